@@ -24,6 +24,8 @@ comma := ,
 stamps = $(1:%=$(VENV)/installed-%-$(EXTRAS)-$(LOCKED))
 
 RUN := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
+PYTEST = $(RUN) pytest -n $(N) --dist loadfile --no-loadscope-reorder
+FAST := not slow and not wording and not medium and not gpu
 
 .PHONY: help all test test-fast test-all lint docs census environment lock clean
 
@@ -35,13 +37,15 @@ all: $(call stamps,run)  ## Run the campaign of config/config.yaml: snakemake --
 	$(RUN) snakemake --cores $(N) all $(ARGS)
 
 test: $(call stamps,dev)  ## Run the tests but the slow ones and those of wording.
-	$(RUN) pytest -n $(N) --dist loadfile --no-loadscope-reorder -m "not slow and not wording" $(ARGS)
+	$(PYTEST) -m "not slow and not wording" $(ARGS)
 
 test-fast: $(call stamps,dev)  ## Run of these the ones that take no seconds: for after each edit.
-	$(RUN) pytest -n $(N) --dist loadfile --no-loadscope-reorder -m "not slow and not wording and not medium and not gpu" $(ARGS)
+	$(PYTEST) -m "$(FAST)" $(ARGS)
 
-test-all: $(call stamps,dev)  ## Run all tests, with coverage: what has to pass.
-	$(RUN) pytest -n $(N) --dist loadfile --no-loadscope-reorder --cov --cov-report=term $(ARGS)
+# Coverage is measured in the fast tier alone: it doubles the time of a test, and the rest adds little to it.
+test-all: $(call stamps,dev)  ## Run all tests, the fast ones with coverage: what has to pass.
+	$(PYTEST) -m "$(FAST)" --cov --cov-report=term $(ARGS)
+	$(PYTEST) -m "not ($(FAST))" $(ARGS)
 
 lint: $(call stamps,dev)  ## Check style, spelling, types, layers and the workflow.
 	$(RUN) ruff check

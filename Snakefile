@@ -11,7 +11,8 @@ from repro.campaign.workflow import (
     plan_of_run,
     refuse_file_in_the_way,
 )
-from repro.config import read, resolve
+from repro.campaign.configuration import resolve
+from repro.config import read
 from repro.errors import ReproError
 from repro.package_data import shipped
 
@@ -19,17 +20,17 @@ from repro.package_data import shipped
 report: "workflow/report/workflow.rst"
 
 
-# a file that is given stands alone: nothing of the default one lies under it
+# a given file stands alone: the default one is not merged with it
 if not workflow.overwrite_configfiles:
 
     configfile: str(shipped("config/config.yaml"))
 
 
 try:
-    # a job of a cluster is of the run that sent it, whatever was edited since, and makes what that found stale
+    # a job on a cluster uses the configuration and the stale steps of its run, also after later edits
     plan = None if workflow.is_main_process else plan_of_run()
     if plan is None:
-        # refuses what Snakemake's reader lets pass, such as a key that is there twice
+        # refuses mistakes that Snakemake's reader accepts, such as duplicate keys
         read(*workflow.configfiles)
         plan = make_plan(resolve(config, ", ".join(map(str, workflow.configfiles))))
     refuse_file_in_the_way(plan)
@@ -43,11 +44,11 @@ except KeyboardInterrupt:
     sys.exit(130)
 
 
-# what jobs ask a cluster for
+# requests to a cluster
 requests = Requests(plan, batches)
 
 
-# names of problems hold slashes; this does not
+# names of problems have slashes; a precision and the number of a batch have none
 wildcard_constraints:
     precision="single|double",
     batch=r"\d+",
@@ -56,7 +57,7 @@ wildcard_constraints:
 include: "workflow/rules/common.smk"
 
 
-# a replay takes the raw results as they were recorded
+# a replay reads the recorded raw results
 if not plan.config.replay:
 
     include: "workflow/rules/problems.smk"
@@ -86,7 +87,7 @@ onstart:
         sys.exit(str(error))
 
 
-# of a module Snakemake calls no handler, and without this one no job of ours can run
+# Snakemake calls no handlers of a module, and our jobs need this one
 if not workflow.modifier.is_main_snakefile():
     workflow._onstart = onstart.func
 

@@ -10,6 +10,9 @@ The first argument is a column, or an expression of columns as `pandas.DataFrame
 `median`, `mean`, `geomean` or `count` before it where several lines are meant. The second names a line by its first
 column, or by how that begins, or finds lines by a query after `where`. The third is a format; `.2f` if left out.
 
+The claims of a study, with the verdicts of several recorded campaigns beside each other, are `claims(study, campaign,
+…)`, and how many have which verdict `tally(study, campaign)`.
+
 A number of no table needs the reason behind its paragraph: `{# by hand: trials on a CPU #}`. The command
 
     python docs/make_pages.py
@@ -77,10 +80,36 @@ def table(name: str) -> Table:
     return Table(name, pd.read_csv(ROOT / f"results/{name}.csv"))
 
 
+def claims(study: str, *campaigns: str) -> str:
+    """Return the claims of a study as Markdown: what is published, and verdict, value and kernels by campaign."""
+    recorded = {name: table(f"{name}/tables/{study}/table-claims").frame.set_index("id") for name in campaigns}
+    first = recorded[campaigns[0]]
+    heads = ["claim", "place", "published", *(f"{name}: {what}" for name in campaigns for what in ("verdict", "value"))]
+    lines = [heads, ["---"] * len(heads)]
+    for id in first.index:
+        one = first.loc[id]
+        on = "" if pd.isna(one["gpu"]) else f" ({one['gpu']})"
+        cells = [one["claim"], one["place"], f"{one['published']}{on}"]
+        for frame in recorded.values():
+            measured = frame.loc[id]
+            verdict, value = str(measured["verdict"]), measured["measured"]
+            ours = pd.notna(value) and measured["kernels"] != "as published" and measured["kernels"] != "no kernel"
+            cells += [verdict, "–" if pd.isna(value) else f"{value:,.3g}" + f", {measured['kernels']}" * bool(ours)]
+        lines.append([str(cell).replace("|", "\\|") for cell in cells])
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def tally(study: str, campaign: str) -> str:
+    """Return how many claims have which verdict, `6 holds, 2 reversed`."""
+    verdicts = table(f"{campaign}/tables/{study}/table-claims").frame["verdict"].value_counts()
+    order = ("holds", "stronger", "weaker", "reversed", "not testable here")
+    return ", ".join(f"{verdicts[verdict]} {verdict}" for verdict in order if verdict in verdicts)
+
+
 def page(source: str, origin: str) -> str:
     """Return the page of a source, its paragraphs broken into lines anew."""
     environment = Environment(undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True, autoescape=False)
-    filled = environment.from_string(source).render(table=table)
+    filled = environment.from_string(source).render(table=table, claims=claims, tally=tally)
     parts = (part if part.startswith("```") else _reflow(part) for part in _FENCES.split(filled))
     text = "\n\n".join(part for part in parts if part)
     return f"<!-- source: {origin} -->\n\n{text}\n"

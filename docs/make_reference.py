@@ -24,7 +24,7 @@ import repro
 from repro.bench.rows import COMMON_COLUMNS, Row
 from repro.campaign.artifacts import all_artifacts
 from repro.cli.app import COMMANDS, build
-from repro.config import Config, StudySettings
+from repro.config.models import Config, StudySettings
 from repro.problems.registry import Registry
 from repro.studies import get_study, study_names
 

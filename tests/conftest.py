@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from repro.atomic_write import write_whole
+from repro.bench.runnable import Workspace
 from repro.bench.trial import Bench, DeviceSamples
-from repro.bench.workspace import Workspace
 from repro.codegen import opencl_runtime
 from repro.codegen.build_cache import compile_module
 from repro.codegen.targets import CPU, Target
@@ -143,7 +143,7 @@ def cpu_device() -> OpenClDevice:
 @pytest.fixture(scope="module")
 def halves() -> Iterator[Devices]:
     """The CPU as two devices."""
-    if OpenClDevice().n_s < 2:
+    if OpenClDevice().sm_count < 2:
         pytest.skip("the CPU has one core and cannot be split")
     devices = open_devices("opencl:0/2")
     yield devices

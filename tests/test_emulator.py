@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from emulated_cuda import EmulatedCuda, compile_kernels, needs_compiler
+from support.emulated_cuda import EmulatedCuda, compile_kernels, needs_compiler
 
 NEIGHBOURS = """
 extern "C" __global__ void __launch_bounds__(64) neighbours(int step, int* result)

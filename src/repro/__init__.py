@@ -11,7 +11,7 @@ __all__ = ["DynamicCSR", "__version__", "amg", "operator", "siac", "spgemm", "ve
 
 
 def __getattr__(name: str) -> Any:
-    """Import what few programs need only when it is asked for."""
+    """Import rarely needed public names at first access."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from repro import operators

@@ -1,4 +1,4 @@
-"""Files and folders that are written atomically: a process that is killed leaves the old file, or none."""
+"""Atomic writing: a killed process leaves the old file or folder, or none."""
 
 from __future__ import annotations
 
@@ -12,13 +12,7 @@ from pathlib import Path
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a file beside `path`, in a folder that is made, which takes its place in the end or vanishes on an error.
-
-    Raises
-    ------
-    OSError
-        There is no room, or no permission.
-    """
+    """Yield a temporary file beside `path` that replaces it at the end, or vanishes on an error."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = _beside(path)
     try:
@@ -30,13 +24,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def making_folder(path: Path) -> Iterator[Path]:
-    """Give a new folder beside `path`, hidden, which is renamed to it in the end or vanishes on an error.
-
-    Raises
-    ------
-    OSError
-        There is no room, no permission, or a folder of that name that is not empty.
-    """
+    """Yield a hidden new folder beside `path` that is renamed to it at the end, or vanishes on an error."""
     partial = _beside(path)
     try:
         partial.mkdir(parents=True)
@@ -47,13 +35,7 @@ def making_folder(path: Path) -> Iterator[Path]:
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Write a file, text in UTF-8.
-
-    Raises
-    ------
-    OSError
-        There is no room, or no permission.
-    """
+    """Write a file atomically, text in UTF-8."""
     with replacing(path) as partial:
         partial.write_bytes(content if isinstance(content, bytes) else content.encode())
 

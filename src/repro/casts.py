@@ -1,4 +1,4 @@
-"""Numbers of one type as numbers of another: what the new type cannot hold is refused, never changed in silence."""
+"""Conversion of numbers between types; values outside the new type are refused, never changed."""
 
 from __future__ import annotations
 
@@ -9,42 +9,40 @@ from numpy.typing import DTypeLike, NDArray
 
 from repro.errors import ReproError
 
-#: Numbers that are compared at once.
+#: Numbers per comparison, which stay in the cache.
 PART = 1 << 15
-#: Kinds of NumPy's dtypes that are numbers.
+#: Kinds of NumPy's numeric dtypes.
 _NUMBERS = "biufc"
 
 
 def cast(array: Any, dtype: DTypeLike, what: str, todo: str | None = None, *, as_vector: bool = False) -> NDArray[Any]:
-    """Return numbers as those of another type, if it can hold each of them.
+    """Return numbers in another type, if it can hold each of them.
 
-    Whole numbers have to stay what they are. Real numbers may be rounded by the new type's relative precision, but none
-    may overflow, or lose digits below its smallest normal number; real and imaginary parts alike. Infinity and NaN stay
-    what they are between types of real numbers, and are refused where whole numbers are wanted.
+    Whole numbers have to stay exact. Real and imaginary parts may be rounded by the new type's relative precision, but
+    may neither overflow nor lose digits below its smallest normal number. Infinity and NaN fit real types alone.
 
     Parameters
     ----------
     array
-        Numbers, in any shape.
+        Numbers of any shape.
     dtype
         The new type.
     what
-        What to call the numbers in messages.
+        Name of the numbers in messages.
     todo
-        What a user can do about numbers that do not fit.
+        Advice for numbers that do not fit.
     as_vector
-        Whether digits may be lost that are below the new type's relative precision of the largest number: a vector is
-        as exact as it can be without them, and solvers make such numbers.
+        Allow loss of digits below the new type's relative precision of the largest number, as in vectors of solvers.
 
     Returns
     -------
     array
-        The same one where the type is right already, else a new one.
+        The given array if it has the type already, else a new one in C order.
 
     Raises
     ------
     ReproError
-        These are no numbers, or one of them does not fit; it names the first and where it is.
+        No numbers, or one does not fit; the message names the first such number and its index.
     """
     given, wanted = np.asarray(array), np.dtype(dtype)
     if given.dtype.kind not in _NUMBERS:
@@ -52,7 +50,8 @@ def cast(array: Any, dtype: DTypeLike, what: str, todo: str | None = None, *, as
     if given.dtype == wanted:
         return given
     with np.errstate(all="ignore"):
-        new = _real_part(given, wanted).astype(wanted, order="C")
+        real = given.real if given.dtype.kind == "c" and wanted.kind != "c" else given
+        new = real.astype(wanted, order="C")
         first = _first_lost(given, new, as_vector)
     if first is not None:
         place = tuple(int(i) for i in np.unravel_index(first, given.shape))
@@ -61,24 +60,24 @@ def cast(array: Any, dtype: DTypeLike, what: str, todo: str | None = None, *, as
             f"a number does not fit into {wanted}",
             where=f"{what}[{at}]" if place else what,
             expected=expectation(wanted),
-            actual=str(given[place]),  # in words, of which a wider type than Python's has its own
+            actual=str(given[place]),  # `str` keeps all digits of types wider than Python's float
             todo=todo,
         )
     return new
 
 
 def holds(old: DTypeLike, new: DTypeLike) -> bool:
-    """Say whether a type holds all numbers of another one."""
+    """Return whether the new type holds all numbers of the old one."""
     given, wanted = np.dtype(old), np.dtype(new)
     return bool(np.can_cast(given, wanted, "safe")) and not _rounds(given, wanted)
 
 
 def _first_lost(given: NDArray[Any], new: NDArray[Any], as_vector: bool) -> int | None:
-    """Return where the first number is that the new type does not hold, in C order; None: it holds all."""
+    """Return the flat index in C order of the first number that does not fit, or None."""
     if holds(given.dtype, new.dtype):
         return None
     flat, made = given.reshape(-1), new.reshape(-1)
-    for start in range(0, flat.size, PART):  # what is compared stays in the cache
+    for start in range(0, flat.size, PART):  # in parts that fit into the cache
         lost = _lost(flat[start : start + PART], made[start : start + PART])
         if lost is not None and as_vector and given.dtype.kind in "fc" and new.dtype.kind in "fc" and lost.any():
             lost &= _beyond_precision(flat, made, slice(start, start + PART))
@@ -88,18 +87,14 @@ def _first_lost(given: NDArray[Any], new: NDArray[Any], as_vector: bool) -> int 
 
 
 def _beyond_precision(given: NDArray[Any], new: NDArray[Any], part: slice) -> NDArray[np.bool_]:
-    """Say of a part which numbers are off by more than the new type's relative precision of the largest of all."""
+    """Mark numbers that differ by more than the new relative precision of the largest number."""
     largest = np.abs(given[np.isfinite(given)]).max(initial=0)
     off = np.abs(new[part] - given[part])  # in the wider type
     return np.asarray(~(off <= np.finfo(new.dtype).eps * largest))
 
 
-def _real_part(given: NDArray[Any], wanted: np.dtype[Any]) -> NDArray[Any]:
-    return given.real if given.dtype.kind == "c" and wanted.kind != "c" else given
-
-
 def _lost(given: NDArray[Any], new: NDArray[Any]) -> NDArray[np.bool_] | None:
-    """Say which numbers the new type does not hold; None: it holds all of the old one."""
+    """Mark numbers that do not fit; None: the new type holds all numbers of the old one."""
     if holds(given.dtype, new.dtype):
         return None
     if given.dtype.kind == "c":
@@ -116,41 +111,41 @@ def _lost(given: NDArray[Any], new: NDArray[Any]) -> NDArray[np.bool_] | None:
 
 
 def _rounds(old: np.dtype[Any], new: np.dtype[Any]) -> bool:
-    """Say whether whole numbers become real ones that NumPy calls safe and that have fewer digits."""
+    """Return whether a real type has too few digits for all numbers of an integer type (NumPy may call this safe)."""
     return old.kind in "iu" and new.kind in "fc" and 8 * old.itemsize > np.finfo(new).nmant + 1
 
 
 def _outside(given: NDArray[Any], new: NDArray[Any]) -> NDArray[np.bool_]:
-    """Say which numbers are not whole, or beyond a type of whole numbers."""
+    """Mark numbers that are not whole or outside of an integer type."""
     limits = np.iinfo(new.dtype)
     if given.dtype.kind == "f":
-        # the upper limit itself is none of a real type, the power of two behind it is
+        # the upper limit is not exact as a real number, but the next power of two is
         within = (given >= float(limits.min)) & (given < 2.0 ** int(limits.max).bit_length())
         return np.asarray(~within | (given != np.trunc(given)))
     return np.asarray((given < limits.min) | (given > limits.max))
 
 
 def _not_near(given: NDArray[Any], new: NDArray[Any]) -> NDArray[np.bool_]:
-    """Say which real numbers a narrower type does not hold to its relative precision."""
+    """Mark real numbers outside of the relative precision of a narrower type."""
     limits, size = np.finfo(new.dtype), np.abs(given)
     lost = ~((size >= limits.tiny) & (size <= limits.max))
-    if lost.any():  # 0, infinity, NaN, and small numbers that are some of the new type's
+    if lost.any():  # accept 0, infinity, NaN, and subnormal numbers that are exact in the new type
         lost &= (new != given) & ~np.isnan(given)
     return np.asarray(lost)
 
 
 def _not_exact(given: NDArray[Any], new: NDArray[Any]) -> NDArray[np.bool_]:
-    """Say which whole numbers a real type has no number for."""
+    """Mark whole numbers without an exact real number."""
     exact = 2 ** (np.finfo(new.dtype).nmant + 1)
     lost = (given > exact) | (given < -exact) if given.dtype.kind == "i" else np.asarray(given > exact)
-    for place in np.argwhere(lost):  # rare, and NumPy itself compares these after rounding
+    for place in np.argwhere(lost):  # few numbers; compare them as Python integers, since NumPy rounds before comparing
         at = tuple(place)
         lost[at] = not np.isfinite(new[at]) or int(new[at]) != int(given[at])
     return lost
 
 
 def expectation(dtype: DTypeLike) -> str:
-    """Return which numbers a type holds, as a word for messages."""
+    """Describe the numbers of a type in a message."""
     wanted = np.dtype(dtype)
     if wanted.kind == "b":
         return "0 or 1"

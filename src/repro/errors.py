@@ -1,4 +1,4 @@
-"""The one exception that a user can cause, and the message that it carries."""
+"""The exception for failures that a user can cause, and its message."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ReproError(Exception):
 
     @property
     def message(self) -> str:
-        """The whole message, one line a part."""
+        """The whole message with one line per part."""
         parts = [self.what]
         for label, value in (
             ("where", self.where),

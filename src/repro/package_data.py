@@ -1,6 +1,6 @@
-"""Where the package's data lie (templates, configurations, the workflow), and how extras are installed.
+"""Paths of the package's data (templates, configurations, workflow), and the command that installs an extra.
 
-In a checkout the data lie in its root, beside `src`; a wheel has them in a folder of the package (pyproject.toml).
+Data are in the root of a checkout, and in a folder of the package in a wheel (pyproject.toml).
 """
 
 from __future__ import annotations
@@ -9,26 +9,16 @@ import shlex
 from contextlib import suppress
 from pathlib import Path
 
+#: Default configuration of commands and runs.
+DEFAULT_CONFIG = Path("config/config.yaml")
 _PACKAGE = Path(__file__).resolve().parent
-#: The folder that a wheel has them in, and a checkout does not have.
+#: Folder of data in a wheel; a checkout has none.
 PACKED = _PACKAGE / "files"
 _ROOT = PACKED if PACKED.is_dir() else _PACKAGE.parents[1]
 
 
 def install(extra: str) -> str:
-    """Return the command that installs what an extra brings, into the environment that the package runs in.
-
-    Parameters
-    ----------
-    extra
-        One of those in `pyproject.toml`, such as `cuda`.
-
-    Returns
-    -------
-    str
-        Of a wheel, which pip knows by its name, it needs no checkout; else it names the checkout, `.` where that is the
-        current folder.
-    """
+    """Return the pip command that installs an extra of `pyproject.toml`, such as `cuda`, for a wheel or a checkout."""
     if _ROOT == PACKED:
         return f"pip install {shlex.quote(f'sparse-repro[{extra}]')}"
     checkout = "." if Path.cwd() == _ROOT else _ROOT
@@ -36,23 +26,13 @@ def install(extra: str) -> str:
 
 
 def shipped(path: Path | str, *, here: bool = True) -> Path:
-    """Return where a file or folder is that is named as in a checkout, such as `config/problems.yaml`.
+    """Return the path of a file or folder named relative to a checkout, such as `config/problems.yaml`.
 
-    Parameters
-    ----------
-    path
-        Relative to the root of a checkout; any other is returned as it is.
-    here
-        Whether what the current folder has by that name stands in its place: in a checkout then the path is returned as
-        it was given.
-
-    Returns
-    -------
-    Path
-        It, in the current folder or with the package; where neither has it, as it was given.
+    With `here` the current folder has priority. A path that exists in neither place, and an absolute one, is returned
+    unchanged.
     """
     path = Path(path)
-    with suppress(OSError):  # such as of a name that is too long, which whoever reads the file explains
+    with suppress(OSError):  # for example a too long name; the code that opens the file reports the error
         own = here and (path.exists() or path.is_symlink())
         if not own and (packed := _ROOT / path).exists():
             return packed

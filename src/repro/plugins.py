@@ -1,7 +1,7 @@
-"""Plugin packages: every module of their folder is imported, and registers itself; no list names them.
+"""Plugin packages: folders whose modules are all imported and then register their contents.
 
-The code behind such a package is its whole folder. `repro.campaign.dependencies` recognises such a package by its
-import of this module, so only the `__init__` of a plugin package imports it.
+Only the `__init__` of a plugin package may import this module: `repro.campaign.dependencies` treats every package that
+does so as a plugin package, and counts its whole folder as code.
 """
 
 from __future__ import annotations
@@ -12,12 +12,6 @@ from pkgutil import iter_modules
 
 
 def import_all(package: str, path: Iterable[str]) -> None:
-    """Import every module and package right below a package.
-
-    Parameters
-    ----------
-    package, path
-        The package's `__name__` and `__path__`.
-    """
+    """Import every module and package directly in a package, which is given by its `__name__` and `__path__`."""
     for module in iter_modules(path):
         import_module(f"{package}.{module.name}")

@@ -1,4 +1,4 @@
-"""Programs that this one runs: each has a time to end in, and what it says is text of bounded length."""
+"""Running other programs, with limits of time and output."""
 
 from __future__ import annotations
 
@@ -14,60 +14,51 @@ from pathlib import Path
 
 from repro.errors import ReproError
 
-#: Bytes that a program may say on each of its two streams; what comes after them is dropped.
+#: Most bytes of each output stream; later ones are dropped.
 MAX_OUTPUT = 16 << 20
-#: Seconds between looks at whether a program has ended whose streams are open.
+#: Seconds between checks of a running program.
 LOOK = 0.05
-#: Seconds to take in what it said before it ended.
+#: Seconds to read the remaining output of an ended program.
 LAST_WORDS = 1.0
 
 
 @dataclass(frozen=True)
 class Ended:
-    """A program that came to its end.
+    """A finished program."""
 
-    Attributes
-    ----------
-    code
-        Its exit code; of one that a signal ended minus the signal's number.
-    output, errors
-        What it said on its two streams; bytes that are no UTF-8 stand as question marks in it.
-    """
-
+    #: Exit code; after a signal minus the signal's number.
     code: int
     output: str
     errors: str
 
     @property
     def said(self) -> str:
-        """What it said, errors where there are any."""
+        """Standard error, or standard output if that is empty."""
         return self.errors if self.errors.strip() else self.output
 
 
 def run_program(
     command: Sequence[str | Path], seconds: float, what: str, environment: Mapping[str, str] | None = None
 ) -> Ended:
-    """Run a program to its end, and end with it all that it started.
+    """Run a program until it ends, then kill its process group; also kill it if this process is interrupted.
 
-    It is over when the program itself has ended: what it leaves running does not count, though it holds the streams
-    open. The program and what it started are a group of processes of their own, which is killed in the end, also where
-    this process is interrupted.
+    Child processes that outlive the program do not delay the return, even if they keep the streams open.
 
     Parameters
     ----------
     command
         The program and its arguments.
     seconds
-        After which it is killed.
+        Time limit.
     what
-        What it is for, for messages: `the compiler`.
+        What the program is called in messages: `the compiler`.
     environment
-        Of the program; None: this process's own.
+        Environment variables; None passes those of this process.
 
     Raises
     ------
     ReproError
-        It cannot be started, or does not end in time.
+        The program cannot be started, or exceeds the time limit.
     """
     try:
         process = subprocess.Popen(
@@ -104,7 +95,7 @@ def run_program(
 
 
 def _listen(process: subprocess.Popen[bytes], seconds: float) -> tuple[str, str] | None:
-    """Take what a program says until it has ended; None where it does not in time."""
+    """Read the output of a program until it ends; None after the time limit."""
     end = time.monotonic() + seconds
     streams = [process.stdout, process.stderr]
     said = [bytearray(), bytearray()]
@@ -116,7 +107,7 @@ def _listen(process: subprocess.Popen[bytes], seconds: float) -> tuple[str, str]
             selector.register(stream, selectors.EVENT_READ, place)
         while True:
             if not ended and process.poll() is not None:
-                # what it said before its end is in the pipes by now; what it left behind may say ever more
+                # the ended program's output is already in the pipes, but surviving child processes may write for ever
                 ended, end = True, time.monotonic() + LAST_WORDS
             ready = selector.select(0 if ended else LOOK) if selector.get_map() else []
             for key, _ in ready:

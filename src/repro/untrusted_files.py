@@ -1,8 +1,7 @@
-"""Reading files from an untrusted folder: only regular files are opened, and JSON is taken as plain data.
+"""Safe reading of files from untrusted folders: only regular files, and JSON with limits.
 
-A campaign's folder can be copied from another machine, unpacked from an archive or sent by somebody. A named pipe
-in place of a file would block for ever, a device would be read without end, and JSON can hold what no other part of
-the program expects: deeply nested lists, a key twice, numbers without a value.
+Campaigns are copied between machines, so any file may be replaced by a pipe (reading blocks) or a device (reading never
+ends), and JSON may contain deep nesting, duplicate keys or non-finite numbers.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-#: Bytes of a record or a receipt: the largest that are written have some hundred thousand.
+#: Size limit in bytes for a record or receipt; the program itself writes at most some hundred thousand.
 MAX_RECORD_BYTES = 64 << 20
-#: Nested deeper than this nothing is that is written.
+#: Deepest nesting in JSON.
 MAX_JSON_DEPTH = 100
-#: Folders within folders of a campaign: a problem's name has less than half as many parts.
+#: Deepest nesting of folders; problem names, which become folders, have less than half as many parts.
 MAX_FOLDER_DEPTH = 300
-#: Of a text in a message.
+#: Most characters of a quoted text in a message.
 SHOWN = 200
 _KINDS = {
     stat.S_IFDIR: "a folder",
@@ -35,33 +34,21 @@ _KINDS = {
 
 
 def kind_of(mode: int) -> str | None:
-    """Return what is there in place of a regular file, by its mode; None of a regular file."""
+    """Return what a path is (such as a folder or pipe), given its `st_mode`; None for a regular file."""
     kind = stat.S_IFMT(mode)
     return None if kind == stat.S_IFREG else _KINDS.get(kind, "something else")
 
 
 def open_file(path: Path, flags: int = os.O_RDONLY) -> int:
-    """Open a regular file, or make one where the flags say so; nothing else is opened, and nothing is waited for.
-
-    Parameters
-    ----------
-    path
-        The file; a link to one will do.
-    flags
-        As `os.open` takes them.
-
-    Returns
-    -------
-    int
-        The file's descriptor.
+    """Open a regular file, or a link to one, and return its descriptor; `flags` as for `os.open`.
 
     Raises
     ------
     OSError
-        It is not there, is no regular file, or may not be opened; the path can be no path.
+        The file does not exist, is not regular, or may not be opened; or the path is invalid.
     """
     try:
-        # first, as opening a device may do something already
+        # check before opening, because opening a device file may already have side effects
         _refuse_other(path, path.stat().st_mode)
     except FileNotFoundError:
         if not flags & os.O_CREAT:
@@ -79,26 +66,13 @@ def open_file(path: Path, flags: int = os.O_RDONLY) -> int:
 
 def _refuse_other(path: Path, mode: int) -> None:
     if kind := kind_of(mode):
-        # of a folder the system's own error, which has words of its own
+        # use EISDIR for folders, since `explain` in `repro.cli.app` has a message for it
         number = errno.EISDIR if stat.S_ISDIR(mode) else errno.EOPNOTSUPP
         raise OSError(number, f"{kind} in place of a file", str(path))
 
 
 def read_file(path: Path, most: int = MAX_RECORD_BYTES) -> bytes:
-    """Return the content of a regular file.
-
-    Parameters
-    ----------
-    path
-        The file.
-    most
-        Bytes that it may have.
-
-    Raises
-    ------
-    OSError
-        As `open_file`; or it is larger.
-    """
+    """Return the content of a regular file of at most `most` bytes; errors as `open_file`, or EFBIG."""
     with os.fdopen(open_file(path), "rb") as file:
         size = os.fstat(file.fileno()).st_size
         content = b"" if size > most else file.read(most + 1)
@@ -108,44 +82,22 @@ def read_file(path: Path, most: int = MAX_RECORD_BYTES) -> bytes:
 
 
 def read_text(path: Path, most: int = MAX_RECORD_BYTES) -> str:
-    """Return the text of a regular file in UTF-8; what is none stands as a question mark in it.
-
-    Raises
-    ------
-    OSError
-        As `read_file`.
-    """
+    """Return the text of a regular file in UTF-8, with replacement characters for other bytes."""
     return read_file(path, most).decode(errors="replace")
 
 
 def read_json(path: Path, most: int = MAX_RECORD_BYTES) -> Any:
-    """Return what a regular file says in JSON, as `parse_json`.
-
-    Raises
-    ------
-    OSError
-        As `read_file`.
-    ValueError
-        As `parse_json`.
-    """
+    """Return the content of a regular file in JSON; errors as `read_file` and `parse_json`."""
     return parse_json(read_file(path, most))
 
 
 def parse_json(content: bytes, *, finite: bool = True) -> Any:
-    """Return what JSON in UTF-8 says.
-
-    Parameters
-    ----------
-    content
-        The bytes.
-    finite
-        Whether NaN and infinity are refused, which Python writes and JSON does not have.
+    """Return the content of JSON in UTF-8; `finite` refuses NaN and infinity.
 
     Raises
     ------
     ValueError
-        It is no JSON in UTF-8, is nested too deeply, has a key twice in an object, half a character in a text, or a
-        number that 64 bits do not hold.
+        Invalid JSON or UTF-8, too deep nesting, a duplicate key, a lone surrogate, or a number beyond 64 bits.
     """
     if not content.strip():
         raise ValueError("it is empty")
@@ -158,7 +110,7 @@ def parse_json(content: bytes, *, finite: bool = True) -> Any:
 
 
 def _depth(content: bytes) -> int:
-    """Return how deep lists and objects are nested; brackets in texts do not count."""
+    """Return the nesting depth of lists and objects, ignoring brackets in strings."""
     depth = deepest = 0
     quoted = escaped = False
     for byte in content:
@@ -210,25 +162,15 @@ _ANY = json.JSONDecoder(object_pairs_hook=_object, parse_int=_integer, parse_flo
 
 
 def shown(text: object, most: int = SHOWN) -> str:
-    """Return as much of a text as a message has room for, on one line; what steers a terminal is left out."""
+    """Return a text for a message: on one line, shortened, without control characters."""
     line = " ".join("".join(letter if letter.isprintable() else " " for letter in str(text)).split())
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
 def files_below(folder: Path, name: str) -> list[Path]:
-    """Return what lies below a folder under a name, in any folder and of any kind: sorted, without what is hidden.
+    """Return the sorted, non-hidden paths below a folder whose name is `name` or has its ending (`*.json`).
 
-    Parameters
-    ----------
-    folder
-        Where; there need not be any.
-    name
-        The file's name, or `*` and how it ends.
-
-    Raises
-    ------
-    OSError
-        As `others_below`.
+    The paths need not be regular files; errors as in `others_below`.
     """
     if not folder.is_dir():
         return []
@@ -238,12 +180,12 @@ def files_below(folder: Path, name: str) -> list[Path]:
 
 
 def others_below(folder: Path) -> Iterator[tuple[Path, str]]:
-    """Yield what is neither file nor folder below a folder, links among it, and what it is; none is followed.
+    """Yield paths below a folder that are neither file nor folder, with their kind; links are not followed.
 
     Raises
     ------
     OSError
-        A folder cannot be read; or folders are nested without end.
+        A folder cannot be read, or folders are nested too deeply.
     """
     for path, mode in _below(folder):
         if not stat.S_ISDIR(mode) and (kind := kind_of(mode)):
@@ -251,7 +193,7 @@ def others_below(folder: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _below(folder: Path) -> Iterator[tuple[Path, int]]:
-    """Yield all below a folder with its mode; without recursion, which ends where folders are nested too deeply."""
+    """Yield all paths below a folder with their modes, without recursion, up to a limited depth."""
     folders = [(folder, 0)]
     while folders:
         above, depth = folders.pop()

@@ -14,7 +14,7 @@ class Kernel:
     """What takes so many seconds and leaves nothing."""
 
     kind, clocks, stages = "variant", ("event", "graph"), {}
-    columns, moved, devices, of_device = {}, 0, 1, False
+    columns, bytes_moved, devices, device_only = {}, 0, 1, False
 
     def __init__(self, seconds: float, name: str = "kernel") -> None:
         self.seconds, self.name = seconds, name
@@ -67,7 +67,7 @@ class SharedDevice:
     def flush(self) -> None:
         pass
 
-    synchronize = reset_kept = flush
+    synchronize = reset_persisting_l2 = flush
 
     def clocks(self) -> tuple[None, None]:
         return None, None

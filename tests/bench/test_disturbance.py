@@ -183,7 +183,7 @@ class Scripted:
     def flush(self) -> None:
         pass
 
-    synchronize = reset_kept = flush
+    synchronize = reset_persisting_l2 = flush
 
     def clocks(self):
         return 1500.0, self._throttle
@@ -259,12 +259,12 @@ def test_other_processes_are_looked_for_during_a_run_and_each_is_told_of_once(mo
     clock, there = [100.0], []
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     neighbours = ContentionMonitor([SimpleNamespace(other_processes=lambda idle: list(there))])
-    neighbours.look_at_times()
+    neighbours.look_if_due()
     there.append("process 42 (train.py, 500 MiB)")
-    neighbours.look_at_times()
+    neighbours.look_if_due()
     assert capsys.readouterr().out == ""  # a look costs time: not before every sample
     clock[0] += 6
-    neighbours.look_at_times()
+    neighbours.look_if_due()
     assert capsys.readouterr().out == (
         "warning: the device is shared with process 42 (train.py, 500 MiB), a program that takes no lock or is in "
         "another container; times may be disturbed\n"

@@ -12,7 +12,7 @@ import pytest
 
 from repro.bench import environment
 from repro.bench.environment import describe_environment, package_hash, record
-from repro.bench.workspace import Workspace
+from repro.bench.runnable import Workspace
 from repro.codegen.build_cache import Module
 from repro.devices.device_group import Devices
 from repro.devices.opencl import OpenClDevice

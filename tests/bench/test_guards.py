@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from repro.bench.runnable import IncorrectError, Runnable
+from repro.bench.errors import IncorrectError
+from repro.bench.guards import BYTE, ZONE, Guards
+from repro.bench.runnable import Runnable
 from repro.bench.store import Store
 from repro.bench.timing import SamplingPlan
-from repro.bench.workspace import BYTE, ZONE, Guards
 from repro.bench.yardsticks import DeviceCopy, Floor
 from repro.codegen.build_cache import compile_module
 from repro.codegen.targets import CPU
@@ -48,7 +49,7 @@ def bench(make_bench, small_problem):
 class Straying(Multiplies):
     """Leaves the right product, and writes one more number."""
 
-    kind, moved = "variant", 8
+    kind, bytes_moved = "variant", 8
 
     def __init__(self, name, binary, stray, calm=0, order="AoS"):
         self.name, self._binary, self._stray, self._calm, self.arrangement = name, binary, stray, calm, order

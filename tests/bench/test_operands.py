@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from repro.bench.runnable import IncorrectError, Runnable
+from repro.bench.errors import IncorrectError
+from repro.bench.runnable import Runnable, Workspace
 from repro.bench.store import Store
 from repro.bench.timing import SamplingPlan
 from repro.bench.trial import Bench
-from repro.bench.workspace import Workspace
 from repro.config.models import Timing
 from repro.devices.device_group import Devices
 from repro.tuning.rounds import shuffled_rounds
@@ -29,7 +29,7 @@ class Inserts:
     operations: int = 3
 
     @property
-    def least_bytes(self) -> tuple[int, int]:
+    def min_bytes(self) -> tuple[int, int]:
         return 24, 32
 
     @property

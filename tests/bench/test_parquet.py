@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from recorded_campaigns import RESULTS, recorded_campaigns
 from repro.bench.rows import SCHEMA
 from repro.bench.store import DIGITS, MARK, read_table, write_table
 from repro.errors import ReproError
+from support.campaigns import RESULTS, recorded_campaigns
 
 FLIPS = 800
 

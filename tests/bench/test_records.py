@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from no_files import IN_PLACE_OF_A_FILE, put
-from recorded_campaigns import RESULTS, recorded_campaigns
 from repro.bench.records import is_record, read_environment, read_environments, read_problem, read_problems
 from repro.errors import ReproError
 from repro.problems.problem import describe_pattern
+from support.campaigns import RESULTS, recorded_campaigns
+from support.non_files import IN_PLACE_OF_A_FILE, put
 
 #: That each recorded campaign has a record of.
 PROBLEMS = {"h200": 95, "h100": 30, "h200-x2": 6, "h200-x4": 3, "first-h200": 18, "repeat-h200": 18}

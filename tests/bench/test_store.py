@@ -9,12 +9,12 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from no_files import IN_PLACE_OF_A_FILE, put
 from repro.bench.environment import record
 from repro.bench.records import is_record
 from repro.bench.rows import Row, schema_of
 from repro.bench.store import Store, count_rows, crashed_row, write_rows
 from repro.cli.app import explain
+from support.non_files import IN_PLACE_OF_A_FILE, put
 
 OWN = {"layout": str, "n_t": int, "papers_choice": bool}
 ROW = Row("k1", "study", "p", "single", "variant", "CSR/32", "ok", event_median=1e-6, own={"layout": "CSR"})

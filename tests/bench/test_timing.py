@@ -17,7 +17,7 @@ from repro.devices.base import CaptureError
 from repro.sparse.operands import Multiplies, y_on
 from repro.tuning.rounds import shuffled_rounds
 from repro.tuning.search import Search, pick
-from repro.tuning.strategies.exhaustive import Exhaustive
+from repro.tuning.strategies import Exhaustive
 
 FULL = SamplingPlan(20, 5, 5)
 SCREEN = SamplingPlan(20, screening=True)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from repro.bench import timing
-from repro.bench.runnable import ModuleError, Unsupported
+from repro.bench.errors import ModuleError, Unsupported
 from repro.bench.timing import SamplingPlan, few, fit, time_quantiles
 from repro.bench.yardsticks import WORD, DeviceCopy, Empty, Floor
 from repro.codegen.targets import CPU
@@ -22,7 +22,7 @@ FULL = SamplingPlan(20, 5, 5)
 class Fake(Multiplies):
     """A runnable that copies a given result into y; it fails where it is told to."""
 
-    kind, identity, arrangement, columns, moved = "variant", "v1", "AoS", {"matrix_bytes": 4}, 8
+    kind, identity, arrangement, columns, bytes_moved = "variant", "v1", "AoS", {"matrix_bytes": 4}, 8
 
     def __init__(self, name: str, fail: Exception | None = None, wrong: Callable | None = None, at: str = "launch"):
         self.name, self._fail, self._wrong, self._at = name, fail, wrong, at
@@ -245,7 +245,7 @@ def test_the_key_follows_what_links_the_devices_and_the_code_of_a_runnable(make_
 def test_the_floor_moves_the_bytes_of_csr(make_bench, small_problem):
     problem = small_problem("quaternion")
     bench = make_bench(problem, "single")
-    read, written = bench.operands.least_bytes
+    read, written = bench.operands.min_bytes
     assert read == problem.nnz * (4 + 16) + 4 * (problem.n + 1) + 16 * problem.n
     assert written == 16 * problem.n
     for stream in streams(CPU)[:4]:
@@ -264,14 +264,19 @@ def test_streams_read_every_word_and_write_every_word(make_bench, small_problem)
         words = np.random.default_rng(1).integers(0, 2**32, 5000, dtype=np.uint32)
         out = np.zeros(700, np.uint32)
         source, target = device.upload(words), device.upload(out)
-        device.bind(common.kernel(stream.kernel), 1, stream.n_t, [np.int32(5000), np.int32(700), source, target])()
+        device.bind(
+            common.kernel(stream.kernel), 1, stream.block_size, [np.int32(5000), np.int32(700), source, target]
+        )()
         device.download(target, out)
-        lanes = [np.bitwise_xor.reduce(words[i :: stream.n_t]) for i in range(stream.n_t)]
-        np.testing.assert_array_equal(out, np.array(lanes)[np.arange(700) % stream.n_t])
+        lanes = [np.bitwise_xor.reduce(words[i :: stream.block_size]) for i in range(stream.block_size)]
+        np.testing.assert_array_equal(out, np.array(lanes)[np.arange(700) % stream.block_size])
         copied = np.zeros(5000, np.uint32)
         target = device.upload(copied)
         device.bind(
-            common.kernel(stream.kernel.replace("stream", "copy")), 2, stream.n_t, [np.int32(5000), source, target]
+            common.kernel(stream.kernel.replace("stream", "copy")),
+            2,
+            stream.block_size,
+            [np.int32(5000), source, target],
         )()
         device.download(target, copied)
         np.testing.assert_array_equal(copied, words)

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from repro.bench.runnable import Unsupported
+from repro.bench.errors import Unsupported
 from repro.devices.base import OutOfDeviceMemory
 from repro.tuning import session as tuning
 from repro.tuning.session import CaseLocation, Session

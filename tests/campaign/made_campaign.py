@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from repro.campaign.configuration import resolve
 from repro.campaign.plan import Plan, make_plan
 from repro.campaign.receipts import making
 from repro.campaign.steps import steps
-from repro.config import resolve
 
 
 def plan_of(study: dict[str, Any] | None = None, **keys: Any) -> Plan:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pandas as pd
 
-from quick_timing import QUICK
 from repro.campaign.measurement import measure
 from repro.config.models import Config, StudySettings, Timing
+from support.benches import QUICK
 
 STUDY, NAME = "compound_spmv", "small/complex"
 LAYOUTS = ("ELL-SoA-AoS", "Sl-8-AoSoA-AoS")

@@ -19,8 +19,8 @@ import pytest
 import yaml
 from small_case import FILES, LAYOUTS, STUDY, config
 
-from quick_timing import QUICK
 from repro.campaign.completeness import find_missing_of_case
+from repro.campaign.configuration import load
 from repro.campaign.plan import Plan, make_plan
 from repro.campaign.problem_files import build_problem
 from repro.campaign.receipts import Receipt, making
@@ -29,12 +29,12 @@ from repro.cli.app import build
 from repro.cli.problems import build_or_record
 from repro.codegen.build_cache import compile_module, manifest_path
 from repro.codegen.targets import CPU
-from repro.config import load
 from repro.config.models import OwnProblem, Timing
 from repro.devices.opencl import OpenClDevice
 from repro.errors import ReproError
 from repro.problems.registry import load_registry
 from repro.studies import get_study
+from support.benches import QUICK
 
 NAMES = ["a", "b", "c"]
 KEY = "paper/complex-single/ELL-SoA-AoS"
@@ -294,7 +294,7 @@ def test_a_crash_costs_a_row_of_its_case_and_the_batch_goes_on(
     source = get_study(STUDY).render(templates, KEY, CPU)
     start = source.index("{", source.index(" spmv_static_16(")) + 1
     # with the rows of b, and with a block a core
-    which = f"n == 41 && get_num_groups(0) == {cpu_device.n_s}"
+    which = f"n == 41 && get_num_groups(0) == {cpu_device.sm_count}"
     crash = f"if ({which}) *((volatile __global int*)y + ((size_t)1 << 42)) = 1;"
     compile_module(f"{source[:start]}\n{crash}\n{source[start:]}", CPU, manifest_path(CPU.name, STUDY, KEY))
     for step in until_measured(plan):

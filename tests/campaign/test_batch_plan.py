@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from repro.campaign.configuration import resolve
 from repro.campaign.jobs import RATES, SMALL, START_SECONDS, Batches, estimate, is_small
 from repro.campaign.plan import Plan, make_plan
 from repro.codegen.targets import CPU
-from repro.config import resolve
 from repro.errors import ReproError
 from repro.problems.problem import Outline
 

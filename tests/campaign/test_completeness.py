@@ -10,16 +10,16 @@ import pandas as pd
 import pytest
 from made_campaign import make_all
 
-from no_files import IN_PLACE_OF_A_FILE, put
 from repro.bench.rows import SCHEMA
 from repro.campaign.archive import pack
 from repro.campaign.completeness import Missing, find_missing, find_missing_of_case
+from repro.campaign.configuration import resolve
 from repro.campaign.plan import Plan, as_yaml, make_plan
 from repro.campaign.receipts import making
 from repro.campaign.steps import Freshness, building, steps
 from repro.cli.results import check
-from repro.config import resolve
 from repro.errors import ReproError
+from support.non_files import IN_PLACE_OF_A_FILE, put
 
 REPOSITORY = Path(__file__).parents[2]
 NAME = "dirac_torus"

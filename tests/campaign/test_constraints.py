@@ -9,11 +9,11 @@ import pytest
 from split_campaign import RECORDED
 from typer.testing import CliRunner
 
-from recorded_campaigns import recorded_campaigns
 from repro.bench.records import read_environments
 from repro.campaign.archive import constraints_of
 from repro.cli.app import build
 from repro.errors import ReproError
+from support.campaigns import recorded_campaigns
 
 
 def write(raw: Path, **records: dict[str, object]) -> Path:

@@ -15,8 +15,8 @@ import pytest
 import repro
 from repro.campaign import dependencies
 from repro.campaign import steps as planned
+from repro.campaign.configuration import resolve
 from repro.campaign.plan import make_plan
-from repro.config import resolve
 from repro.errors import ReproError
 from repro.studies import study_names as all_studies
 

@@ -15,15 +15,15 @@ import yaml
 
 from repro.bench.records import read_problem
 from repro.bench.store import read_rows
+from repro.campaign.configuration import load, resolve
 from repro.campaign.jobs import AROUND, ASSUMED_SIZE, BUILT_PER_SECOND, PREDICTED, RATES, Estimate, estimate
 from repro.campaign.plan import Plan, make_plan
 from repro.cli.app import build
 from repro.cli.campaign import on_a_cluster
 from repro.cli.campaign import plan as plan_command
 from repro.codegen.targets import CPU, get_target
-from repro.config import load, resolve
 from repro.sparse.compound.schedules import paper_space
-from repro.studies import study_names
+from repro.studies import Study, get_study, study_names
 
 pytestmark = pytest.mark.medium
 
@@ -241,6 +241,20 @@ def test_many_cases_have_a_line_for_all_alike(capsys: pytest.CaptureFixture[str]
     ]
     plan_command([Path("mine.yaml")], cores=2, each=True)
     assert "mhd1280b" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("each", [True, False])
+def test_a_study_that_tells_no_workload_is_named(
+    each: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(get_study("compressed_coo")), "workload", Study.workload)
+    monkeypatch.setenv("COLUMNS", "160")
+    Path("mine.yaml").write_text("device: opencl\nstudies: {compressed_coo: {}, spgemm_amg: {}}\n")
+    plan_command([Path("mine.yaml")], cores=1, each=each)
+    printed = capsys.readouterr().out
+    unknown = {line.split()[-1 if each else 0] for line in printed.splitlines() if " unknown " in line}
+    assert "compressed_coo" in unknown and "spgemm_amg" not in unknown
+    assert "with one variant a case in compressed_coo, of unknown workload" in " ".join(printed.split())
 
 
 def test_the_command_states_what_it_assumes(capsys: pytest.CaptureFixture[str]) -> None:

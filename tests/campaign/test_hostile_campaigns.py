@@ -13,10 +13,10 @@ import pytest
 from split_campaign import RECORDED, change_config, change_record, cut
 from typer.testing import CliRunner
 
-from no_files import IN_PLACE_OF_A_FILE, put
 from repro.bench import store
 from repro.bench.store import read_table, write_table
 from repro.cli.app import build
+from support.non_files import IN_PLACE_OF_A_FILE, put
 
 STUDY, PROBLEM, WHOLE = "dynamic_csr", "like_eu-2005", "whole"
 SMALL = RECORDED / "h200-x4"
@@ -97,6 +97,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("command", COMMANDS)
 def test_each_command_says_of_each_damage_which_file_it_is(
     campaign: Path, at_once: None, command: str, tmp_path: Path

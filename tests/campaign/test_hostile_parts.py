@@ -19,13 +19,13 @@ import yaml
 from split_campaign import RECORDED, change_config, change_record, cut
 from typer.testing import CliRunner
 
-from no_files import IN_PLACE_OF_A_FILE, put
 from repro.bench import store
 from repro.bench.records import digest_of
 from repro.bench.rows import schema_of
 from repro.bench.store import read_table, write_table
 from repro.cli.app import build
 from repro.problems.registry import Registry, load_registry
+from support.non_files import IN_PLACE_OF_A_FILE, put
 
 STUDY, PROBLEM = "dynamic_csr", "like_eu-2005"
 SMALL = RECORDED / "h200-x4"
@@ -374,6 +374,10 @@ DAMAGES: dict[str, tuple[Damage, str, str, str]] = {
     ),
     "a record of no number": (record(n=float("nan")), NO_RECORD, RECORD, "NaN is no number"),
     "a record of other types": (record(n="many"), NO_RECORD, RECORD, "n: input should be a valid integer"),
+    "facts of other types": (
+        record(facts={STUDY: {"memory": {"paper": {"CSR": "big"}}}}), NO_RECORD, RECORD,
+        rf"facts.{STUDY}.memory.paper.CSR: input should be a valid integer",
+    ),
     "an environment of other types": (
         environment(source=["x"]), "unreadable record of an environment", "raw/environment",
         "source: input should be a valid string",

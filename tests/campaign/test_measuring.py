@@ -15,6 +15,7 @@ from small_case import FILES, LAYOUTS, NAME, STUDY, config, quiet, run
 from typer.testing import CliRunner
 
 from repro.bench.rows import Row
+from repro.campaign.configuration import load
 from repro.campaign.folders import Folders
 from repro.campaign.measurement import measure
 from repro.campaign.problem_files import build_problem, record_of
@@ -22,7 +23,6 @@ from repro.campaign.profiler import launch
 from repro.cli import app
 from repro.cli import measurement as commands
 from repro.codegen.targets import get_target
-from repro.config import load
 from repro.config.models import Config, OwnProblem, StudySettings
 from repro.devices.base import LaunchError
 from repro.devices.opencl import OpenClDevice
@@ -92,6 +92,7 @@ def test_baselines_can_be_named(measuring):
         run(baselines=("cublas",))
 
 
+@pytest.mark.slow
 def test_winners_can_be_chosen_cold(measuring):
     found = run(layouts=LAYOUTS[:1], space="paper", cache="cold")
     assert set(found["search"].cache) == {"cold"}
@@ -206,6 +207,7 @@ def make_variant_row():
     return make
 
 
+@pytest.mark.slow
 def test_a_predicted_search_learns_from_other_campaigns_and_measures_a_few(measuring, small_problem):
     with pytest.raises(ReproError, match="no recorded campaign to learn from"):
         run(search="predicted")
@@ -234,7 +236,7 @@ def test_a_random_search_measures_as_many(measuring):
     search = run(search="random", budget=0.05, space="paper")["search"]
     target = get_target("cpu")
     tried = layouts(config(space="paper").studies[STUDY], "paper", "complex")
-    whole = sum(len(schedules(target, "paper", Layout.parse(layout))) for layout in tried)
+    whole = sum(len(schedules(target, "paper", layout)) for layout in tried)
     assert len(search) == int(0.05 * whole)
 
 

@@ -23,7 +23,7 @@ from repro.sparse.compound.runnables import OWN_FLOOR
 from repro.sparse.symmetry import HERMITIAN
 from repro.studies import get_study
 from repro.studies.compound_spmv.study import REORDERED_UNPAIRED, UNPAIRED
-from symmetric_problems import disturbed, symmetric_problem, without_entry
+from support.symmetric_problems import disturbed, symmetric_problem, without_entry
 
 pytestmark = pytest.mark.medium
 
@@ -133,7 +133,7 @@ def test_a_predicted_search_learns_from_what_was_recorded_of_pairs(
     Path("results/c").rename("results/other")
     compared = []
     monkeypatch.setattr(
-        "repro.tuning.strategies.predicted._weights",
+        "repro.tuning.strategies._weights",
         lambda features, target: compared.append((features, target)) or np.ones(len(features)) / len(features),
     )
     build_record(problem, record)

@@ -24,10 +24,10 @@ from repro.bench.rows import QUANTILES
 from repro.bench.store import read_table, write_table
 from repro.campaign import shards
 from repro.campaign.completeness import find_missing
+from repro.campaign.configuration import load
 from repro.campaign.plan import make_plan
 from repro.campaign.shards import merge
 from repro.cli.app import build
-from repro.config import load
 from repro.errors import ReproError
 
 pytestmark = pytest.mark.medium

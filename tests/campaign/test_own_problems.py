@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from quick_timing import QUICK
+from repro.campaign.configuration import resolve
 from repro.campaign.folders import Folders
 from repro.campaign.jobs import estimate
 from repro.campaign.measurement import measure
@@ -20,9 +20,9 @@ from repro.cli.app import build as application
 from repro.codegen.build_cache import compile_module, manifest_path
 from repro.codegen.targets import CPU
 from repro.codegen.templates import render_common
-from repro.config import resolve
 from repro.errors import ReproError
 from repro.studies import get_study
+from support.benches import QUICK
 
 pytestmark = pytest.mark.medium
 

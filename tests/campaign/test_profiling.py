@@ -10,15 +10,15 @@ import pandas as pd
 import pytest
 import yaml
 
+from repro.bench.guards import Guards
 from repro.bench.ncu import COLUMNS
 from repro.bench.rows import SCHEMA
 from repro.bench.runnable import Runnable
-from repro.bench.workspace import Guards
 from repro.campaign.archive import pack
+from repro.campaign.configuration import load
 from repro.campaign.profiler import SOME_FLOOR, collect_counters, fastest_floor, launch
 from repro.codegen.build_cache import compile_module, manifest_path
 from repro.codegen.targets import CPU
-from repro.config import load
 from repro.devices.base import LaunchError
 from repro.errors import ReproError
 from repro.problems.problem import Outline, save_unavailable

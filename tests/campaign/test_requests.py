@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
+from repro.campaign.configuration import resolve
 from repro.campaign.jobs import PROBLEM_SECONDS, RATES, SHORTEST, SLACK, Batches, Request, Requests
 from repro.campaign.plan import Plan, make_plan
 from repro.codegen.targets import get_target
-from repro.config import resolve
 
 REPOSITORY = Path(__file__).parents[2]
 PROBLEMS = ["tiny/poisson", "poisson/7pt_64", "poisson/27pt_128"]

@@ -15,11 +15,11 @@ import yaml
 from made_campaign import make_all
 
 from repro.campaign import workflow as starting
+from repro.campaign.configuration import resolve
 from repro.campaign.plan import Plan, make_plan
 from repro.campaign.receipts import making
 from repro.campaign.steps import Freshness, presenting
 from repro.campaign.workflow import RUN, begin, drop_unasked_limit, plan_of_run
-from repro.config import resolve
 from repro.errors import ReproError
 
 REPOSITORY = Path(__file__).parents[2]
@@ -29,7 +29,7 @@ import sys
 from repro.campaign.plan import make_plan
 from repro.campaign.steps import Freshness
 from repro.campaign.workflow import begin
-from repro.config import resolve
+from repro.campaign.configuration import resolve
 
 data = {"campaign": "other", "device": "opencl", "studies": {"compound_spmv": {}}}
 plan = make_plan(resolve(data))

@@ -11,7 +11,7 @@ from repro.campaign.artifacts import all_artifacts
 from repro.cli import results as commands
 from repro.errors import ReproError
 from repro.studies import get_study
-from small_campaign import SmallCampaign
+from support.campaigns import SmallCampaign
 
 pytestmark = pytest.mark.medium
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from repro.cli.campaign import config, schemas, write_schemas
-from repro.config import Config
+from repro.config.models import Config
 
 REPOSITORY = Path(__file__).parents[2]
 

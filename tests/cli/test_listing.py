@@ -9,7 +9,7 @@ import pytest
 
 from repro.cli import app
 from repro.cli.campaign import LISTS, Listed, list_, list_lists
-from repro.cli.options import DEFAULT_CONFIG
+from repro.package_data import DEFAULT_CONFIG
 
 REPOSITORY = Path(__file__).parents[2]
 

@@ -18,9 +18,9 @@ from checkouts import QUICK, Checkout
 from one_node import OneNode
 from submitted import submit
 
+from repro.campaign.configuration import load
 from repro.campaign.jobs import estimate
 from repro.campaign.plan import make_plan
-from repro.config import load
 
 ASKED = "REPRO_CLUSTER_TESTS"
 pytestmark = [

@@ -7,7 +7,6 @@ import sys
 
 import pytest
 
-from no_files import IN_PLACE_OF_A_FILE, put
 from repro.cli import campaign
 from repro.codegen import nvcc
 from repro.codegen.build_cache import (
@@ -26,6 +25,7 @@ from repro.errors import ReproError
 from repro.sparse.compound.kernels import render_module
 from repro.sparse.compound.layouts import Layout
 from repro.sparse.compound.schedules import Schedule
+from support.non_files import IN_PLACE_OF_A_FILE, put
 
 CPU, GPU = get_target("cpu"), get_target("sm_90")
 needs_nvcc = pytest.mark.skipif(nvcc.find() is None, reason="nvcc is not installed")

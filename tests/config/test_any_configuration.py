@@ -11,8 +11,10 @@ import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from repro.campaign.configuration import load, resolve
 from repro.campaign.plan import make_plan
-from repro.config import Config, load, read_yaml, resolve, validate
+from repro.config import read_yaml, validate
+from repro.config.models import Config
 from repro.errors import ReproError
 from repro.problems.registry import Registry, load_registry
 

@@ -8,12 +8,16 @@ from pathlib import Path
 
 import pytest
 import yaml
+from pydantic import Field
 
-from repro.config import MAX_BYTES, load, merge, read_yaml, resolve
-from repro.config.models import MAX_PART_LENGTH, OwnProblem
+from repro.campaign import configuration
+from repro.campaign.configuration import load, resolve
+from repro.campaign.plan import as_yaml
+from repro.config import MAX_BYTES, merge, read_yaml
+from repro.config.models import MAX_PART_LENGTH, OwnProblem, StudySettings
 from repro.errors import ReproError
 from repro.problems.registry import MAX_NAME_LENGTH, load_registry, problem_names
-from repro.studies import study_names
+from repro.studies import get_study, study_names
 
 pytestmark = pytest.mark.medium
 
@@ -24,6 +28,18 @@ CONFIGURATIONS = {path.name for path in (REPOSITORY / "config").glob("*.yaml")} 
 @pytest.fixture(autouse=True)
 def _in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(REPOSITORY)
+
+
+class Damped(StudySettings):
+    damping: float = Field(0.5, gt=0)
+
+
+def test_a_study_has_settings_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(get_study("compound_spmv"), "settings", Damped)
+    config = resolve({"studies": {"compound_spmv": {"damping": 2}, "compressed_coo": {}}})
+    assert yaml.safe_load(as_yaml(config))["studies"]["compound_spmv"]["damping"] == 2
+    with pytest.raises(ReproError, match=r"compound_spmv.damping: .*greater than 0.*compressed_coo.damping: unknown"):
+        resolve({"studies": {"compound_spmv": {"damping": 0}, "compressed_coo": {"damping": 2}}})
 
 
 def test_later_files_lie_over_earlier_ones_key_by_key(tmp_path: Path) -> None:
@@ -156,6 +172,16 @@ def test_a_mistake_is_one_message_that_names_the_key(data: dict[str, object], me
     with pytest.raises(ReproError, match=message) as failed:
         resolve(whole, "my.yaml")
     assert "my.yaml" in failed.value.message
+
+
+def test_a_study_without_a_file_of_defaults_has_those_of_its_model_and_runs_only_where_it_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(configuration, "STUDIES", "config/nothing")
+    studies = resolve({"studies": {"compound_spmv": {"precisions": ["double"]}}}).studies
+    assert [*studies] == ["compound_spmv"]
+    assert studies["compound_spmv"].problems == StudySettings.model_fields["problems"].default
+    assert studies["compound_spmv"].precisions == ("double",)
 
 
 def test_an_empty_default_file_of_a_study_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

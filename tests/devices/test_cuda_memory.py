@@ -5,7 +5,7 @@ from fake_cuda import install
 
 from repro.devices.base import OutOfDeviceMemory
 from repro.devices.cuda import open_cuda
-from taken_memory import count_taken
+from support.device_memory import count_taken
 
 
 @pytest.fixture

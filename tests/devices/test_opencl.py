@@ -79,7 +79,7 @@ def test_a_damaged_binary_cannot_be_loaded(cpu_device, tmp_path):
 def test_the_environment_names_device_and_driver(cpu_device):
     environment = cpu_device.environment()
     assert environment["backend"] == "opencl"
-    assert environment["multiprocessors"] == cpu_device.n_s >= 1
+    assert environment["multiprocessors"] == cpu_device.sm_count >= 1
     assert environment["device"] and environment["driver"]
 
 

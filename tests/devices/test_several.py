@@ -159,7 +159,7 @@ def test_the_parts_of_a_cpu_are_equal_and_apart(halves, bind):
     assert len(halves) == 2
     assert [*halves] == [halves[0], halves[1]]
     assert halves.first is halves[0]
-    assert halves[0].n_s == halves[1].n_s == OpenClDevice().n_s // 2
+    assert halves[0].sm_count == halves[1].sm_count == OpenClDevice().sm_count // 2
     assert len({OpenClDevice().uuid, *(half.uuid for half in halves)}) == 3
     with pytest.raises(LaunchError):
         bind(0, 1, 1, halves[1].allocate(4))()

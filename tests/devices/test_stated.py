@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from no_files import IN_PLACE_OF_A_FILE, put
 from repro.devices import nvml
 from repro.devices import selection as opening
 from repro.devices.selection import identities, models, resolve_device, target_of, write_gpus
 from repro.errors import ReproError
+from support.non_files import IN_PLACE_OF_A_FILE, put
 
 LISTED = [("NVIDIA H100", "sm_90", "GPU-a"), ("NVIDIA H100", "sm_90", "GPU-b")]
 

@@ -20,10 +20,11 @@ from typing import Any
 
 import numpy as np
 
+from repro.campaign.configuration import resolve
 from repro.campaign.jobs import RATES, Estimate, estimate
 from repro.campaign.plan import Plan, make_plan
 from repro.codegen.targets import get_target
-from repro.config import read_yaml, resolve
+from repro.config import read_yaml
 from repro.problems.registry import Indexed, load_collection, read_csv
 
 REPOSITORY = Path(__file__).parents[2]

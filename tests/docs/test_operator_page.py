@@ -14,6 +14,7 @@ PAGE, DYNAMIC, PRODUCTS, MULTIGRID, FILTER = (
 )
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("page", "count"), [(PAGE, 5), (DYNAMIC, 2), (PRODUCTS, 3), (MULTIGRID, 3), (FILTER, 4)], ids=str
 )

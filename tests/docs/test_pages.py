@@ -18,8 +18,8 @@ from typer.main import get_command
 
 from repro.bench.rows import STATUSES, Row
 from repro.campaign.artifacts import all_artifacts
+from repro.campaign.configuration import load
 from repro.cli.app import COMMANDS, build
-from repro.config import load
 from repro.studies import study_names
 
 SMALL_STUDY = REPOSITORY / "tests/small_study"  # laid over a checkout
@@ -68,6 +68,8 @@ def test_every_target_of_make_is_there(page):
 
 def test_the_page_on_installing_says_what_make_runs():
     recipe = (REPOSITORY / "Makefile").read_text().replace("$(N)", "N").replace(" $(ARGS)", "")
+    (pytest_command,) = re.findall(r"^PYTEST = (.+)$", recipe, re.MULTILINE)
+    recipe = recipe.replace("$(PYTEST)", pytest_command)
     run = [
         line
         for line in commands(REPOSITORY / "docs/installing.md")

@@ -9,7 +9,7 @@ from pages import REPOSITORY, commands
 import repro
 from repro.bench.rows import COMMON_COLUMNS
 from repro.cli.app import COMMANDS
-from repro.config import Config, StudySettings
+from repro.config.models import Config, StudySettings
 
 sys.path.insert(0, str(REPOSITORY / "docs"))
 import make_reference

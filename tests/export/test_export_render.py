@@ -196,6 +196,7 @@ def exported(templates: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     return assembly(folder / "all.cu")
 
 
+@pytest.mark.medium
 @pytest.mark.skipif(nvcc.find() is None, reason="nvcc is not installed")
 @pytest.mark.parametrize("case", COMPILED)
 def test_it_compiles_without_a_warning_to_the_code_that_is_measured(

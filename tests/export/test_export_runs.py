@@ -23,7 +23,7 @@ from repro.sparse.compound.schedules import LOADS
 from repro.sparse.operands import ProductOperands, expand, make_operands
 from repro.sparse.ordering import CLUSTER, cluster_rows, long_rows, reorder, select_rows
 from repro.sparse.symmetry import HERMITIAN, SYMMETRIC, symmetry_of
-from symmetric_problems import disturbed, symmetric_problem, without_entry
+from support.symmetric_problems import disturbed, symmetric_problem, without_entry
 
 HERE = Path(__file__).parent
 SM_90 = get_target("sm_90")

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from repro.bench.runnable import Workspace
 from repro.bench.trial import Bench
-from repro.bench.workspace import Workspace
 from repro.codegen.build_cache import Module, compile_module
 from repro.codegen.templates import render_common
 from repro.config.models import Timing
@@ -25,7 +25,7 @@ from repro.errors import ReproError
 from repro.problems.matrix import Matrix
 from repro.sparse.operands import make_operands
 from repro.studies import get_study
-from taken_memory import count_taken
+from support.device_memory import count_taken
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

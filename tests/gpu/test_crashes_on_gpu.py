@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 import yaml
 
-from quick_timing import QUICK
 from repro.codegen.build_cache import compile_module, manifest_path
 from repro.codegen.templates import render_common
 from repro.config.models import Config, StudySettings, Timing
@@ -19,6 +18,7 @@ from repro.devices.cuda import CudaDevice
 from repro.problems.matrix import Matrix
 from repro.problems.problem import Outline
 from repro.studies import get_study
+from support.benches import QUICK
 
 pytestmark = pytest.mark.gpu
 

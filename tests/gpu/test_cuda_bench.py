@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from repro.bench.workspace import Workspace
+from repro.bench.runnable import Workspace
 from repro.codegen.build_cache import compile_module
 from repro.devices.cuda import may_block
 from repro.devices.device_group import Devices
@@ -93,7 +93,7 @@ def launches(gpu, gpu_module, gpu_modules, templates, tmp_path_factory):
         source, target = gpu.upload(np.ones(size // 8, np.int32)), gpu.allocate(size // 2)
         held += [source, target]
         arguments = [np.int32(size // 32), source, target]
-        queue[name] = gpu.bind(gpu_module.kernel("copy_256_4"), 8 * gpu.n_s, 256, arguments)
+        queue[name] = gpu.bind(gpu_module.kernel("copy_256_4"), 8 * gpu.sm_count, 256, arguments)
     for name, (entry, n, id) in PRODUCTS.items():
         folder = tmp_path_factory.mktemp(name)
         source = render_module(templates, entry, "double", id.layout, [id.schedule], gpu.target)

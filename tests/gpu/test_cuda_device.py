@@ -21,7 +21,7 @@ def empty(gpu, gpu_module):
 def test_the_gpu_is_the_one_that_was_found(gpu):
     found = find_gpus()[0]
     assert (gpu.name, gpu.uuid, gpu.target.name) == (found.name, found.uuid, found.capability)
-    assert gpu.n_s > 0
+    assert gpu.sm_count > 0
     assert gpu.l2_bytes > 0
     assert 0 < gpu.free_bytes() <= gpu.environment()["memory_bytes"]
 
@@ -145,7 +145,7 @@ def test_a_fill_and_a_kernel_are_timed_together(gpu, gpu_module, empty):
 def test_a_cold_cache_is_slower(gpu, gpu_module):
     words = gpu.l2_bytes // 16 // 8
     source, target = gpu.upload(np.ones(4 * words, np.int32)), gpu.allocate(16 * words)
-    copy = gpu.bind(gpu_module.kernel("copy_256_4"), 2 * gpu.n_s, 256, [np.int32(words), source, target])
+    copy = gpu.bind(gpu_module.kernel("copy_256_4"), 2 * gpu.sm_count, 256, [np.int32(words), source, target])
     warm, cold = (np.median(gpu.time_events(copy, 200, before)) for before in (None, gpu.flush))
     assert cold > 1.1 * warm
     source.release()

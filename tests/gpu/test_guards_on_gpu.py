@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from repro.bench.guards import ZONE, Guards
 from repro.bench.timing import SamplingPlan
-from repro.bench.workspace import ZONE, Guards
 from repro.bench.yardsticks import DeviceCopy, Floor
 from repro.codegen.build_cache import compile_module
 from repro.codegen.templates import Stream
@@ -29,7 +29,7 @@ extern "C" __global__ void right(int n, const double* product, double* y, int st
 class Straying(Multiplies):
     """Leaves the right product, and writes one more number."""
 
-    kind, name, arrangement, moved = "variant", "straying", "AoS", 8
+    kind, name, arrangement, bytes_moved = "variant", "straying", "AoS", 8
 
     def __init__(self, binary, stray):
         self._binary, self._stray = binary, stray

@@ -152,6 +152,7 @@ def test_what_solvers_do_with_vectors(entry, order, precision):
     np.testing.assert_allclose(vectors.get(other), 1.5 * x - 0.5 * y, atol=1e-6 if precision == "single" else 1e-14)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("precision", TOLERANCE)
 @pytest.mark.parametrize(("entry", "order"), ORDERS)
 def test_they_are_as_fast_as_a_copy(gpu, gpu_module, runtime, entry, order, precision):
@@ -164,7 +165,7 @@ def test_they_are_as_fast_as_a_copy(gpu, gpu_module, runtime, entry, order, prec
     words = np.int32(x.nbytes // 16)
     source, target = gpu.upload(np.zeros(4 * int(words), np.int32)), gpu.allocate(16 * int(words))
     copies = (
-        gpu.time_graph(gpu.bind(gpu_module.kernel(f"copy_{n_t}_{unroll}"), grid * gpu.n_s, n_t, arguments), 5, 5)
+        gpu.time_graph(gpu.bind(gpu_module.kernel(f"copy_{n_t}_{unroll}"), grid * gpu.sm_count, n_t, arguments), 5, 5)
         for n_t, unroll, grid in ((256, 4, 4), (512, 2, 4), (1024, 1, 2))
         for arguments in ([words, source, target],)
     )

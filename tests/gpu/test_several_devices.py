@@ -63,7 +63,7 @@ def buffers(pair, numbers):
 def copies(pair, programs, buffers):
     """Launches of the kernel that copies the first buffer to the second: equally long on both GPUs."""
     return [
-        device.bind(program.kernel("copy_256_4"), 2 * device.n_s, 256, [np.int32(WORDS), *both])
+        device.bind(program.kernel("copy_256_4"), 2 * device.sm_count, 256, [np.int32(WORDS), *both])
         for device, program, both in zip(pair, programs, buffers, strict=True)
     ]
 

@@ -40,7 +40,7 @@ device = open_cuda(0)
 kernel = device.load(Path(sys.argv[1])).kernel("spin")
 print("ready", flush=True)
 while not select.select([sys.stdin], [], [], random.uniform(0, 0.02))[0]:
-    device.bind(kernel, 2 * device.n_s, 256, [np.int64(random.uniform(3e6, 10e6))])()
+    device.bind(kernel, 2 * device.sm_count, 256, [np.int64(random.uniform(3e6, 10e6))])()
     device.synchronize()
 """
 TIMING = {

@@ -6,7 +6,7 @@ import pytest
 import repro
 from repro.filtering.reference import contour_rows
 from repro.operators.runtime import open_runtime
-from triangulations import hexagonal
+from support.triangulations import hexagonal
 
 pytestmark = pytest.mark.gpu
 

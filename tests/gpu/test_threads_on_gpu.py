@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 import repro
 from repro.operators.runtime import open_runtime
-from shared_operators import GROUPS, wrong_answers
+from support.threaded_operators import GROUPS, wrong_answers
 
 pytestmark = pytest.mark.gpu
 DEVICE = "cuda:0"
@@ -36,8 +36,8 @@ def test_threads_get_their_own_answers(runtime, group):
 @pytest.mark.parametrize("where", [(), ("--in-a-thread",)], ids=["of the main thread", "of a thread that ends"])
 def test_a_program_of_threads_ends_well(runtime, where):
     # in a process of its own: PyCUDA ends the process where a thread ends with a context that is its current one
-    command = [sys.executable, "-W", "ignore", str(TESTS / "shared_operators.py"), DEVICE, "100", *where]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=500)
+    command = [sys.executable, "-W", "ignore", "-m", "support.threaded_operators", DEVICE, "100", *where]
+    done = subprocess.run(command, cwd=TESTS, check=False, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "PyCUDA" not in done.stderr
 

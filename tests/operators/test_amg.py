@@ -8,11 +8,11 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import cg
 
 import repro
-from full_device import fill_after
-from grids import poisson
 from repro.devices.base import OutOfDeviceMemory
 from repro.errors import ReproError
 from repro.operators.runtime import open_runtime
+from support.device_memory import fill_after
+from support.matrices import poisson
 
 DEVICE = "opencl:0"
 
@@ -387,3 +387,11 @@ def test_a_solution_that_there_is_no_room_for_is_one_message_and_can_be_tried_ag
             with pytest.raises(ReproError, match="the device has no room"):
                 ml.solve(b, accel=accel)
     assert np.linalg.norm(b - matrix @ ml.solve(b, tol=1e-8, accel=accel)) <= 1.1e-8 * np.linalg.norm(b)
+
+
+@pytest.mark.parametrize(("value", "words"), [(0.0, "without zeros"), (np.nan, "without NaN"), (np.inf, "without NaN")])
+def test_a_diagonal_that_cannot_be_divided_by_is_named(value, words):
+    a = poisson((6, 6), 5)
+    a.data[np.flatnonzero(a.data == 4)[7]] = value
+    with pytest.raises(ReproError, match=rf"{words}[\s\S]*row 7, the first of 1[\s\S]*actual: {value}"):
+        repro.amg(a, device=DEVICE)

@@ -9,8 +9,8 @@ import scipy.sparse as sp
 
 import repro
 from repro.errors import ReproError
-from shared_operators import REORDERED, draw, matrices, near
-from triangulations import hexagonal
+from support.threaded_operators import REORDERED, draw, matrices, near
+from support.triangulations import hexagonal
 
 pytestmark = pytest.mark.medium
 

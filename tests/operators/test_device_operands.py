@@ -7,14 +7,13 @@ from grown_matrices import batch, drawn, plus
 from stand_in_cupy import csr_matrix, install, ndarray
 
 import repro
-from full_device import fill_after
-from grids import poisson
 from repro.errors import ReproError
 from repro.operators import interchange
 from repro.operators.arrays import DeviceArray
 from repro.operators.runtime import Runtime, open_runtime
 from repro.operators.sparse_products import load_products, matrix_on_device
-from sparse_factors import random
+from support.device_memory import fill_after
+from support.matrices import poisson, random
 
 pytestmark = pytest.mark.medium
 

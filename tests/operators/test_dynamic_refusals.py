@@ -8,7 +8,6 @@ import scipy.sparse as sp
 from grown_matrices import DEVICE, assert_same, batch, drawn, plus
 
 import repro
-from full_device import fill_after
 from repro.devices.base import OutOfDeviceMemory
 from repro.errors import ReproError
 from repro.operators import interchange
@@ -16,6 +15,7 @@ from repro.operators.arrays import INTERFACE
 from repro.operators.runtime import open_runtime
 from repro.sparse.dynamic.layout import MAX_ENTRIES
 from repro.sparse.dynamic.matrix import NoRoom
+from support.device_memory import fill_after
 
 
 class Foreign:

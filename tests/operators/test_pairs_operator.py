@@ -18,7 +18,7 @@ from repro.sparse.compound.ids import VariantId
 from repro.sparse.compound.layouts import extended_layouts
 from repro.sparse.compound.schedules import extended_space
 from repro.sparse.symmetry import HERMITIAN, SYMMETRIC
-from symmetric_problems import KINDS, disturbed, symmetric_problem, without_entry
+from support.symmetric_problems import KINDS, disturbed, symmetric_problem, without_entry
 
 pytestmark = pytest.mark.medium
 

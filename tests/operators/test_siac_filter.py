@@ -9,7 +9,6 @@ import pytest
 from scipy.sparse.linalg import LinearOperator
 
 import repro
-from full_device import fill_after
 from repro.devices.base import OutOfDeviceMemory
 from repro.errors import ReproError
 from repro.filtering.reference import contour_rows
@@ -18,7 +17,8 @@ from repro.galerkin.basis import evaluate, mode_count
 from repro.operators.runtime import open_runtime
 from repro.problems.field import Field
 from repro.sparse.device_work import Launches
-from triangulations import hexagonal, project, structured
+from support.device_memory import fill_after
+from support.triangulations import hexagonal, project, structured
 
 DEVICE = "opencl:0"
 

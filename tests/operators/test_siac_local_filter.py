@@ -10,7 +10,7 @@ from repro.filtering.stencil_geometry import at_points
 from repro.filtering.triangulation import evaluation_points
 from repro.galerkin.basis import mode_count
 from repro.problems.field import FUNCTIONS, generate_field
-from triangulations import graded, project
+from support.triangulations import graded, project
 
 pytestmark = pytest.mark.medium
 

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 
 import repro
 from repro.errors import ReproError
-from sparse_factors import keys_of, random
+from support.matrices import keys_of, random
 
 DEVICE = "opencl:0"
 
@@ -69,3 +69,12 @@ def test_a_damaged_matrix_is_refused():
     damaged.indices = np.array([0, 1, 9], np.int32)
     with pytest.raises(ReproError, match="damaged"):
         repro.spgemm(damaged, damaged, DEVICE)
+
+
+def test_sums_that_are_too_large_are_refused():
+    large = sp.csr_array(np.full((2, 2), 3e38, np.float32))
+    with pytest.raises(ReproError, match=r"too large for float32\n.*row 0, column \d, the first of 4[\s\S]*float64"):
+        repro.spgemm(large, large, device=DEVICE)
+    assert np.isfinite(repro.spgemm(large, large.astype(np.float64), device=DEVICE).data).all()
+    infinite = sp.csr_array(np.array([[np.inf, 0], [0, 1]], np.float32))
+    assert np.isinf(repro.spgemm(infinite, infinite, device=DEVICE)[0, 0])

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 import repro
 from repro.errors import ReproError
-from shared_operators import GROUPS, LONG, THREADS, draw, matrices, near, wrong_answers
+from support.threaded_operators import GROUPS, LONG, THREADS, draw, matrices, near, wrong_answers
 
 pytestmark = pytest.mark.medium
 

@@ -129,6 +129,7 @@ def build_once(name: str, config: Config, built: dict[str, Matrix]) -> Matrix:
     return problem
 
 
+@pytest.mark.slow
 @pytest.mark.mirror
 @pytest.mark.parametrize(
     ("name", "entry", "rows", "nonzeros"),

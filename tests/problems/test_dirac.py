@@ -114,6 +114,7 @@ def test_refuses_a_potential_that_does_not_fit(rho: object) -> None:
         assemble_dirac(VERTICES, FACES, rho)
 
 
+@pytest.mark.medium
 @pytest.mark.mirror
 @pytest.mark.skipif("REPRO_MIRROR" not in os.environ, reason="REPRO_MIRROR is not set")
 @pytest.mark.parametrize(

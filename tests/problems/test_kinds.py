@@ -29,7 +29,6 @@ from sound_problems import (
     ints,
 )
 
-from no_files import IN_PLACE_OF_A_FILE, put
 from repro.campaign.problem_files import record_of
 from repro.cli import problems as commands
 from repro.errors import ReproError
@@ -37,6 +36,7 @@ from repro.problems.field import Field
 from repro.problems.matrix import Matrix
 from repro.problems.problem import SCHEMA, Problem, Unavailable, load_problem, save_unavailable
 from repro.problems.updates import Updates
+from support.non_files import IN_PLACE_OF_A_FILE, put
 
 each_problem = pytest.mark.parametrize("problem", SOUND, ids=lambda problem: problem.name)
 

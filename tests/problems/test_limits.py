@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from repro.config import load
+from repro.campaign.configuration import load
 from repro.config.models import Limits, OwnProblem
 from repro.errors import ReproError
 from repro.problems.files import ALWAYS, unpack

@@ -115,6 +115,8 @@ OFF = {
     "face_colours": "OFF\n8 12 0\n" + ROWS + FACES.replace("\n", "  0.1 0.2 0.3\n", 5).replace("5\n", "5 7\n"),
     "comments": "OFF # a\n# b\n\n8 12 0 # c\n" + ROWS.replace("\n", " # d\n\n") + FACES,
     "crlf": ("OFF\n8 12 18\n" + ROWS + FACES).replace("\n", "\r\n"),
+    "two_on_a_line": "OFF\n8 12 18\n" + ROWS.replace("\n", " ", 1) + FACES,
+    "all_on_a_line": "OFF\n8 12 18\n" + (ROWS + FACES).replace("\n", " "),
     "mark": "\ufeffOFF\n8 12 18\n" + ROWS + FACES,
     "lines_and_points": "OFF\n8 14 18\n" + ROWS + "2 0 1\n" + FACES + "1 0\n",
 }
@@ -260,6 +262,10 @@ FACE = "element face 1\nproperty list uchar int vertex_indices\nend_header\n0 0 
         (SHORT + FACE + "3 0 1 2\n7\n", r"more data than its header says[\s\S]*1 numbers more"),
         (SHORT + FACE + "3 0 1 x\n", r"no number[\s\S]*'x'"),
         (SHORT + FACE + "3 0 1 1.5\n", "not whole"),
+        (
+            SHORT.replace("float y", "int y") + FACE.replace("1 0 0", "1 1.5 0") + "3 0 1 2\n",
+            r"not whole[\s\S]*y of vertex, a property of type int32\n  actual: 1.5",
+        ),
         (SHORT + FACE + "-1 0 1 2\n", "list has no length"),
         (SHORT + FACE + "3 0 1 3\n", "vertices that do not exist"),
         (SHORT + FACE + "3 0 1 -1\n", "vertices that do not exist"),

@@ -16,9 +16,9 @@ from repro.errors import ReproError
 from repro.problems import generators, recipes
 from repro.problems.files import mesh_checksum
 from repro.problems.meshes import read_surface, read_tetrahedra
-from repro.problems.recipes import Made, obtain_mesh
+from repro.problems.recipes import Made
 from repro.problems.registry import Recipe
-from repro.problems.repositories import write_mesh
+from repro.problems.repositories import obtain_recipe, write_mesh
 
 VERTICES, TETS = generators.lattice_box((2, 3, 4))
 SHA256 = mesh_checksum(VERTICES, TETS)
@@ -97,7 +97,7 @@ def test_a_ready_made_mesh_comes_before_the_recipe(
     tmp_path: Path, settings: Fetch, toy: Callable[..., Recipe], folder: str
 ) -> None:
     write_mesh(tmp_path / folder / "recipe/toy.meshb.xz", VERTICES, TETS)
-    found = obtain_mesh(toy(checksum=SHA256, made="from a box, by hand", fails=True), settings)
+    found = obtain_recipe(toy(checksum=SHA256, made="from a box, by hand", fails=True), settings)
     assert np.array_equal(found.content.cells, TETS)
     place = {"mirror": "mirror", "cache": "put by hand"}[folder]
     assert found.address == f"{place}: recipe/toy.meshb.xz"
@@ -109,7 +109,7 @@ def test_a_ready_made_mesh_without_a_checksum_is_unpinned(
     tmp_path: Path, settings: Fetch, toy: Callable[..., Recipe]
 ) -> None:
     write_mesh(tmp_path / "mirror/recipe/toy.meshb", VERTICES, TETS)
-    found = obtain_mesh(toy(), settings)
+    found = obtain_recipe(toy(), settings)
     assert found.content.checksum == {"sha256": SHA256, "state": "unpinned"}
     assert found.content.notes == ("longest row 15, ELL factor 1.6",)
 
@@ -118,7 +118,7 @@ def test_another_mesh_in_the_mirror_is_not_taken(
     tmp_path: Path, settings: Fetch, toy: Callable[..., Recipe], caplog: pytest.LogCaptureFixture
 ) -> None:
     write_mesh(tmp_path / "mirror/recipe/toy.meshb", VERTICES, TETS)
-    found = obtain_mesh(toy(checksum="0" * 64), settings)
+    found = obtain_recipe(toy(checksum="0" * 64), settings)
     assert (found.address, found.content.checksum["state"]) == ("recipe: toy", "rebuilt")
     assert found.content.notes == ("made just now", "longest row 8, ELL factor 1.4")
     assert "recipe/toy.meshb: wrong checksum" in caplog.text
@@ -126,14 +126,14 @@ def test_another_mesh_in_the_mirror_is_not_taken(
 
 @pytest.mark.wording
 def test_the_recorded_mesh_is_recognised(settings: Fetch, toy: Callable[..., Recipe]) -> None:
-    sha256 = obtain_mesh(toy(), settings).content.checksum["sha256"]
-    assert obtain_mesh(toy(checksum=sha256), settings).content.notes[1] == "the recorded mesh, bit for bit"
+    sha256 = obtain_recipe(toy(), settings).content.checksum["sha256"]
+    assert obtain_recipe(toy(checksum=sha256), settings).content.notes[1] == "the recorded mesh, bit for bit"
 
 
 def test_a_mesh_that_is_nowhere_and_cannot_be_made(tmp_path: Path, settings: Fetch, toy: Callable[..., Recipe]) -> None:
     write_mesh(tmp_path / "mirror/recipe/toy.meshb.gz", VERTICES, TETS)
     with pytest.raises(ReproError, match="rebuilding needs gmsh") as caught:
-        obtain_mesh(toy(fails=True, checksum="0" * 64), settings)
+        obtain_recipe(toy(fails=True, checksum="0" * 64), settings)
     message = str(caught.value)
     assert f"{tmp_path}/cache/recipe/toy{{.meshb,.meshb.gz,.meshb.xz}}: no such file" in message
     assert "mirror/recipe/toy.meshb.gz: wrong checksum" in message

@@ -18,7 +18,7 @@ from scipy.sparse.csgraph import connected_components
 
 from repro.config.models import Fetch
 from repro.errors import ReproError
-from repro.problems import generators, recipes
+from repro.problems import generators, recipes, repositories
 from repro.problems import recipes as base
 from repro.problems import recipes as packages
 from repro.problems.assembly import Pattern
@@ -33,11 +33,10 @@ from repro.problems.recipes import (
     fit,
     mesh_solid,
     repair,
-    row_lengths,
     simplify,
 )
 from repro.problems.registry import Recipe, load_registry
-from repro.problems.repositories import MeshFile
+from repro.problems.repositories import MeshFile, row_lengths
 
 pytestmark = pytest.mark.medium
 
@@ -84,7 +83,7 @@ def make(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Any]:
     offline = folder / "problems.yaml"
     offline.write_text(yaml.safe_dump(content))
     copytree(REGISTRY.parent / "collections", folder / "collections")  # which sets of the registry name
-    return lambda name: recipes.build(name, Fetch(cache=str(folder / "cache")), offline)
+    return lambda name: repositories.build_recipe(name, Fetch(cache=str(folder / "cache")), offline)
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +98,7 @@ def test_the_registry_and_the_recipes_name_each_other() -> None:
     assert all(item.checksum and item.made for item in items)
 
 
+@pytest.mark.slow
 @needs_packages
 @pytest.mark.parametrize("name", EVERY)
 def test_size(made: Callable[[str], Any], name: str) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from repro.results.campaign_data import Campaign
-from small_campaign import SmallCampaign
+from support.campaigns import SmallCampaign
 
 REASON = "no file at https://example.org/gone.msh & none in 100% of #mirrors"
 

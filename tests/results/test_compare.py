@@ -18,7 +18,7 @@ from repro.results import cross_campaign as comparisons
 from repro.results.campaign_data import Campaign
 from repro.results.cross_campaign import Comparison, find_campaign
 from repro.studies import get_study
-from small_campaign import BROKEN, CLOSE, FAST, LIBRARY, SLOW, SmallCampaign
+from support.campaigns import BROKEN, CLOSE, FAST, LIBRARY, SLOW, SmallCampaign
 
 Change = Callable[[Row], Row]
 
@@ -70,6 +70,13 @@ def test_a_campaign_is_the_same_as_itself(tmp_path: Path) -> None:
     assert set(comparison.uncompared) == {"failed in both"}
     assert comparison.winners and all(winner.agree and winner.loss == 0 for winner in comparison.winners)
     assert not comparison.changes
+
+
+def test_without_rows_of_a_search_the_report_is_compared(tmp_path: Path) -> None:
+    here = raw(tmp_path)
+    for path in here.rglob("search.parquet"):
+        path.unlink()
+    assert set(compare(here, here, search=True).rows["phase"]) == {"report"}
 
 
 def test_one_row_is_slower_and_one_faster(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from repro.results.campaign_data import Campaign
 from repro.results.published import Published
 from repro.results.registry import MAX_DRAWN, select_for_figure
 from repro.results.tables import Figure
-from small_campaign import SmallCampaign
+from support.campaigns import SmallCampaign
 
 MANY = 150
 NOTHING = Published({}, [])

@@ -12,21 +12,23 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure as Canvas
 
-from recorder import Recorder
+from repro.bench.rows import RecordedRow
 from repro.bench.store import read_rows
 from repro.campaign.archive import pack
 from repro.results import figure_style
-from repro.results.campaign_data import Case, ReportedTime
+from repro.results.campaign_data import Case
 from repro.results.output import as_csv, as_markdown
+from repro.results.recorded_rows import ReportedTime
 from repro.results.significance import relative_interval
 from repro.results.tables import Cell, Column, Table, microseconds, share, speedup
+from support.campaigns import Recorder
 
 ROUNDS = [[1.0, 1.01, 0.99], [1.02, 1.03, 1.04], [0.97, 0.98, 0.96], [1.0, 1.0, 1.0], [1.1, 1.0, 1.05]]
 
 
 def timed(seconds: float, rounds: Any = ()) -> ReportedTime:
     return ReportedTime(
-        "a", seconds, False, (), {"key": "k"}, [[seconds * sample for sample in part] for part in rounds]
+        "a", seconds, False, (), RecordedRow(key="k"), [[seconds * sample for sample in part] for part in rounds]
     )
 
 

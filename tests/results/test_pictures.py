@@ -8,8 +8,6 @@ import pytest
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
-from pictures import contrast, flaws, laid_out
-from recorded_campaigns import recorded_campaigns, studies_of
 from repro.campaign.artifacts import Asked
 from repro.results import figure_style
 from repro.results.campaign_data import Campaign
@@ -17,6 +15,8 @@ from repro.results.published import Published
 from repro.results.registry import artifacts, get_artifact
 from repro.results.tables import Figure
 from repro.studies import get_study, load_artifacts, study_names
+from support.campaigns import recorded_campaigns, studies_of
+from support.figure_flaws import contrast, flaws, laid_out
 
 ROOT = Path(__file__).parents[2]
 #: Figures that take long to make of so many rows: those of small campaigns are looked at.

@@ -10,17 +10,17 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from recorded_campaigns import RESULTS, recorded_campaigns
 from repro.bench.store import read_rows
+from support.campaigns import RESULTS, recorded_campaigns
 
 pytestmark = pytest.mark.medium
 
-#: A profiler's rows have no key: their table has what they are known by.
+#: A profiler's rows have no key: their table has what they are known by. Baselines' times are statistics over cases.
 TABLES = [
     path
     for campaign in recorded_campaigns()
     for path in sorted((RESULTS / campaign).glob("tables/*/*.csv"))
-    if path.stem != "table-counters"
+    if path.stem not in ("table-counters", "table-baselines")
 ]
 MEDIANS = ["event_median", "graph_median", "host_median"]
 #: The ends of columns with a time that is a row's own median, and what it is in seconds.

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from recorded_campaigns import REPOSITORY, RESULTS, recorded_campaigns
 from repro.cli.results import table
+from support.campaigns import REPOSITORY, RESULTS, recorded_campaigns
 
 KEPT = ("*.csv", "*.md")
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from html_page import Page
 from repro.errors import ReproError
 from repro.results.campaign_data import Campaign, Case
 from repro.results.output import replacing, write
@@ -26,7 +25,8 @@ from repro.results.report import (
     write_report,
 )
 from repro.results.tables import Cell, Column, Figure, Result, Table
-from small_campaign import BROKEN, UNSUPPORTED, SmallCampaign
+from support.campaigns import BROKEN, UNSUPPORTED, SmallCampaign
+from support.html_page import Page
 
 NOTHING = Published({}, [])
 

@@ -15,7 +15,7 @@ from repro.results.published import Published
 from repro.results.registry import Artifact
 from repro.results.report import PageStudy, write_report
 from repro.results.tables import Cell, Column, Figure, Result, Table
-from small_campaign import SmallCampaign
+from support.campaigns import SmallCampaign
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 pytestmark = pytest.mark.skipif(

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from recorder import Recorder
 from repro.results.published import Published
 from repro.results.registry import get_artifact
-from repro.results.tables import WANTED_ON
+from repro.results.targets import WANTED_ON
 from repro.studies import get_study, load_artifacts, study_names
+from support.campaigns import Recorder
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from repro.filtering.stencil_geometry import at_corners, at_points, within_trian
 from repro.filtering.triangulation import evaluation_points, triangulation
 from repro.galerkin.quadrature import evaluation_rule
 from repro.problems.meshes import longest_edges
-from triangulations import graded, hexagonal, one_huge, structured
+from support.triangulations import graded, hexagonal, one_huge, structured
 
 MESHES = {"structured": structured(4), "delaunay": hexagonal(7), "graded": graded(7), "one huge": one_huge()}
 meshes = pytest.mark.parametrize("name", MESHES)

@@ -9,8 +9,8 @@ import pytest
 from repro.filtering.triangulation import evaluation_points
 from repro.galerkin.basis import exponents, mode_count
 from repro.galerkin.quadrature import evaluation_rule
-from siac_on_devices import WAYS, matrix_and_products, several_filtered, siac_loader
-from triangulations import exact_modes, hexagonal, project, structured
+from support.siac_on_devices import WAYS, matrix_and_products, several_filtered, siac_loader
+from support.triangulations import exact_modes, hexagonal, project, structured
 
 degrees = pytest.mark.parametrize("degree", [1, 2, 3])
 ways = pytest.mark.parametrize("way", [*WAYS, "matrix"])

@@ -5,7 +5,6 @@ from contextlib import ExitStack
 import numpy as np
 import pytest
 
-from emulated_cuda import EmulatedCuda, needs_compiler
 from repro.filtering.grids import SortedCells
 from repro.filtering.kernels import FIELDS as FIELD_COUNTS
 from repro.filtering.matrix import MatrixRows
@@ -13,8 +12,9 @@ from repro.filtering.matrix_free import PerElement, PerElementAtomic, PerPoint, 
 from repro.filtering.reference import contour_rows
 from repro.galerkin.basis import evaluate
 from repro.sparse.device_work import Launches
-from siac_on_devices import check_shares, siac_loader
-from triangulations import hexagonal
+from support.emulated_cuda import EmulatedCuda, needs_compiler
+from support.siac_on_devices import check_shares, siac_loader
+from support.triangulations import hexagonal
 
 pytestmark = pytest.mark.medium
 
@@ -57,7 +57,7 @@ def test_values_are_those_of_the_rows(load, case, way, derivative):
         elif way in ("element", "atomic"):
             made = (PerElement if way == "element" else PerElementAtomic)(launches, stencil, there, threads=32)
         else:
-            made = PerPoint(launches, stencil, there, way=way, threads=32, blocks=2)
+            made = PerPoint(launches, stencil, there, method=way, threads=32, blocks=2)
         for fields in (FIELDS, 3):  # all numbers that are taken at a time: 16, 8, 4 and 1; 2 and 1
             there, wanted = np.ascontiguousarray(modes[..., :fields]), expected[:, :fields]
             result = launches.numbers(wanted.size, np.float64)

@@ -12,7 +12,7 @@ from repro.filtering.stencil_geometry import (
     strips_from_edge,
     strips_from_line,
 )
-from triangulations import clipped_area, graded, hexagonal, one_huge, structured
+from support.triangulations import clipped_area, graded, hexagonal, one_huge, structured
 
 WIDTH = 4
 MESHES = {"structured": structured(6), "delaunay": hexagonal(8), "graded": graded(6), "huge": one_huge()}

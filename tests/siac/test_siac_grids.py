@@ -6,7 +6,7 @@ import pytest
 from repro.errors import ReproError
 from repro.filtering.grids import count_tests, grid_of_points, grid_of_triangles
 from repro.filtering.triangulation import evaluation_points, triangulation
-from triangulations import graded, hexagonal, structured
+from support.triangulations import graded, hexagonal, structured
 
 sizes = pytest.mark.parametrize("size", [None, 0.01, 0.21, 0.5, 0.7, 5.0])
 

@@ -6,7 +6,7 @@ import pytest
 from repro.errors import ReproError
 from repro.filtering import reference, stencil_geometry
 from repro.filtering.reference import clipped_rows, contour_rows, count_work
-from triangulations import hexagonal, structured
+from support.triangulations import hexagonal, structured
 
 ways = pytest.mark.parametrize("rows", [clipped_rows, contour_rows])
 POINTS = np.random.default_rng(0).random((6, 2))

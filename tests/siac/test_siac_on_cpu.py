@@ -6,8 +6,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from emulated_cuda import EmulatedCuda, needs_compiler
-from repro.bench.runnable import Unsupported
+from repro.bench.errors import Unsupported
 from repro.errors import ReproError
 from repro.filtering.grids import bisected, grid_of_points, parts_of, patches_of
 from repro.filtering.kernels import CONTOUR_BLOCK_SIZES
@@ -16,7 +15,8 @@ from repro.filtering.matrix_free import Stencil
 from repro.filtering.reference import clipped_rows, contour_rows
 from repro.filtering.triangulation import evaluation_points
 from repro.galerkin.basis import BASES, mode_count, to_monomials
-from siac_on_devices import (
+from support.emulated_cuda import EmulatedCuda, needs_compiler
+from support.siac_on_devices import (
     WAYS,
     bound_of,
     filtered,
@@ -25,7 +25,7 @@ from siac_on_devices import (
     siac_loader,
     stencil_on,
 )
-from triangulations import graded, hexagonal, one_huge, structured
+from support.triangulations import graded, hexagonal, one_huge, structured
 
 pytestmark = pytest.mark.medium
 

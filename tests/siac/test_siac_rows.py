@@ -9,7 +9,7 @@ from repro.filtering.matrix import MatrixSize
 from repro.filtering.reference import clipped_rows, contour_rows
 from repro.filtering.triangulation import evaluation_points, triangulation
 from repro.galerkin.basis import BASES, exponents, mode_count
-from triangulations import exact_modes, graded, hexagonal, one_huge, project, sliver, structured
+from support.triangulations import exact_modes, graded, hexagonal, one_huge, project, sliver, structured
 
 pytestmark = pytest.mark.medium
 

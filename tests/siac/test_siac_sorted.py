@@ -15,7 +15,7 @@ from repro.filtering.grids import (
 )
 from repro.filtering.triangulation import evaluation_points
 from repro.galerkin.quadrature import evaluation_rule
-from triangulations import graded, hexagonal, structured
+from support.triangulations import graded, hexagonal, structured
 
 MESHES = {"structured": structured(6), "delaunay": hexagonal(8), "graded": graded(6)}
 meshes = pytest.mark.parametrize("mesh", MESHES.values(), ids=MESHES)

@@ -5,16 +5,16 @@ from contextlib import ExitStack
 import numpy as np
 import pytest
 
-from emulated_cuda import EmulatedCuda, needs_compiler
-from repro.bench.workspace import Guards
+from repro.bench.guards import Guards
 from repro.bench.yardsticks import WORD
 from repro.filtering.grids import SortedCells
 from repro.filtering.kernels import UNROLLS
 from repro.filtering.matrix import MatrixRows, StoredMatrix
 from repro.filtering.matrix_free import Points, Stencil
 from repro.sparse.device_work import Launches
-from siac_on_devices import random_modes, siac_loader
-from triangulations import hexagonal, structured
+from support.emulated_cuda import EmulatedCuda, needs_compiler
+from support.siac_on_devices import random_modes, siac_loader
+from support.triangulations import hexagonal, structured
 
 degrees = pytest.mark.parametrize("degree", [0, 1, 3])
 

@@ -9,7 +9,7 @@ from repro.errors import ReproError
 from repro.filtering.triangulation import evaluation_points, of_field, triangulation
 from repro.galerkin.quadrature import evaluation_rule
 from repro.problems.field import Field
-from triangulations import graded, hexagonal, structured
+from support.triangulations import graded, hexagonal, structured
 
 SQUARE = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
 TWO = np.array([[0, 1, 2], [0, 2, 3]])

@@ -2,8 +2,8 @@
 
 import pytest
 
-from emulated_cuda import EmulatedCuda, needs_compiler
 from repro.devices.opencl import OpenClDevice
+from support.emulated_cuda import EmulatedCuda, needs_compiler
 
 
 @pytest.fixture(scope="session", params=["opencl", pytest.param("cuda", marks=needs_compiler)])

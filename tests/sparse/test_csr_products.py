@@ -5,26 +5,26 @@ from contextlib import ExitStack
 import numpy as np
 import pytest
 
-from emulated_cuda import EmulatedCuda
-from host_cusparse import HostDevice, HostLibrary, Status
-from repro.bench.runnable import Unsupported
-from repro.bench.workspace import Guards
+from repro.bench.errors import Unsupported
+from repro.bench.guards import Guards
 from repro.devices.base import LaunchError, OutOfDeviceMemory
-from repro.sparse.library import cusparse_csr
+from repro.sparse.library import cusparse_bindings
 from repro.sparse.library.cusparse_csr import OF_SEVERAL, OF_VECTOR, CsrRoutine, GpuCsr, bind_csr_product, csr_routines
-from sparse_factors import random
+from support.emulated_cuda import EmulatedCuda
+from support.host_cusparse import HostDevice, HostLibrary, Status
+from support.matrices import random
 
 
 @pytest.fixture
 def device(monkeypatch):
-    monkeypatch.setattr(cusparse_csr, "gpu", lambda device: device)
+    monkeypatch.setattr(cusparse_bindings, "gpu", lambda device: device)
     return HostDevice()
 
 
 @pytest.fixture
 def library(monkeypatch, device):
     library = HostLibrary(device)
-    monkeypatch.setattr(cusparse_csr, "load", lambda: library)
+    monkeypatch.setattr(cusparse_bindings, "load", lambda: library)
     return library
 
 
@@ -80,7 +80,7 @@ def test_refusals_are_told_apart_and_memory_comes_back(device, library, status, 
 
 
 def test_a_device_that_is_no_gpu_is_refused(monkeypatch):
-    monkeypatch.setattr(cusparse_csr, "load", lambda: None)
+    monkeypatch.setattr(cusparse_bindings, "load", lambda: None)
     device = EmulatedCuda()
     with ExitStack() as held, pytest.raises(Unsupported, match="not on emulated"):
         csr = GpuCsr.upload(device, random(5, 5, 0.5, 1))

@@ -1,17 +1,19 @@
 """cuSPARSE's products of sparse matrices, made on a library that multiplies on the host and minds memory."""
 
+from contextlib import ExitStack
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from host_cusparse import HostDevice, HostError, HostLibrary, HostShared, Status
-from repro.bench.runnable import Unsupported
+from repro.bench.errors import Unsupported
 from repro.devices.base import LaunchError, OutOfDeviceMemory
 from repro.errors import ReproError
 from repro.sparse.library import cusparse_bindings
-from repro.sparse.library.cusparse_bindings import PARAMETERS, Calls, shared_library
+from repro.sparse.library.cusparse_bindings import PARAMETERS, Handle, shared_library
 from repro.sparse.library.cusparse_csr import SPGEMM_ALGORITHMS, Gemm, GemmReuse, GpuCsr
-from sparse_factors import random
+from support.host_cusparse import HostDevice, HostError, HostLibrary, HostShared, Status
+from support.matrices import random
 
 FUNCTIONS = [name for name in PARAMETERS if "SpGEMM" in name and not name.endswith("destroyDescr")]
 
@@ -189,7 +191,7 @@ def test_what_is_not_loaded_is_not_called(device, library):
 @pytest.mark.wording
 def test_another_device_is_refused(cpu_device):
     with pytest.raises(Unsupported, match="cuSPARSE runs on NVIDIA GPUs"):
-        Calls(cpu_device)
+        Handle(cpu_device, ExitStack())
 
 
 def test_factors_that_do_not_fit_are_refused(device, library):

@@ -3,14 +3,13 @@
 import numpy as np
 import pytest
 
-from host_cusparse import HostDevice, HostDevices, HostLibrary, HostShared, Status
-from repro.bench.runnable import Unsupported
-from repro.bench.workspace import Workspace
+from repro.bench.errors import Unsupported
+from repro.bench.runnable import Workspace
 from repro.devices.base import LaunchError, OutOfDeviceMemory
 from repro.sparse.library import cusparse, cusparse_bindings, for_problem
-from repro.sparse.library import cusparse as cusparse_op
 from repro.sparse.library.cusparse import lacks_spmvop
 from repro.sparse.operands import expand, make_operands
+from support.host_cusparse import HostDevice, HostDevices, HostLibrary, HostShared, Status
 
 PLANNED = [
     (entry, f"cusparse/spmvop-csr-alg{n}/{what}")
@@ -30,11 +29,10 @@ def device():
 def library(monkeypatch, device):
     """The library, of the newest version."""
     library = HostLibrary(device)
-    for module in (cusparse, cusparse_bindings):
-        monkeypatch.setattr(module, "gpu", lambda device: device)
-        monkeypatch.setattr(module, "load", lambda: library)
+    monkeypatch.setattr(cusparse_bindings, "gpu", lambda device: device)
+    monkeypatch.setattr(cusparse_bindings, "load", lambda: library)
     monkeypatch.setattr(cusparse_bindings, "shared_library", HostShared)
-    monkeypatch.setattr(cusparse_op, "version", lambda: "12.9.4")
+    monkeypatch.setattr(cusparse, "version", lambda: "12.9.4")
     return library
 
 
@@ -114,7 +112,7 @@ def test_what_the_library_has_no_plan_for_is_unsupported(library, workspace, ent
 
 @pytest.mark.parametrize("before", ["12.6.3", "12.7.10", "12.8.0"])
 def test_no_function_of_an_older_library_is_called(monkeypatch, library, workspace, before):
-    monkeypatch.setattr(cusparse_op, "version", lambda: before)
+    monkeypatch.setattr(cusparse, "version", lambda: before)
     with pytest.raises(Unsupported, match=rf"cuSPARSE {before}: SpMVOp needs 12\.8\.1"):
         routine(*PLANNED[0]).prepare(workspace("pattern"))
     assert not library.calls

@@ -3,13 +3,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from other_vectors import check_products
 from repro.bench.timing import SamplingPlan
 from repro.entries import entries
 from repro.sparse.expansions import COMPLEX
 from repro.sparse.library import baseline, for_problem, registry
 from repro.sparse.library.cusparse import PAPERS_CHOICE
 from repro.sparse.library.scipy_products import SciPy, scipy_products
+from support.product_checks import check_products
 
 EFFORT = SamplingPlan(5, 2, 5)
 SPMVOP = ("spmvop-csr-alg1", "spmvop-csr-alg2")

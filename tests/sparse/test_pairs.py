@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from repro.bench.runnable import Unsupported
+from repro.bench.errors import Unsupported
 from repro.problems.generators import generate
 from repro.problems.matrix import Matrix
 from repro.sparse.operands import csr_bytes
 from repro.sparse.ordering import cluster_rows
 from repro.sparse.pairs import LEADING, NO_COLUMN, NO_PAIR, SLICE, Pairs, find_pairs, orient
 from repro.sparse.symmetry import HERMITIAN, SYMMETRIC, adjoint_factors, symmetry_of
-from symmetric_problems import KINDS, disturbed, symmetric_problem, without_entry
+from support.symmetric_problems import KINDS, disturbed, symmetric_problem, without_entry
 
 TILES = (64, 128, 256)
 

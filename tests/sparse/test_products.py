@@ -2,7 +2,6 @@
 
 import pytest
 
-from other_vectors import check_products
 from repro.codegen.build_cache import compile_module
 from repro.codegen.targets import CPU
 from repro.entries import entries
@@ -11,6 +10,7 @@ from repro.sparse.compound.kernels import render_module
 from repro.sparse.compound.layouts import Layout
 from repro.sparse.compound.runnables import Variant
 from repro.sparse.compound.schedules import Schedule
+from support.product_checks import check_products
 
 SCHEDULES = [Schedule("static", 16, 3), Schedule("dynamic", 32, 2)]
 

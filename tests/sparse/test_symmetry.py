@@ -12,7 +12,7 @@ from repro.entries import get_entry
 from repro.problems.matrix import Matrix
 from repro.sparse import symmetry
 from repro.sparse.symmetry import HERMITIAN, NOT_SYMMETRIC, SYMMETRIC, adjoint_factors, symmetry_of
-from symmetric_problems import KINDS, symmetric_problem
+from support.symmetric_problems import KINDS, symmetric_problem
 
 
 def rows_of(problem: Matrix) -> np.ndarray:

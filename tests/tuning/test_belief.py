@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from repro.tuning.strategies.predicted import ALONE, NEAR, NOISE, WHOLE, GaussianProcess
+from repro.tuning.strategies import ALONE, NEAR, NOISE, WHOLE, GaussianProcess
 
 N = 30
 

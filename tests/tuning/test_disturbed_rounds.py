@@ -211,10 +211,10 @@ def test_yardsticks_are_held_against_their_own_best(probe):
 
 def test_a_copy_is_held_against_those_of_its_size_alone(probe):
     look, medians, (_, copy) = probe
-    copy.moved = 1 << 28  # there was less room
+    copy.bytes_moved = 1 << 28  # there was less room
     assert look.look() is None
     look.release()
-    copy.moved, medians["copy"] = 1 << 29, [378.0]
+    copy.bytes_moved, medians["copy"] = 1 << 29, [378.0]
     assert look.look() is None
     medians["copy"] = [700.0]
     assert look.look() == Slowdown("copy median 700.0 µs, 378.0 µs before", np.inf)

@@ -52,7 +52,7 @@ def test_features_have_no_units():
     assert got == pytest.approx([*np.log2(expected), 0.25])
     # twice the problem on twice the machine is the same problem
     doubled = {**STATISTICS, "rows": 4096, "nonzeros": 32768}
-    machine = Machine(2 * machine.n_s, machine.threads_per_sm, 2 * machine.cache_bytes)
+    machine = Machine(2 * machine.sm_count, machine.threads_per_sm, 2 * machine.cache_bytes)
     assert features({**RECORD, "statistics": doubled}, "single", machine) == pytest.approx(got)
 
 

@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from repro.bench.runnable import Unsupported
+from repro.bench.errors import Unsupported
 from repro.bench.store import Store, crashed_row
 from repro.bench.worker import ContextLost
 from repro.bench.yardsticks import Empty
@@ -31,7 +31,7 @@ TIMING = {
 class Fake(Multiplies):
     """Writes the right result; fails at a step if told to."""
 
-    identity, arrangement, moved = "v1", "AoS", 8
+    identity, arrangement, bytes_moved = "v1", "AoS", 8
 
     def __init__(self, name, kind="baseline", fail=None, at=None, after=0):
         self.name, self.kind, self._fail, self._at, self._after = name, kind, fail, at, after

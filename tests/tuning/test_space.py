@@ -6,31 +6,30 @@ import pytest
 from repro.codegen.targets import get_target
 from repro.config.models import StudySettings
 from repro.errors import ReproError
-from repro.sparse.compound.ids import point_of
+from repro.sparse.compound.ids import VariantId
 from repro.sparse.compound.layouts import Layout, all_layouts
 from repro.sparse.compound.schedules import SPACES, Schedule, paper_space, schedules
 from repro.studies.compound_spmv.study import layouts
-from repro.studies.compressed_coo import ids as coordinates
-from repro.studies.compressed_coo.ids import SPLITS, blockings
+from repro.studies.compressed_coo.ids import SPLITS, CoordinateId, blockings
 from repro.tuning.variant_space import UNLIKE, Likeness
 
 
 def likeness_of(names):
-    return Likeness([point_of(name) for name in names])
+    return Likeness([VariantId.parse(name).point for name in names])
 
 
 def test_a_name_is_read():
-    one = point_of("Sl-8-AoSoA-Padded@rcm/direct-256-4-w4-u2-cs")
+    one = VariantId.parse("Sl-8-AoSoA-Padded@rcm/direct-256-4-w4-u2-cs").point
     assert one.words == ("Sl", "AoSoA", "Padded", "rcm", "direct", "cs", "")
     assert one.numbers == (3, 8, 2, 2, 1)
-    assert point_of("CSR-AoS-SoA/static-32-1").numbers == (0, 5, 0, 0, 0)
+    assert VariantId.parse("CSR-AoS-SoA/static-32-1").point.numbers == (0, 5, 0, 0, 0)
 
 
 def test_a_name_of_coordinates_is_read():
-    assert coordinates.point_of("CCOO-aligned/b128-k8-c2-cs").words == ("aligned", "cs")
-    assert coordinates.point_of("CCOO/b256-k4-c1").numbers == (8, 2, 0)
+    assert CoordinateId.parse("CCOO-aligned/b128-k8-c2-cs").point.words == ("aligned", "cs")
+    assert CoordinateId.parse("CCOO/b256-k4-c1").point.numbers == (8, 2, 0)
     names = {f"{layout}/{blocking}" for layout in SPLITS for blocking in blockings(get_target("sm_90"), layout)}
-    assert len({coordinates.point_of(name) for name in names}) == len(names) == 252
+    assert len({CoordinateId.parse(name).point for name in names}) == len(names) == 252
 
 
 @pytest.mark.parametrize("entry", ["complex", "block3"])
@@ -40,16 +39,16 @@ def test_every_variant_of_both_spaces_has_a_place_of_its_own(entry):
         f"{layout}/{schedule}"
         for space in SPACES
         for layout in layouts(StudySettings(space="extended"), space, entry)
-        for schedule in schedules(target, space, Layout.parse(layout))
+        for schedule in schedules(target, space, layout)
     }
     assert len(names) > 2000
-    assert len({point_of(name) for name in names}) == len(names)
+    assert len({VariantId.parse(name).point for name in names}) == len(names)
 
 
 def test_what_is_no_variant_is_named():
-    for read in (point_of, coordinates.point_of):
+    for id_class in (VariantId, CoordinateId):
         with pytest.raises(ReproError, match="unknown layout"):
-            read("cusparse/spmv")
+            id_class.parse("cusparse/spmv")
 
 
 def test_likeness_falls_with_every_difference():

@@ -7,19 +7,16 @@ import pytest
 
 from repro.codegen.targets import get_target
 from repro.errors import ReproError
-from repro.sparse.compound.ids import point_of
+from repro.sparse.compound.ids import VariantId
 from repro.sparse.compound.layouts import REFERENCE, all_layouts
 from repro.sparse.compound.schedules import paper_space
 from repro.tuning.evaluation import replay
 from repro.tuning.recordings import Recording
-from repro.tuning.strategies import allowed
-from repro.tuning.strategies.exhaustive import Exhaustive
-from repro.tuning.strategies.predicted import Predicted, _weights, prior
-from repro.tuning.strategies.random_sample import RandomSample
+from repro.tuning.strategies import Exhaustive, Predicted, RandomSample, _weights, allowed, prior
 from repro.tuning.variant_space import likeness_of
 
 NAMES = [f"{layout}/{schedule}" for layout in all_layouts() for schedule in paper_space(get_target("sm_90"))]
-LIKENESS = likeness_of(tuple(NAMES), point_of)
+LIKENESS = likeness_of(tuple(NAMES), VariantId)
 BUDGET = 0.02
 
 
@@ -30,7 +27,8 @@ def recording(number, names=NAMES, failed=()):
     n_t, n_b = 6 + number % 4, number % 3
     seconds = {}
     for name in names:
-        words, numbers = point_of(name).words, point_of(name).numbers
+        point = VariantId.parse(name).point
+        words, numbers = point.words, point.numbers
         slow = 0.3 * (words[0] != liked) + 0.1 * (words[1] != "AoS") + 0.2 * (words[4] == "dynamic")
         slow += 0.05 * (numbers[1] - n_t) ** 2 + 0.03 * (numbers[2] - n_b) ** 2
         seconds[name] = 1e-6 * (1 + number) * np.exp(slow + random.normal(0, 0.01))
@@ -44,7 +42,7 @@ RECORDED = [recording(number) for number in range(8)]
 
 
 def predicted(recordings, one):
-    return replay(Predicted(recordings, one.features, BUDGET, point_of, str(REFERENCE)), one)
+    return replay(Predicted(recordings, one.features, BUDGET, VariantId, str(REFERENCE)), one)
 
 
 def test_the_budget_is_a_share_of_the_space():

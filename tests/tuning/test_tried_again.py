@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from test_rounds import TIMING, Fake
 
-from repro.bench.runnable import Unsupported
+from repro.bench.errors import Unsupported
 from repro.bench.store import Store, crashed_row
 from repro.bench.worker import ContextLost
 from repro.devices.base import LaunchError

@@ -98,6 +98,7 @@ def deployed(checkout: Checkout, tmp_path_factory: pytest.TempPathFactory) -> De
     return Deployment(checkout, tmp_path_factory.mktemp("deployment"))
 
 
+@pytest.mark.slow
 def test_it_is_run_as_a_module_of_another_workflow(deployed: Deployment) -> None:
     run = ["--cores", "2", *USAGE["mandatory-flags"]["flags"].split()]
     said = deployed.snakemake(*run)

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from checkouts import REPOSITORY, Checkout, Said, count_compile
 
-from repro.config import load
+from repro.campaign.configuration import load
 
 pytestmark = [pytest.mark.workflow, pytest.mark.medium]
 

@@ -115,7 +115,7 @@ def test_snakemakes_own_report_has_the_figures_and_tables_of_the_replay(record: 
     assert code == 0, said
     shown = write_report(record, *words)
     results, figure = f"results/{RECORD}", f"figures/{RECORD}/{STUDY}/figure-5-5.svg"
-    tables = [f"{results}/tables/{STUDY}/{name}.csv" for name in ("table-devices", "table-exchange")]
+    tables = [f"{results}/tables/{STUDY}/{name}.csv" for name in ("table-claims", "table-devices", "table-exchange")]
     assert shown.categories == {
         "Report": {"Other": [f"{results}/report.html"]},
         "Dynamic CSR": {"Tables": tables, "Figures": [figure]},

@@ -15,10 +15,10 @@ from repro.errors import ReproError
 from snakemake.settings.types import DeploymentMethod
 
 CONDA = DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
-#: `repro` of the Python that runs Snakemake, which need not be on PATH, and of no folder where it is started (-P);
-#: where conda deploys environments, theirs.
+#: Command `repro` of Snakemake's Python, also outside of PATH and without the current folder (-P); with conda, that of
+#: the deployed environment.
 REPRO = ["repro"] if CONDA else [sys.executable, "-P", "-m", "repro"]
-#: What conda deploys for all rules, if it does.
+#: Environment of all rules, with conda.
 ENVIRONMENT = "../../environment.yml"
 if CONDA:
     deployed = tempfile.NamedTemporaryFile("w", prefix="environment-", suffix=".yml")
@@ -80,9 +80,9 @@ def asked(what):
 
 
 def gpu_limit():
-    """Return how many GPUs all jobs of this machine may claim; None where nobody says, or on a cluster."""
+    """Return how many GPUs all jobs of this machine may claim; None without a limit, or on a cluster."""
     limit = workflow.global_resources.get("gpu") if workflow.local_exec else None
-    # a number, or in newer versions of Snakemake something that has one
+    # a number, or in newer versions of Snakemake an object with a value
     return getattr(limit, "value", limit)
 
 

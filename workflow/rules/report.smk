@@ -32,8 +32,7 @@ rule report:
         "{params.repro:q} report --receipt --config {params.config:q} > {log:q} 2>&1"
 
 
-# Its inputs are all that can be recorded as missing, so that a run makes it even where the tables made without it are
-# still there.
+# Its inputs are all files that can record an absence, so that it runs also where tables exist already.
 rule check:
     input:
         lambda wildcards, report=rules.report.output: inputs(
@@ -44,7 +43,7 @@ rule check:
         f"{plan.results}/complete",
     log:
         f"{plan.logs}/check.log",
-    # what is missing stays so, however often it is looked for
+    # a second look finds the same
     retries: 0
     conda:
         ENVIRONMENT

@@ -1,1 +1,1 @@
-"""What can be run, verifying it, timing it, the streaming floor, and the store of rows."""
+"""Runs, verifies and times kernels, measures the streaming floor, and stores one row for each measurement."""

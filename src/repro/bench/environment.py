@@ -1,4 +1,4 @@
-"""The environment record: what a time depends on and a table must name; stored once, linked by its hash."""
+"""The environment record: hardware, software and versions that times depend on. Rows refer to it by its hash."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 from repro import __version__
 from repro.atomic_write import write_whole
 from repro.bench.records import digest_of
-from repro.bench.workspace import Workspace
+from repro.bench.runnable import Workspace
 from repro.codegen.templates import SUFFIXES
 from repro.errors import ReproError
 from repro.package_data import PACKED, shipped
@@ -27,19 +27,12 @@ PACKAGES = (
     "pyopencl", "scipy", "snakemake",
 )  # fmt: skip
 _CHECKOUT = Path(__file__).resolve().parents[3]
-#: Seconds for git, on a file system far away.
+#: Timeout in seconds for each git command, since network file systems are slow.
 ANSWERING = 60.0
 _GIT_NAMES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR")
 
 
 def describe_environment(workspace: Workspace, packages: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the environment of measurements: devices, what compiled the modules, code, packages.
-
-    Parameters
-    ----------
-    packages
-        Names of packages that times depend on beside `PACKAGES`.
-    """
     return {
         **workspace.devices.environment(),
         "compiler": workspace.common.compiler,
@@ -58,10 +51,9 @@ def _installed() -> dict[str, str]:
 
 
 def record(environment: Mapping[str, Any], folder: Path) -> str:
-    """Write an environment record to `folder`, named by its hash; return the hash.
+    """Write an environment record to `folder` as a file named by its hash, and return the hash.
 
-    Records that are not what was written are deleted: rows that are linked to them are measured again. One that cannot
-    be read now, by a passing fault of a file system say, stays.
+    A damaged record is deleted, and rows that refer to it are measured again. An unreadable record is kept.
     """
     for path in folder.glob("[!.]*.json"):
         try:
@@ -80,10 +72,7 @@ def record(environment: Mapping[str, Any], folder: Path) -> str:
 
 @cache
 def package_hash() -> str:
-    """Return the hash of this package's files and of the templates of kernels: what ran, with or without a commit.
-
-    A process looks once, for all the cases of a batch.
-    """
+    """Hash the files of this package and the kernel templates. The hash identifies the code even without git."""
     digest = hashlib.sha256()
     for folder, suffixes in ((Path(__file__).parents[1], (".py",)), (shipped(Path("kernels")), SUFFIXES)):
         for path in sorted(path for path in folder.rglob("*") if path.suffix in suffixes):
@@ -93,22 +82,22 @@ def package_hash() -> str:
 
 @cache
 def _commit() -> dict[str, Any]:
-    """Return the commit of the checkout that this package lies in, and whether it has changes; nothing of a wheel."""
+    """Return the git commit of this package's checkout and whether it has changes; empty for an installed wheel."""
     nothing = {"commit": None, "dirty": None}
     try:
-        # not whatever repository the current folder is in, nor one that a copy without its own lies in
+        # An installed package may lie inside another git repository, whose commit would be wrong here.
         if PACKED.is_dir() or Path(_git("rev-parse", "--show-toplevel")) != _CHECKOUT:
             return nothing
         return {
             "commit": _git("rev-parse", "HEAD"),
             "dirty": bool(_git("status", "--porcelain", "--untracked-files=no")),
         }
-    except ReproError:  # there is no git, or it knows of no repository
+    except ReproError:  # git is not installed, or the folder is not in a repository
         return nothing
 
 
 def _git(*arguments: str) -> str:
-    # which name another repository within a hook of one
+    # Inside a git hook, environment variables point git to the hook's repository.
     environment = {name: value for name, value in os.environ.items() if name not in _GIT_NAMES}
     done = run_program(["git", "-C", str(_CHECKOUT), *arguments], ANSWERING, "git", environment)
     if done.code:

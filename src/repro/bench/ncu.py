@@ -1,4 +1,4 @@
-"""What NVIDIA's profiler `ncu` says of kernels: which of its metrics are kept, and reading its CSV output."""
+"""Selects metrics of NVIDIA's profiler `ncu` and reads its CSV output."""
 
 from __future__ import annotations
 
@@ -11,24 +11,16 @@ from statistics import median
 
 from repro.errors import ReproError
 
-#: The kernel of the common module that is launched between runnables, so that their kernels can be told apart.
+#: Marker kernel: its launches separate the runnables in the profiler's log.
 MARKER = "empty"
 Values = Mapping[str, float | None]
 
 
 @dataclass(frozen=True)
 class ProfiledKernel:
-    """One launch of one kernel, as profiled.
-
-    Attributes
-    ----------
-    name
-        The kernel's.
-    metrics
-        By the profiler's names: seconds, bytes, percent or a count; what it could not read is not there.
-    """
-
     name: str
+    #: Value for each of the profiler's metric names, in seconds, bytes, percent or counts. Unreadable values are left
+    #: out.
     metrics: Mapping[str, float]
 
 
@@ -38,7 +30,7 @@ def _sum(values: Sequence[float], seconds: Sequence[float]) -> float:
 
 def _mean(values: Sequence[float], seconds: Sequence[float]) -> float:
     if len(values) == 1:
-        return values[0]  # to the last digit
+        return values[0]  # exactly
     return sum(v * s for v, s in zip(values, seconds, strict=True)) / sum(seconds)
 
 
@@ -48,18 +40,11 @@ def _most(values: Sequence[float], seconds: Sequence[float]) -> float:
 
 @dataclass(frozen=True)
 class Counter:
-    """A column of ours: the profiler's metric, and what it is for a launch of several kernels.
-
-    Attributes
-    ----------
-    column, metric
-        Our name and the profiler's.
-    join
-        From the values of a launch's kernels and their seconds.
-    """
+    """A result column that is computed from one profiler metric."""
 
     column: str
     metric: str
+    #: Combines the values of all kernels of one launch. Arguments: the values, and the kernels' seconds.
     join: Callable[[Sequence[float], Sequence[float]], float]
 
 
@@ -84,11 +69,11 @@ COUNTERS = (
     Counter("warps", "smsp__warps_launched.sum", _sum),
     Counter("waves", "launch__waves_per_multiprocessor", _most),
 )
-#: Made of two others.
+#: Column that is computed from two profiler metrics.
 SECTORS_PER_REQUEST = "sectors_per_request"
 COLUMNS = (*(counter.column for counter in COUNTERS), SECTORS_PER_REQUEST)
 
-#: Times to seconds and sizes to bytes; older versions spell a unit out, and scale it to the value's size.
+#: Factors to seconds and to bytes. Older `ncu` versions write full unit names and vary the prefix.
 _TIMES = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 _SIZES = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9}
 FACTORS = {
@@ -100,12 +85,12 @@ _HEADS = ("ID", "Kernel Name", "Metric Name", "Metric Unit", "Metric Value")
 
 
 def read_log(text: str) -> list[ProfiledKernel]:
-    """Read what `ncu --csv --log-file` wrote; return the launches in their order, none where it profiled none.
+    """Read the log of `ncu --csv --log-file`; return kernel launches in order (none if nothing was profiled).
 
     Raises
     ------
     ReproError
-        The lines are not a line a metric and launch.
+        A line does not contain exactly one metric for one launch.
     """
     lines = text.splitlines()
     first = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
@@ -127,7 +112,7 @@ def read_log(text: str) -> list[ProfiledKernel]:
 
 
 def _number(text: str) -> float | None:
-    """Return a number with separators of thousands; None for `n/a` and what else stands for no number."""
+    """Read a number with thousands separators; return None for `n/a` and other text."""
     try:
         value = float(text.replace(",", ""))
     except ValueError:
@@ -136,7 +121,6 @@ def _number(text: str) -> float | None:
 
 
 def unknown_metrics(log: str, metrics: Iterable[str]) -> set[str]:
-    """Return the metrics that an error of the profiler's names: this GPU, or this version, does not have them."""
     words = {word for line in log.splitlines() if line.startswith("==ERROR==") for word in re.findall(r"[\w.]+", line)}
     words |= {word.rstrip(".") for word in words}
     return {metric for metric in metrics if metric in words or metric.split(".")[0] in words}
@@ -145,16 +129,14 @@ def unknown_metrics(log: str, metrics: Iterable[str]) -> set[str]:
 def split(
     kernels: Sequence[ProfiledKernel], names: Sequence[str], launches: int
 ) -> dict[str, list[list[ProfiledKernel]]]:
-    """Tell apart the kernels of runnables that were launched one after the other, a marker before each and at the end.
+    """Assign kernels to runnables. A marker kernel ran before each runnable and after the last one.
 
-    Returns
-    -------
-    By runnable its launches, and of each its kernels: a routine of a library may consist of several.
+    Returns a list of launches for each runnable, and for each launch its kernels (a library call may use several).
 
     Raises
     ------
     ReproError
-        There are more or fewer markers, or not the same number of kernels in each launch.
+        The number of markers is wrong, or a runnable's launches have different numbers of kernels.
     """
     marks = [i for i, kernel in enumerate(kernels) if kernel.name == MARKER]
     if len(marks) != len(names) + 1:
@@ -179,13 +161,13 @@ def split(
 
 
 def summarise(launches: Sequence[Sequence[ProfiledKernel]]) -> dict[str, float | None]:
-    """Return the columns of one runnable: medians over its launches but the first, which finds the caches cold."""
+    """Return a runnable's profiler columns: medians over all launches except the first, whose caches are cold."""
     joined = [_join(kernels) for kernels in launches[1:] or launches]
     return {column: _median([launch[column] for launch in joined]) for column in COLUMNS}
 
 
 def _join(kernels: Sequence[ProfiledKernel]) -> Values:
-    """Join the kernels of one launch: amounts add up, rates count by the time of each, of sizes the largest."""
+    """Combine the kernels of one launch: add amounts, average rates weighted by time, take the largest size."""
     durations = [kernel.metrics.get(TIME.metric) for kernel in kernels]
     seconds = [s for s in durations if s] if all(durations) else [1.0] * len(kernels)
     values: dict[str, float | None] = {}

@@ -1,7 +1,4 @@
-"""Reading what a campaign recorded beside its rows, as JSON: its problems and the environments that it was measured in.
-
-A file that is damaged, or is JSON and no such record, is one message wherever it is read.
-"""
+"""Reads the problem and environment records (JSON) of a campaign; a damaged one is a `ReproError`."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from repro.untrusted_files import files_below, read_file, read_json, shown
 
 
 class _Record(BaseModel):
-    """What readers rely on; there may be more, which is kept as it is."""
+    """Base of records: declares the keys that readers need, and keeps further keys."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
@@ -78,7 +75,7 @@ class _Problem(_Record):
         return statistics
 
 
-#: What is printed for pip, or in a table, as one word.
+#: A text without blanks, since it is printed in pip requirements and in tables.
 _Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.!+_-]{0,99}$")]
 
 
@@ -99,28 +96,12 @@ _TAKE = "where it is kept of a campaign, take it from a copy, or from git"
 
 
 def read_problem(path: Path) -> dict[str, Any]:
-    """Return the record of a problem, as `repro.campaign.problem_files.record_of` makes it.
-
-    Raises
-    ------
-    FileNotFoundError
-        There is none.
-    ReproError
-        It is damaged, or no record of a problem.
-    """
+    """Read a problem record written by `repro.campaign.problem_files.record_of`; `ReproError` if it is damaged."""
     return _read(path, _Problem, "a problem")
 
 
 def read_problem_of(folder: Path, name: str) -> dict[str, Any]:
-    """Return the record of a problem from the folder that has those of all, `raw/problems`.
-
-    Raises
-    ------
-    FileNotFoundError
-        There is none.
-    ReproError
-        As `read_problem`, it is of another problem than its file says, or of a name that no problem can have.
-    """
+    """Read a problem's record from `raw/problems`; raise `ReproError` if it is damaged or describes another problem."""
     path = folder / f"{name}.json"
     record = read_problem(path)
     if record["name"] != name or flaw(name):
@@ -135,38 +116,15 @@ def read_problem_of(folder: Path, name: str) -> dict[str, Any]:
 
 
 def read_environment(path: Path) -> dict[str, Any]:
-    """Return the record of an environment, as `repro.bench.environment.record` writes it.
-
-    Raises
-    ------
-    FileNotFoundError
-        There is none.
-    ReproError
-        It is damaged, or no record of an environment.
-    """
     return _read(path, _Environment, "an environment")
 
 
 def read_problems(raw: Path) -> dict[str, dict[str, Any]]:
-    """Return the records of all problems of `results/<campaign>/raw`, by name.
-
-    Raises
-    ------
-    ReproError
-        As `read_problem`.
-    """
     folder = raw / "problems"
     return {name: read_problem_of(folder, name) for name in _names(folder)}
 
 
 def read_environments(raw: Path) -> dict[str, dict[str, Any]]:
-    """Return the records of all environments of `results/<campaign>/raw`, by hash.
-
-    Raises
-    ------
-    ReproError
-        As `read_environment`.
-    """
     folder = raw / "environment"
     return {name: read_environment(folder / f"{name}.json") for name in _names(folder)}
 
@@ -184,16 +142,21 @@ def _read(path: Path, model: type[M], what: str) -> dict[str, Any]:
     except FileNotFoundError:
         raise
     except ValidationError as error:
-        wrong = [
-            f"{shown('.'.join(map(str, item['loc'])))}: {item['msg'].lower()}, and is {shown(repr(item['input'])):.60}"
-            for item in error.errors()
-        ]
-        raise _unreadable(path, what, "; ".join(wrong[:3])) from None
+        raise misfitting(path, what, error) from None
     except OSError as error:
         raise _unreadable(path, what, error.strerror or error) from error
     except ValueError as error:
         raise _unreadable(path, what, shown(error)) from error
     return record
+
+
+def misfitting(path: Path, what: str, error: ValidationError, above: str = "") -> ReproError:
+    """Return an error for record values with wrong types. `above` is the key that contains the invalid values."""
+    wrong = []
+    for item in error.errors():
+        key = shown(above + ".".join(map(str, item["loc"])))
+        wrong.append(f"{key}: {item['msg'].lower()}, and is {shown(repr(item['input'])):.60}")
+    return _unreadable(path, what, "; ".join(wrong[:3]))
 
 
 def _unreadable(path: Path, what: str, reason: object) -> ReproError:
@@ -206,7 +169,7 @@ def _unreadable(path: Path, what: str, reason: object) -> ReproError:
 
 
 def is_record(path: Path) -> bool:
-    """Return whether an environment record is there, and what its name is the hash of."""
+    """Return whether the environment record exists and its file name equals its hash."""
     try:
         return digest_of(read_file(path)) == path.stem
     except OSError:
@@ -214,5 +177,4 @@ def is_record(path: Path) -> bool:
 
 
 def digest_of(content: bytes) -> str:
-    """Return the name of an environment record of that content: 16 hex digits."""
     return hashlib.sha256(content.removesuffix(b"\n")).hexdigest()[:16]

@@ -1,17 +1,17 @@
-"""The row: one measured thing, its common columns and a study's own, and the checks that a row must pass.
+"""Defines `Row`, the record of one measurement, and the checks on rows.
 
-Rows are read long after they were measured, often on another machine: a table would print a time of -1 s, and the
-mean of an infinite time would be infinite. What is checked holds for every row that is written.
+Every row is checked when it is read from a file, so that no table shows a negative or infinite time.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from types import MappingProxyType, UnionType
-from typing import Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, get_args, get_type_hints
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,31 +34,39 @@ STATUSES = (
     "unstable",
     "unavailable",
 )
-#: The statuses of rows that have a time to choose by and to print.
+#: Statuses of rows with a valid time.
 TIMED = ("ok", "noisy")
-#: Columns that rows of this schema may lack: those that were recorded before there were any.
+#: Columns that may be absent from rows of older campaigns.
 LATER = ("discarded", "event_samples", "graph_samples", "host_samples")
 
-#: Failures that another attempt may not end in: a later run tries them again. What cannot be done (`unsupported`) does
-#: not change; and `noisy` has its numbers: to time it until it is quiet would be to choose among samples.
+#: Statuses that are measured again in a later run. Not `unsupported`, which would fail again, and not `noisy`, since
+#: repeating a measurement until it is quiet would select among samples.
 TRY_AGAIN = frozenset(
     {"compile_error", "launch_error", "incorrect", "out_of_memory", "timeout", "disturbed", "unstable"}
 )
 PRECISIONS = ("single", "double")
 PHASES = SEARCH, REPORT = ("search", "report")
-#: The clocks of a row that anything is chosen by; `host` stands in where a runnable has neither.
+#: Clocks by which the fastest variant is chosen. A runnable with neither uses the clock `host`.
 CLOCKS = ("event", "graph")
 ALL_CLOCKS = (*CLOCKS, "host")
+#: `event`: device events around each launch. `graph`: replay of a graph with many launches. `host`: wall time between
+#: two idle states of the device, for launches that need the host (to allocate memory or read a size back).
+ClockName = Literal["event", "graph", "host"]
 QUANTILES = ("min", "q1", "median", "q3", "max", "mean")
-#: The columns that are times, above 0 where there is one.
+#: Names of all time columns; times must be positive.
 TIMES = tuple(f"{clock}_{quantile}" for clock in ALL_CLOCKS for quantile in QUANTILES)
-#: What a column of a study is; one that there was not always is `str | None`, say, and may be missing in recorded rows.
+#: Type of a study's column. Types with `| None` allow the column to be absent from rows of older campaigns.
 ColumnType = type[str] | type[int] | type[float] | type[bool] | UnionType
 NO_COLUMNS: Mapping[str, ColumnType] = MappingProxyType({})
 _ARROW = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
-#: Numbers of each round; seven digits are more than any clock has. Lists have the names that Parquet's have.
+#: Arrow type of samples: one list for each round. float32 is more precise than any clock. The field names are
+#: Parquet's.
 _ROUNDS = pa.list_(pa.field("element", pa.list_(pa.field("element", pa.float32()))))
 _BY_NAME = {kind.__name__: kind for kind in (*_ARROW, list)}
+
+
+def median_column(clock: str) -> str:
+    return f"{clock}_median"
 
 
 @dataclass
@@ -163,45 +171,110 @@ class Row:
     own: dict[str, Any] = field(default_factory=dict)
 
     def __getitem__(self, column: str) -> Any:
-        """Return a column of the study's own; None where the row has none."""
+        """Return a column that only this study has; None if the row lacks it."""
         return self.own.get(column)
 
     def median(self, clock: str) -> float | None:
-        """Return the median by a clock, in seconds."""
-        value: float | None = getattr(self, f"{clock}_median")
+        value: float | None = getattr(self, median_column(clock))
         return value
 
     @property
     def screened_by(self) -> float | None:
-        """The median of the clock that it was screened by: single launches, by events or by the host's clock."""
+        """Median seconds of single launches by the clock `event`, or `host` without events. Screening compares these
+        medians.
+        """
         return self.event_median if self.event_median is not None else self.host_median
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the row as plain data, a column a key."""
         return {**{name: getattr(self, name) for name in COMMON_COLUMNS}, **self.own}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Row:
-        """Read a row back: what is no column of all rows is the study's own."""
+        """Make a row from a mapping of columns. Columns that `Row` does not define go to `own`."""
         common = {name: value for name, value in data.items() if name in COMMON_COLUMNS}
         return cls(**common, own={name: value for name, value in data.items() if name not in COMMON_COLUMNS})
 
 
-#: The columns that all rows have, with their types.
+class RecordedRow(dict[str, Any]):
+    """A row read from a file: columns are attributes, and absent values are None.
+
+    Each study declares its columns in a subclass as `name: type | None`. Subclasses cannot add methods, because all
+    rows of a campaign share this class.
+    """
+
+    key: str
+    study: str
+    problem: str
+    precision: str
+    kind: str
+    name: str
+    status: str
+    phase: str
+    protocol: str
+    cache: str
+    message: str | None
+    space: str | None
+    bytes: int | None
+    least_bytes: int | None
+    operations: int | None
+    error: float | None
+    registers: int | None
+    spills: int | None
+    preprocess: float | None
+    device: str | None
+    device_uuid: str | None
+    backend: str | None
+    environment: str | None
+    measured_at: str | None
+
+    #: Columns that may be absent from rows of older campaigns.
+    LATER: ClassVar[tuple[str, ...]] = ()
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, column):
+            if column in self:
+                return self[column]
+            if column in self.own_columns():
+                return None
+            raise AttributeError(f"no column {column}")
+
+    @classmethod
+    def of(cls, row: Row) -> Self:
+        return cls(row.as_dict())
+
+    @property
+    def timed(self) -> bool:
+        return self["status"] in TIMED
+
+    def seconds(self, clock: str) -> float | None:
+        """Return the median time by a clock in seconds; None if the row has no valid time."""
+        median = self[median_column(clock)] if self.timed else None
+        return float(median) if median else None
+
+    def samples(self, clock: str) -> list[list[float]]:
+        return self.get(f"{clock}_samples") or []
+
+    @classmethod
+    @functools.cache
+    def own_columns(cls) -> Mapping[str, ColumnType]:
+        """Return the type of each column that a study's subclass declares, in the form of `Study.columns`."""
+        common = get_type_hints(RecordedRow)
+        hints = {name: kind for name, kind in get_type_hints(cls).items() if name not in common}
+        return {name: kind if name in cls.LATER else get_args(kind)[0] for name, kind in hints.items()}
+
+
+#: Type of each column that the rows of all studies have.
 COMMON_COLUMNS: dict[str, ColumnType | type[list[list[float]]]] = {
     item.name: _BY_NAME[str(item.type).split(" | ")[0].partition("[")[0]] for item in fields(Row) if item.name != "own"
 }
-#: Those that no row can do without.
+#: Columns without a default.
 _REQUIRED = [item.name for item in fields(Row) if item.default is MISSING and item.default_factory is MISSING]
 
 
 def is_valid(data: Mapping[str, Any]) -> bool:
-    """Return whether plain data are those of a row: every column of its type, status and phase among those there are.
-
-    Parameters
-    ----------
-    data
-        As `Row.as_dict` returns them; what is no column of all rows only has to be a text, a number or a truth value.
+    """Return whether the data form a valid row: columns have their types, status and phase are known, times are
+    positive.
     """
     return (
         all(data.get(name) is not None for name in _REQUIRED)
@@ -213,7 +286,7 @@ def is_valid(data: Mapping[str, Any]) -> bool:
 
 
 def _value_fits(value: object, kind: ColumnType | type[list[list[float]]] | None) -> bool:
-    """Return whether a value is absent or of a column's type; a whole number is a float too."""
+    """Return whether a value is None or has the column's type; an int is accepted as a float."""
     if value is None:
         return True
     if kind is None:
@@ -226,13 +299,7 @@ def _value_fits(value: object, kind: ColumnType | type[list[list[float]]] | None
 
 
 def split_columns(columns: Mapping[str, Any], own: Mapping[str, ColumnType]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return which of some columns all rows have, and which are the study's own.
-
-    Raises
-    ------
-    KeyError
-        One is neither.
-    """
+    """Split columns into common columns and the study's own; raise `KeyError` for an undeclared column."""
     unknown = [name for name in columns if name not in COMMON_COLUMNS and name not in own]
     if unknown:
         raise KeyError(f"columns that the study does not declare: {', '.join(unknown)}")
@@ -243,14 +310,13 @@ def split_columns(columns: Mapping[str, Any], own: Mapping[str, ColumnType]) -> 
 
 
 def schema_of(own: Mapping[str, ColumnType]) -> pa.Schema:
-    """Return the Parquet schema of a study's rows: the columns of all rows, then its own."""
     columns = {**COMMON_COLUMNS, **own}
     metadata = {"schema": str(SCHEMA)}
     kinds = {name: get_args(kind)[0] if isinstance(kind, UnionType) else kind for name, kind in columns.items()}
     return pa.schema([(name, _ARROW.get(kind, _ROUNDS)) for name, kind in kinds.items()], metadata=metadata)
 
 
-#: The words of columns that have few.
+#: Allowed words for each column that has a fixed set of words.
 WORDS: Mapping[str, tuple[str, ...]] = {
     "precision": PRECISIONS,
     "status": STATUSES,
@@ -260,77 +326,58 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "clock": ALL_CLOCKS,
     "backend": ("cuda", "opencl"),
 }
-#: Columns that have a value in each row, where they are columns at all.
+#: Columns that must not contain nulls; a table may lack the whole column.
 FULL = ("key", "study", "problem", "precision", "kind", "name", "status", "phase", "protocol", "cache", "clock",
         "tuning", "schema")  # fmt: skip
-#: Texts that are names, and how long one is at the most.
+#: Columns that contain names, whose length is limited.
 NAMES = ("key", "study", "problem", "kind", "name", "tuning", "environment")
 MAX_TEXT_LENGTH = 1000
 ENVIRONMENT = r"[A-Za-z0-9_-]{1,128}"
-#: Numbers that count something, and those that measure something that can be 0.
+#: Columns whose values must be 0 or more: counts and some measured numbers.
 COUNTED = ("bytes", "least_bytes", "operations", "registers", "spills", "discarded",
            *(f"{clock}_launches" for clock in ALL_CLOCKS))  # fmt: skip
 MEASURED = ("preprocess", "sm_clock")
-#: Which rows are of one thing: of rows, of choices, of what a profiler counted.
+#: Combinations of columns that must be unique: among rows, among choices, and among profiler results.
 IDENTITIES = (
     ("problem", "precision", "phase", "kind", "name", "cache", "protocol"),
     ("problem", "precision", "clock", "tuning"),
     ("problem", "precision", "kind", "name", "profiler"),
 )
-#: Relative: a mean of equal times may be off by its last digit.
+#: Relative rounding error that checks allow: the mean of equal times may differ in the last digit.
 ROUNDING = 1e-9
 _CHOICES: Mapping[str, ColumnType] = {"clock": str, "tuning": str}
 
 
 class Misfit(NamedTuple):
-    """What is wrong with rows, and what is expected of them."""
-
     expected: str
     actual: str
 
 
 def other_types(rows: pa.Table) -> Misfit | None:
-    """Return the first column of rows, of any step, that is of another type than that of all rows; None of none."""
+    """Return the first column whose type differs from the type of this column in `COMMON_COLUMNS`."""
     return next(_of_types(rows), None)
 
 
 def misfit(rows: pa.Table, study: str) -> Misfit | None:
-    """Return the first thing for which rows of a study cannot have been measured; None where there is nothing.
-
-    Parameters
-    ----------
-    rows
-        Of any step, choices and counters among them, of the right types (`other_types`); columns may be missing
-        (`other_columns`).
-    study
-        The study's name, as the folder has it.
-    """
+    """Return the first value that is impossible for a measurement of the study. Columns may be missing."""
     return next(_of_words(rows, study), None) or next(_of_numbers(rows), None) or _doubled(rows)
 
 
 def other_quantiles(rows: pa.Table) -> Misfit | None:
-    """Return the first thing for which quantiles of times cannot be of one sample; None where there is nothing."""
+    """Return the first quantiles that are inconsistent, since no sample can have them."""
     return next(_of_quantiles(rows), None)
 
 
 def other_columns(rows: pa.Table, own: Mapping[str, ColumnType]) -> Misfit | None:
-    """Return how the columns of a study's rows differ from those that are written; None where they do not.
-
-    Parameters
-    ----------
-    rows
-        Of a step that is neither choices nor counters.
-    own
-        The study's own columns.
-    """
-    there, schema = set(rows.column_names), schema_of(own)
+    """Return the first difference between a step's columns and the columns that the study declares."""
+    names, schema = set(rows.column_names), schema_of(own)
     later = {*LATER, *(name for name, kind in own.items() if type(None) in get_args(kind))}
-    if missing := [name for name in schema.names if name not in there and name not in later]:
+    if missing := [name for name in schema.names if name not in names and name not in later]:
         return Misfit(f"columns {shown(', '.join(missing))}", "none of that name")
-    if more := sorted(there - set(schema.names)):
+    if more := sorted(names - set(schema.names)):
         return Misfit("the columns of all rows and the study's own", f"others as well: {shown(', '.join(more))}")
     for column in schema:
-        if column.name in there and not _type_fits(rows.schema.field(column.name).type, column.type):
+        if column.name in names and not _type_fits(rows.schema.field(column.name).type, column.type):
             return Misfit(f"{column.name} of type {column.type}", str(rows.schema.field(column.name).type))
     return None
 
@@ -339,7 +386,7 @@ def _of_types(rows: pa.Table) -> Iterator[Misfit]:
     expected = {field.name: field.type for field in schema_of(_CHOICES)}
     for column in rows.schema:
         wanted = expected.get(column.name)
-        # what a profiler counted is read from a log, in which all numbers are alike
+        # Numbers of a profiler's log are always read as floats, also for integer columns.
         whole = wanted is not None and pa.types.is_integer(wanted) and pa.types.is_floating(column.type)
         if wanted is not None and not whole and not _type_fits(column.type, wanted):
             yield Misfit(f"{column.name} of type {wanted}", shown(column.type))
@@ -349,7 +396,7 @@ def _of_types(rows: pa.Table) -> Iterator[Misfit]:
 
 
 def _type_fits(kind: pa.DataType, wanted: pa.DataType) -> bool:
-    """Return whether a column's type is the wanted one, or another width of it; a column can have nothing in it."""
+    """Return whether a column has the wanted type in any bit width, or contains only nulls."""
     if pa.types.is_null(kind) or kind == wanted:
         return True
     if pa.types.is_list(wanted):
@@ -372,7 +419,7 @@ def _of_words(rows: pa.Table, study: str) -> Iterator[Misfit]:
 
 
 def _other_word(name: str, word: str, study: str) -> str | None:
-    """Return what is expected in a column in place of a word; None where it can be there."""
+    """Return a message with the column's allowed words; None if `word` is allowed."""
     if name in WORDS:
         return None if word in WORDS[name] else f"one of {', '.join(WORDS[name])}"
     if name == "problem":
@@ -386,15 +433,15 @@ def _other_word(name: str, word: str, study: str) -> str | None:
 
 
 def _of_numbers(rows: pa.Table) -> Iterator[Misfit]:
-    there = set(rows.column_names)
-    for name in (name for name in (*COUNTED, *MEASURED, *TIMES) if name in there):
+    names = set(rows.column_names)
+    for name in (name for name in (*COUNTED, *MEASURED, *TIMES) if name in names):
         values = _numbers(rows[name])
         if name in COUNTED and pa.types.is_floating(rows[name].type):
             yield from _where(rows, pc.not_equal(values, pc.floor(values)), f"{name} that is a whole number", name)
         good = pc.and_(pc.is_finite(values), (pc.greater if name in TIMES else pc.greater_equal)(values, 0.0))
         expected = f"{name} that is finite and {'above 0' if name in TIMES else 'not negative'}"
         yield from _where(rows, pc.invert(good), expected, name)
-    for name in (f"{clock}_samples" for clock in ALL_CLOCKS if f"{clock}_samples" in there):
+    for name in (f"{clock}_samples" for clock in ALL_CLOCKS if f"{clock}_samples" in names):
         if not pa.types.is_null(rows[name].type):
             samples = _numbers(pc.list_flatten(pc.list_flatten(rows[name])))
             if not pc.all(pc.and_(pc.is_finite(samples), pc.greater_equal(samples, 0.0)), min_count=0).as_py():
@@ -402,10 +449,10 @@ def _of_numbers(rows: pa.Table) -> Iterator[Misfit]:
 
 
 def _of_quantiles(rows: pa.Table) -> Iterator[Misfit]:
-    there = set(rows.column_names)
+    names = set(rows.column_names)
     for clock in ALL_CLOCKS:
         quantiles = [f"{clock}_{quantile}" for quantile in QUANTILES]
-        if not there.issuperset(quantiles):
+        if not names.issuperset(quantiles):
             continue
         lacking = pc.is_null(rows[f"{clock}_median"])
         for name in quantiles:
@@ -422,7 +469,6 @@ def _numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _where(rows: pa.Table, wrong: pa.ChunkedArray, expected: str, name: str) -> Iterator[Misfit]:
-    """Yield a misfit for the first row that is wrong."""
     place = pc.index(wrong, value=True).as_py()
     if place >= 0:
         row = {
@@ -433,7 +479,7 @@ def _where(rows: pa.Table, wrong: pa.ChunkedArray, expected: str, name: str) -> 
 
 
 def _doubled(rows: pa.Table) -> Misfit | None:
-    """Return which rows are of one thing."""
+    """Return a combination of identifying columns that several rows share."""
     for identity in IDENTITIES:
         if set(identity) <= set(rows.column_names):
             counts = rows.group_by(list(identity), use_threads=False).aggregate([([], "count_all")])

@@ -1,90 +1,57 @@
-"""What can be verified and timed (a variant, a library routine, a yardstick, stages), and its operands.
-
-Operands are what runnables work on. A trial knows only their size and whether a result is right.
-"""
+"""Base classes: runnables, which are verified and timed; the operands of a problem; and shared device memory."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
-if TYPE_CHECKING:
-    from repro.bench.workspace import Workspace
+from numpy.typing import NDArray
 
-
-#: `event`: device events around single launches. `graph`: a replayed graph of many. `host`: wall time from an idle
-#: device to an idle device, for what needs the host on the way (allocation, a size that is read back).
-ClockName = Literal["event", "graph", "host"]
-
-
-class Unsupported(Exception):
-    """This runnable cannot do this problem in this precision on this device; the message says why."""
-
-
-class ModuleError(Exception):
-    """A runnable's module did not compile; the message is the compiler's first error."""
-
-
-class IncorrectError(Exception):
-    """A result is wrong.
-
-    Parameters
-    ----------
-    message
-        What is wrong.
-    error
-        The largest error over its bound; None where the result is wrong in another way.
-    """
-
-    def __init__(self, message: str, error: float | None = None) -> None:
-        self.error = error
-        super().__init__(message)
-
-
-class UnstableError(Exception):
-    """A result is not what it should be, and right results differ as much: it cannot be judged.
-
-    Parameters
-    ----------
-    message
-        How far it is off, and how far right results are apart.
-    error
-        The largest error over its bound.
-    """
-
-    def __init__(self, message: str, error: float) -> None:
-        self.error = error
-        super().__init__(message)
+from repro.bench.errors import ModuleError, Unsupported
+from repro.bench.guards import Guarded, Guards
+from repro.bench.rows import ClockName
+from repro.bench.variant_id import BaseId
+from repro.codegen.build_cache import MODULES, DamagedBinary, Module, check_binary
+from repro.codegen.templates import COMMON
+from repro.devices.base import Buffer, Device, OutOfDeviceMemory, Program
+from repro.devices.device_group import Devices
+from repro.errors import ReproError
 
 
 class Runnable:
-    """One thing to run, the base of all that there are.
+    """Base class of everything that is verified and timed.
 
-    Its life: `pack`, `prepare`, then any number of times `before`, `launch` and `result`, then `release`.
+    Calls come in this order: `pack`, `prepare`, any number of `before`, `launch` and `result`, then `release`.
 
     Attributes
     ----------
     kind
-        The row's kind: `variant`, `baseline`, `solver`, `floor`, `copy`, `empty`, or what a study adds.
+        Kind in the row: `variant`, `baseline`, `solver`, `floor`, `copy`, `empty`, or a kind that the study defines.
     name
-        The row's name, unique for a problem and precision.
+        Name in the row, unique for each problem and precision.
     clocks
-        By which clocks it can be timed: `event` or `host`, which it is screened by, and maybe others. A launch that
-        changes its operand, so that `before` has to put it back, cannot be replayed in a graph; one that waits for the
-        device on the way has the clock `host` alone.
+        Clocks that can time the runnable: `event` or `host` for screening, and optionally others. The clock `graph` is
+        impossible if `before` must restore an operand between launches. A launch that waits for the device can only
+        use `host`.
     launch
-        Queues one launch, with all that belongs to it (resetting a counter, say); set by `prepare`.
+        Function that queues one launch with all its operations, such as resetting a counter; set by `prepare`.
     stages
-        Parts of a launch by name, in their order, where it has several: `launch` does what they do one after the other.
-        Set by `prepare`; the names are known before.
+        Functions for the parts of a launch by name, in order, if there are several; together they equal `launch`. Set
+        by `prepare`; the names are known before.
     cold
-        Whether it is timed with a cold cache too; not where its times say nothing of a cache, or are too long to tell.
+        Whether to time with a cold cache too; False if times do not depend on the cache or are very long.
     devices
-        So many of the devices, the first ones, it runs on and is timed over; 0 for all that there are.
-    moved
-        Bytes that a launch has to move at the least, once prepared; 0 where that is not known.
-    of_device
-        Whether its times say something of the device and nothing of a problem: a batch takes them once.
+        Number of devices to run on and to time, starting with the first device; 0 means all.
+    bytes_moved
+        Minimum number of bytes that a launch moves; 0 if unknown. Set by `prepare`.
+    device_only
+        Whether times depend only on the device, not on the problem; a batch then measures them once.
     """
 
     kind: str
@@ -94,27 +61,26 @@ class Runnable:
     stages: Mapping[str, Callable[[], None]] = {}
     cold: bool = True
     devices: int = 1
-    moved: int = 0
-    of_device: bool = False
+    bytes_moved: int = 0
+    device_only: bool = False
 
     @property
     def columns(self) -> Mapping[str, Any]:
-        """Further columns of its row: those that all rows have, and the study's own."""
+        """Additional columns of this runnable's row, either common columns or the study's own."""
         return {}
 
     @property
     def identity(self) -> str:
-        """What tells it from anything else of that name: the hash of a module, the version of a library."""
+        """Text that distinguishes runnables with equal names, such as a module's hash or a library's version."""
         return self.name
 
     def pack(self, workspace: Workspace) -> None:
-        """Do on the host, by `Workspace.pack`, what of `prepare` takes long there; others may use the device meanwhile.
-
-        `prepare` does without, and what cannot be packed is for it to say.
+        """Pack operands on the host with `Workspace.pack` while other processes use the device. Errors appear in
+        `prepare`.
         """
 
     def prepare(self, workspace: Workspace) -> None:
-        """Bring what it needs to the device and do a library's own analysis.
+        """Bring operands to the device and run a library's own analysis.
 
         Raises
         ------
@@ -122,53 +88,46 @@ class Runnable:
         """
 
     def before(self) -> None:
-        """Do what has to be done before each launch and is no part of its time: put back what a launch changes."""
+        """Restore data that a launch overwrites; called before each launch and not timed."""
 
     def result(self) -> Any:
-        """Return what a launch leaves for the operands to check; None where there is nothing to verify."""
+        """Return the result of a launch for `Operands.check`; None if there is nothing to verify."""
         return None
 
     def release(self) -> None:
-        """Give back what is held on the device; harmless before `prepare`."""
+        """Free the runnable's device memory; may be called before `prepare`."""
 
 
 class Candidate(Runnable):
-    """A runnable that a search tries: a variant.
+    """A runnable that takes part in a search: a variant.
 
     Attributes
     ----------
+    id
+        Id of the variant; `name` is this id as text.
     space
-        The space that it belongs to: `paper`, or `extended` where it is ours.
+        The search space: `paper`, or `extended` for additional variants.
     packing
-        What the operand is packed as; candidates of equal packing share its arrays on the device.
+        Key of the packed operand; candidates with equal keys share one packed operand on the device.
     group
-        The best of each group get the full effort, so that tables by group stand on full measurements.
+        Group of the candidate. The best candidates of each group are timed with the full protocol, for tables by group.
     """
 
+    id: BaseId
     space: str
     packing: Hashable
     group: Hashable
 
 
 def not_prepared() -> None:
-    """Stand for the launch of what is not prepared, or was released."""
+    """Launch function of a runnable that is not prepared or was released."""
     raise RuntimeError("launched before it was prepared")
 
 
-def in_turn(first: Callable[[], None], then: Callable[[], None]) -> Callable[[], None]:
-    """Return a launch of both: what clears a result or a counter first is part of its time."""
-
-    def launch() -> None:
-        first()
-        then()
-
-    return launch
-
-
 class Operands(Protocol):
-    """The operands of one problem in one precision on the host, and what a right result is.
+    """Operands of one problem in one precision on the host, and the check of results.
 
-    A result is what the study's runnables return: a vector, a matrix (pattern and values), a state.
+    The study defines the type of a result: a vector, a matrix (pattern and values), or a state.
     """
 
     @property
@@ -177,25 +136,267 @@ class Operands(Protocol):
 
     @property
     def checksum(self) -> str:
-        """Hash of the problem and of what was drawn beside it."""
+        """Hash of the problem and of the random operands together."""
 
     @property
-    def least_bytes(self) -> tuple[int, int]:
-        """Bytes that any solution has to read and to write, each once."""
+    def min_bytes(self) -> tuple[int, int]:
+        """Minimum bytes that any algorithm must read and write, if it touches each byte once."""
 
     @property
     def operations(self) -> int:
-        """Additions and multiplications that any solution has to do."""
+        """Minimum number of additions and multiplications of any algorithm."""
 
     @property
     def columns(self) -> Mapping[str, Any]:
-        """The study's own columns that all rows of these operands share."""
+        """The study's columns that are equal in all rows of these operands."""
 
     def check(self, runnable: Runnable, workspace: Workspace) -> float | None:
-        """Launch a prepared runnable once and return its largest error over its bound; None: nothing to verify.
+        """Launch a prepared runnable once and return its largest error divided by the bound; None if nothing is
+        verified.
 
         Raises
         ------
         IncorrectError
             The result is wrong.
         """
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Common:
+    """The compiled module that every campaign uses, loaded on the first device."""
+
+    program: Program
+    binary: Path
+    hash: str
+    compiler: str
+    flags: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Packed:
+    packing: Hashable
+    facts: Any
+    arrays: Mapping[str, NDArray[Any]]
+    seconds: float
+
+
+class Workspace:
+    """Operands of a problem, and device memory that runnables share: packed operands, loaded programs, buffers.
+
+    Parameters
+    ----------
+    modules
+        Folder that contains the compiled modules.
+    resident
+        Maximum number of packed operands, and of programs, on the device. In a search, candidates with equal packing
+        follow each other, so 1 is enough; other steps increase this attribute.
+    say
+        Function that prints a message about slow work on the host.
+    lend
+        Context manager that lets other processes use the devices while this process works on the host.
+    turns
+        Number of processes that take turns on the devices and share device memory.
+    """
+
+    def __init__(
+        self,
+        devices: Devices,
+        operands: Operands,
+        modules: Path = MODULES,
+        resident: int = 1,
+        say: Callable[[str], None] = lambda line: None,
+        lend: Callable[[], AbstractContextManager[None]] = nullcontext,
+        turns: int = 1,
+    ) -> None:
+        self.devices = devices
+        self.operands = operands
+        self.resident = resident
+        self.say = say
+        self.turns = turns
+        #: Maximum total bytes of all packed operands on the device; a larger operand is kept alone. A search sets this
+        #: limit because it prepares one runnable at a time. None: packed operands may all be in use, and only
+        #: `resident` limits them.
+        self.packing_bytes: int | None = None
+        #: Seconds that `pack` needed for the packed operands uploaded so far.
+        self.packed_seconds = 0.0
+        self.guards = Guards(devices.first)
+        self._modules = modules
+        self._lend = lend
+        self._packed: _Packed | None = None
+        self._packings: OrderedDict[Hashable, tuple[Any, dict[str, Buffer]]] = OrderedDict()
+        self._refused: dict[Hashable, str] = {}
+        self._programs: OrderedDict[tuple[int, Path], Program] = OrderedDict()
+        self._buffers: dict[Hashable, Buffer] = {}
+        self._written: dict[Hashable, Guarded] = {}
+        self._facts: dict[Hashable, Any] = {}
+
+    @property
+    def device(self) -> Device:
+        return self.devices.first
+
+    @cached_property
+    def common(self) -> Common:
+        """The common module, loaded on first use; raises `ReproError` if it is missing or damaged."""
+        manifest = self._modules / self.device.target.name / f"{COMMON}.json"
+        module = Module.load(manifest)
+        if module.binary is None:
+            raise ReproError("the common module does not compile", where=manifest, actual=module.message)
+        binary = manifest.parent / module.binary
+        try:
+            check_binary(binary)
+        except DamagedBinary as damage:
+            manifest.unlink()  # the next run then compiles the module again
+            raise ReproError(
+                "the common module is damaged",
+                where=manifest,
+                actual=damage,
+                todo="it is deleted: run the same command again, or `repro compile common`",
+            ) from None
+        return Common(self.device.load(binary), binary, module.hash, module.compiler, module.flags)
+
+    def pack(self, packing: Hashable, pack: Callable[[], tuple[Any, Mapping[str, NDArray[Any]]]]) -> None:
+        """Pack an operand on the host for a later `upload_packed`, which raises any error of packing."""
+        if packing in self._refused or packing in self._packings or (self._packed and self._packed.packing == packing):
+            return
+        self._packed = None  # the host keeps at most one packed operand
+        with self._away(), suppress(Unsupported, MemoryError):
+            start = time.perf_counter()
+            facts, arrays = self._packed_now(packing, pack)
+            self._packed = _Packed(packing, facts, arrays, time.perf_counter() - start)
+
+    @contextmanager
+    def _away(self) -> Iterator[None]:
+        """Let other processes use the device while the body of the `with` statement works on the host."""
+        self.devices.synchronize()
+        with self._lend():
+            yield
+
+    def upload_packed(
+        self, packing: Hashable, pack: Callable[[], tuple[T, Mapping[str, NDArray[Any]]]]
+    ) -> tuple[T, dict[str, Buffer]]:
+        """Upload a packed operand, packing it first if needed; return facts about it and its arrays on the device.
+
+        Least recently used packed operands are freed. `Unsupported` is remembered, since otherwise every schedule of
+        this layout would pack the operand again.
+
+        Raises
+        ------
+        Unsupported, OutOfDeviceMemory
+        """
+        if packing in self._refused:
+            raise Unsupported(self._refused[packing])
+        if packing not in self._packings:
+            packed, self._packed = self._packed, None
+            if packed is not None and packed.packing == packing:
+                facts, arrays = packed.facts, packed.arrays
+                self.packed_seconds += packed.seconds
+            else:
+                facts, arrays = self._packed_now(packing, pack)
+            self._evict_for(sum(array.nbytes for array in arrays.values()))
+            self._packings[packing] = facts, self._on_device(arrays)
+        self._packings.move_to_end(packing)
+        return self._packings[packing]
+
+    def _packed_now(
+        self, packing: Hashable, pack: Callable[[], tuple[T, Mapping[str, NDArray[Any]]]]
+    ) -> tuple[T, Mapping[str, NDArray[Any]]]:
+        try:
+            return pack()
+        except Unsupported as refusal:
+            self._refused[packing] = str(refusal)
+            raise
+
+    def _evict_for(self, nbytes: int) -> None:
+        """Free least recently used packed operands until `nbytes` of new memory fit."""
+        while self._packings:
+            held = sum(buffer.nbytes for _, buffers in self._packings.values() for buffer in buffers.values())
+            too_large = self.packing_bytes is not None and held + nbytes > self.packing_bytes
+            if len(self._packings) < self.resident and not too_large:
+                break
+            _release(self._packings.popitem(last=False)[1][1])
+
+    def _on_device(self, arrays: Mapping[str, NDArray[Any]]) -> dict[str, Buffer]:
+        """Upload arrays; if device memory is exhausted, free the other packed operands and try again."""
+        try:
+            return self._uploaded(arrays)
+        except OutOfDeviceMemory:
+            if self.packing_bytes is None or not self._packings:
+                raise
+        self.drop_packings()
+        return self._uploaded(arrays)
+
+    def _uploaded(self, arrays: Mapping[str, NDArray[Any]]) -> dict[str, Buffer]:
+        buffers: dict[str, Buffer] = {}
+        try:
+            for name, array in arrays.items():
+                buffers[name] = self.device.upload(array)
+        except Exception:
+            _release(buffers)
+            raise
+        return buffers
+
+    def drop_packings(self) -> None:
+        """Free all packed operands; no prepared runnable may still use one."""
+        for _, buffers in self._packings.values():
+            _release(buffers)
+        self._packings.clear()
+        self._packed = None
+
+    def program(self, binary: Path, at: int = 0) -> Program:
+        """Load a compiled module on device number `at`; raise `ModuleError` if its file is damaged."""
+        key = at, binary
+        if key not in self._programs:
+            try:
+                check_binary(binary)
+            except DamagedBinary as damage:
+                raise ModuleError(str(damage)) from None
+            while len(self._programs) >= self.resident * len(self.devices):
+                self._programs.popitem(last=False)
+            self._programs[key] = self.devices[at].load(binary)
+        return self._programs[key]
+
+    def buffer(self, key: Hashable, make: Callable[[], Buffer]) -> Buffer:
+        """Return device memory that runnables share under a key; it is kept until `release`."""
+        if key not in self._buffers:
+            self._buffers[key] = make()
+        return self._buffers[key]
+
+    def written(self, key: Hashable, nbytes: int, name: str) -> Buffer:
+        """Return uninitialised output memory with guard zones, which runnables share under a key.
+
+        `nbytes` must be the exact output size; runnables with a smaller output need another key. Messages call the
+        memory `name`.
+        """
+        return self.guarded(key, nbytes, name).memory
+
+    def guarded(self, key: Hashable, nbytes: int, name: str, at: int = 0) -> Guarded:
+        """Like `written`, but return the memory together with its guard zones, on device number `at`."""
+        if key not in self._written:
+            self._written[key] = self.guards.allocate(nbytes, name, self.devices[at])
+        return self._written[key]
+
+    def fact(self, key: Hashable, compute: Callable[[], T], *, away: bool = False) -> T:
+        """Compute a value about the operands once and share it under a key. With `away`, other processes may measure
+        meanwhile.
+        """
+        if key not in self._facts:
+            with self._away() if away else nullcontext():
+                self._facts[key] = compute()
+        value: T = self._facts[key]
+        return value
+
+    def release(self) -> None:
+        self.drop_packings()
+        _release(self._buffers)
+        _release(self._written)
+        self._programs.clear()
+        self._buffers.clear()
+        self._written.clear()
+
+
+def _release(buffers: Mapping[Any, Buffer | Guarded]) -> None:
+    for buffer in buffers.values():
+        buffer.release()

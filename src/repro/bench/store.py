@@ -1,12 +1,11 @@
-"""The store of rows: JSON lines while a job runs, one Parquet file when it is done, and reading them back.
+"""Stores rows in JSON lines while a job runs and in one Parquet file when the job is done, and reads them back.
 
-A campaign is measured into `raw/<study>/<problem>/<precision>/<step>.parquet`, a file for each problem, precision
-and step, so that jobs can run side by side; merged, it is `raw/<study>/<step>.parquet`. Where a study has both, a
-problem that was measured again counts, and not its rows in the merged file.
+A campaign writes one file for each case, `raw/<study>/<problem>/<precision>/<step>.parquet`, so that jobs can run side
+by side. Merging writes one file for each step, `raw/<study>/<step>.parquet`. If both files have rows of a case, the
+rows in the case's file are used.
 
-A Parquet file has checksums of its pages, which every reader of Parquet can verify, and a digest of the whole file
-in its metadata: pages are not the whole file, and one flipped bit in the footer can change a number as well. The
-digest is of the file with zeros in place of the digest, as in the headers of a tar archive.
+Each Parquet file has checksums of its pages. Its metadata also contain a SHA-256 digest of the whole file, computed
+with zeros in place of the digest, because page checksums do not protect the file's footer.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from filelock import FileLock, Timeout
-from numpy.typing import NDArray
 
 from repro.atomic_write import write_whole
 from repro.bench.records import is_record
@@ -39,49 +37,34 @@ from repro.errors import ReproError
 from repro.problems.registry import check_name
 from repro.untrusted_files import files_below, open_file, parse_json, read_file, shown
 
-#: zstd's highest ordinary level: the ones above take longer and gain nothing here.
+#: Compression level of zstd; higher levels take longer without making files smaller.
 LEVEL = 19
-#: Texts that differ from row to row; all other texts, and integers, repeat and are kept as numbers into a dictionary.
+#: Text columns whose values rarely repeat. All other text and integer columns are dictionary-encoded.
 DISTINCT = ("key", "name", "measured_at")
-#: Columns that compress better split up: random digits apart from their lengths, and each byte of a number by itself.
+#: Columns for which these Parquet encodings compress better than the plain encoding.
 ENCODINGS = {"key": "DELTA_LENGTH_BYTE_ARRAY", "preprocess": "BYTE_STREAM_SPLIT"}
-#: More than any file has, in bytes or rows: a column is one page, compressed in one go.
+#: Page size in bytes and row-group size in rows; larger than any file, so that each column is stored in one page.
 UNLIMITED = 1 << 30
-#: Bytes of a file of rows; a search of 3,000 problems has a tenth of that.
+#: Maximum bytes of a file of rows; a search of 3,000 problems needs a tenth of this.
 MAX_FILE_BYTES = 8 << 30
-#: What rows may unpack to whatever their file's size, in bytes, and otherwise how many times that; ours are 20 times.
+#: A file may unpack to at most `ALWAYS` bytes or `RATIO` times its size, whichever is more. Typical files of rows
+#: unpack to about 20 times their size.
 ALWAYS, RATIO = 1 << 30, 500
-#: What the digest of a file stands behind, in its metadata, where no base64 can have it: of the colon.
+#: Text before the digest. It contains a colon, so it cannot occur in base64 text of the metadata.
 MARK = b"repro-sha256:"
 DIGITS = 64
 
 
 def write_table(table: pa.Table, path: Path) -> Path:
-    """Write a table to one Parquet file, whole or not at all, with checksums of its pages and a digest of itself.
-
-    The schema version is in the file's metadata.
-
-    Values and the order of the rows stay as they are; other metadata, pandas' among it, is left out.
-
-    Parameters
-    ----------
-    table
-        Rows, with the schema version in their column `schema`.
-    path
-        The file; its folder is made.
-
-    Returns
-    -------
-    Path
-        The file.
-    """
-    content = _sealed(_encoded(table.replace_schema_metadata({"schema": str(SCHEMA)})))
-    write_whole(path, content)
+    """Write rows atomically to one Parquet file with checksums and a digest. The table needs a column `schema`."""
+    content = _encoded(table.replace_schema_metadata({"schema": str(SCHEMA)}))
+    start = content.rindex(MARK) + len(MARK)
+    write_whole(path, content[:start] + hashlib.sha256(content).hexdigest().encode() + content[start + DIGITS :])
     return path
 
 
 def _encoded(table: pa.Table) -> bytes:
-    """Return the file that a table makes, zeros in the place of its digest."""
+    """Return the content of the Parquet file, with zeros in place of the digest."""
     stream = pa.BufferOutputStream()
     with pq.ParquetWriter(
         stream,
@@ -97,31 +80,24 @@ def _encoded(table: pa.Table) -> bytes:
         write_page_checksum=True,
     ) as writer:
         writer.write_table(table, row_group_size=UNLIMITED)
-        # not in the table's own metadata, which the file has twice, once in base64
+        # Writing the Arrow table's own metadata would store it twice, the second time as base64.
         writer.add_key_value_metadata({"digest": MARK.decode() + "0" * DIGITS})
     content: bytes = stream.getvalue().to_pybytes()
     return content
 
 
-def _sealed(content: bytes) -> bytes:
-    """Return a file with its digest in the place of the zeros."""
-    start = content.rindex(MARK) + len(MARK)
-    return content[:start] + hashlib.sha256(content).hexdigest().encode() + content[start + DIGITS :]
-
-
 def read_table(path: Path) -> pa.Table:
-    """Read a Parquet file, its metadata apart, and verify that it is what was written.
-
-    A file without a digest or checksums, of another program say, is read as well: of what it has, all is verified.
+    """Read a Parquet file without its metadata; verify its checksums and its digest, if present.
 
     Raises
     ------
     ReproError
-        It is missing, no Parquet file, damaged, or unpacks to far more than rows do.
+        The file is missing, damaged, not in Parquet format, or would unpack to far more bytes than rows need.
     """
     content = _verified(path)
     try:
-        # one file, no data set: `pq.read_table` takes half as long again, and campaigns have thousands of small files
+        # `pq.read_table` is made for large data sets and takes 1.5 times as long; campaigns have thousands of small
+        # files.
         file = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True)
         _refuse_too_much(file.metadata, content)
         table = file.read(use_threads=False)
@@ -134,12 +110,8 @@ def read_table(path: Path) -> pa.Table:
 
 
 def _refuse_too_much(data: pq.FileMetaData, content: bytes) -> None:
-    """Refuse rows that unpack to far more than any that were measured, before they are.
-
-    Raises
-    ------
-    ValueError
-        They do, by the file's metadata; or a text that is written once stands in too many rows.
+    """Check a file's metadata and raise `ValueError` if the file would unpack to far more bytes than measured rows
+    need.
     """
     most = max(ALWAYS, RATIO * len(content))
     groups = [data.row_group(place) for place in range(data.num_row_groups)]
@@ -162,7 +134,7 @@ def _refuse_too_much(data: pq.FileMetaData, content: bytes) -> None:
 
 
 def _length_of_texts(content: bytes, path: str) -> int:
-    """Return how many bytes the texts of a column have, without writing out what is there once for many rows."""
+    """Return the total bytes of a text column, computed from its dictionary without unpacking the column."""
     file = pq.ParquetFile(pa.BufferReader(content), read_dictionary=[path])
     length = 0
     for part in file.read(columns=[path], use_threads=False).column(0).chunks:
@@ -175,7 +147,7 @@ def _length_of_texts(content: bytes, path: str) -> int:
 
 
 def _verified(path: Path) -> bytes:
-    """Return the content of a file, which its digest fits if it has one."""
+    """Return the content of a file after checking its digest, if it has one."""
     try:
         content = read_file(path, MAX_FILE_BYTES)
     except OSError as error:
@@ -184,7 +156,7 @@ def _verified(path: Path) -> bytes:
         return content
     start = place + len(MARK)
     written = content[start : start + DIGITS]
-    # in three parts, as one would be a copy
+    # Hash the content in three parts, to avoid copying it.
     digest = hashlib.sha256(memoryview(content)[:start])
     digest.update(b"0" * len(written))
     digest.update(memoryview(content)[start + DIGITS :])
@@ -204,34 +176,32 @@ def _unreadable(path: Path, reason: object) -> ReproError:
 
 
 def _repeats(field: pa.Field) -> bool:
-    kind = field.type
-    text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    return field.name not in DISTINCT and (text or pa.types.is_integer(kind))
+    return field.name not in DISTINCT and (_is_text(field) or pa.types.is_integer(field.type))
 
 
-#: What a line has beside the row's columns: the run that stored it, and, last, the checksum of all before.
+#: Additional keys of each JSON line: the id of the run that stored the row, and a checksum of the line before this key.
 _RUN, _CHECKSUM = "_run", "_crc"
-#: Numbers of damaged lines that are named.
+#: Maximum number of damaged lines that a message lists.
 _NAMED = 5
-#: Bytes of a store; the lines of all variants of a case are some megabytes.
+#: Maximum bytes of a store; a case with all its variants needs some megabytes.
 MAX_STORE_BYTES = 4 << 30
 
 
 class Store:
-    """The rows of one job, one writer at a time; what was measured before is found again by its key.
+    """The rows of one job, found by their key. Only one process may write at a time.
 
-    Used as a context manager, which holds a lock on the file. A job that is killed leaves its lines; the next one reads
-    them, but for a torn last line and what is damaged, and goes on. What another attempt may end otherwise
-    (`repro.bench.rows.TRY_AGAIN`) is found by the run that stored it alone: the next run tries it again.
+    The store is a context manager that locks its file. If a job is killed, the next one continues after the last
+    complete line. A row with a status in `repro.bench.rows.TRY_AGAIN` is found only by the run that stored the row;
+    later runs measure it again.
 
     Parameters
     ----------
     path
         The `.jsonl` file.
     run
-        The run's id, the same in all processes that it takes; None for a run of its own.
+        Id of the run, equal in all processes of the run; by default a new id.
     environments
-        Folder of the environment records; a row whose record is gone or damaged is not found. None: not looked at.
+        Folder of environment records. Rows whose record is missing or damaged are measured again; None: no check.
     """
 
     def __init__(self, path: Path, run: str | None = None, environments: Path | None = None) -> None:
@@ -252,7 +222,11 @@ class Store:
             print(f"another process writes to {self._path}; waiting for it", flush=True)
             self._lock.acquire()
         lines = _read_lines(self._path)
-        recorded = {name for name in {row.environment for _, row in lines} if self._has_record(name)}
+        recorded = {
+            name
+            for name in {row.environment for _, row in lines}
+            if name is None or self._environments is None or is_record(self._environments / f"{name}.json")
+        }
         self._rows = {
             row.key: row
             for run, row in lines
@@ -273,18 +247,11 @@ class Store:
         finally:
             self._lock.release()
 
-    def _has_record(self, environment: str | None) -> bool:
-        if environment is None or self._environments is None:
-            return True
-        return is_record(self._environments / f"{environment}.json")
-
     def get(self, key: str) -> Row | None:
-        """Return the row of that key, if it was measured before and is not to be tried again."""
         return self._rows.get(key)
 
     def add(self, row: Row) -> Row:
-        """Append a row; it is on its way to the disk before this returns."""
-        with _named(self._path), self._writing:  # a watchdog adds from a thread of its own
+        with _named(self._path), self._writing:  # the watchdog's thread also adds rows
             self._file.write(_line(row, self._run) + "\n")
             self._file.flush()
         self._rows[row.key] = row
@@ -292,13 +259,7 @@ class Store:
 
     @contextmanager
     def in_flight(self, row: Row) -> Iterator[None]:
-        """Note what the body tries, so that `crashed_row` finds it where the process does not survive.
-
-        Parameters
-        ----------
-        row
-            What is to be stored then, but for the message.
-        """
+        """Save the row that the body is measuring, so that `crashed_row` can report it if the process dies."""
         self._write_note(_line(row, self._run))
         try:
             yield
@@ -314,15 +275,7 @@ class Store:
 
 
 def crashed_row(path: Path, run: str) -> Row | None:
-    """Return the row of what a run's process tried when it died, by the note that `Store.in_flight` left.
-
-    Parameters
-    ----------
-    path
-        The `.jsonl` file; no process of the run may write to it any more.
-    run
-        The run's id; what another left is none of its business.
-    """
+    """Return the row that a run's process was measuring when the process died; the caller fills in the message."""
     try:
         line = _parse(read_file(_note_of(path)))
     except FileNotFoundError:
@@ -331,7 +284,6 @@ def crashed_row(path: Path, run: str) -> Row | None:
 
 
 def count_rows(path: Path, run: str) -> int:
-    """Return how many rows a run has stored so far."""
     return sum(stored_by == run for stored_by, _ in _read_lines(path, quiet=True))
 
 
@@ -341,7 +293,7 @@ def _note_of(path: Path) -> Path:
 
 @contextmanager
 def _named(path: Path) -> Iterator[None]:
-    """Add the file's name to a failed write: the system's error has it for opening a file only."""
+    """Add the file name to an `OSError` raised while writing; the operating system names files only on opening."""
     try:
         yield
     except OSError as error:
@@ -350,8 +302,6 @@ def _named(path: Path) -> Iterator[None]:
 
 
 class _Line(NamedTuple):
-    """What a line holds: a row, and the run that stored it."""
-
     run: str
     row: Row
 
@@ -362,7 +312,7 @@ def _line(row: Row, run: str) -> str:
 
 
 def _parse(line: bytes) -> _Line | str | None:
-    """Return what a line holds; None for a row of another schema, and for what is damaged a word on how."""
+    """Parse a line. Return None if it has another schema version, and a message if it is damaged."""
     try:
         data = parse_json(line, finite=False)
         schema = data["schema"]
@@ -382,10 +332,7 @@ def _parse(line: bytes) -> _Line | str | None:
 
 
 def _read_lines(path: Path, quiet: bool = False) -> list[_Line]:
-    """Read rows; drop a torn last line from the file, so that the next row does not continue it.
-
-    Damaged lines are left out and named, unless `quiet`.
-    """
+    """Read rows. An incomplete last line is cut off. Damaged lines are skipped, and reported unless `quiet`."""
     if not path.exists():
         return []
     content = read_file(path, MAX_STORE_BYTES)
@@ -402,49 +349,33 @@ def _read_lines(path: Path, quiet: bool = False) -> list[_Line]:
 
 
 def write_rows(rows: Iterable[Row], own: Mapping[str, ColumnType], path: Path) -> Path:
-    """Write rows of a study to one Parquet file, whole or not at all; return the path.
-
-    Parameters
-    ----------
-    own
-        The study's own columns with their types.
-    """
     table = pa.Table.from_pylist([row.as_dict() for row in rows], schema=schema_of(own))
     return write_table(table, path)
 
 
-#: Folders of `raw` that are no study's.
+#: Folders in `raw` that do not belong to a single study.
 SHARED = ("problems", "environment")
-#: The columns that say which case a row is of.
+#: Columns that identify a case: one problem in one precision.
 CASE = ("problem", "precision")
-#: What a step can be called: it becomes a file, and what is looked for.
+#: Allowed names of steps; they are used in file names and glob patterns.
 STEP = r"[A-Za-z0-9_-]{1,100}"
 
 
 def case_files(study: Path, step: str) -> list[Path]:
-    """Return the files of a step that hold one problem in one precision each, sorted; `study` is `raw/<study>`."""
+    """Return the sorted files of a step that contain one case each. `study` is the folder `raw/<study>`."""
     return [path for path in files_below(study, f"{step}.parquet") if path.parent != study]
 
 
 def read_rows(study: Path, step: str) -> pa.Table:
-    """Read a step of all problems, merged or not: sorted by problem and precision, and in each as they were written.
+    """Read all rows of a step, merged or not, sorted by problem, precision and order of measurement.
 
-    Parameters
-    ----------
-    study
-        `results/<campaign>/raw/<study>`.
-    step
-        The name of the step, `search` say.
-
-    Returns
-    -------
-    pa.Table
-        Columns of all files, null where a file does not have one; without columns where there is no file.
+    `study` is the folder `results/<campaign>/raw/<study>`. Missing columns are null; a step without files has no
+    columns.
 
     Raises
     ------
     ReproError
-        A file is damaged, of another schema, or of another problem than its folder says.
+        A file is damaged, has another schema version, or contains a problem that does not match its folder.
     """
     files = case_files(study, step)
     measured = {path.parent.relative_to(study).parts: _read_steps(path, study.name) for path in files}
@@ -458,7 +389,7 @@ def read_rows(study: Path, step: str) -> pa.Table:
                 todo="measure the problem again: its folder says what it is",
             )
     tables = list(measured.values())
-    if os.path.lexists(path := study / f"{step}.parquet"):  # a link that leads nowhere is one that is damaged
+    if os.path.lexists(path := study / f"{step}.parquet"):  # a dangling link is reported as damaged
         kept = _read_steps(path, study.name)
         if measured:
             kept = kept.filter(pa.array([_folder(*of) not in measured for of in cases_of(kept)], pa.bool_()))
@@ -467,25 +398,7 @@ def read_rows(study: Path, step: str) -> pa.Table:
 
 
 def join_cases(tables: Sequence[pa.Table], where: Path) -> pa.Table:
-    """Return the rows of several tables as one: sorted by problem and precision, and in each case as they were.
-
-    Parameters
-    ----------
-    tables
-        Rows of one step, as `read_rows` returns them; no case in two of them.
-    where
-        What a message names.
-
-    Returns
-    -------
-    pa.Table
-        Columns of all tables, null where one does not have it; without columns where there is no table.
-
-    Raises
-    ------
-    ReproError
-        A column is of other types in two of them.
-    """
+    """Concatenate tables of one step with different cases, sorted like `read_rows`; messages name the file `where`."""
     tables = [table for table in tables if table.num_rows] or list(tables[:1])
     if not tables:
         return pa.table({})
@@ -494,32 +407,26 @@ def join_cases(tables: Sequence[pa.Table], where: Path) -> pa.Table:
     except pa.ArrowException as error:
         raise other_schema(where, "columns of the same types in all files", error) from error
     order = {case: place for place, case in enumerate(sorted(distinct_cases(merged), key=lambda case: _folder(*case)))}
-    places = _of_each(merged, order)
+    # Number the cases through dictionaries of the two columns, since 100,000 rows belong to few distinct cases.
+    problems, precisions = (merged[column].combine_chunks().dictionary_encode() for column in CASE)
+    pairs = product(problems.dictionary.to_pylist(), precisions.dictionary.to_pylist())
+    numbers = np.array([order.get(pair, -1) for pair in pairs], np.int64)
+    width = len(precisions.dictionary)
+    places = numbers[problems.indices.to_numpy().astype(np.int64) * width + precisions.indices.to_numpy()]
     return merged if (np.diff(places) >= 0).all() else merged.take(pa.array(np.argsort(places, kind="stable")))
 
 
 def cases_of(rows: pa.Table) -> list[tuple[str, str]]:
-    """Return the problem and the precision of each row; none of a table without rows, which may have no columns."""
+    """Return the problem and precision of each row."""
     return list(zip(*(rows[column].to_pylist() for column in CASE), strict=True)) if rows.num_rows else []
 
 
 def distinct_cases(rows: pa.Table) -> list[tuple[str, str]]:
-    """Return the problem and the precision of all rows, each once, in no order."""
     return cases_of(rows.select(CASE).group_by(list(CASE)).aggregate([])) if rows.num_rows else []
 
 
-def _of_each(rows: pa.Table, numbers: Mapping[tuple[str, str], int]) -> NDArray[np.int64]:
-    """Return for each row the number of its case; a campaign has 100,000 rows of some cases."""
-    problems, precisions = (rows[column].combine_chunks().dictionary_encode() for column in CASE)
-    pairs = product(problems.dictionary.to_pylist(), precisions.dictionary.to_pylist())
-    table = np.array([numbers.get(pair, -1) for pair in pairs], np.int64)
-    places = problems.indices.to_numpy().astype(np.int64) * len(precisions.dictionary) + precisions.indices.to_numpy()
-    of_each: NDArray[np.int64] = table[places]
-    return of_each
-
-
 def recorded_steps(study: Path) -> list[str]:
-    """Return the names of the steps that a study has rows of, merged or not; `study` is `raw/<study>`."""
+    """Return the names of all steps with rows of a study, merged or not."""
     steps = sorted({path.stem for path in files_below(study, "*.parquet")})
     for step in steps:
         if not re.fullmatch(STEP, step):
@@ -553,7 +460,6 @@ def _read_steps(path: Path, study: str) -> pa.Table:
 
 
 def refuse_rows(path: Path, wrong: Misfit) -> ReproError:
-    """Return the error that rows cannot have been measured."""
     return ReproError(
         "rows that cannot have been measured",
         where=path,
@@ -563,12 +469,11 @@ def refuse_rows(path: Path, wrong: Misfit) -> ReproError:
     )
 
 
-def _is_text(column: pa.ChunkedArray) -> bool:
+def _is_text(column: pa.Field | pa.ChunkedArray) -> bool:
     return bool(pa.types.is_string(column.type) or pa.types.is_large_string(column.type))
 
 
 def other_schema(path: Path, expected: object, actual: object) -> ReproError:
-    """Return the error that rows have other columns than those that are read."""
     return ReproError(
         "rows of another schema",
         where=path,
@@ -579,23 +484,12 @@ def other_schema(path: Path, expected: object, actual: object) -> ReproError:
 
 
 def _folder(problem: str, precision: str) -> tuple[str, ...]:
-    """Return the folder that a case is measured into: the parts of its problem's name, and its precision."""
+    """Return the path components of a case's folder: the parts of the problem's name, then the precision."""
     return (*problem.split("/"), precision)
 
 
 def read_case(study: Path, step: str, problem: str, precision: str) -> list[dict[str, Any]]:
-    """Read a step of one problem in one precision, merged or not; a row a mapping, absent values None.
-
-    Parameters
-    ----------
-    study, step
-        As `read_rows`.
-
-    Raises
-    ------
-    ReproError
-        As `read_rows`.
-    """
+    """Read the rows of one step for one problem in one precision; absent values are None."""
     path = study / check_name(problem, study) / precision / f"{step}.parquet"
     rows = _read_steps(path, study.name) if os.path.lexists(path) else read_rows(study, step)
     if not rows.num_rows:
@@ -604,18 +498,11 @@ def read_case(study: Path, step: str, problem: str, precision: str) -> list[dict
 
 
 def recorded_studies(raw: Path) -> list[str]:
-    """Return the names of the studies that a campaign's `raw` holds anything of."""
     return sorted(path.name for path in raw.iterdir() if path.is_dir() and path.name not in SHARED)
 
 
 def check_folders(raw: Path, studies: Iterable[str]) -> None:
-    """Refuse a campaign that has something else where a folder of a study, or of records, should be.
-
-    Raises
-    ------
-    ReproError
-        It has.
-    """
+    """Raise `ReproError` if a path where a study or records need a folder is not a folder."""
     for name in (*SHARED, *studies):
         if (raw / name).exists() and not (raw / name).is_dir():
             raise ReproError(

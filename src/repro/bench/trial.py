@@ -1,7 +1,7 @@
-"""One trial: prepare, verify, time; whatever happens becomes the status of one row.
+"""One trial: prepare, verify and time a runnable; the outcome becomes the status of one row.
 
-While a trial runs, it watches for contention: other processes on its devices. Times that depend on the device
-alone, such as a device copy's, say nothing of a problem; they are taken once for all cases of a batch.
+During a trial, other processes on the devices are detected. Times that depend only on the device, such as the time of a
+device copy, are measured once for all cases of a batch.
 """
 
 from __future__ import annotations
@@ -16,122 +16,94 @@ from functools import partial
 from typing import Any
 
 from repro.bench import timing
+from repro.bench.errors import IncorrectError, ModuleError, UnstableError, Unsupported
 from repro.bench.rows import NO_COLUMNS, REPORT, ColumnType, Row, split_columns
-from repro.bench.runnable import IncorrectError, ModuleError, Runnable, UnstableError, Unsupported
+from repro.bench.runnable import Runnable, Workspace
 from repro.bench.timing import Samples, SamplingPlan, TooSlow
-from repro.bench.workspace import Workspace
 from repro.config.models import Timing
 from repro.devices.base import LaunchError, OutOfDeviceMemory
 from repro.devices.device_group import Devices
 
-#: Seconds between two looks.
+#: Minimum seconds between two checks for other processes during a trial.
 INTERVAL = 5.0
 
 
 class ContentionMonitor:
-    """Other processes on devices; each new one is printed once.
-
-    Parameters
-    ----------
-    devices
-        Which ones.
-    idle
-        Returns the processes that are on the devices and do nothing there, since they have let them go.
-    """
+    """Detects other processes on the devices and prints each new one once. `idle` returns processes to ignore."""
 
     def __init__(self, devices: Devices, idle: Callable[[], Collection[int]] = tuple) -> None:
         self._devices, self._idle = devices, idle
         self._told: set[str] = set()
-        self._next = 0.0
+        self._next_look = 0.0
 
     def look(self) -> list[str]:
-        """Return who else uses a device now, a line each; print a warning of whom was not seen before."""
-        self._next = time.monotonic() + INTERVAL
+        """Return one line for each other process that uses a device now, and print newly found ones."""
+        self._next_look = time.monotonic() + INTERVAL
         idle = self._idle()
-        there = list(dict.fromkeys(line for device in self._devices for line in device.other_processes(idle)))
-        for line in there:
-            who = line.partition(" (")[0]  # what follows changes: the memory that it uses
+        others = list(dict.fromkeys(line for device in self._devices for line in device.other_processes(idle)))
+        for line in others:
+            who = line.partition(" (")[0]  # ignore the rest of the line: its memory size changes
             if who not in self._told:
                 self._told.add(who)
-                # who measures with this harness and can be seen from here holds the lock, and is not there
+                # Users of this software wait for the device lock, unless they run in a container that does not see the
+                # lock.
                 shared = f"the device is shared with {line}, a program that takes no lock or is in another container"
                 print(f"warning: {shared}; times may be disturbed", flush=True)
-        return there
+        return others
 
-    def look_at_times(self) -> None:
-        """Look, if that is some seconds ago."""
-        if time.monotonic() >= self._next:
+    def look_if_due(self) -> None:
+        if time.monotonic() >= self._next_look:
             self.look()
 
 
 @dataclass
 class DeviceSamples:
-    """What was found out of one runnable.
-
-    Attributes
-    ----------
-    preprocess, moved
-        Seconds that preparing it took, and the bytes that it moves.
-    samples
-        Those that count, by effort, in the order in which the first case took them.
-    """
+    """Preparation time and samples of a runnable whose times depend only on the device."""
 
     preprocess: float
-    moved: int
+    bytes_moved: int
+    #: Undisturbed samples for each plan, in the order in which the first case of the batch took them.
     samples: dict[SamplingPlan, list[Samples]] = field(default_factory=dict)
 
 
 class DeviceSampleCache:
-    """The part of one case in what a batch knows of its devices.
-
-    Parameters
-    ----------
-    timed
-        What the cases before it found out, by name; this one adds to it. None: nothing is kept, each sample is taken.
-    """
+    """Gives one case access to samples shared by a batch, by runnable name. With None, nothing is shared."""
 
     def __init__(self, timed: dict[str, DeviceSamples] | None) -> None:
         self._timed = timed
         self._taken: Counter[tuple[str, SamplingPlan]] = Counter()
-        self._spared: set[str] = set()
+        self._unprepared: set[str] = set()
 
-    def spare(self, runnable: Runnable) -> float | None:
-        """Return what preparing it took, where it need not be prepared; else None."""
-        timed = self._timed.get(runnable.name) if self._timed is not None and runnable.of_device else None
+    def cached_preparation(self, runnable: Runnable) -> float | None:
+        timed = self._timed.get(runnable.name) if self._timed is not None and runnable.device_only else None
         if timed is None:
             return None
-        runnable.moved = timed.moved
-        self._spared.add(runnable.name)
+        runnable.bytes_moved = timed.bytes_moved
+        self._unprepared.add(runnable.name)
         return timed.preprocess
 
-    def is_spared(self, runnable: Runnable) -> bool:
-        """Whether it is not prepared, since it need not be."""
-        return runnable.of_device and runnable.name in self._spared
+    def skips_preparation(self, runnable: Runnable) -> bool:
+        return runnable.device_only and runnable.name in self._unprepared
 
     def prepared(self, runnable: Runnable, seconds: float) -> None:
-        """Keep what preparing it took."""
-        if self._timed is not None and runnable.of_device:
-            self._timed.setdefault(runnable.name, DeviceSamples(seconds, runnable.moved))
+        if self._timed is not None and runnable.device_only:
+            self._timed.setdefault(runnable.name, DeviceSamples(seconds, runnable.bytes_moved))
 
     def sample(
         self, runnable: Runnable, effort: SamplingPlan, prepare: Callable[[], float], take: Callable[[], Samples]
     ) -> Samples:
-        """Return a case's next sample: as an earlier case took it, else a new one.
-
-        Parameters
-        ----------
-        prepare, take
-            Prepares the runnable, and times it when it is prepared.
+        """Return the case's next sample: if an earlier case already took a sample at this position, that one, else a
+        new one.
         """
-        if self._timed is None or not runnable.of_device:
+        if self._timed is None or not runnable.device_only:
             return take()
         number = self._taken[runnable.name, effort]
         self._taken[runnable.name, effort] += 1
         kept = self._timed[runnable.name].samples.setdefault(effort, [])
         if number < len(kept):
             return kept[number]
-        if runnable.name in self._spared:
-            self._spared.remove(runnable.name)
+        if runnable.name in self._unprepared:
+            self._unprepared.remove(runnable.name)
             prepare()
         samples = take()
         if not (samples.disturbed or samples.throttle):
@@ -144,7 +116,7 @@ FAILURES: dict[type[Exception], str] = {
     ModuleError: "compile_error",
     LaunchError: "launch_error",
     OutOfDeviceMemory: "out_of_memory",
-    MemoryError: "out_of_memory",  # of the host, which packs
+    MemoryError: "out_of_memory",  # host memory, while packing
     IncorrectError: "incorrect",
     UnstableError: "unstable",
     TooSlow: "timeout",
@@ -152,35 +124,22 @@ FAILURES: dict[type[Exception], str] = {
 
 
 class Bench:
-    """Devices with the operands of one problem in one precision on them, and what all their rows have in common.
+    """Verifies and times runnables on one problem in one precision, and makes their rows.
 
     Parameters
     ----------
-    workspace
-        Devices and operands.
-    study, problem
-        Names.
-    timing, seed
-        As configured.
     own
-        The study's own columns with their types.
+        Type of each column that only this study has.
     timed
-        What the cases of a batch know of their devices; None of a case alone.
+        Samples that the cases of a batch share; None for a single case.
     environment
         Hash of the environment record.
     driver
-        What a time depends on beside the device's model.
+        Software versions that affect times.
     code
-        Returns the hash of all code behind a module of that name: that packs an operand, and runs and times.
+        Function that returns, for a module name, a hash of the code that packs, runs and times.
     idle
-        Returns the processes that are on the devices and do nothing there.
-
-    Attributes
-    ----------
-    lost
-        Whether the device's context is lost, so that nothing more can be tried in this process.
-    neighbours
-        Who else uses the devices.
+        Function that returns the ids of processes that have a context on a device but do not use the device.
     """
 
     def __init__(
@@ -202,9 +161,10 @@ class Bench:
         self.devices, self.device, self.operands = workspace.devices, workspace.device, workspace.operands
         self.timing = timing
         self.own = own
+        #: Whether the device's context is lost; this process then cannot use the device any more.
         self.lost = False
         self.neighbours = ContentionMonitor(self.devices, idle)
-        self._of_device = DeviceSampleCache(timed)
+        self._shared = DeviceSampleCache(timed)
         operands, device = self.operands, self.device
         self._code = code
         self._surroundings = [self.devices.topology(), device.name, driver, operands.checksum, operands.precision, seed,
@@ -214,7 +174,7 @@ class Bench:
             "study": study,
             "problem": problem,
             "precision": operands.precision,
-            "least_bytes": sum(operands.least_bytes),
+            "least_bytes": sum(operands.min_bytes),
             "operations": operands.operations,
             "device": device.name,
             "device_uuid": device.uuid,
@@ -223,14 +183,13 @@ class Bench:
         }
 
     def key(self, runnable: Runnable, phase: str, effort: SamplingPlan) -> str:
-        """Return the hash of all that a time depends on, so that no other time can stand in for it."""
+        """Return a hash of everything that the measured time depends on."""
         code = self._code(type(runnable).__module__)
         parts = [*self._surroundings, runnable.kind, runnable.name, runnable.identity, code, phase, effort]
         return hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()[:32]
 
     def row(self, runnable: Runnable, phase: str, effort: SamplingPlan, status: str, **columns: Any) -> Row:
-        """Return a row of a runnable, with what all rows have in common filled in."""
-        # what the runnable says of itself, its own preprocessing, comes first
+        # A runnable's own columns, such as its preprocessing time, replace columns with equal names.
         given = {**columns, **self.operands.columns, **runnable.columns}
         common, own = split_columns(given, self.own)
         return Row(
@@ -241,7 +200,7 @@ class Bench:
             phase=phase,
             protocol="screen" if effort.screening else "full",
             cache="cold" if effort.cold else "warm",
-            bytes=runnable.moved or None,
+            bytes=runnable.bytes_moved or None,
             measured_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
             **self._common,
             **common,
@@ -249,10 +208,7 @@ class Bench:
         )
 
     def try_once(self, runnable: Runnable, phase: str, effort: SamplingPlan) -> Row:
-        """Prepare, verify and time one runnable; whatever goes wrong is the row's status and message.
-
-        After a failure that loses the device's context `lost` is set, and nothing more can be tried in this process.
-        """
+        """Prepare, verify and time a runnable. A failure becomes the row's status and message, and may set `lost`."""
         try:
             preprocess = self.prepare(runnable)
             error = self.check(runnable)
@@ -265,8 +221,8 @@ class Bench:
         return self.measured(runnable, phase, effort, samples, error=error, preprocess=preprocess)
 
     def prepare(self, runnable: Runnable) -> float:
-        """Prepare a runnable; return the seconds it took, with those of what it packed before."""
-        seconds = self._of_device.spare(runnable)
+        """Prepare a runnable; return the seconds this took, including those of an earlier `Runnable.pack`."""
+        seconds = self._shared.cached_preparation(runnable)
         return self._prepare(runnable) if seconds is None else seconds
 
     def _prepare(self, runnable: Runnable) -> float:
@@ -274,18 +230,14 @@ class Bench:
         runnable.prepare(self.workspace)
         self.devices.synchronize()
         seconds = time.perf_counter() - start + self.workspace.packed_seconds - packed
-        self._of_device.prepared(runnable, seconds)
+        self._shared.prepared(runnable, seconds)
         return seconds
 
     def check(self, runnable: Runnable) -> float | None:
-        """Launch a prepared runnable once and hold what it leaves against what is right; see `Operands.check`.
-
-        Raises
-        ------
-        IncorrectError
-            Its result is wrong, or it wrote outside of what is its own.
+        """Launch a runnable once and verify its result and guard zones; raise `IncorrectError` for a failure. See
+        `Operands.check`.
         """
-        if self._of_device.is_spared(runnable):
+        if self._shared.skips_preparation(runnable):
             return None
         try:
             error = self.operands.check(runnable, self.workspace)
@@ -297,18 +249,11 @@ class Bench:
         return error
 
     def sample(self, runnable: Runnable, effort: SamplingPlan) -> Samples:
-        """Time a prepared runnable.
-
-        Raises
-        ------
-        IncorrectError
-            One of the launches wrote outside of what is the runnable's own.
-        """
         prepare, take = partial(self._prepare, runnable), partial(self._sample, runnable, effort)
-        return self._of_device.sample(runnable, effort, prepare, take)
+        return self._shared.sample(runnable, effort, prepare, take)
 
     def _sample(self, runnable: Runnable, effort: SamplingPlan) -> Samples:
-        self.neighbours.look_at_times()
+        self.neighbours.look_if_due()
         samples = timing.take_samples(self.devices, runnable, effort, self.timing)
         self.workspace.guards.check()
         if samples.disturbed and (others := self.neighbours.look()):
@@ -316,7 +261,7 @@ class Bench:
         return samples
 
     def measured(self, runnable: Runnable, phase: str, effort: SamplingPlan, samples: Samples, **columns: Any) -> Row:
-        """Return the row of samples: `ok`, `noisy` if they lie too far apart, or `disturbed` if they do not count."""
+        """Return the row for samples: status `ok`, `noisy` if the quartiles lie far apart, or `disturbed`."""
         noise = 0.0 if effort.screening else timing.spread(samples)
         noisy = noise > self.timing.noise
         messages = [f"quartiles {noise:.0%} of the median apart"] if noisy else []
@@ -331,22 +276,16 @@ class Bench:
         )
 
     def failed(self, runnable: Runnable, phase: str, effort: SamplingPlan, failure: Exception) -> Row:
-        """Return the row of a failure: its status, its message, no time."""
         self.lost = self.lost or getattr(failure, "sticky", False)
         if not self.lost:
-            self._forget_strays()
+            try:  # reset the zones, so that the next runnable is not blamed for these writes
+                self.workspace.guards.out_of_bounds_writes()
+            except LaunchError as late:
+                self.lost = late.sticky
         status = next(status for kind, status in FAILURES.items() if isinstance(failure, kind))
         error = getattr(failure, "error", None)
         return self.row(runnable, phase, effort, status, message=str(failure), error=error)
 
-    def _forget_strays(self) -> None:
-        """Keep what a runnable wrote before it failed from being taken for the next one's."""
-        try:
-            self.workspace.guards.out_of_bounds_writes()
-        except LaunchError as late:
-            self.lost = late.sticky
-
     def release(self) -> None:
-        """Give all device memory back, unless it is lost already."""
         if not self.lost:
             self.workspace.release()

@@ -1,7 +1,7 @@
-"""A worker process, which its parent survives: starting it, waiting for it, and its watchdog.
+"""Starts worker processes and waits for them; contains the watchdog that runs inside a worker.
 
-The driver cannot be interrupted. Where a launch never ends, the watchdog ends the process, and another one goes on.
-A worker ends with its parent.
+A CUDA or OpenCL driver call cannot be interrupted. If a launch hangs, the watchdog ends the worker process, and the
+parent starts a new worker that continues the job. A worker also ends when its parent ends.
 """
 
 from __future__ import annotations
@@ -18,52 +18,36 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import NoReturn
 
-#: Seconds between two looks at the clock; what is guarded takes minutes until it is given up.
+#: Seconds between two checks of the time; timeouts are minutes.
 INTERVAL = 0.5
-#: Intervals that a process which was awake can miss between two looks; what is beyond them it was stopped for.
+#: If a check comes later than this many intervals, the process was suspended, and the excess time is not counted.
 MISSED = 2
-#: Exit code of a process that another has to go on for: EX_TEMPFAIL of sysexits.h.
+#: Exit code by which a worker asks its parent for a new worker: EX_TEMPFAIL of sysexits.h.
 AGAIN = 75
 
 
 class ContextLost(Exception):
-    """The device's context is lost; only a new process can go on. What happened is stored already."""
+    """The device's context is lost. The row is already stored; only a new process can continue."""
 
 
 def restart(reason: str) -> NoReturn:
-    """End this process at once, by the exit code that asks for a new one, which goes on after what is stored."""
+    """End this process at once, with the exit code that asks the parent to start a new worker."""
     print(f"{reason}; going on in a new process", flush=True)
     sys.stderr.flush()
-    os._exit(AGAIN)  # leaving Python's way waits for the device, and for the thread that hangs in its driver
+    os._exit(AGAIN)  # a normal exit would wait for the hung device
 
 
 class _Guard:
-    """One block of code that is watched.
-
-    Attributes
-    ----------
-    began
-        When.
-    expired
-        What to call if it takes too long.
-    awake
-        Seconds so far in which the process could run.
-    """
+    """One watched block of code: start time, function to call on timeout, and elapsed seconds without suspension."""
 
     def __init__(self, expired: Callable[[], None]) -> None:
         self.began, self.expired, self.awake = time.monotonic(), expired, 0.0
 
 
 class Watchdog:
-    """One thread that watches over one block of code after the other; used as a context manager.
+    """Calls a function if a block of code takes more than `seconds`. A context manager; one thread watches all blocks.
 
-    A thread a block would cost more than a short block takes. Time in which the process was stopped, or the machine
-    suspended, does not count.
-
-    Parameters
-    ----------
-    seconds
-        How long a block may take.
+    Time during which the process or the machine was suspended does not count.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -84,7 +68,9 @@ class Watchdog:
 
     @contextmanager
     def guard(self, expired: Callable[[], None]) -> Iterator[None]:
-        """Call `expired` from the thread if the body takes too long; it should store what is known and `restart`."""
+        """Call `expired` from the watchdog's thread if the body takes too long. `expired` should save the state and
+        `restart`.
+        """
         self._guarded = _Guard(expired)
         try:
             yield
@@ -104,27 +90,19 @@ class Watchdog:
             last = now
 
 
-#: What asks a program to end.
+#: Signals that ask a process to end.
 _ENDING = frozenset({signal.SIGINT, signal.SIGTERM})
-#: Linux's number for "send me a signal when my parent dies".
+#: Number of the Linux `prctl` option that sends a process a signal when its parent dies.
 _PR_SET_PDEATHSIG = 1
-#: Names a worker's parent to it.
+#: Environment variable that tells a worker the process id of its parent.
 _PARENT = "REPRO_PARENT"
-#: Seconds between two looks at a worker, should its end go unnoticed.
+#: Seconds between two checks whether a worker has ended, in case the signal of its end is missed.
 _LOOK = 1.0
 
 
 @dataclass(frozen=True)
 class End:
-    """How a worker ended.
-
-    Attributes
-    ----------
-    code
-        Its exit code; where a signal ended it, that signal's number with a minus.
-    asked
-        The signal by which this process was asked to end meanwhile; None where it was not.
-    """
+    """A worker's exit code (negative for a signal), and the signal, if any, that asked this process to end."""
 
     code: int
     asked: int | None = None
@@ -132,9 +110,9 @@ class End:
 
 @contextmanager
 def signals_held() -> Iterator[None]:
-    """Keep signals that ask to end for `run_worker`, which passes them on.
+    """Block signals that ask this process to end; `run_worker` forwards them to the worker.
 
-    Threads take this over from the one that starts them: what starts any is to be imported in the body.
+    Threads inherit the signal mask when they start, so the body should contain imports of modules that start threads.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {*_ENDING, signal.SIGCHLD})
     try:
@@ -144,18 +122,10 @@ def signals_held() -> Iterator[None]:
 
 
 def run_worker(command: Sequence[str]) -> End:
-    """Run a command to its end, on the same input and output; while signals are held.
-
-    It is asked to end when this process is. What comes from the terminal it gets by itself.
-
-    Parameters
-    ----------
-    command
-        The program's path and its arguments.
-    """
-    # what this process was started to ignore, by `nohup` say, it still ignores
+    """Run a command with this process's input and output, inside `signals_held`. A signal to end is forwarded to it."""
+    # Signals that this process has ignored from its start, for example under `nohup`, stay ignored.
     ending = {number for number in _ENDING if signal.getsignal(number) is not signal.SIG_IGN}
-    if early := signal.sigtimedwait(ending, 0):  # it came between two workers
+    if early := signal.sigtimedwait(ending, 0):  # a signal arrived between two workers
         return End(-early.si_signo, early.si_signo)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -169,13 +139,12 @@ def run_worker(command: Sequence[str]) -> End:
         received = signal.sigtimedwait({*ending, signal.SIGCHLD}, _LOOK)
         if received is not None and received.si_signo in ending:
             asked = received.si_signo
-            if received.si_code <= 0:  # sent by a process, not by the terminal to the whole group
+            if received.si_code <= 0:  # sent to this process only; the terminal signals the whole group
                 os.kill(child, asked)
 
 
 def end_with_parent() -> None:
-    """Have this process end when its parent does, however that ends, where the system can (Linux)."""
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.environ.get(_PARENT, str(os.getppid())) != str(os.getppid()):  # it died before it could be waited for
+    if os.environ.get(_PARENT, str(os.getppid())) != str(os.getppid()):  # the parent died before `prctl` was called
         sys.exit(128 + signal.SIGTERM)

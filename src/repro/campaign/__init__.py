@@ -1,1 +1,1 @@
-"""A campaign: what it will do, the steps that it takes, what is missing from it."""
+"""Campaigns: planning, running and checking all steps from problems to artifacts."""

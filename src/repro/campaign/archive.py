@@ -1,7 +1,6 @@
-"""The archive of a measured campaign: its record, and its environment as constraints for pip.
+"""Archiving a measured campaign: merging its files into one per study and step, and printing its environment for pip.
 
-A record has the rows of all problems in one file a study and step; see `repro.bench.store` for how files are
-merged. The constraints name the packages that the campaign was measured with.
+`repro.bench.store` merges the rows.
 """
 
 from __future__ import annotations
@@ -16,51 +15,33 @@ from repro.errors import ReproError
 
 
 def pack(raw: Path) -> list[Path]:
-    """Merge the files of all problems into one a study and step, and delete them and their empty folders.
+    """Merge all files in `results/<campaign>/raw` into one file per study and step; return the written files.
 
-    A merged file is written whole or not at all, and nothing is deleted before all are written: where this was killed,
-    the next call ends it.
-
-    Parameters
-    ----------
-    raw
-        `results/<campaign>/raw`.
-
-    Returns
-    -------
-    list[Path]
-        The merged files that were written, by study and step; those with nothing new are left alone.
-
-    Raises
-    ------
-    ReproError
-        There is no such folder; or a file is damaged, of another schema, or of another problem than its folder says.
+    Merged files are written atomically, and files are deleted only after all are written, so that a killed call can be
+    repeated. Merged files without new rows are not rewritten.
     """
     if not raw.is_dir():
         raise ReproError("no such campaign", where=raw, todo="measure it first, or name another campaign")
     studies = [raw / name for name in recorded_studies(raw)]
     sources = {(study, step): case_files(study, step) for study in studies for step in recorded_steps(study)}
-    merged = {case: read_rows(*case) for case in sources}  # also where nothing is new: what is kept is verified
+    merged = {case: read_rows(*case) for case in sources}  # also without new rows, to verify the merged file
     written = [
         write_table(merged[study, step], study / f"{step}.parquet") for study, step in sources if sources[study, step]
     ]
     for (study, _), files in sources.items():
         for path in files:
             path.unlink()
-        for folder in sorted({parent for path in files for parent in _between(study, path)}, reverse=True):
+        for folder in sorted(
+            {parent for path in files for parent in path.parents if study in parent.parents}, reverse=True
+        ):
             if not any(folder.iterdir()):
                 folder.rmdir()
     return written
 
 
-def _between(study: Path, path: Path) -> list[Path]:
-    """Return the folders of a file below its study's."""
-    return [parent for parent in path.parents if study in parent.parents]
-
-
-#: The package of a library whose own version an environment record has as well: another one may have been loaded.
+#: Python packages of libraries, and the record's key for the loaded version, which may come from another installation.
 LIBRARIES = {"nvidia-cusparse": "cusparse"}
-#: What is no package of Python's, by the keys of an environment record, with the words of a comment.
+#: Keys of an environment record other than Python packages, with their titles in the comments of the output.
 BESIDE = {
     "device": "device",
     "python": "Python",
@@ -77,19 +58,10 @@ BESIDE = {
 
 
 def constraints_of(raw: Path, record: str | None = None) -> str:
-    """Return the packages of an environment record, one a line, under comments on what pip does not install.
+    """Return the packages of an environment record, one per line, after comments on what pip does not install.
 
-    Parameters
-    ----------
-    raw
-        `results/<campaign>/raw`.
-    record
-        The hash of one of its environment records, or how it begins; None: they all say the same.
-
-    Raises
-    ------
-    ReproError
-        There is no such campaign or record, a record has no packages, or records say different things.
+    `record` selects a record in `results/<campaign>/raw` by the start of its hash; None requires that all records
+    agree.
     """
     if not raw.is_dir():
         raise ReproError("no such campaign", where=raw, todo="measure it first, or name another campaign")
@@ -105,7 +77,7 @@ def constraints_of(raw: Path, record: str | None = None) -> str:
         raise ReproError(
             "no such environment record", where=raw / "environment", expected=", ".join(records), actual=record
         )
-    # a study's record may have packages beside those of the others
+    # records of studies can name further packages
     packages = _united([content.get("packages") or {} for content in named.values()])
     texts: dict[str, list[str]] = {}
     for name, content in named.items():
@@ -132,7 +104,7 @@ def constraints_of(raw: Path, record: str | None = None) -> str:
 
 
 def _united(records: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """Return the packages of all records; none where two have another version of one."""
+    """Return the union of the packages in all records; empty if a package has different versions."""
     united: dict[str, str] = {}
     for packages in records:
         if any(united.setdefault(name, version) != version for name, version in packages.items()):
@@ -151,17 +123,14 @@ def _text(path: Path, record: Mapping[str, Any], united: Mapping[str, str]) -> s
             todo="it was written by hand or by another program: measure the campaign again",
         )
     comments = [f"# {words}: {_word(record[key])}" for key, words in BESIDE.items() if record.get(key)]
-    return "\n".join(
-        [*comments, *(_pin(name, version, record) for name, version in sorted((united or packages).items()))]
-    )
-
-
-def _pin(name: str, version: str, record: Mapping[str, Any]) -> str:
-    """Return the line of a package: a pin, or where its library was not the one in use a comment."""
-    loaded = _word(record.get(LIBRARIES.get(name, "")) or "")
-    if loaded and not f"{version}.".startswith(f"{loaded}."):
-        return f"# {name}: {version} was installed, and {loaded} was loaded from elsewhere"
-    return f"{name}=={version}"
+    lines = []
+    for name, version in sorted((united or packages).items()):
+        loaded = _word(record.get(LIBRARIES.get(name, "")) or "")
+        if loaded and not f"{version}.".startswith(f"{loaded}."):
+            lines.append(f"# {name}: {version} was installed, and {loaded} was loaded from elsewhere")
+        else:
+            lines.append(f"{name}=={version}")
+    return "\n".join([*comments, *lines])
 
 
 def _word(value: Any) -> str:
@@ -169,6 +138,6 @@ def _word(value: Any) -> str:
 
 
 def _differing(text: str, texts: Mapping[str, Any]) -> str:
-    """Return the lines of a text that not all texts have."""
+    """Return the lines of a text that are not in all of the texts."""
     shared = set.intersection(*(set(other.splitlines()) for other in texts))
     return ", ".join(line.removeprefix("# ") for line in text.splitlines() if line not in shared)

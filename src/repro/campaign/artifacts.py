@@ -1,4 +1,4 @@
-"""Reading a campaign as its configuration says, and finding the artifacts that are asked for."""
+"""Reading a campaign by its configuration, and finding requested tables and figures."""
 
 from __future__ import annotations
 
@@ -8,60 +8,39 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from repro.bench.store import recorded_studies
-from repro.config import Config, load
+from repro.campaign.configuration import load
+from repro.config.models import Config
 from repro.errors import ReproError
+from repro.package_data import DEFAULT_CONFIG
 from repro.problems.registry import campaign_folder, load_registry, problem_names
 from repro.results.campaign_data import Campaign
 from repro.results.published import Published
 from repro.results.registry import Artifact, Kind, artifacts, get_artifact
 from repro.studies import get_study, load_artifacts, study_names
 
-#: What is read where neither a campaign nor a configuration is named.
-DEFAULT_CONFIG = Path("config/config.yaml")
-
 
 @dataclass(frozen=True)
 class Asked:
-    """What of a campaign is asked for.
+    """A campaign to be shown by a command, with the selected configuration."""
 
-    Attributes
-    ----------
-    campaign
-        The folder below `results`.
-    results
-        That folder.
-    config
-        Says which problems, artifacts and tie each study has; None where the campaign is kept without it.
-    beside
-        Other campaigns of that folder, whose results stand beside this one's.
-    """
-
+    #: Name of the campaign's folder below `results`.
     campaign: str
+    #: Folder of all campaigns.
     results: Path
+    #: Configuration that selects problems, artifacts and tie for each study; None if the campaign has none.
     config: Config | None
+    #: Other campaigns whose results are shown beside this one's.
     beside: tuple[str, ...] = ()
 
     @classmethod
     def of(
         cls, campaign: str | None, results: Path, config: Path | None = None, beside: Sequence[str] | None = None
     ) -> Asked:
-        """Return what is asked for of a campaign.
+        """Select a campaign below `results` and the campaigns beside it.
 
-        Parameters
-        ----------
-        campaign
-            The folder below `results`; None: that of the configuration.
-        results
-            Folder of all campaigns.
-        config
-            A configuration file; None: the one that the campaign was run with, or without a campaign the default one.
-        beside
-            The campaigns that stand beside it; None: those that the configuration names.
-
-        Raises
-        ------
-        ReproError
-            The configuration cannot be read, or it is to stand beside itself.
+        If `campaign` is None, the configuration's campaign is used. If `config` is None, the configuration of the
+        campaign's run is read, or the default one if there is no such campaign. If `beside` is None, the configured
+        campaigns are used.
         """
         if campaign is None:
             settings: Config | None = load(config or DEFAULT_CONFIG)
@@ -80,19 +59,10 @@ class Asked:
 
     @property
     def raw(self) -> Path:
-        """Where all lies that artifacts are made from."""
         return self.results / self.campaign / "raw"
 
     def studies(self, study: str | None = None) -> list[str]:
-        """Return the studies to show: the one that is named, or all that are configured and were measured.
-
-        Where none was measured yet these are all that are configured.
-
-        Raises
-        ------
-        ReproError
-            There is no such study, or no such campaign.
-        """
+        """Return the named study, or all configured studies with rows; if there are no rows, all configured studies."""
         if study is not None:
             return [get_study(study).name]
         if not self.raw.is_dir():
@@ -103,40 +73,23 @@ class Asked:
 
     @property
     def others(self) -> list[Asked]:
-        """The campaigns that stand beside it, each by its own configuration."""
+        """The campaigns in `beside`, each with its own configuration."""
         return [Asked.of(name, self.results, beside=()) for name in self.beside]
 
     def read(self, study: str) -> Campaign:
-        """Read a study of the campaign: of the problems that the configuration gives it, and with its tie.
-
-        Those that stand beside it are read with it, as far as they have the study.
-
-        Raises
-        ------
-        ReproError
-            As `Campaign.load`.
-        """
+        """Read a study with the configured problems and tie, and the same study in the campaigns of `beside`."""
         others = tuple(other.read(study) for other in self.others if study in other.studies())
-        return replace(self._alone(study), beside=others)
-
-    def _alone(self, study: str) -> Campaign:
         own = get_study(study).columns
         settings = self.config.studies.get(study) if self.config else None
         if self.config is None or settings is None:
-            return Campaign.load(self.raw, study, own)
-        problems = problem_names(load_registry(Path(self.config.registry)), settings.problems)
-        return Campaign.load(self.raw, study, own, problems, settings.timing.tie, settings.precisions)
+            campaign = Campaign.load(self.raw, study, own)
+        else:
+            problems = problem_names(load_registry(Path(self.config.registry)), settings.problems)
+            campaign = Campaign.load(self.raw, study, own, problems, settings.timing.tie, settings.precisions)
+        return replace(campaign, beside=others)
 
     def artifacts(self, study: str, kind: Kind | None = None) -> list[Artifact]:
-        """Return a study's artifacts that the configuration asks for, in their order.
-
-        Where it asks for all, those that compare campaigns are among them if others stand beside this one.
-
-        Raises
-        ------
-        ReproError
-            The configuration names one that there is not.
-        """
+        """Return the configured artifacts of a study; comparisons of campaigns only if `beside` is not empty."""
         everything = all_artifacts(study)
         settings = self.config.studies.get(study) if self.config else None
         if settings is None or settings.artifacts == "all":
@@ -154,28 +107,12 @@ def all_artifacts(study: str, kind: Kind | None = None) -> list[Artifact]:
 
 
 def published_of(study: str) -> Published:
-    """Return the papers' numbers of a study, and our targets."""
     contract = get_study(study)
     return Published.load(study, contract.published, contract.targets)
 
 
 def find_artifacts(texts: list[str], kind: Kind, studies: list[str]) -> dict[str, list[Artifact]]:
-    """Return by study what `study/name`, or `name` for all studies that have it, stands for; each once.
-
-    Parameters
-    ----------
-    texts
-        As they are given.
-    kind
-        Whether tables or figures are meant.
-    studies
-        The studies that are meant where none is named.
-
-    Raises
-    ------
-    ReproError
-        There is no such study, or no study has an artifact of that name and kind.
-    """
+    """Return the distinct artifacts for each study, named by `study/name`, or by `name` in each of `studies`."""
     chosen: dict[str, list[Artifact]] = {}
     for text in texts:
         study, slash, name = text.rpartition("/")

@@ -1,7 +1,6 @@
-"""What is missing from a campaign: problems that could not be had, modules that do not compile, failed rows.
+"""Finding what is missing in a campaign: unavailable problems, modules that do not compile, failed rows.
 
-A job that measures a case, or a batch of them, asks here which of its problems and cases are stale, and writes the
-receipt of each case with what failed in it.
+Measuring jobs also use this module to find stale problems and cases, and to write receipts that list failures.
 """
 
 from __future__ import annotations
@@ -27,48 +26,27 @@ from repro.campaign.steps import CHECK, Freshness, building, measuring, until_me
 from repro.codegen.build_cache import Module
 from repro.studies import get_study
 
-#: What a row may say without anything having gone wrong, as long as its case has its winners: that this cannot be run
-#: here, or that its time is no good.
+#: Statuses that count as a failure only for a winner: the row cannot run on this device, or has no reliable time.
 HARMLESS = {*TIMED, "unsupported", "unstable", "out_of_memory", "timeout"}
-#: What is read of a row, if it has it.
+#: Columns to read, if present.
 COLUMNS = ("problem", "precision", "name", "status", "message", "tuning", "backend")
 CHOICES = "choices"
 
 
 @dataclass(frozen=True)
 class Missing:
-    """One thing that a campaign lacks.
-
-    Attributes
-    ----------
-    what, reason
-        Its name, and why it is missing.
-    remark
-        Whether the campaign is complete without it.
-    """
-
+    #: Name of the missing thing; `reason` says why it is missing.
     what: str
     reason: str
+    #: Whether this is only a remark, and the campaign counts as complete nevertheless.
     remark: bool = False
 
 
 def find_missing(plan: Plan, freshness: Freshness | None = None) -> list[Missing]:
-    """Return all that the records of a campaign say is missing, and all that is not what its plan asks for.
+    """Return everything that is recorded as missing or failed, and all stale steps of the plan.
 
-    A time on a CPU that something disturbed is a remark: a CPU's cores are shared with everything else, some of its
-    kernels take either of two times for seconds, and no figure stands on it.
-
-    Parameters
-    ----------
-    plan
-        Of the campaign.
-    freshness
-        The campaign as it lies on disk, where that was looked at already.
-
-    Raises
-    ------
-    ReproError
-        A record is damaged.
+    Disturbed times on a CPU are only remarks: other programs share its cores, and some kernels alternate between two
+    speeds. `freshness` is the comparison with receipts, if already made.
     """
     missing = [*_problems(plan), *_modules(plan), *_rows(plan)]
     if not plan.config.replay:
@@ -77,31 +55,23 @@ def find_missing(plan: Plan, freshness: Freshness | None = None) -> list[Missing
 
 
 def find_missing_of_case(plan: Plan, study: str, problem: str, precision: str) -> list[Missing]:
-    """Return all that is missing of one case that was measured, as `find_missing` does; no other case is looked at."""
+    """Return what is missing in one measured case, as `find_missing` does for all cases."""
     folder = Path(plan.results, "raw", study)
     rows = {Path(step).stem: read_case(folder, Path(step).stem, problem, precision) for step in plan.steps(study)}
     return [*_of_run(plan, (study, problem, precision), rows)]
 
 
 def _outdated(plan: Plan, freshness: Freshness, named: bool) -> Iterator[Missing]:
-    """Name what is not what its receipt says or the plan asks for; what is kept as a record has no receipt any more.
-
-    Parameters
-    ----------
-    named
-        Whether all that failed is named already, and need not be by its receipt.
-    """
-    recorded = {measuring(plan, *run).name for run in plan.runs if _is_recorded(plan, *run)}
+    """Yield stale steps, but no cases in merged files (without receipts). `named`: failures are already listed."""
+    recorded = set()
+    for study, problem, precision in plan.runs:
+        raw, steps = Path(plan.results, "raw", study), plan.steps(study)
+        own = (raw / problem / precision / step for step in steps)
+        if (raw / steps[0]).exists() and not any(path.exists() for path in own):
+            recorded.add(measuring(plan, study, problem, precision).name)
     for name, reason in (freshness.unlike or ({} if named or recorded else freshness.stale)).items():
         if name not in {CHECK, *recorded}:
             yield Missing(name, reason)
-
-
-def _is_recorded(plan: Plan, study: str, problem: str, precision: str) -> bool:
-    raw = Path(plan.results, "raw", study)
-    steps = plan.steps(study)
-    own = (raw / problem / precision / step for step in steps)
-    return (raw / steps[0]).exists() and not any(path.exists() for path in own)
 
 
 def _problems(plan: Plan) -> Iterator[Missing]:
@@ -134,7 +104,7 @@ def _rows(plan: Plan) -> Iterator[Missing]:
 def _of_run(
     plan: Plan, run: tuple[str, str, str], steps: Mapping[str, Sequence[Mapping[str, Any]] | None]
 ) -> Iterator[Missing]:
-    """Name what is missing of a case, by those rows of its steps that may say so; None of a step without any row."""
+    """Yield what is missing in a case, given the rows of each step (None if a step has no rows)."""
     study, problem, precision = run
     case = f"{study} on {problem}, {precision}"
     rows: dict[Path, Sequence[Mapping[str, Any]]] = {}
@@ -147,22 +117,16 @@ def _of_run(
     refused = [row for step in rows.values() for row in step if row.get("status") == "unavailable"]
     if not refused:
         yield from _of_case(plan, study, problem, case, rows)
-    elif _is_built(plan, problem):  # where the problem could not be had it is named already
-        yield Missing(case, refused[0]["message"])  # the files of all steps say so
+        return
+    record = _record(plan, problem)
+    if record is not None and record.get("status", "ok") == "ok":  # unavailable problems are already listed
+        yield Missing(case, refused[0]["message"])  # all steps have the same message
 
 
 def _of_case(
     plan: Plan, study: str, problem: str, case: str, rows: Mapping[Path, Sequence[Mapping[str, Any]]]
 ) -> Iterator[Missing]:
-    """Name what went wrong in a case: tunings without a winner, and the rows that failed, by step.
-
-    Parameters
-    ----------
-    case
-        What it is called in a message.
-    rows
-        Of each step, by its file.
-    """
+    """Yield tunings without a winner, and failed rows for each step; `case` is the name of the case in messages."""
     choices = [row for path, step in rows.items() if path.stem == CHOICES for row in step]
     contract = get_study(study)
     chooses = CHOICES in contract.outputs
@@ -179,10 +143,10 @@ def _of_case(
 
 
 def _cases(study: Path, step: str) -> dict[tuple[str, str], list[dict[str, Any]]]:
-    """Return by problem and precision the rows of a step, merged or not: the choices, or those without a time."""
+    """Return the rows of a step by (problem, precision): all choices, or only rows without a time."""
     rows = read_rows(study, step)
     cases: dict[tuple[str, str], list[dict[str, Any]]] = {case: [] for case in distinct_cases(rows)}
-    if step != CHOICES and "status" in rows.column_names:  # of 100,000 rows that have a time nothing is said
+    if step != CHOICES and "status" in rows.column_names:  # drop rows with a time, which can be 100,000
         rows = rows.filter(pc.invert(pc.is_in(rows["status"], pa.array(sorted(TIMED)))))
     for row in rows.select([column for column in COLUMNS if column in rows.column_names]).to_pylist():
         cases[row["problem"], row["precision"]].append(row)
@@ -190,12 +154,8 @@ def _cases(study: Path, step: str) -> dict[tuple[str, str], list[dict[str, Any]]
 
 
 def _failed(what: str, rows: Sequence[Mapping[str, Any]], winners: Container[str]) -> Iterator[Missing]:
-    """Count the rows that failed by their status; modules that do not compile are named already.
-
-    Parameters
-    ----------
-    winners
-        Names of rows that have to have a time.
+    """Yield failed rows, counted by status. Harmless statuses fail only for `winners`; compile errors are found
+    elsewhere.
     """
     failed = [
         row
@@ -204,26 +164,19 @@ def _failed(what: str, rows: Sequence[Mapping[str, Any]], winners: Container[str
         and status != "compile_error"
         and (status not in HARMLESS or row["name"] in winners)
     ]
+    # report disturbed times on a CPU as remarks, with which a campaign still counts as complete
+    disturbed = [row["status"] == "disturbed" and row.get("backend") == "opencl" for row in failed]
     for remark in (False, True):
-        for words in _counted([row for row in failed if _is_remark(row) is remark]):
+        for words in _counted([row for row, cpu in zip(failed, disturbed, strict=True) if cpu is remark]):
             yield Missing(what, words, remark)
 
 
-def _is_remark(row: Mapping[str, Any]) -> bool:
-    return row["status"] == "disturbed" and row.get("backend") == "opencl"
-
-
 def _counted(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Say how many rows there are of each status, with the first one's name and the first line of its message."""
+    """Describe the rows of each status: their number, the first name, and the first line of its message."""
     for status, count in sorted(Counter(row["status"] for row in rows).items()):
         first = next(row for row in rows if row["status"] == status)
         words = f"{count} rows {status}, the first {first['name']}"
         yield f"{words}: {first['message'].splitlines()[0]}" if first["message"] else words
-
-
-def _is_built(plan: Plan, problem: str) -> bool:
-    record = _record(plan, problem)
-    return record is not None and record.get("status", "ok") == "ok"
 
 
 def _record(plan: Plan, problem: str) -> dict[str, Any] | None:
@@ -235,13 +188,7 @@ def _record(plan: Plan, problem: str) -> dict[str, Any] | None:
 
 @contextmanager
 def making_case(plan: Plan, study: str, problem: str, precision: str) -> Iterator[None]:
-    """Let the body measure a case, and write the receipt of it in the end, which names what failed.
-
-    Parameters
-    ----------
-    plan
-        Of the campaign, or of its part that has the case.
-    """
+    """Context manager: the body measures a case, then the case's receipt with all failures is written."""
     step = measuring(plan, study, problem, precision)
     with making(step) as made:
         yield
@@ -252,12 +199,10 @@ def making_case(plan: Plan, study: str, problem: str, precision: str) -> Iterato
 
 
 def stale_problems(plan: Plan, problems: Sequence[str]) -> list[str]:
-    """Return those of some problems that have to be built."""
     stale = Freshness(plan, [building(plan, name) for name in problems]).stale
     return [name for name in problems if f"problem {name}" in stale]
 
 
 def stale_cases(plan: Plan, study: str, precision: str, problems: Sequence[str]) -> list[str]:
-    """Return those of some problems that have to be measured in a study and a precision."""
     stale = Freshness(plan, until_measured(plan)).stale
     return [name for name in problems if measuring(plan, study, name, precision).name in stale]

@@ -1,7 +1,6 @@
-"""What a result depends on beside its inputs: the code that can have run, and the package data that this reads.
+"""Finding the code and package data on which a step depends, by following imports.
 
-Computed from the imports, so that nothing is listed: an edit repeats the steps that can run what was edited, and no
-others.
+After an edit, only the steps that may run the edited code are repeated.
 """
 
 from __future__ import annotations
@@ -21,26 +20,13 @@ from repro.package_data import PACKED
 if TYPE_CHECKING:
     from grimp import ImportGraph
 
-#: What a study may do without.
+#: Modules that a study may lack.
 OPTIONAL = ("tables", "figures")
 
 
 @cache
 def code_hash(*modules: str, root: str = "repro") -> str:
-    """Return a hash of all code and package data behind some modules: 16 hex digits.
-
-    It is the same on every machine and for every order of the modules. A process computes it once.
-
-    Parameters
-    ----------
-    modules, root
-        As for `files_of`.
-
-    Raises
-    ------
-    ReproError
-        As `files_of`.
-    """
+    """Return 16 hex digits of a hash of the files in `files_of`; equal on all machines, cached in the process."""
     parent = _package(root).folder.parent
     files = {path.relative_to(parent).as_posix(): path for path in files_of(*modules, root=root)}
     lines = [f"{name} {hashlib.sha256(path.read_bytes()).hexdigest()}\n" for name, path in sorted(files.items())]
@@ -50,22 +36,16 @@ def code_hash(*modules: str, root: str = "repro") -> str:
 def files_of(*modules: str, root: str = "repro") -> frozenset[Path]:
     """Return the files of all code and package data behind some modules.
 
-    The code is the modules, what they import from their package, directly or not, inside functions as well, and the
-    packages that hold any of these, since their `__init__` runs too. A package that loads every module of its folder
-    (see `repro.plugins`) brings all of them. Data are the files that are no Python: those that any of these files
-    names.
+    Code is the modules, their direct and indirect imports inside `root`, also those inside functions, and the packages
+    around them. A plugin package (`repro.plugins`) brings its whole folder. Data are other files of the package whose
+    names occur in any of these files.
 
     Parameters
     ----------
     modules
         Full names. A package stands for all modules below it. A study's `tables` and `figures` may be missing.
     root
-        The package that all of this lies in.
-
-    Raises
-    ------
-    ReproError
-        There is no such module, or a folder of modules has no `__init__.py`.
+        The package whose files count.
     """
     package = _package(root)
     asked: set[str] = set()
@@ -79,8 +59,6 @@ def files_of(*modules: str, root: str = "repro") -> frozenset[Path]:
 
 @dataclass(frozen=True)
 class _Package:
-    """A package as it lies on disk: which module imports which, and the files of the modules and of the data."""
-
     name: str
     folder: Path
     imports: ImportGraph
@@ -95,18 +73,18 @@ def _package(name: str) -> _Package:
     spec = find_spec(name)
     assert spec and spec.origin
     folder = Path(spec.origin).parent
-    # without a cache on disk, since reading all files takes less than 0.1 s
+    # no cache on disk: reading all files takes less than 0.1 s
     imports = grimp.build_graph(name, exclude_type_checking_imports=True, cache_dir=None)
     sources = {
         ".".join(parts[:-1] if parts[-1] == "__init__" else parts): path
         for path in folder.rglob("*.py")
-        if all(map(str.isidentifier, parts := path.relative_to(folder.parent).with_suffix("").parts))  # else a backup
+        if all(map(str.isidentifier, parts := path.relative_to(folder.parent).with_suffix("").parts))  # no backup files
     }
     for path in sources.values():
-        # Python imports from such a folder, the graph leaves it out: edits in it would go unnoticed
+        # Python imports from such a folder, but the graph omits it, so that edits in it would go unnoticed
         if not (path.parent / "__init__.py").is_file():
             raise ReproError("a folder of modules without __init__.py", where=path.parent, todo="add one, empty or not")
-    # what a wheel has of the rest of a checkout are inputs of single steps, with digests of their own
+    # exclude a wheel's copy of data folders (configurations, templates): these are separate inputs of steps
     data = (
         path
         for path in folder.rglob("*")
@@ -122,7 +100,7 @@ def _closure(package: _Package, modules: set[str]) -> set[str]:
         module = ahead.pop()
         reached.add(module)
         if module == package.name:
-            continue  # what the root imports, it imports when a program of others asks for it
+            continue  # the root package imports lazily, and only for users' programs
         imported = package.imports.find_modules_directly_imported_by(module)
         ahead |= {module.rpartition(".")[0], *imported}
         if f"{package.name}.plugins" in imported:
@@ -132,7 +110,7 @@ def _closure(package: _Package, modules: set[str]) -> set[str]:
 
 
 def _with_data(package: _Package, files: set[Path]) -> frozenset[Path]:
-    """Add the data that files name, and the data that these name."""
+    """Add data files that are named in the files, or in data files found so far."""
     data: set[Path] = set()
     ahead = files
     while ahead:
@@ -144,5 +122,5 @@ def _with_data(package: _Package, files: set[Path]) -> frozenset[Path]:
 
 @cache
 def _names(path: Path) -> frozenset[str]:
-    """Return all in a text that can be the name of a file."""
+    """Return all words of a text that can be file names."""
     return frozenset(name.strip(".") for name in re.findall(r"[\w.-]+", path.read_text(errors="ignore")))

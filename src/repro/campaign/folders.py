@@ -1,4 +1,4 @@
-"""Where the files of a campaign lie."""
+"""Paths of the files of a campaign."""
 
 from __future__ import annotations
 
@@ -13,42 +13,23 @@ RESULTS = Path("results")
 
 
 class Folders:
-    """Where the files of one (study, problem, precision) lie.
-
-    Attributes
-    ----------
-    study
-        All that is measured of the study.
-    raw
-        The case's own Parquet files, which the artifacts are made from.
-    store
-        JSON lines, which a killed job is resumed from.
-    problem, record
-        The built problem, and what tables read of it.
-    environments
-        The environment records of the campaign.
-    """
+    """Paths of one (study, problem, precision)."""
 
     def __init__(self, config: Config, study: str, problem: str, precision: str) -> None:
         results = RESULTS / config.campaign
         self._name = problem
+        #: All measured files of the study.
         self.study = results / "raw" / study
+        #: The case's Parquet files, from which artifacts are made.
         self.raw = self.study / problem / precision
+        #: JSON lines, from which a killed job is resumed.
         self.store = results / "store" / study / problem / precision
+        #: The built problem, and its record for tables.
         self.problem = results / "problems" / f"{problem}.npz"
         self.record = results / "raw" / "problems" / f"{problem}.json"
         self.environments = results / "raw" / "environment"
 
     def load_problem(self) -> Problem:
-        """Read the built problem.
-
-        Raises
-        ------
-        Unavailable
-            It could not be had.
-        ReproError
-            It is not built, or as `repro.problems.problem.load_problem`.
-        """
         if not self.problem.exists():
             words = ["repro", "problem", self._name, "--output", str(self.problem), "--record", str(self.record)]
             raise ReproError(
@@ -61,12 +42,5 @@ class Folders:
 
 
 def check_study(config: Config, study: str) -> None:
-    """Refuse a study that is not configured.
-
-    Raises
-    ------
-    ReproError
-        It is not.
-    """
     if study not in config.studies:
         raise ReproError("unknown study", expected=f"one of {', '.join(config.studies)}", actual=study)

@@ -1,16 +1,7 @@
-"""The jobs of a campaign: which problems share a job, what each needs, and what it requests of a cluster.
+"""Jobs of a campaign: batches of small problems; estimates of disk, memory and time; cluster requests; GPU sharing.
 
-Thousands of small problems are hundreds of jobs: a batch is built or measured by one job. A batch leaves one file
-when it is made, and rules read this file in place of all that its problems leave, so that Snakemake knows of that
-file alone. Whether a problem or a case is stale is decided by its own receipt, as everywhere.
-
-Disk, device memory and time are estimated from sizes that are known before anything is built. A job that exceeds
-its request is ended, and one that requests much waits long. So a request is the estimate times a factor, and never
-less than a minimum; a repeated attempt requests more (`attempt` of Snakemake's resources). On one machine requests
-have no effect. The constants were observed for jobs on two busy cores.
-
-Several processes can share a GPU: while one packs an operand on the host, it lends the GPU to another one, which
-measures.
+Estimates use problem sizes that are known before anything is built. A resource request is the estimate times a factor,
+at least a minimum, and grows with each retry: a job above its request is killed, but large requests wait longer.
 """
 
 from __future__ import annotations
@@ -29,56 +20,47 @@ from repro.errors import ReproError
 from repro.problems.problem import Outline
 from repro.studies import CostModel, Workload, get_study
 
-#: Non-zeros of a problem that has to be a job of its own: more than this.
+#: Limit of non-zeros for problems that are put into batches.
 SMALL = 1_000_000
-#: What a batch of problems to build is called where that of cases has study and precision.
+#: Value of `Batch.what` for batches that build problems.
 PROBLEMS = "problems"
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Small problems of one job.
+    """Small problems that one job builds or measures."""
 
-    Attributes
-    ----------
-    what
-        `problems`, which are built; or `STUDY/PRECISION`, in which they are measured.
-    number
-        Its place among those.
-    problems
-        Names, in the order of the plan.
-    """
-
+    #: `problems` for a batch that builds problems, `STUDY/PRECISION` for a batch that measures.
     what: str
+    #: Position among the batches with the same `what`.
     number: int
+    #: Names of the problems in the order of the plan.
     problems: tuple[str, ...]
 
     @property
     def name(self) -> str:
-        """What tells it from the others of a campaign: `compressed_coo/double/0012`."""
+        """Unique name in the campaign: `compressed_coo/double/0012`."""
         return f"{self.what}/{self.number:04}"
 
     @property
     def cases(self) -> list[tuple[str, str, str]]:
-        """Every (study, problem, precision) that it measures."""
+        """(study, problem, precision) of each measured case; empty for a batch that builds problems."""
         study, _, precision = self.what.partition("/")
         return [(study, problem, precision) for problem in self.problems] if precision else []
 
     @property
     def steps(self) -> list[str]:
-        """Names of the steps that it makes."""
+        """Names of the steps (`repro.campaign.receipts.Step`) that the batch makes."""
         if self.what == PROBLEMS:
             return [f"problem {problem}" for problem in self.problems]
         return [f"measure {' '.join(case)}" for case in self.cases]
 
 
 class Batches:
-    """The batches of a campaign, and the files that its jobs read where they are made in batches.
+    """All batches of a campaign; there are none with `batch: 1` or in a replay.
 
-    Parameters
-    ----------
-    plan
-        Of the campaign. With `batch: 1`, and in a replay, there are no batches.
+    A finished batch writes one marker file. Snakemake's rules use it as input instead of the outputs of the single
+    problems, to keep the number of files small. Receipts still decide for each problem and case whether it is stale.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -87,12 +69,11 @@ class Batches:
 
     @cached_property
     def building(self) -> list[Batch]:
-        """Those of problems to build."""
         return self._dealt(PROBLEMS, self._plan.problems)
 
     @cached_property
     def measuring(self) -> list[Batch]:
-        """Those of cases to measure: of one study and one precision each."""
+        """Measuring batches; each has cases of one study and precision."""
         return [
             batch
             for study in self._plan.studies.values()
@@ -106,7 +87,7 @@ class Batches:
 
     @cached_property
     def _builds(self) -> dict[str, Batch]:
-        """Which of them builds a problem."""
+        """The building batch of each problem."""
         return {problem: batch for batch in self.building for problem in batch.problems}
 
     def __getitem__(self, name: str) -> Batch:
@@ -114,40 +95,39 @@ class Batches:
 
     @cached_property
     def starting(self) -> frozenset[tuple[str, str, str]]:
-        """Every (study, problem, precision) that a job starts with: of a batch the first."""
+        """The first case of each measuring job (batch or single case)."""
         return frozenset([*self.alone, *(batch.cases[0] for batch in self.measuring)])
 
     @property
     def alone(self) -> list[tuple[str, str, str]]:
-        """Every (study, problem, precision) that is a job of its own."""
+        """Cases outside of batches."""
         return [run for run in self._plan.runs if run[1] not in self._builds]
 
     @property
     def built_by_job(self) -> list[tuple[str, ...]]:
-        """The problems that each job builds."""
         alone = ((name,) for name in self._plan.problems if name not in self._builds)
         return [*(batch.problems for batch in self.building), *alone]
 
     @property
     def jobs(self) -> tuple[int, int]:
-        """How many jobs build, and how many measure."""
+        """Number of building jobs and number of measuring jobs."""
         return len(self.built_by_job), len(self.measuring) + len(self.alone)
 
     def stale(self, stale: Container[str]) -> list[str]:
-        """Return the files of those batches of which a step is stale, by the names of all that are."""
+        """Return the marker files of batches with a stale step; `stale` contains names of steps."""
         return [self.path(batch) for batch in self._named.values() if any(step in stale for step in batch.steps)]
 
     def path(self, batch: Batch) -> str:
-        """Return the file that says that a batch is made."""
+        """Return the file that marks a batch as done."""
         return f"{self._plan.results}/batches/{batch.name}"
 
     @property
     def matrices(self) -> list[str]:
-        """What says of every problem that it is built: its file, or its batch's; none in a replay."""
+        """The file of each problem, or the marker file of its batch; empty in a replay."""
         return [] if self._plan.config.replay else self._of_problems(self._plan.problems)
 
     def raw(self, study: str) -> list[str]:
-        """Return what a study's artifacts wait for: `Plan.raw`, the batches in the place of what they leave."""
+        """Return the inputs of a study's artifacts: `Plan.raw`, with marker files for cases in batches."""
         if not self.building:
             return self._plan.raw(study)
         alone = self._plan.raw(study, [name for name in self._plan.studies[study].problems if name not in self._builds])
@@ -159,11 +139,10 @@ class Batches:
 
     @cached_property
     def all_raw(self) -> list[str]:
-        """Of all studies what `raw` has."""
         return [*dict.fromkeys(path for study in self._plan.studies for path in self.raw(study))]
 
     def ahead(self, study: str) -> list[str]:
-        """Return what the jobs that measure a study wait for; none in a replay."""
+        """Return the inputs of all measuring jobs of a study; empty in a replay."""
         groups = () if self._plan.config.replay else self._plan.module_groups
         modules = [path for of in groups if of.study == study for path in self._plan.manifests_of(study, of.keys)]
         common = [self._plan.common_manifest] if modules else []
@@ -172,11 +151,11 @@ class Batches:
 
     @property
     def all_ahead(self) -> list[str]:
-        """What all jobs that measure wait for, and any that no study needs."""
+        """All problem files and module manifests: the inputs of all measuring jobs."""
         return [*self.matrices, *self._plan.all_manifests]
 
     def read_by(self, batch: Batch) -> list[str]:
-        """Return the files that measuring a batch waits for."""
+        """Return the inputs of a measuring batch."""
         manifests = dict.fromkeys(path for case in batch.cases for path in self._plan.manifests(*case))
         return [*self._of_problems(batch.problems), *manifests]
 
@@ -196,58 +175,47 @@ class Batches:
 
 
 def is_small(problem: Outline) -> bool:
-    """Say whether a problem is small: by its size, and where none is known, whether it is generated."""
+    """Return whether a problem has few non-zeros; with unknown size, whether it is generated."""
     if problem.size is None:
         return problem.definition.get("source") == "generated"
     return problem.size[1] <= SMALL
 
 
-#: Yardsticks that get the full protocol, and variants and yardsticks that are timed again beside the library: about.
+#: Approximate number of yardsticks timed with the full protocol, and of runnables timed in the shuffled rounds.
 YARDSTICKS, REPEATED = 10, 14
-#: Where no size is known: about that of the generated problems.
+#: Numbers of rows and non-zeros that are assumed for a problem of unknown size, typical for generated problems.
 ASSUMED_SIZE = (10_000, 150_000)
+#: Bytes per non-zero in CSR (double value and column index), for studies that do not estimate their workload.
+CSR_ENTRY_BYTES = 12
 
 
 @dataclass(frozen=True)
 class Rates:
-    """What the times are reckoned with, stated beside every estimate.
+    """Rates for estimating times; `repro plan` prints the estimates.
 
-    Those of GPUs are least-squares fits to a campaign on an H200, in the papers' space of `compound_spmv`; what cases
-    of a study take longer than that is its own (`repro.studies.CostModel`). Another GPU's bandwidth changes what large
-    matrices take, its host what small ones take.
-
-    Attributes
-    ----------
-    screened, finalist, library
-        Bytes of a launch per second: of the average variant, of those near the best, of the library's average routine.
-    launch
-        Seconds that a launch takes at the least, by events.
-    queue
-        Seconds that the host takes to queue it, which comes on top.
-    variant
-        Seconds to verify a variant, and to write its row.
-    start
-        Seconds until a job measures: Snakemake, Python, device, library.
-    host
-        Bytes of an operand per second that the host reads and brings into every form that is measured.
-    compile
-        Seconds to compile a module on one core.
-    threads
-        Modules of a group that its job compiles at a time.
-    module
-        Bytes of a module and its source.
+    GPU values are least-squares fits to a campaign on an H200 with the papers' variants of `compound_spmv`; each study
+    corrects them for its own cases (`repro.studies.CostModel`).
     """
 
+    #: Memory throughput in bytes per second: of average variants, variants near the best, average library routines.
     screened: float
     finalist: float
     library: float
+    #: Time of the shortest launch in seconds, by the event clock.
     launch: float
+    #: Additional host time in seconds to queue a launch.
     queue: float
+    #: Seconds to verify a variant and to write its row.
     variant: float
+    #: Start-up time of a measuring job in seconds (Snakemake, Python, device, library).
     start: float
+    #: Operand bytes per second for the host to read and to pack into all formats.
     host: float
+    #: Seconds to compile a module on one core.
     compile: float
+    #: Number of modules that a job compiles concurrently.
     threads: int
+    #: Size of a compiled module and its source in bytes.
     module: int
 
 
@@ -257,102 +225,79 @@ RATES = {
     ),
     "opencl": Rates(6e9, 6e9, 3e9, 3e-5, 0, 1e-3, start=3, host=3e7, compile=0.4, threads=1, module=300_000),
 }
-#: Seconds until the first job begins and after the last: the plan, Snakemake, what is out of date.
+#: Overhead in seconds before the first job and after the last job: planning, Snakemake, receipts.
 AROUND = 10.0
-#: Seconds until a job that measures nothing does its own.
+#: Start-up time in seconds for jobs that do not measure.
 START_SECONDS = 2.0
 #: Seconds to build a problem, and to make a table and a figure in all formats.
 PROBLEM_SECONDS, TABLE_SECONDS, FIGURE_SECONDS = 1.5, 0.3, 1.0
-#: Non-zeros of a problem that are built in a second beside that: read from a packed file, checked, and written again.
+#: Non-zeros built per second (decompressed, checked and written), in addition to `PROBLEM_SECONDS`.
 BUILT_PER_SECOND = 1.5e6
-#: Seconds that a predicted search takes to read what is recorded and to choose what it tries.
+#: Seconds that a `predicted` search needs to read earlier records and choose variants.
 PREDICTED = 3.0
 
 
 @dataclass(frozen=True)
 class Job:
-    """One (study, problem, precision); of a batch, which is one job, its first has the seconds until it measures.
-
-    Attributes
-    ----------
-    what
-        What a matrix's non-zeros are, or the kind of problem.
-    size, size_from
-        Rows and non-zeros, and where they are from: `built`, `stated`, `at most` or `assumed`.
-    variants, tried
-        How many a search can try, and how many it does.
-    operand_bytes
-        Of the operand, as the study reckons it; padding takes more.
-    seconds
-        Expected time on the device.
-    """
+    """Estimate for one case; the start-up time of a batch is included in its first case."""
 
     study: str
     problem: str
+    #: Entry type for a matrix, else the kind of problem.
     what: str
     precision: str
+    #: Numbers of rows and non-zeros; `size_from` says how they are known: `built`, `stated`, `at most` or `assumed`.
     size: tuple[int, int]
     size_from: str
+    #: Number of variants in the search space, and number that the search tries.
     variants: int
     tried: int
+    #: Bytes of the operand without padding, from the study's workload.
     operand_bytes: int
+    #: Expected time on the device.
     seconds: float
+    #: Whether the study estimates its workload; otherwise one variant on a sparse matrix is assumed.
+    told: bool = True
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a campaign needs.
+    """Estimated time, disk and device memory for a campaign."""
 
-    Attributes
-    ----------
-    jobs
-        One a (study, problem, precision).
-    made
-        How many jobs build problems, and how many measure.
-    modules
-        How many modules it needs, and how many of them are not compiled yet.
-    compile_seconds, build_seconds, present_seconds
-        On one core, of each job: that compiles a group of modules, builds problems, makes tables or figures.
-    disk_bytes
-        Problems, modules and results.
-    device_bytes
-        The largest job's, several layouts of its matrix held at a time.
-    """
-
+    #: Estimates of the single cases.
     jobs: tuple[Job, ...]
+    #: Number of building jobs and number of measuring jobs.
     made: tuple[int, int]
+    #: Number of all modules, and number that must still be compiled.
     modules: tuple[int, int]
+    #: Seconds for each job on one core: jobs that compile modules, build problems, and make tables or figures.
     compile_seconds: tuple[float, ...]
     build_seconds: tuple[float, ...]
     present_seconds: tuple[float, ...]
+    #: Disk space for problems, modules and results.
     disk_bytes: int
+    #: Device memory for the largest case, which holds several layouts of its matrix at a time.
     device_bytes: int
 
     def seconds(self, cores: int, devices: int = 1) -> float:
-        """Return the expected time of the whole campaign, its parts one after the other.
+        """Return the expected time of a campaign, assuming that its phases run one after the other.
 
-        Parameters
-        ----------
-        cores
-            For all that does not measure.
-        devices
-            So many jobs measure at a time, each on a device of its own: on a cluster. One machine measures one.
+        All work except measuring is spread over `cores`. Each of the `devices` measures one job at a time.
         """
         beside = (self.compile_seconds, self.build_seconds, self.present_seconds)
         return AROUND + sum(_spread(part, cores) for part in beside) + self.measuring(devices)
 
     def measuring(self, devices: int = 1) -> float:
-        """Return the seconds of measuring alone."""
         return _spread([job.seconds for job in self.jobs], devices)
 
 
 def _spread(seconds: Sequence[float], cores: int) -> float:
-    """Return how long jobs take on some cores: as if evenly dealt out, and as long as the longest at the least."""
+    """Return the time to run jobs on some cores: the total divided by `cores`, at least the longest job."""
     return max(sum(seconds) / cores, max(seconds, default=0.0))
 
 
 def estimate(plan: Plan, target: Target) -> Estimate:
-    """Reckon what a campaign needs that is measured on a device of that target."""
+    """Estimate time, disk and memory for a campaign on a device of the target."""
     rates = RATES[target.dialect]
     batches = Batches(plan)
     found = {name: find_size(plan, problem) for name, problem in plan.problems.items()}
@@ -367,7 +312,7 @@ def estimate(plan: Plan, target: Target) -> Estimate:
         for seconds, names in ((TABLE_SECONDS, study.tables), (FIGURE_SECONDS, study.figures))
         if names
     ]
-    # a problem's file has double precision whatever it is measured in
+    # problem files are stored in double precision
     in_double = ((job.problem, job.operand_bytes * (1 if job.precision == "double" else 2)) for job in jobs)
     problem_bytes = dict(sorted(in_double))
     return Estimate(
@@ -383,9 +328,9 @@ def estimate(plan: Plan, target: Target) -> Estimate:
 
 
 def find_size(plan: Plan, problem: Outline) -> tuple[tuple[int, int], str]:
-    """Return rows and non-zeros of a problem, of a field cells and modes of all, and where they are from.
+    """Return numbers of rows and non-zeros (for a field: cells, and all modes), and how they are known.
 
-    A damaged record says nothing: the run that asks is what makes it again.
+    Damaged problem records are ignored, since a run rebuilds them.
     """
     how = "at most" if problem.at_most else "stated"
     stated = (problem.size, how) if problem.size else (ASSUMED_SIZE, "assumed")
@@ -396,11 +341,11 @@ def find_size(plan: Plan, problem: Outline) -> tuple[tuple[int, int], str]:
     n, nnz = record.get("n"), record.get("nnz")
     if record.get("kind") == "field" and "cells" in record:
         n, nnz = record["cells"], record["cells"] * record["modes"]
-    return stated if n is None or nnz is None else ((n, nnz), "built")  # it is unavailable
+    return stated if n is None or nnz is None else ((n, nnz), "built")  # None: unavailable problem
 
 
 def building_seconds(size: tuple[int, int]) -> float:
-    """Reckon the seconds to build a problem of so many rows and non-zeros, without the start of its job."""
+    """Return the expected seconds to build a problem of this size, without the job's start-up time."""
     return PROBLEM_SECONDS + size[1] / BUILT_PER_SECOND
 
 
@@ -413,32 +358,37 @@ def reckon(
     starts: bool = True,
     found: tuple[tuple[int, int], str] | None = None,
 ) -> Job:
-    """Reckon what measuring a case needs on a device of that target, by what is known of its size by now.
+    """Estimate one case on a device of the target.
 
-    Parameters
-    ----------
-    starts
-        Whether its job starts with it: of a batch only the first does.
-    found
-        What `find_size` returns of the problem, where it was asked already.
+    `starts` adds the job's start-up time, which only the first case of a batch has. `found` is the result of
+    `find_size`, if known.
     """
     problem, settings = plan.problems[name], plan.studies[study].settings
     size, size_from = found or find_size(plan, problem)
-    work = get_study(study).workload(settings, replace(problem, size=size), precision, target)
+    told = get_study(study).workload(settings, replace(problem, size=size), precision, target)
+    nbytes = size[1] * CSR_ENTRY_BYTES
+    work = told or Workload(variants=1, groups=1, routines=0, operand_bytes=nbytes, bytes_moved=nbytes)
     pace = get_study(study).paces.get(target.dialect, CostModel())
     in_part = settings.search != "exhaustive" and not work.all_tried
     tried = round(work.variants * (settings.budget if in_part else 1))
     rates = RATES[target.dialect] if starts else replace(RATES[target.dialect], start=0)
     seconds = _seconds(settings, rates, pace, work, tried, target.dialect)
     what = problem.entry or problem.kind
-    return Job(study, name, what, precision, size, size_from, work.variants, tried, work.operand_bytes, seconds)
+    return Job(
+        *(study, name, what, precision, size, size_from),
+        variants=work.variants,
+        tried=tried,
+        operand_bytes=work.operand_bytes,
+        seconds=seconds,
+        told=told is not None,
+    )
 
 
 def _seconds(settings: StudySettings, rates: Rates, pace: CostModel, work: Workload, tried: int, backend: str) -> float:
-    """Reckon the start, screening, the full protocol by both clocks, the shuffled rounds, and what a study adds."""
-    if not work.variants:  # known to be refused
+    """Add up the times of start-up, screening, full protocol with both clocks, repeated rounds and other work."""
+    if not work.variants:  # the study refuses this case
         return 0.0
-    timing, moved = settings.timing, work.moved_bytes
+    timing, moved = settings.timing, work.bytes_moved
     budget = timing.budget(backend)
 
     def timed(launches: int, bandwidth: float, queue: float = rates.queue) -> float:
@@ -448,7 +398,7 @@ def _seconds(settings: StudySettings, rates: Rates, pace: CostModel, work: Workl
     screened = rates.variant + timed(timing.screen_launches, rates.screened)
     in_graphs = timing.search_graph_launches * timing.search_graph_replays
     full = rates.variant + timed(timing.launches, rates.finalist) + timed(in_graphs, rates.finalist, queue=0)
-    # the best of each group, by several measures, and those within reach; a search in part may try fewer
+    # finalists: the best variants of each group by several criteria, and others near the best time
     finalists = min(tried, 3 * timing.per_group * work.groups + timing.finalists) + YARDSTICKS
 
     def repeated(bandwidth: float) -> float:
@@ -463,60 +413,46 @@ def _seconds(settings: StudySettings, rates: Rates, pace: CostModel, work: Workl
     return rates.start + asked + packing + pace.launches * launched + pace.beside * work.beside
 
 
-#: How many times longer a job may take than was reckoned, of a GPU and a host that nobody has measured yet.
+#: Requested time / estimated time, to allow for slower GPUs and hosts.
 SLACK = 4
-#: Minutes that any job asks for at the least: a file system that many share answers late.
+#: Minutes added to each requested time, since shared file systems can be slow.
 SHORTEST = 10
 MIB = 1 << 20
-#: MiB of memory of the smallest job that measures, with room for a CUDA context and its libraries; and of all others.
-#: The smallest were seen to take 534 on the CPU, and 126.
+#: Base of requested memory in MiB: for measuring jobs (including CUDA context and libraries) and for other jobs. The
+#: smallest observed values are 534 (measuring on a CPU) and 126.
 MEASURING, OTHERS = 4000, 2000
-#: Bytes of memory by byte of an operand: to build its problem, and to hold it in all forms that are measured. Seen:
-#: 2.6, and from 5 (coordinates) to 64 (products of two matrices) on the CPU, whose memory is the device's as well.
+#: Host memory per byte of the operand, for building and for measuring (all formats). Observed values are 2.6 for
+#: building, and for measuring on a CPU (host memory = device memory) 5 (COO) to 64 (products of two matrices).
 BUILD_MEMORY_FACTOR, MEASURE_MEMORY_FACTOR = 16, 80
-#: MiB of each process of a compiler; nvcc was seen to take 172 for a module of 120 kernels.
+#: Memory in MiB for one compiler process; nvcc used 172 for a module with 120 kernels.
 COMPILER = 1000
-#: Bytes of memory and seconds by row of all that are read for tables, figures or the report; and bytes of a row that is
-#: recorded. Twice what those of `results/h200`, 140,966, took.
+#: Memory in bytes and seconds to read one row for tables, figures or the report; bytes per row on disk. The values are
+#: twice those observed for the 140,966 rows in `results/h200`.
 ROW, READING, RECORDED = 14_000, 5e-4, 40
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a job asks for.
+    """Resources that a job requests from the cluster."""
 
-    Attributes
-    ----------
-    minutes
-        Of wall time.
-    megabytes
-        Of host memory, in MiB.
-    """
-
+    #: Wall time in minutes.
     minutes: int
+    #: Host memory in MiB.
     megabytes: int
 
 
 class Requests:
-    """What the jobs of a plan ask for, each by what is known when it is asked.
-
-    Parameters
-    ----------
-    plan
-        The campaign's.
-    batches
-        Of that plan.
-    """
+    """Resource requests for the jobs of a plan, from the problem sizes known at the time of the call."""
 
     def __init__(self, plan: Plan, batches: Batches) -> None:
         self._plan, self._batches = plan, batches
         self._jobs: dict[tuple[str, str, str], Job] = {}
 
     def building(self, problems: Iterable[str]) -> Request:
-        """Return what building problems one after the other asks for.
+        """Return the request for building problems one after the other.
 
-        Reading one file may take all that the limits allow. A second one of a batch may not: with the limits of fifty a
-        job would wait for half a day to be free, to do what takes a minute.
+        The time is the expected time of all problems plus one time limit (`limits.seconds`). One limit per problem is
+        far too much: a job with fifty problems would wait half a day in the queue and run for a minute.
         """
         jobs = [self._job(*run) for name in problems for run in self._runs[name]]
         seconds = sum(map(building_seconds, {job.problem: job.size for job in jobs}.values()))
@@ -526,25 +462,25 @@ class Requests:
         )
 
     def compiling(self, group: ModuleGroup | None = None) -> Request:
-        """Return what compiling a group of modules asks for; without one, the module that all studies share."""
+        """Return the request for compiling a group of modules, or (None) the module common to all studies."""
         rates = RATES[self._target.dialect]
         count = len(group.keys) if group else 1
         return _request(count * rates.compile / rates.threads, (OTHERS + rates.threads * COMPILER) * MIB)
 
     def measuring(self, cases: Iterable[tuple[str, str, str]]) -> Request:
-        """Return what measuring cases one after the other asks for; on the CPU the device's memory is the host's."""
+        """Return the request for measuring cases one after the other (on a CPU, operands are in host memory)."""
         jobs = [self._job(*case) for case in cases]
         largest = max(job.operand_bytes for job in jobs)
         return _request(sum(job.seconds for job in jobs), MEASURING * MIB + MEASURE_MEMORY_FACTOR * largest)
 
     def presenting(self, study: str) -> Request:
-        """Return what a study's tables ask for, or its figures."""
+        """Return the request for a study's tables or figures."""
         planned = self._plan.studies[study]
         drawn = TABLE_SECONDS * len(planned.tables) + FIGURE_SECONDS * len(planned.figures)
         return _request(drawn + READING * self._rows[study], OTHERS * MIB + ROW * self._rows[study])
 
     def concluding(self) -> Request:
-        """Return what the report asks for, and the check at the end, which look at all studies."""
+        """Return the request for the report or the final check, which read the rows of all studies."""
         rows = sum(self._rows.values())
         return _request(FIGURE_SECONDS + READING * rows, OTHERS * MIB + ROW * rows)
 
@@ -554,14 +490,13 @@ class Requests:
         return self._plan.target
 
     def _job(self, *run: *tuple[str, str, str]) -> Job:
-        """Reckon a case once: Snakemake asks for each resource of a job apart, and more than once."""
+        """Estimate a case and cache the result, since Snakemake asks for each resource separately and repeatedly."""
         if run not in self._jobs:
             self._jobs[run] = reckon(self._plan, self._target, *run, starts=run in self._batches.starting)
         return self._jobs[run]
 
     @cached_property
     def _runs(self) -> dict[str, list[tuple[str, str, str]]]:
-        """The cases of each problem."""
         runs: dict[str, list[tuple[str, str, str]]] = {}
         for run in self._plan.runs:
             runs.setdefault(run[1], []).append(run)
@@ -569,7 +504,7 @@ class Requests:
 
     @cached_property
     def _rows(self) -> dict[str, int]:
-        """By study, rows that its tables are made from, at the most."""
+        """Upper bound of the number of rows for each study."""
         rows = dict.fromkeys(self._plan.studies, 0)
         if self._plan.target is None:
             raw = Path(self._plan.results, "raw")
@@ -587,27 +522,19 @@ def _request(seconds: float, nbytes: float) -> Request:
 
 
 def turns_at(plan: Plan, study: str, limit: int | None) -> int:
-    """Return how many processes that measure cases of a study take turns at the devices.
+    """Return the number of measuring processes of a study that share the devices.
 
-    Parameters
-    ----------
-    limit
-        GPUs that all jobs of this machine may claim at a time, Snakemake's resource `gpu`; None where nobody says, or
-        where a cluster gives each job its own.
+    `limit` is the value of Snakemake's resource `gpu` on this machine; None if it is not set, or if a cluster gives
+    each job its own GPUs.
     """
     return _at_once(plan, limit) if get_study(study).gpu_sharing else 1
 
 
 def claimed(plan: Plan, study: str, limit: int | None) -> int:
-    """Return how many GPUs a job claims that measures cases of a study.
+    """Return the amount of Snakemake's resource `gpu` that a measuring job of a study claims; `limit` as in `turns_at`.
 
-    One of a study that lends nothing leaves room for one other job at the most: some of its times are by the host's
-    clock, and those who pack keep the host busy.
-
-    Parameters
-    ----------
-    limit
-        As for `turns_at`.
+    A study without GPU sharing leaves room for only one other job. More jobs would keep the host busy with packing and
+    disturb the study's times by the host clock.
     """
     return plan.gpus * (1 if get_study(study).gpu_sharing else max(1, _at_once(plan, limit) - 1))
 

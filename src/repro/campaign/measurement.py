@@ -1,10 +1,7 @@
-"""Measuring one problem of a study in one precision: devices, operands, the study's steps, the process.
+"""Measuring one problem of a study in one precision: opening devices, loading operands, running the study's steps.
 
-Devices are opened alone, once for all cases of a batch. A case is measured in a process of its own, so that a crash
-costs one row: `supervise` starts that process, and starts it again after a crash or a lost context.
-
-The step that measures depends on the code of this module and of what it imports; it imports neither the plan nor
-anything that makes tables.
+Each case is measured in a separate process, so that a crash loses only one row. An edit of this module or its imports
+makes all cases stale, so it does not import the plan or any code for tables.
 """
 
 from __future__ import annotations
@@ -22,11 +19,10 @@ import pyarrow as pa
 
 from repro.bench.environment import describe_environment, record
 from repro.bench.rows import SCHEMA, Row
-from repro.bench.runnable import Operands
+from repro.bench.runnable import Operands, Workspace
 from repro.bench.store import Store, count_rows, crashed_row, read_table, write_rows, write_table
 from repro.bench.trial import Bench, DeviceSamples
 from repro.bench.worker import AGAIN, run_worker
-from repro.bench.workspace import Workspace
 from repro.campaign.dependencies import code_hash
 from repro.campaign.folders import RESULTS, Folders, check_study
 from repro.config.models import Config
@@ -43,7 +39,7 @@ from repro.tuning.session import CaseLocation, Session
 
 @dataclass(frozen=True)
 class Opened:
-    """Devices that are held and open, and what is known of them, which the cases of a batch do not time again."""
+    """Open and locked devices with their timing data, shared by the cases of a batch."""
 
     devices: Devices
     held: DeviceLocks
@@ -52,18 +48,7 @@ class Opened:
 
 @contextmanager
 def opened(config: Config, work: str) -> Iterator[Opened]:
-    """Open the devices, each of them alone.
-
-    Parameters
-    ----------
-    work
-        What they are held for, as others who wait are told.
-
-    Raises
-    ------
-    ReproError
-        A device is not there or what drives it is missing.
-    """
+    """Lock and open the configured devices; `work` is shown to other processes that wait for the lock."""
     resolved = resolve_device(config.device)
     with lock_devices(identities(resolved), f"campaign {config.campaign}: {work}") as held:
         devices = open_devices(resolved)
@@ -75,7 +60,7 @@ def opened(config: Config, work: str) -> Iterator[Opened]:
 
 @contextmanager
 def opened_once(config: Config, work: str) -> Iterator[Callable[[], Opened]]:
-    """Give what opens the devices when it is called first, and returns the same after that, for a batch of cases."""
+    """Yield a function that opens the devices at its first call and returns the same devices later, for a batch."""
     with ExitStack() as stack:
         yield cache(lambda: stack.enter_context(opened(config, work)))
 
@@ -90,24 +75,15 @@ def open_bench(
     batch: Callable[[], Opened] | None = None,
     turns: int = 1,
 ) -> Iterator[Bench]:
-    """Open the devices, unless they are given, and bring operands to them.
+    """Copy operands to the devices, which are opened by `batch` if given, else here.
 
-    Parameters
-    ----------
-    batch
-        Returns what the case shares with others, as `opened_once` gives it; None: the devices are opened for it alone.
-    turns
-        How many processes take turns at the devices: with others beside it, this one lends them while it packs.
-
-    Raises
-    ------
-    ReproError
-        As `opened`, or the common module is not compiled or not for the devices.
+    `turns` is the number of processes that share the devices; if it is above 1, this process releases them while it
+    packs operands on the host.
     """
     with ExitStack() as stack:
         alone = opened(config, f"{study.name} {problem} {operands.precision}")
         place = batch() if batch else stack.enter_context(alone)
-        # on a CPU, whoever packs disturbs what others measure
+        # on a CPU packing disturbs the measurements of other processes
         lend = place.held.lent if turns > 1 and place.devices.backend == "cuda" else nullcontext
         workspace = Workspace(place.devices, operands, say=partial(print, flush=True), lend=lend, turns=turns)
         _load_common(workspace, config.device)
@@ -165,25 +141,10 @@ def measure(
     batch: Callable[[], Opened] | None = None,
     turns: int = 1,
 ) -> list[Path]:
-    """Measure a problem in one precision; return the paths of all that was written, a file a step of the study.
+    """Measure a problem in one precision; return the written files, one for each step of the study.
 
-    Rows that an earlier, killed run stored are not measured again, unless another attempt may end otherwise. A problem
-    that could not be had, or that the study cannot take, becomes one row that says so.
-
-    Parameters
-    ----------
-    progress
-        Told how far it is.
-    run
-        The id of the run that this process is a part of; None where it is all of it.
-    batch, turns
-        As for `repro.campaign.measurement.open_bench`.
-
-    Raises
-    ------
-    ReproError
-        A study or a baseline that there is not, a problem that is not built, a module that is not compiled, or a device
-        that cannot be opened.
+    Rows stored by an earlier, killed run are reused, except failures that may not recur. An unavailable or unsupported
+    problem gets one row with the reason. `run` is the id of the run that started this process.
     """
     check_study(config, study_name)
     study, folders = get_study(study_name), Folders(config, study_name, name, precision)
@@ -195,7 +156,7 @@ def measure(
         operands = study.operands(problem, precision, config.seed)
     except ReproError as refusal:
         return _write_unavailable(study, name, precision, str(refusal), folders.raw)
-    # what every row says of operands may take a while on the host, and others may measure meanwhile
+    # compute slow host values before locking the device, so that other processes can measure meanwhile
     _ = operands.operations, operands.columns
     with (
         Store(store_path(config, study_name, name, precision), run, folders.environments) as store,
@@ -208,18 +169,17 @@ def measure(
 
 
 def record_failure(config: Config, study_name: str, name: str, precision: str, reason: str) -> list[Path]:
-    """Write, in place of what was measured of a case, why it could not be; return the paths, a file a step."""
+    """Write the files of a case with one row that says why it was not measured."""
     study, folders = get_study(study_name), Folders(config, study_name, name, precision)
     return _write_unavailable(study, name, precision, reason, folders.raw)
 
 
 def store_path(config: Config, study: str, name: str, precision: str) -> Path:
-    """Return where the rows of a case are stored while it is measured."""
+    """Return the file that stores the rows of a case during measuring."""
     return Folders(config, study, name, precision).store / "rows.jsonl"
 
 
 def write_step(study: Study, problem: str, precision: str, step: str, given: StepResult, folder: Path) -> Path:
-    """Write the rows or the choices of one step to `<step>.parquet`."""
     path = folder / f"{step}.parquet"
     choices = [choice for choice in given if isinstance(choice, Choice)]
     rows = [row for row in given if isinstance(row, Row)]
@@ -231,7 +191,7 @@ def write_step(study: Study, problem: str, precision: str, step: str, given: Ste
 
 
 def environments_of(steps: Sequence[Path]) -> list[Path]:
-    """Return the environment records that the rows of a case, in the files of its steps, are linked to."""
+    """Return the environment records that the rows of a case's files refer to."""
     tables = [read_table(path) for path in steps if path.stem != "choices"]
     linked = {name for table in tables for name in table["environment"].unique().to_pylist() if name}
     raw = RESULTS / steps[0].relative_to(RESULTS).parts[0] / "raw"
@@ -243,7 +203,7 @@ def _plain(choice: Choice) -> dict[str, object]:
 
 
 def _write_unavailable(study: Study, problem: str, precision: str, reason: str, folder: Path) -> list[Path]:
-    """Write the files of all steps, each but the choices with the row of a problem that could not be measured."""
+    """Write the files of all steps with one row that gives the reason; the file `choices` has no rows."""
     row = Row(
         key=f"unavailable {problem}",
         study=study.name,
@@ -261,31 +221,26 @@ def _write_unavailable(study: Study, problem: str, precision: str, reason: str, 
     ]
 
 
-#: Signals that a kernel, or a library, ends a process by; the last one Linux, where memory runs out.
+#: Signals that indicate a crash in a kernel or library; Linux sends SIGKILL if memory runs out.
 CRASHES = {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP, signal.SIGKILL}
-#: By which a shell tells a signal's number in an exit code.
+#: A shell's exit code for a process killed by a signal is this offset plus the signal's number.
 BY_SIGNAL = 128
 
 
 def supervise(command: Sequence[str], store: Callable[[], Path], run: str) -> int:
-    """Run the command that measures a case or several, again after each crash and lost context; return its exit code.
+    """Run a measuring command, and restart it after each crash or lost CUDA context; return its exit code.
 
-    What it tried when it crashed becomes a row, `launch_error`, so that the next process leaves it out. While signals
-    are held (`repro.bench.worker.signals_held`).
+    The kernel or routine that crashed gets a row with status `launch_error`, so that the next process skips it. The
+    caller must hold signals (`repro.bench.worker.signals_held`).
 
     Parameters
     ----------
     command
         The program's path and its arguments.
     store
-        Returns where it stores its rows: those of the case that is measured when it is asked.
+        Function that returns the file with the stored rows of the current case.
     run
-        The id by which it stores them.
-
-    Raises
-    ------
-    ReproError
-        A process crashed, or asked for another, without a row more than there were before: the next would do the same.
+        Id of the run, as stored in the rows.
     """
     rows = (store(), 0)
     while True:
@@ -310,7 +265,7 @@ def supervise(command: Sequence[str], store: Callable[[], Path], run: str) -> in
 
 
 def _store_crash(path: Path, run: str, crash: signal.Signals) -> None:
-    """Store what was tried at a crash, unless its row was stored already."""
+    """Store a failure row for the kernel or routine that was running at a crash, unless it already has a row."""
     row = crashed_row(path, run)
     tried = f"while {row.name} was tried" if row else "between two rows"
     print(f"the measuring process was {_words(crash)} {tried}; going on in a new one", flush=True)

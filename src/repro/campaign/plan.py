@@ -1,9 +1,6 @@
-"""What a campaign will do: device, problems, modules and artifacts, all named before anything runs.
+"""The plan of a campaign: it names the device and all problems, modules and artifacts before anything runs.
 
-The workflow's rules and `repro plan` read the same plan. Making it takes a fraction of a second, since Snakemake
-makes it at each start; whatever is slow to import is imported where it is needed. A plan also names the reference
-campaigns that this one reads: those that its tables show in further columns, and those that its searches learn
-from.
+Snakemake's rules and `repro plan` use the plan. Snakemake makes it at each start, so slow imports are inside functions.
 """
 
 from __future__ import annotations
@@ -21,8 +18,7 @@ from repro.campaign.receipts import hash_of
 from repro.codegen.build_cache import MODULES, manifest_path
 from repro.codegen.targets import Target
 from repro.codegen.templates import COMMON
-from repro.config import Config, StudySettings
-from repro.config.models import OwnProblem
+from repro.config.models import Config, OwnProblem, StudySettings
 from repro.errors import ReproError
 from repro.package_data import shipped
 from repro.problems.own_problems import planned
@@ -33,23 +29,16 @@ from repro.untrusted_files import files_below
 
 
 def raw_of(campaign: str) -> Path:
-    """Return where all lies that a campaign's artifacts are made from."""
     return Path("results", campaign, "raw")
 
 
 def record_files(raw: Path) -> tuple[Path, ...]:
-    """Return the files of a campaign that artifacts are made from, as they are now."""
+    """Return the recorded files (Parquet and JSON) from which a campaign's artifacts are made."""
     return tuple(sorted([*files_below(raw, "*.json"), *files_below(raw, "*.parquet")]))
 
 
 def check_beside(config: Config) -> None:
-    """Refuse campaigns that cannot stand beside this one.
-
-    Raises
-    ------
-    ReproError
-        One of them is this one, or is not there.
-    """
+    """Refuse names in `beside:` that are not recorded campaigns, or are this campaign itself."""
     for name in config.beside:
         if name == config.campaign:
             raise ReproError("a campaign cannot stand beside itself", where="beside", actual=name)
@@ -62,14 +51,9 @@ def check_beside(config: Config) -> None:
 
 
 def check_training(config: Config) -> None:
-    """Refuse predicted searches that have nothing to learn from, before anything is fetched or compiled for them.
+    """Refuse predicted searches without training data, before anything is fetched or compiled.
 
-    What is recorded is read when a case is measured; a search that finds too little in it fails there.
-
-    Raises
-    ------
-    ReproError
-        A campaign to learn from is this one, or has nothing of the study; or no other one has been searched.
+    The training rows are only read when a case is measured; a search with too few rows fails at that time.
     """
     for study, settings in config.studies.items():
         if settings.search != "predicted" or config.replay:
@@ -97,128 +81,93 @@ def check_training(config: Config) -> None:
                 )
 
 
-#: As `repro.results.output` has them, which is slow to import; a test holds them together.
+#: Copies of the formats in `repro.results.output`, which is slow to import; a test checks that they are equal.
 TABLE_FORMATS, FIGURE_FORMATS = ("csv", "md", "tex"), ("pdf", "svg", "png")
-#: Settings of a study that say which steps there are, and nothing of how one of them is taken; and the parts, which
-#: the study tells for each step.
+#: Settings of a study that select steps but do not affect any step; `Study.parts_of` passes `parts` to the steps.
 NAMING_STEPS = {"problems", "precisions", "artifacts", "parts"}
 
 
 @dataclass(frozen=True)
 class PlannedStudy:
-    """What one study runs on.
-
-    Attributes
-    ----------
-    name
-        The study's.
-    settings
-        Its part of the configuration.
-    problems
-        Names, in the order asked for.
-    tables, figures
-        Names of its artifacts.
-    """
+    """Settings, problems and artifacts of one study."""
 
     name: str
+    #: Section of the study in the configuration.
     settings: StudySettings
+    #: Names of problems in the configured order.
     problems: tuple[str, ...]
+    #: Names of the study's tables and figures.
     tables: tuple[str, ...]
     figures: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class ModuleGroup:
-    """Modules of a study that one job compiles.
-
-    Attributes
-    ----------
-    study
-        The study's name.
-    name
-        What the keys have in common, up to their last part.
-    keys
-        As `repro.studies.Study.modules` returns them.
-    """
-
     study: str
+    #: Common prefix of the keys, without their last part.
     name: str
+    #: Keys of the modules, as returned by `repro.studies.Study.modules`.
     keys: tuple[str, ...]
 
     @property
     def rule(self) -> str:
-        """A name for the rule that compiles them."""
+        """Name of the Snakemake rule that compiles the group."""
         return re.sub(r"\W+", "_", f"compile_{self.study}_{self.name}")
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A whole campaign.
-
-    Attributes
-    ----------
-    config
-        The configuration, the device resolved.
-    target
-        What modules are compiled for; None in a replay, which compiles nothing.
-    problems
-        All problems of all studies, by name.
-    studies
-        By name.
-    """
-
+    #: The configuration with its device resolved.
     config: Config
+    #: Target of compiled modules; None in a replay, which compiles nothing.
     target: Target | None
+    #: All problems of all studies, by name.
     problems: Mapping[str, Outline]
     studies: Mapping[str, PlannedStudy] = field(default_factory=dict)
 
     @property
     def device(self) -> str:
-        """`cuda:N` or `opencl:N`; in a replay what the configuration says."""
+        """`cuda:N` or `opencl:N`; in a replay the configured text."""
         return self.config.device
 
     @property
     def on_gpu(self) -> bool:
-        """Whether kernels run on a GPU."""
         return self.target is not None and self.target.dialect == "cuda"
 
     @property
     def gpus(self) -> int:
-        """How many GPUs a measuring job takes; none on a CPU."""
+        """Number of GPUs for each measuring job; 0 on a CPU."""
         from repro.devices.selection import parts
 
         return len(parts(self.device)) if self.on_gpu else 0
 
     @property
     def results(self) -> str:
-        """Folder of all that is measured and made of it."""
         return f"results/{self.config.campaign}"
 
     @property
     def figures(self) -> str:
-        """Folder of the figures."""
         return f"figures/{self.config.campaign}"
 
     @property
     def logs(self) -> str:
-        """Folder of the logs."""
         return f"logs/{self.config.campaign}"
 
     @cached_property
     def config_file(self) -> str:
-        """Where the jobs read the resolved configuration: named by its content, so that no other run can change it."""
+        """File of the resolved configuration for jobs; the hash in its name keeps other runs from changing it."""
         return f"{self.results}/configs/{hash_of(as_yaml(self.config))[:16]}.yaml"
 
     @cached_property
     def measured_settings(self) -> dict[str, dict[str, Any]]:
-        """Of each study, as plain data, the settings that measuring a case depends on: all that name no steps."""
+        """For each study, the settings that affect measured times."""
         return {
             name: study.settings.model_dump(mode="json", exclude=NAMING_STEPS) for name, study in self.studies.items()
         }
 
     @cached_property
     def runs(self) -> list[tuple[str, str, str]]:
-        """Every (study, problem, precision) to measure."""
+        """Every case: (study, problem, precision)."""
         return [
             (study.name, problem, precision)
             for study in self.studies.values()
@@ -227,14 +176,14 @@ class Plan:
         ]
 
     def modules(self, study: str, problem: str, precision: str) -> list[str]:
-        """Return the keys of the modules that measuring a problem needs; none in a replay."""
+        """Return the keys of the modules that a case needs; empty in a replay."""
         if self.target is None:
             return []
         return get_study(study).modules(self.studies[study].settings, self.problems[problem], precision, self.target)
 
     @cached_property
     def module_groups(self) -> list[ModuleGroup]:
-        """Every module to compile, once, in the groups that jobs compile."""
+        """Groups of modules to compile; each module is in one group."""
         groups: dict[tuple[str, str], dict[str, None]] = {}
         for study, problem, precision in self.runs:
             for key in self.modules(study, problem, precision):
@@ -243,40 +192,39 @@ class Plan:
 
     @property
     def target_name(self) -> str:
-        """Name of the target; empty in a replay."""
+        """Name of the compilation target; empty in a replay."""
         return self.target.name if self.target else ""
 
     @property
     def common_manifest(self) -> str:
-        """Manifest of the module that all studies share."""
+        """Manifest of the module common to all studies."""
         return f"{MODULES}/{self.target_name}/{COMMON}.json"
 
     def manifests_of(self, study: str, keys: Iterable[str]) -> list[str]:
-        """Return the manifests of a study's modules."""
         return [str(manifest_path(self.target_name, study, key)) for key in keys]
 
     def manifests(self, study: str, problem: str, precision: str) -> list[str]:
-        """Return the manifests of the modules that measuring a problem needs, the common module's last."""
+        """Return the manifests of all modules that a case needs, the common one last."""
         return [*self.manifests_of(study, self.modules(study, problem, precision)), self.common_manifest]
 
     def read_by_case(self, study: str, problem: str, precision: str) -> list[str]:
-        """Return the files of the campaign that measuring a problem reads."""
+        """Return the files made by the campaign that a case reads: problem and manifests."""
         return [f"{self.results}/problems/{problem}.npz", *self.manifests(study, problem, precision)]
 
     @property
     def all_manifests(self) -> list[str]:
-        """Every manifest, once; none in a replay."""
+        """All distinct manifests; empty in a replay."""
         if self.config.replay:
             return []
         grouped = (self.manifests_of(group.study, group.keys) for group in self.module_groups)
         return [*(path for paths in grouped for path in paths), self.common_manifest]
 
     def steps(self, study: str) -> list[str]:
-        """Return the names of the files that measuring a problem of a study writes."""
+        """Return the names of the Parquet files that measuring a case writes."""
         return [f"{step}.parquet" for step in get_study(study).outputs]
 
     def raw(self, study: str, problems: Collection[str] | None = None) -> list[str]:
-        """Return what a study's artifacts read: in a replay what is recorded, else all, or of some problems."""
+        """Return the input files of a study's artifacts (of some problems, or all); in a replay the recorded files."""
         if self.config.replay:
             return [str(path) for path in self.recorded_files]
         raw = Path(self.results, "raw")
@@ -293,18 +241,18 @@ class Plan:
 
     @cached_property
     def recorded_files(self) -> tuple[Path, ...]:
-        """The files that artifacts read and no step makes: all of a replay; else counters, recorded by hand."""
+        """Input files of artifacts that are not made by steps: profiler counters; in a replay all recorded files."""
         raw = raw_of(self.config.campaign)
         return record_files(raw) if self.config.replay else tuple(sorted(raw.rglob("counters.parquet")))
 
     @cached_property
     def files_beside(self) -> tuple[Path, ...]:
-        """The recorded files of the campaigns that stand beside this one."""
+        """Recorded files of the campaigns in `beside:`."""
         folders = (raw_of(name) for name in self.config.beside)
         return tuple(path for raw in folders for path in record_files(raw))
 
     def artifact_outputs(self, study: str, kind: Literal["tables", "figures"]) -> list[str]:
-        """Return all files of a study's tables or figures, in all formats."""
+        """Return the files of a study's tables or figures in all formats."""
         planned = self.studies[study]
         if kind == "tables":
             folder, names, formats = f"{self.results}/tables", planned.tables, TABLE_FORMATS
@@ -313,11 +261,10 @@ class Plan:
         return [f"{folder}/{study}/{name}.{suffix}" for name in names for suffix in formats]
 
     def title(self, study: str) -> str:
-        """Return a study's title, or its name where it has none."""
         return get_study(study).title or study
 
     def labels(self, study: str, kind: Literal["tables", "figures"]) -> dict[str, dict[str, str]]:
-        """Return, by file, what Snakemake's own report says of tables, shown as CSV, or of figures, as SVG."""
+        """Return labels for Snakemake's report, by file: tables as CSV, figures as SVG."""
         from repro.results.registry import get_artifact
 
         suffix = ".csv" if kind == "tables" else ".svg"
@@ -327,7 +274,7 @@ class Plan:
 
     @property
     def artifact_files(self) -> list[str]:
-        """One file of each table and figure: of a format that is not kept, so that a replay makes all of them again."""
+        """One file of each table and figure, in a format that recorded campaigns omit, so that a replay makes all."""
         return [
             path
             for study in self.studies.values()
@@ -338,25 +285,19 @@ class Plan:
         ]
 
     def published(self, study: str) -> list[str]:
-        """Return the files of a study's published numbers, and of our targets."""
-        folders = (shipped(f"config/published/{study}").glob("*.csv"), shipped("config/targets").glob(f"{study}.csv"))
-        return sorted(str(path) for folder in folders for path in folder)
+        """Return the files of a study's published numbers and claims, and of our targets."""
+        own = [path for kind in ("targets", "claims") for path in shipped(f"config/{kind}").glob(f"{study}.csv")]
+        return sorted(map(str, [*shipped(f"config/published/{study}").glob("*.csv"), *own]))
 
 
 def make_plan(config: Config, registry: Registry | None = None) -> Plan:
-    """Say what a resolved configuration means on this machine.
-
-    Parameters
-    ----------
-    registry
-        The configuration's, where it was read already.
+    """Plan a resolved configuration on this machine; `registry` is its problem registry, if already loaded.
 
     Raises
     ------
     ReproError
-        An unknown problem, layout, artifact or baseline, a file of the user's own that is not there or does not say
-        what its entries are, a device that is not there, a replay of a campaign that is not recorded, or such a one
-        beside it or to learn from.
+        Unknown problem, layout, artifact or baseline; missing device; missing file of a user's problem, or no entry
+        type for it; no recorded data of a campaign that is replayed, listed in `beside:`, or used for training.
     """
     from repro.devices.selection import resolve_device, target_of
 
@@ -406,18 +347,7 @@ def make_plan(config: Config, registry: Registry | None = None) -> Plan:
 def plan_of_cases(
     config: Config, problems: Collection[str], study: str | None = None, registry: Registry | None = None
 ) -> Plan:
-    """Return the plan of some problems alone, in all studies or in one, without artifacts: what a job is part of.
-
-    Parameters
-    ----------
-    registry
-        As for `make_plan`.
-
-    Raises
-    ------
-    ReproError
-        As `make_plan`; or no such study has one of the problems.
-    """
+    """Plan only the cases of some problems (in one or all studies), without artifacts, for a single job."""
     registry = registry or load_registry(Path(config.registry))
     named: set[str] = set()
     studies: dict[str, StudySettings] = {}
@@ -436,7 +366,6 @@ def plan_of_cases(
 
 
 def as_yaml(config: Config) -> str:
-    """Write a configuration in full, every default included."""
     return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
 
 
@@ -445,9 +374,9 @@ def _name_of(item: Item | OwnProblem) -> str:
 
 
 def _artifacts(study: str, settings: StudySettings, kind: Literal["table", "figure"], several: bool) -> tuple[str, ...]:
-    """Return the names of a study's tables or figures that are asked for, of several campaigns where there are some."""
+    """Return the names of the configured tables or figures, with `several` also comparisons of campaigns."""
     if not settings.artifacts:
-        return ()  # and imports nothing, which is slow
+        return ()  # avoids slow imports
     from repro.results.registry import artifacts
 
     load_artifacts(study)

@@ -1,7 +1,6 @@
-"""The file of one problem of a campaign, and the record of it that tables read.
+"""Building the file of one problem, and its record for tables.
 
-The step that builds a problem depends on the code of this module and of what it imports, so it imports nothing that
-measures.
+Problems are rebuilt after an edit of this module or its imports, so it does not import measuring code.
 """
 
 from __future__ import annotations
@@ -12,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from repro.atomic_write import write_whole
-from repro.config import Config
-from repro.config.models import OwnProblem
+from repro.config.models import Config, OwnProblem
 from repro.errors import ReproError
 from repro.problems.builder import build, find
 from repro.problems.own_problems import describe_file
@@ -25,18 +23,7 @@ from repro.studies import study_facts
 def build_problem(
     name: str, config: Config, path: Path, record: Path | None, registry: Registry | None = None
 ) -> Problem:
-    """Build a problem into a file; with `record` write all but its arrays to a JSON file as well.
-
-    Parameters
-    ----------
-    registry
-        The configuration's, where it was read already.
-
-    Raises
-    ------
-    ReproError
-        The problem cannot be had or built, or a file cannot be written.
-    """
+    """Build a problem and write its file; if `record` is given, write everything but arrays to this JSON file."""
     built = build(name, config, registry)
     _save(lambda: built.save(path), path)
     if record:
@@ -47,18 +34,7 @@ def build_problem(
 def record_unavailable(
     name: str, config: Config, reason: str, path: Path, record: Path | None, registry: Registry | None = None
 ) -> None:
-    """Write, in place of a problem, that it could not be had and why.
-
-    Parameters
-    ----------
-    registry
-        As for `build_problem`.
-
-    Raises
-    ------
-    ReproError
-        A file cannot be written.
-    """
+    """Write a file with the reason why a problem is unavailable, in place of the problem."""
     item = find(name, config, registry)
     kind, entry = item.kind_of_problem, _entry(item, config)
     _save(lambda: save_unavailable(path, name, kind, entry, reason), path)
@@ -68,12 +44,12 @@ def record_unavailable(
 
 
 def _entry(item: Spec | OwnProblem, config: Config) -> str | None:
-    """Return what the entries of a matrix would be, as the plan has it; `real` where even its file is gone."""
+    """Return the entry type of a matrix as in the plan; `real` if its file is missing; None for other problems."""
     if item.kind_of_problem != "matrix":
         return None
     if isinstance(item, MatrixItem):
         return item.entry
-    assert isinstance(item, OwnProblem)  # items of the registry without an entry are no matrices
+    assert isinstance(item, OwnProblem)  # other matrices of the registry state their entry type
     try:
         return describe_file(item, config.limits).entry
     except ReproError:
@@ -81,7 +57,7 @@ def _entry(item: Spec | OwnProblem, config: Config) -> str | None:
 
 
 def record_of(built: Problem) -> dict[str, Any]:
-    """Return what tables need to know of a problem, the facts that studies ask for included."""
+    """Return the record of a problem for tables, with the additional data (facts) for each study."""
     return {
         "name": built.name,
         "kind": built.kind,

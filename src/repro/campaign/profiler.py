@@ -1,7 +1,7 @@
-"""Runnables by name, launched for a profiler or a sanitizer, and the counters of a GPU for them.
+"""Launching named kernels under a profiler or sanitizer, and recording their GPU counters.
 
-A name stands for a variant of any space, the floor, or a routine of a library. Launches are not timed. Counters are
-read by running `repro launch` under NVIDIA's profiler `ncu`.
+A name stands for a variant of any search space, the floor, or a library routine. Counters are measured by running
+`repro launch` under `ncu`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pandas as pd
 import pyarrow as pa
 
 from repro.bench.ncu import COLUMNS, COUNTERS, ProfiledKernel, read_log, split, summarise, unknown_metrics
-from repro.bench.rows import TIMED, Row
+from repro.bench.rows import RecordedRow, Row
 from repro.bench.runnable import Runnable
 from repro.bench.store import read_case, read_table, write_table
 from repro.bench.timing import SamplingPlan
@@ -33,35 +33,28 @@ from repro.codegen.templates import COMMON, render_common, streams
 from repro.config.models import Config
 from repro.devices.selection import resolve_device, target_of
 from repro.errors import ReproError
-from repro.problems.problem import Outline, Problem, Unavailable
+from repro.problems.problem import Outline, Unavailable
 from repro.programs import Ended, run_program
 from repro.sparse.library import for_problem
 from repro.sparse.ordering import UNKNOWNS
 from repro.studies import get_study
 from repro.untrusted_files import read_json, read_text, shown
 
-#: Taken where no floor is recorded: of middling shape, in the space of every device.
+#: Default configuration of the floor: medium block size, available on every device.
 SOME_FLOOR = f"{FLOOR}/256-4"
 
 
 def find_runnables(
     config: Config, study: str, problem: Outline, precision: str, names: Sequence[str], target: Target, recorded: Path
 ) -> list[Runnable]:
-    """Return what the names stand for, each once; a variant that no module holds is compiled by itself.
+    """Return the distinct named runnables; a variant that is in no compiled module is compiled separately.
 
     Parameters
     ----------
-    config, study, problem, precision, target
-        What they are for.
     names
-        Variants, `floor` or one configuration of it (`floor/256-4`), routines (`cusparse/bsrmv/real3`).
+        Variants, `floor` or a configuration of the floor (`floor/256-4`), library routines (`cusparse/bsrmv/real3`).
     recorded
-        Folder of the study's measured rows, where `floor` looks for the fastest.
-
-    Raises
-    ------
-    ReproError
-        A name stands for nothing, or a kernel does not compile.
+        Folder of the study's measured rows, which determine the fastest configuration for the name `floor`.
     """
     floors = {floor.name: floor for floor in map(Floor, streams(target))}
     fixed: dict[str, Runnable] = {**floors}
@@ -82,32 +75,22 @@ def find_runnables(
 
 
 def fastest_floor(recorded: Path, problem: str, precision: str) -> str:
-    """Return the name of the fastest recorded configuration of the floor, of any where none is recorded."""
+    """Return the fastest recorded configuration of the floor, or `SOME_FLOOR` if none is recorded."""
     for step in ("report", "baseline"):
         rows = read_case(recorded, step, problem, precision)
-        floors = [row for row in rows if row["kind"] == FLOOR and row["cache"] == "warm" and row["graph_median"]]
-        floors = [row for row in floors if row["status"] in TIMED]
-        if floors:
-            return str(min(floors, key=lambda row: row["graph_median"])["name"])
+        floors = [row for row in map(RecordedRow, rows) if row.kind == FLOOR and row.cache == "warm"]
+        timed = [(seconds, row.name) for row in floors if (seconds := row.seconds("graph"))]
+        if timed:
+            return min(timed, key=lambda item: item[0])[1]
     return SOME_FLOOR
 
 
 def launch(
     config: Config, study_name: str, name: str, precision: str, names: Sequence[str], launches: int
 ) -> list[Row]:
-    """Prepare and verify each runnable, then launch them one after the other, so many times each.
+    """Prepare, verify and launch each named runnable several times; return one row without times for each.
 
-    The empty kernel is launched before each and after the last: it marks in a profile where one begins.
-
-    Returns
-    -------
-    A row a runnable in the order of their launches; without times.
-
-    Raises
-    ------
-    ReproError
-        Study, problem, precision or a runnable that there is not; or a runnable that cannot be run, is wrong, or writes
-        outside of what is its own.
+    An empty kernel is launched before each runnable and after the last, to separate them in the profile.
     """
     check_study(config, study_name)
     if precision not in DTYPES:
@@ -118,8 +101,11 @@ def launch(
     except Unavailable as reason:
         raise ReproError("the problem is unavailable", where=name, actual=reason.reason) from None
     target = target_of(resolve_device(config.device))
-    runnables = find_runnables(config, study_name, outline_of(problem), precision, names, target, folders.study)
-    _compile_common(config, target)
+    outline = Outline(problem.name, problem.kind, entry=problem.summary().get("entry"))
+    runnables = find_runnables(config, study_name, outline, precision, names, target, folders.study)
+    common = MODULES / target.name / f"{COMMON}.json"
+    if not common.exists():
+        compile_module(render_common(Path(config.kernels), target), target, common)
     rows = []
     with open_bench(config, study, name, study.operands(problem, precision, config.seed), folders) as bench:
         bench.workspace.resident = len(runnables)
@@ -149,26 +135,14 @@ def launch(
     return rows
 
 
-def outline_of(problem: Problem) -> Outline:
-    """Return what would be known of a built problem before it was built."""
-    return Outline(problem.name, problem.kind, entry=problem.summary().get("entry"))
-
-
-def _compile_common(config: Config, target: Target) -> None:
-    """Compile the module that every campaign needs where no campaign has done so yet."""
-    manifest = MODULES / target.name / f"{COMMON}.json"
-    if not manifest.exists():
-        compile_module(render_common(Path(config.kernels), target), target, manifest)
-
-
-#: What the rows of counters take from the rows of what was launched.
+#: Columns of counter rows that are copied from the rows of `launch`.
 KEPT = ("study", "problem", "entry", "precision", "kind", "name", "bytes", "device", "environment", "schema")
-#: What counters are of.
+#: Key columns of counter rows.
 KEY = ("study", "problem", "precision", "name")
 PERMISSION = "ERR_NVGPUCTRPERM"
-#: Lines of a failed run that its message quotes.
+#: Most output lines of a failed profiler run that a message quotes.
 QUOTED = 8
-#: Seconds for the profiler's version, and for what is profiled: each kernel is replayed for every few metrics.
+#: Time limits in seconds for `ncu --version`, and for profiling, which replays each kernel for every few metrics.
 ANSWERING, PROFILING = 60.0, 4 * 3600.0
 
 
@@ -182,21 +156,9 @@ def collect_counters(
     launches: int,
     output: Path | None = None,
 ) -> Path:
-    """Profile runnables and write their counters, a row each; other rows in the file stay as they are.
+    """Profile runnables and write one row of counters for each; other rows in the file are kept.
 
-    Parameters
-    ----------
-    config, config_file
-        The configuration, and where the profiled process reads it from.
-    study, problem, precision, names, launches
-        What to launch, and how often.
-    output
-        `counters.parquet` beside the measured rows where it is None.
-
-    Raises
-    ------
-    ReproError
-        `ncu` is not there, may not read counters, or profiles nothing; or what is profiled fails.
+    The profiled process reads `config_file`. The default `output` is `counters.parquet` next to the measured rows.
     """
     ncu = find_ncu()
     log = Path("logs", config.campaign, "counters", study, problem, f"{precision}.csv")
@@ -224,20 +186,13 @@ def collect_counters(
     ]
     frame = pd.DataFrame(rows).astype(dict.fromkeys(COLUMNS, "float64"))
     folders = Folders(config, study, problem, precision)
-    # the campaign's own rows may be in its merged file, which those of a case's file hide
+    # earlier counter rows may be in the campaign's merged file or in the case's file, which has priority
     old = _read(output) if output else pd.DataFrame(read_case(folders.study, "counters", problem, precision))
     path = output or folders.raw / "counters.parquet"
     return write_table(pa.Table.from_pandas(_merged(old, frame), preserve_index=False), path)
 
 
 def find_ncu() -> str:
-    """Look for `ncu` on PATH and in the toolkit's usual folder.
-
-    Raises
-    ------
-    ReproError
-        It is not there.
-    """
     path = shutil.which("ncu") or shutil.which("ncu", path="/usr/local/cuda/bin")
     if path is None:
         raise ReproError(
@@ -249,13 +204,13 @@ def find_ncu() -> str:
 
 
 def _profile(ncu: str, command: Sequence[str], log: Path) -> list[ProfiledKernel]:
-    """Run a command under the profiler until it knows every metric that is asked for."""
+    """Profile a command; if this `ncu` does not know some metrics, repeat without them."""
     metrics = [counter.metric for counter in COUNTERS]
-    # a blocked stream never ends under a profiler, which waits for each kernel
+    # no blocked streams: the profiler waits for each kernel, which would never finish in one
     environment = {**os.environ, "REPRO_BLOCKING": "0"}
     while True:
         log.unlink(missing_ok=True)
-        # caches and clocks as they are: that is how everything else is measured
+        # do not flush caches or lock clocks, as in all other measurements
         options = ["--cache-control", "none", "--clock-control", "none", "--target-processes", "application-only"]
         options += ["--metrics", ",".join(metrics), "--csv", "--log-file", str(log)]
         done = run_program([ncu, *options, *command], PROFILING, "the profiler", environment)
@@ -294,14 +249,13 @@ def _version(ncu: str) -> str:
 
 
 def _read(path: Path) -> pd.DataFrame:
-    """Return the rows of a file; none where there is no file."""
     return read_table(path).to_pandas() if path.exists() else pd.DataFrame()
 
 
 def _merged(old: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the old rows that are not among the new ones, and the new ones after them."""
+    """Return the old rows that have no new row with the same key, followed by the new rows."""
     if old.empty:
         return rows
-    # a file that was named can hold more than one case, with variants of one name
+    # compare whole keys: a file given by --output can hold several cases with the same variants
     again = pd.MultiIndex.from_frame(old[[*KEY]]).isin(pd.MultiIndex.from_frame(rows[[*KEY]]))
     return pd.concat([old[~again], rows], ignore_index=True)

@@ -1,12 +1,8 @@
-"""Receipts: what each step of a campaign was made from, and what it made, written when it is done.
+"""Receipts: the inputs and outputs of each finished step of a campaign.
 
-Whether a step has to be made again is decided by its receipt alone, never by times of files. A receipt holds the
-step's fingerprint, which is the hash of all that its outputs depend on, and a digest of each output. A step is fresh
-where the plan asks for the same fingerprint and its outputs are still what was written.
-
-Hashing every file at every plan would take too long, so a receipt has the mark of each file beside its digest: size,
-inode, and the times at which content and inode last changed. Where the mark is as it was, so is the content: the
-kernel sets the last of them at each write, and nobody else can.
+A step is fresh if its planned fingerprint (hash of all inputs) equals the receipt's and its outputs have the recorded
+digests; times of files do not count. A file is hashed again only if its mark (size, inode, mtime, ctime) differs: the
+kernel updates ctime at every write, and no program can set it.
 """
 
 from __future__ import annotations
@@ -29,41 +25,31 @@ from repro.untrusted_files import open_file, read_file, shown
 
 VERSION = 1
 ABSENT = "absent"
-#: Of a message that says what differs.
+#: Characters of a value in a message about a difference.
 WORDS = 60
 
 
 @dataclass(frozen=True)
 class Step:
-    """One thing that a campaign makes.
+    """One product of a campaign, with its inputs and outputs."""
 
-    Attributes
-    ----------
-    name
-        For messages: `measure compound_spmv dirac_torus double`.
-    receipt
-        Where its receipt lies.
-    outputs
-        What it writes; a receipt can name more, whose names are known only when they are made.
-    parts
-        By name, as plain data, all that the outputs depend on beside files.
-    files
-        Files from outside the campaign that it reads.
-    after
-        Receipts of the steps whose outputs it reads.
-    """
-
+    #: Name in messages: `measure compound_spmv dirac_torus double`.
     name: str
+    #: Path of the step's receipt.
     receipt: Path
+    #: Files that the step writes; the receipt can list more, whose names become known while the step runs.
     outputs: tuple[Path, ...]
+    #: Inputs other than files (settings, code hashes, versions), by name.
     parts: Mapping[str, Any]
+    #: Input files from outside the campaign.
     files: tuple[Path, ...] = ()
+    #: Receipts of the steps whose outputs this step reads.
     after: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A file as it was: the SHA-256 of its content, and what tells without reading it that it has not changed."""
+    """SHA-256 of a file, and its `stat` values, which detect changes without reading the file."""
 
     digest: str
     stat: str
@@ -71,53 +57,38 @@ class Mark:
 
 @dataclass(frozen=True)
 class Receipt:
-    """What a step was made from, and what it made.
-
-    Attributes
-    ----------
-    step
-        Its name.
-    fingerprint
-        Hash of parts, files and what came before.
-    parts, files
-        As of the step, files with their marks.
-    after
-        The content of each step before it, by the path of its receipt.
-    outputs
-        Every file that it wrote.
-    failed
-        What of it went wrong and may go well another time; such a step is made again by the next run.
-    version
-        Of the receipt's form.
-    """
-
     step: str
+    #: Hash of parts, files and earlier steps.
     fingerprint: str
+    #: The step's `parts`, and its files with their marks.
     parts: Mapping[str, Any]
     files: Mapping[str, Mark]
+    #: Hash of the outputs (`Receipt.content`) of each earlier step, by the path of that step's receipt.
     after: Mapping[str, str]
+    #: Files that were written.
     outputs: Mapping[str, Mark]
+    #: Failures that may not recur; the next run makes the step again.
     failed: Sequence[str] = ()
+    #: Version of the receipt's file format.
     version: int = VERSION
 
     @cached_property
     def content(self) -> str:
-        """Hash of all outputs: what a later step depends on."""
+        """Hash of all outputs, on which later steps depend."""
         return hash_of({path: mark.digest for path, mark in self.outputs.items()})
 
     def save(self, path: Path) -> None:
-        """Write the receipt, whole or not at all."""
         write_whole(path, json.dumps(asdict(self)) + "\n")
 
     @classmethod
     def load(cls, path: Path) -> Receipt | None:
-        """Read a receipt; None where there is none that can be read, since a damaged one vouches for nothing."""
+        """Read a receipt; None if it is absent or damaged."""
         receipt = cls.read(path)
         return receipt if isinstance(receipt, cls) else None
 
     @classmethod
     def read(cls, path: Path) -> Receipt | str | None:
-        """Read a receipt: None where there is none, and of one that is damaged a word on how."""
+        """Read a receipt: None if absent; if damaged, a short description of the damage."""
         try:
             receipt = _reader().validate_json(read_file(path), strict=True)
         except (FileNotFoundError, NotADirectoryError):
@@ -135,28 +106,27 @@ class Receipt:
 
 @cache
 def _reader() -> TypeAdapter[Receipt]:
-    """Return what reads receipts; made when the first is."""
     return TypeAdapter(Receipt)
 
 
 def hash_of(data: Any) -> str:
-    """Return the hash of plain data: 32 hex digits, the same for every order of a mapping's keys."""
+    """Return 32 hex digits of the hash of plain data; the order of keys does not count."""
     return hashlib.sha256(json.dumps(data, sort_keys=True, default=str).encode()).hexdigest()[:32]
 
 
 def digest_of(path: Path) -> str:
-    """Return the SHA-256 of a file's content; `absent` where there is no file."""
+    """Return the SHA-256 of a file; `absent` where there is no file."""
     try:
         with os.fdopen(open_file(path), "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return ABSENT
-    except OSError as error:  # not what was written, whatever it is
+    except OSError as error:  # an unreadable file differs from every recorded digest
         return f"unreadable: {error.strerror}"
 
 
 def stat_of(path: Path) -> str:
-    """Return what tells that a file has not changed, without reading it; `absent` where there is no file."""
+    """Return the `stat` values that change with every write; `absent` where there is no file."""
     try:
         stat = path.stat()
     except OSError:
@@ -165,15 +135,15 @@ def stat_of(path: Path) -> str:
 
 
 def mark(path: Path, before: Mark | None = None) -> Mark:
-    """Return a file as it is now; its digest is taken from an earlier mark where the file has not changed since."""
-    stat = stat_of(path)  # first: what is written while the file is read shows in the next stat
+    """Return the mark of a file; its digest comes from an earlier mark if the file has not changed since."""
+    stat = stat_of(path)  # before reading, so that a write during the read changes the next `stat`
     if before is not None and stat == before.stat:
         return before
     return Mark(digest_of(path) if stat != ABSENT else ABSENT, stat)
 
 
 def files_digest(paths: Iterable[Path]) -> str:
-    """Return one hash of files with their names, for a part that stands for many."""
+    """Return one hash of the names and contents of files."""
     return _files_digest(tuple(sorted(paths)))
 
 
@@ -183,13 +153,7 @@ def _files_digest(paths: tuple[Path, ...]) -> str:
 
 
 class Making:
-    """A step that is being made.
-
-    Attributes
-    ----------
-    fingerprint
-        Of all that it is made from, as it was when it began.
-    """
+    """A step while its outputs are made."""
 
     def __init__(self, step: Step) -> None:
         before = {path: receipt for path in step.after if (receipt := Receipt.load(path))}
@@ -198,18 +162,19 @@ class Making:
         self._after = {str(path): before[path].content if path in before else ABSENT for path in step.after}
         self._more: list[Path] = []
         self._failed: list[str] = []
+        #: Hash of the inputs when the step started.
         self.fingerprint = fingerprint(step.parts, self._files, self._after)
 
     def also(self, *outputs: Path) -> None:
-        """Name outputs that only making them tells the names of."""
+        """Add outputs whose names become known while the step runs."""
         self._more += outputs
 
     def failed(self, reason: str) -> None:
-        """Say that a part of it went wrong, which the next run should try again."""
+        """Record a failed part, so that the next run makes the step again."""
         self._failed.append(reason)
 
     def receipt(self) -> Receipt:
-        """Return the receipt of what lies there now."""
+        """Return the receipt for the files as they are now."""
         step = self._step
         outputs = {str(path): mark(path) for path in dict.fromkeys((*step.outputs, *self._more))}
         return Receipt(step.name, self.fingerprint, step.parts, self._files, self._after, outputs, self._failed)
@@ -217,13 +182,7 @@ class Making:
 
 @contextmanager
 def making(step: Step) -> Iterator[Making]:
-    """Take away a step's receipt, let the body make its outputs, and write the new one when they are all there.
-
-    Raises
-    ------
-    ReproError
-        The body left an output out.
-    """
+    """Delete a step's receipt, let the body make the outputs, and write the new receipt if all exist."""
     step.receipt.unlink(missing_ok=True)
     made = Making(step)
     yield made
@@ -235,26 +194,19 @@ def making(step: Step) -> Iterator[Making]:
 
 
 def fingerprint(parts: Mapping[str, Any], files: Mapping[str, Mark], after: Mapping[str, str]) -> str:
-    """Return the hash of all that a step is made from."""
+    """Return the hash of all inputs of a step."""
     return hash_of([_plain(parts), {path: file.digest for path, file in files.items()}, after])
 
 
 def _plain(parts: Mapping[str, Any]) -> Any:
-    """Return parts as they are read back from a receipt: tuples are lists there."""
+    """Return parts as a receipt stores them, for example tuples as lists."""
     return json.loads(json.dumps(parts, default=str))
 
 
 def why_stale(step: Step, receipts: Mapping[Path, Receipt], damaged: Mapping[Path, str]) -> str | None:
-    """Return why a step has to be made again, in a few words; None where it has not.
+    """Return a short reason why a step has to be made again; None if it is fresh.
 
-    Parameters
-    ----------
-    step
-        As it is planned.
-    receipts
-        Its own, if there is one, and those of the steps before it, all of which are fresh.
-    damaged
-        Of those that cannot be read how they are damaged.
+    `receipts` holds the step's own receipt and those of earlier, fresh steps; `damaged` describes unreadable receipts.
     """
     receipt = receipts.get(step.receipt)
     if receipt is None:
@@ -294,7 +246,7 @@ def _other_outputs(step: Step, receipt: Receipt) -> Iterator[str]:
 
 
 def _difference(old: Any, new: Any, key: str = "") -> str:
-    """Say how two values differ, as far as that is short: of mappings the first key that does."""
+    """Describe how two values differ; for mappings, describe the first differing key."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         for name in sorted({*old, *new}):
             if old.get(name) != new.get(name):

@@ -1,46 +1,34 @@
-"""The report of a campaign: all its studies on one page."""
+"""Reports of a campaign: the HTML page with all studies, the table of claims, and the reproduction report."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from repro.campaign.artifacts import Asked, published_of
+from repro.campaign.artifacts import Asked, all_artifacts, published_of
 from repro.errors import ReproError
-from repro.results.report import PageStudy, write_report
-from repro.results.tables import Result
+from repro.results.campaign_data import Campaign
+from repro.results.claims import CLAIMS, Verdict, tally
+from repro.results.output import as_latex, as_markdown, latex_escape, markdown_escape, replacing
+from repro.results.problem_rows import missing_note, problem_rows, remarks
+from repro.results.report import PageStudy, days_measured, write_report
+from repro.results.tables import Result, Table
 from repro.studies import get_study
 
 if TYPE_CHECKING:
     from repro.tuning.search import ProgressCallback
 
 
-#: In a study's folder: how its tables are read.
+#: HTML template in a study's folder that explains how to read its tables.
 WORDS = "words.html.j2"
 
 
 def report(
     asked: Asked, study: str | None = None, progress: ProgressCallback = lambda *_: None, page: str = "report"
 ) -> Path:
-    """Write the page with all studies of a campaign, or with one of them; return its path.
-
-    Parameters
-    ----------
-    asked
-        The campaign, with those that stand beside it.
-    study
-        One of its studies; None: all.
-    progress
-        Is told of each study that is read, and of each table and figure.
-    page
-        Name of the page's file, without its ending.
-
-    Raises
-    ------
-    ReproError
-        There is no such campaign or study, its records cannot be read, or one beside it has none of its studies.
-    """
+    """Write the HTML report of a campaign with one or all studies, and return its path."""
     names = asked.studies(study)
     parts = []
     for done, name in enumerate(names):
@@ -78,3 +66,140 @@ def _words(study: str) -> Path | None:
     spec = find_spec(f"repro.studies.{study}.study")
     words = Path(str(spec.origin)).parent / WORDS if spec else None
     return words if words and words.exists() else None
+
+
+# claims --------------------------------------------------------------------------------------------------------------
+
+#: File name of the reproduction report without suffix.
+PAGE = "reproduction"
+
+
+def claim_tables(asked: Asked, study: str | None = None) -> dict[str, tuple[Campaign, Table]]:
+    """Return for each study of a campaign the measured data and the table of claims.
+
+    Raises
+    ------
+    ReproError
+        No study has claims.
+    """
+    names = asked.studies(study)
+    found = {}
+    for name in names:
+        artifact = next((one for one in all_artifacts(name, "table") if one.name == CLAIMS), None)
+        if artifact is not None:
+            campaign = asked.read(name)
+            table = artifact.make(campaign, published_of(name))
+            assert isinstance(table, Table)
+            found[name] = campaign, table
+    if not found:
+        raise ReproError(
+            "no study with claims",
+            where=f"campaign {asked.campaign}",
+            expected="a study with config/claims/<study>.csv",
+            actual=", ".join(names),
+        )
+    return found
+
+
+def verdict_line(table: Table) -> str:
+    """Return the number of claims for each verdict, with names of reversed ones: `2 hold, 1 reversed (best_k)`."""
+    words = {Verdict.HOLDS: "hold", Verdict.NOT_TESTABLE: "not testable here"}
+    parts = []
+    for verdict, ids in tally(table).items():
+        named = f" ({', '.join(ids)})" if verdict == Verdict.REVERSED else ""
+        if ids:
+            parts.append(f"{len(ids)} {words.get(Verdict(verdict), verdict)}{named}")
+    return ", ".join(parts)
+
+
+def write_reproduction(asked: Asked, tables: Mapping[str, tuple[Campaign, Table]]) -> list[Path]:
+    """Write `results/<campaign>/reproduction.md` and `.tex`: reproduced papers, device, claims, missing data."""
+    folder = asked.results / asked.campaign
+    paths = []
+    for suffix, text in (("md", _markdown(asked, tables)), ("tex", _latex(asked, tables))):
+        path = folder / f"{PAGE}.{suffix}"
+        with replacing(path) as partial:
+            partial.write_text(text, encoding="utf-8")
+        paths.append(path)
+    return paths
+
+
+def _facts(campaigns: list[Campaign]) -> dict[str, str]:
+    """Return the device, date and code version of a campaign's measurement."""
+    environments = [record for one in campaigns for record in one.environments.values()]
+    sources = sorted({source for one in campaigns for source in one.sources})
+    commits = sorted({str(record["commit"]) for record in environments if record.get("commit")})
+    facts = {
+        "Device": ", ".join(sorted({one.column for one in campaigns})),
+        "Measured": days_measured(campaigns) or "nothing yet",
+        "Commits of the records": ", ".join(commit[:12] for commit in commits) or "none recorded",
+        "Hashes of the sources": ", ".join(source[:12] for source in sources) or "none recorded",
+    }
+    for key, title in (("driver", "Driver"), ("cuda_runtime", "CUDA runtime"), ("compiler", "Compiler")):
+        values = sorted({str(record[key]) for record in environments if record.get(key)})
+        if values:
+            facts[title] = ", ".join(values)
+    return facts
+
+
+def _parts(tables: Mapping[str, tuple[Campaign, Table]]) -> list[tuple[str, str, str, str, Table]]:
+    """Return for each study: title, papers, verdicts, unavailable problems, and the table of claims."""
+    parts = []
+    for name, (campaign, table) in tables.items():
+        lines = problem_rows(campaign, published_of(name))
+        missing = " ".join(text for text in (remarks(lines), missing_note(lines)) if text)
+        study = get_study(name)
+        nothing = "All problems of the paper were had as the paper has them."
+        parts.append((study.title or name, study.reference, verdict_line(table), missing or nothing, table))
+    return parts
+
+
+OPENING = (
+    "Each claim of the papers is judged by one rule over measured rows; no verdict is typed in. The captions state the "
+    "rule."
+)
+
+
+def _markdown(asked: Asked, tables: Mapping[str, tuple[Campaign, Table]]) -> str:
+    lines = [f"# Reproduction report: campaign {markdown_escape(asked.campaign)}", "", OPENING, ""]
+    lines += [
+        f"- {key}: {markdown_escape(value)}" for key, value in _facts([one for one, _ in tables.values()]).items()
+    ]
+    for title, reference, verdicts, missing, table in _parts(tables):
+        lines += ["", f"## {markdown_escape(title)}", "", markdown_escape(reference), ""]
+        lines += [
+            f"**{markdown_escape(verdicts)}.**",
+            "",
+            f"Inputs: {markdown_escape(missing)}",
+            "",
+            as_markdown(table),
+        ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _latex(asked: Asked, tables: Mapping[str, tuple[Campaign, Table]]) -> str:
+    lines = [
+        r"\documentclass{article}",
+        r"\usepackage[T1]{fontenc}",
+        r"\usepackage[landscape,margin=15mm]{geometry}",
+        r"\usepackage{booktabs,graphicx}",
+        r"\begin{document}",
+        rf"\section*{{Reproduction report: campaign {latex_escape(asked.campaign)}}}",
+        latex_escape(OPENING),
+        r"\begin{description}",
+        *(
+            rf"\item[{latex_escape(key)}] {latex_escape(value)}"
+            for key, value in _facts([one for one, _ in tables.values()]).items()
+        ),
+        r"\end{description}",
+    ]
+    for name, (title, reference, verdicts, missing, table) in zip(tables, _parts(tables), strict=True):
+        lines += [
+            rf"\subsection*{{{latex_escape(title)}}}",
+            latex_escape(reference),
+            "",
+            latex_escape(verdicts) + ".",
+            "",
+        ]
+        lines += [f"Inputs: {latex_escape(missing)}", "", as_latex(table, f"claims-{name}")]
+    return "\n".join([*lines, r"\end{document}"]) + "\n"

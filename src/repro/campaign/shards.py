@@ -1,10 +1,8 @@
-"""Shards: campaigns that were measured on several hosts or at several times, and merging them into one.
+"""Merging of shards (campaigns that were measured on several hosts or at several times) into one campaign.
 
-A case is whole in one shard: all of its rows are of one process on one machine, and so is every ratio in a table.
-What the rows of a study have in common is checked: one protocol, one code, one environment. Where shards differ in
-these they are refused, or kept apart: each row stays linked to the environment that it was measured in, and
-`NOTES.md` of the merged campaign says which shard has which cases and what differs. Shards of several devices are
-refused in any case, since a campaign has one column in a table.
+All rows of one case come from the same shard. By default all shards of a study must have the same timing protocol, code
+and environment. `--keep-apart` merges different ones too: each row keeps the name of its environment record, and
+`NOTES.md` lists the differences. Shards from different devices are refused, since tables have one column per campaign.
 """
 
 from __future__ import annotations
@@ -20,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pydantic import ValidationError
 
 from repro.atomic_write import making_folder
-from repro.bench.records import is_record, read_environments, read_problems
+from repro.bench.records import is_record, misfitting, read_environments, read_problems
 from repro.bench.rows import other_columns, other_quantiles
 from repro.bench.store import (
     cases_of,
@@ -35,25 +34,26 @@ from repro.bench.store import (
     refuse_rows,
     write_table,
 )
+from repro.campaign.configuration import load, resolve
 from repro.campaign.plan import as_yaml
-from repro.config import Config, load, validate
+from repro.config.models import Config
 from repro.errors import ReproError
 from repro.problems.registry import check_name, load_registry, problem_names
 from repro.results.cross_campaign import find_campaign
-from repro.studies import get_study
+from repro.studies import check_facts, get_study
 from repro.untrusted_files import kind_of, others_below, read_file, shown
 
-#: A problem's name and a precision.
+#: Problem and precision.
 CaseKey = tuple[str, str]
-#: Settings of a study that say what is measured or shown, and nothing of how.
+#: Settings of a study that select cases and artifacts and do not affect measured times.
 WHAT = {"problems", "precisions", "artifacts"}
-#: What an environment record says of the code, and what of one copy of it or one piece of hardware.
+#: Keys of an environment record: `CODE` describes the code; `OF_ITSELF` may differ between shards.
 CODE = ("repro", "source")
 OF_ITSELF = {"commit", "dirty", "uuids"}
 CHOICES = "choices"
-#: Steps whose rows have columns of their own, whatever the study.
+#: Steps with the same columns in all studies.
 WITHOUT_OWN = (CHOICES, "counters")
-#: What of a part is kept beside the merged rows, and the folder of it.
+#: Files of each shard that are copied into the merged campaign, and the folder for them.
 KEPT = ("config.yaml", "NOTES.md")
 SHARDS_FOLDER = "parts"
 SHARD_NAME = r"[0-9]{1,4}-[A-Za-z0-9_][A-Za-z0-9._-]{0,249}"
@@ -61,52 +61,26 @@ SHARD_NAME = r"[0-9]{1,4}-[A-Za-z0-9_][A-Za-z0-9._-]{0,249}"
 
 @dataclass(frozen=True)
 class Shard:
-    """A campaign as it is merged with others: the cases that its configuration names.
+    """A campaign to merge, with the cases that its configuration names."""
 
-    Attributes
-    ----------
-    name
-        Its place among the parts and the name of its folder: `1-default`.
-    raw
-        Its folder of rows.
-    config
-        What it was measured with.
-    rows
-        By study and step.
-    problems
-        Records by name.
-    environments
-        Records by hash.
-    left_out
-        How many cases it has rows of that its configuration does not name.
-    """
-
+    #: Position among the shards and name of the campaign's folder: `1-default`.
     name: str
+    #: Folder of the measured rows.
     raw: Path
+    #: Configuration with which the shard was measured.
     config: Config
+    #: Measured rows by (study, step).
     rows: Mapping[tuple[str, str], pa.Table]
+    #: Problem records by name.
     problems: Mapping[str, Mapping[str, Any]]
+    #: Environment records by hash.
     environments: Mapping[str, Mapping[str, Any]]
+    #: Number of cases that have rows but are not in the configuration.
     left_out: int
 
     @classmethod
     def read(cls, given: str, results: Path, number: int) -> Shard:
-        """Read a campaign that is given by its name or by its folder.
-
-        Parameters
-        ----------
-        given
-            The name or the folder.
-        results
-            Folder of the campaigns that are given by name.
-        number
-            Its place among the parts.
-
-        Raises
-        ------
-        ReproError
-            There is none, it has no configuration, or something of it is damaged.
-        """
+        """Read a shard from a folder, or from a campaign's name below `results`; `number` is the shard's position."""
         raw = find_campaign(given, results)
         _refuse_others(raw.parent)
         path = raw.parent / "config.yaml"
@@ -129,6 +103,14 @@ class Shard:
         check_folders(raw, config.studies)
         registry = load_registry(Path(config.registry))
         problems = read_problems(raw)
+        for name, record in problems.items():
+            for study, facts in record.get("facts", {}).items():
+                if study in config.studies:
+                    try:
+                        check_facts(study, facts)
+                    except ValidationError as error:
+                        where = raw / "problems" / f"{name}.json"
+                        raise misfitting(where, "a problem", error, f"facts.{study}.") from None
         rows, left_out = {}, set()
         for study in recorded_studies(raw):
             settings = config.studies.get(study)
@@ -157,12 +139,11 @@ class Shard:
 
     @property
     def studies(self) -> tuple[str, ...]:
-        """The studies that it is configured with."""
         return tuple(self.config.studies)
 
     @cached_property
     def cases(self) -> Mapping[str, frozenset[CaseKey]]:
-        """By study, the cases that it has rows of."""
+        """Cases with rows, for each study."""
         cases: dict[str, set[CaseKey]] = {study: set() for study in self.studies}
         for (study, _), table in self.rows.items():
             cases[study] |= set(cases_of(table))
@@ -170,7 +151,7 @@ class Shard:
 
     @cached_property
     def measured(self) -> Mapping[str, frozenset[CaseKey]]:
-        """By study, those of them that are not unavailable as a whole."""
+        """Cases with at least one row that is not `unavailable`, for each study."""
         cases: dict[str, set[CaseKey]] = {study: set() for study in self.studies}
         for (study, step), table in self.rows.items():
             if step != CHOICES and "status" in table.column_names:
@@ -181,7 +162,7 @@ class Shard:
 
     @cached_property
     def devices(self) -> frozenset[tuple[str, str]]:
-        """Backend and model of each device that it has rows of."""
+        """Backend and model of each device in the shard's rows."""
         return frozenset(
             (backend, device)
             for table in self.rows.values()
@@ -191,24 +172,18 @@ class Shard:
         )
 
     def protocol(self, study: str) -> dict[str, Any]:
-        """Return by which settings a study was measured: all but those that say what was, and the seed."""
+        """Return the settings of a study that affect measured times, and the random seed."""
         settings = self.config.studies[study].model_dump(mode="json", exclude=WHAT)
         return dict(flat({"seed": self.config.seed, **settings}))
 
     def linked(self, study: str) -> list[str]:
-        """Return the hashes of the environments that the rows of a study were measured in, sorted.
-
-        Raises
-        ------
-        ReproError
-            The record of one is missing.
-        """
+        """Return the sorted hashes of the environment records to which a study's rows refer."""
         names: set[str] = set()
         for (of, step), table in self.rows.items():
             if of == study and "environment" in table.column_names:
                 linked = table["environment"]
                 names |= {name for name in linked.unique().to_pylist() if name is not None}
-                # what a profiler counted need not have one: it is no time
+                # profiler counters are not times and need no environment record
                 timed = step not in WITHOUT_OWN and "device" in table.column_names
                 if timed and linked.null_count > table["device"].null_count:
                     raise ReproError(
@@ -228,7 +203,7 @@ class Shard:
         return sorted(names)
 
     def _check_choices(self, study: str) -> None:
-        """Refuse choices of what no row of their case is of."""
+        """Refuse chosen variants that have no measured row in the same case."""
         tables = {step: table for (of, step), table in self.rows.items() if of == study}
         choices = tables.pop(CHOICES, None)
         if choices is None or not choices.num_rows:
@@ -250,23 +225,17 @@ class Shard:
                 )
 
     def code(self, environment: str) -> dict[str, Any]:
-        """Return what an environment record says of the code that measured."""
+        """Return the entries of an environment record about our code."""
         return {key: self.environments[environment].get(key) for key in CODE}
 
     def surroundings(self, environment: str) -> dict[str, Any]:
-        """Return what else a time depends on, by an environment record: device, driver, compiler, packages."""
+        """Return the other entries of an environment record that affect times: device, driver, compiler, packages."""
         record = self.environments[environment]
         return dict(flat({key: value for key, value in record.items() if key not in {*CODE, *OF_ITSELF}}))
 
 
 def kept_of(folder: Path) -> Iterator[Path]:
-    """Yield the files that are kept of a part beside its rows, of a merged one its parts' as well, as paths in it.
-
-    Raises
-    ------
-    ReproError
-        A part of it has no part's name.
-    """
+    """Yield the relative paths of a shard's files to copy (`KEPT`), including those of shards merged into it before."""
     yield from (Path(file) for file in KEPT if (folder / file).exists())
     for part in sorted((folder / SHARDS_FOLDER).iterdir()) if (folder / SHARDS_FOLDER).is_dir() else ():
         if not re.fullmatch(SHARD_NAME, part.name):
@@ -280,14 +249,9 @@ def kept_of(folder: Path) -> Iterator[Path]:
 
 
 def _refuse_others(folder: Path) -> None:
-    """Refuse a campaign's folder that has anything but files and folders where a part of others is read.
+    """Refuse a campaign's folder that contains links, pipes or other special files.
 
-    A link would bring in what lies elsewhere on this machine, and a pipe would be waited for.
-
-    Raises
-    ------
-    ReproError
-        It has.
+    Following a link could copy unrelated files of this machine, and reading a pipe could block.
     """
     for name in (*KEPT, SHARDS_FOLDER, "raw"):
         path = folder / name
@@ -314,13 +278,7 @@ def _refuse_others(folder: Path) -> None:
 
 
 def _check(rows: pa.Table, study: str, where: Path, problems: Mapping[str, Any]) -> None:
-    """Refuse rows of a study of other columns than its own, or of problems without a record.
-
-    Raises
-    ------
-    ReproError
-        They are.
-    """
+    """Refuse rows whose columns differ from the study's, or whose problem has no record."""
     if where.stem not in WITHOUT_OWN and (wrong := other_columns(rows, get_study(study).columns)):
         raise other_schema(where, wrong.expected, wrong.actual)
     if other := other_quantiles(rows):
@@ -336,7 +294,7 @@ def _check(rows: pa.Table, study: str, where: Path, problems: Mapping[str, Any])
 
 
 def flat(data: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the values of nested mappings by their dotted keys."""
+    """Flatten nested mappings: yield (dotted key, value) pairs."""
     for key, value in data.items():
         if isinstance(value, Mapping):
             yield from flat(value, f"{above}{key}.")
@@ -344,9 +302,9 @@ def flat(data: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
             yield f"{above}{key}", value
 
 
-#: Keys that a message names of all that differ.
+#: Most differing keys that a message names.
 NAMED = 6
-#: Bytes of each file that is kept of a part.
+#: Size limit in bytes for a copied file.
 LARGEST = 16 << 20
 KEEP_APART = (
     "measure one of them again as the other was; or merge them as they are by --keep-apart: each case then keeps its "
@@ -356,70 +314,35 @@ KEEP_APART = (
 
 @dataclass(frozen=True)
 class Difference:
-    """What a part of a study has otherwise than the first one.
+    """A difference between the first shard and another one, in one study."""
 
-    Attributes
-    ----------
-    what
-        In words: `another protocol`, `other code`, `another environment`.
-    study
-        The study's name.
-    first, other
-        Names of the parts; they can be the same, where one part is not of one piece.
-    expected, actual
-        What the first part has and the other.
-    """
-
+    #: Kind of difference: `another protocol`, `other code`, `another environment`.
     what: str
     study: str
+    #: Names of the two shards; equal if the difference is within one shard.
     first: str
     other: str
+    #: Differing values in the first and the other shard.
     expected: str
     actual: str
 
 
 @dataclass(frozen=True)
 class Merged:
-    """What was merged.
-
-    Attributes
-    ----------
-    folder
-        `results/<campaign>` of it.
-    parts
-        In the order they were given.
-    cases
-        By study, how many it has.
-    differences
-        What the parts differ in, where they are kept apart.
-    """
-
+    #: Folder of the merged campaign, `results/<campaign>`.
     folder: Path
+    #: Shards in the given order.
     parts: Sequence[Shard]
+    #: Number of cases for each study.
     cases: Mapping[str, int]
+    #: Differences between the shards that `keep_apart` permitted.
     differences: Sequence[Difference]
 
 
 def merge(given: Sequence[str], results: Path, name: str, keep_apart: bool = False) -> Merged:
-    """Make one campaign of several, which stay as they are; written whole or not at all.
+    """Merge shards (names below `results`, or folders) into the new campaign `name`; the shards are not changed.
 
-    Parameters
-    ----------
-    given
-        The parts: names of campaigns below `results`, or their folders.
-    results
-        Folder of the campaigns, and of the merged one.
-    name
-        Of the merged campaign.
-    keep_apart
-        Merge also where the rows of a study differ in protocol, code or environment.
-
-    Raises
-    ------
-    ReproError
-        There is a campaign of that name, or no such part; something is damaged; or parts must not be merged: they are
-        of several devices, mean two problems by one name, have other rows of one case, or differ and should not be
-        kept apart.
+    The new campaign is written atomically. `keep_apart` permits differences in protocol, code or environment.
     """
     folder = results / name
     if os.path.lexists(folder):
@@ -476,13 +399,7 @@ def _write(
 
 
 def _copy(path: Path, to: Path) -> None:
-    """Copy a file of a part, which may have changed since it was looked at.
-
-    Raises
-    ------
-    ReproError
-        It is none, or larger than what is kept of a part.
-    """
+    """Copy a file; check its kind and size again, since it may have changed."""
     try:
         content = read_file(path, LARGEST)
     except OSError as error:
@@ -492,7 +409,7 @@ def _copy(path: Path, to: Path) -> None:
 
 
 def _configuration(parts: Sequence[Shard], name: str) -> Config:
-    """Return the first part's configuration with the problems, precisions and artifacts of all, for a replay."""
+    """Return the first shard's configuration as a replay, with the problems, precisions and artifacts of all shards."""
     studies: dict[str, dict[str, Any]] = {}
     for part in parts:
         for study, settings in part.config.model_dump(mode="json")["studies"].items():
@@ -500,15 +417,15 @@ def _configuration(parts: Sequence[Shard], name: str) -> Config:
             for key in ("problems", "precisions", "artifacts"):
                 first[key] = _union(first[key], settings[key])
     base = parts[0].config.model_dump(mode="json")
-    config = validate(Config, {**base, "campaign": name, "replay": True, "studies": studies}, "the merged campaign")
+    config = resolve({**base, "campaign": name, "replay": True, "studies": studies}, "the merged campaign")
     registry = load_registry(Path(config.registry))
     for settings in config.studies.values():
-        problem_names(registry, settings.problems)  # refuses what only another part's registry knows
+        problem_names(registry, settings.problems)  # refuse problems that are missing in the first shard's registry
     return config
 
 
 def _union(one: Any, other: Any) -> Any:
-    """Return what either names, the first one's words first; `all` is all."""
+    """Return the union of two lists of names in order of first mention; `all` includes every name."""
     if one in (other, "all"):
         return one
     if other == "all":
@@ -530,7 +447,7 @@ def _refuse_several_devices(parts: Sequence[Shard]) -> None:
 
 
 def _problems(parts: Sequence[Shard]) -> dict[str, Mapping[str, Any]]:
-    """Return the records of all problems: of what one part could have and another could not, the former's."""
+    """Return one record for each problem, preferably from a shard where the problem is available."""
     records: dict[str, tuple[Shard, Mapping[str, Any]]] = {}
     for part in parts:
         for name, record in part.problems.items():
@@ -557,7 +474,7 @@ def _content(record: Mapping[str, Any]) -> str:
 
 
 def _with_facts(name: str, record: Mapping[str, Any], parts: Sequence[Shard]) -> Mapping[str, Any]:
-    """Return a record with each study's facts as a part has them that measured the study: code may have changed."""
+    """Take the facts for each study from the shard that measured the problem, since shards may differ in code."""
     facts = dict(record.get("facts", {}))
     for part in reversed(parts):
         theirs = part.problems.get(name, {}).get("facts", {})
@@ -566,13 +483,7 @@ def _with_facts(name: str, record: Mapping[str, Any], parts: Sequence[Shard]) ->
 
 
 def _rows(parts: Sequence[Shard], study: str, step: str) -> pa.Table:
-    """Return the rows of a step of all parts: of each case those of the first that measured it.
-
-    Raises
-    ------
-    ReproError
-        Two parts have other rows of one case.
-    """
+    """Return the rows of a step from all shards; for each case from the first shard that measured it."""
     tables: list[pa.Table] = []
     taken: dict[CaseKey, tuple[Shard, pa.Table]] = {}
     measured = {case for part in parts for case in part.measured.get(study, ())}
@@ -586,7 +497,7 @@ def _rows(parts: Sequence[Shard], study: str, step: str) -> pa.Table:
         new: list[int] = []
         for case, of_case in places.items():
             if case in measured and case not in part.measured[study]:
-                continue  # what one part could not have gives way to what another measured
+                continue  # this shard could not measure the case, but another one did
             rows = table.take(pa.array(of_case))
             before = taken.setdefault(case, (part, rows))
             if before[0] is part:
@@ -605,18 +516,17 @@ def _rows(parts: Sequence[Shard], study: str, step: str) -> pa.Table:
 
 
 def _plain(rows: pa.Table) -> list[str]:
-    """Return rows in words that are the same where the rows are: NaN is NaN, and absent is absent."""
+    """Convert rows to texts for comparison: NaN equals NaN, and absent values are omitted."""
     return [repr(sorted((key, value) for key, value in row.items() if value is not None)) for row in rows.to_pylist()]
 
 
 def _when(rows: pa.Table) -> str:
-    """Say how many rows there are and when the first was measured."""
     times = [time for time in rows["measured_at"].to_pylist() if time] if "measured_at" in rows.column_names else []
     return f"{rows.num_rows} rows{f', the first of {min(times)},' if times else ''}"
 
 
 def _differences(parts: Sequence[Shard]) -> Iterator[Difference]:
-    """Yield what the parts of each study differ in: protocol, code, environment."""
+    """Yield the differences between shards in protocol, code and environment, for each study."""
     for study in dict.fromkeys(study for part in parts for study in part.studies):
         having = [part for part in parts if part.cases.get(study)]
         for part in having[1:]:
@@ -635,7 +545,7 @@ def _differences(parts: Sequence[Shard]) -> Iterator[Difference]:
 
 
 def _words(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Say what two flat mappings differ in, each side by itself; None where they do not."""
+    """Return the differing entries of two flat mappings as two texts, one per mapping; None if they agree."""
     keys = [key for key in dict.fromkeys([*one, *other]) if one.get(key) != other.get(key)]
     if not keys:
         return None
@@ -647,7 +557,6 @@ def _words(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[str, str] 
 
 
 def _notes(merged: Merged) -> str:
-    """Return the page that says of which parts a merged campaign is."""
     lines = [
         "# Of which parts this campaign is",
         "",

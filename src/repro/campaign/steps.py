@@ -1,8 +1,6 @@
-"""The steps of a campaign: for each thing that is made, all that it is made from, and whether it is stale.
+"""Definitions of all steps of a campaign with their inputs, and the check which steps are stale.
 
-Every step is written down here once. The plan asks which steps are fresh, and the command that makes one writes its
-receipt; both use the same step, so that the two cannot disagree about what it depends on. `Freshness` compares the
-plan with the receipts on disk, once, and writes nothing.
+The same definition is used to find stale steps, and by the command that makes the step and writes its receipt.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from repro.codegen.templates import COMMON, SUFFIXES
 from repro.package_data import shipped
 from repro.studies import get_study, study_names
 
-#: What problems, modules, measured times, and tables and figures depend on beside our own code.
+#: Packages whose versions are inputs of building problems, rendering modules, measuring, and making artifacts.
 BUILDING = ("numpy", "scipy", "scikit-fem", "meshio", "pyarrow", "gmsh", "tetgen", "pymeshfix", "fast-simplification")
 RENDERING = ("jinja2",)
 MEASURING = ("numpy", "scipy", "pyopencl", "pocl-binary-distribution", "intel-opencl-rt", "pycuda", "nvmath-python",
@@ -35,13 +33,13 @@ CHECK = "check"
 
 
 def steps(plan: Plan) -> list[Step]:
-    """Return all steps of a campaign, each after those that it depends on; a replay has nothing to check."""
+    """Return all steps in order of dependency, with the final check last (not in a replay)."""
     made = [*_made(plan)]
     return made if plan.config.replay else [*made, _checking(plan, made)]
 
 
 def until_measured(plan: Plan) -> Iterator[Step]:
-    """Return the steps of which rows come, each after those that it depends on; none in a replay."""
+    """Yield the steps up to measuring (no artifacts) in order of dependency; none in a replay."""
     if not plan.config.replay:
         assert plan.target is not None
         yield from (building(plan, name) for name in plan.problems)
@@ -63,7 +61,6 @@ def _made(plan: Plan) -> Iterator[Step]:
 
 
 def building(plan: Plan, name: str) -> Step:
-    """Return the step that builds a problem."""
     problem = plan.problems[name]
     return Step(
         f"problem {name}",
@@ -81,7 +78,6 @@ def building(plan: Plan, name: str) -> Step:
 
 
 def compiling(study: str, key: str, target: Target, kernels: Path, modules: Path = MODULES) -> Step:
-    """Return the step that renders and compiles one module of a study."""
     return Step(
         f"compile {study} {key}",
         _module_receipt(target, study, key, modules=modules),
@@ -96,7 +92,7 @@ def compiling(study: str, key: str, target: Target, kernels: Path, modules: Path
 
 
 def compiling_common(target: Target, kernels: Path, modules: Path = MODULES) -> Step:
-    """Return the step that renders and compiles the module that all studies share."""
+    """Return the step that compiles the module common to all studies."""
     return Step(
         "compile common",
         _module_receipt(target, COMMON, modules=modules),
@@ -111,7 +107,7 @@ def compiling_common(target: Target, kernels: Path, modules: Path = MODULES) -> 
 
 
 def measuring(plan: Plan, study: str, problem: str, precision: str, training: tuple[Path, ...] | None = None) -> Step:
-    """Return the step that measures one case; `training` where it is known already what its search learns from."""
+    """Return the step that measures one case; `training` has the training files of a predicted search, if known."""
     assert plan.target is not None
     modules = [_module_receipt(plan.target, study, key) for key in plan.modules(study, problem, precision)]
     return Step(
@@ -132,7 +128,6 @@ def measuring(plan: Plan, study: str, problem: str, precision: str, training: tu
 
 
 def presenting(plan: Plan, study: str, kind: Literal["tables", "figures"]) -> Step:
-    """Return the step that makes a study's `tables` or `figures`."""
     return Step(
         f"{kind} {study}",
         receipt_of(plan, kind, study),
@@ -153,7 +148,6 @@ def presenting(plan: Plan, study: str, kind: Literal["tables", "figures"]) -> St
 
 
 def reporting(plan: Plan) -> Step:
-    """Return the step that writes the report."""
     modules = [f"repro.studies.{study}.{part}" for study in plan.studies for part in ("study", "tables", "figures")]
     published = [Path(path) for study in plan.studies for path in plan.published(study)]
     shown = {name: [*study.tables, *study.figures] for name, study in plan.studies.items()}
@@ -182,7 +176,6 @@ def _checking(plan: Plan, made: Sequence[Step]) -> Step:
 
 
 def receipt_of(plan: Plan, *words: str) -> Path:
-    """Return where the receipt of a step lies that belongs to the campaign."""
     return Path(plan.results, "receipts", *words[:-1], f"{words[-1]}.json")
 
 
@@ -192,7 +185,7 @@ def _module_receipt(target: Target, *words: str, modules: Path = MODULES) -> Pat
 
 
 def _cases(plan: Plan, study: str) -> tuple[Path, ...]:
-    """Return the receipts of all that a study's artifacts read; none in a replay, which reads files."""
+    """Return the receipts of the cases on which a study's artifacts depend; empty in a replay (which reads files)."""
     if plan.config.replay:
         return ()
     problems = [receipt_of(plan, "problem", name) for name in plan.studies[study].problems]
@@ -200,7 +193,7 @@ def _cases(plan: Plan, study: str) -> tuple[Path, ...]:
 
 
 def _read(plan: Plan, study: str) -> dict[str, Any]:
-    """Return what `repro.campaign.artifacts.Asked.read` takes of the configuration, and what draws and writes it."""
+    """Return the settings and package versions on which making artifacts of a study depends."""
     settings = plan.studies[study].settings
     return {
         "problems": plan.studies[study].problems,
@@ -212,7 +205,7 @@ def _read(plan: Plan, study: str) -> dict[str, Any]:
 
 
 def _training(plan: Plan, study: str) -> tuple[Path, ...]:
-    """Return what a predicted search learns from: the searches of other campaigns, with their records."""
+    """Return the training files of a predicted search: search rows and problem records of other campaigns."""
     settings, results = plan.studies[study].settings, Path(plan.results).parent
     if settings.search != "predicted":
         return ()
@@ -237,7 +230,7 @@ def _building_code() -> str:
 
 @cache
 def _compiling_code(study: str) -> str:
-    """Return the hash of what renders and compiles a study's modules: its `kernels.py`, where it has one."""
+    """Return the hash of the code that renders and compiles a study's modules (its `kernels.py`, else `study.py`)."""
     own = f"repro.studies.{study}.kernels"
     return code_hash("repro.codegen.build_cache", own if find_spec(own) else f"repro.studies.{study}.study")
 
@@ -266,21 +259,16 @@ def _versions(packages: tuple[str, ...]) -> dict[str, str]:
     return installed
 
 
-#: Reasons that a message names; the others are counted.
+#: Most reasons in a message; the number of further reasons is added.
 NAMED = 20
-#: Why a step is stale that is so for the sake of another.
+#: End of the reason for a step that is stale because an earlier step is.
 AHEAD = "has to be made first"
 
 
 class Freshness:
-    """A campaign as it lies on disk, held against its plan; looked at once, and nothing is written.
+    """Stale steps of a plan, found by comparing it once with the receipts on disk; nothing is written.
 
-    Parameters
-    ----------
-    plan
-        What the campaign should be.
-    part
-        The steps to look at, each after those that it depends on; None: all.
+    `part` has the steps to check in order of dependency; None checks all steps.
     """
 
     def __init__(self, plan: Plan, part: Iterable[Step] | None = None) -> None:
@@ -291,17 +279,15 @@ class Freshness:
 
     @property
     def steps(self) -> Sequence[Step]:
-        """All steps that are looked at, in their order."""
         return self._steps
 
     @property
     def total(self) -> int:
-        """How many steps the campaign has."""
         return len(self._steps)
 
     @cached_property
     def stale(self) -> Mapping[str, str]:
-        """By the names of all steps that have to be made, in their order: why."""
+        """Reason for each stale step, by name, in order of dependency."""
         names = {step.receipt: step.name for step in self._steps}
         reasons: dict[str, str] = {}
         for step in self._steps:
@@ -313,12 +299,11 @@ class Freshness:
 
     @property
     def stale_outputs(self) -> list[Path]:
-        """All that the stale steps write."""
         return [path for step in self._steps if step.name in self.stale for path in step.outputs]
 
     @cached_property
     def unlike(self) -> Mapping[str, str]:
-        """Of the stale steps those that are not what the plan asks for: neither failed nor made from what failed."""
+        """Reasons of stale steps that neither failed nor depend on another stale step."""
         failed = {receipt.step for receipt in self._receipts.values() if receipt.failed}
         return {
             name: reason for name, reason in self.stale.items() if name not in failed and not reason.endswith(AHEAD)
@@ -326,7 +311,7 @@ class Freshness:
 
     @cached_property
     def outdated(self) -> Mapping[str, str]:
-        """Of the stale steps those with outputs that have to be made again: what Snakemake would take for made."""
+        """Reasons of stale steps whose outputs exist, so that Snakemake would regard them as done."""
         return {
             step.name: self.stale[step.name]
             for step in self._steps
@@ -334,7 +319,7 @@ class Freshness:
         }
 
     def described(self) -> list[str]:
-        """Return what is outdated and why, those of one reason on one line; what only follows from them is counted."""
+        """Return lines on outdated steps, one per reason; steps that only depend on stale ones are just counted."""
         by_reason: dict[str, list[str]] = {}
         follow = 0
         for name, reason in self.outdated.items():

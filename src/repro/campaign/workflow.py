@@ -1,18 +1,13 @@
-"""What the workflow needs beside the plan: the lock of a run, forced jobs, the environment of its jobs.
+"""Running a campaign with Snakemake: lock of the run, forced jobs, configuration and environment for jobs.
 
-One run at a time works in a folder. A run writes its configuration where its jobs and later readers look.
-
-Snakemake decides by times of files what has to be made: a stale output that is dated 1970 is up to date to it, and
-a job fails whose inputs are dated later than its outputs, which get the time of the clock. Receipts decide here
-instead. So jobs with a stale step are forced, as by `--forcerun`, and no times are looked at when a job has ended.
+Receipts instead of file times decide what has to be made: jobs with a stale step are forced, and Snakemake's check of
+file times is turned off.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import platform
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,44 +16,32 @@ from pathlib import Path
 from typing import Any, Literal
 
 from repro.atomic_write import write_whole
+from repro.campaign.configuration import load
 from repro.campaign.folders import RESULTS
 from repro.campaign.plan import Plan, as_yaml, make_plan
 from repro.campaign.receipts import Receipt
 from repro.campaign.steps import CHECK, Freshness, receipt_of
 from repro.codegen.build_cache import MODULES
-from repro.config import load
-from repro.devices.locks import user_name
 from repro.errors import ReproError
+from repro.file_locks import describe_process, try_lock, write_holder
 from repro.package_data import PACKED, shipped
 from repro.untrusted_files import open_file, read_json
 
-#: Held by whoever runs in this folder, for as long as its process lives: a killed run leaves no lock behind.
+#: Lock file that allows one run per results folder; the lock ends with its process, even if that is killed.
 LOCK = RESULTS / ".run.lock"
-#: Names, in the environment of a run's jobs, the file of its configuration.
+#: Environment variable that tells the jobs of a run the path of its configuration.
 RUN = "REPRO_RUN"
-#: Jobs, and seconds in which Snakemake starts no more than these, where nobody asks for another limit.
+#: Snakemake's default start limit: (number of jobs, time span in seconds).
 UNASKED = (100, 1)
 
 _held: list[int] = []
 
 
 def begin(plan: Plan, stale: Mapping[str, str]) -> None:
-    """Begin a run: keep other runs out of this folder, write the configuration, and take away what holds no more.
+    """Begin a run: lock the folder, write the configuration, and delete outdated artifacts.
 
-    Jobs read it from a file that is named by its content. `config.yaml` is for whoever asks later what the campaign was
-    run with; a replay leaves that of the record as it is. A plan that is only looked at never comes here.
-
-    Parameters
-    ----------
-    plan
-        What is run.
-    stale
-        What had to be made when it was planned, by `repro.campaign.steps.Freshness.stale`.
-
-    Raises
-    ------
-    ReproError
-        Another run works in this folder, or ended in it since that was planned; or it cannot be written to.
+    Jobs read the configuration from a file whose name contains its hash. `config.yaml` is for later commands; a replay
+    does not change it. The run is refused if `stale` (`Freshness.stale` at planning time) is no longer up to date.
     """
     text = as_yaml(plan.config)
     paths = [Path(plan.config_file)]
@@ -79,7 +62,7 @@ def begin(plan: Plan, stale: Mapping[str, str]) -> None:
                 write_whole(path, text)
         if not plan.config.replay:
             _take_away_artifacts(plan)
-            if CHECK in stale:  # until it is checked again
+            if CHECK in stale:  # the mark is written again by the final check
                 Path(plan.results, "complete").unlink(missing_ok=True)
     except OSError as error:
         raise _not_writable(plan, error.strerror) from None
@@ -87,28 +70,16 @@ def begin(plan: Plan, stale: Mapping[str, str]) -> None:
 
 
 def plan_of_run() -> Plan | None:
-    """Return the plan of the run that sent this process to another machine; None where nothing says which it was.
-
-    Raises
-    ------
-    ReproError
-        As `repro.campaign.plan.make_plan`, on this machine.
-    """
+    """Return the plan of the run that started this job on another machine, None outside of such a job."""
     path = os.environ.get(RUN)
     return make_plan(load(Path(path))) if path else None
 
 
 def drop_unasked_limit(workflow: Any) -> None:
-    """Take away the limit of jobs a second that Snakemake has by itself; one that was asked for stays.
+    """Remove Snakemake's default limit of jobs per second, but keep a limit set by the user.
 
-    For its sake the scheduler wakes itself again a second after each time that it woke while a job is ready, and the
-    end of each job starts another such chain: after sixty jobs it looks sixty times a second at all that are ready.
-    Seen on Snakemake 9.27, whose main process took 32 s for 120 jobs, and 4 s without the limit.
-
-    Parameters
-    ----------
-    workflow
-        Snakemake's, when its run begins. One of another form is left as it is.
+    With the limit, the scheduler of Snakemake 9.27 wakes up more and more often: 120 jobs took 32 s of CPU time in its
+    main process, and 4 s without. A `workflow` object with other attributes is not changed.
     """
     asked = getattr(getattr(workflow, "scheduling_settings", None), "max_jobs_per_timespan", None)
     limit = (getattr(asked, "max_jobs", None), getattr(asked, "timespan", None))
@@ -117,20 +88,14 @@ def drop_unasked_limit(workflow: Any) -> None:
 
 
 def refuse_file_in_the_way(plan: Plan) -> None:
-    """Refuse a file where a folder of results should be, before Snakemake looks into it.
-
-    Raises
-    ------
-    ReproError
-        There is one.
-    """
+    """Raise an error if a results folder (or a parent) is a file, before Snakemake accesses it."""
     for folder in (Path(plan.results), *Path(plan.results).parents):
         if folder.exists() and not folder.is_dir():
             raise _not_writable(plan, f"{folder} is a file")
 
 
 def _take_away_artifacts(plan: Plan) -> None:
-    """Take away tables and figures that the last run made and that are asked for no more: they would grow stale."""
+    """Delete tables and figures of earlier runs that are no longer configured, since nothing updates them."""
     kinds: tuple[Literal["tables", "figures"], ...] = ("tables", "figures")
     for study in plan.studies:
         for kind in kinds:
@@ -153,13 +118,7 @@ def _not_writable(plan: Plan, actual: object) -> ReproError:
 
 @contextmanager
 def hold_run_lock(campaign: str, results: Path = RESULTS) -> Iterator[None]:
-    """Keep runs out of a folder of results while the body changes what one of its campaigns has measured.
-
-    Raises
-    ------
-    ReproError
-        A run works in it.
-    """
+    """Prevent runs in a results folder while the body changes the rows of a campaign."""
     lock = _take_run_lock(campaign, results / LOCK.name)
     try:
         yield
@@ -168,26 +127,22 @@ def hold_run_lock(campaign: str, results: Path = RESULTS) -> Iterator[None]:
 
 
 def _take_run_lock(campaign: str, path: Path) -> int:
-    """Take a lock until what is returned is closed, or this process ends."""
+    """Lock the run file and return its descriptor; closing it or ending the process frees the lock."""
     lock = open_file(path, os.O_RDWR | os.O_CREAT)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    if not try_lock(lock):
         os.close(lock)
         raise ReproError(
             "another run works in this folder",
             where=path.absolute().parents[1],
             actual=_lock_holder(path),
             todo="wait for it to end, or run in another copy of the project; `--dry-run` can be used beside it",
-        ) from None
-    me = {"pid": os.getpid(), "user": user_name(), "host": platform.node(), "campaign": campaign}
-    os.ftruncate(lock, 0)
-    os.write(lock, json.dumps(me | {"since": datetime.now().isoformat(" ", "seconds")}).encode())
+        )
+    since = datetime.now().isoformat(" ", "seconds")
+    write_holder(lock, {**describe_process(), "campaign": campaign, "since": since})
     return lock
 
 
 def _lock_holder(path: Path) -> str:
-    """Say whose lock it is, as far as it can be read."""
     try:
         holder = read_json(path)
         return "campaign {campaign}, process {pid} of {user} on {host}, since {since}".format(**holder)
@@ -196,18 +151,17 @@ def _lock_holder(path: Path) -> str:
 
 
 def overrule(dag: Any, plan: Plan, forced: Iterable[Path | str]) -> None:
-    """Let a graph of jobs run those that write what is forced, and judge none of a campaign by times.
+    """Make Snakemake run the jobs that write `forced`, and ignore the file times of a campaign's outputs.
 
     Parameters
     ----------
     dag
-        Snakemake's, before it looks what has to be run. Where the campaign is a module of another workflow it holds
-        that one's jobs too, which are judged as ever.
+        Snakemake's graph of jobs, before it selects jobs. Jobs of an enclosing workflow are treated as usual.
     plan
-        Of the campaign.
+        The plan of the campaign.
     forced
-        Outputs of stale steps, and files of their batches. Unlike those of `--forcerun` they are no targets: of a run
-        that asks for one table no other is made.
+        Outputs of stale steps, and marker files of their batches. Unlike with `--forcerun` these files do not become
+        targets, so that a run for one table does not make other tables.
     """
     dag.forcefiles.update(map(str, forced))
     folders = (f"{plan.results}/", f"{plan.figures}/", f"{MODULES}/")
@@ -220,19 +174,14 @@ def overrule(dag: Any, plan: Plan, forced: Iterable[Path | str]) -> None:
     dag.check_output_mtime = judge_others
 
 
-#: What the files ask pip for: this package, by a path that holds where the file lies.
+#: The line for this package in the environment files, relative to the checkout.
 OWN = "- -e ."
 
 
 def environment_file(on_gpu: bool) -> str:
-    """Return the content of `environment.yml`, or on a GPU of `environment-cuda.yml`, that holds wherever it lies.
+    """Return `environment.yml`, or `environment-cuda.yml` on a GPU, with the absolute path of this package.
 
-    Snakemake copies the file to where it deploys, and a relative path would lead from there.
-
-    Raises
-    ------
-    ReproError
-        The package is not run from a checkout, so that conda could not install it.
+    Snakemake copies the file to another folder, where relative paths would break.
     """
     path = shipped("environment-cuda.yml" if on_gpu else "environment.yml", here=False)
     if PACKED.is_dir():

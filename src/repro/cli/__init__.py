@@ -1,10 +1,9 @@
-"""The command line: `repro`, one subcommand a workflow rule, each of use by hand."""
+"""The command line `repro`: one subcommand for each rule of the workflow, which can also be called by hand."""
 
 from __future__ import annotations
 
 
 def main() -> None:
-    """Run `repro`."""
     from repro.cli.console import open_streams
 
     open_streams()  # before anything else is opened

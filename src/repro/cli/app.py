@@ -1,4 +1,4 @@
-"""The commands put together, and what becomes of a failure: one message, and no traceback unless asked for."""
+"""The application with all commands; failures are printed as one message, with a traceback only on request."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DEBUG = "--debug"
 
 
 class Command(NamedTuple):
-    """Where a command is defined, its line in `repro --help`, and its exit code where it fails."""
+    """A command's panel, its function, its line in `repro --help`, and its exit code on failure."""
 
     panel: str
     module: str
@@ -27,7 +27,7 @@ class Command(NamedTuple):
     failed: int = 1
 
 
-#: In the order of a campaign. A command's module is imported only when the command is on the line.
+#: All commands, in the order of use in a campaign. Only the module of the called command is imported.
 COMMANDS = {
     "doctor": Command("Before a run", "campaign", "doctor", "Say what this machine has, and what to install."),
     "list": Command("Before a run", "campaign", "list_", "List what can be named in a configuration."),
@@ -46,7 +46,8 @@ COMMANDS = {
     "table": Command("Results", "results", "table", "Make tables of a measured campaign."),
     "figure": Command("Results", "results", "figure", "Make figures of a measured campaign."),
     "report": Command("Results", "results", "report", "Write the report of a measured campaign."),
-    # 1 says that something is slower
+    "claims": Command("Results", "claims", "claims", "Say which claims of the papers hold, by measured rows."),
+    # exit code 1 means slower rows
     "compare": Command("Results", "results", "compare", "Compare two campaigns: same, faster, slower, undecided.", 2),
     "record": Command("Results", "results", "record", "Keep a campaign as a record: one file a study and step."),
     "merge": Command("Results", "results", "merge", "Make one campaign of parts measured apart."),
@@ -56,7 +57,7 @@ COMMANDS = {
 }
 
 
-#: What the file system refuses and the user can do something about: what it is, and what to do.
+#: Description and advice for file system errors that a user can resolve.
 EXPLANATIONS = {
     **dict.fromkeys(
         (errno.ENOSPC, errno.EDQUOT),
@@ -82,7 +83,7 @@ EXPLANATIONS = {
 
 
 def explain(error: OSError) -> ReproError | None:
-    """Return the message for a failure of the file system that the user can do something about, else None."""
+    """Return a message for a file system error that a user can resolve, else None."""
     if error.filename == STDOUT and error.errno == errno.EBADF:
         todo = "leave it open, or send it to a file or to /dev/null"
         return ReproError("standard output is closed, and there is something to print", todo=todo)
@@ -94,7 +95,7 @@ def explain(error: OSError) -> ReproError | None:
 
 
 def reported(command: Callable[..., None], failed: int = 1) -> Callable[..., None]:
-    """Wrap a command so that what a user can cause ends in one message on stderr and the exit code of a failure."""
+    """Wrap a command: errors that a user can resolve are printed as one message on stderr, with an exit code."""
 
     @wraps(command)
     def run(*args: Any, **options: Any) -> None:
@@ -115,7 +116,7 @@ def reported(command: Callable[..., None], failed: int = 1) -> Callable[..., Non
 
 
 def _refused(error: OSError, failed: int) -> NoReturn:
-    """End by what the file system refused, with a message if nobody left on purpose."""
+    """Report a file system error and exit; no message if the reader of a pipe has closed it."""
     if error.errno == errno.EPIPE:  # `repro list … | head`
         raise typer.Exit(failed) from None
     explained = explain(error)
@@ -127,7 +128,7 @@ def _refused(error: OSError, failed: int) -> NoReturn:
 def _fail(message: ReproError, error: Exception, code: int) -> NoReturn:
     if _state["debug"]:
         raise error
-    # some of it is quoted from files of others: nothing in it steers the terminal
+    # quotations from untrusted files must not control the terminal
     text = "".join(
         letter if letter.isprintable() or letter == "\n" else "\N{REPLACEMENT CHARACTER}" for letter in str(message)
     )
@@ -161,7 +162,7 @@ def _options(
 
 
 def build(wanted: Collection[str] = tuple(COMMANDS)) -> typer.Typer:
-    """Return the application; commands that are not wanted have their line in the help and no more."""
+    """Return the application; only `wanted` commands are imported, the others are just listed in the help."""
     app = typer.Typer(
         no_args_is_help=True,
         add_completion=False,
@@ -185,7 +186,7 @@ def _not_loaded() -> None:
 
 
 def run(arguments: Sequence[str] | None = None) -> None:
-    """Run the application; `--debug` may stand anywhere on the line."""
+    """Run the application; `--debug` is accepted at any position."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if DEBUG in words:
         words = [DEBUG, *(word for word in words if word != DEBUG)]
@@ -194,8 +195,8 @@ def run(arguments: Sequence[str] | None = None) -> None:
             try:
                 build(words)(words, prog_name="repro")
             finally:
-                sys.stdout.flush()  # for which there may be no room
-        except OSError as error:  # of a command there are none left, but help and version are printed outside of it
+                sys.stdout.flush()  # may fail because the disk is full
+        except OSError as error:  # `reported` handles errors in commands; these are from printing help or version
             try:
                 _refused(error, 1)
             except typer.Exit as ended:

@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from repro.cli.options import DEFAULT_CONFIG
-
-if TYPE_CHECKING:
-    from repro.campaign.measurement import Opened
-    from repro.config import Config
-
+from repro.cli.options import ConfigFile, Run
+from repro.package_data import DEFAULT_CONFIG
 
 What = Annotated[str, typer.Argument(metavar="WHAT", help="`problems`, or STUDY/PRECISION: compressed_coo/double.")]
 Problems = Annotated[list[str], typer.Argument(metavar="PROBLEM...", help="Problems of the configuration.")]
-ConfigFile = Annotated[Path, typer.Option("--config", help="Configuration file.")]
 Output = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Write this file when all of them have been built or measured.")
 ]
-#: Where it is given, this is the process that measures, and another one watches over it.
-Run = Annotated[str | None, typer.Option("--run", hidden=True)]
 
 
 def batch(
@@ -65,12 +58,12 @@ def batch(
 
 def _build(names: Sequence[str], config: Path) -> None:
     from repro.campaign.completeness import stale_problems
+    from repro.campaign.configuration import load
     from repro.campaign.folders import RESULTS
     from repro.campaign.plan import plan_of_cases
     from repro.campaign.receipts import making
     from repro.campaign.steps import building
     from repro.cli.problems import build_or_record
-    from repro.config import load
     from repro.problems.registry import load_registry
 
     settings = load(config)
@@ -86,13 +79,6 @@ def _build(names: Sequence[str], config: Path) -> None:
 
 
 def _parts(what: str) -> tuple[str, str]:
-    """Return study and precision.
-
-    Raises
-    ------
-    ReproError
-        It is neither that nor `problems`.
-    """
     from repro.codegen.targets import DTYPES
     from repro.errors import ReproError
 
@@ -104,14 +90,14 @@ def _parts(what: str) -> tuple[str, str]:
 
 
 def _supervise(context: typer.Context, what: str, problems: Sequence[str], config: Path) -> None:
-    """Run the same command as a process that measures what is stale, again where it has to be."""
+    """Run this command in a child process that measures the stale cases, and restart it after crashes."""
     from repro.campaign.completeness import making_case, stale_cases
+    from repro.campaign.configuration import load
     from repro.campaign.folders import check_study
     from repro.campaign.measurement import record_failure, store_path, supervise
     from repro.campaign.plan import plan_of_cases
     from repro.campaign.steps import measuring
     from repro.cli.measurement import python
-    from repro.config import load
     from repro.errors import ReproError
 
     study, precision = _parts(what)
@@ -122,7 +108,7 @@ def _supervise(context: typer.Context, what: str, problems: Sequence[str], confi
     typer.echo(f"{len(stale)} of {len(problems)} to measure")
     receipts = {name: measuring(plan, study, name, precision).receipt for name in stale}
     for receipt in receipts.values():
-        receipt.unlink(missing_ok=True)  # one that is there is of a case that this run has measured
+        receipt.unlink(missing_ok=True)  # from now on, an existing receipt means that this run has measured the case
 
     def ahead() -> str | None:
         return next((name for name in stale if not receipts[name].exists()), None)
@@ -138,7 +124,7 @@ def _supervise(context: typer.Context, what: str, problems: Sequence[str], confi
             if code := supervise(command, store, run):
                 raise typer.Exit(code)
         except ReproError as failure:
-            name = ahead() or name  # the one that it did not get on with
+            name = ahead() or name  # the case that failed
             typer.echo(f"error: {failure}", err=True)
             with making_case(plan, study, name, precision):
                 record_failure(settings, study, name, precision, str(failure))
@@ -147,10 +133,11 @@ def _supervise(context: typer.Context, what: str, problems: Sequence[str], confi
 def _measure(what: str, problems: Sequence[str], config: Path, run: str) -> None:
     from repro.bench.worker import ContextLost, end_with_parent, restart
     from repro.campaign.completeness import making_case
-    from repro.campaign.measurement import opened_once
+    from repro.campaign.configuration import load
+    from repro.campaign.measurement import measure, opened_once
     from repro.campaign.plan import plan_of_cases
     from repro.campaign.steps import measuring
-    from repro.config import load
+    from repro.cli.measurement import recorded
 
     end_with_parent()
     study, precision = _parts(what)
@@ -160,21 +147,11 @@ def _measure(what: str, problems: Sequence[str], config: Path, run: str) -> None
         with opened_once(settings, f"{study}, {len(problems)} problems, {precision}") as opened:
             for number, name in enumerate(problems, 1):
                 if measuring(plan, study, name, precision).receipt.exists():
-                    continue  # before this process took over from one that crashed
+                    continue  # measured by an earlier process of this run, before a crash
                 began = time.monotonic()
-                with making_case(plan, study, name, precision):
-                    _measure_one(settings, study, name, precision, run, opened)
+                with making_case(plan, study, name, precision), recorded(settings, study, name, precision, True):
+                    measure(settings, study, name, precision, lambda *_: None, run, opened)
                 took = time.monotonic() - began
                 typer.echo(f"{number} of {len(problems)}: {name} {precision}, {took:.1f} s")
     except ContextLost as lost:
         restart(f"the device's context was lost by {lost}")
-
-
-def _measure_one(
-    settings: Config, study: str, name: str, precision: str, run: str, opened: Callable[[], Opened]
-) -> None:
-    from repro.campaign.measurement import measure
-    from repro.cli.measurement import recorded
-
-    with recorded(settings, study, name, precision, True):
-        measure(settings, study, name, precision, lambda *_: None, run, opened)

@@ -1,9 +1,4 @@
-"""The panels "Before a run" and "A run": `repro doctor`, `list`, `config`, `plan` and `run`.
-
-`doctor` says what this machine has and what to install, `list` what a configuration can name, `config` what the
-configuration is in full, `plan` what a campaign will do and need. `run` starts the workflow in the current folder,
-wherever the package lies.
-"""
+"""The panels "Before a run" and "A run": `repro doctor`, `list`, `config`, `plan` and `run`."""
 
 from __future__ import annotations
 
@@ -21,42 +16,33 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from repro.cli.options import DEFAULT_CONFIG
+from repro.cli.options import ConfigFiles
 from repro.errors import ReproError
-from repro.package_data import install, shipped
+from repro.package_data import DEFAULT_CONFIG, install, shipped
 from repro.programs import run_program
 
 if TYPE_CHECKING:
-    from repro.campaign.jobs import Estimate
+    from repro.campaign.jobs import Estimate, Job
 
 
 MIN_FREE_BYTES = 2 << 30
-#: Seconds for a program to say what a library needs.
+#: Time limit of `ldd` in seconds.
 ANSWERING = 30.0
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check found.
+    """Result of one check of `repro doctor`."""
 
-    Attributes
-    ----------
-    what
-        What was looked for.
-    found
-        What there is, or why there is nothing.
-    good
-        Whether it can be used.
-    todo
-        What to install or to do where it is missing.
-    device
-        Whether campaigns can run on it.
-    """
-
+    #: Subject of the check, such as a compiler.
     what: str
+    #: Result, such as a version, or why it is not available.
     found: str
+    #: Whether the subject can be used.
     good: bool = True
+    #: Advice if it is missing.
     todo: str = ""
+    #: Whether the subject is a device that can run campaigns.
     device: bool = False
 
 
@@ -106,13 +92,13 @@ def doctor(
 
 
 def check_python() -> Iterator[Finding]:
-    """Python, and the campaign's folder."""
+    """Check Python and the campaign's folder."""
     from repro import __version__
 
     yield Finding("Python", f"{platform.python_version()} at {sys.executable}")
     yield Finding("sparse-repro", __version__)
-    config = shipped("config/config.yaml")
-    from repro.config import load
+    config = shipped(DEFAULT_CONFIG)
+    from repro.campaign.configuration import load
 
     try:
         campaign = load(config)
@@ -122,7 +108,7 @@ def check_python() -> Iterator[Finding]:
 
 
 def check_cuda() -> Iterator[Finding]:
-    """GPUs, the driver, the compiler and cuSPARSE."""
+    """Check GPUs, driver, compiler and cuSPARSE."""
     from repro.codegen import nvcc
     from repro.devices.selection import find_gpus
 
@@ -159,7 +145,7 @@ def _driver() -> str:
         import pynvml
 
         version = pynvml.nvmlSystemGetDriverVersion()
-    except Exception as error:  # whatever NVML has to say, it is no reason to stop looking
+    except Exception as error:  # continue with the other checks after any error of NVML
         return f"unknown ({error})"
     return version.decode() if isinstance(version, bytes) else str(version)
 
@@ -171,7 +157,7 @@ def _cusparse() -> Finding:
         from nvmath.bindings import cusparse
 
         version = ".".join(str(cusparse.get_property(part)) for part in range(3))
-    except Exception as error:  # nvmath raises its own kinds where driver or library are missing
+    except Exception as error:  # nvmath has its own exception types for a missing driver or library
         return Finding("cuSPARSE", _first_line(error), False, f"for GPUs: the driver, then {install('cuda')}")
     from repro.sparse.library.cusparse import lacks_spmvop
 
@@ -180,7 +166,7 @@ def _cusparse() -> Finding:
 
 
 def check_opencl() -> Iterator[Finding]:
-    """The CPU through OpenCL."""
+    """Check the CPU through OpenCL."""
     from repro.codegen import opencl_runtime
 
     library = opencl_runtime.find_library()
@@ -200,7 +186,7 @@ def check_opencl() -> Iterator[Finding]:
 
 
 def check_inputs() -> Iterator[Finding]:
-    """Mirror and disk."""
+    """Check the mirror of input files and the free disk space."""
     mirror = os.environ.get("REPRO_MIRROR")
     if not mirror:
         yield Finding("mirror", "REPRO_MIRROR is not set: inputs are downloaded from their own sites")
@@ -220,7 +206,7 @@ def check_inputs() -> Iterator[Finding]:
 
 
 def check_mesh() -> Iterator[Finding]:
-    """The extra that rebuilds the papers' tetrahedral meshes."""
+    """Check the optional packages (extra `mesh`) that rebuild the papers' tetrahedral meshes."""
     from repro.problems.recipes import GMSH_LIBRARIES
 
     for name in ("gmsh", "tetgen", "pymeshfix", "fast-simplification"):
@@ -236,12 +222,12 @@ def check_mesh() -> Iterator[Finding]:
 
 
 def missing_libraries() -> list[str]:
-    """Return the shared libraries that gmsh needs and this system lacks."""
+    """Return the shared libraries that gmsh lacks on this system."""
     for folder in (Path(sys.prefix, "lib"), Path(sys.prefix, "Lib")):
         for library in sorted(folder.glob("libgmsh.so*")):
             try:
                 said = run_program(["ldd", library], ANSWERING, "ldd").output
-            except ReproError:  # nobody knows what gmsh lacks; importing it will say
+            except ReproError:  # without `ldd`, an import of gmsh will show what is missing
                 return []
             return [line.split()[0] for line in said.splitlines() if "not found" in line]
     return []
@@ -264,8 +250,6 @@ Rows = Iterable[tuple[object, ...]]
 
 
 class Listed(StrEnum):
-    """What can be listed."""
-
     problems = "problems"
     sets = "sets"
     entries = "entries"
@@ -303,21 +287,20 @@ def list_(
 
 
 def list_lists(config: Path) -> tuple[list[str], Rows]:
-    """All that can be listed: how much of it there is, none where it cannot be told, and the command."""
+    """Return column heads and rows for `repro list` without argument; unknown counts are None."""
     from repro.errors import ReproError
 
     rows: list[tuple[object, ...]] = []
     for what, function in LISTS.items():
         count = None
-        with suppress(ReproError):  # such as a configuration that cannot be read; the command itself says why
+        with suppress(ReproError):  # for example an unreadable configuration; the single list reports it
             count = len(list(function(config)[1]))
         rows.append((what.value, count, f"repro list {what.value}"))
     return ["what", "how many", "command"], rows
 
 
 def list_problems(config: Path) -> tuple[list[str], Rows]:
-    """Every registered problem and the configuration's own: name, entry or kind, source and published size."""
-    from repro.config import load
+    from repro.campaign.configuration import load
     from repro.config.models import OwnProblem
     from repro.problems.registry import MatrixItem, load_registry, own_name
 
@@ -339,8 +322,7 @@ def list_problems(config: Path) -> tuple[list[str], Rows]:
 
 
 def list_sets(config: Path) -> tuple[list[str], Rows]:
-    """Every set with its members."""
-    from repro.config import load
+    from repro.campaign.configuration import load
     from repro.problems.registry import load_registry
 
     registry = load_registry(Path(load(config).registry))
@@ -351,7 +333,6 @@ def list_sets(config: Path) -> tuple[list[str], Rows]:
 
 
 def list_entries(_: Path) -> tuple[list[str], Rows]:
-    """Every entry with its members."""
     from repro.entries import entries
 
     rows = [
@@ -362,7 +343,6 @@ def list_entries(_: Path) -> tuple[list[str], Rows]:
 
 
 def list_layouts(_: Path) -> tuple[list[str], Rows]:
-    """Every layout, study by study: the papers', then ours."""
     from repro.studies import get_study, study_names
 
     rows = [(layout, study, remark) for study in study_names() for layout, remark in get_study(study).layouts()]
@@ -370,7 +350,6 @@ def list_layouts(_: Path) -> tuple[list[str], Rows]:
 
 
 def list_baselines(_: Path) -> tuple[list[str], Rows]:
-    """Every baseline of every entry, by the device that it runs on."""
     from repro.entries import entries
     from repro.sparse.library import for_problem
 
@@ -383,7 +362,6 @@ def list_baselines(_: Path) -> tuple[list[str], Rows]:
 
 
 def list_artifacts(_: Path) -> tuple[list[str], Rows]:
-    """Every table and figure of every study."""
     from repro.campaign.artifacts import all_artifacts
     from repro.studies import study_names
 
@@ -394,7 +372,6 @@ def list_artifacts(_: Path) -> tuple[list[str], Rows]:
 
 
 def list_devices(_: Path) -> tuple[list[str], Rows]:
-    """Every device that `device:` can name here."""
     from repro.codegen.opencl_runtime import find_devices
     from repro.devices.selection import find_gpus
     from repro.errors import ReproError
@@ -406,7 +383,6 @@ def list_devices(_: Path) -> tuple[list[str], Rows]:
 
 
 def list_studies(_: Path) -> tuple[list[str], Rows]:
-    """Every study with the papers it re-runs."""
     from repro.studies import get_study, study_names
 
     return ["study", "what it re-runs"], [(name, get_study(name).reference) for name in study_names()]
@@ -425,17 +401,10 @@ LISTS: dict[Listed, Callable[[Path], tuple[list[str], Rows]]] = {
 
 
 SCHEMAS = Path("workflow/schemas")
-Files = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--config",
-        help="A configuration file in place of config/config.yaml; given again, later ones lie over earlier ones.",
-    ),
-]
 
 
 def config(
-    files: Files = None,
+    files: ConfigFiles = None,
     schema: Annotated[bool, typer.Option("--schema", help="Write the JSON schemas instead, for editors.")] = False,
     folder: Annotated[Path, typer.Option(help="Where the schemas go.")] = SCHEMAS,
 ) -> None:
@@ -459,25 +428,30 @@ def config(
         for path in write_schemas(folder):
             typer.echo(f"wrote {path}")
         return
+    from repro.campaign.configuration import load
     from repro.campaign.plan import as_yaml
-    from repro.config import load
 
-    typer.echo(as_yaml(load(*(files or [Path("config/config.yaml")]))), nl=False)
+    typer.echo(as_yaml(load(*(files or [DEFAULT_CONFIG]))), nl=False)
 
 
 def schemas() -> dict[str, dict[str, Any]]:
-    """Return the JSON schemas of configuration, study and registry files, by file name."""
+    """Return the JSON schemas by file name."""
     from pydantic import BaseModel
 
-    from repro.config import Config, StudySettings
+    from repro.campaign.configuration import config_model
+    from repro.config.models import StudySettings
     from repro.problems.registry import Registry
+    from repro.studies import study_names
 
-    models: dict[str, type[BaseModel]] = {"config": Config, "study": StudySettings, "problems": Registry}
+    models: dict[str, type[BaseModel]] = {
+        "config": config_model(study_names()),
+        "study": StudySettings,
+        "problems": Registry,
+    }
     return {f"{name}.schema.json": model.model_json_schema() for name, model in models.items()}
 
 
 def write_schemas(folder: Path) -> list[Path]:
-    """Write the schemas, each whole or not at all, and return their paths."""
     import json
 
     from repro.atomic_write import write_whole
@@ -490,21 +464,18 @@ def write_schemas(folder: Path) -> list[Path]:
     return paths
 
 
-#: Columns of the names of what a campaign needs.
+#: Width of the first column in `repro plan`.
 NAME_WIDTH = 15
-#: Up to so many cases have a line each, unless it is said otherwise.
+#: Most cases that are listed on separate lines by default.
 EACH = 200
-#: GPUs of a cluster for which the time is told as well.
+#: Printed for studies that do not estimate their workload.
+UNKNOWN = "unknown"
+#: Numbers of GPUs in a cluster for which the time is also estimated.
 CLUSTER_SIZES = (2, 4, 8)
 
 
 def plan(
-    files: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--config", help="A configuration file in place of config/config.yaml; see `repro config --help`."
-        ),
-    ] = None,
+    files: ConfigFiles = None,
     cores: Annotated[
         int | None, typer.Option(min=1, help="Cores to compile on; all of this machine's by default.")
     ] = None,
@@ -528,13 +499,13 @@ def plan(
     """
     import os
 
+    from repro.campaign.configuration import load
     from repro.campaign.jobs import RATES, estimate
     from repro.campaign.plan import make_plan
     from repro.campaign.steps import Freshness
     from repro.cli.console import duration, in_columns, terminal_width
-    from repro.config import load
 
-    planned = make_plan(load(*(files or [Path("config/config.yaml")])))
+    planned = make_plan(load(*(files or [DEFAULT_CONFIG])))
     if planned.target is None:
         _print_line(
             f"replay of {planned.results}: {len(planned.artifact_files)} tables and figures, nothing is measured"
@@ -551,7 +522,7 @@ def plan(
         typer.echo(line)
     typer.echo()
     _print_line(f"{total}, {absent} of them to compile, on {cores} cores", "modules")
-    variants, tried = (sum(counts) for counts in zip(*((job.variants, job.tried) for job in needs.jobs), strict=True))
+    variants, tried = (sum(getattr(job, key) for job in needs.jobs if job.told) for key in ("variants", "tried"))
     _print_line(f"{variants:,}{f', {tried:,} of them to try' if tried < variants else ''}", "variants")
     _print_line(f"{len(planned.artifact_files)}", "artifacts")
     most = planned.config.batch
@@ -563,7 +534,9 @@ def plan(
         _print_line(f"out of date: {line}", " ")
     _print_line(f"about {_size(needs.disk_bytes)}, inputs that are downloaded aside", "disk")
     _print_line(f"about {_size(needs.device_bytes)}", "device memory")
-    _print_line(f"about {duration(needs.seconds(cores))}", "expected")
+    untold = sorted({job.study for job in needs.jobs if not job.told})
+    more = f", with one variant a case in {', '.join(untold)}, of unknown workload" if untold else ""
+    _print_line(f"about {duration(needs.seconds(cores))}{more}", "expected")
     if planned.on_gpu and len(needs.jobs) > 1:
         _print_line(on_a_cluster(needs, cores), " ")
     typer.echo()
@@ -579,7 +552,6 @@ def plan(
 
 
 def on_a_cluster(needs: Estimate, cores: int) -> str:
-    """Say how long a campaign takes where several GPUs measure, a job each."""
     from repro.cli.console import duration
 
     times = (f"{duration(needs.seconds(cores, gpus))} on {gpus}" for gpus in CLUSTER_SIZES)
@@ -593,29 +565,29 @@ def _case_lines(needs: Estimate) -> tuple[list[str], list[tuple[str, ...]]]:
     rows = []
     for job in needs.jobs:
         size = (*(f"{number:,}" for number in job.size), job.size_from)
-        time = duration(job.seconds)
-        rows.append((job.problem, job.what, job.precision, f"{job.variants:,}", time, *size, job.study))
+        reckoned = (f"{job.variants:,}", duration(job.seconds)) if job.told else (UNKNOWN, UNKNOWN)
+        rows.append((job.problem, job.what, job.precision, *reckoned, *size, job.study))
     return ["problem", "what", "precision", "variants", "expected", "rows", "non-zeros", "size", "study"], rows
 
 
 def _summary_lines(needs: Estimate) -> tuple[list[str], list[tuple[str, ...]]]:
-    """Return heads and rows of a table with a line for all cases of a study, an entry and a precision."""
+    """Return heads and rows of a table with a line for each study, entry and precision."""
     from statistics import median
 
     from repro.cli.console import duration
 
-    alike: dict[tuple[str, str, str], list[float]] = {}
+    alike: dict[tuple[str, str, str], list[Job]] = {}
     for job in needs.jobs:
-        alike.setdefault((job.study, job.what, job.precision), []).append(job.seconds)
-    rows = [
-        (*what, f"{len(seconds):,}", *map(duration, (median(seconds), max(seconds), sum(seconds))))
-        for what, seconds in alike.items()
-    ]
+        alike.setdefault((job.study, job.what, job.precision), []).append(job)
+    rows = []
+    for what, jobs in alike.items():
+        seconds = [job.seconds for job in jobs]
+        times = map(duration, (median(seconds), max(seconds), sum(seconds)))
+        rows.append((*what, f"{len(jobs):,}", *(times if jobs[0].told else [UNKNOWN] * 3)))
     return ["study", "what", "precision", "cases", "median", "longest", "expected"], rows
 
 
 def _print_line(text: str, name: str = "") -> None:
-    """Print a line of what a campaign needs, or one without a name."""
     from repro.cli.console import terminal_width, wrapped
 
     for line in wrapped(text, terminal_width(), f"{name:{NAME_WIDTH}}" if name else "", NAME_WIDTH if name else 0):
@@ -631,12 +603,7 @@ def _size(nbytes: float) -> str:
 
 
 def run(
-    files: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--config", help="A configuration file in place of config/config.yaml; see `repro config --help`."
-        ),
-    ] = None,
+    files: ConfigFiles = None,
     cores: Annotated[int | None, typer.Option(min=1, help="Cores to use; all of this machine's by default.")] = None,
     words: Annotated[
         list[str] | None, typer.Argument(metavar="[-- WORDS...]", help="Further words for Snakemake.")
@@ -660,11 +627,11 @@ def run(
     from repro.config import read
     from repro.package_data import shipped
 
-    read(*(files or []))  # Snakemake would answer a file that is missing or wrong with a traceback
+    read(*(files or []))  # report a missing or wrong file here; Snakemake would print a traceback
     given = ["--configfile", *(str(shipped(path)) for path in files)] if files else []
     cores = cores or len(os.sched_getaffinity(0))
-    # the files last: a word after them would be one of them
+    # files last: Snakemake would take any word after `--configfile` for another file
     command = ["--snakefile", str(shipped("Snakefile", here=False)), "--cores", str(cores), *(words or []), *given]
     sys.stdout.flush()
-    # without the current folder, whose modules are not meant
+    # -P: do not import modules from the current folder
     os.execv(sys.executable, [sys.executable, "-P", "-m", "snakemake", *command])

@@ -1,9 +1,6 @@
-"""The process of `repro` and its terminal: standard streams, signals, text in columns, progress.
+"""Terminal and process handling for all commands: standard streams, signals, text in columns, progress.
 
-A standard stream that is closed, full or no longer read costs at most one message. SIGTERM or an interruption ends
-a command with one word on standard error, and with it all processes that the command started. Tables are as wide as
-the terminal; in a pipe each row is one line, however long, for grep. Progress is a bar on a terminal and an
-occasional line in a log. The module is imported at the start of every command and needs the standard library alone.
+Every command imports this module first, so it imports only the standard library at the top.
 """
 
 from __future__ import annotations
@@ -26,19 +23,18 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
 
-#: What an `OSError` names as its file where standard output cannot be written to.
+#: File name in the `OSError` for a failure of standard output.
 STDOUT = "standard output"
-#: How each is opened that is closed: nothing can be read from standard input, and standard output refuses what comes.
+#: Stream numbers with flags to reopen closed ones: standard input is empty, writing to standard output fails.
 _CLOSED = ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY))
 
 
 class _Output(io.FileIO):
-    """Standard output, whose first failure says whose it is; what comes after it is dropped, as nobody has it."""
+    """Standard output; the first write error names the stream, and later output is dropped."""
 
     failed = False
 
     def write(self, content: object) -> int:
-        """Write, and name the stream in what is raised."""
         size = memoryview(content).nbytes  # type: ignore[arg-type]
         if self.failed:
             return size
@@ -51,10 +47,9 @@ class _Output(io.FileIO):
 
 
 class _Errors(io.FileIO):
-    """Standard error: where it fails there is no other place to say so, and the exit code remains."""
+    """Standard error; write errors are ignored, since they cannot be reported."""
 
     def write(self, content: object) -> int:
-        """Write what can be written."""
         try:
             return super().write(content) or 0  # type: ignore[arg-type]
         except OSError:
@@ -62,7 +57,7 @@ class _Errors(io.FileIO):
 
 
 def open_streams() -> None:
-    """Open the standard streams that are closed, so that no file comes to lie in their place, and watch the others."""
+    """Reopen closed standard streams, so that no other file gets their numbers, and install error handling."""
     for number, flags in _CLOSED:
         try:
             os.fstat(number)
@@ -79,7 +74,7 @@ def open_streams() -> None:
 
 
 def _text_stream(raw: io.FileIO, before: TextIO | None) -> TextIO:
-    """Return a stream of text over another one of bytes, as the interpreter had made it; letters are no failure."""
+    """Return a text stream with the interpreter's settings; unencodable letters are escaped."""
     errors = before.errors if before and before.errors != "strict" else "backslashreplace"
     return io.TextIOWrapper(
         io.BufferedWriter(raw),
@@ -90,20 +85,20 @@ def _text_stream(raw: io.FileIO, before: TextIO | None) -> TextIO:
 
 
 INTERRUPTED, TERMINATED = 130, 143
-#: Seconds to clean up in: a wait for a device cannot be broken off.
+#: Most seconds to clean up after a signal; a wait for a device cannot be interrupted.
 GRACE = 5.0
 
 
 class Terminated(BaseException):
-    """SIGTERM came. Not an `Exception`, as KeyboardInterrupt is none, so that nothing takes it for a failure."""
+    """Raised at SIGTERM; not an `Exception`, so that `except Exception` does not catch it."""
 
 
 @contextmanager
 def handle_signals() -> Iterator[None]:
-    """Let the body end by SIGTERM or an interruption with a word on standard error and that exit code.
+    """End the body at SIGTERM or SIGINT, with a short message on stderr and the usual exit code.
 
-    What is open in the body is closed, and what is half-written removed, for which there are `GRACE` seconds. Processes
-    that it started get SIGTERM as well. In another thread than the main one signals cannot be heeded, and are not.
+    Context managers in the body have `GRACE` seconds to exit, and child processes get SIGTERM. Outside of the main
+    thread, where signals cannot be handled, this does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -113,7 +108,12 @@ def handle_signals() -> Iterator[None]:
     ended = threading.Event()
     threading.Thread(target=_enforce, args=[receiver, ended], daemon=True).start()
     earlier_sender = signal.set_wakeup_fd(sender, warn_on_full_buffer=False)
-    earlier = signal.signal(signal.SIGTERM, _terminate)
+
+    def terminate(number: int, frame: FrameType | None) -> None:
+        signal_children(signal.SIGTERM)
+        raise Terminated
+
+    earlier = signal.signal(signal.SIGTERM, terminate)
     try:
         yield
     except KeyboardInterrupt:
@@ -124,12 +124,7 @@ def handle_signals() -> Iterator[None]:
         signal.set_wakeup_fd(earlier_sender)
         signal.signal(signal.SIGTERM, earlier)
         ended.set()
-        os.close(sender)  # for which the thread waits
-
-
-def _terminate(number: int, frame: FrameType | None) -> None:
-    signal_children(signal.SIGTERM)
-    raise Terminated
+        os.close(sender)  # ends the waiting thread
 
 
 def _end(word: str, code: int) -> None:
@@ -138,7 +133,7 @@ def _end(word: str, code: int) -> None:
 
 
 def _enforce(receiver: int, ended: threading.Event) -> None:
-    """Wait for SIGTERM, and end the process if the body has not ended in time."""
+    """Wait for SIGTERM, and kill the process if the body does not end in time."""
     while word := os.read(receiver, 1):
         if word[0] == signal.SIGTERM and not ended.wait(GRACE):
             signal_children(signal.SIGKILL)
@@ -149,7 +144,7 @@ def _enforce(receiver: int, ended: threading.Event) -> None:
 
 
 def signal_children(number: signal.Signals) -> None:
-    """Send a signal to all processes that this one started, and to theirs."""
+    """Send a signal to all descendants of this process."""
     import psutil
 
     for child in psutil.Process().children(recursive=True):
@@ -158,15 +153,15 @@ def signal_children(number: signal.Signals) -> None:
 
 
 COLUMN_GAP = 2
-#: By how much what stands below a line is indented.
+#: Indentation of lines below a row.
 INDENT = 4
-#: The last column wraps in so much room, and stands below its row where there is less.
+#: Least width for wrapping the last column; a narrower column is printed below its row.
 READABLE = 30
 DASH = "–"
 
 
 def terminal_width() -> int | None:
-    """Return how many columns a line may have; None in a pipe, but where the variable COLUMNS says it."""
+    """Return the number of characters per line; None (no limit) in a pipe, unless COLUMNS is set."""
     stated = os.environ.get("COLUMNS", "")
     if sys.stdout.isatty() or (stated.isdecimal() and int(stated) > 0):
         return shutil.get_terminal_size().columns
@@ -174,19 +169,10 @@ def terminal_width() -> int | None:
 
 
 def in_columns(heads: Sequence[str], rows: Iterable[Sequence[object]], width: int | None) -> Iterator[str]:
-    """Yield the lines of a table: its heads, then its rows.
+    """Yield the lines of a table, at most `width` wide (None: no limit); empty cells are dashes.
 
-    Where it is too wide, its last column wraps between words if there is room enough, and else what has no room stands
-    below its row, each cell with its head. Only a word that is longer than a line exceeds it.
-
-    Parameters
-    ----------
-    heads
-        Of the columns.
-    rows
-        A cell a column; None and an empty one are a dash.
-    width
-        Columns of the terminal; None: lines of any length.
+    If `width` is small, the last column is wrapped, or columns are printed below their row as cells with heads. Single
+    words may exceed the width.
     """
     table = [[DASH if cell is None or cell == "" else str(cell) for cell in row] for row in (heads, *rows)]
     widths = _widths([max(map(len, cells)) for cells in zip(*table, strict=True)], width)
@@ -202,18 +188,9 @@ def in_columns(heads: Sequence[str], rows: Iterable[Sequence[object]], width: in
 
 
 def wrapped(text: str, width: int | None, first: str = "", indent: int = 0) -> list[str]:
-    """Return the lines of a text that wraps between words.
+    """Return the lines of a text, wrapped between words to `width` (None: one line).
 
-    Parameters
-    ----------
-    text
-        In one line.
-    width
-        Columns of the terminal; None: one line.
-    first
-        What its first line begins with.
-    indent
-        Of all other lines; less where a word needs the room.
+    The first line begins with `first`; the others are indented, but less if a long word needs the space.
     """
     if width is None:
         return [f"{first}{text}"]
@@ -229,7 +206,7 @@ def wrapped(text: str, width: int | None, first: str = "", indent: int = 0) -> l
 
 
 def _widths(natural: Sequence[int], width: int | None) -> list[int]:
-    """Return the widths of the columns that stand beside each other, of one at least."""
+    """Return the widths of the leading columns that fit into one line, at least one."""
     beside = list(natural[:1])
     for column in natural[1:]:
         room = column if width is None else width - sum(beside) - COLUMN_GAP * len(beside)
@@ -240,16 +217,7 @@ def _widths(natural: Sequence[int], width: int | None) -> list[int]:
 
 
 class Progress:
-    """Shows how far something is, in stages; used as a context manager and called with what has been done.
-
-    Parameters
-    ----------
-    title
-        What is being done, as one line.
-    every
-        Seconds between two lines in a log.
-    stream
-        Where to; stderr by default.
+    """Progress in stages: a bar on a terminal; in a log, at most one line in `every` seconds.
 
     Examples
     --------
@@ -279,7 +247,7 @@ class Progress:
                 TextColumn("left"),
                 TimeRemainingColumn(),
                 console=Console(file=self.stream),
-                redirect_stdout=sys.stdout.isatty(),  # else what goes into a file would go to the terminal
+                redirect_stdout=sys.stdout.isatty(),  # redirected output must go to its file, not to the terminal
             )
             self._bars.start()
         return self
@@ -291,14 +259,13 @@ class Progress:
             self._bars.stop()
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """Say that `done` of `total` steps of a stage are done."""
         if self._bars is not None:
             if stage not in self._tasks:
                 self._tasks[stage] = self._bars.add_task(f"{self.title}: {stage}", total=total)
             self._bars.update(self._tasks[stage], completed=done, total=total)
             return
         now = time.monotonic()
-        if stage != self._stage or done < self._last:  # a stage may come more than once
+        if stage != self._stage or done < self._last:  # new stage, or the same stage again
             self._stage, self._began, self._first, self._told = stage, now, done, now
         elif total and (done >= total or now - self._told >= self.every):
             self._told = now
@@ -307,7 +274,7 @@ class Progress:
         self._last = done
 
     def _times(self, done: int, total: int, now: float) -> str:
-        """Return the time spent, and what the rest takes if it goes on at the same pace."""
+        """Return the time spent, and the expected remaining time at the same pace."""
         spent = now - self._began
         if done >= total or done <= self._first:
             return f"{duration(spent)} so far" if done < total else f"took {duration(spent)}"
@@ -315,7 +282,7 @@ class Progress:
 
 
 def duration(seconds: float) -> str:
-    """Return a time as people say it: `12 s`, `3 min 20 s`, `2 h 5 min`."""
+    """Format seconds: `12 s`, `3 min 20 s`, `2 h 5 min`."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"

@@ -1,4 +1,4 @@
-"""The panel "Kernels": `repro render` and `repro compile`."""
+"""Commands in the panel "Kernels": `repro render` and `repro compile`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The panel "Measuring": `repro measure`, `launch` and `counters`; `repro.cli.batch` has `batch`.
-
-`measure` verifies and times one problem in a process of its own, which a supervising process starts again after a
-crash. `launch` launches runnables a few times for a profiler, and `counters` keeps what the profiler counts.
-"""
+"""Commands in the panel "Measuring": `repro measure`, `launch` and `counters` (`batch` is in `repro.cli.batch`)."""
 
 from __future__ import annotations
 
@@ -17,16 +13,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from repro.cli.options import DEFAULT_CONFIG, Receipt
+from repro.cli.options import ConfigFile, Receipt, Run
+from repro.package_data import DEFAULT_CONFIG
 
 if TYPE_CHECKING:
-    from repro.config import Config
+    from repro.config.models import Config
 
 
 StudyName = Annotated[str, typer.Argument(help="A study of the configuration, for example compound_spmv.")]
 ProblemName = Annotated[str, typer.Argument(help="A problem that `repro problem` has built.")]
 Precision = Annotated[str, typer.Argument(help="single or double.")]
-ConfigFile = Annotated[Path, typer.Option("--config", help="Configuration file.")]
 RecordFailures = Annotated[
     bool,
     typer.Option(
@@ -35,8 +31,6 @@ RecordFailures = Annotated[
         "failure all the same.",
     ),
 ]
-#: Where it is given, this is the process that measures, and another one watches over it.
-Run = Annotated[str | None, typer.Option("--run", hidden=True)]
 Turns = Annotated[
     int,
     typer.Option(
@@ -83,9 +77,9 @@ def measure(
         return
     with signals_held():
         from repro.campaign.completeness import making_case
+        from repro.campaign.configuration import load
         from repro.campaign.folders import check_study
         from repro.campaign.plan import plan_of_cases
-        from repro.config import load
 
         settings = load(config)
         check_study(settings, study)
@@ -106,7 +100,7 @@ def _supervise(
     options: Sequence[str],
     record_failures: bool,
 ) -> int:
-    """Run the same command as a process that measures, again where it has to; return its exit code."""
+    """Run this command in a child process that measures, and restart it after crashes; return the exit code."""
     from repro.campaign.measurement import store_path, supervise
 
     run = uuid.uuid4().hex
@@ -120,7 +114,7 @@ def _supervise(
 
 
 def python() -> list[str]:
-    """Return the interpreter; the current folder is where it finds modules only where this one found `repro` there."""
+    """Return the Python command; with `-P` unless `repro` was imported from the current folder."""
     first = Path(sys.path[0] or ".").resolve()
     here = not sys.flags.safe_path and first == Path(__file__).resolve().parents[2]
     return [sys.executable] if here else [sys.executable, "-P"]
@@ -131,8 +125,8 @@ def _measure(
 ) -> None:
     from repro.bench.worker import ContextLost, end_with_parent, restart
     from repro.campaign import measurement
+    from repro.campaign.configuration import load
     from repro.cli.console import Progress
-    from repro.config import load
 
     end_with_parent()
     settings = load(config)
@@ -149,7 +143,7 @@ def _measure(
 
 @contextmanager
 def recorded(config: Config, study: str, problem: str, precision: str, wanted: bool) -> Iterator[None]:
-    """Where it is wanted, print and record a failure of the body, which other problems go on without."""
+    """If `wanted`, catch, print and record a failure of the body, so that other problems are still measured."""
     from repro.bench.worker import ContextLost
     from repro.campaign.measurement import record_failure
 
@@ -167,13 +161,7 @@ def recorded(config: Config, study: str, problem: str, precision: str, wanted: b
 
 
 def reason_of(failure: Exception) -> str:
-    """Return what is recorded of a failure; print the traceback of one that does not explain itself.
-
-    Raises
-    ------
-    OSError
-        The failure, where nothing can be recorded, as on a full disk, nor be told, because nobody listens.
-    """
+    """Return the reason to record for a failure; print the traceback of a bug."""
     from repro.cli.app import explain
     from repro.errors import ReproError
 
@@ -224,7 +212,7 @@ def launch(
     import json
 
     from repro.campaign import profiler
-    from repro.config import load
+    from repro.campaign.configuration import load
 
     rows = profiler.launch(load(config), study, problem, precision, runnables, launches)
     if record is not None:
@@ -256,8 +244,8 @@ def counters(
 
         repro counters compound_spmv fem/nut_37k single CSR-AoS-AoS/static-256-4 floor cusparse/bsrmv/real3
     """
+    from repro.campaign.configuration import load
     from repro.campaign.profiler import collect_counters
-    from repro.config import load
 
     path = collect_counters(load(config), config, study, problem, precision, runnables, launches, output)
     typer.echo(f"wrote {path}")

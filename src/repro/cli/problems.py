@@ -1,8 +1,4 @@
-"""The panel "Problems": `repro fetch`, `resolve` and `problem`.
-
-`fetch` gets input files, `resolve` asks the index of a collection which matrices a set has, and `problem` builds a
-problem into one file.
-"""
+"""Commands in the panel "Problems": `repro fetch`, `resolve` and `problem`."""
 
 from __future__ import annotations
 
@@ -17,24 +13,23 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from repro.campaign.configuration import load
 from repro.campaign.plan import plan_of_cases
 from repro.campaign.problem_files import build_problem
 from repro.campaign.problem_files import record_unavailable as write_unavailable
 from repro.campaign.receipts import Making, making
 from repro.campaign.steps import building
 from repro.cli.measurement import reason_of
-from repro.cli.options import DEFAULT_CONFIG, Receipt
-from repro.config import Config, load
-from repro.config.models import OwnProblem
+from repro.cli.options import ConfigFile, Receipt
+from repro.config.models import Config, OwnProblem
 from repro.errors import ReproError
+from repro.package_data import DEFAULT_CONFIG
 from repro.problems.builder import find, mesh_of
 from repro.problems.fetch import Found
 from repro.problems.files import mesh_checksum
 from repro.problems.problem import Problem, load_problem
 from repro.problems.registry import Recipe, Registry, Spec, Stanford, Suitesparse, Tetmesh, load_registry
 from repro.problems.repositories import MeshFile, read_stanford, read_suitesparse, read_tetmesh, write_mesh
-
-ConfigFile = Annotated[Path, typer.Option("--config", "-c", metavar="FILE", help="The campaign's configuration.")]
 
 _out, _err = Console(soft_wrap=True, highlight=False), Console(stderr=True, soft_wrap=True, highlight=False)
 
@@ -87,13 +82,13 @@ def fetch(
 
 
 def _talk() -> None:
-    """Let downloads be told of, one line each, on standard error."""
+    """Log downloads on standard error, one line each."""
     logging.basicConfig(format="%(message)s")
     logging.getLogger("repro.problems").setLevel(logging.INFO)
 
 
 def _fetch(item: Spec, config: Config) -> str:
-    """Fetch one problem's file and say where it is from."""
+    """Fetch the file of a problem and return a text on where it came from."""
     fetched: Any
     kept = config.fetch.model_copy(update={"keep": True})
     match item:
@@ -169,7 +164,7 @@ def problem(
             built = build_problem(name, settings, path, record)
     if built is None:
         return
-    if not info:  # which prints them among the rest
+    if not info:  # with `info`, notes are printed with everything else
         for note in built.origin.get("notes", ()):
             _err.print(f"note: {note}", markup=False)
     sizes = ", ".join(" ".join(row) for row in built.info())
@@ -179,26 +174,10 @@ def problem(
 def build_or_record(
     name: str, config: Config, path: Path, record: Path | None, made: Making | None, registry: Registry | None = None
 ) -> Problem | None:
-    """Build a problem; where it cannot be had, write a file that says why, and say so to its step.
-
-    Parameters
-    ----------
-    registry
-        The configuration's, where it was read already.
-
-    Returns
-    -------
-    Problem or None
-        None where it cannot be had.
-
-    Raises
-    ------
-    ReproError or OSError
-        Not even that can be written: a disk that is full.
-    """
+    """Build and return a problem; on failure, write a file with the reason and return None."""
     try:
         return build_problem(name, config, path, record, registry)
-    except Exception as failure:  # a bug in what makes one problem, or a lack of memory, is no end of all others
+    except Exception as failure:  # also bugs and lack of memory, so that other problems are still built
         reason = reason_of(failure)
         write_unavailable(name, config, reason, path, record, registry)
         if made:
@@ -220,7 +199,7 @@ def _write_mesh(path: Path, fetched: Found[MeshFile]) -> None:
 
 
 def describe(built: Problem, path: Path) -> Table:
-    """Return a table of what a built problem is: size, statistics, origin, checksums."""
+    """Return a table with size, statistics, origin and checksums of a problem."""
     table = Table(title=f"problem {built.name}", title_justify="left", show_header=False)
     table.add_column()
     table.add_column(overflow="fold")
@@ -231,7 +210,7 @@ def describe(built: Problem, path: Path) -> Table:
     table.add_row("checksum", f"sha256 {built.checksum()}", end_section=True)
     for part in (built.statistics, built.origin):
         for key, value in part.items():
-            # both are above
+            # these are printed above
             if key not in ("rows", "nonzeros", "cells"):
                 table.add_row(key.replace("_", " "), _text(value))
         table.add_section()
@@ -239,7 +218,7 @@ def describe(built: Problem, path: Path) -> Table:
 
 
 def _text(value: object) -> str:
-    """Write a value of the statistics or the origin on as few lines as can be read."""
+    """Format a value of the statistics or the origin."""
     match value:
         case Mapping():
             return ", ".join(f"{key} {_text(part)}" for key, part in value.items())
@@ -261,9 +240,7 @@ def resolve(
         Path | None,
         typer.Option(metavar="FILE", help="A copy of the collection's ssstats.csv, in place of the network."),
     ] = None,
-    config: Annotated[
-        Path, typer.Option("--config", "-c", metavar="FILE", help="Configuration that names the registry.")
-    ] = DEFAULT_CONFIG,
+    config: ConfigFile = DEFAULT_CONFIG,
 ) -> None:
     """Ask the index of the SuiteSparse collection for the matrices of a set, and write them into its file.
 
@@ -276,7 +253,7 @@ def resolve(
 
         repro resolve coo_papers --index ssstats.csv
     """
-    from repro.config import load
+    from repro.campaign.configuration import load
     from repro.errors import ReproError
     from repro.package_data import PACKED, shipped
     from repro.problems.registry import load_collection, load_registry, read_csv

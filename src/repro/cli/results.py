@@ -1,9 +1,4 @@
-"""The panel "Results": everything that is made from measured rows.
-
-`table`, `figure` and `report` present a campaign and `compare` compares two. `record` and `merge` keep campaigns,
-`environment` prints the software that one was measured with, `export` writes a tuned kernel as a C++ library, and
-`check` fails if anything of a campaign is missing.
-"""
+"""Commands in the panel "Results": tables, figures, reports and comparisons of measured rows."""
 
 from __future__ import annotations
 
@@ -15,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from repro.cli.options import DEFAULT_CONFIG, DEFAULT_RESULTS, Receipt
+from repro.cli.options import DEFAULT_RESULTS, ConfigFile, Receipt, Results
+from repro.package_data import DEFAULT_CONFIG
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -60,9 +56,8 @@ Beside = Annotated[
         show_default=False,
     ),
 ]
-Results = Annotated[Path, typer.Option("--results", metavar="DIR", help="Folder of the results.")]
 Figures = Annotated[Path, typer.Option("--figures", metavar="DIR", help="Folder of the figures.")]
-ConfigFile = Annotated[
+RecordedConfig = Annotated[
     Path | None,
     typer.Option(
         "--config",
@@ -81,7 +76,7 @@ def table(
     campaign: CampaignName = None,
     study: StudyName = None,
     results: Results = DEFAULT_RESULTS,
-    config: ConfigFile = None,
+    config: RecordedConfig = None,
     receipt: Receipt = False,
 ) -> None:
     """Make tables of a measured campaign, ours beside the published, as CSV, Markdown and LaTeX.
@@ -107,7 +102,7 @@ def figure(
     study: StudyName = None,
     results: Results = DEFAULT_RESULTS,
     figures: Figures = DEFAULT_FIGURES,
-    config: ConfigFile = None,
+    config: RecordedConfig = None,
     receipt: Receipt = False,
 ) -> None:
     """Make figures of a measured campaign as PDF, SVG and PNG.
@@ -128,7 +123,7 @@ def report(
     campaign: Campaigns = None,
     study: StudyName = None,
     results: Results = DEFAULT_RESULTS,
-    config: ConfigFile = None,
+    config: RecordedConfig = None,
     beside: Beside = None,
     receipt: Receipt = False,
 ) -> None:
@@ -152,7 +147,7 @@ def report(
     from repro.errors import ReproError
 
     named = campaign or []
-    # each once; where none is named, those of the configuration
+    # each campaign once; by default those of the configuration
     beside = [*dict.fromkeys([*named[1:], *(beside or ())])] or None
     if receipt and beside:
         raise ReproError(
@@ -172,14 +167,14 @@ def report(
 def _receipt(
     wanted: bool, config: Path | None, what: Literal["tables", "figures", "report"], study: str | None
 ) -> Iterator[None]:
-    """Write the receipt of all tables or figures of a study, or of the report, where it is wanted."""
+    """If `wanted`, write the receipt for a study's tables or figures, or for the report."""
     if not wanted:
         yield
         return
+    from repro.campaign.configuration import load
     from repro.campaign.plan import make_plan
     from repro.campaign.receipts import making
     from repro.campaign.steps import presenting, reporting
-    from repro.config import load
 
     plan = make_plan(load(config or DEFAULT_CONFIG))
     with making(reporting(plan) if what == "report" or study is None else presenting(plan, study, what)):
@@ -196,7 +191,7 @@ def _write_artifacts(
     target: Path,
     config: Path | None,
 ) -> None:
-    """Write tables or figures of each study that is meant below a folder, `target`."""
+    """Write tables or figures for each selected study into subfolders of `target`."""
     from repro.campaign.artifacts import Asked, all_artifacts, find_artifacts, published_of
     from repro.cli.console import Progress
     from repro.errors import ReproError
@@ -245,7 +240,7 @@ def compare(
     csv: Annotated[
         Path | None, typer.Option("--csv", metavar="FILE", help="Write every compared row.", show_default=False)
     ] = None,
-    results: Annotated[Path, typer.Option("--results", metavar="DIR", help="Folder of the results.")] = DEFAULT_RESULTS,
+    results: Results = DEFAULT_RESULTS,
 ) -> None:
     """Compare two campaigns row by row: same, faster, slower or undecided.
 
@@ -297,7 +292,6 @@ def compare(
 
 
 def _read_study(raw: Path, study: str) -> Campaign:
-    """Read a study of a campaign as the configuration beside it says."""
     from repro.campaign.artifacts import Asked
 
     folder = raw.resolve().parent
@@ -310,7 +304,10 @@ def _print_comparison(comparison: Comparison, worst: int, tolerance: float, cons
     for letter, name, device in zip("AB", (comparison.first, comparison.second), comparison.devices, strict=True):
         console.print(f"{letter}: {name} ({device})")
     console.print()
-    _print_changes(comparison, console)
+    for key, (mine, theirs) in comparison.changes.items():
+        console.print(f"differs: {key}: {mine} → {theirs}")
+    if comparison.changes:
+        console.print()
     _print_groups(comparison, tolerance, console)
     _print_worst(comparison, worst, console)
     _print_winners(comparison, worst, console)
@@ -342,15 +339,8 @@ def _print_mean(comparison: Comparison, console: Console) -> None:
     console.print(f"B/A, geometric mean of all rows: {mean:.4f}{sure}; {rows}")
 
 
-def _print_changes(comparison: Comparison, console: Console) -> None:
-    for key, (mine, theirs) in comparison.changes.items():
-        console.print(f"differs: {key}: {mine} → {theirs}")
-    if comparison.changes:
-        console.print()
-
-
 def _print_groups(comparison: Comparison, tolerance: float, console: Console) -> None:
-    """Print how many rows have which verdict (across devices: how many there are), and what the ratios are."""
+    """Print for each group the ratios and the number of rows per verdict (across devices: number of rows)."""
     from rich.table import Table
 
     from repro.results.cross_campaign import VERDICTS
@@ -436,7 +426,7 @@ def _write_comparison(comparison: Comparison, path: Path) -> None:
 
 def record(
     campaign: Annotated[str, typer.Argument(help="Folder below --results.", show_default=False)],
-    results: Annotated[Path, typer.Option("--results", metavar="DIR", help="Folder of the results.")] = DEFAULT_RESULTS,
+    results: Results = DEFAULT_RESULTS,
 ) -> None:
     """Keep a campaign as a record: one file a study and step.
 
@@ -453,7 +443,7 @@ def record(
     from repro.problems.registry import campaign_folder
 
     raw = campaign_folder(results, campaign) / "raw"
-    # what a run writes between reading and deleting would be lost; where there is nothing, `pack` says so
+    # lock out runs: files written between reading and deleting would be lost; `pack` reports a missing campaign
     with hold_run_lock(campaign, results) if raw.is_dir() else nullcontext():
         before = _sizes(raw)
         for path in pack(raw):
@@ -463,7 +453,6 @@ def record(
 
 
 def _sizes(raw: Path) -> list[int]:
-    """Return the bytes of each Parquet file below a folder."""
     from repro.untrusted_files import files_below
 
     return [path.lstat().st_size for path in files_below(raw, "*.parquet")]
@@ -481,7 +470,7 @@ def merge(
     keep_apart: Annotated[
         bool, typer.Option("--keep-apart", help="Merge rows of other code, another protocol or environment as well.")
     ] = False,
-    results: Annotated[Path, typer.Option("--results", metavar="DIR", help="Folder of the results.")] = DEFAULT_RESULTS,
+    results: Results = DEFAULT_RESULTS,
 ) -> None:
     """Make one campaign of parts that were measured on several hosts or at several times.
 
@@ -526,7 +515,7 @@ def environment(
     record: Annotated[
         str | None, typer.Option("--record", metavar="HASH", help="One environment record.", show_default=False)
     ] = None,
-    results: Annotated[Path, typer.Option("--results", metavar="DIR", help="Folder of the results.")] = DEFAULT_RESULTS,
+    results: Results = DEFAULT_RESULTS,
 ) -> None:
     """Print the packages that a campaign was measured with as constraints for pip.
 
@@ -546,13 +535,13 @@ def environment(
 
 
 class Precision(StrEnum):
-    """The precisions."""
+    """Floating-point precision of a kernel."""
 
     single = "single"
     double = "double"
 
 
-#: The study whose kernels can be taken away.
+#: The study with exportable kernels.
 EXPORTED = "compound_spmv"
 
 
@@ -584,8 +573,8 @@ def export(
         bool, typer.Option("--matrix", help="Also write the problem's matrix, for the example to multiply with.")
     ] = False,
     study: Annotated[str, typer.Option(help="Study of the campaign.")] = EXPORTED,
-    results: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the results.")] = Path("results"),
-    config: Annotated[Path, typer.Option(help="Names campaign and templates.")] = DEFAULT_CONFIG,
+    results: Results = DEFAULT_RESULTS,
+    config: ConfigFile = DEFAULT_CONFIG,
 ) -> None:
     """Write the kernel that a campaign chose for a problem as a C++ library: matrix class, vector class, product.
 
@@ -597,7 +586,7 @@ def export(
 
         repro export --variant Sl-32-SoA-AoS/static-256-4 --entry quaternion --precision double --to quaternions
     """
-    from repro.config import load
+    from repro.campaign.configuration import load
     from repro.errors import ReproError
     from repro.export.bundle import render_export, write_folder
     from repro.problems.registry import campaign_folder
@@ -616,7 +605,7 @@ def export(
 
 
 def _matrix_writers(folder: Path, problem: str | None, wanted: Export) -> dict[str, Callable[[Path], None]]:
-    """Return what writes the problem's matrix, by its file."""
+    """Return a function that writes the problem's matrix for the exported kernel, by file name."""
     from repro.errors import ReproError
     from repro.export.bundle import write_matrix
     from repro.problems.matrix import Matrix
@@ -704,7 +693,7 @@ def _of_campaign(
 
 
 def check(
-    config: Annotated[Path, typer.Option(help="Configuration of the campaign.")] = Path("config/config.yaml"),
+    config: ConfigFile = DEFAULT_CONFIG,
     output: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write this file where nothing is missing.")
     ] = None,
@@ -720,10 +709,10 @@ def check(
         repro check --config results/default/config.yaml
     """
     from repro.campaign.completeness import find_missing
+    from repro.campaign.configuration import load
     from repro.campaign.plan import make_plan
     from repro.campaign.receipts import making
     from repro.campaign.steps import Freshness
-    from repro.config import load
     from repro.errors import ReproError
 
     plan = make_plan(load(config))
@@ -735,7 +724,7 @@ def check(
     if not missing:
         words = f"campaign {plan.config.campaign} is complete"
         if output is not None:
-            # a receipt is of what a step writes: of a file elsewhere there is none
+            # only the planned output of the check step has a receipt
             steps = freshness.steps[-1:] if freshness else ()
             own = [step for step in steps if output.absolute() in (path.absolute() for path in step.outputs)]
             with making(own[0]) if own else nullcontext():

@@ -1,1 +1,1 @@
-"""From a template to a compiled module: dialects, targets, rendering, compiling."""
+"""Turns kernel templates into compiled modules: language dialects, hardware limits, rendering and compiling."""

@@ -1,4 +1,4 @@
-"""Compiled modules: a source is compiled once; its binary is named by the hash of all that it depends on."""
+"""Cache of compiled modules: the name of each binary is a hash of source, compiler and flags."""
 
 from __future__ import annotations
 
@@ -22,59 +22,40 @@ from repro.errors import ReproError
 from repro.untrusted_files import parse_json, read_file, shown
 
 MODULES = Path("modules")
-#: Bytes of a binary.
+#: Maximum bytes of a binary.
 MAX_BINARY_BYTES = 1 << 30
 
 
 def manifest_path(target: str, study: str, key: str, modules: Path = MODULES) -> Path:
-    """Return where the manifest of a study's module of that key lies."""
     return modules / target / study / f"{key}.json"
 
 
 @dataclass(frozen=True)
 class Module:
-    """A compiled module, or the record that it does not compile.
+    """A compiled module, or the record that compilation failed."""
 
-    Attributes
-    ----------
-    status
-        `ok` or `compile_error`.
-    hash
-        SHA-256 of source, compiler and flags.
-    compiler, flags
-        What made it; after the compiler's flags those that it reads from the environment, as `NAME=value`.
-    binary
-        The file, relative to the manifest's folder; None where there is none.
-    resources
-        For each kernel its `registers` and `spills` (bytes a thread); empty on the CPU.
-    message
-        The compiler's first error.
-    binary_digest
-        SHA-256 of the binary's content; None where there is no binary, or nobody took it.
-    """
-
+    #: `ok` or `compile_error`.
     status: str
+    #: SHA-256 of source, compiler and flags.
     hash: str
     compiler: str
+    #: Command-line flags of the compiler, followed by environment variables it reads, as `NAME=value`.
     flags: tuple[str, ...]
+    #: Path of the binary, relative to the folder of the manifest.
     binary: str | None = None
+    #: For each kernel, `registers` and `spills` (spilled bytes) per thread; empty on the CPU.
     resources: dict[str, dict[str, int]] | None = None
+    #: First error message of the compiler.
     message: str | None = None
+    #: SHA-256 of the binary file; None without a binary and in manifests of older versions.
     binary_digest: str | None = None
 
     def save(self, path: Path) -> None:
-        """Write the manifest, whole or not at all."""
         write_whole(path, json.dumps(asdict(self), indent=1).encode() + b"\n")
 
     @classmethod
     def load(cls, path: Path) -> Module:
-        """Read a manifest back.
-
-        Raises
-        ------
-        ReproError
-            It is missing or damaged.
-        """
+        """Read a manifest; `ReproError` if it is missing or damaged."""
         content = _content(path)
         if content is None:
             raise ReproError(
@@ -95,7 +76,7 @@ class Module:
             raise _damaged(path, error) from None
 
 
-#: A file's name is of a hash, and never leads elsewhere.
+#: Allowed paths of binaries: only files directly in the folder `objects/`.
 _BINARY = re.compile(r"objects/[A-Za-z0-9_]{1,100}\.[a-z]{1,10}")
 
 
@@ -114,19 +95,19 @@ def _damaged(path: Path, reason: object) -> ReproError:
 
 
 def compiler_of(target: Target) -> tuple[str, tuple[str, ...]]:
-    """Return the compiler's own words on its version, and the flags for a target with those of the environment."""
+    """Return the compiler's version and its flags for a target, including flags from environment variables."""
     if target.dialect == "cuda":
         return nvcc.version(), (*nvcc.flags(target), *environment_of(target))
     return opencl_runtime.compiler_version(), (*opencl_runtime.FLAGS, *environment_of(target))
 
 
 def environment_of(target: Target) -> tuple[str, ...]:
-    """Return what the compiler for a target reads from the environment, as `NAME=value`; it is not asked."""
+    """Return the environment variables that the compiler for a target reads, as `NAME=value`."""
     return nvcc.environment() if target.dialect == "cuda" else opencl_runtime.environment()
 
 
 def compiler_identity(target: Target) -> list[str]:
-    """Return what tells a compiler with its flags from any other, without starting an OpenCL runtime for it."""
+    """Return texts that identify compiler and flags, without starting an OpenCL runtime."""
     if target.dialect == "cuda":
         name, flags = compiler_of(target)
         return [name, *flags]
@@ -134,15 +115,15 @@ def compiler_identity(target: Target) -> list[str]:
 
 
 def source_hash(source: str, target: Target) -> str:
-    """Return the hash that names the binary of a source: of the source, the compiler and its flags."""
+    """Return the hash of source, compiler and flags, which names the binary."""
     compiler, flags = compiler_of(target)
     return hashlib.sha256("\0".join([source, target.name, compiler, *flags]).encode()).hexdigest()
 
 
 def compiled_before(source: str, target: Target, manifest: Path) -> Module | None:
-    """Return what a manifest says was compiled of a source, if the binary is as it was made; nothing is written.
+    """Return the module in a manifest if the manifest matches the source and the binary is undamaged, else None.
 
-    Where there is no CUDA compiler to ask for its version, the source alone tells whether it is the same.
+    Without a CUDA compiler, whose version is then unknown, only the source is compared.
     """
     try:
         module = Module.load(manifest)
@@ -160,23 +141,15 @@ def compiled_before(source: str, target: Target, manifest: Path) -> Module | Non
 
 
 def compile_module(source: str, target: Target, manifest: Path, *, record_errors: bool = False) -> Module:
-    """Compile a source and write binary and manifest; a binary that is already there, undamaged, is used again.
+    """Compile a source, unless an undamaged binary exists, and write binary and manifest.
 
-    Parameters
-    ----------
-    source
-        What `render` returned.
-    target
-        What to compile for.
-    manifest
-        JSON file to write; source and binary go to a folder `objects` beside it.
-    record_errors
-        Write a manifest of status `compile_error` instead of raising.
+    Source and binary are stored in the folder `objects` next to the manifest. With `record_errors`, a failed
+    compilation writes a manifest with status `compile_error`.
 
     Raises
     ------
     ReproError
-        The compiler is missing, or it refuses the source: the module and its first error are named.
+        The compiler is missing, or the source does not compile.
     """
     compiler, flags = compiler_of(target)
     digest = source_hash(source, target)
@@ -204,23 +177,14 @@ def compile_module(source: str, target: Target, manifest: Path, *, record_errors
 
 
 class DamagedBinary(Exception):
-    """A binary is not what was compiled, or it is gone; the message says which."""
+    """A binary is damaged or missing."""
 
 
 def check_binary(binary: Path) -> None:
-    """Hold a binary against the digest in the manifests that name it, before anything loads it.
+    """Compare a binary with the digests in its manifests before loading it; raise `DamagedBinary` if they differ.
 
-    One that does not fit is deleted, and those manifests say so from now on, in place of their status `ok`: nothing
-    loads it again, and the next compiling makes it anew. Manifests without a digest are not held to any.
-
-    Parameters
-    ----------
-    binary
-        The file, in a folder `objects` beside the manifests.
-
-    Raises
-    ------
-    DamagedBinary
+    A damaged binary is deleted, and its manifests get the status `compile_error`, so that it is not loaded until it is
+    compiled again. Manifests without a digest are not compared.
     """
     digest = _digest(binary)
     modules = _modules_of(binary)
@@ -230,16 +194,16 @@ def check_binary(binary: Path) -> None:
     for manifest, module in modules.items():
         replace(module, status="compile_error", binary=None, binary_digest=None, message=message).save(manifest)
     for path in _made(binary):
-        with suppress(IsADirectoryError):  # which the next compiling says is in its way
+        with suppress(IsADirectoryError):  # the next compilation reports a folder in place of the binary
             path.unlink(missing_ok=True)
     raise DamagedBinary(message)
 
 
 def _modules_of(binary: Path) -> dict[Path, Module]:
-    """Return the modules that a binary is of, by their manifests."""
+    """Return all modules that use a binary, by path of their manifests."""
     folder, modules = binary.parent.parent, {}
     for manifest in folder.glob("*.json"):
-        with suppress(ReproError):  # a manifest that cannot be read says nothing of this binary
+        with suppress(ReproError):  # damaged manifests are skipped
             module = Module.load(manifest)
             if module.binary and folder / module.binary == binary:
                 modules[manifest] = module
@@ -247,7 +211,7 @@ def _modules_of(binary: Path) -> dict[Path, Module]:
 
 
 def _build(code: Path, binary: Path, target: Target) -> dict[str, dict[str, int]]:
-    """Build a binary unless it is there as it was made; return registers and spills of each kernel."""
+    """Compile a binary, unless an undamaged one exists; return registers and spilled bytes of each kernel."""
     build: Callable[[Path, Path, Target], dict[str, dict[str, int]]]
     build = nvcc.build if target.dialect == "cuda" else opencl_runtime.build
     *files, sums = _made(binary)
@@ -262,23 +226,24 @@ def _build(code: Path, binary: Path, target: Target) -> dict[str, dict[str, int]
 
 
 def _made(binary: Path) -> tuple[Path, Path, Path]:
-    """Return the files of a binary: itself, the compiler's log (none on the CPU), the digests of both."""
+    """Return the files of a compilation: binary, compiler log (not written on the CPU), and digests of the
+    first two.
+    """
     return binary, binary.with_suffix(".log"), binary.with_suffix(".sha256")
 
 
 def _sums(files: list[Path]) -> bytes:
-    """Return the digests of files as `sha256sum` writes them, of those that are there."""
+    """Return the digests of existing files in the format of `sha256sum`."""
     return "".join(f"{digest}  {path.name}\n" for path in files if (digest := _digest(path))).encode()
 
 
 def _digest(path: Path) -> str | None:
-    """Return the SHA-256 of a file's content; None where there is no file."""
     content = _content(path)
     return None if content is None else hashlib.sha256(content).hexdigest()
 
 
 def _content(path: Path) -> bytes | None:
-    """Return a file's content; None where there is no file, something else of that name, or one that cannot be read."""
+    """Return the content of a file; None if it cannot be read."""
     try:
         return read_file(path, MAX_BINARY_BYTES)
     except OSError:

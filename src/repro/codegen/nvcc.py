@@ -1,4 +1,4 @@
-"""The CUDA compiler: finding it, calling it, reading what it says of registers and spills."""
+"""Finds and calls the CUDA compiler nvcc, and reads registers and spills from its output."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ from repro.errors import ReproError
 from repro.programs import run_program
 from repro.untrusted_files import read_text, shown
 
-# what the driver says of a part of it that was
+# Message of nvcc when one of its subprocesses was killed.
 _KILLED = re.compile(r"died due to signal")
-#: What it says of itself, among more.
+#: Matches the release number in the output of `nvcc --version`.
 _RELEASE = re.compile(r"\brelease \d+\.\d+")
-#: Seconds for its version, from a file system far away, and for one module, on a machine that compiles many.
+#: Timeouts in seconds: for `nvcc --version`, in case of a slow file system, and for one module, in case of a busy
+#: machine.
 ANSWERING, COMPILING = 60.0, 1800.0
 
 
 class CompileError(Exception):
-    """A source does not compile; the message is the compiler's first error."""
+    """Compilation failed because of the source; the message is the compiler's first error."""
 
 
 def flags(target: Target) -> tuple[str, ...]:
-    """Return the flags for a target."""
     return (f"-arch={target.name}", "-O3", "-std=c++17", "-cubin", "-Xptxas=-v", "-lineinfo")
 
 
-#: Variables that nvcc reads flags and the host's compiler from.
+#: Environment variables from which nvcc reads flags and the host compiler.
 VARIABLES = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN")
 
 
 def environment() -> tuple[str, ...]:
-    """Return what the environment adds to the flags, as `NAME=value`: binaries depend on it as on the flags."""
+    """Return the environment variables that affect nvcc, as `NAME=value`."""
     return tuple(f"{name}={os.environ[name]}" for name in VARIABLES if os.environ.get(name))
 
 
 def find() -> Path | None:
-    """Look for nvcc on PATH, in CUDA_HOME and CUDA_PATH, in the pip packages, in the usual folder."""
+    """Search nvcc on PATH, in CUDA_HOME and CUDA_PATH, in pip packages and in the default installation folder."""
     on_path = shutil.which("nvcc")
     if on_path:
         return Path(on_path)
@@ -70,13 +70,7 @@ def _nvcc() -> Path:
 
 @cache
 def version() -> str:
-    """Return the line with which nvcc names its release and build.
-
-    Raises
-    ------
-    ReproError
-        There is no nvcc, it does not answer, or not as nvcc does.
-    """
+    """Return nvcc's release and build line; raise `ReproError` if nvcc is missing or does not work."""
     done = run_program([_nvcc(), "--version"], ANSWERING, "nvcc")
     if done.code or not _RELEASE.search(done.output):
         raise ReproError(
@@ -90,15 +84,14 @@ def version() -> str:
 
 
 def build(source: Path, binary: Path, target: Target) -> dict[str, dict[str, int]]:
-    """Compile a source file to a cubin; return registers and spilled bytes of each kernel.
+    """Compile a source file to a cubin; return registers and spilled bytes per thread of each kernel.
 
     Raises
     ------
     CompileError
-        It refuses the source.
+        The source does not compile.
     ReproError
-        It was killed, by a user or for want of memory, does not end, or writes nothing: none of which says anything of
-        the source.
+        The compiler was killed, timed out or wrote no output, so the source is not the cause.
     """
     log = binary.with_suffix(".log")
     if not (binary.exists() and log.exists()):
@@ -125,13 +118,12 @@ def build(source: Path, binary: Path, target: Target) -> dict[str, dict[str, int
 
 
 def first_error(said: str) -> str:
-    """Return the first line of a compiler's output that speaks of an error."""
     lines = [line for line in map(shown, said.splitlines()) if line]
     return next((line for line in lines if "error" in line.lower()), lines[0] if lines else "no message")
 
 
 def read_resources(log: str) -> dict[str, dict[str, int]]:
-    """Read `ptxas -v`: registers and spilled bytes (stores plus loads) a thread, by kernel."""
+    """Read the output of `ptxas -v`: for each kernel, registers and spilled bytes (stores plus loads) per thread."""
     resources: dict[str, dict[str, int]] = {}
     name = ""
     for line in log.splitlines():

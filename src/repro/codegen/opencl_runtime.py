@@ -1,7 +1,8 @@
-"""The OpenCL runtime of the CPU: finding one before pyopencl is imported, its devices, and its compiler."""
+"""Finds a CPU's OpenCL runtime before pyopencl is imported, lists its devices, and calls its compiler."""
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import tempfile
@@ -21,18 +22,19 @@ from repro.package_data import install
 from repro.untrusted_files import read_text
 
 _VENDORS = tempfile.TemporaryDirectory(prefix="repro-opencl-")
-#: What can bring a runtime for the CPU, and what calls it.
+atexit.register(_VENDORS.cleanup)  # delete the folder explicitly to avoid a warning at exit
+#: pyopencl and pip packages that contain an OpenCL runtime for CPUs.
 PACKAGES = ("pyopencl", "intel-opencl-rt", "pocl-binary-distribution")
 
 
 def find_library() -> Path | None:
-    """Return the CPU runtime that pip installed into this environment, if there is one."""
+    """Return the CPU runtime library that pip installed into this Python environment; None if there is none."""
     libraries = sorted(Path(sys.prefix, "lib").glob("libintelocl.so*"))
     return next((path for path in libraries if not path.name.endswith(".py")), None)
 
 
 def runtime_identity() -> list[str]:
-    """Return what tells the runtime that would be loaded from any other, without loading it."""
+    """Return texts that identify the runtime that pyopencl would load, without loading the runtime."""
     library = find_library()
     if library is not None and os.environ.get("OCL_ICD_VENDORS") in (None, _VENDORS.name):
         sources = [str(library)]
@@ -44,7 +46,7 @@ def runtime_identity() -> list[str]:
 
 @cache
 def _installed() -> tuple[str, ...]:
-    """Return the packages of this process with their versions: a plan asks for each of hundreds of modules."""
+    """Return the installed OpenCL packages with versions; cached, since plans need them for hundreds of modules."""
     installed = []
     for package in PACKAGES:
         with suppress(PackageNotFoundError):
@@ -53,7 +55,6 @@ def _installed() -> tuple[str, ...]:
 
 
 def processor() -> str | None:
-    """Return the processor's name as Linux gives it."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -63,22 +64,16 @@ def processor() -> str | None:
 
 @cache
 def load() -> Any:
-    """Import pyopencl with the pip-installed CPU runtime made known to it, and return the module.
+    """Import pyopencl with the CPU runtime installed by pip; raise `ReproError` if this fails.
 
-    The runtime's own `.icd` file holds a placeholder path, so one that names the library is written to a temporary
-    folder and OCL_ICD_VENDORS is pointed there: the loader reads it once, at its first call. A value that the user has
-    set wins.
-
-    Raises
-    ------
-    ReproError
-        pyopencl is not installed.
+    The runtime's own `.icd` file contains a placeholder path. A corrected file is written to a temporary folder, and
+    OCL_ICD_VENDORS is set to this folder unless the user has set it. The OpenCL loader reads the variable only once.
     """
     library = find_library()
     if library is not None and "OCL_ICD_VENDORS" not in os.environ:
         Path(_VENDORS.name, "cpu.icd").write_text(f"{library}\n")
         os.environ["OCL_ICD_VENDORS"] = _VENDORS.name
-    # the compiled kernels are kept by us, under names that hash all that they depend on
+    # Disable pyopencl's cache of compiled kernels; this package's cache depends on more properties.
     os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
     try:
         return import_module("pyopencl")
@@ -87,13 +82,7 @@ def load() -> Any:
 
 
 def find_devices() -> list[Any]:
-    """Return the CPU devices of all OpenCL platforms.
-
-    Raises
-    ------
-    ReproError
-        There is no OpenCL runtime, or none for the CPU.
-    """
+    """Return the CPU devices of all OpenCL platforms; raise `ReproError` if there are none."""
     cl = load()
     try:
         platforms = cl.get_platforms()
@@ -103,7 +92,7 @@ def find_devices() -> list[Any]:
     for platform in platforms:
         try:
             devices += platform.get_devices(cl.device_type.CPU)
-        except cl.Error:  # a platform without a CPU says so by an error
+        except cl.Error:  # the platform has no CPU device
             continue
     if not devices:
         names = ", ".join(p.name for p in platforms) or "none"
@@ -112,13 +101,7 @@ def find_devices() -> list[Any]:
 
 
 def open_device(ordinal: int) -> Any:
-    """Return one of the CPU devices.
-
-    Raises
-    ------
-    ReproError
-        There is no device of that number.
-    """
+    """Return the CPU device with the given number; raise `ReproError` if there is none."""
     devices = find_devices()
     if ordinal >= len(devices):
         names = ", ".join(f"opencl:{i} {d.name.strip()}" for i, d in enumerate(devices))
@@ -133,12 +116,8 @@ def open_device(ordinal: int) -> Any:
 
 
 def split_device(ordinal: int, count: int) -> list[Any]:
-    """Return one of the CPU devices as so many parts of equally many cores; what cannot be dealt out is left idle.
-
-    Raises
-    ------
-    ReproError
-        There is no device of that number, it has fewer cores, or its runtime cannot split it.
+    """Split a CPU device into `count` parts with equal numbers of cores; leftover cores stay idle. Raises
+    `ReproError`.
     """
     cl, device = load(), open_device(ordinal)
     cores = int(device.max_compute_units)
@@ -162,13 +141,14 @@ def split_device(ordinal: int, count: int) -> list[Any]:
 
 
 FLAGS = ("-cl-std=CL2.0",)
-#: What pyopencl and the runtimes for CPUs read: flags, how to vectorise and for which processor, threads and where.
+#: Environment variables, or prefixes of their names, that pyopencl and CPU runtimes read: flags, vectorisation,
+#: processor, threads, affinity.
 VARIABLES = ("PYOPENCL_BUILD_OPTIONS",)
 PREFIXES = ("CL_CONFIG_", "DPCPP_CPU_", "POCL_", "VOLCANO_")
 
 
 def environment() -> tuple[str, ...]:
-    """Return what the environment adds to the flags, as `NAME=value`: binaries and times depend on it as on them."""
+    """Return the environment variables that affect binaries and times, as `NAME=value`."""
     read = (name for name in os.environ if name in VARIABLES or name.startswith(PREFIXES))
     return tuple(f"{name}={os.environ[name]}" for name in sorted(read) if os.environ[name])
 
@@ -181,29 +161,25 @@ def _context() -> tuple[Any, Any]:
 
 @cache
 def compiler_version() -> str:
-    """Return the runtime's words on itself and on the processor that it compiles for."""
+    """Return name and version of the runtime, and name of the processor."""
     _, device = _context()
     return f"{device.platform.name} {device.driver_version} for {device.name.strip()}"
 
 
 def build_identity() -> list[str]:
-    """Return what `version` depends on, read in milliseconds: the runtime's files and packages, the processor."""
     return [*runtime_identity(), str(processor())]
 
 
 def build(source: Path, binary: Path, target: Target) -> dict[str, dict[str, int]]:
-    """Compile a source file; the CPU reports no registers, so the result is empty.
-
-    Raises
-    ------
-    CompileError
+    """Compile a source file; raise `CompileError` if this fails. The result is empty, since CPUs report no
+    registers.
     """
     if binary.exists():
         return {}
     cl = load()
     context, device = _context()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the runtime greets every build with a warning that it succeeded
+        warnings.simplefilter("ignore")  # the runtime warns even if compilation succeeds
         try:
             program = cl.Program(context, source.read_text()).build(list(FLAGS), devices=[device])
         except cl.Error as error:

@@ -1,8 +1,8 @@
-"""Limits of each device generation, as data: what a kernel may ask for; and the working precisions.
+"""Hardware limits of each device generation, which kernels must respect, and the floating-point precisions.
 
-Source of the NVIDIA limits: CUDA Programming Guide 13, section 5.1 "Compute Capabilities", tables 30 and 31; of
-generations before 7.5 its edition 11, table "Technical Specifications per Compute Capability"; of 8.8, which the
-guide omits, the toolkit's `cuda_occupancy.h`.
+Sources of the NVIDIA limits: for most generations, CUDA Programming Guide 13, section 5.1 "Compute Capabilities",
+tables 30 and 31; for generations before 7.5, edition 11 of the guide, table "Technical Specifications per Compute
+Capability"; for 8.8, which the guide omits, the file `cuda_occupancy.h` of the toolkit.
 """
 
 from __future__ import annotations
@@ -14,42 +14,33 @@ import numpy as np
 
 from repro.errors import ReproError
 
-#: The C type of a number, and its bytes.
+#: C type and number of bytes of a floating-point number in each precision.
 SCALARS = {"single": ("float", 4), "double": ("double", 8)}
 DTYPES: dict[str, type[np.floating]] = {"single": np.float32, "double": np.float64}
 INDEX_BYTES = 4
 
 
-#: Bytes of shared memory that the text of a kernel may declare, on every generation.
+#: Maximum static shared memory of a kernel in bytes, on every generation.
 STATIC_SHARED = 48 * 1024
 
 
 @dataclass(frozen=True)
 class Target:
-    """What one multiprocessor of a device generation can hold.
+    """Hardware limits of one multiprocessor of a device generation."""
 
-    Attributes
-    ----------
-    name
-        `sm_90`, …, or `cpu`.
-    warp
-        Threads that run in step.
-    threads_per_block, threads_per_sm, blocks_per_sm
-        Upper limits.
-    shared_bytes
-        Shared memory of a block at the most; beyond `STATIC_SHARED` a kernel has to be launched with it.
-    """
-
+    #: Name of the generation: `sm_90`, … for GPUs, or `cpu`.
     name: str
+    #: Number of threads in a warp.
     warp: int
     threads_per_block: int
     threads_per_sm: int
     blocks_per_sm: int
+    #: Maximum bytes of shared memory per block; above `STATIC_SHARED`, the memory must be dynamic.
     shared_bytes: int = STATIC_SHARED
 
     @property
     def dialect(self) -> str:
-        """The dialect that is compiled for it: `cuda` or `opencl`."""
+        """Language of the kernels: `cuda` or `opencl`."""
         return "cuda" if self.name.startswith("sm_") else "opencl"
 
 
@@ -57,7 +48,7 @@ def _nvidia(capability: int, threads_per_sm: int, blocks_per_sm: int, shared_kib
     return Target(f"sm_{capability}", 32, 1024, threads_per_sm, blocks_per_sm, shared_kib * 1024)
 
 
-#: The limits of the CPU are a choice: work-groups small enough to be vectorised whole, few to a core.
+#: Limits for the CPU, chosen for fully vectorised work-groups and few work-groups per core.
 CPU = Target("cpu", warp=16, threads_per_block=64, threads_per_sm=192, blocks_per_sm=3)
 
 TARGETS: dict[str, Target] = {
@@ -89,13 +80,7 @@ TARGETS: dict[str, Target] = {
 
 
 def get_target(name: str) -> Target:
-    """Return the limits of that generation.
-
-    Raises
-    ------
-    ReproError
-        The generation is not in the table.
-    """
+    """Return the limits of a device generation; raise `ReproError` for an unknown one."""
     if name not in TARGETS:
         names = ", ".join(sorted(TARGETS, key=lambda n: (n == "cpu", int(re.sub(r"\D", "", n) or 0))))
         raise ReproError(

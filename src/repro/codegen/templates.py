@@ -1,6 +1,6 @@
-"""Rendering templates, and the module that every campaign needs.
+"""Renders kernel templates, including the common module that every campaign needs.
 
-The common module has an empty kernel, the comparison with a reference, the streaming floor and a copy.
+The common module contains an empty kernel, a comparison with a reference, the streaming floor and a copy kernel.
 """
 
 from __future__ import annotations
@@ -17,26 +17,20 @@ from repro.codegen.targets import Target
 from repro.errors import ReproError
 from repro.package_data import shipped
 
-#: What the files in `kernels/` end in that a source is rendered from: templates, and the headers of dialects.
+#: Suffixes of template files and dialect headers in `kernels/`; sources are rendered from these files.
 SUFFIXES = (".j2", ".h")
-#: Bytes that a thread loads at once, at most.
+#: Maximum bytes that a thread loads at once.
 LOAD_BYTES = 16
 _DEFINITION = re.compile(r"^#define (\w+)(\([\w, ]*\))?[ \t]*(.*)$", re.MULTILINE)
 
 
 def alignment(members: int, scalar_bytes: int) -> int:
-    """Return the largest power of two from 1 to 16 that divides the size of an AoS type (in bytes)."""
+    """Return the alignment in bytes of an AoS type: the largest power of two, from 1 to 16, that divides its size."""
     return max(a for a in (1, 2, 4, 8, 16) if members * scalar_bytes % a == 0)
 
 
 def render_template(templates: Path, name: str, **context: Any) -> str:
-    """Return a template of that folder with its names filled in.
-
-    Raises
-    ------
-    ReproError
-        The template is missing or wrong; template and line are named.
-    """
+    """Render a template of a folder; a `ReproError` for a missing or wrong template states its name and line."""
     templates = shipped(templates)
     try:
         return _environment(templates, templates.absolute()).get_template(name).render(**context)
@@ -47,7 +41,7 @@ def render_template(templates: Path, name: str, **context: Any) -> str:
 
 
 def without_macros(templates: Path, dialect: str, source: str) -> str:
-    """Return a rendered source without its dialect's header, the macros expanded: for people to read and to keep."""
+    """Expand the macros of a dialect's header in a rendered source, so that people can read the source."""
     header = shipped(templates / "dialects" / f"{dialect}.h").read_text("utf-8")
     macros = {
         name: (re.findall(r"\w+", parameters) if parameters else None, text)
@@ -60,7 +54,7 @@ def without_macros(templates: Path, dialect: str, source: str) -> str:
         if parameters is not None:
             arguments, end = _arguments(source, end)
             text = _substituted(text, dict(zip(parameters, arguments, strict=False)))
-        if not text:  # with the line that it has for itself, or the space behind it
+        if not text:  # an empty macro: also remove its line or the space after it
             line = source.rfind("\n", 0, start) + 1
             alone = re.compile(r";?\n").match(source, end)
             if alone and not source[line:start].strip():
@@ -77,7 +71,7 @@ def _substituted(text: str, values: dict[str, str]) -> str:
 
 
 def _arguments(source: str, start: int) -> tuple[list[str], int]:
-    """Return the arguments of a macro whose bracket opens at `start`, and where the text goes on behind them."""
+    """Return the arguments of a macro call with its bracket at `start`, and the position after the closing bracket."""
     depth, begin, arguments = 0, start + 1, []
     for place in range(start, len(source)):
         depth += (source[place] in "([{") - (source[place] in ")]}")
@@ -91,10 +85,7 @@ def _arguments(source: str, start: int) -> tuple[list[str], int]:
 
 @lru_cache(maxsize=8)
 def _environment(templates: Path, absolute: Path) -> Environment:
-    """Return the one environment for a folder: to parse templates takes longer than to fill them in.
-
-    It keeps what it has parsed for as long as the files stay as they are. A relative path is another folder elsewhere.
-    """
+    """Return the cached Jinja environment of a folder; `absolute` distinguishes folders with equal relative paths."""
     return Environment(
         loader=FileSystemLoader(templates),
         undefined=StrictUndefined,
@@ -111,21 +102,20 @@ VERIFY_BLOCK_SIZE = {"cuda": 256, "opencl": 64}
 
 @dataclass(frozen=True)
 class Stream:
-    """One configuration of the streaming kernel that measures the floor."""
+    """One configuration of the streaming kernel, which measures the streaming floor."""
 
-    n_t: int
+    block_size: int
     unroll: int
 
     @property
     def kernel(self) -> str:
-        """Its name in the common module; the copy of the same shape has `copy` for `stream`."""
-        return f"stream_{self.n_t}_{self.unroll}"
+        """Name of the streaming kernel in the common module; the copy kernel of this configuration is `copy_…`."""
+        return f"stream_{self.block_size}_{self.unroll}"
 
 
 def streams(target: Target) -> list[Stream]:
-    """Return the 16 configurations that the floor is the best of.
-
-    On the CPU a work-group is a loop, and pays for being longer than the kernels' own.
+    """Return the 16 configurations of the streaming kernel; smaller work-groups on the CPU, where each runs as
+    a loop.
     """
     first = 128 if target.dialect == "cuda" else 64
     growth = 2 if target.dialect == "cuda" else 4
@@ -133,12 +123,12 @@ def streams(target: Target) -> list[Stream]:
 
 
 def render_common(templates: Path, target: Target) -> str:
-    """Return the source of the module that every campaign needs: empty kernel, verification, floor, copy."""
+    """Return the source of the common module for a target."""
     return render_template(
         templates,
         f"{COMMON}/module.j2",
         dialect=target.dialect,
         title="empty kernel, verification, streaming floor, copy",
-        verify_n_t=VERIFY_BLOCK_SIZE[target.dialect],
+        verify_block_size=VERIFY_BLOCK_SIZE[target.dialect],
         streams=streams(target),
     )

@@ -1,8 +1,6 @@
-"""The configuration of a campaign, from files: later ones override earlier ones, and all override defaults.
+"""Reads YAML configuration files, merges them and validates them against a model.
 
-A key that no file names has the default of the model or, in a study's settings, that of
-`config/studies/<study>.yaml`. A study that no file names is not run. YAML is written by people: every way in which
-a file can be malformed becomes one message.
+Every kind of malformed file leads to one error message.
 """
 
 from __future__ import annotations
@@ -20,38 +18,29 @@ from yaml.constructor import SafeConstructor
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from yaml.resolver import Resolver
 
-from repro.config.models import Config, StudySettings
 from repro.errors import ReproError
 from repro.package_data import shipped
 
-#: A file of more bytes is no configuration.
+#: Maximum bytes of a configuration file.
 MAX_BYTES = 4 << 20
-#: Nested deeper than this nothing is that a configuration can mean.
+#: Maximum depth of nested values.
 MAX_DEPTH = 50
-#: Values of a file once each alias stands for a copy of its anchor's; the registry has some thousands.
+#: Maximum number of values after aliases are expanded; the registry has some thousands.
 MAX_VALUES = 100_000
-#: Bits of an integer, its sign aside: more are nothing that the frame can count with, or print.
+#: Maximum bits of an integer, not counting the sign.
 MAX_INTEGER_BITS = 63
 
 _CORRECT = "correct the file's syntax"
 
 
 def read_yaml(path: Path, what: str = "configuration file") -> Any:
-    """Parse one YAML file in UTF-8; None where it is empty.
-
-    Parameters
-    ----------
-    path
-        The file.
-    what
-        What it is, for messages.
+    """Parse a YAML file in UTF-8; return None if it is empty. Error messages call the file `what`.
 
     Raises
     ------
     ReproError
-        The file is missing, is no file, cannot be read, is too large, or is not YAML in UTF-8; it has a key twice in a
-        mapping, is nested too deeply, or has aliases of aliases that stand for too many values. The message has line
-        and column, where there is one.
+        The file is missing, unreadable, too large, or not YAML in UTF-8; a mapping repeats a key; values are nested too
+        deeply; or expanded aliases give too many values. The message states line and column.
     """
     try:
         loader = _Loader(_read_text(path, what))
@@ -90,16 +79,16 @@ def _read_text(path: Path, what: str) -> str:
             actual=f"byte {error.object[error.start]:#04x} in line {line}",
             todo="save the file in UTF-8",
         ) from None
-    except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
+    except (OSError, ValueError) as error:  # ValueError: the path contains a zero byte
         reason = getattr(error, "strerror", None) or error
         raise ReproError(f"the {what} cannot be read", where=repr(str(path)), actual=reason) from None
     raise ReproError(f"no such {what}", where=path)
 
 
 class _Loader(Composer, CParser, SafeConstructor, Resolver):
-    """A safe loader that refuses what PyYAML lets pass, or fails at with other exceptions than its own.
+    """A safe YAML loader that also rejects duplicate keys, deep nesting and aliases that expand to too many values.
 
-    Parsed by libyaml: a registry of 3,000 problems takes a third of the time.
+    It uses libyaml, which needs a third of the time of PyYAML for a registry of 3,000 problems.
     """
 
     def __init__(self, text: str) -> None:
@@ -108,14 +97,14 @@ class _Loader(Composer, CParser, SafeConstructor, Resolver):
         SafeConstructor.__init__(self)
         Resolver.__init__(self)
         self._depth = 0
-        # of each node composed, the values that it stands for; a node lives as long as the document's root
+        # Number of values below each node, by the node's `id`; nodes live as long as the document.
         self._values: dict[int, int] = {}
         self._lines: dict[int, int] = {}
 
     def compose_node(self, parent: Node | None, index: Any) -> Node | None:
-        """Compose a node, counting how deep it lies and how many values it stands for."""
+        """Compose a node; check its depth and the number of values below it."""
         event = self.peek_event()
-        assert event is not None  # a node is composed where an event says so
+        assert event is not None  # the composer calls this only if an event is available
         alias = event.anchor if isinstance(event, yaml.AliasEvent) else None
         self._depth += 1
         if self._depth > MAX_DEPTH:
@@ -133,23 +122,21 @@ class _Loader(Composer, CParser, SafeConstructor, Resolver):
         return node
 
     def flatten_mapping(self, node: MappingNode) -> None:
-        """Refuse a key that is there twice, before what `<<` brings is put beside the mapping's own keys."""
-        # a mapping that others merge is flattened each time: the second time its `<<` is gone
+        """Reject duplicate keys before `<<` merges keys of other mappings."""
+        # PyYAML calls this method again for every mapping that merges this one, with `<<` already expanded. Only the
+        # first call sees the keys as written.
         if id(node) not in self._lines:
             self._lines[id(node)] = node.start_mark.line
-            self._refuse_twice(node)
+            keys = [(key.tag, key.value) for key, _ in node.value if isinstance(key, ScalarNode)]
+            twice = next((key for key, count in Counter(keys).items() if count > 1), None)
+            if twice is not None:
+                marks = [key.start_mark for key, _ in node.value if (key.tag, key.value) == twice]
+                lines = " and ".join(str(mark.line + 1) for mark in marks)
+                raise _refusal(f"the key {twice[1]!r} is there twice, in lines {lines}", marks[1])
         super().flatten_mapping(node)
 
-    def _refuse_twice(self, node: MappingNode) -> None:
-        keys = [(key.tag, key.value) for key, _ in node.value if isinstance(key, ScalarNode)]
-        twice = next((key for key, count in Counter(keys).items() if count > 1), None)
-        if twice is not None:
-            marks = [key.start_mark for key, _ in node.value if (key.tag, key.value) == twice]
-            lines = " and ".join(str(mark.line + 1) for mark in marks)
-            raise _refusal(f"the key {twice[1]!r} is there twice, in lines {lines}", marks[1])
-
     def construct_object(self, node: Node, deep: bool = False) -> Any:
-        """Construct a value; one that has the form of a number or a date and is none is PyYAML's own error."""
+        """Construct a value; report a malformed number or date as a PyYAML error."""
         try:
             value = super().construct_object(node, deep)
         except (ValueError, ArithmeticError, LookupError, AttributeError) as error:
@@ -171,14 +158,12 @@ def _refusal(problem: str, mark: Any) -> yaml.MarkedYAMLError:
 
 
 M = TypeVar("M", bound=BaseModel)
-STUDIES = "config/studies"
-#: Misfits that a message names, and characters of each value in it.
+#: Maximum number of invalid keys in a message, and maximum number of characters shown of a value.
 NAMED, SHOWN = 20, 120
 _SCHEMA = "`repro config --schema` writes the schema that editors can check against"
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `base` with `over` laid over it, mappings key by key."""
     merged = dict(base)
     for key, value in over.items():
         old = merged.get(key)
@@ -187,21 +172,9 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def validate(model: type[M], data: Any, where: object, expected: str | None = None) -> M:
-    """Build a model from plain data.
+    """Build a model from plain data, or raise `ReproError` that lists every invalid key.
 
-    Parameters
-    ----------
-    model, data
-        What to build, and what of.
-    where
-        The file, for the message.
-    expected
-        What the file should say; by default the keys of the model, as config/README.md explains them.
-
-    Raises
-    ------
-    ReproError
-        The data does not fit; every misfit is named with its key.
+    Messages call the file `where`. If `expected` is given, it replaces the list of allowed keys in messages.
     """
     try:
         return model.model_validate(data)
@@ -220,7 +193,7 @@ def validate(model: type[M], data: Any, where: object, expected: str | None = No
 
 
 def _misfits(error: ValidationError, data: Any) -> list[str]:
-    """Return a line for each key that does not fit: of what may be several things, where it came nearest to one."""
+    """Return one line for each invalid key. For a union, report the alternative with the fewest errors."""
     words: dict[tuple[str, ...], list[str]] = {}
     for item in error.errors(include_url=False):
         key = _key(item["loc"], data, missing=item["type"] == "missing")
@@ -231,7 +204,7 @@ def _misfits(error: ValidationError, data: Any) -> list[str]:
 
 
 def _key(location: Sequence[int | str], data: Any, *, missing: bool) -> tuple[str, ...]:
-    """Return the keys and indices of a location, without the names that Pydantic gives to what may be there."""
+    """Return the keys and indices of an error's location, without the names that Pydantic adds for unions."""
     key = []
     for number, part in enumerate(location, start=1):
         inside = isinstance(part, int) and isinstance(data, Sequence) and not isinstance(data, str)
@@ -244,102 +217,21 @@ def _key(location: Sequence[int | str], data: Any, *, missing: bool) -> tuple[st
 
 
 def shorten(text: str) -> str:
-    """Return as much of a text as a message has room for."""
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
-def resolve(data: Mapping[str, Any], where: object = "the configuration") -> Config:
-    """Return the configuration with every study's own defaults filled in; a study that is `false` is left out.
-
-    Raises
-    ------
-    ReproError
-        Unknown keys, wrong values, no study, an unknown study or one without problems.
-    """
-    data = dict(data)
-    asked = data.get("studies")
-    if asked is not None and not isinstance(asked, Mapping):
-        return validate(Config, data, where)
-    offered = sorted(path.stem for path in shipped(STUDIES).glob("*.yaml"))
-    studies = {}
-    for name, over in (asked or {}).items():
-        if name not in offered:
-            raise ReproError(
-                "unknown study",
-                where=f"{where}: studies",
-                expected=f"one of {', '.join(offered)}",
-                actual=shorten(str(name)),
-            )
-        if over is not False:
-            studies[name] = _settings(name, over, where)
-    if not studies:
-        # another mistake may be why, such as settings of a study that stand at the top level
-        validate(Config, {**data, "studies": {"any": {}}}, where)
-        raise ReproError(
-            "the configuration names no study to run",
-            where=f"{where}: studies",
-            expected=f"at least one of {', '.join(offered)}",
-            actual=shorten(repr(asked)) if asked else "none",
-            todo=f"add `studies: {{{offered[0] if offered else 'STUDY'}: {{}}}}`; a file stands alone, so what another "
-            "one names does not count",
-        )
-    return validate(Config, {**data, "studies": studies}, where)
-
-
-def _settings(name: str, over: object, where: object) -> dict[str, Any]:
-    """Return a study's settings as plain data: its defaults, with what is given laid over."""
-    if over is not None and not isinstance(over, Mapping):
-        raise ReproError(
-            "the configuration does not fit",
-            where=f"{where}: studies.{name}",
-            expected="a mapping of what differs from the study's defaults, or false",
-            actual=shorten(repr(over)),
-        )
-    path = shipped(STUDIES) / f"{name}.yaml"
-    defaults = _read_mapping(path)
-    if not defaults:
-        raise ReproError("empty study", where=path, todo="give it at least `problems:`")
-    settings = merge(defaults, over or {})
-    if not settings.get("problems"):
-        raise ReproError(
-            "empty study",
-            where=f"{where}: studies.{name}.problems",
-            expected="at least one problem",
-            actual=settings.get("problems"),
-            todo="name a set such as `generated`, or problems",
-        )
-    return settings
-
-
 def read(*paths: Path | str) -> dict[str, Any]:
-    """Read configuration files, later ones over earlier ones; no default lies under them.
+    """Read configuration files without adding defaults; values of later files replace those of earlier ones.
 
-    One that is not there is the package's own of that name, such as `config/config.yaml`.
-
-    Raises
-    ------
-    ReproError
-        One is missing, cannot be read, or is no mapping.
+    If a file is missing, the packaged file with this name, such as `config/config.yaml`, is read.
     """
     data: dict[str, Any] = {}
     for path in paths:
-        data = merge(data, _read_mapping(shipped(path)))
+        data = merge(data, read_mapping(shipped(path)))
     return data
 
 
-def load(*paths: Path) -> Config:
-    """Read configuration files, later ones over earlier ones, and resolve the result.
-
-    Raises
-    ------
-    ReproError
-        As `read` and `resolve`.
-    """
-    return resolve(read(*paths), ", ".join(map(str, paths)))
-
-
-def _read_mapping(path: Path) -> dict[str, Any]:
-    """Return what a file says; nothing where it is empty."""
+def read_mapping(path: Path) -> dict[str, Any]:
     content = read_yaml(path)
     if content is None:
         return {}
@@ -351,6 +243,3 @@ def _read_mapping(path: Path) -> dict[str, Any]:
             actual=shorten(repr(content)),
         )
     return content
-
-
-__all__ = ["Config", "StudySettings", "load", "resolve"]

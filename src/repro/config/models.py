@@ -1,19 +1,29 @@
-"""The configuration: the only definition of every key, its default and its meaning."""
+"""Configuration models: the only place that defines each key, its default and its meaning."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializeAsAny,
+    WithJsonSchema,
+    model_validator,
+)
 
 from repro.entries import entries
 from repro.galerkin.basis import BASES
 
-#: What may be said; that a list has no repeats is checked beside it.
+#: Pattern of device selections. A separate check rejects lists with repeated devices.
 PATTERN = r"^(auto|cuda(:(all|[0-9]+(,[0-9]+)*))?|opencl(:[0-9]+(/([2-9]|[1-9][0-9]+))?)?)$"
-#: The same in words.
+#: Explanation of `PATTERN` for users.
 MEANING = (
     "auto (a GPU if there is one, else the CPU), cuda, cuda:N, cuda:0,1,2 (several GPUs of this machine, none twice), "
     "cuda:all, opencl, opencl:N or opencl:N/K (that CPU split into K equal parts, at least 2)"
@@ -21,7 +31,7 @@ MEANING = (
 
 
 def names_device(words: object) -> bool:
-    """Say whether something is a word for a device, or a list of several; not whether they are there."""
+    """Return whether the value is a valid device selection of distinct devices. The devices need not exist."""
     if not isinstance(words, str) or not re.fullmatch(PATTERN, words):
         return False
     numbers = [int(number) for number in words.partition(":")[2].split(",") if number.isdigit()]
@@ -30,8 +40,8 @@ def names_device(words: object) -> bool:
 
 Precision = Literal["single", "double"]
 Cache = Literal["warm", "cold"]
-#: Characters of a campaign's name and of each part of a problem's. A file's name has at most 255 bytes, and names of
-#: files are made of these with prefix, suffix and number of a process.
+#: Maximum length of a campaign's name and of each part of a problem's name. A file name has at most 255 bytes and
+#: combines such names with a prefix, a suffix and a process id.
 MAX_PART_LENGTH = 128
 
 
@@ -63,17 +73,17 @@ DeviceWords = Annotated[str, AfterValidator(_device), WithJsonSchema({"pattern":
 def _file(path: str) -> str:
     try:
         Path(path).expanduser()
-    except RuntimeError as error:  # ~nobody/matrix.mtx
+    except RuntimeError as error:  # unknown user, such as ~nobody/matrix.mtx
         raise ValueError(str(error)) from None
     return path
 
 
-#: A file or folder of this machine, which need not be there.
+#: Path of a local file or folder, which need not exist.
 FilePath = Annotated[str, Field(min_length=1, max_length=4000, pattern=r"^[^\x00-\x1f]*$"), AfterValidator(_file)]
 
 
 def _without_wildcards(path: str) -> str:
-    if "{" in path or "}" in path:  # Snakemake's rules name the templates
+    if "{" in path or "}" in path:  # rules of Snakemake contain the path, where braces are placeholders
         raise ValueError("a folder whose name has braces, which are wildcards to Snakemake")
     return path
 
@@ -85,7 +95,7 @@ def _once(words: W) -> W:
     if isinstance(words, tuple):
         twice = [word for index, word in enumerate(words) if word in words[:index]]
         if twice:
-            text = ", ".join(map(str, twice)).encode(errors="backslashreplace").decode()  # half a character is no text
+            text = ", ".join(map(str, twice)).encode(errors="backslashreplace").decode()  # for lone surrogates
             raise ValueError(f"named twice: {text}")
     return words
 
@@ -93,19 +103,19 @@ def _once(words: W) -> W:
 _Once = AfterValidator(_once)
 
 
-#: What a campaign can be called: its name becomes folders, and values of the workflow's wildcards.
+#: Allowed names of campaigns; they are used as folders and as values of Snakemake wildcards.
 CAMPAIGN = r"^[A-Za-z0-9_][A-Za-z0-9._-]*$"
 CampaignName = Annotated[str, Field(pattern=CAMPAIGN, max_length=MAX_PART_LENGTH)]
 
 
 class Model(BaseModel):
-    """Base of all configuration models: unknown keys are errors, numbers are finite, values do not change."""
+    """Base of all configuration models. Unknown keys and infinite numbers are errors, and instances are immutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Fetch(Model):
-    """How inputs are downloaded."""
+    """Settings for downloading input files."""
 
     cache: FilePath = Field("resources", description="Folder that keeps what was downloaded.")
     keep: bool = Field(
@@ -127,7 +137,7 @@ class Fetch(Model):
 
 
 class Limits(Model):
-    """What reading one file of a user's own, or one that was fetched, may take. A file that needs more is refused."""
+    """Resource limits for reading one file that a user provides or that was downloaded; larger files are rejected."""
 
     header: int = Field(
         1 << 20,
@@ -148,7 +158,7 @@ class Limits(Model):
 
 
 class Timing(Model):
-    """How a variant, a baseline or the floor is timed."""
+    """Settings for timing a variant, a baseline or the streaming floor."""
 
     screen_launches: int = Field(20, ge=3, description="Launches that each variant is screened with.")
     reach: float = Field(
@@ -197,20 +207,93 @@ class Timing(Model):
     )
 
     def tolerance(self, backend: str, devices: int = 1) -> float:
-        """Return the factor by which a time may be off on a backend without being disturbed.
-
-        Over several devices three times as much: each launch waits for the slowest of all.
-        """
+        """Return the factor by which an undisturbed time may deviate; it is larger for launches on several devices."""
         factor = self.gpu_disturbed if backend == "cuda" else self.cpu_disturbed
         return factor if devices == 1 else 1 + 3 * (factor - 1)
 
     def budget(self, backend: str) -> float:
-        """Return the seconds that one clock of one variant may take on a backend."""
+        """Return the maximum seconds for each clock and runnable."""
         return self.gpu_budget if backend == "cuda" else self.cpu_budget
 
 
+class Batches(Model):
+    """Entries inserted into a real matrix in batches. They are drawn at random with a fixed seed."""
+
+    batches: int | None = Field(None, ge=1, le=1_000_000, description="So many batches of `share` each.")
+    share: float | None = Field(
+        None, gt=0, le=1e6, description="Entries of a batch, as a share of the matrix's non-zeros."
+    )
+    sizes: tuple[Annotated[int, Field(ge=0)], ...] = Field(
+        (), description="Entries of each batch, in place of `batches` and `share`."
+    )
+    rows: Literal["uniform", "degree"] = Field(
+        "uniform", description="How rows are drawn: all alike, or each as often as it has entries."
+    )
+    order: Literal["sorted", "any"] = Field("any", description="Whether the rows of a batch ascend.")
+    seed: int | None = Field(None, ge=0, description="Of what is drawn; absent: the campaign's.")
+
+    @model_validator(mode="after")
+    def _says_how_many(self) -> Batches:
+        if (self.batches is None) != (self.share is None) or bool(self.sizes) == (self.share is not None):
+            raise ValueError("needs either `batches` and `share`, or `sizes`")
+        return self
+
+
+class FieldFile(Model):
+    """A file that contains a mesh and, as cell data, the modes of a discontinuous Galerkin field."""
+
+    path: FilePath
+    modes: str | None = Field(
+        None, min_length=1, description="Name of the cell data that are the modes; absent: the only modes_<basis>."
+    )
+    basis: BasisName | None = Field(
+        None, description="Basis that the modes belong to; absent: what follows modes_ in their name."
+    )
+    periodic: bool = Field(True, description="Whether a field goes on at the other side of the box around its mesh.")
+
+
+class OwnProblem(FieldFile):
+    """A matrix, mesh or field that the user provides in a local file."""
+
+    path: FilePath = Field(description="A Matrix Market file, or a mesh in a format of docs/inputs.md.")
+    kind: Literal["field"] | None = Field(
+        None, description="field: a mesh with the modes of a field on it; absent: a matrix, or what grows."
+    )
+    entry: EntryName | None = Field(
+        None,
+        description="What its non-zeros are; meshes need it: quaternion (surface) or block3 (tetrahedra).",
+    )
+    name: str | None = Field(None, description="Its name in tables; the file's stem if absent.")
+    updates: Batches | None = Field(None, description="Entries to insert; the matrix's own are then real numbers.")
+
+    @model_validator(mode="after")
+    def _grows_if_real(self) -> OwnProblem:
+        if self.updates and self.entry not in (None, "real"):
+            raise ValueError(f"updates are of real matrices, and the entry is {self.entry}")
+        return self
+
+    @model_validator(mode="after")
+    def _is_of_one_kind(self) -> OwnProblem:
+        if self.kind == "field" and (self.entry or self.updates):
+            raise ValueError("a field has no `entry` and no `updates`, which are of matrices")
+        if self.kind != "field" and (self.modes or self.basis or not self.periodic):
+            raise ValueError("`modes`, `basis` and `periodic` are of fields: add `kind: field`")
+        return self
+
+    @property
+    def kind_of_problem(self) -> str:
+        return self.kind or ("updates" if self.updates else "matrix")
+
+    @property
+    def wanted_entry(self) -> str | None:
+        """Kind of entry set in the configuration; None to use the kind stated in the file."""
+        return "real" if self.updates else self.entry
+
+
 class StudySettings(Model):
-    """What one study runs on. Defaults are in `config/studies/<study>.yaml`."""
+    """Settings of one study. Defaults are in `config/studies/<study>.yaml`."""
+
+    # Studies derive models with more keys or stricter ones: see `repro.studies.Study.settings`.
 
     problems: str | tuple[str | OwnProblem, ...] = Field(
         "generated",
@@ -255,87 +338,32 @@ class StudySettings(Model):
 
     @property
     def spaces(self) -> tuple[Literal["paper", "extended"], ...]:
-        """The spaces to search, one after the other: the papers', and ours beside it where it is asked for."""
+        """The search spaces to search, in this order."""
         return ("paper", "extended") if self.space == "extended" else ("paper",)
 
 
-class Batches(Model):
-    """Entries that are inserted into a real matrix in batches: drawn at random, the same every time."""
+def _refuse_all_but(default: object) -> Callable[[Any], Any]:
+    def refuse(value: Any) -> Any:
+        if value != default:
+            raise ValueError("the study has no use for it: leave the key out")
+        return value
 
-    batches: int | None = Field(None, ge=1, le=1_000_000, description="So many batches of `share` each.")
-    share: float | None = Field(
-        None, gt=0, le=1e6, description="Entries of a batch, as a share of the matrix's non-zeros."
-    )
-    sizes: tuple[Annotated[int, Field(ge=0)], ...] = Field(
-        (), description="Entries of each batch, in place of `batches` and `share`."
-    )
-    rows: Literal["uniform", "degree"] = Field(
-        "uniform", description="How rows are drawn: all alike, or each as often as it has entries."
-    )
-    order: Literal["sorted", "any"] = Field("any", description="Whether the rows of a batch ascend.")
-    seed: int | None = Field(None, ge=0, description="Of what is drawn; absent: the campaign's.")
-
-    @model_validator(mode="after")
-    def _says_how_many(self) -> Batches:
-        if (self.batches is None) != (self.share is None) or bool(self.sizes) == (self.share is not None):
-            raise ValueError("needs either `batches` and `share`, or `sizes`")
-        return self
+    return refuse
 
 
-class FieldFile(Model):
-    """A mesh in a file that keeps, as data of its cells, the modes of a discontinuous Galerkin field."""
-
-    path: FilePath
-    modes: str | None = Field(
-        None, min_length=1, description="Name of the cell data that are the modes; absent: the only modes_<basis>."
-    )
-    basis: BasisName | None = Field(
-        None, description="Basis that the modes belong to; absent: what follows modes_ in their name."
-    )
-    periodic: bool = Field(True, description="Whether a field goes on at the other side of the box around its mesh.")
-
-
-class OwnProblem(FieldFile):
-    """A matrix, a mesh or a field of your own, from a local file."""
-
-    path: FilePath = Field(description="A Matrix Market file, or a mesh in a format of docs/inputs.md.")
-    kind: Literal["field"] | None = Field(
-        None, description="field: a mesh with the modes of a field on it; absent: a matrix, or what grows."
-    )
-    entry: EntryName | None = Field(
-        None,
-        description="What its non-zeros are; meshes need it: quaternion (surface) or block3 (tetrahedra).",
-    )
-    name: str | None = Field(None, description="Its name in tables; the file's stem if absent.")
-    updates: Batches | None = Field(None, description="Entries to insert; the matrix's own are then real numbers.")
-
-    @model_validator(mode="after")
-    def _grows_if_real(self) -> OwnProblem:
-        if self.updates and self.entry not in (None, "real"):
-            raise ValueError(f"updates are of real matrices, and the entry is {self.entry}")
-        return self
-
-    @model_validator(mode="after")
-    def _is_of_one_kind(self) -> OwnProblem:
-        if self.kind == "field" and (self.entry or self.updates):
-            raise ValueError("a field has no `entry` and no `updates`, which are of matrices")
-        if self.kind != "field" and (self.modes or self.basis or not self.periodic):
-            raise ValueError("`modes`, `basis` and `periodic` are of fields: add `kind: field`")
-        return self
-
-    @property
-    def kind_of_problem(self) -> str:
-        """What is built: a `matrix`, `updates` of one, or a `field`."""
-        return self.kind or ("updates" if self.updates else "matrix")
-
-    @property
-    def wanted_entry(self) -> str | None:
-        """What its non-zeros are to be; None where the file says it."""
-        return "real" if self.updates else self.entry
+_UNUSED = "The study has no use for it."
+#: Type of `layouts` and `memory_weight` in studies that do not use these keys. The default value is accepted because
+#: recorded configurations contain all keys.
+UnusedLayouts = Annotated[Literal["all"], BeforeValidator(_refuse_all_but("all")), Field(description=_UNUSED)]
+UnusedWeight = Annotated[
+    float,
+    AfterValidator(_refuse_all_but(0.0)),
+    Field(description=_UNUSED, json_schema_extra={"const": 0.0}),
+]
 
 
 class Config(Model):
-    """The whole configuration of a campaign."""
+    """The complete configuration of a campaign."""
 
     campaign: CampaignName = Field(
         "default", description="Names the folders results/<campaign> and figures/<campaign>."
@@ -352,7 +380,7 @@ class Config(Model):
     batch: int = Field(
         1,
         ge=1,
-        le=500,  # their names are one argument of the shell's, which takes 128 KiB
+        le=500,  # names are passed in one shell argument, at most 128 KiB
         description="Small problems that one job builds, or measures, at the most; 1: each is a job of its own.",
     )
     seed: int = Field(
@@ -366,7 +394,7 @@ class Config(Model):
     limits: Limits = Field(
         Limits(), description="What reading one file of your own, or one that was fetched, may take."
     )
-    studies: dict[str, StudySettings] = Field(
+    studies: dict[str, SerializeAsAny[StudySettings]] = Field(
         default_factory=dict,
         min_length=1,
         description="Studies to run, with what differs from their defaults; false leaves one out.",

@@ -1,4 +1,4 @@
-"""What a device can do, whatever its backend: memory, programs, launches, queues, and clocks of a host."""
+"""Interfaces of devices for all backends: memory, programs, launches, queues and clocks; timing by the host's clock."""
 
 from __future__ import annotations
 
@@ -20,14 +20,9 @@ def time_host(
     synchronize: Callable[[], None],
     before: Callable[[], None] | None = None,
 ) -> NDArray[np.float64]:
-    """Time launches, each with the wait for its end; seconds, `(count,)`.
+    """Time each launch and the wait for its end by the host's clock; return seconds, `(count,)`.
 
-    Parameters
-    ----------
-    synchronize
-        Waits until nothing is queued any more.
-    before
-        Runs ahead of each launch, outside the timed region, as does the wait for what it queued.
+    `before` runs before each launch. Neither `before` nor the wait for its queued work is timed.
     """
     return time_stages([launch], count, synchronize, before)[:, 0]
 
@@ -38,7 +33,7 @@ def time_stages(
     synchronize: Callable[[], None],
     before: Callable[[], None] | None = None,
 ) -> NDArray[np.float64]:
-    """Time launches stage by stage, each stage with the wait for its end; seconds, `(count, len(stages))`."""
+    """Time each stage of a launch and the wait for its end by the host's clock; seconds, `(count, len(stages))`."""
     readings = np.empty((count, len(stages) + 1))
     for sample in readings:
         if before is not None:
@@ -60,18 +55,18 @@ class Buffer(Protocol):
         """Size in bytes."""
 
     def release(self) -> None:
-        """Give the memory back; the buffer is of no use afterwards."""
+        """Free the memory; the buffer must not be used afterwards."""
 
 
-#: Bytes that parts of a buffer are aligned to: as much as any device and any load of a kernel asks for.
+#: Alignment in bytes for parts of a buffer; enough for every device and for the widest loads in kernels.
 PART_ALIGNMENT = 256
-Kernel = Any  # a backend's own handle of a loaded kernel
-#: Of a kernel; whole numbers of Python's own are int32, others float64.
+Kernel = Any  # handle of a loaded kernel, whose type depends on the backend
+#: Argument of a kernel. A Python int is passed as int32, and a Python float as float64.
 Argument = Buffer | int | float | np.integer[Any] | np.floating[Any]
 
 
 class Launch(NamedTuple):
-    """A kernel with all that it takes to launch it: blocks, threads of a block, arguments."""
+    """A kernel, its launch configuration (number of blocks, threads per block) and its arguments."""
 
     kernel: Kernel
     grid: int
@@ -83,29 +78,20 @@ class Program(Protocol):
     """A loaded module."""
 
     def kernel(self, name: str, shared: int = 0) -> Kernel:
-        """Return the kernel of that name, ready to launch.
+        """Return the kernel with the given name, ready to launch.
 
-        Parameters
-        ----------
-        shared
-            Bytes of shared memory that each launch gives to a block, beside what the kernel's text declares; OpenCL's
-            declare all.
+        `shared` is the dynamic shared memory per block in bytes. OpenCL ignores it, since kernels declare their local
+        memory.
 
         Raises
         ------
         LaunchError
-            There is no such kernel, or not so much memory.
+            The module has no kernel with this name, or the device has too little shared memory.
         """
 
 
 class LaunchError(Exception):
-    """A kernel could not be launched or failed while it ran.
-
-    Attributes
-    ----------
-    sticky
-        The device's context is lost with it; only a new process can go on.
-    """
+    """A launch failed. With `sticky`, the device's context is lost, and only a new process can use the device."""
 
     def __init__(self, message: str, *, sticky: bool = False) -> None:
         self.sticky = sticky
@@ -113,253 +99,189 @@ class LaunchError(Exception):
 
 
 class OutOfDeviceMemory(Exception):
-    """The device has no room for a buffer."""
+    """The device has too little free memory for a buffer."""
 
 
 class CaptureError(Exception):
-    """What was launched cannot be captured into a graph."""
+    """A launch cannot be captured into a CUDA graph."""
 
 
 class Captured(NamedTuple):
-    """Launches that are queued as one.
-
-    Attributes
-    ----------
-    replay
-        Queues them all.
-    release
-        Gives back what that takes; nothing of it may be queued any more.
-    """
+    """Captured launches, which are queued as one operation. Call `release` only when no replay is queued."""
 
     replay: Callable[[], None]
     release: Callable[[], None]
 
 
 class Copy(NamedTuple):
-    """Bytes to copy from the start of one buffer to that of another.
+    """A copy of `nbytes` bytes from the start of one buffer to the start of another."""
 
-    Attributes
-    ----------
-    source, at
-        Where they are, and the index of the device whose memory that is.
-    target, to
-        Where they go, and the index of that device.
-    nbytes
-        How many.
-    """
-
+    #: Source buffer, followed by the index of the device that owns it.
     source: Buffer
     at: int
+    #: Target buffer, followed by the index of the device that owns it.
     target: Buffer
     to: int
     nbytes: int
 
 
 class Clock(Protocol):
-    """What launches are timed on: a device, or several as one.
-
-    Attributes
-    ----------
-    backend
-        `cuda` or `opencl`.
-    """
+    """Times launches on one device, or on several devices used as one. `backend` is `cuda` or `opencl`."""
 
     backend: str
 
     def synchronize(self) -> None:
-        """Wait for all that is queued.
-
-        Raises
-        ------
-        LaunchError
-            Something that was queued failed.
-        """
+        """Wait for all queued work; raise `LaunchError` if any launch failed."""
 
     def flush(self) -> None:
-        """Overwrite the last-level cache, asynchronously."""
+        """Overwrite the last-level cache; returns without waiting."""
 
-    def reset_kept(self) -> None:
-        """Take back what loads asked the last-level cache to keep: else it keeps that from whoever comes next."""
+    def reset_persisting_l2(self) -> None:
+        """Reset persisting lines of the last-level cache, which would otherwise remain after the kernel that requested
+        them.
+        """
 
     def time_events(
         self, launch: Callable[[], None], count: int, before: Callable[[], None] | None = None
     ) -> NDArray[np.float64]:
-        """Time single launches, each between two events; seconds, `(count,)`.
+        """Time each launch between two events; return seconds, `(count,)`.
 
-        What `before` does or queues, such as `flush`, comes ahead of each launch, outside the timed region. On the
-        CPU the events are readings of the host's clock around a launch and the wait for its end, for kernels and SciPy
-        alike.
+        `before` (for example `flush`) runs before each launch and is not timed. On a CPU, the host's clock is read
+        before a launch and after its end instead.
         """
 
     def time_graph(self, launch: Callable[[], None], launches: int, replays: int) -> NDArray[np.float64]:
-        """Time replays of a graph of launches; seconds per launch, `(replays,)`. On the CPU: of a batch.
+        """Time replays of a graph of launches (on a CPU: batches of launches); return seconds per launch, `(replays,)`.
 
         Raises
         ------
         CaptureError
-            What is launched does not support it.
         """
 
     def time_host(
         self, launch: Callable[[], None], count: int, before: Callable[[], None] | None = None
     ) -> NDArray[np.float64]:
-        """Time launches by the host's clock, each from an idle device to an idle device; seconds, `(count,)`.
+        """Time each launch by the host's clock while the device is idle before and after; return seconds, `(count,)`.
 
-        For launches that need the host inside: that allocate, or read a size back. `before` and the wait for what it
-        queued come ahead of each, outside the timed region.
+        This clock is for launches that need the host, for example to allocate memory or to read a size back.
         """
 
     def time_stages(
         self, stages: Sequence[Callable[[], None]], count: int, before: Callable[[], None] | None = None
     ) -> NDArray[np.float64]:
-        """Time launches stage by stage, each launch all stages in their order; seconds, `(count, len(stages))`.
+        """Time each stage of a launch; return seconds, `(count, len(stages))`.
 
-        On a GPU by events between the stages. A stage may wait for the device, so that nothing keeps the device from
-        starting a stage before the host has queued it: a stage of a few microseconds reads what the host takes to
-        queue it. On the CPU by the host's clock, with a wait after each stage.
+        A GPU records events between stages. The stream is not blocked, because a stage may wait for the device. A stage
+        of a few microseconds therefore appears as long as the host needs to queue it. On a CPU, the host's clock is
+        read and each stage is waited for.
         """
 
     def clocks(self) -> tuple[float | None, str | None]:
-        """Return the current SM clock in MHz and the reasons for throttling (None: not throttled or unknown)."""
+        """Return the SM clock in MHz and the reasons for throttling; None if not throttled or unknown."""
 
 
 class Queue(Protocol):
-    """What launches and copies are queued on, one after the other; for any thread, one at a time."""
+    """An in-order queue of launches and copies. Any thread may use it, but only one at a time."""
 
     def current(self) -> AbstractContextManager[object]:
-        """Have the queue and its device to oneself in the body: other threads wait, and the device is this thread's.
+        """Lock the queue and its device for the calling thread (re-entrant), and make the device current.
 
-        Whoever launches what was bound, from whichever thread, does it in such a body; so does who makes several calls
-        that must not be interleaved with another thread's. A thread may take it again while it has it.
+        Hold the lock to call bound launches, and for sequences of calls that other threads must not interrupt.
 
         Raises
         ------
         ReproError
-            The device was opened before this process was forked from another.
+            The device was opened before this process was forked.
         """
 
     def write(self, buffer: Buffer, array: NDArray[Any]) -> None:
-        """Copy a host array to the start of a buffer, behind what is queued; wait for it."""
+        """After all queued work, copy a host array to the start of a buffer; wait until the copy is done."""
 
     def download(self, buffer: Buffer, array: NDArray[Any]) -> None:
-        """Wait for the queue, then copy the first bytes of a buffer into a host array."""
+        """Wait for all queued work, then copy bytes from the start of a buffer until the host array is full."""
 
     def bind(self, kernel: Kernel, grid: int, block: int, arguments: Sequence[Argument]) -> Callable[[], None]:
-        """Return what puts one launch of `grid` blocks of `block` threads into the queue.
-
-        The arguments are packed once, so that a launch costs the host as little as can be. The launch raises
+        """Return a function that queues a launch of `grid` blocks with `block` threads each; it may raise
         `LaunchError`.
+
+        Arguments are packed once here, so that each launch takes little host time.
         """
 
     def synchronize(self) -> None:
-        """Wait for all that is queued.
-
-        Raises
-        ------
-        LaunchError
-            Something that was queued failed.
-        """
+        """Wait for all queued work; raise `LaunchError` if any launch failed."""
 
 
 class Device(Clock, Queue, Protocol):
-    """One GPU, or the CPU through OpenCL. One in-order queue; launches are asynchronous.
+    """One GPU, or a CPU through OpenCL, with one in-order queue. Launches are asynchronous."""
 
-    Attributes
-    ----------
-    name, uuid
-        The model, and which one of its kind.
-    target
-        The limits of its generation.
-    n_s
-        Multiprocessors (on the CPU: cores).
-    l2_bytes
-        Size of the last-level cache, which `flush` overwrites.
-    """
-
+    #: Model name of the device.
     name: str
     uuid: str
+    #: Hardware limits of the device's generation.
     target: Target
-    n_s: int
+    #: Number of streaming multiprocessors of a GPU, or number of cores of a CPU.
+    sm_count: int
+    #: Bytes of the last-level cache; `flush` overwrites this cache.
     l2_bytes: int
 
     def environment(self) -> dict[str, Any]:
-        """Describe device, driver and runtime: what of the surroundings a time depends on."""
+        """Return properties of device, driver and runtime that affect times."""
 
     def free_bytes(self) -> int:
-        """Return the memory that can be allocated."""
+        """Return the number of bytes that can still be allocated."""
 
     def other_processes(self, idle: Collection[int] = ()) -> list[str]:
-        """Return who else uses the device, a line each, but for the processes that are there and do nothing."""
+        """Return one line for each other process that uses the device, except processes in `idle`."""
 
     def load(self, binary: Path) -> Program:
-        """Load a compiled module, eagerly."""
+        """Load a compiled module at once, not at its first launch."""
 
     def upload(self, array: NDArray[Any]) -> Buffer:
-        """Copy a host array to new device memory.
-
-        Raises
-        ------
-        OutOfDeviceMemory
-        """
+        """Allocate device memory and copy a host array to it; raise `OutOfDeviceMemory` if too little is free."""
 
     def allocate(self, nbytes: int) -> Buffer:
-        """Return new, uninitialised device memory.
-
-        Raises
-        ------
-        OutOfDeviceMemory
-        """
+        """Allocate uninitialised device memory; raise `OutOfDeviceMemory` if too little is free."""
 
     def pooling(self) -> AbstractContextManager[None]:
-        """Take memory in the body from a pool that keeps what is given back, for work that allocates on the way.
+        """Allocate from a memory pool inside the body; meant for operations that allocate temporary memory.
 
-        Buffers stay valid behind the body. One that was given back is used anew at once: it may be used by what is
-        queued on the device's own queue, and by nothing else.
+        Buffers stay valid after the body. The pool reuses a freed buffer at once, so only the device's own queue may
+        use buffers of the pool.
         """
 
     def pool_growth(self, run: Callable[[], object]) -> int | None:
-        """Run something and return the most bytes that it takes from the pool at once; None where there is no pool."""
+        """Run a function and return the peak bytes it takes from the memory pool; None if the device has no pool."""
 
     def part(self, buffer: Buffer, offset: int, nbytes: int) -> Buffer:
-        """Return some bytes of a buffer as a buffer of their own, which is of use as long as the whole is.
-
-        Parameters
-        ----------
-        offset
-            A multiple of `PART_ALIGNMENT`.
-
-        Raises
-        ------
-        OutOfDeviceMemory
-            The device does not take it for a buffer.
+        """Return a range of a buffer as a buffer. `offset` is a multiple of `PART_ALIGNMENT`. The whole buffer must
+        stay alive.
         """
 
     def fill(self, buffer: Buffer, byte: int) -> None:
-        """Set every byte, asynchronously; 0xFF makes every floating-point number NaN."""
+        """Set every byte of a buffer asynchronously. 0xFF bytes make every floating-point number NaN."""
 
     def bind_concurrent(self, launches: Sequence[Launch]) -> Callable[[], None]:
-        """Return what queues several launches with no order among themselves: as one, behind what is queued before.
+        """Return a function that queues several launches, which may run in any order but after earlier queued work.
 
-        On a GPU each is queued on a stream of its own, which a graph captures as well; on the CPU they run one after
-        the other.
+        On a GPU, each launch gets its own stream, in a way that a graph can capture. On a CPU, they run one after the
+        other.
         """
 
     def capture(self, launch: Callable[[], None]) -> Captured:
-        """Return what a launch queues, all as one operation: a graph on a GPU, on the CPU the launch itself.
+        """Return a launch as a single queued operation: a graph on a GPU, the launch itself on a CPU.
 
-        It must have been launched before, so that nothing is left to be set up.
+        The launch must have run once before, so that its one-time set-up is done.
 
         Raises
         ------
         CaptureError
-            It queues what no graph can hold, or waits for the device.
         """
 
     def new_queue(self) -> Queue:
-        """Return another queue of the device, with no order between it and the device's own, for a thread beside."""
+        """Return an additional queue for another thread, not synchronised with the device's own queue."""
 
     def use_common(self, program: Program) -> None:
-        """Take what the device itself needs from the common module (the kernel that blocks a stream)."""
+        """Load the kernel that blocks the stream from the common module."""
 
     def close(self) -> None:
-        """Release everything."""
+        """Release all resources of the device."""

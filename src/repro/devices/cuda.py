@@ -1,7 +1,7 @@
-"""An NVIDIA GPU, driven by PyCUDA on the primary context, which cuSPARSE and CUDA graphs share.
+"""An NVIDIA GPU, driven through PyCUDA on the primary context, which cuSPARSE and CUDA graphs use too.
 
-It has two clocks: events around single launches, and replays of a graph. A blocker holds the stream back while the
-host fills its queue, so that events measure no gaps between launches.
+Launches are timed by events around each launch and by replays of a graph. While the host fills the queue, a kernel
+blocks the stream. The measured work then runs without gaps that would come from the host.
 """
 
 from __future__ import annotations
@@ -43,16 +43,14 @@ from repro.devices.nvml import Monitor
 from repro.errors import ReproError
 from repro.package_data import install
 
-#: A blocked stream is a deadlock under tools that wait for each launch: Nsight Compute and Systems, compute-sanitizer.
+#: Environment variables of profilers and debuggers (Nsight Compute, Nsight Systems, compute-sanitizer). Such a tool
+#: waits for each launch to finish, so a blocked stream would deadlock.
 _TOOLS = ("CUDA_INJECTION64_PATH", "NV_COMPUTE_PROFILER_", "NV_NSIGHT_", "NV_SANITIZER_", "NV_TPS_", "NSYS_")
 _TOOL_LIBRARIES = ("TreeLauncher", "sanitizer", "ToolsInjection")
 
 
 def may_block(environment: Mapping[str, str]) -> bool:
-    """Say whether a stream may be blocked in a process with these environment variables.
-
-    Not with `REPRO_BLOCKING=0`, not with `CUDA_LAUNCH_BLOCKING=1`, not under a profiler or a sanitizer.
-    """
+    """Return whether the environment variables permit blocking the stream (see `REPRO_BLOCKING`)."""
     if environment.get("REPRO_BLOCKING") == "0" or environment.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0"):
         return False
     preloaded = environment.get("LD_PRELOAD", "")
@@ -62,19 +60,10 @@ def may_block(environment: Mapping[str, str]) -> bool:
 
 
 class Blocker:
-    """A kernel that waits for a word in the host's memory to be set.
+    """A kernel that blocks a stream until the host sets a word in host memory.
 
-    Parameters
-    ----------
-    cuda
-        `pycuda.driver`.
-    kernel
-        `block_stream` of the common module.
-    stream
-        The stream to block.
-    timeout, short
-        Seconds after which the kernel gives up, and where it is held for a short time only. It then sets a second word,
-        and what was timed behind it counts for nothing.
+    If the host does not set the word within `timeout` seconds (`short` seconds for a short block), the kernel ends and
+    sets a second word, which marks the measured times as invalid.
     """
 
     def __init__(self, cuda: Any, kernel: Any, stream: Any, timeout: float, short: float) -> None:
@@ -86,7 +75,7 @@ class Blocker:
 
     @contextmanager
     def block(self, short: bool = False) -> Iterator[None]:
-        """Block the stream for as long as the body runs; the stream must be idle before."""
+        """Block the stream while the body runs; the stream must be idle before."""
         self._words[:] = 0
         (self._launch_short if short else self._launch)()
         try:
@@ -96,34 +85,22 @@ class Blocker:
 
     @property
     def expired(self) -> bool:
-        """Whether the kernel gave up waiting; to be asked once the stream is idle again."""
+        """Whether the kernel timed out, which makes the times invalid; read this only when the stream is idle."""
         return bool(self._words[1])
 
 
-#: Timed launches that are queued at a time. A group is two events, a launch of at most a few operations, and a flush. A
-#: GPU fetches only the first few dozen operations of its queue ahead; the next ones it fetches while they are timed. On
-#: an H200 an empty kernel reads 2.69 µs by events with up to 8 groups, as by NVBench, which queues one at a time, but
-#: 3.17 µs with 30 and 3.39 µs with 100, and scatters more. Eight or four take the host no longer than a hundred do.
+#: Maximum number of timed groups in the queue. A group consists of two events, a launch of a few operations, and a
+#: cache flush. A GPU prefetches only a few dozen operations of its queue; fetching more while a kernel runs disturbs
+#: the timing. Event time of an empty kernel on an H200: 2.69 µs with up to 8 groups, equal to NVBench, which queues one
+#: group at a time; 3.17 µs with 30 groups and 3.39 µs with 100, both with more scatter. Small batches cost no more host
+#: time.
 GROUPS = 4
-#: Launches of all graphs that are queued at a time, for the same reason; a launch is a node or, with a counter to
-#: reset, two.
+#: Maximum total number of launches in all queued graphs, since the GPU's prefetch is limited. A launch is 1 or 2 nodes.
 GRAPH_NODES = 100
 
 
 class Timer:
-    """Times launches on one stream.
-
-    Parameters
-    ----------
-    cuda
-        `pycuda.driver`.
-    stream
-        What is timed on.
-    synchronize
-        Waits for the stream; raises `LaunchError`.
-    failure
-        Makes an error of what the driver calls it.
-    """
+    """Times launches on one stream. `failure` creates the exception to raise from the name of a driver error."""
 
     def __init__(
         self, cuda: Any, stream: Any, synchronize: Callable[[], None], failure: Callable[[str], Exception]
@@ -133,14 +110,14 @@ class Timer:
         self._synchronize = synchronize
         self._failure = failure
         self._events: list[tuple[Any, Any]] = []
-        # how many of a launch fit into the queue of a blocked stream: to find out takes until the blocker gives up
+        # Batch size found for each launch function. Finding it is slow, since it needs a timeout of the blocker.
         self._fitting: WeakKeyDictionary[Callable[[], None], int] = WeakKeyDictionary()
         self.blocker: Blocker | None = None
 
     def events(
         self, launch: Callable[[], None], count: int, before: Callable[[], None] | None = None
     ) -> NDArray[np.float64]:
-        """Time single launches, each between two events; `before` runs ahead of the first of them. Seconds."""
+        """Time single launches between two events, in seconds. `before` runs before each launch and is not timed."""
         stream = self._stream
 
         def group(start: Any, end: Any) -> None:
@@ -152,21 +129,17 @@ class Timer:
 
         if before is not None:
             before()
-        launch()  # unblocked: whatever a library sets up at its first call may wait for the device
+        launch()  # not blocked, since a library may wait for the device in its first call
         self._synchronize()
         same = unwrap(launch)
         times, self._fitting[same] = self._time(group, count, self._fitting.get(same, GROUPS))
         return times
 
     def graph(self, launch: Callable[[], None], launches: int, replays: int) -> NDArray[np.float64]:
-        """Time replays of a graph of launches; seconds per launch.
-
-        Raises
-        ------
-        CaptureError
-            What is launched cannot be captured.
+        """Time replays of a graph that contains `launches` launches; return seconds per launch. Raises
+        `CaptureError`.
         """
-        from repro.devices.cuda_graph import Graph  # NVIDIA's bindings are an extra
+        from repro.devices.cuda_graph import Graph  # NVIDIA's Python bindings are optional
 
         launch()
         self._synchronize()
@@ -189,9 +162,8 @@ class Timer:
     def stages(
         self, stages: Sequence[Callable[[], None]], count: int, before: Callable[[], None] | None = None
     ) -> NDArray[np.float64]:
-        """Time stages of launches, each between two events; seconds, `(count, len(stages))`.
-
-        The stream is not blocked: a stage may wait for it, to read a size back, which would never end.
+        """Time each stage between two events. The stream is not blocked, because a stage that waits for the device
+        would hang.
         """
         samples = [[self._cuda.Event() for _ in range(len(stages) + 1)] for _ in range(count)]
         for start, *ends in samples:
@@ -206,15 +178,16 @@ class Timer:
         return np.array(times, np.float64).reshape(count, len(stages)) * 1e-3
 
     def _time(self, group: Callable[[Any, Any], None], count: int, batch: int) -> tuple[NDArray[np.float64], int]:
-        """Time groups, up to `batch` of them queued while the stream is blocked; fewer if the blocker gives up.
-
-        Returns the times, and how many were queued in the end.
+        """Time groups in batches behind the blocker; return times and batch size, which is reduced when the blocker
+        times out.
         """
         times = np.empty(count)
         done = 0
+        while len(self._events) < min(batch, count):
+            self._events.append((self._cuda.Event(), self._cuda.Event()))
         while done < count:
-            events = self._some_events(min(batch, count - done))
-            # several may be more than the queue holds; then the host waits for the stream, and the stream for the host
+            events = self._events[: min(batch, count - done)]
+            # A batch larger than the GPU's queue would make host and stream wait for each other.
             with self.blocker.block(short=batch > 1) if self.blocker else nullcontext():
                 for start, end in events:
                     group(start, end)
@@ -231,42 +204,27 @@ class Timer:
             done += len(events)
         return times * 1e-3, batch
 
-    def _some_events(self, count: int) -> list[tuple[Any, Any]]:
-        while len(self._events) < count:
-            self._events.append((self._cuda.Event(), self._cuda.Event()))
-        return self._events[:count]
-
     def close(self) -> None:
-        """Give events and blocker back."""
         self._events.clear()
         self.blocker = None
 
 
-#: Seconds that a blocked stream waits for the host to queue launches, which takes milliseconds: for one, for several.
+#: Timeouts in seconds of a blocked stream, for one launch and for several. The host normally needs milliseconds.
 BLOCKED_SECONDS = 1.0, 0.1
-#: The first compute capability, times ten, whose L2 keeps what loads ask it to.
-FIRST_TO_KEEP = 80
+#: First compute capability, times ten, whose L2 cache supports persisting lines.
+FIRST_PERSISTING_L2 = 80
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class CudaProgram:
-    """A loaded module.
-
-    Parameters
-    ----------
-    get
-        Returns the module's kernel of a name, for launches with so many bytes of shared memory.
-    failure
-        What that raises.
-    """
+    """A loaded module. `get` returns the kernel with the given name and bytes of dynamic shared memory."""
 
     def __init__(self, get: Callable[[str, int], Any], failure: type[Exception]) -> None:
         self._get = get
         self._failure = failure
 
     def kernel(self, name: str, shared: int = 0) -> Any:
-        """Return the kernel of that name."""
         try:
             return self._get(name, shared)
         except self._failure as error:
@@ -274,31 +232,19 @@ class CudaProgram:
 
 
 class CudaDevice:
-    """One GPU as a `Device`: one stream of its own, on which everything is queued.
+    """One GPU with one stream, created by `open_cuda`; implements `Device`.
 
-    Made by `repro.devices.cuda.open_cuda`. The context of the resident, the first device that the main thread
-    opens, is current there between calls; in another thread its launches are for the body of `current()`. Any other
-    device, a guest, makes its own current for each call, where a launch of the resident would find the wrong one: of
-    several, time by the first. No other thread keeps one current: PyCUDA aborts the process when such a thread ends.
+    The first device that the main thread opens is the resident device. Its context stays current in the main thread
+    between calls; other threads must call it within `current()`. Every other device makes its context current during
+    each call. To time work on several devices, use the clocks of the first one. Only the main thread keeps a context
+    current, since PyCUDA aborts the process if a thread with a current context ends.
 
-    Parameters
-    ----------
-    cuda
-        `pycuda.driver`, initialised.
-    ordinal
-        Which GPU.
-
-    Attributes
-    ----------
-    ordinal
-        Which GPU, as the driver counts them.
-    monitor
-        The GPU as NVML sees it.
+    `ordinal` is the GPU's number in the driver; `monitor` is its NVML interface.
     """
 
     backend = "cuda"
     _resident: ClassVar[CudaDevice | None] = None
-    _current: ClassVar[threading.local] = threading.local()  # its `device`: whose context is the thread's own
+    _current: ClassVar[threading.local] = threading.local()  # `device`: owner of this thread's current context
 
     def __init__(self, cuda: Any, ordinal: int) -> None:
         self._cuda, self.ordinal = cuda, ordinal
@@ -308,7 +254,7 @@ class CudaDevice:
         self.target = get_target(f"sm_{major}{minor}")
         self.name: str = gpu.name()
         self.uuid = _uuid(ordinal)
-        self.n_s: int = gpu.get_attribute(attribute.MULTIPROCESSOR_COUNT)
+        self.sm_count: int = gpu.get_attribute(attribute.MULTIPROCESSOR_COUNT)
         self.l2_bytes: int = gpu.get_attribute(attribute.L2_CACHE_SIZE)
         self._memory_bytes: int = gpu.total_memory()
         self.monitor = Monitor(gpu.pci_bus_id())
@@ -320,7 +266,7 @@ class CudaDevice:
             self._current.device = self
         self.exclusive = exclusive_use(self)
         self._open = True
-        atexit.register(self.close)  # PyCUDA aborts a process that ends with a context in use
+        atexit.register(self.close)  # PyCUDA aborts if a context is in use at exit
         with self.current():
             self._stream = cuda.Stream()
         self._memory = Memory(cuda, self._activated)
@@ -331,11 +277,10 @@ class CudaDevice:
 
     @property
     def stream(self) -> int:
-        """The handle of the stream, for a library that queues its own kernels."""
+        """Handle of the stream; libraries queue their kernels on it."""
         return int(self._stream.handle)
 
     def current(self) -> AbstractContextManager[object]:
-        """Keep other threads from the device, and make its context the thread's current one."""
         return self.exclusive if self._is_current() else self._taken()
 
     def _is_current(self) -> bool:
@@ -348,7 +293,7 @@ class CudaDevice:
 
     @contextmanager
     def _activated(self) -> Iterator[None]:
-        """Make the context the thread's current one, whoever works with the device: for what need not wait."""
+        """Make this device's context current in this thread, without locking the device."""
         if self._is_current():
             yield
             return
@@ -362,7 +307,9 @@ class CudaDevice:
             self._cuda.Context.pop()
 
     def within(self, function: Callable[P, T]) -> Callable[P, T]:
-        """Return the function, to run with this device's context current: as it is where that always is so."""
+        """Wrap a function so that it runs with this device's context current; unchanged if the context is always
+        current.
+        """
         if not self._guest:
             return function
         push, pop = self._context.push, self._cuda.Context.pop
@@ -377,18 +324,16 @@ class CudaDevice:
         return inside
 
     def new_queue(self) -> CudaQueue:
-        """Return a stream of its own."""
         return CudaQueue(self.name, self._cuda, self._context, self.failure)
 
     def environment(self) -> dict[str, Any]:
-        """Describe GPU, driver, its settings, and the libraries between it and Python."""
         api = dotted(self._cuda.get_driver_version())
         settings = self.monitor.settings()
         return {
             "device": self.name,
             "backend": self.backend,
             "target": self.target.name,
-            "multiprocessors": self.n_s,
+            "multiprocessors": self.sm_count,
             "memory_bytes": self._memory_bytes,
             "cache_bytes": self.l2_bytes,
             **settings,
@@ -404,16 +349,13 @@ class CudaDevice:
         }
 
     def other_processes(self, idle: Collection[int] = ()) -> list[str]:
-        """Return the other processes that compute on the GPU, a line each, but for those that do nothing there."""
         return self.monitor.other_processes(idle)
 
     def free_bytes(self) -> int:
-        """Return the free memory."""
         with self._mapped():
             return self._memory.free_bytes()
 
     def load(self, binary: Path) -> Program:
-        """Load a compiled module."""
         with self._mapped():
             module = self._cuda.module_from_file(str(binary))
 
@@ -424,7 +366,6 @@ class CudaDevice:
         return CudaProgram(self.within(get), self._cuda.Error)
 
     def upload(self, array: NDArray[Any]) -> CudaBuffer:
-        """Copy a host array to new memory."""
         buffer = self.allocate(array.nbytes)
         if array.nbytes:
             with self._mapped():
@@ -432,47 +373,38 @@ class CudaDevice:
         return buffer
 
     def write(self, buffer: Buffer, array: NDArray[Any]) -> None:
-        """Wait for the stream, then copy a host array to the start of a buffer."""
         self.synchronize()
         with self._mapped():
             self._cuda.memcpy_htod(pointer_of(buffer), np.ascontiguousarray(array))
 
     def allocate(self, nbytes: int) -> CudaBuffer:
-        """Return new memory, aligned to 256 bytes."""
         with self._mapped():
             return self._memory.allocate(int(nbytes))
 
     def pooling(self) -> AbstractContextManager[None]:
-        """Take memory in the body from a pool, which keeps what is given back."""
         return self._memory.pooling()
 
     def pool_growth(self, run: Callable[[], object]) -> int:
-        """Return the most memory that something takes from the pool at once."""
         return self._memory.growth(run)
 
     def part(self, buffer: Buffer, offset: int, nbytes: int) -> CudaBuffer:
-        """Return some bytes of a buffer as one of their own."""
         return CudaBuffer(pointer_of(buffer) + offset, nbytes)
 
     def download(self, buffer: Buffer, array: NDArray[Any]) -> None:
-        """Wait for the stream, then copy the first bytes of a buffer into a host array."""
         self.synchronize()
         with self._mapped():
             self._cuda.memcpy_dtoh(array, pointer_of(buffer))
 
     def fill(self, buffer: Buffer, byte: int) -> None:
-        """Set every byte."""
         try:
             self._memset(pointer_of(buffer), byte, buffer.nbytes, self._stream)
         except self._cuda.Error as error:
             raise self.failure(error) from None
 
     def bind(self, kernel: Any, grid: int, block: int, arguments: Sequence[Argument]) -> Callable[[], None]:
-        """Return what queues one launch."""
         return self._guarded(bind_launch(kernel, grid, block, self._stream, arguments))
 
     def bind_concurrent(self, launches: Sequence[Launch]) -> Callable[[], None]:
-        """Return what queues several launches, each on a stream of its own."""
         with self._mapped():
             streams = self._side_streams.take(len(launches))
         runs = [
@@ -482,8 +414,7 @@ class CudaDevice:
         return self._guarded(self._side_streams.side_by_side(runs))
 
     def capture(self, launch: Callable[[], None]) -> Captured:
-        """Return what a launch queues as a graph."""
-        from repro.devices.cuda_graph import Graph  # NVIDIA's bindings are an extra
+        from repro.devices.cuda_graph import Graph  # NVIDIA's Python bindings are optional
 
         with self._mapped():
             graph = Graph(int(self._stream.handle), launch, 1, self.failure)
@@ -495,7 +426,7 @@ class CudaDevice:
         return Captured(self.within(graph.replay), release)
 
     def _guarded(self, queue: Callable[[], None]) -> Callable[[], None]:
-        """Return what queues with this device's context current, errors of the driver turned into ours."""
+        """Wrap a launch so that it runs in this device's context and driver errors become `LaunchError`."""
         run, error = self.within(queue), self._cuda.Error
 
         def launch() -> None:
@@ -507,20 +438,18 @@ class CudaDevice:
         return launch
 
     def synchronize(self) -> None:
-        """Wait for the stream."""
         with self._mapped():
             self._stream.synchronize()
 
-    def reset_kept(self) -> None:
-        """Give all lines of L2 the usual priority; before the first GPUs that can keep some there is nothing to do."""
+    def reset_persisting_l2(self) -> None:
+        """Reset all persisting L2 lines to normal; a GPU before `FIRST_PERSISTING_L2` has no persisting lines."""
         from cuda.bindings import driver
 
-        if int(self.target.name.removeprefix("sm_")) >= FIRST_TO_KEEP:
+        if int(self.target.name.removeprefix("sm_")) >= FIRST_PERSISTING_L2:
             with self._mapped():
                 check_cuda(driver.cuCtxResetPersistingL2Cache(), self.failure)
 
     def flush(self) -> None:
-        """Overwrite twice the L2 cache."""
         if self._scratch is None:
             self._scratch = self.allocate(2 * self.l2_bytes)
         self.fill(self._scratch, 0)
@@ -528,60 +457,53 @@ class CudaDevice:
     def time_events(
         self, launch: Callable[[], None], count: int, before: Callable[[], None] | None = None
     ) -> NDArray[np.float64]:
-        """Time single launches, queued while the stream is blocked, each between two events; seconds, `(count,)`."""
         with self._mapped():
             return self._timer.events(launch, count, before)
 
     def time_graph(self, launch: Callable[[], None], launches: int, replays: int) -> NDArray[np.float64]:
-        """Time replays of a graph of launches; seconds per launch, `(replays,)`."""
         with self._mapped():
             return self._timer.graph(launch, launches, replays)
 
     def time_host(
         self, launch: Callable[[], None], count: int, before: Callable[[], None] | None = None
     ) -> NDArray[np.float64]:
-        """Time launches by the host's clock, from an idle stream to an idle stream; seconds, `(count,)`."""
         return time_host(launch, count, self.synchronize, before)
 
     def time_stages(
         self, stages: Sequence[Callable[[], None]], count: int, before: Callable[[], None] | None = None
     ) -> NDArray[np.float64]:
-        """Time stages by events between them, the stream not blocked; seconds, `(count, len(stages))`."""
         with self._mapped():
             return self._timer.stages(stages, count, before)
 
     def clocks(self) -> tuple[float | None, str | None]:
-        """Return the SM clock in MHz, and why it is held down."""
         return self.monitor.clocks()
 
     def use_common(self, program: Program) -> None:
-        """Take the kernel that blocks the stream while launches are queued to be timed."""
         if may_block(os.environ):
             kernel = program.kernel("block_stream")
             with self.current():
                 self._timer.blocker = Blocker(self._cuda, kernel, self._stream, *BLOCKED_SECONDS)
 
     def close(self) -> None:
-        """Give everything back; a second time does nothing."""
         if not self._open:
             return
         self._open = False
         atexit.unregister(self.close)
         if self._guest:
-            self._context.push()  # PyCUDA leaves a context on the driver's stack if it is not current when detached
+            self._context.push()  # PyCUDA detaches a context correctly only if it is current
         if self._scratch is not None:
             self._scratch.release()
         self._memory.close()
         self._timer.close()
         self._side_streams.close()
-        self._context.detach()  # not left to its destructor, which would detach what is no primary context
+        self._context.detach()  # PyCUDA's destructor does not release a primary context
         if not self._guest:
             CudaDevice._resident = None
             self._current.device = None
 
     @contextmanager
     def _mapped(self) -> Iterator[None]:
-        """Run the body with this device's context; turn an error of PyCUDA that leaves it into ours."""
+        """Run the body with this device's context current and convert PyCUDA's errors."""
         try:
             with self.current():
                 yield
@@ -591,11 +513,10 @@ class CudaDevice:
             raise self.failure(error) from None
 
     def failure(self, error: object) -> LaunchError:
-        """Return an error of the driver as ours, which says whether the context is lost with it."""
         return LaunchError(str(error), sticky=self._lost())
 
     def _lost(self) -> bool:
-        """Say whether the context is beyond use: after an illegal address, every call fails with the same error."""
+        """Return whether the context is lost: after an illegal memory access, every CUDA call fails."""
         try:
             with self.current():
                 self._stream.is_done()
@@ -605,7 +526,6 @@ class CudaDevice:
 
 
 def _uuid(ordinal: int) -> str:
-    """Return the UUID as `nvidia-smi` spells it."""
     from cuda.bindings import driver
 
     _, gpu = driver.cuDeviceGet(ordinal)
@@ -614,15 +534,11 @@ def _uuid(ordinal: int) -> str:
 
 
 def open_cuda(ordinal: int) -> CudaDevice:
-    """Open a GPU, numbered in the order of the PCI addresses.
-
-    Raises
-    ------
-    ReproError
-        PyCUDA, the driver or the GPU is not there, or its generation is not in the table of targets.
+    """Open a GPU by its number in PCI order. Raise `ReproError` if PyCUDA, the driver, the GPU or its target is
+    missing.
     """
-    os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # NVML's order, so that `find_gpus` means the same
-    # a kernel that is loaded at its first launch waits for the device, which a blocked stream never lets finish
+    os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # number GPUs as NVML and `find_gpus` do
+    # With lazy loading, the first launch of a kernel waits for the device and would deadlock behind a blocked stream.
     os.environ.setdefault("CUDA_MODULE_LOADING", "EAGER")
     where = f"device: cuda:{ordinal}"
     try:

@@ -1,8 +1,7 @@
-"""What a GPU's backend takes from the driver: checked answers, versions, memory, launches, and streams.
+"""Low-level parts of the CUDA backend: checked driver calls, versions, memory, launches and streams.
 
-A buffer is an allocation or a part of one; memory comes from the driver, or from a pool that keeps what is freed. A
-launch packs its arguments once. Beside its own stream a GPU has side streams, for kernels that run at the same time,
-and queues that wait for no other stream.
+Device memory comes from the driver or from PyCUDA's pool. Besides its main stream, a GPU has side streams for
+concurrent kernels, and queues that are not synchronised with other streams.
 """
 
 from __future__ import annotations
@@ -22,13 +21,7 @@ from repro.devices.locks import exclusive_use
 
 
 def check_cuda(answer: tuple[Any, ...], failure: Callable[[str], Exception]) -> Any:
-    """Return what a call of the driver gives beside its error code; None where that is all.
-
-    Raises
-    ------
-    Exception
-        The code is not that of success: what `failure` makes of its name.
-    """
+    """Return the results of a driver call without its error code; on an error, raise `failure(name of the error)`."""
     error, *values = answer
     if int(error):
         raise failure(str(error.name))
@@ -36,12 +29,11 @@ def check_cuda(answer: tuple[Any, ...], failure: Callable[[str], Exception]) -> 
 
 
 def dotted(number: int) -> str:
-    """Write a version as CUDA counts it: 12080 is 12.8."""
+    """Format a CUDA version number: 12080 becomes 12.8."""
     return f"{number // 1000}.{number % 1000 // 10}"
 
 
 def package_version(name: str) -> str | None:
-    """Return the version of an installed package."""
     try:
         return version(name)
     except PackageNotFoundError:
@@ -49,7 +41,6 @@ def package_version(name: str) -> str | None:
 
 
 def runtime_version() -> str | None:
-    """Return the version of CUDA's runtime."""
     from cuda.bindings import runtime
 
     _, number = runtime.cudaRuntimeGetVersion()
@@ -57,8 +48,8 @@ def runtime_version() -> str | None:
 
 
 def cusparse_version() -> str | None:
-    """Return the version of the library that nvmath-python finds; None without it."""
-    with suppress(Exception):  # not installed, or a library that does not load: the baselines say which
+    """Return the version of cuSPARSE that nvmath-python loads; None if nvmath-python is missing."""
+    with suppress(Exception):  # not installed or not loadable: the baselines report it
         from nvmath.bindings import cusparse
 
         return ".".join(str(cusparse.get_property(part)) for part in range(3))
@@ -66,22 +57,7 @@ def cusparse_version() -> str | None:
 
 
 class CudaBuffer:
-    """Memory on the GPU.
-
-    Parameters
-    ----------
-    allocation
-        PyCUDA's own, or the address of what belongs to another buffer.
-    nbytes
-        Its size.
-    activated
-        Makes the context that it belongs to the thread's current one.
-
-    Attributes
-    ----------
-    pointer
-        Its address.
-    """
+    """Device memory at the address `pointer`: an allocation of PyCUDA, or part of another buffer, the `owner`."""
 
     def __init__(
         self, allocation: Any, nbytes: int, activated: Callable[[], AbstractContextManager[object]] = nullcontext
@@ -92,35 +68,25 @@ class CudaBuffer:
 
     @property
     def nbytes(self) -> int:
-        """Size in bytes."""
         return self._nbytes
 
     def release(self) -> None:
-        """Give the memory back; what belongs to another buffer stays that one's."""
         allocation, self._allocation = self._allocation, None
         if allocation is not None:
             with self._activated():
                 allocation.free()
 
     def __del__(self) -> None:
-        # PyCUDA itself gives nothing back, without a word, in a thread that has another context than the memory's
-        with suppress(Exception):  # of a context that is gone the memory is as well
+        # If another context is current in this thread, PyCUDA silently does not free the memory.
+        with suppress(Exception):  # a lost context has freed its memory
             self.release()
 
 
 class Memory:
-    """Where a GPU's buffers come from. The GPU's context has to be the current one.
+    """Allocates buffers on a GPU; the context of the GPU must be current.
 
-    The driver may take longer to find new memory than a kernel to use it, and waits for all kernels before it takes any
-    back; the pool, PyCUDA's, does neither. Its blocks are for one stream: one that is given back is used anew by what
-    is queued later.
-
-    Parameters
-    ----------
-    cuda
-        `pycuda.driver`.
-    activated
-        Makes the GPU's context the thread's current one.
+    Allocating from the driver may take longer than a kernel, and freeing waits for all kernels. PyCUDA's pool avoids
+    both, but reuses a freed block at once, so all users of the pool must be on one stream.
     """
 
     def __init__(self, cuda: Any, activated: Callable[[], AbstractContextManager[object]]) -> None:
@@ -130,7 +96,6 @@ class Memory:
 
     @contextmanager
     def pooling(self) -> Iterator[None]:
-        """Take memory from the pool in the body."""
         earlier, self._pooling = self._pooling, True
         try:
             yield
@@ -138,7 +103,7 @@ class Memory:
             self._pooling = earlier
 
     def growth(self, run: Callable[[], object]) -> int:
-        """Return by how many bytes the pool grows when something is run, with nothing that it kept from before."""
+        """Empty the pool, run a function, and return by how many bytes the pool has grown."""
         with self.pooling():
             self._take(1).free()
             self._pool.free_held()
@@ -147,7 +112,9 @@ class Memory:
             return int(self._pool.managed_bytes) - before
 
     def allocate(self, nbytes: int) -> CudaBuffer:
-        """Return new memory, aligned to 256 bytes; what the pool keeps is given up where it does not suffice."""
+        """Allocate memory aligned to 256 bytes. If too little is free, release unused blocks of the pool and
+        try again.
+        """
         return CudaBuffer(self._take(max(nbytes, 1)), nbytes, self._activated)
 
     def _take(self, nbytes: int) -> Any:
@@ -166,29 +133,28 @@ class Memory:
             return self._cuda.mem_alloc(nbytes)
 
     def free_bytes(self) -> int:
-        """Return the memory that can be allocated: what the driver has, and what the pool keeps."""
+        """Return the free bytes of the driver plus the unused bytes of the pool."""
         return int(self._cuda.mem_get_info()[0]) + self._kept_bytes()
 
     def _kept_bytes(self) -> int:
         return 0 if self._pool is None else int(self._pool.managed_bytes - self._pool.active_bytes)
 
     def close(self) -> None:
-        """Give up what the pool keeps."""
         if self._pool is not None:
             self._pool.stop_holding()
 
 
 _TYPES = (np.int32, np.uint32, np.int64, np.uint64, np.float32, np.float64)
-#: How numbers are packed; all else is an address.
+#: Format characters of numeric argument types for packing; arguments of other types are passed as addresses.
 _CHARS: dict[type, str] = {int: "i", float: "d", **{kind: np.dtype(kind).char for kind in _TYPES}}
-#: The attribute of a kernel that says how much shared memory its launches give to a block.
+#: Name of the attribute that stores a kernel's dynamic shared memory per block in bytes.
 _SHARED = "given_shared_bytes"
 
 
 def share(cuda: Any, kernel: Any, nbytes: int) -> Any:
-    """Return a kernel whose launches give so many bytes of shared memory to a block, beside what its text declares."""
-    # beyond 48 KiB it has to be allowed for each kernel; that is the driver's, which has one of a name in a module, and
-    # others who asked for more still launch it
+    """Return a kernel whose launches use `nbytes` of dynamic shared memory per block."""
+    # More than 48 KiB must be enabled for each kernel. All users share the driver's kernel object, so the limit may
+    # only be raised.
     allowance = cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
     if nbytes > kernel.get_attribute(allowance):
         kernel.set_attribute(allowance, nbytes)
@@ -197,10 +163,10 @@ def share(cuda: Any, kernel: Any, nbytes: int) -> Any:
 
 
 def bind_launch(kernel: Any, grid: int, block: int, stream: Any, arguments: Sequence[Argument]) -> Callable[[], None]:
-    """Return what queues one launch, and keeps its buffers until it is dropped.
+    """Return a function that queues one launch and keeps its buffers alive.
 
-    PyCUDA's public `prepared_async_call` packs the arguments at every launch, and calls a function of the driver that
-    has been deprecated since CUDA 4, so that a launch takes the host about twice as long.
+    PyCUDA's `prepared_async_call` needs twice the host time: it packs arguments at each launch and calls a driver
+    function deprecated since CUDA 4.
     """
     format, values = "", []
     for argument in arguments:
@@ -211,26 +177,19 @@ def bind_launch(kernel: Any, grid: int, block: int, stream: Any, arguments: Sequ
     shared = getattr(kernel, _SHARED, 0)
     queue = partial(kernel._launch_kernel, (int(grid), 1, 1), (int(block), 1, 1), packed, shared, stream)
 
-    def launch(held: Sequence[Argument] = arguments) -> None:  # an address does not keep a buffer alive
+    def launch(held: Sequence[Argument] = arguments) -> None:  # default: keeps buffers alive
         queue()
 
     return launch
 
 
 def pointer_of(buffer: Any) -> int:
-    """Return the address of a buffer."""
     return int(buffer.pointer)
 
 
 class SideStreams:
-    """Streams that wait for the main one and that the main one waits for, so that a graph captures what is on them.
-
-    Parameters
-    ----------
-    cuda
-        `pycuda.driver`.
-    main
-        The stream that all else is queued on.
+    """Side streams that start after work on the main stream and end before later work on it; a graph can
+    capture them.
     """
 
     def __init__(self, cuda: Any, main: Any) -> None:
@@ -240,7 +199,7 @@ class SideStreams:
         self._events: list[Any] = []
 
     def take(self, count: int) -> list[Any]:
-        """Return so many streams, the main one first; they are made when they are first asked for."""
+        """Return `count` streams, starting with the main stream; missing streams are created."""
         while len(self._events) < max(count, 1):
             self._events.append(self._cuda.Event(self._cuda.event_flags.DISABLE_TIMING))
         while len(self._sides) < count - 1:
@@ -248,7 +207,7 @@ class SideStreams:
         return [self._main, *self._sides[: count - 1]][:count]
 
     def side_by_side(self, runs: Sequence[Callable[[], None]]) -> Callable[[], None]:
-        """Return what queues runs that were bound to the streams of `take(len(runs))`, each to its own."""
+        """Return a function that queues all runs, each on one of the streams that `take(len(runs))` returned."""
         main, (first, *own), sides = self._main, runs, self._sides[: len(runs) - 1]
         begin, *ends = self._events[: len(runs)]
 
@@ -265,29 +224,16 @@ class SideStreams:
         return queue
 
     def close(self) -> None:
-        """Let go of streams and events."""
         self._sides.clear()
         self._events.clear()
 
 
-#: CU_STREAM_NON_BLOCKING: the stream and the legacy default one do not wait for each other.
+#: CU_STREAM_NON_BLOCKING: the stream is not synchronised with the legacy default stream.
 NON_BLOCKING = 1
 
 
 class CudaQueue:
-    """A `Queue` on a GPU whose context need not be current in the thread that uses it.
-
-    Parameters
-    ----------
-    name
-        Of the GPU.
-    cuda
-        `pycuda.driver`.
-    context
-        The GPU's.
-    failure
-        Makes an error of the driver ours.
-    """
+    """A `Queue` on a GPU; the calling thread need not make the GPU's context current."""
 
     def __init__(self, name: str, cuda: Any, context: Any, failure: Callable[[object], LaunchError]) -> None:
         self.name, self._cuda, self._context, self._failure = name, cuda, context, failure
@@ -297,7 +243,6 @@ class CudaQueue:
 
     @contextmanager
     def current(self) -> Iterator[None]:
-        """Keep other threads from the queue, and make the context the thread's current one."""
         with self.exclusive:
             self._context.push()
             try:
@@ -306,19 +251,16 @@ class CudaQueue:
                 self._cuda.Context.pop()
 
     def write(self, buffer: Buffer, array: NDArray[Any]) -> None:
-        """Copy a host array to the start of a buffer, on this stream: others wait for none of it, nor it for them."""
         with self._mapped():
             self._cuda.memcpy_htod_async(pointer_of(buffer), np.ascontiguousarray(array), self._stream)
             self._stream.synchronize()
 
     def download(self, buffer: Buffer, array: NDArray[Any]) -> None:
-        """Copy the first bytes of a buffer into a host array, on this stream."""
         with self._mapped():
             self._cuda.memcpy_dtoh_async(array, pointer_of(buffer), self._stream)
             self._stream.synchronize()
 
     def bind(self, kernel: Any, grid: int, block: int, arguments: Sequence[Argument]) -> Callable[[], None]:
-        """Return what queues one launch."""
         run = bind_launch(kernel, grid, block, self._stream, arguments)
 
         def launch() -> None:
@@ -328,7 +270,6 @@ class CudaQueue:
         return launch
 
     def synchronize(self) -> None:
-        """Wait for the stream."""
         with self._mapped():
             self._stream.synchronize()
 

@@ -1,4 +1,4 @@
-"""CUDA graphs, which PyCUDA does not have: its stream is captured through NVIDIA's own bindings."""
+"""Captures launches on a PyCUDA stream as CUDA graphs, through NVIDIA's own Python bindings."""
 
 from __future__ import annotations
 
@@ -12,23 +12,12 @@ from repro.devices.cuda_driver import check_cuda
 
 
 class Graph:
-    """A number of launches as one executable graph.
-
-    Parameters
-    ----------
-    stream
-        The handle of the stream that `launch` queues to; not the default stream.
-    launch
-        What to capture.
-    count
-        How many times.
-    failure
-        Makes an error of what the driver calls it.
+    """An executable graph of `count` launches, captured from a stream other than the default stream.
 
     Raises
     ------
     CaptureError
-        Something that `launch` does cannot be captured, or the device has no memory for the graph.
+        Something in `launch` cannot be captured, or the device has no memory for the graph.
     """
 
     def __init__(
@@ -42,26 +31,26 @@ class Graph:
         finally:
             driver.cuGraphDestroy(graph)
         try:
-            check_cuda(driver.cuGraphUpload(self._executable, self._stream), self._not_uploaded)
+            # Upload the graph now: if a full device has no memory for it, only the graph fails, not the single
+            # launches.
+            check_cuda(
+                driver.cuGraphUpload(self._executable, self._stream),
+                lambda name: CaptureError(name) if name == "CUDA_ERROR_OUT_OF_MEMORY" else failure(name),
+            )
         except BaseException:
             self.close()
             raise
 
     def replay(self) -> None:
-        """Queue all launches at once."""
         check_cuda(driver.cuGraphLaunch(self._executable, self._stream), self._failure)
 
     def close(self) -> None:
-        """Give the graph back, once no replay is queued any more."""
+        """Free the graph; no queued replay may use it."""
         driver.cuGraphExecDestroy(self._executable)
-
-    def _not_uploaded(self, name: str) -> Exception:
-        # the launches one by one need no memory, so a full device is no failure of theirs
-        return CaptureError(name) if name == "CUDA_ERROR_OUT_OF_MEMORY" else self._failure(name)
 
 
 def _capture(stream: Any, launch: Callable[[], None], count: int) -> Any:
-    # of this thread alone: what other threads do is none of its business, and what cannot be replayed is an error
+    # Capture only calls of this thread; calls that a graph cannot contain are errors.
     mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
     check_cuda(driver.cuStreamBeginCapture(stream, mode), CaptureError)
     try:

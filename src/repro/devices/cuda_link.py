@@ -1,4 +1,4 @@
-"""GPUs of one process among each other: the order of their streams, and copies from one's memory to another's."""
+"""Connects several GPUs of one process: synchronises their streams and copies between their memories."""
 
 from __future__ import annotations
 
@@ -17,15 +17,10 @@ from repro.devices.cuda_driver import check_cuda
 
 
 class CudaLink:
-    """A `Link` of GPUs; nothing waits on the host.
+    """A `Link` between GPUs, with peer access if the hardware allows it. No operation waits on the host.
 
-    Each GPU has an event of its own, recorded anew whenever another is to wait for what it has queued so far; and, from
-    the first exchange with something meanwhile on, a stream for copies beside its own.
-
-    Parameters
-    ----------
-    devices
-        GPUs of one host, each with its primary context. Peer access is enabled between all pairs that can have it.
+    Each GPU has an event, which is recorded when another GPU must wait for the GPU's queue. For exchanges that overlap
+    with launches, each GPU also has a side stream for copies.
     """
 
     def __init__(self, devices: Sequence[CudaDevice]) -> None:
@@ -49,26 +44,22 @@ class CudaLink:
         self._sides: list[_Side] = []
 
     def fork(self) -> None:
-        """Hold all others back until what is queued on the first is done."""
         self._record[0]()
         for other in range(1, len(self._devices)):
             self._wait[other, 0]()
 
     def join(self) -> None:
-        """Hold the first back until what is queued on all others is done."""
         for other in range(1, len(self._devices)):
             self._record[other]()
             self._wait[0, other]()
 
     def meet(self) -> None:
-        """Hold each back until what is queued on all others is done."""
         for record in self._record:
             record()
         for wait in self._wait.values():
             wait()
 
     def exchange(self, copies: Sequence[Copy], meanwhile: Callable[[], None] | None = None) -> None:
-        """Queue each copy on the stream of its target, or on one beside it; see `Devices.exchange`."""
         pairs = list(dict.fromkeys((copy.at, copy.to) for copy in copies if copy.at != copy.to))
         if meanwhile is not None:
             self._exchange_beside(copies, pairs, meanwhile)
@@ -82,12 +73,12 @@ class CudaLink:
         for to in dict.fromkeys(to for _, to in pairs):
             self._record[to]()
         for at, to in pairs:
-            self._wait[at, to]()  # what comes later on the source's device may overwrite the source
+            self._wait[at, to]()  # the source's device may overwrite the source only after this
 
     def _exchange_beside(
         self, copies: Sequence[Copy], pairs: Sequence[tuple[int, int]], meanwhile: Callable[[], None]
     ) -> None:
-        """Queue each copy on the stream beside that of its target, and what runs meanwhile on the GPUs' own."""
+        """Queue copies on side streams of the target GPUs, and the launches of `meanwhile` on the main streams."""
         if not self._sides:
             self._sides = [_Side.open(device) for device in self._devices]
         ends = list(dict.fromkeys(copy.to for copy in copies))
@@ -109,7 +100,7 @@ class CudaLink:
         device = self._devices[copy.to]
         if copy.at == copy.to or (copy.to, copy.at) in self._peers:
             _call(device, driver.cuMemcpyDtoDAsync, target, source, copy.nbytes, stream)
-        else:  # the driver goes through the host's memory
+        else:  # the driver copies through host memory
             _call(
                 device,
                 driver.cuMemcpyPeerAsync,
@@ -118,20 +109,19 @@ class CudaLink:
             )
 
     def _enable_peer(self, at: int, peer: int) -> bool:
-        """Let a GPU reach the memory of another; say whether it can."""
+        """Give one GPU access to the memory of another; return whether this is possible."""
         device = self._devices[at]
         if not _call(device, driver.cuDeviceCanAccessPeer, self._gpus[at], self._gpus[peer]):
             return False
         codes = driver.CUresult
         (status,) = device.within(driver.cuCtxEnablePeerAccess)(self._contexts[peer], 0)
-        if status == codes.CUDA_ERROR_TOO_MANY_PEERS:  # without a switch between them a GPU can have eight
+        if status == codes.CUDA_ERROR_TOO_MANY_PEERS:  # without NVSwitch, a GPU has at most eight peers
             return False
         if status != codes.CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED:
             check_cuda((status,), device.failure)
         return True
 
     def topology(self) -> list[dict[str, Any]]:
-        """Return what links each pair."""
         return [
             {
                 "devices": [a, b],
@@ -142,7 +132,7 @@ class CudaLink:
         ]
 
     def close(self) -> None:
-        """Give the events back, as far as that can be: after a fault on a GPU the driver refuses."""
+        """Free the events; ignore errors of the driver, which occur after a fault on a GPU."""
         for device, event in zip(self._devices, self._events, strict=True):
             with suppress(LaunchError):
                 _call(device, driver.cuEventDestroy, event)
@@ -155,7 +145,7 @@ class CudaLink:
 
 @dataclass(frozen=True)
 class _Side:
-    """A stream for copies beside a GPU's own, and the event of what was queued there."""
+    """Side stream of a GPU for copies, and the event recorded after the latest copy."""
 
     device: CudaDevice
     stream: Any
@@ -179,7 +169,6 @@ class _Side:
 
 
 def _bind(device: CudaDevice, function: Callable[..., Any], *arguments: Any) -> Callable[[], Any]:
-    """Return what calls a function of the driver with a device's context current."""
     run = device.within(partial(function, *arguments))
     return lambda: check_cuda(run(), device.failure)
 

@@ -1,4 +1,4 @@
-"""Several devices of one host: one order of their work, copies between them, and one clock over all."""
+"""Uses several devices of one host together: ordered work, copies between devices, and one common clock."""
 
 from __future__ import annotations
 
@@ -14,46 +14,43 @@ from repro.devices.base import Buffer, Copy, Device, time_host
 
 
 class Link(Protocol):
-    """How the devices of one backend wait for each other and reach each other's memory."""
+    """Lets devices of one backend wait for each other and access each other's memory."""
 
     def fork(self) -> None:
-        """Hold all others back until what is queued on the first is done."""
+        """Make all other devices wait for the first device's queued work."""
 
     def join(self) -> None:
-        """Hold the first back until what is queued on all others is done."""
+        """Make the first device wait for the queued work of all other devices."""
 
     def meet(self) -> None:
-        """Hold each back until what is queued on all others is done."""
+        """Make each device wait for the queued work of all other devices."""
 
     def exchange(self, copies: Sequence[Copy], meanwhile: Callable[[], None] | None = None) -> None:
-        """Queue copies, and launches beside them; see `Devices.exchange`."""
+        """Queue copies between devices, and launches that may overlap with the copies; see `Devices.exchange`."""
 
     def topology(self) -> list[dict[str, Any]]:
-        """Return what links each pair: `devices` (two indices), `peer_access`, and what the backend knows."""
+        """Return one entry for each pair of devices: `devices` (two indices), `peer_access`, and keys specific to the
+        backend.
+        """
 
     def close(self) -> None:
-        """Release what the link itself holds."""
+        """Free the link's resources."""
 
 
 class Devices:
-    """One or more devices of one backend, and a `Clock` over all of them; made by `open_devices`.
+    """One or more devices of one backend with a common `Clock`, created by `open_devices`.
 
-    With one device everything is that device's own, at no cost.
+    With a single device, all calls go directly to the device, without overhead.
 
     Parameters
     ----------
     devices
-        At least one, in the order in which they were opened. On a GPU each has to be another GPU.
-
-    Attributes
-    ----------
-    backend
-        `cuda` or `opencl`.
+        At least one device, in the order of opening; no GPU may be repeated.
 
     Raises
     ------
     LaunchError
-        The GPUs cannot be brought together.
+        The GPUs cannot be linked.
     """
 
     def __init__(self, devices: Sequence[Device]) -> None:
@@ -67,7 +64,6 @@ class Devices:
 
     @property
     def first(self) -> Device:
-        """The one that times."""
         return self._devices[0]
 
     def __len__(self) -> int:
@@ -80,7 +76,7 @@ class Devices:
         return iter(self._devices)
 
     def environment(self) -> dict[str, Any]:
-        """Describe the first device; of several, how many and which they are and what links them as well."""
+        """Describe the first device; with several devices, also their number, names and connections."""
         environment = self.first.environment()
         if len(self) > 1:
             environment |= {
@@ -91,16 +87,11 @@ class Devices:
         return environment
 
     def topology(self) -> list[dict[str, Any]]:
-        """Return what links each pair, as `Link.topology`; nothing for one device."""
         return self._link.topology()
 
     def leading(self, count: int) -> Devices:
-        """Return the first so many as devices of their own, with a clock over them alone; closed with the whole.
-
-        Raises
-        ------
-        ValueError
-            There are not so many.
+        """Return the first `count` devices as a group, closed together with this group; raise `ValueError` if
+        too many.
         """
         if not 1 <= count <= len(self):
             raise ValueError(f"the first {count} of {len(self)} devices")
@@ -111,32 +102,32 @@ class Devices:
         return self._leading[count]
 
     def copy(self, source: Buffer, at: int, target: Buffer, to: int, nbytes: int) -> None:
-        """Queue a copy from the memory of device `at` to that of device `to`; as `exchange` of this one."""
+        """Queue one copy from device number `at` to device number `to`; see `exchange`."""
         self.exchange([Copy(source, at, target, to, nbytes)])
 
     def meet(self) -> None:
-        """Hold what is queued later on any back until what is queued so far on all is done."""
+        """Make later work on each device wait for all work queued so far on all devices."""
         if len(self) > 1:
             self._link.meet()
 
     def exchange(self, copies: Sequence[Copy], meanwhile: Callable[[], None] | None = None) -> None:
-        """Queue copies between devices, with no order among themselves.
+        """Queue copies between devices; the copies of one call may run in any order.
 
-        Each comes after what is queued on its source's device and on its target's, and before what is queued later on
-        either. Copies that go both ways between two devices run at the same time where they are of one call.
+        A copy starts after all work queued so far on its source and target devices, and ends before work queued later
+        on these devices. Two copies in opposite directions between two devices overlap if they are queued by one call.
 
         Parameters
         ----------
         copies
-            What to copy.
+            Copies to queue.
         meanwhile
-            Queues launches that neither write what is copied nor touch where it goes. They come after what is queued,
-            and have no order with the copies: on GPUs they run while these are under way, on the CPU behind them.
+            Function that queues launches to run during the copies. The launches must neither write a source nor access
+            a target of a copy. They start after all work queued so far; on a CPU they run after the copies.
 
         Raises
         ------
         LaunchError
-            A copy is refused.
+            The driver rejects a copy.
         """
         for copy in copies:
             if copy.nbytes > min(copy.source.nbytes, copy.target.nbytes):
@@ -144,53 +135,45 @@ class Devices:
         self._link.exchange([copy for copy in copies if copy.nbytes], meanwhile)
 
     def synchronize(self) -> None:
-        """Wait for the queues of all.
-
-        Raises
-        ------
-        LaunchError
-            Something that was queued failed.
-        """
         for device in self:
             device.synchronize()
 
-    def reset_kept(self) -> None:
-        """Take back what loads asked the last-level caches of all to keep."""
+    def reset_persisting_l2(self) -> None:
         for device in self:
-            device.reset_kept()
+            device.reset_persisting_l2()
 
     def flush(self) -> None:
-        """Overwrite the last-level caches of all, asynchronously."""
         for device in self:
             device.flush()
 
     def time_events(
         self, launch: Callable[[], None], count: int, before: Callable[[], None] | None = None
     ) -> NDArray[np.float64]:
-        """Time single launches from a common start to the last end, as `Device.time_events`; seconds, `(count,)`."""
+        """Time as `Device.time_events` does, from a common start of all devices until the last device ends."""
         return self.first.time_events(self._forked(launch), count, self._joined(before))
 
     def time_graph(self, launch: Callable[[], None], launches: int, replays: int) -> NDArray[np.float64]:
-        """Time replays of a graph of launches, each from a common start to the last end; seconds, `(replays,)`."""
+        """Time as `Device.time_graph` does; each replay is timed from a common start until the last device ends."""
         return self.first.time_graph(self._forked(launch), launches, replays)
 
     def time_host(
         self, launch: Callable[[], None], count: int, before: Callable[[], None] | None = None
     ) -> NDArray[np.float64]:
-        """Time launches by the host's clock, from all idle to all idle; seconds, `(count,)`."""
+        """Time as `Device.time_host` does; all devices are idle before and after each launch."""
         return time_host(launch, count, self.synchronize, before)
 
     def time_stages(
         self, stages: Sequence[Callable[[], None]], count: int, before: Callable[[], None] | None = None
     ) -> NDArray[np.float64]:
-        """Time stages, each from a common start to the last end, as `Device.time_stages`."""
+        """Time as `Device.time_stages` does; each stage is timed from a common start until the last device ends."""
         return self.first.time_stages([self._forked(stage) for stage in stages], count, self._joined(before))
 
     def _forked(self, launch: Callable[[], None]) -> Callable[[], None]:
         if len(self) == 1:
             return launch
 
-        @wraps(launch, assigned=(), updated=())  # a timer knows it again by the launch, for it is a new one each time
+        # Return a new function each time; timers identify it by the launch it wraps.
+        @wraps(launch, assigned=(), updated=())
         def over_all() -> None:
             self._link.fork()
             launch()
@@ -199,7 +182,9 @@ class Devices:
         return over_all
 
     def _joined(self, before: Callable[[], None] | None) -> Callable[[], None] | None:
-        """Return what runs ahead of a launch, so that the first device's clock starts after it on all."""
+        """Return a function to run before each launch, so that all devices start when the first device's clock
+        starts.
+        """
         if before is None or len(self) == 1:
             return before
 
@@ -210,15 +195,13 @@ class Devices:
         return ahead
 
     def clocks(self) -> tuple[float | None, str | None]:
-        """Return the lowest SM clock in MHz, and all that holds one down."""
         readings = [device.clocks() for device in self]
         clocks = [clock for clock, _ in readings if clock is not None]
         reasons = dict.fromkeys(reason for _, reason in readings if reason)
         return min(clocks, default=None), ", ".join(reasons) or None
 
     def close(self) -> None:
-        """Release everything."""
-        with ExitStack() as closing:  # one that fails keeps none of the others open
+        with ExitStack() as closing:  # if opening one device fails, close the others
             for device in self._devices:
                 closing.callback(device.close)
             closing.callback(self._link.close)
@@ -227,14 +210,14 @@ class Devices:
 
 
 def numbers_of(count: int) -> list[int]:
-    """Return over how many of so many devices something is timed: 2, 4, 8, … and all; nothing where there is one."""
+    """Return the numbers of devices to time: 2, 4, 8, … and `count`; none for one device."""
     return sorted({*(1 << power for power in range(1, count.bit_length())), count}) if count > 1 else []
 
 
 def _link(devices: Sequence[Device], backend: str) -> Link:
     if backend == "cuda":
         from repro.devices.cuda import CudaDevice
-        from repro.devices.cuda_link import CudaLink  # NVIDIA's bindings are an extra
+        from repro.devices.cuda_link import CudaLink  # NVIDIA's Python bindings are optional
 
         return CudaLink(cast(Sequence[CudaDevice], devices))
     from repro.devices.opencl import OpenClDevice, OpenClLink

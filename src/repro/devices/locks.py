@@ -1,25 +1,22 @@
-"""Exclusive use of devices: by one thread of this process, and by one process of the machine.
+"""Locks that give one thread of a process, and one process of a machine, exclusive use of a device.
 
-A thread has a device to itself for a call, and a process that was forked from the one that opened a device may not
-use it. A process that measures takes a lock for each device, on which all users and processes of the machine agree.
-The lock is `flock` on a file that is never deleted: the system frees it when its process ends, however it ends, and
-a file that remains locks nothing. The file names the holder, for those who wait, and the previous holder: a process
-that works on the host for a while, or ends, lets others measure, and is still on the device, where it does nothing.
+A thread locks a device for the time of a call. A forked process must not use devices that its parent opened. A process
+that measures holds a `flock` on one file for each device; the system releases the lock when the process ends. The file
+is never deleted. It names the holder, so that waiting processes can print it, and idle processes: former holders that
+still have a context on the device.
 """
 
 from __future__ import annotations
 
 import atexit
 import errno
-import fcntl
 import json
 import os
 import platform
-import pwd
 import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from threading import RLock
@@ -29,28 +26,23 @@ from weakref import WeakSet
 import psutil
 
 from repro.errors import ReproError
+from repro.file_locks import describe_process, try_lock, unlock, wait_for_lock, write_holder
 
-#: Seconds that the end of the interpreter waits for what a thread has a device do.
+#: Maximum seconds that the exiting interpreter waits for a call in another thread.
 SHUTDOWN_TIMEOUT = 10.0
 
 
 class _Shared(Protocol):
-    """What threads share: a device, or a queue beside its own.
-
-    Attributes
-    ----------
-    name
-        Of the device.
-    exclusive
-        Held by the thread that works with it.
-    """
+    """Something that threads share: a device or an additional queue."""
 
     name: str
     exclusive: AbstractContextManager[object]
 
 
-class _Lost:
-    """In the place of the lock in a forked process: neither CUDA nor an OpenCL of threads outlives a fork."""
+class _ForkedLock:
+    """Replaces a lock in a forked process and raises errors, since neither CUDA nor threaded OpenCL works after
+    a fork.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -71,50 +63,44 @@ _opened: WeakSet[Any] = WeakSet()
 
 
 def exclusive_use(shared: _Shared) -> AbstractContextManager[object]:
-    """Return a lock for who works with a device or a queue: for one thread, which may take it again."""
+    """Return a re-entrant lock for a device or a queue."""
     _opened.add(shared)
     return RLock()
 
 
-def _lose() -> None:
+def _invalidate_after_fork() -> None:
     for shared in list(_opened):
-        shared.exclusive = _Lost(shared.name)
+        shared.exclusive = _ForkedLock(shared.name)
 
 
-def _keep_for_good() -> None:
-    """Take all devices when the interpreter ends, once what is under way is done.
+def _lock_at_exit() -> None:
+    """Lock all devices at interpreter exit, after running calls have ended.
 
-    A daemon thread ends there in the middle of a call, and a C++ library below it takes the whole process along; one
-    that waits for a lock does no harm.
+    At exit, Python ends daemon threads. A thread that is inside a C++ library would abort the process; a thread that
+    waits for a lock does not.
     """
     for shared in list(_opened):
-        if not isinstance(shared.exclusive, _Lost):
+        if not isinstance(shared.exclusive, _ForkedLock):
             shared.exclusive.acquire(timeout=SHUTDOWN_TIMEOUT)
 
 
-os.register_at_fork(after_in_child=_lose)
-atexit.register(_keep_for_good)
+os.register_at_fork(after_in_child=_invalidate_after_fork)
+atexit.register(_lock_at_exit)
 
 
-#: Where locks lie: the first that is there and that everyone can write to. Neither the environment nor the user decides
-#: on it, or two of them would not see each other's.
+#: Possible folders for lock files; the first one that everyone can write to is used. The choice must not depend on the
+#: user or the environment, since all processes must use the same folder.
 PLACES = (Path("/run/lock"), Path("/var/lock"), Path("/tmp"))
 SHARED = stat.S_IWOTH | stat.S_ISVTX
 EVERYONE = 0o666
-MAX_HOLDER_BYTES = 4096  # bytes that are read of what another process wrote
-#: What comes of reading JSON that somebody else may have written.
+MAX_HOLDER_BYTES = 4096
+#: Exceptions that reading JSON from an untrusted file may raise.
 UNREADABLE = (ValueError, OverflowError, RecursionError)
 _FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 class DeviceLocks:
-    """Devices that are one process's alone, but while it lends them.
-
-    Attributes
-    ----------
-    idle
-        Processes that have let the devices go and may be on them still.
-    """
+    """Locks of the devices that a process uses exclusively. The process may lend the devices for a time."""
 
     def __init__(self, devices: Iterable[str], work: str) -> None:
         self._devices, self._work = sorted(set(devices)), work
@@ -122,33 +108,31 @@ class DeviceLocks:
         self.idle: set[int] = set()
 
     def take(self, *, say: bool = True) -> None:
-        """Wait until no other measurement runs on any of the devices, in one order; say for whom, if that is wanted."""
+        """Wait for all locks, in an order that is equal in all processes; print the current holder if `say`."""
         self.idle = set()
         try:
             for device in self._devices:
                 file = _locked(device, say=say)
                 self._files.append(file)
                 self.idle |= _idle(file) - {os.getpid()}
-                _write(file, {**_self(self._work), "idle": sorted(self.idle)})
+                since = datetime.now().astimezone().isoformat(timespec="seconds")
+                holder = {**describe_process(), "work": self._work, "since": since}
+                _write(file, {**holder, "idle": sorted(self.idle)})
         except BaseException:
             self.free()
             raise
 
     def free(self) -> None:
-        """Let others take the devices."""
         while self._files:
             file = self._files.pop()
-            # a driver keeps a process on its devices until it ends
+            # This process keeps its context on the device until it ends.
             _write(file, {"idle": sorted(self.idle | {os.getpid()})})
-            fcntl.flock(file, fcntl.LOCK_UN)  # whoever was forked meanwhile has the file as well
+            unlock(file)
             os.close(file)
 
     @contextmanager
     def lent(self) -> Iterator[None]:
-        """Let others measure on the devices while the body works on the host; then wait until they are free again.
-
-        What interrupts the body is not kept waiting, and leaves the devices to the others.
-        """
+        """Release the locks while the body works on the host, then take them again, unless the body was interrupted."""
         self.free()
         try:
             yield
@@ -160,22 +144,19 @@ class DeviceLocks:
 
 @contextmanager
 def lock_devices(devices: Iterable[str], work: str) -> Iterator[DeviceLocks]:
-    """Wait until no other measurement runs on any of the devices, and keep others away meanwhile.
-
-    Locks are taken in one order, whoever asks: no two measurements wait for each other. Whoever has to wait says for
-    whom on the terminal, and afterwards for how long it did.
+    """Wait until no other measurement runs on these devices, then keep the devices locked during the body.
 
     Parameters
     ----------
     devices
-        What is theirs alone, as `repro.devices.selection.identities` returns it.
+        Identifiers returned by `repro.devices.selection.identities`.
     work
-        What they are held for, as others who wait are told.
+        Description of the measurement, printed by waiting processes.
 
     Raises
     ------
     ReproError
-        A lock's file cannot be opened, or is no file of its own.
+        A lock file cannot be opened or is not a regular file.
     """
     held = DeviceLocks(devices, work)
     held.take()
@@ -186,17 +167,15 @@ def lock_devices(devices: Iterable[str], work: str) -> Iterator[DeviceLocks]:
 
 
 def _locked(device: str, *, say: bool) -> int:
-    """Return a device's lock, open and held; one that somebody deleted meanwhile keeps nobody away, so not that."""
+    """Open and lock a device's file; return it. If the file was deleted meanwhile, open a new one."""
     path = lock_path(device)
     while True:
         file = _open(path)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not try_lock(file):
             if say:
                 print(f"the device {device} is held by {_holder(file)}; waiting", flush=True)
             start = time.monotonic()
-            fcntl.flock(file, fcntl.LOCK_EX)
+            wait_for_lock(file)
             if say:
                 print(f"the device {device} is free: went on after {time.monotonic() - start:.0f} s", flush=True)
         try:
@@ -208,20 +187,15 @@ def _locked(device: str, *, say: bool) -> int:
 
 
 def lock_path(device: str) -> Path:
-    """Return the file that a device's lock is on."""
-    place = next((place for place in PLACES if _is_shared(place)), PLACES[-1])
-    return place / f"sparse-repro-{device.replace(':', '-').replace('/', '-')}.lock"
-
-
-def _is_shared(place: Path) -> bool:
-    try:
-        return place.stat().st_mode & SHARED == SHARED and not os.statvfs(place).f_flag & os.ST_RDONLY
-    except OSError:
-        return False
+    for folder in PLACES:
+        with suppress(OSError):
+            if folder.stat().st_mode & SHARED == SHARED and not os.statvfs(folder).f_flag & os.ST_RDONLY:
+                break
+    return folder / f"sparse-repro-{device.replace(':', '-').replace('/', '-')}.lock"
 
 
 def _open(path: Path) -> int:
-    """Open the file, made if need be so that every user can lock it; never one that a link leads to."""
+    """Open a lock file, or create it with access for all users; symbolic links are rejected."""
     try:
         file = _open_or_make(path)
     except OSError as error:
@@ -237,17 +211,17 @@ def _open(path: Path) -> int:
 def _open_or_make(path: Path) -> int:
     while True:
         try:
-            # without O_CREAT: where fs.protected_regular is set, another user's file could not be opened with it
+            # With the kernel setting fs.protected_regular, O_CREAT would fail on another user's file.
             return os.open(path, os.O_RDWR | _FLAGS)
         except FileNotFoundError:
             pass
-        except PermissionError:  # as its owner made it; to lock it, reading will do
+        except PermissionError:  # another user's file; read access is enough to lock it
             return os.open(path, os.O_RDONLY | _FLAGS)
         try:
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | _FLAGS, EVERYONE)
         except FileExistsError:
             continue
-        os.fchmod(file, EVERYONE)  # whatever the umask is
+        os.fchmod(file, EVERYONE)  # `os.open` alone would apply the umask
         return file
 
 
@@ -261,45 +235,23 @@ def _refused(path: Path, reason: object) -> ReproError:
     )
 
 
-def _self(work: str) -> dict[str, Any]:
-    return {
-        "pid": os.getpid(),
-        "user": user_name(),
-        "host": platform.node(),
-        "work": work,
-        "since": datetime.now().astimezone().isoformat(timespec="seconds"),
-    }
-
-
-def user_name() -> str:
-    """Return who runs this process; a container's user may have no name."""
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return f"user {os.getuid()}"
-
-
 def _write(file: int, content: Mapping[str, Any]) -> None:
-    """Say who holds the lock; a file of another user's that can only be read locks as well, and says nothing."""
-    try:
-        os.ftruncate(file, 0)
-        os.pwrite(file, f"{json.dumps(content)}\n".encode(), 0)
-    except OSError:  # a full disk does not keep anyone from measuring either
-        pass
+    """Write the holder to the file if this user may write to it; locking needs only read access."""
+    with suppress(OSError):  # a full disk does not prevent measuring
+        write_holder(file, content)
 
 
 def _idle(file: int) -> set[int]:
-    """Return the processes that have let a device go and live, as the last holder noted them."""
+    """Return former holders of a device that are still alive, as listed in the lock file."""
     try:
         noted = json.loads(os.pread(file, MAX_HOLDER_BYTES, 0))["idle"]
         return {pid for pid in noted if isinstance(pid, int) and psutil.pid_exists(pid)}
-    except (OSError, KeyError, TypeError, *UNREADABLE):  # nobody is noted, or not in a way that this understands
+    except (OSError, KeyError, TypeError, *UNREADABLE):  # no content, or an unknown format
         return set()
 
 
 def _holder(file: int) -> str:
-    """Return who wrote into the file, in words."""
-    for _ in range(10):  # it is written a moment after it is locked
+    for _ in range(10):  # the holder writes its name shortly after locking
         if b'"pid"' in (content := os.pread(file, MAX_HOLDER_BYTES, 0)):
             break
         time.sleep(0.02)
@@ -315,5 +267,5 @@ def _holder(file: int) -> str:
 
 
 def _plain(text: object) -> str:
-    """Return text of another user's as it may be printed: nothing in it steers the terminal."""
+    """Remove control characters from another user's text before it is printed to a terminal."""
     return "".join(letter if letter.isprintable() else "?" for letter in str(text))[:200]

@@ -1,4 +1,4 @@
-"""What NVIDIA's management library (NVML) says of a GPU; every answer may be missing, none is an error."""
+"""Queries a GPU through NVIDIA's management library (NVML). No errors are raised; any result may be None."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from contextlib import suppress
 from functools import cache
 from typing import Any
 
-#: Bits of nvmlClocksEventReasons (nvml.h) that mean that the SM clock is held below what the GPU would run at. Left
-#: out: idle (0x1) and a clock that was set (0x2 applications clocks, 0x100 display clocks), which do not come and go.
+#: Names of the bits in nvmlClocksEventReasons (nvml.h) that mean throttling. Left out: idle (0x1) and clocks set by
+#: users (0x2 application clocks, 0x100 display clocks).
 THROTTLE_REASONS = {
     0x4: "software power cap",
     0x8: "hardware slowdown",
@@ -19,7 +19,7 @@ THROTTLE_REASONS = {
     0x80: "hardware power brake",
 }
 
-#: What the least common part of two GPUs' ways to each other is (nvmlGpuTopologyLevel_t).
+#: Names of the lowest common ancestor of two GPUs in the PCI topology (nvmlGpuTopologyLevel_t).
 COMMON_ANCESTORS = {
     0: "board",
     10: "one PCIe switch",
@@ -28,29 +28,28 @@ COMMON_ANCESTORS = {
     40: "NUMA node",
     50: "system",
 }
-_P2P_BY_NVLINK = 2  # nvmlGpuP2PCapsIndex_t
+_P2P_BY_NVLINK = 2  # value in nvmlGpuP2PCapsIndex_t
 
 
 @cache
 def _library() -> Any | None:
-    """Return `pynvml`, initialised, or None."""
     try:
         import pynvml
 
         pynvml.nvmlInit()
-    except Exception:  # not installed, no driver, or a driver of another version: all mean that NVML cannot be asked
+    except Exception:  # NVML or its driver is missing or incompatible
         return None
     return pynvml
 
 
 def list_gpus() -> list[tuple[str, str, str]]:
-    """Return (name, `sm_90`, UUID) of every GPU in the order of their PCI addresses; none where NVML is missing."""
+    """Return name, compute capability such as `sm_90`, and UUID of each GPU in PCI order; empty without NVML."""
     library = _library()
     if library is None:
         return []
     gpus = []
     for index in range(library.nvmlDeviceGetCount()):
-        with suppress(library.NVMLError):  # a GPU that fell off its bus must not hide the others
+        with suppress(library.NVMLError):  # skip a GPU that has failed and report the others
             handle = library.nvmlDeviceGetHandleByIndex(index)
             major, minor = library.nvmlDeviceGetCudaComputeCapability(handle)
             name, uuid = library.nvmlDeviceGetName(handle), library.nvmlDeviceGetUUID(handle)
@@ -59,25 +58,16 @@ def list_gpus() -> list[tuple[str, str, str]]:
 
 
 def driver_version() -> str | None:
-    """Return the version of NVIDIA's driver; None where NVML is missing."""
     library = _library()
     return None if library is None else str(_text(library.nvmlSystemGetDriverVersion()))
 
 
 def throttle_text(reasons: int) -> str | None:
-    """Put the bits of the clocks' event reasons into words; None if the clock is not held down."""
+    """Return the names of the throttle reasons in a bit mask; None if the clock is not throttled."""
     return ", ".join(text for bit, text in THROTTLE_REASONS.items() if reasons & bit) or None
 
 
 class Monitor:
-    """One GPU as NVML sees it.
-
-    Parameters
-    ----------
-    pci_bus_id
-        Its PCI address, as CUDA gives it.
-    """
-
     def __init__(self, pci_bus_id: str) -> None:
         self._nvml = _library()
         self._handle = self._ask(lambda n: n.nvmlDeviceGetHandleByPciBusId(pci_bus_id.encode()))
@@ -87,7 +77,7 @@ class Monitor:
             return None
         try:
             return question(self._nvml)
-        except (self._nvml.NVMLError, AttributeError):  # an old pynvml lacks some of the functions
+        except (self._nvml.NVMLError, AttributeError):  # old versions of pynvml lack some functions
             return None
 
     def _of_device(self, question: Callable[[Any, Any], Any]) -> Any:
@@ -95,13 +85,15 @@ class Monitor:
         return None if handle is None else self._ask(lambda n: question(n, handle))
 
     def clocks(self) -> tuple[float | None, str | None]:
-        """Return the SM clock in MHz and why it is held down (None: it is not, or that is not known)."""
+        """Return the SM clock in MHz and the throttle reasons (None: not throttled, or unknown)."""
         clock = self._of_device(lambda n, h: n.nvmlDeviceGetClockInfo(h, n.NVML_CLOCK_SM))
         reasons = self._of_device(lambda n, h: n.nvmlDeviceGetCurrentClocksThrottleReasons(h))
         return None if clock is None else float(clock), None if reasons is None else throttle_text(reasons)
 
     def settings(self) -> dict[str, Any]:
-        """Return what does not change while a campaign runs: driver, top clocks, ECC, power limit, persistence."""
+        """Return settings that stay constant during a campaign: driver, maximum clocks, ECC, power limit, persistence
+        mode.
+        """
         power = self._of_device(lambda n, h: n.nvmlDeviceGetPowerManagementLimit(h))
         return {
             "driver": _text(self._ask(lambda n: n.nvmlSystemGetDriverVersion())),
@@ -113,9 +105,10 @@ class Monitor:
         }
 
     def link_to(self, other: Monitor) -> dict[str, Any]:
-        """Return what links the GPU to another: what their ways have in common, and NVLink.
+        """Return the connection to another GPU: lowest common ancestor in the PCI topology, and NVLink.
 
-        `active_nvlinks` counts all links that are up, of the GPU that has fewer: through a switch, each leads to all.
+        `active_nvlinks` is the smaller of the two GPUs' numbers of active links. With an NVSwitch, links lead to all
+        GPUs.
         """
         level = self._of_pair(other, lambda n, a, b: n.nvmlDeviceGetTopologyCommonAncestor(a, b))
         status = self._of_pair(other, lambda n, a, b: n.nvmlDeviceGetP2PStatus(a, b, _P2P_BY_NVLINK))
@@ -130,14 +123,13 @@ class Monitor:
         return None if other._handle is None else self._of_device(lambda n, h: question(n, h, other._handle))
 
     def _active_nvlinks(self) -> int | None:
-        def is_active(link: int) -> bool:  # one that the GPU does not have is an error, and so no answer
+        def is_active(link: int) -> bool:  # None if the GPU lacks this link
             return bool(self._of_device(lambda n, h: n.nvmlDeviceGetNvLinkState(h, link)))
 
         links = self._ask(lambda n: n.NVML_NVLINK_MAX_LINKS)
         return None if links is None else sum(map(is_active, range(links)))
 
     def other_processes(self, idle: Collection[int] = ()) -> list[str]:
-        """Return the other processes that compute on the GPU, a line each, but for those that do nothing there."""
         running = self._of_device(lambda n, h: n.nvmlDeviceGetComputeRunningProcesses(h)) or []
         return [self._describe(process) for process in running if process.pid not in (os.getpid(), *idle)]
 
@@ -148,7 +140,7 @@ class Monitor:
 
 
 def _text(value: Any) -> Any:
-    """Return text as `str`: older bindings answer in bytes."""
+    """Return text as `str`, since older Python bindings return bytes."""
     return value.decode() if isinstance(value, bytes) else value
 
 

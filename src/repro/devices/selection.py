@@ -1,9 +1,8 @@
-"""From the device words of the configuration to open devices; and which GPUs there are, without a context.
+"""Selects and opens the devices that the configuration names, and lists GPUs without creating a context.
 
-GPUs are those of this machine or, where it has none, those of a cluster's nodes, stated in a file. A campaign is
-planned on a login node, and problems are built, modules compiled and tables made wherever there is room; all of
-these processes must know the GPUs that it is measured on. `repro doctor --gpus` writes the file on a node with
-GPUs, and the environment variable `REPRO_GPUS` names it. Where a process has a GPU of its own, that one counts.
+Login nodes of a cluster, and jobs that do not measure, must know which GPUs a campaign uses. `repro doctor --gpus`
+writes these GPUs to a file on a node with GPUs; the environment variable `REPRO_GPUS` contains the file's path. The
+file is used only if a process sees no GPU.
 """
 
 from __future__ import annotations
@@ -30,29 +29,21 @@ from repro.untrusted_files import read_json, shown
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU that CUDA can use.
+    """A GPU that CUDA can use."""
 
-    Attributes
-    ----------
-    ordinal
-        N of `cuda:N`: its number among the visible GPUs, in the order of their PCI addresses.
-    name, uuid
-        The model, and which one of its kind.
-    capability
-        Its generation as the compiler names it: `sm_90`.
-    """
-
+    #: N in `cuda:N`: the GPU's number among visible GPUs in PCI order.
     ordinal: int
+    #: Model name.
     name: str
+    #: Compute capability in the compiler's form, such as `sm_90`.
     capability: str
     uuid: str
 
 
 def find_gpus() -> list[Gpu]:
-    """Return the GPUs that CUDA would show this process; none where there is no driver or no NVML.
+    """Return the GPUs visible to CUDA in this process, in PCI order; empty without a driver or NVML.
 
-    `CUDA_VISIBLE_DEVICES` is respected. `repro.devices.cuda` opens GPUs in the same order, which is not CUDA's own
-    default (the fastest first).
+    `CUDA_VISIBLE_DEVICES` is respected.
     """
     listed = nvml.list_gpus()
     visible = visible_devices([uuid for _, _, uuid in listed], os.environ.get("CUDA_VISIBLE_DEVICES"))
@@ -60,9 +51,9 @@ def find_gpus() -> list[Gpu]:
 
 
 def visible_devices(uuids: Sequence[str], setting: str | None) -> list[int]:
-    """Return the indices of the GPUs that a value of `CUDA_VISIBLE_DEVICES` leaves visible, in its order.
+    """Return the indices of the GPUs that a value of `CUDA_VISIBLE_DEVICES` makes visible, in the order of this value.
 
-    As CUDA reads it: numbers or the beginnings of UUIDs; the first that fits no GPU ends the list.
+    Entries are numbers or prefixes of UUIDs. As in CUDA, the list ends at the first entry that matches no GPU.
     """
     if setting is None:
         return list(range(len(uuids)))
@@ -83,28 +74,14 @@ STATED = "REPRO_GPUS"
 
 @dataclass(frozen=True)
 class Node:
-    """What a campaign can be measured on.
-
-    Attributes
-    ----------
-    gpus
-        As CUDA numbers them.
-    driver
-        Version of NVIDIA's driver; None where it is not known.
-    """
+    """The GPUs and the driver version of the machine on which a campaign is measured."""
 
     gpus: tuple[Gpu, ...]
     driver: str | None
 
 
 def node() -> Node:
-    """Return the GPUs that this process can use; where it can use none, those that are stated.
-
-    Raises
-    ------
-    ReproError
-        The file that states them is not there, or is none.
-    """
+    """Return the GPUs that this process can use; if there are none, return those in the file named by `REPRO_GPUS`."""
     gpus, path = find_gpus(), os.environ.get(STATED)
     if gpus or not path:
         return Node(tuple(gpus), nvml.driver_version())
@@ -122,15 +99,7 @@ def node() -> Node:
 
 
 def write_gpus(path: Path) -> None:
-    """Write down the GPUs that this process can use.
-
-    Raises
-    ------
-    ReproError
-        There are none.
-    OSError
-        The file cannot be written.
-    """
+    """Write a list of this process's GPUs to a file; raise `ReproError` if there are none."""
     gpus = find_gpus()
     if not gpus:
         raise ReproError(
@@ -143,21 +112,21 @@ def write_gpus(path: Path) -> None:
 
 
 def resolve_device(wanted: str) -> str:
-    """Return the words of what the configuration says that name each device: `cuda:0`, `cuda:0,1`, `opencl:0/2`.
+    """Convert the configured device selection to explicit device names: `cuda:0`, `cuda:0,1`, `opencl:0/2`.
 
-    `auto` is a GPU if there is one and what drives it is installed, else the CPU.
+    `auto` selects a GPU if one exists and its Python packages are installed, otherwise the CPU.
 
     Raises
     ------
     ReproError
-        The words name no device, or a GPU or a CPU that is not there, or only parts of a GPU (MIG) are visible.
+        The selection is invalid, a device does not exist, or only parts of a GPU (MIG) are visible.
     """
     if not names_device(wanted):
         raise ReproError("no such device", where="device", expected=MEANING, actual=repr(wanted))
     backend, _, rest = wanted.partition(":")
     if backend == "opencl":
         numbers = [int(number) for number in (rest or "0").split("/")]
-        if numbers[0]:  # listing what there is takes time; of whatever there is, one is the first
+        if numbers[0]:  # skip the slow listing for device 0, which always exists
             opencl_runtime.open_device(numbers[0])
         return f"{backend}:{'/'.join(map(str, numbers))}"
     gpus = node().gpus
@@ -184,15 +153,14 @@ def resolve_device(wanted: str) -> str:
 
 
 def parts(resolved: str) -> list[str]:
-    """Return the words of each single device of a resolved one; parts of a CPU are that CPU."""
+    """Return the name of each single device; for sub-devices of a CPU, the CPU's name."""
     backend, _, numbers = resolved.partition(":")
     return [f"{backend}:{number}" for number in numbers.partition("/")[0].split(",")]
 
 
 def identities(resolved: str) -> list[str]:
-    """Return what tells each single device of a resolved one from any other: a GPU's UUID, `opencl:0` for a CPU.
-
-    A GPU's number does not, as `CUDA_VISIBLE_DEVICES` changes it.
+    """Return a unique identifier for each device: a GPU's UUID, since `CUDA_VISIBLE_DEVICES` changes numbers, or
+    `opencl:0`.
     """
     if not resolved.startswith("cuda:"):
         return parts(resolved)
@@ -201,7 +169,7 @@ def identities(resolved: str) -> list[str]:
 
 
 def models(resolved: str) -> list[str]:
-    """Return what times depend on of the devices that a resolved one names, without opening any: models and driver."""
+    """Return device models and driver version, on which times depend, without opening a device."""
     if not resolved.startswith("cuda:"):
         return [str(opencl_runtime.processor()), *opencl_runtime.runtime_identity()]
     machine = node()
@@ -210,13 +178,7 @@ def models(resolved: str) -> list[str]:
 
 
 def target_of(resolved: str) -> Target:
-    """Return the limits of a resolved device, or of all that it names, without opening any.
-
-    Raises
-    ------
-    ReproError
-        A GPU's generation is not in the table, or GPUs are of several.
-    """
+    """Return the hardware limits common to all selected devices without opening any; `ReproError` if they differ."""
     backend, _, numbers = resolved.partition(":")
     if backend == "opencl":
         return CPU
@@ -235,13 +197,12 @@ def target_of(resolved: str) -> Target:
 
 
 def open_devices(wanted: str) -> Devices:
-    """Open all devices that the configuration names.
+    """Open all devices that the configuration selects.
 
     Raises
     ------
     ReproError
-        One is not there, GPUs are of several generations or cannot be brought together, or what drives them is not
-        installed.
+        A device or its Python packages are missing, the GPUs differ in generation, or they cannot be linked.
     """
     resolved = resolve_device(wanted)
     if len(parts(resolved)) > 1:
@@ -256,12 +217,12 @@ def open_devices(wanted: str) -> Devices:
 
 
 def open_device(wanted: str) -> Device:
-    """Open the one device that the configuration names.
+    """Open the single device that the configuration selects.
 
     Raises
     ------
     ReproError
-        It is not there, what drives it is not installed, or the words name several.
+        The device or its Python packages are missing, or several devices are selected.
     """
     resolved = resolve_device(wanted)
     if "," in resolved or "/" in resolved:

@@ -1,7 +1,4 @@
-"""Entries: what a non-zero is.
-
-Each entry has one file in this folder. Every file of the folder is imported here and registers its own entry.
-"""
+"""Entries: the types of non-zeros. Each file in this folder registers one type; all files are imported here."""
 
 from __future__ import annotations
 
@@ -19,37 +16,26 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Entry:
-    """The algebra of one kind of non-zero, for the host and as C statements for the kernels.
-
-    Attributes
-    ----------
-    name
-        `real`, `complex`, `quaternion`, `block3`, …
-    members
-        Names of the scalar members of a matrix entry, in storage order.
-    vector_members
-        Names of the scalar members of a vector entry, in storage order.
-    mac
-        C statements for ``c += a * b`` on a matrix entry ``a`` and vector entries ``b`` and ``c``.
-    expand
-        ``expand(values)`` maps ``(nnz, members)`` to the real blocks ``(nnz, k, k)``, k = `size`, so that the
-        product with a vector's members in storage order is the block's ordinary matrix-vector product.
-    """
+    """The algebra of one type of non-zero, in NumPy for the host and as C statements for the kernels."""
 
     name: str
+    #: Names of the scalar members of a matrix entry, in storage order.
     members: tuple[str, ...]
+    #: Names of the scalar members of a vector entry, in storage order.
     vector_members: tuple[str, ...]
+    #: C statements that compute `c += a * b`, for a matrix entry `a` and vector entries `b` and `c`.
     mac: tuple[str, ...]
+    #: Maps entries `(nnz, members)` to real blocks `(nnz, k, k)`; block times vector equals entry times vector entry.
     expand: Callable[[Array], Array]
 
     @property
     def operations(self) -> int:
-        """Multiplications and additions of a multiply-accumulate."""
+        """Number of multiplications and additions in one `c += a * b`."""
         return sum(statement.count("*") + statement.count("=") for statement in self.mac)
 
     @property
     def size(self) -> int:
-        """k, the rows of the real k×k expansion."""
+        """Number k of rows of the real k×k block that represents an entry."""
         return len(self.vector_members)
 
 
@@ -63,7 +49,6 @@ def register(entry: Entry) -> Entry:
 
 
 def entries() -> dict[str, Entry]:
-    """All registered entries by name."""
     return dict(_REGISTRY)
 
 
@@ -71,13 +56,6 @@ import_all(__name__, __path__)
 
 
 def get_entry(name: str) -> Entry:
-    """Return the entry of that name.
-
-    Raises
-    ------
-    ReproError
-        There is none.
-    """
     registered = entries()
     if name not in registered:
         raise ReproError("unknown entry", expected=f"one of {', '.join(sorted(registered))}", actual=name)

@@ -1,4 +1,4 @@
-"""Dense 3×3 blocks, row-major, on vectors of 3."""
+"""Entry type `block3`: dense 3×3 blocks, stored row by row, which multiply vectors of 3 numbers."""
 
 from repro.entries import Entry, register
 

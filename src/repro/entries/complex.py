@@ -1,4 +1,4 @@
-"""Complex numbers."""
+"""Entry type `complex`: complex numbers."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from repro.entries import Array, Entry, register
 
 
 def expand(values: Array) -> Array:
-    """Return the blocks ((re, -im), (im, re)): `(nnz, 2)` to `(nnz, 2, 2)`."""
+    """Map complex entries `(nnz, 2)` to real blocks ((re, -im), (im, re)), `(nnz, 2, 2)`."""
     re, im = values.T
     return np.stack([re, -im, im, re], axis=1).reshape(-1, 2, 2)
 

@@ -1,4 +1,4 @@
-"""Ones: entries that store no value, such as the edges of a graph."""
+"""Entry type `pattern`: all entries are 1 and store no value, such as the edges of a graph."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from repro.entries import Array, Entry, register
 
 
 def expand(values: Array) -> Array:
-    """Return the blocks ((1)): `(nnz, 0)` to `(nnz, 1, 1)`."""
+    """Map entries without members, `(nnz, 0)`, to 1×1 blocks of ones, `(nnz, 1, 1)`."""
     return np.ones((len(values), 1, 1), values.dtype)
 
 

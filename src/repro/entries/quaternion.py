@@ -1,4 +1,4 @@
-"""Quaternions w + xi + yj + zk, acting on quaternions from the left."""
+"""Entry type `quaternion`: w + xi + yj + zk, which multiplies quaternions in vectors from the left."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from repro.entries import Array, Entry, register
 
 
 def expand(values: Array) -> Array:
-    """Return the real blocks of eq. 1 of Mueller-Roemer et al. 2020: `(nnz, 4)` to `(nnz, 4, 4)`."""
+    """Map quaternions `(nnz, 4)` to real blocks `(nnz, 4, 4)`, by eq. 1 of Mueller-Roemer et al. 2020."""
     w, x, y, z = values.T
     return np.stack([w, -x, -y, -z, x, w, -z, y, y, z, w, -x, z, -y, x, w], axis=1).reshape(-1, 4, 4)
 

@@ -1,4 +1,4 @@
-"""Plain real numbers: the 1×1 case."""
+"""Entry type `real`: plain real numbers."""
 
 from repro.entries import Entry, register
 

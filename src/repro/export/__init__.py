@@ -1,1 +1,1 @@
-"""Taking a tuned kernel away: a C++ header and CUDA source that need no Python."""
+"""Export of tuned kernels as a C++ header and CUDA source that need no Python."""

@@ -1,10 +1,8 @@
-"""The files of an exported kernel: their names, their text, and writing the folder as a whole or not at all.
+"""The files of an exported kernel: check of the name, text of the files, and an atomically written folder.
 
-No export can be named by a word that means something else to a C++ compiler, to CUDA or to CMake. These are
-C++23's with the words that later standards and compilers add; what glibc's and CUDA's headers declare outside of
-any namespace in lower case, be it a function, a type, a variable or a macro; the headers themselves, since
-`NAME.h` would be found in their place; and what CMake and linkers have by that name. A namespace cannot have any
-of these, but for the headers and CMake's.
+The name of an export becomes a C++ namespace, a header and a library, so these words are refused: keywords of C++23 and
+of announced standards; lower-case names that headers of glibc and CUDA declare outside namespaces; names of standard
+headers, as `NAME.h` would hide them; and names of CMake targets and linker libraries.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ from repro.sparse import ordering
 from repro.sparse.compound.ids import VariantId, fitting
 from repro.sparse.compound.kernels import kernel_name, pairs_constants, render_module
 from repro.sparse.compound.layouts import TILE, TILE_ROWS, Layout, chunks
-from repro.sparse.compound.outer import Outer, get_outer
+from repro.sparse.compound.outer import get_outer
 from repro.sparse.compound.schedules import KEPT, Schedule
 from repro.sparse.elementwise import padded_size
 from repro.sparse.ordering import CLUSTER, LONG_ROW, LONG_ROW_OF_MEAN
@@ -55,7 +53,7 @@ CPP_WORDS = _word_set(
     typeof typeof_unqual union unsigned using virtual void volatile wchar_t while xor xor_eq
     """
 )
-#: And what they stand for at the top: the program, reserved namespaces, macros of compilers.
+#: The name of the program, reserved namespaces, and macros that compilers define.
 PROGRAM_WORDS = frozenset(["main", "std", "posix", "linux", "unix", "i386"])
 CUDA_WORDS = _word_set(
     """
@@ -73,7 +71,7 @@ CUDA_WORDS = _word_set(
     surface_types texture_indirect_functions texture_types threadIdx thrust vector_functions vector_types warpSize
     """
 )
-#: Without the members of families that end in a type or a kind: `sinf` and `gmtime_r` are `sin` and `gmtime`.
+#: Names of the C library without endings: `_MEMBER` strips them, so `sinf` counts as `sin`, and `gmtime_r` as `gmtime`.
 LIBRARY_WORDS = _word_set(
     """
     a64l abort abs accept accept4 access acct acos acosh addrinfo adjtime alarm aligned_alloc all alloca alphasort
@@ -199,34 +197,28 @@ BUILD_WORDS = _word_set(
 )
 
 
-#: Names with two underscores on end, or one at the start, belong to compilers and their libraries.
+#: A usable name. Names with two successive underscores, or one at the start, are reserved for compilers.
 _NAME = re.compile(r"[A-Za-z](_?[A-Za-z0-9])*_?")
-#: Of macros, and of CUDA's structures beside them.
+#: Two capitals at the start: macros, and some structures of CUDA.
 _MACRO = re.compile(r"[A-Z][A-Z_]")
-#: Of the CUDA toolkit by their form: functions, handles, vector types, textures, atomics, functions of half2.
+#: Forms of CUDA names: functions, handles, vector types, textures, atomics, half2 functions.
 _CUDA = re.compile(
     r"(cu|cuda|cub|cublas|cufft|cufile|cupti|curand|cusolver|cusparse|nv|nvtx)_?[A-Z].*|cudart.*|C[UL][a-z].*"
     r"|((make|vec)_)?(u?(char|short|int|long|longlong)|float|double|half|dim)[0-9].*|make_(bfloat|cu).*|(InitializeInjection)?Nvtx.*|nvtx_.*"
     r"|(tex|surf)([0-9]D|C).*|atomic[A-Z].*|h2[a-z].*|cudalibrary.*"
 )
-#: Of the C library by their form: types, and functions and structures of one part of it.
+#: Forms of names in the C library: types, and names with a common prefix.
 _LIBRARY = re.compile(
     r".*_t|(dl|inet6?|la|obstack|pkey|posix|pthread|sched|sem)_.*|(Elf|La|Val)(32|64)?_.*|f(32|64)x?(add|div|fma|mul|sqrt|sub)f.*"
 )
-#: How the C library marks the members of a family: by a type, and by what else they do or take.
+#: A base name of the C library with optional endings: a number type (`f`, `l`) and a variant (`_r`, `_unlocked`).
 _MEMBER = re.compile(r"(.+?)(f16|f32x?|f64x?|f128x?|d32|d64|d128|bf16|64|f|l)?(_r|_l|_unlocked|_np)?")
 _COMMENT = re.compile(r"//.*|__[a-z_]+__ *\([^()]*(\([^()]*\))*[^()]*\)")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
 def check_name(name: str) -> None:
-    """Refuse what can be no name of a C++ namespace, a header and a library at once.
-
-    Raises
-    ------
-    ReproError
-        It is none to C++, too long for a file, or means something else to C++, the C library, CUDA or CMake.
-    """
+    """Refuse a name that cannot name a C++ namespace, a header and a library, or that is already used by one."""
     reason, expected = None, f"at most {MAX_PART_LENGTH} letters, digits and _, a letter first, no two _ on end"
     if not _NAME.fullmatch(name):
         reason = "not a name for a C++ namespace"
@@ -247,7 +239,7 @@ def check_name(name: str) -> None:
 
 
 def _taken(name: str) -> str | None:
-    """Say to whom a name means something else; None where to nobody."""
+    """Return where a name is already used (C++, CUDA, the C library, …), or None."""
     member = _MEMBER.fullmatch(name)
     places = {
         "in C++": name in CPP_WORDS or name in PROGRAM_WORDS or re.fullmatch(r"std\d+", name),
@@ -260,12 +252,7 @@ def _taken(name: str) -> str | None:
 
 
 def check_unused(name: str, sources: Iterable[str]) -> None:
-    """Refuse a name that exported sources have themselves, of a class or a function say.
-
-    Raises
-    ------
-    ReproError
-    """
+    """Refuse a name that one of the exported sources already declares."""
     if name in {word for source in sources for word in _declared(source)}:
         raise ReproError(
             "the exported files have that name themselves",
@@ -276,19 +263,16 @@ def check_unused(name: str, sources: Iterable[str]) -> None:
 
 
 def _declared(source: str) -> Iterable[str]:
-    """Return the words by which a source, indented as ours are, declares something outside of functions and classes."""
+    """Yield the words that a source declares outside functions and classes, which are the lines without indentation."""
     for line in _COMMENT.sub("", source).splitlines():
         if (line[:1].isalpha() or line[:1] == "_") and "namespace" not in line:
             yield from _WORD.findall(re.split(r"[(={;]", line, maxsplit=1)[0])
 
 
 def parse_variant(name: str, target: Target) -> VariantId:
-    """Return the variant of a name that a kernel can be exported of.
+    """Return the variant with a name.
 
-    Raises
-    ------
-    ReproError
-        The name is not a variant's, the target cannot hold the schedule, or the layout renumbers the unknowns.
+    Raises `ReproError` if the name is unknown, the variant does not fit the target, or it renumbers the unknowns.
     """
     variant = VariantId.parse(name)
     if variant.layout.unknowns != "natural":
@@ -302,15 +286,15 @@ def parse_variant(name: str, target: Target) -> VariantId:
 
 
 def kind_of_file(entry: str, precision: str) -> str:
-    """Return the line of text that such a file starts with."""
+    """Return the text line at the start of a matrix file."""
     return f"sparse-repro CSR {entry} {precision}"
 
 
 def write_matrix(problem: Matrix, precision: str, path: Path) -> None:
-    """Write a problem for the example of an exported kernel.
+    """Write a matrix to a file that the example program of an exported kernel reads.
 
-    Format, little-endian: a line of text; rows and non-zeros as int64; row pointers and columns as int32; the members
-    of all entries in the precision.
+    Format, little-endian: one line of text; number of rows and of non-zeros as int64; row pointers and columns as
+    int32; the members of all entries in the given precision.
     """
     with path.open("wb") as file:
         file.write(f"{kind_of_file(problem.entry, precision)}\n".encode())
@@ -325,14 +309,9 @@ def write_matrix(problem: Matrix, precision: str, path: Path) -> None:
 
 @dataclass(frozen=True)
 class Export:
-    """What is exported.
+    """A kernel to export; its `name` is also that of the namespace, library and files.
 
-    Attributes
-    ----------
-    name
-        Namespace, library and files are named so.
-    provenance
-        (label, value) pairs: where layout and schedule come from.
+    `provenance`: (label, value) pairs that say where the layout and schedule come from.
     """
 
     name: str
@@ -345,16 +324,16 @@ class Export:
 
 
 def render_export(templates: Path, export: Export) -> dict[str, str]:
-    """Return the files of an exported kernel: name to content.
+    """Return the files of an exported kernel: a dictionary from file name to content.
 
-    The kernel is rendered from the template that is measured, with the one schedule. Only the linkage differs: a kernel
-    that has C's name for every program could be linked once.
+    The kernel comes from the template that was measured, with only the export's schedule. It has C++ linkage, so
+    several exports can be linked into one program.
 
     Raises
     ------
     ReproError
-        The name can be none in C++ or means something else, the entry has no values, the outer format has no
-        conversion on the GPU yet, or a template is wrong.
+        The name cannot be used, the entry has no values, the outer format has no conversion on the GPU, or a template
+        is wrong.
     """
     check_name(export.name)
     if not get_entry(export.entry).members:
@@ -391,6 +370,7 @@ def render_export(templates: Path, export: Export) -> dict[str, str]:
 
 def _context(export: Export) -> dict[str, Any]:
     entry, pairs = get_entry(export.entry), export.layout.of_pairs
+    outer = None if pairs else get_outer(export.layout.outer)
     scalar, scalar_bytes = SCALARS[export.precision]
     stride = padded_size(entry.size) if export.layout.vector == "Padded" else entry.size
     return {
@@ -409,7 +389,7 @@ def _context(export: Export) -> dict[str, Any]:
         "bisection": ordering,
         "long_row": LONG_ROW,
         "long_row_of_mean": LONG_ROW_OF_MEAN,
-        **(_of_pairs(export) if pairs else _of_outer(get_outer(export.layout.outer))),
+        **({"outer": outer.template, **outer.constants} if outer else _of_pairs(export)),
         "schedule": export.schedule,
         "share_of_l2": KEPT,
         "kernel": kernel_name(export.schedule, export.target),
@@ -424,13 +404,8 @@ def _context(export: Export) -> dict[str, Any]:
     }
 
 
-def _of_outer(outer: Outer) -> dict[str, Any]:
-    """Return what the conversion to an outer format reads."""
-    return {"outer": outer.template, **outer.constants}
-
-
 def _of_pairs(export: Export) -> dict[str, Any]:
-    """Return what the conversion to pairs reads."""
+    """Return the template variables for converting a matrix to a pair format."""
     rows = TILE_ROWS[export.layout.outer]
     return {
         **pairs_constants(export.entry, export.layout),
@@ -443,7 +418,7 @@ def _of_pairs(export: Export) -> dict[str, Any]:
 
 
 def _where(order: str, spare: int) -> str:
-    """Say where the members of a vector's entries lie."""
+    """Say in words how the members of a vector entry are stored."""
     if order == "SoA":
         return "member by member"
     after = f", and {spare} unused number{'s' * (spare > 1)} after them" if spare else ""
@@ -451,7 +426,7 @@ def _where(order: str, spare: int) -> str:
 
 
 def _members(names: Sequence[str], scalar_bytes: int) -> list[dict[str, Any]]:
-    """Return the members of a matrix entry with their place in it, and the chunk that holds each in a tile."""
+    """Return name, offset and chunk (first member, size) of each member of a matrix entry in a tile."""
     return [
         {"name": names[offset], "offset": offset, "chunk": {"first": first, "size": size}}
         for first, size in chunks(len(names), scalar_bytes)
@@ -460,19 +435,9 @@ def _members(names: Sequence[str], scalar_bytes: int) -> list[dict[str, Any]]:
 
 
 def write_folder(folder: Path, texts: Mapping[str, str], binaries: Mapping[str, Callable[[Path], None]]) -> list[Path]:
-    """Write files to a new folder, which is there when all of them are; return their paths.
+    """Write text files and binaries to a new folder atomically; return their paths.
 
-    Parameters
-    ----------
-    texts
-        File to content.
-    binaries
-        File to what writes it.
-
-    Raises
-    ------
-    ReproError
-        The folder is there and holds something.
+    `binaries` maps a file name to a function that writes the file. If the folder is not empty, it raises `ReproError`.
     """
     if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
         raise ReproError("the folder is not empty", where=folder, todo="name a new one with --to")

@@ -1,4 +1,4 @@
-"""The variant that a campaign chose for a problem."""
+"""Look-up of the variant that a campaign chose for a problem."""
 
 from __future__ import annotations
 
@@ -6,65 +6,46 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from repro.bench.records import read_environment
-from repro.bench.rows import TIMED
+from repro.bench.rows import TIMED, median_column
 from repro.bench.store import read_case, read_rows
 from repro.codegen.targets import Target, get_target
 from repro.errors import ReproError
 from repro.problems.registry import campaign_folder
 
-#: The clock that claims about speed use, and so does the choice of what is taken away.
+#: Choices by this clock are exported; claims about speed use the same clock.
 CLOCK = "graph"
-#: The first of these that a campaign answers is what is exported.
+#: Tunings in order of preference.
 TUNINGS = ("extended", "joint")
 
 
 @dataclass(frozen=True)
 class CampaignChoice:
-    """A campaign's choice.
+    """A variant that a campaign chose for a problem."""
 
-    Attributes
-    ----------
-    name, entry
-        The variant and what its non-zeros are.
-    target
-        What it was compiled for.
-    campaign, problem, precision, tuning
-        Which choice it is.
-    device
-        The GPU's name; None where it is not recorded.
-    seconds
-        Median of the report phase by the graph clock, warm; None where it was not timed again.
-    environment
-        Hash of the environment record.
-    """
-
+    #: Name of the variant.
     name: str
     entry: str
+    #: Compilation target of the measured kernel.
     target: Target
     campaign: str
     problem: str
     precision: str
     tuning: str
+    #: Name of the GPU, if recorded.
     device: str | None
+    #: Median time with a warm cache in the final (report) measurement, by the graph clock; None: not in the report.
     seconds: float | None
+    #: Hash that identifies the record of the measuring environment.
     environment: str | None
 
 
 def find_campaign_choice(
     results: Path, campaign: str, study: str, problem: str, precision: str, tuning: str | None = None
 ) -> CampaignChoice:
-    """Read what a campaign chose for a problem in a precision.
+    """Read which variant a campaign chose for a problem in a precision.
 
-    Parameters
-    ----------
-    tuning
-        `schedule`, `layout`, `joint`, `static`, `dynamic`, `extended`, `reordered`; None: `extended` where the campaign
-        has one, else `joint`.
-
-    Raises
-    ------
-    ReproError
-        There is no such campaign, problem or choice, or a record of it is missing or damaged.
+    `tuning` is `schedule`, `layout`, `joint`, `static`, `dynamic`, `extended` or `reordered`; None: `extended` if
+    available, else `joint`. An unknown campaign, problem or choice, or a damaged record, raises `ReproError`.
     """
     study_folder = campaign_folder(results, campaign) / "raw" / study
     choices = read_case(study_folder, "choices", problem, precision)
@@ -84,7 +65,7 @@ def find_campaign_choice(
     row = next((row for row in report if row["name"] == name and row["cache"] != "cold"), {})
     environment = row.get("environment")
     target = get_target(_target(results / campaign / "raw" / "environment" / f"{environment}.json"))
-    median = row.get(f"{CLOCK}_median") if row.get("status", "ok") in TIMED else None
+    median = row.get(median_column(CLOCK)) if row.get("status", "ok") in TIMED else None
     return CampaignChoice(
         name=name,
         entry=str(row.get("entry")),
@@ -100,7 +81,7 @@ def find_campaign_choice(
 
 
 def _nothing(study: Path, problem: str, precision: str) -> ReproError:
-    """Return the error that a campaign chose nothing for a problem, with those that it chose something for."""
+    """Return the error for a problem without a choice; it lists the cases that have one."""
     chosen = read_rows(study, "choices") if study.is_dir() else None
     pairs = (
         zip(chosen["problem"].to_pylist(), chosen["precision"].to_pylist(), strict=True)
@@ -117,7 +98,7 @@ def _nothing(study: Path, problem: str, precision: str) -> ReproError:
 
 
 def _target(path: Path) -> str:
-    """Return the name of the target that an environment record says was compiled for."""
+    """Return the name of the compilation target in an environment record."""
     try:
         environment = read_environment(path)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Rendering of the modules of the filter in the plane, one for each degree."""
+"""Rendering of the filter's kernel modules for the plane; each kind of kernel has one module per degree."""
 
 from __future__ import annotations
 
@@ -14,42 +14,31 @@ from repro.galerkin.basis import exponents, mode_count
 from repro.galerkin.quadrature import exact_for
 from repro.sparse.elementwise import BLOCK_SIZE
 
-#: Per point with an h of each point: the kernel per point but for that.
+#: Kind of kernel: filtering per point with one h per point; rendered from the template `point`.
 LOCAL = "local"
-#: Per point and per element, as in the paper; per point by contours; making the filter's matrix, products with it, and
-#: what these are compared with; per point with an h of each.
+#: Kinds of kernels, in this order: filtering per point and per element (King 2017), filtering per point by contours,
+#: computing the filter's matrix, products with the matrix, streaming of a stored matrix, and filtering with a local h.
 KERNELS = ("point", "element", "edges", "rows", "apply", "stored", LOCAL)
-#: Degrees that modules are rendered for.
 DEGREES = (0, 1, 2, 3)
-#: Of each of them one: `edges-p2`.
+#: Module names: kind of kernel and degree, such as `edges-p2`.
 MODULES = tuple(f"{kernels}-p{degree}" for degree in DEGREES for kernels in KERNELS)
-#: Threads of a block to choose from; kernels that go around contours have shared memory for no more.
+#: Possible numbers of threads per block; contour kernels have fewer, as they need shared memory per thread.
 BLOCK_SIZES = {"cuda": (32, 64, 128, 256), "opencl": (16, 64)}
 CONTOUR_BLOCK_SIZES = {"cuda": (32, 64, 128), "opencl": (16, 64)}
-#: Rows of a tile at most: neighbouring points that a warp has at a time, and rows of the matrix that share columns.
+#: Largest number of points (matrix rows) per tile; the points are neighbours, and matrix rows of a tile share columns.
 TILE_ROWS = 16
-#: The same where points are filtered without a matrix: each thread keeps a sum for each row.
+#: Largest number of points per tile for filtering without a matrix, where each thread has one sum per point.
 SUM_ROWS = 8
-#: Fields that a product takes at a time.
+#: Numbers of fields that one launch of a product can filter.
 FIELDS = (1, 2, 4, 8, 16)
-#: Arrays that the streaming kernels read, those of a product, and how many words a thread loads at a time.
+#: Arrays that a product reads; the streaming kernels read the same arrays.
 STREAMS = ("values", "columns", "masks", "row_starts", "column_starts", "entry_starts", "modes")
+#: Possible numbers of words that a thread of a streaming kernel loads at once.
 UNROLLS = (1, 2, 4, 8)
 
 
 def render_siac(templates: Path, module: str, target: Target, owner: str) -> str:
-    """Return the source of a module, in double precision.
-
-    Parameters
-    ----------
-    owner
-        Whose module it is, for its title and for messages.
-
-    Raises
-    ------
-    ReproError
-        There is no such module, or a template is missing or wrong.
-    """
+    """Return the source of a module in double precision; `owner` is named in the source's title and in errors."""
     if module not in MODULES:
         raise ReproError("unknown module", where=owner, expected=f"one of {', '.join(MODULES)}", actual=module)
     kernels, _, word = module.partition("-p")

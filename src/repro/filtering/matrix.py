@@ -1,7 +1,6 @@
-"""The filter as a matrix on a device: for each point and each triangle that meets its stencil a block of 1 × m.
+"""The filter as a sparse matrix on a device: one 1 × m block for each point and each triangle that its stencil meets.
 
-It is made by kernels, multiplied with the modes of one field or of several, streamed to see what its bytes cost,
-and expanded to CSR for a library.
+m is the number of modes per triangle. Rows are grouped into tiles, which share the list of their columns (triangles).
 """
 
 from __future__ import annotations
@@ -20,45 +19,37 @@ from repro.filtering.kernels import FIELDS, TILE_ROWS
 from repro.filtering.matrix_free import BLOCKS_PER_SM, Cells, Points, Stencil
 from repro.galerkin.basis import mode_count
 from repro.sparse.device_work import Launches
-from repro.sparse.elementwise import BLOCK_SIZE, Kernels, in_order
+from repro.sparse.elementwise import BLOCK_SIZE, in_order
 from repro.sparse.library.cusparse_csr import MAX_CSR_ENTRIES, GpuCsr
 
 Floats = NDArray[np.float64]
-#: Bytes of a column of a tile, of each of an entry's values, and of a tile.
+#: Bytes per column of a tile (index and mask), per value of a block, and per tile (offsets).
 COLUMN_BYTES, VALUE_BYTES, TILE_BYTES = 6, 8, 20
-#: Into how many shares, of how many columns at the least, a product deals the columns of a tile among warps. On H200s,
-#: shares of 80 columns took a quarter longer than tiles of 160 did whole; shares of 150 of tiles of 600 were faster.
+#: Possible numbers of shares into which the columns of a tile are divided among warps, and the smallest number of
+#: columns per share. On H200, dividing tiles of 160 columns into shares of 80 made a product a quarter slower; dividing
+#: tiles of 600 columns into shares of 150 made it faster.
 SHARES, SHARE_COLUMNS = (1, 2, 4, 8), 128
 WARP = 32
 
 
 @dataclass(frozen=True)
 class MatrixSize:
-    """How large a filter's matrix is.
-
-    Attributes
-    ----------
-    points, pairs
-        Rows, and entries of all rows, a triangle each.
-    modes
-        Values of an entry.
-    columns, tiles
-        Tiles of rows, and the columns of all tiles.
-    """
-
+    #: Number of rows, one for each point.
     points: int
+    #: Number of blocks in all rows.
     pairs: int
+    #: m, the number of values per block.
     modes: int
+    #: Total number of columns of all tiles.
     columns: int
     tiles: int
 
     @property
     def nbytes(self) -> int:
-        """Bytes on a device."""
         return VALUE_BYTES * self.modes * self.pairs + COLUMN_BYTES * self.columns + TILE_BYTES * (self.tiles + 1)
 
     def shares(self, warps: int) -> int:
-        """Return into how many shares a tile's columns are dealt: all warps have one, where shares are not tiny."""
+        """Return into how many shares to divide a tile's columns, so that all warps have work and no share is tiny."""
         most = max(1, self.columns // (SHARE_COLUMNS * max(self.tiles, 1)))
         usable = [shares for shares in SHARES if shares <= most]
         return next((shares for shares in usable if shares * self.tiles >= warps), usable[-1])
@@ -66,18 +57,9 @@ class MatrixSize:
 
 @dataclass(frozen=True, eq=False)
 class TileLayout:
-    """Where the tiles of a filter's matrix begin, and the last one ends.
+    """Offsets at which each tile's rows, columns and entries (blocks) begin; arrays have `tiles + 1` elements."""
 
-    Attributes
-    ----------
-    rows
-        int32 `(tiles + 1,)`, its rows, in the order of cells.
-    columns, entries
-        int64 `(tiles + 1,)`.
-    modes
-        Values of an entry.
-    """
-
+    #: Rows are sorted like the points in their grid, by cell.
     rows: NDArray[np.int32]
     columns: NDArray[np.int64]
     entries: NDArray[np.int64]
@@ -85,32 +67,15 @@ class TileLayout:
 
     @property
     def size(self) -> MatrixSize:
-        """How large that is."""
         points, pairs, columns = (int(starts[-1]) for starts in (self.rows, self.entries, self.columns))
         return MatrixSize(points, pairs, self.modes, columns, len(self.rows) - 1)
 
 
 class MatrixRows:
-    """Counts the entries of a filter's matrix, and makes it.
+    """Counts the blocks of a filter's matrix, and makes it.
 
-    Parameters
-    ----------
-    launches
-        Keeps what is needed on the way; its module is `rows-p…`.
-    stencil
-        The filter; rows are made only where no triangle is wider than a square of its lattice, and counted always.
-    points
-        The rows.
-    basis
-        Of the modes.
-    threads
-        Of a block.
-    size
-        Of a cell of the triangles' grid; None: s.
-
-    Raises
-    ------
-    OutOfDeviceMemory
+    `make` requires that no triangle is wider than a lattice square of the stencil; `count` always works. `size` is the
+    cell width of the grid of triangles; None: the longest edge.
     """
 
     def __init__(
@@ -132,8 +97,8 @@ class MatrixRows:
         self._clockwise = launches.upload(stencil.exchanged)
         self._basis = launches.upload(stencil.functions(basis))
         self._pieces = launches.upload(stencil.pieces)
-        self._kernels = Kernels(launches.device, launches.load(f"rows-p{stencil.degree}"))
-        self._blocks = launches.device.n_s * BLOCKS_PER_SM[launches.device.backend]
+        self._kernels = launches.kernels(f"rows-p{stencil.degree}")
+        self._blocks = launches.device.sm_count * BLOCKS_PER_SM[launches.device.backend]
         self._tiles = points.host.tiles(TILE_ROWS, points.size)
         self._search: list[Argument] = [
             np.int32(len(self._tiles) - 1), launches.upload(self._tiles), points.x, points.y, *stencil.arguments,
@@ -142,7 +107,6 @@ class MatrixRows:
         self._counts = [launches.numbers(len(self._tiles) - 1, np.int32) for _ in range(2)]
 
     def count(self) -> TileLayout:
-        """Return where tiles begin; rows are in the order of cells."""
         launches, count = self._launches, len(self._tiles) - 1
         self._kernels.blocks("count", self._blocks, [*self._search, *self._counts])()
         columns, entries = (
@@ -152,20 +116,9 @@ class MatrixRows:
         return TileLayout(self._tiles, columns, entries, mode_count(self._stencil.degree, 2))
 
     def make(self, layout: TileLayout, held: ExitStack) -> FilterMatrix:
-        """Return the matrix; queues its making.
+        """Allocate the matrix, which `held` releases, and queue the kernels that fill it.
 
-        Parameters
-        ----------
-        layout
-            As `count` returns it.
-        held
-            Gives the matrix's memory back.
-
-        Raises
-        ------
-        ReproError
-            A triangle is too wide.
-        OutOfDeviceMemory
+        If a triangle is wider than a lattice square, it raises `ReproError`.
         """
         self._stencil.for_contours()
         own = self._launches.within(held)
@@ -187,7 +140,7 @@ class MatrixRows:
         return matrix
 
     def fill(self, matrix: FilterMatrix) -> Callable[[], None]:
-        """Return what queues the making of all entries of a matrix."""
+        """Return a launch that computes all blocks of the matrix."""
         arguments: list[Argument] = [
             *self._search, self._members, self._clockwise, self._basis, self._pieces, matrix.column_starts,
             matrix.entry_starts, np.int64(matrix.size.pairs), matrix.columns, matrix.masks, matrix.values,
@@ -197,56 +150,35 @@ class MatrixRows:
 
 @dataclass(frozen=True, eq=False)
 class FilterMatrix:
-    """A filter's matrix on a device.
-
-    Attributes
-    ----------
-    size
-        Rows, entries, modes.
-    triangles
-        Of the mesh.
-    row_starts, column_starts, entry_starts
-        int32, int64, int64 `(tiles + 1,)`: where the tiles begin, and the last one ends.
-    columns, masks
-        int32, triangles, and uint16, a bit for each row of the tile that has an entry, `(columns,)`.
-    values
-        float64 `(m, pairs)`: column by column, those of the lowest row first.
-    order
-        int32 `(n,)`, the point that each row is of.
-    launches, degree
-        Where it is, and k.
-    """
+    """The finished matrix of a filter on a device."""
 
     size: MatrixSize
+    #: Number of triangles of the mesh.
     triangles: int
     row_starts: Buffer
     column_starts: Buffer
     entry_starts: Buffer
+    #: int32 `(columns,)`, the triangle of each column.
     columns: Buffer
+    #: uint16 `(columns,)`, one bit per row of the tile: whether the row has a block in the column.
     masks: Buffer
+    #: float64 `(m, pairs)`, values of blocks; the blocks of a tile are sorted by column, then by row.
     values: Buffer
+    #: int32 `(n,)`, the point of each row.
     order: Buffer
     launches: Launches
+    #: Degree k of the field.
     degree: int
 
     def bind(self, modes: Buffer, result: Buffer, fields: int = 1, shares: int | None = None) -> Callable[[], None]:
-        """Return what queues a product.
+        """Return a launch that multiplies modes `(t, m, fields)` by the matrix, into result `(n, fields)`.
 
-        Parameters
-        ----------
-        modes
-            float64 `(t, m, fields)`.
-        result
-            float64 `(n, fields)`, in the points' order.
-        fields
-            How many there are; as many at a time as one of `FIELDS` is.
-        shares
-            One of `SHARES`, of a tile's columns, a warp each; None: as the size and the device suggest. On the CPU,
-            where a thread has a tile, nothing is dealt.
+        `shares`, one of `SHARES`: into how many parts the columns of a tile are divided among warps; None: chosen from
+        the sizes of matrix and device. On the CPU, one thread works on a whole tile.
         """
         device = self.launches.device
-        kernels = Kernels(device, self.launches.load(f"apply-p{self.degree}"))
-        blocks = device.n_s * BLOCKS_PER_SM[device.backend]
+        kernels = self.launches.kernels(f"apply-p{self.degree}")
+        blocks = device.sm_count * BLOCKS_PER_SM[device.backend]
         shares = shares or self.size.shares(blocks * BLOCK_SIZE[device.backend] // WARP)
         dealt = shares > 1 and device.backend == "cuda"
         runs: list[Callable[[], None]] = []
@@ -266,13 +198,13 @@ class FilterMatrix:
         return in_order(runs)
 
     def download(self) -> csr_array:
-        """Wait, and return it as a scalar matrix, `(n, t m)`, the same triangle of several images added up."""
+        """Return the matrix as SciPy CSR, `(n, t m)`; the blocks of all periodic images of a triangle are added up."""
         size, get = self.size, self.launches.download
         columns = get(self.columns, size.columns, np.int32).astype(np.int64)
         masks = get(self.masks, size.columns, np.uint16)
         values = get(self.values, size.modes * size.pairs, np.float64).reshape(size.modes, -1)
         tiles = np.repeat(np.arange(size.tiles), np.diff(get(self.column_starts, size.tiles + 1, np.int64)))
-        column, row = np.nonzero(masks[:, None] >> np.arange(TILE_ROWS) & 1)  # in the order of the entries
+        column, row = np.nonzero(masks[:, None] >> np.arange(TILE_ROWS) & 1)  # in the order in which blocks are stored
         places = get(self.row_starts, size.tiles + 1, np.int32)[tiles[column]] + row
         rows = get(self.order, size.points, np.int32)[places]
         numbers = (columns[column, None] * size.modes + np.arange(size.modes)).ravel()
@@ -280,35 +212,23 @@ class FilterMatrix:
         return csr_array((values.T.ravel(), (np.repeat(rows, size.modes), numbers)), shape=shape)
 
 
-#: Of a scalar in CSR: its column, and its value.
+#: Bytes of a column index and a value in CSR.
 CSR_ENTRY_BYTES = 12
 
 
 class StoredMatrix:
-    """The kernels for a matrix that was made.
-
-    Parameters
-    ----------
-    matrix
-        The matrix; its launches give the module `stored-p…`.
-    """
+    """Kernels that read a finished matrix: one only streams its bytes, one expands it to CSR."""
 
     def __init__(self, matrix: FilterMatrix) -> None:
         self._matrix, self._device = matrix, matrix.launches.device
-        self._kernels = Kernels(self._device, matrix.launches.load(f"stored-p{matrix.degree}"))
+        self._kernels = matrix.launches.kernels(f"stored-p{matrix.degree}")
         threads = self._device.target.threads_per_sm // BLOCK_SIZE[self._device.backend]
-        self._blocks = self._device.n_s * max(1, threads)
+        self._blocks = self._device.sm_count * max(1, threads)
 
     def stream(self, modes: Buffer, result: Buffer, unroll: int) -> tuple[Callable[[], None], int]:
-        """Return what queues the streaming of a product's bytes, and how many these are: whole words of each array.
+        """Return a launch that reads and writes the same bytes as a product, and the number of bytes, in whole words.
 
-        Parameters
-        ----------
-        modes, result
-            As of `FilterMatrix.bind`, of as many fields as their bytes say; the result is overwritten with no number
-            of any meaning: the exclusive or of what a thread has read.
-        unroll
-            One of `UNROLLS`.
+        The kernel overwrites `result` with the exclusive or of the data that each thread has read.
         """
         matrix, size = self._matrix, self._matrix.size
         word = WORD[self._device.backend]
@@ -330,18 +250,14 @@ class StoredMatrix:
 
     @property
     def fits_csr(self) -> bool:
-        """Whether 32 bits count the scalars of the matrix, and its columns."""
         size = self._matrix.size
         return size.modes * max(size.pairs, self._matrix.triangles) <= MAX_CSR_ENTRIES
 
     def expand(self) -> tuple[GpuCsr, Callable[[], None]]:
-        """Return memory for the matrix in CSR, a row a point in the order of cells, and what queues its making.
+        """Allocate a CSR matrix, and return it with a launch that expands this matrix into it.
 
-        Images of the same triangle stay entries of their own, and columns are in no order. Release it when done.
-
-        Raises
-        ------
-        OutOfDeviceMemory
+        Rows are sorted by the grid cell of their points. Periodic images of a triangle have separate entries, and the
+        columns of a row are not sorted.
         """
         assert self.fits_csr, "more scalars than 32 bits count"
         matrix, size = self._matrix, self._matrix.size

@@ -1,9 +1,7 @@
-"""Matrix-free filtering of a field on a device: point by point, triangle by triangle, and by contours.
+"""Matrix-free filtering of a field on a device: per point, per element, or by contours.
 
-Per point there is the paper's way, which clips triangles, with one h for all points or with an h of each. Per
-element there are the paper's, in which each patch has a copy of the solution, and one with a single copy and
-atomic sums. What these share, stencil, cells, points and field on the device, the filter's matrix is made with as
-well.
+The methods per point and per element are those of King 2017, chapter 3. The code that makes the filter's matrix also
+uses `Stencil`, `Cells`, `Points` and `Field`.
 """
 
 from __future__ import annotations
@@ -17,8 +15,8 @@ from math import comb
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.bench.runnable import Unsupported
-from repro.devices.base import Argument, Buffer, Device
+from repro.bench.errors import Unsupported
+from repro.devices.base import Argument, Buffer
 from repro.devices.opencl import OpenClDevice
 from repro.errors import ReproError
 from repro.filtering.grids import Grid, Patches, SortedCells, begins_of
@@ -27,45 +25,30 @@ from repro.filtering.spline_kernel import kernel
 from repro.filtering.triangulation import Triangulation
 from repro.galerkin.basis import exponents, mode_count, to_monomials
 from repro.sparse.device_work import Launches
-from repro.sparse.elementwise import Kernels, in_order
+from repro.sparse.elementwise import in_order
 
 Floats = NDArray[np.float64]
-#: By what part a triangle may be wider than a square, by rounding: what the pieces of the kernel are extended by.
+#: A triangle may be wider than a lattice square by this relative tolerance; kernels extend polynomial pieces by it.
 ROUNDING = 1e-11
-#: Blocks for each multiprocessor: points are taken in steps of the grid.
+#: Blocks per multiprocessor, for grid-stride loops over points.
 BLOCKS_PER_SM = {"cuda": 16, "opencl": 4}
-#: Warps for each multiprocessor that are given something to do, tiles permitting.
+#: Number of warps per multiprocessor that should each have a tile of points.
 WARPS = 24
 
 
 @dataclass(frozen=True, eq=False)
 class Stencil:
-    """What all kernels of a filter are told.
-
-    Attributes
-    ----------
-    mesh
-        The triangulation.
-    degree
-        k, of the kernel and of the field.
-    scale
-        h, the width of a square of the stencil's lattice.
-    derivative
-        Which derivative of the filtered field along x and y, each 0 to k. K is k - 1 times differentiable, and its
-        derivative of order k is bounded, so that the filtered field's is continuous.
-    clockwise
-        bool `(t,)`, triangles whose modes are those of the numbering with the last two corners exchanged; None: none.
-
-    Raises
-    ------
-    ReproError
-        The kernel has no such derivative.
-    """
+    """A filter on a mesh, and the parameters for its GPU kernels; an impossible derivative raises `ReproError`."""
 
     mesh: Triangulation
+    #: Degree k of the convolution kernel's B-splines and of the field.
     degree: int
+    #: h, the width of one square of the stencil's lattice.
     scale: float
+    #: Orders of the filtered field's derivative along x and y, each 0 to k. The derivative of order k is still
+    #: continuous, since the k-th derivative of the convolution kernel is bounded.
     derivative: tuple[int, int] = (0, 0)
+    #: `(t,)`, flags of triangles whose modes refer to the last two corners in exchanged order; None: no such triangle.
     clockwise: NDArray[np.bool_] | None = None
 
     def __post_init__(self) -> None:
@@ -79,20 +62,21 @@ class Stencil:
 
     @property
     def half(self) -> float:
-        """Half of the support's width."""
+        """Half of the width of the stencil."""
         return kernel(self.degree).width * self.scale / 2
 
     @property
     def arguments(self) -> list[Argument]:
-        """The box, and 1 / h."""
+        """Kernel arguments: lower corner and size of the periodic box, and 1 / h."""
         lower, period = self.mesh.lower, self.mesh.period
         return [*map(float, lower), *map(float, period), 1.0 / self.scale]
 
     @property
     def pieces(self) -> Floats:
-        """float64 `(2, 2, 3k + 1, k + 1)`: pieces in powers of the distance from their left and right end, along x, y.
+        """Coefficients of the convolution kernel's piecewise polynomials, `(2, 2, 3k + 1, k + 1)`.
 
-        Of the kernel, or of its derivatives with respect to the point: dξ/dx = -1 / h.
+        The first index is the end of the piece about which a polynomial is expanded (left, right), the second the axis
+        (x, y). Derivatives are with respect to the point: dξ/dx = -1 / h.
         """
         whole = kernel(self.degree)
         left = np.stack([(-1.0 / self.scale) ** order * whole.derivative(order).pieces for order in self.derivative])
@@ -100,29 +84,27 @@ class Stencil:
         return np.stack([left, left @ shift])
 
     def functions(self, basis: str) -> Floats:
-        """Return a basis in monomials, and that with its reference coordinates exchanged, float64 `(2, m, m)`."""
+        """Return the basis functions as monomial coefficients, `(2, m, m)`: as they are, and with x and y exchanged."""
         plain = to_monomials(basis, self.degree, 2)
         powers = exponents(self.degree, 2).tolist()
         return np.stack([plain, plain[:, [powers.index([b, a]) for a, b in powers]]])
 
     @property
     def exchanged(self) -> NDArray[np.int32]:
-        """int32 `(t,)`, 1 for triangles that came clockwise."""
         none = np.zeros(len(self.mesh.triangles), np.int32)
         return none if self.clockwise is None else self.clockwise.astype(np.int32)
 
     def geometry(self, order: NDArray[np.integer]) -> Floats:
-        """Return what kernels are told of triangles in some order, float64 `(16, t)`.
+        """Return the data of triangles for GPU kernels, in the given order, float64 `(16, t)`.
 
-        x and y of three corners. For each edge, from one corner to the next, h over what x falls by along it, 0 where
-        it does not change, and the same of y: times how far the first corner is beyond a line, in kernel coordinates,
-        it is the share of the edge on that side. The middle of the bounding box, x and y, and half of its sides.
+        Six numbers: x and y of the three corners. Six: h / (decrease of x) and h / (decrease of y) along each edge, or
+        0 if the coordinate is constant; times the distance of a corner beyond a lattice line it gives the share of the
+        edge beyond the line. Four: centre and half sides of the bounding box.
         """
         return np.ascontiguousarray(self._geometry[order].T)
 
     @cached_property
     def _geometry(self) -> Floats:
-        """The same in the mesh's order, `(t, 16)`: all ways to filter have it in orders of their own."""
         corners = self.mesh.corners
         falls = corners - np.roll(corners, -1, axis=1)
         shares = np.divide(self.scale, falls, out=np.zeros_like(falls), where=falls != 0)
@@ -132,31 +114,24 @@ class Stencil:
 
     @cached_property
     def _widest(self) -> float:
-        """The longest side of a triangle's bounding box."""
         return float(np.ptp(self.mesh.corners, axis=1).max())
 
     @property
     def fits_contours(self) -> bool:
-        """Whether no triangle is wider than a square of the lattice, as contours on a device need it."""
+        """Whether no triangle is wider than a lattice square, which contour kernels require."""
         return self._widest <= self.scale * (1 + ROUNDING)
 
     @cached_property
     def loss(self) -> float:
-        """By how much contours are less exact than clipping: they follow u out of a triangle as far as its box goes.
+        """Rounding error of contours / rounding error of clipping.
 
-        A thin triangle is a small part of its box, and polynomials grow beyond it by its degree.
+        Contours lose accuracy as they evaluate the field's polynomial outside its triangle, within the bounding box.
         """
         sides = np.ptp(self.mesh.corners, axis=1).prod(axis=1)
         return float((sides / (2 * self.mesh.areas)).max()) ** self.degree
 
     def for_contours(self) -> Stencil:
-        """Return itself where contours can integrate with this scale.
-
-        Raises
-        ------
-        ReproError
-            A triangle is wider than a square of the lattice.
-        """
+        """Return this stencil; raise `ReproError` if a triangle is wider than a lattice square."""
         if not self.fits_contours:
             raise ReproError(
                 "a triangle is wider than a square of the stencil, which contours on a device cannot integrate over",
@@ -168,21 +143,8 @@ class Stencil:
         return self
 
 
-def rows_of_tiles(points: int, device: Device) -> int:
-    """Return how many points a warp takes at a time: the more the fuller its queues, but no warp without any."""
-    return min(max(points // (device.n_s * WARPS), 1), SUM_ROWS)
-
-
 class Cells:
-    """A grid on a device, with the positions or triangles that it has.
-
-    Attributes
-    ----------
-    grid
-        The same on the host.
-    arguments
-        What kernels are told.
-    """
+    """A grid of cells on a device, and the kernel arguments that describe it."""
 
     def __init__(self, launches: Launches, grid: Grid) -> None:
         self.grid = grid
@@ -193,28 +155,7 @@ class Cells:
 
 
 class Points:
-    """Points on a device, cell by cell.
-
-    Parameters
-    ----------
-    launches
-        Keeps their memory.
-    host
-        The points and their mesh, sorted on the host.
-    size
-        Of a cell; None: as the paper's.
-
-    Attributes
-    ----------
-    host, size
-        As given.
-    cells
-        Their grid.
-    order
-        `(n,)`, the point at each place.
-    x, y
-        float64 `(n,)`, in that order.
-    """
+    """Points on a device, sorted by cell; `size` is the cell width; None: the width in King 2017."""
 
     def __init__(self, launches: Launches, host: SortedCells, size: float | None = None) -> None:
         self.host, self.size, self.count = host, size, host.count
@@ -224,35 +165,15 @@ class Points:
         self._launches = launches
 
     def tiles(self, rows: int) -> list[Argument]:
-        """Return what kernels are told of tiles of so many points: how many there are, and where they begin."""
+        """Return the kernel arguments for tiles of at most `rows` points: number of tiles, and their starts."""
         starts = self.host.tiles(rows, self.size)
         return [np.int32(len(starts) - 1), self._launches.upload(starts)]
 
 
 class Field:
-    """Triangles with their polynomials on a device, in some order.
+    """A field on a device: m polynomial coefficients per triangle, `(m, t)`, triangles in the given order.
 
-    Parameters
-    ----------
-    launches
-        Keeps the memory; its module `rows-p…` turns modes into coefficients.
-    stencil
-        The filter.
-    order
-        int32 `(t,)`, the triangle at each place.
-    basis
-        The basis of the modes.
-
-    Attributes
-    ----------
-    order
-        As given.
-    count
-        How many there are.
-    geometry
-        float64 `(16, count)`, `Stencil.geometry` in that order.
-    coefficients
-        float64 `(m, count)`, of the polynomials in powers of the distance from corner 0, in kernel coordinates.
+    Polynomials are expanded about corner 0, in coordinates divided by h. GPU kernels come from the module `rows-p…`.
     """
 
     def __init__(self, launches: Launches, stencil: Stencil, order: NDArray[np.integer], basis: str) -> None:
@@ -264,27 +185,19 @@ class Field:
         self._clockwise = launches.upload(stencil.exchanged)
         self._basis = launches.upload(stencil.functions(basis))
         self.coefficients = launches.numbers(self._modes * self.count, np.float64)
-        self._kernels = Kernels(launches.device, launches.load(f"rows-p{stencil.degree}"))
+        self._kernels = launches.kernels(f"rows-p{stencil.degree}")
 
     @cached_property
     def _given(self) -> Buffer:
         return self._launches.numbers(self._modes * self._triangles, np.float64)
 
     def set(self, modes: Floats) -> None:
-        """Take the modes of all triangles, float64 `(t, m)`, in the mesh's order."""
+        """Write the modes of all triangles, `(t, m)`, in the order of the mesh."""
         self._launches.device.write(self._given, np.ascontiguousarray(modes, np.float64))
         self.bind(self._given)()
 
     def bind(self, modes: Buffer, fields: int = 1, field: int = 0) -> Callable[[], None]:
-        """Return what queues that one of several fields is taken.
-
-        Parameters
-        ----------
-        modes
-            float64 `(t, m, fields)`, in the mesh's order.
-        fields, field
-            How many there are, and which.
-        """
+        """Return a launch that converts modes of one field to polynomials; `modes` is `(t, m, fields)`."""
         arguments: list[Argument] = [
             np.int32(self.count), self._inverse, self.geometry, self._members, self._clockwise, self._basis,
             np.int32(fields), np.int32(field), modes, self.coefficients,
@@ -292,26 +205,18 @@ class Field:
         return self._kernels.over("expand_modes", self.count, arguments)
 
     def place(self, count: int, arguments: list[Argument]) -> Callable[[], None]:
-        """Return what queues that values, cell by cell, are put where they belong."""
+        """Return a launch that copies values from the order by cells to the original order of the points."""
         return self._kernels.over("place", count, arguments)
 
 
 class MatrixFree:
-    """A way to filter a field at points on a device.
-
-    Attributes
-    ----------
-    launch
-        Queues it.
-    field
-        What it filters.
-    """
+    """Base class of the methods to filter a field at points; a subclass sets `field` and `launch`."""
 
     launch: Callable[[], None]
     field: Field
 
     def __init__(self, launches: Launches, points: Points) -> None:
-        # not the points themselves: what is sorted of them on the host may go
+        # no reference to `points`, so that its sorted host arrays can be freed
         self._launches, self._count, self._places = launches, points.count, points.order
         self.values = launches.numbers(points.count, np.float64)
 
@@ -320,17 +225,7 @@ class MatrixFree:
         return self._launches.upload(np.asarray(self._places, np.int32))
 
     def bind(self, modes: Buffer, result: Buffer, fields: int = 1) -> Callable[[], None]:
-        """Return what queues the filtering of several fields, one after the other.
-
-        Parameters
-        ----------
-        modes
-            float64 `(t, m, fields)`, in the mesh's order.
-        result
-            float64 `(n, fields)`, in the points' order.
-        fields
-            How many there are.
-        """
+        """Return a launch that filters fields one by one, from modes `(t, m, fields)` to result `(n, fields)`."""
         count = self._count
         runs = []
         for field in range(fields):
@@ -340,25 +235,17 @@ class MatrixFree:
         return in_order(runs)
 
     def result(self) -> Floats:
-        """Wait, and return the filtered field at the points, float64 `(n,)`, in their order."""
+        """Return the filtered field, `(n,)`, in the original order of the points."""
         values = np.empty(self._count)
         values[self._places] = self._launches.download(self.values, self._count, np.float64)
         return values
 
 
 class PerPoint(MatrixFree):
-    """A block has a point, its threads a triangle each: the paper's (`point`), or a warp by contours (`edges`).
+    """Filtering per point.
 
-    Parameters
-    ----------
-    way
-        `point` or `edges`.
-    threads
-        Of a block.
-    size
-        Of a cell; None: s.
-    blocks
-        Of the grid; None: as many as keep the device busy.
+    `point` (King 2017): one block for each point, one thread for each triangle. `edges`: one warp for each tile of
+    points.
     """
 
     def __init__(
@@ -368,23 +255,24 @@ class PerPoint(MatrixFree):
         points: Points,
         basis: str = "dubiner",
         *,
-        way: str = "edges",
+        method: str = "edges",
         threads: int = 64,
         size: float | None = None,
         blocks: int | None = None,
     ) -> None:
         super().__init__(launches, points)
-        if way == "edges":
+        device = launches.device
+        points_or_tiles: list[Argument] = [np.int32(points.count)]
+        if method == "edges":
             stencil.for_contours()
+            # larger tiles fill a warp's queues better, as long as each warp has one
+            points_or_tiles = points.tiles(min(max(points.count // (device.sm_count * WARPS), 1), SUM_ROWS))
         cells = Cells(launches, points.host.triangles(size))
         self.field = Field(launches, stencil, cells.grid.members, basis)
-        kernels = Kernels(launches.device, launches.load(f"{way}-p{stencil.degree}"))
-        blocks = blocks or launches.device.n_s * BLOCKS_PER_SM[launches.device.backend]
-        points_or_tiles: list[Argument] = [np.int32(points.count)]
-        if way == "edges":
-            points_or_tiles = points.tiles(rows_of_tiles(points.count, launches.device))
+        kernels = launches.kernels(f"{method}-p{stencil.degree}")
+        blocks = blocks or device.sm_count * BLOCKS_PER_SM[device.backend]
         self.launch = kernels.blocks(
-            f"{way}_t{threads}",
+            f"{method}_t{threads}",
             blocks,
             [
                 *points_or_tiles, points.x, points.y, *stencil.arguments, *cells.arguments,
@@ -396,26 +284,11 @@ class PerPoint(MatrixFree):
 
 
 class LocalPerPoint(MatrixFree):
-    """A block has a point with its own h, its threads a triangle each.
+    """Filtering with one h per point, from `scales` `(n,)`: one block for each point, one thread for each triangle.
 
-    Any h will do, since each triangle is clipped to all squares that it meets. A derivative is that of the filter with
-    each point's h, as if that were the same everywhere.
-
-    Parameters
-    ----------
-    launches, points, basis
-        As of `repro.filtering.matrix_free.PerPoint`.
-    stencil
-        Its h is that of the triangles' coefficients, so that no h of a point should be many times larger.
-    scales
-        float64 `(n,)`: h of each point, in the order that these were given in.
-    threads
-        Of a block.
-
-    Notes
-    -----
-    Triangles lie in cells as wide as the mean h: in the paper's, as wide as the longest edge, most stencils would go
-    over many triangles that they do not meet.
+    Integration by clipping allows any h. Derivatives treat h as constant around a point. The field's coefficients are
+    scaled by the stencil's h, so the h of a point should not be many times larger. Cells are as wide as the mean h:
+    with the longest edge as width (King 2017), most stencils would search many triangles that they do not meet.
     """
 
     def __init__(
@@ -431,8 +304,8 @@ class LocalPerPoint(MatrixFree):
         super().__init__(launches, points)
         cells = Cells(launches, points.host.triangles(float(scales.mean())))
         self.field = Field(launches, stencil, cells.grid.members, basis)
-        self._kernels = Kernels(launches.device, launches.load(f"{LOCAL}-p{stencil.degree}"))
-        self._blocks = launches.device.n_s * BLOCKS_PER_SM[launches.device.backend]
+        self._kernels = launches.kernels(f"{LOCAL}-p{stencil.degree}")
+        self._blocks = launches.device.sm_count * BLOCKS_PER_SM[launches.device.backend]
         relative = launches.upload(scales[points.order] / stencil.scale)
         self._search: list[Argument] = [
             np.int32(points.count), points.x, points.y, relative, *stencil.arguments, *cells.arguments,
@@ -449,7 +322,7 @@ class LocalPerPoint(MatrixFree):
         )  # fmt: skip
 
     def count(self) -> int:
-        """Return how many triangles meet the squares of all points' stencils, an image each."""
+        """Return the number of pairs of a point and a periodic image of a triangle that meets the point's stencil."""
         with ExitStack() as held:
             launches = Launches(self._launches.device, self._launches.load, held)
             counts = launches.numbers(self._count, np.int32)
@@ -457,26 +330,15 @@ class LocalPerPoint(MatrixFree):
             return int(launches.download(counts, self._count, np.int32).sum(dtype=np.int64))
 
 
-#: What an OpenCL device needs for sums that several threads add to.
+#: OpenCL extension for 64-bit atomics.
 ATOMICS = "cl_khr_int64_base_atomics"
 
 
 class PerElement(MatrixFree):
-    """A block has a patch of triangles, its threads a point each, in the patch's own copy of the solution: the paper's.
+    """Filtering per element (King 2017): one block for each patch of triangles, one thread for each point.
 
-    Parameters
-    ----------
-    patches
-        How many; None: a multiprocessor has one.
-    threads
-        Of a block.
-    share
-        Which of how many shares of the patches are its own, each about as many: the first of one.
-
-    Attributes
-    ----------
-    patches
-        How triangles and copies lie.
+    Each patch adds to its own copy of the solution near it; a second kernel sums the copies. `patches` None: one patch
+    per multiprocessor. `share`: see `patches_of`.
     """
 
     def __init__(
@@ -492,11 +354,11 @@ class PerElement(MatrixFree):
     ) -> None:
         super().__init__(launches, points)
         device = launches.device
-        self.patches: Patches = points.host.patches(stencil.half, patches or device.n_s, points.size, share)
+        self.patches: Patches = points.host.patches(stencil.half, patches or device.sm_count, points.size, share)
         self.field = Field(launches, stencil, self.patches.order, basis)
         copies = launches.numbers(self.patches.copies, np.float64)
         count = len(self.patches.starts) - 1
-        kernels = Kernels(device, launches.load(f"element-p{stencil.degree}"))
+        kernels = launches.kernels(f"element-p{stencil.degree}")
         add = kernels.blocks(
             f"element_t{threads}",
             count,
@@ -527,21 +389,10 @@ class PerElement(MatrixFree):
 
 
 class PerElementAtomic(MatrixFree):
-    """As `PerElement`, with one solution that all threads add to by atomic operations: no copies, and no bits twice.
+    """Filtering per element as in `PerElement`, but all blocks add to one solution by atomic additions.
 
-    Sums come in the order in which threads happen to add, so that the last bits of values differ from launch to launch.
-
-    Parameters
-    ----------
-    patches
-        How many; None: a multiprocessor has one.
-    threads
-        Of a block.
-
-    Raises
-    ------
-    Unsupported
-        The device adds no numbers of 64 bits atomically.
+    The order of additions varies, so the last bits of results differ between launches. On a device without 64-bit
+    atomics it raises `Unsupported`.
     """
 
     def __init__(
@@ -555,16 +406,17 @@ class PerElementAtomic(MatrixFree):
         threads: int = 64,
     ) -> None:
         device = launches.device
-        _refuse_without_atomics(device)
+        if isinstance(device, OpenClDevice) and ATOMICS not in device.extensions:
+            raise Unsupported(f"{device.name} adds no numbers of 64 bits atomically: it lacks {ATOMICS}")
         super().__init__(launches, points)
-        parts = points.host.parts(patches or device.n_s)
+        parts = points.host.parts(patches or device.sm_count)
         self.field = Field(launches, stencil, np.concatenate(parts), basis)
         arguments: list[Argument] = [
             np.int32(len(parts)), launches.upload(begins_of(parts)), points.x, points.y, *stencil.arguments,
             *points.cells.arguments, np.int32(self.field.count), self.field.geometry, self.field.coefficients,
             launches.upload(stencil.pieces), self.values,
         ]  # fmt: skip
-        kernels = Kernels(device, launches.load(f"element-p{stencil.degree}"))
+        kernels = launches.kernels(f"element-p{stencil.degree}")
         add = kernels.blocks(f"atomic_t{threads}", len(parts), arguments, threads)
 
         def launch() -> None:
@@ -572,8 +424,3 @@ class PerElementAtomic(MatrixFree):
             add()
 
         self.launch = launch
-
-
-def _refuse_without_atomics(device: Device) -> None:
-    if isinstance(device, OpenClDevice) and ATOMICS not in device.extensions:
-        raise Unsupported(f"{device.name} adds no numbers of 64 bits atomically: it lacks {ATOMICS}")

@@ -1,13 +1,14 @@
-"""The filter as rows of a sparse matrix, in NumPy: what kernels on a device are verified against.
+"""The filter as a sparse matrix, computed with NumPy: the reference for all GPU kernels.
 
-The filtered field at a point x is Σ ∬ K(ξ) K(η) u dξ dη over triangles (King 2017, eq. 2.1 and 2.2), in kernel
-coordinates, where 1 / h² cancels: linear in the modes of u, one coefficient for each mode of each triangle that meets
-the stencil. Two ways share nothing but the pairs and are both exact but for rounding: by area and by contour.
+The filtered field at a point is Σ ∬ K(ξ) K(η) u dξ dη over triangles (King 2017, eq. 2.1 and 2.2), which is linear in
+the modes of u. There are two independent ways to integrate, by area and by contour; they share only the search for
+pairs of points and triangles. Both are exact except for rounding.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -31,28 +32,21 @@ from repro.filtering.triangulation import Triangulation
 from repro.galerkin.basis import BASES, exponents, mode_count, to_monomials
 from repro.galerkin.quadrature import collapsed, exact_for
 
-#: Pairs that are integrated together: their quadrature points stay in a core's cache.
+#: Number of pairs integrated at once; so few that their quadrature points stay in the cache of a core.
 CHUNK = 2048
-#: From pairs, kernels along x and y, and the field's degree to integrals of each monomial, `(pairs, m)`.
+#: Function of pairs, convolution kernels along x and y, and degree of the field; returns the integral of each monomial
+#: for each pair, `(pairs, m)`.
 Integral = Callable[[StencilPairs, Kernel, Kernel, int], Floats]
 
 
 class WorkCounts(NamedTuple):
-    """What filtering at each point takes, int64 `(n,)` each.
+    """Counts of work for filtering at each point; all arrays are int64 `(n,)`."""
 
-    Attributes
-    ----------
-    pairs
-        Images of triangles that meet the stencil.
-    triangles
-        Sub-triangles that integration by area cuts these into.
-    segments
-        Parts of edges that integration by contour goes along from a line; where a triangle is crossed by several
-        vertical lines of the lattice, one for each unit strip between.
-    """
-
+    #: Number of periodic images of triangles that meet the stencil.
     pairs: Integers
+    #: Number of sub-triangles for integration by area.
     triangles: Integers
+    #: Number of strips for integration by contour with `start="line"`.
     segments: Integers
 
 
@@ -66,39 +60,16 @@ def clipped_rows(
     field_degree: int | None = None,
     derivative: tuple[int, int] = (0, 0),
 ) -> csr_array:
-    """Return the rows of the filter by area: triangles clipped to the squares of the lattice, cut into fans.
+    """Return the filter's matrix, integrated by area: triangles are clipped to lattice squares and split into fans.
 
-    Polygons by Sutherland and Hodgman (King 2017, algorithm 1), on each sub-triangle the collapsed Gauss rule that is
-    exact for degree 2k + P.
+    Clipping uses the algorithm of Sutherland and Hodgman (King 2017, algorithm 1). The collapsed Gauss rule is exact
+    for degree 2k + P.
 
-    Parameters
-    ----------
-    mesh
-        Of t triangles.
-    points
-        `(n, 2)`; those outside the box are wrapped.
-    degree
-        k, of the kernel.
-    basis
-        Which the modes belong to: a key of `repro.galerkin.basis.BASES`.
-    scale
-        h, one number or one a point; None: the mesh's longest edge, the text's choice.
-    field_degree
-        P, of the field; None: k.
-    derivative
-        Which derivative of the filtered field along x and y, each 0 to k - 1 (0 for k = 0), h taken as constant.
-
-    Returns
-    -------
-    scipy.sparse.csr_array
-        float64 `(n, t m)`, entries sorted by column, column `triangle * m + mode`; a triangle that meets a stencil has
-        all its m entries stored, whatever their values, and no other has any.
-
-    Raises
-    ------
-    ReproError
-        There is no such degree, basis or derivative, a scale is not positive, a stencil is wider than 64 periods, or a
-        point is not finite.
+    `points` `(n, 2)` are wrapped into the box. `degree` is the degree k of the convolution kernel, `field_degree` the
+    degree P of the field; None: k. `scale` is h, one number or one number per point; None: the longest edge (King 2017,
+    section 3.2). `derivative` has the orders along x and y, 0 to k - 1; h counts as constant. The result is float64
+    `(n, t m)`; columns `triangle * m + mode` are sorted, and all m entries of a triangle that meets a stencil are
+    stored. It raises `ReproError` if an argument is invalid or a stencil is wider than 64 periods.
     """
     return _rows(_by_area, mesh, points, degree, basis, scale, field_degree, derivative)
 
@@ -114,50 +85,24 @@ def contour_rows(
     derivative: tuple[int, int] = (0, 0),
     start: Literal["line", "edge"] = "line",
 ) -> csr_array:
-    """Return the rows of the filter by contour: no polygon is made, only edges are cut.
+    """Return the filter's matrix, integrated along the edges of triangles; arguments, result, errors: `clipped_rows`.
 
-    By Green's theorem ∬ K K u dξ dη = ∮ G K(η) dη counterclockwise around the triangle, where G is ∫ K u dξ from a
-    curve that may be any. Along a part of an edge between lines of the lattice the integrand is a polynomial of degree
-    2k + P + 1, which Gauss integrates exactly, and G is by Gauss as well. Any h will do.
+    By Green's theorem ∬ K K u dξ dη = ∮ G K(η) dη, where G is the integral ∫ K u dξ from any curve. Along an edge
+    between two lattice lines, the integrand is a polynomial of degree 2k + P + 1. Gauss quadrature integrates this
+    polynomial and G exactly.
 
-    Parameters
-    ----------
-    mesh, points, degree, basis, scale, field_degree, derivative
-        As `clipped_rows`.
-    start
-        Where G starts: at a vertical `line` through the triangle, one of the lattice where it can be; or at the `edge`
-        that rises most. From a line it is taken beyond the triangle, though not beyond its bounding box, where the
-        functions of a thin, slanted triangle are large: rounding grows with (area of the box / area)^P. From the edge
-        it never leaves the triangle, and that edge itself adds nothing.
-
-    Returns
-    -------
-    scipy.sparse.csr_array
-        As `clipped_rows`, the same entries stored.
-
-    Raises
-    ------
-    ReproError
-        As `clipped_rows`, or there is no such start.
+    `start` says where the integral G begins. `line`: at a vertical line, a lattice line if possible. The path of G may
+    then leave the triangle, but not its bounding box, and rounding errors grow with (area of the box / area of the
+    triangle)^P. `edge`: at the steepest edge of the triangle; the path of G stays within the triangle.
     """
     if start not in _STARTS:
         raise ReproError("no such start of the contour's integrals", expected=" or ".join(_STARTS), actual=start)
-    return _rows(_STARTS[start], mesh, points, degree, basis, scale, field_degree, derivative)
+    integral = partial(_by_contour, _STARTS[start])
+    return _rows(integral, mesh, points, degree, basis, scale, field_degree, derivative)
 
 
 def count_work(mesh: Triangulation, points: ArrayLike, degree: int, scale: ArrayLike | None = None) -> WorkCounts:
-    """Count what filtering takes at each point, without integrating.
-
-    Parameters
-    ----------
-    mesh, points, degree, scale
-        As `clipped_rows`.
-
-    Raises
-    ------
-    ReproError
-        As `clipped_rows`.
-    """
+    """Count the work of filtering at each point, without computing integrals."""
     width = kernel(degree).width
     wrapped = mesh.wrapped(points)
     counts = WorkCounts(*(np.zeros(len(wrapped), np.int64) for _ in WorkCounts._fields))
@@ -197,7 +142,7 @@ def _rows(
     wrapped = mesh.wrapped(points)
     h = scales(mesh, len(wrapped), symmetric.width, scale)
     functions = to_monomials(basis, field_degree, 2).T
-    # dξ / dx is -1 / h
+    # dξ/dx = -1 / h
     factors = (-1.0 / h) ** sum(derivative)
     merged = []
     for pairs in stencil_pairs(mesh, wrapped, symmetric.width, h):
@@ -215,7 +160,7 @@ def _rows(
 
 
 def _merged(pairs: StencilPairs, values: Floats, triangles: int) -> tuple[Integers, Integers, Floats]:
-    """Add up the images of each triangle; return points, triangles and values by point, then triangle."""
+    """Add up the values of all periodic images of a triangle; return point, triangle and values, sorted."""
     key = pairs.point * triangles + pairs.triangle
     order = np.argsort(key, kind="stable")
     first = np.flatnonzero(np.diff(key[order], prepend=-1))
@@ -224,7 +169,7 @@ def _merged(pairs: StencilPairs, values: Floats, triangles: int) -> tuple[Intege
 
 
 def _by_area(pairs: StencilPairs, along_x: Kernel, along_y: Kernel, degree: int) -> Floats:
-    """Return the integrals of K K times each monomial of reference coordinates, `(pairs, m)`."""
+    """Integrate K K times each monomial of the reference coordinates over each pair, by area: `(pairs, m)`."""
     pair, square, corners = fans(pairs.corners, along_x.width)
     rule = exact_for(2 * along_x.degree + degree, 2)
     sides = corners[:, 1:] - corners[:, :1]
@@ -234,21 +179,15 @@ def _by_area(pairs: StencilPairs, along_x: Kernel, along_y: Kernel, degree: int)
     return _moments(pairs, pair, square, (x, y), weights, (along_x, along_y), degree)
 
 
-def _from_line(pairs: StencilPairs, along_x: Kernel, along_y: Kernel, degree: int) -> Floats:
-    return _by_contour(pairs, strips_from_line(pairs.corners, along_x.width), along_x, along_y, degree)
+#: Functions that cut triangles into strips, by the value of `start` in `contour_rows`.
+_STARTS: dict[str, Callable[[Floats, int], Strips]] = {"line": strips_from_line, "edge": strips_from_edge}
 
 
-def _from_edge(pairs: StencilPairs, along_x: Kernel, along_y: Kernel, degree: int) -> Floats:
-    return _by_contour(pairs, strips_from_edge(pairs.corners, along_x.width), along_x, along_y, degree)
-
-
-#: Where the integrals of a contour start.
-_STARTS: dict[str, Integral] = {"line": _from_line, "edge": _from_edge}
-
-
-def _by_contour(pairs: StencilPairs, strips: Strips, along_x: Kernel, along_y: Kernel, degree: int) -> Floats:
-    """Return the integrals of K K times each monomial of reference coordinates, `(pairs, m)`."""
-    pair, square, *bounds = strips
+def _by_contour(
+    cut: Callable[[Floats, int], Strips], pairs: StencilPairs, along_x: Kernel, along_y: Kernel, degree: int
+) -> Floats:
+    """Return the same integrals as `_by_area`, computed from strips."""
+    pair, square, *bounds = cut(pairs.corners, along_x.width)
     outer = collapsed((2 * along_x.degree + degree + 3) // 2)
     inner = collapsed((along_x.degree + degree + 2) // 2)
     at_y, begin, end = (ends[:, :1] + (ends[:, 1:] - ends[:, :1]) * outer.points[:, 0] for ends in bounds)
@@ -269,7 +208,7 @@ def _moments(
     kernels: tuple[Kernel, Kernel],
     degree: int,
 ) -> Floats:
-    """Add up K K times each monomial over quadrature points `(pieces, q)`, by pair: `(pairs, m)`."""
+    """Sum K K times each monomial over the quadrature points `(pieces, q)` of all pieces of a pair: `(pairs, m)`."""
     for axis, (factor, where) in enumerate(zip(kernels, at, strict=True)):
         weights = weights * factor.on_pieces(square[:, axis, None], where)
     first = pairs.corners[pair, 0]

@@ -1,8 +1,7 @@
-"""The symmetric kernel of the filter in one dimension: B-splines that together reproduce polynomials.
+"""The symmetric convolution kernel in one dimension, which reproduces polynomials (King 2017, section 2.2).
 
-K^{2k+1,k+1} is a sum of 2k+1 central B-splines of degree k, one unit apart (King 2017, section 2.2). The text prints no
-coefficients; they are what makes the moments of K those of a delta, ∫K(y) y^m dy = δ_m0 for m = 0 … 2k. By symmetry
-moment 2k+1 vanishes as well, so that K reproduces polynomials of degree 2k+1.
+K^{2k+1,k+1} is a weighted sum of 2k + 1 central B-splines of degree k, one unit apart. The paper does not print the
+weights; they follow from the moment conditions ∫K(y) y^m dy = δ_m0 for m = 0 … 2k. By symmetry, moment 2k + 1 is 0 too.
 """
 
 from __future__ import annotations
@@ -18,43 +17,31 @@ from repro.errors import ReproError
 
 Floats = NDArray[np.float64]
 
-#: The highest degree that kernels are made of; coefficients stay small (3.6 at most), registers do not suffice.
+#: Largest degree k; up to here the coefficients are at most 3.6. GPU kernels need too many registers earlier.
 MAX_DEGREE = 7
 
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """A kernel, or a derivative of one, in pieces of one unit.
+    """A convolution kernel, or a derivative of one, as polynomial pieces of unit length.
 
-    Kernel coordinates are ξ = (y - x) / h + (3k + 1) / 2, of y around the point x, so that knots are 0 … 3k + 1.
-
-    Attributes
-    ----------
-    degree
-        k, of the B-splines.
-    coefficients
-        c_γ, 2k + 1 of them, exact.
-    pieces
-        float64 `(3k + 1, k + 1)`: K(j + t) is the sum of `pieces[j, a]` t^a, t between 0 and 1.
+    The kernel coordinate of a place y, for the filtered point x, is ξ = (y - x) / h + (3k + 1) / 2. The knots are thus
+    the integers 0 … 3k + 1.
     """
 
+    #: Degree k of the B-splines.
     degree: int
+    #: Weights of the 2k + 1 B-splines, as exact fractions.
     coefficients: tuple[Fraction, ...]
+    #: `(3k + 1, k + 1)`: K(j + t) is the sum of `pieces[j, a]` t^a, t between 0 and 1.
     pieces: Floats
 
     @property
     def width(self) -> int:
-        """3k + 1, of the support."""
         return 3 * self.degree + 1
 
     def derivative(self, order: int = 1) -> Kernel:
-        """Return the derivative of some order with respect to ξ; its pieces keep their shape, padded with zeros.
-
-        Raises
-        ------
-        ReproError
-            The order is negative.
-        """
+        """Return a derivative with respect to ξ; `pieces` keeps its shape, padded with zeros."""
         if order < 0:
             raise ReproError("the order of a derivative is negative", expected="0 or more", actual=order)
         pieces = self.pieces
@@ -63,22 +50,14 @@ class Kernel:
         return replace(self, pieces=pieces)
 
     def evaluate(self, xi: Floats) -> Floats:
-        """Return K at kernel coordinates of any shape, zero outside the support; a knot belongs to its right piece."""
+        """Return K(ξ), which is zero outside the support; a knot belongs to the piece on its right."""
         xi = np.asarray(xi, np.float64)
         inside = (xi >= 0) & (xi <= self.width)
         piece = np.clip(np.floor(np.where(inside, xi, 0.0)), 0, self.width - 1).astype(np.int64)
         return np.where(inside, self.on_pieces(piece, np.where(inside, xi, 0.0)), 0.0)
 
     def on_pieces(self, piece: NDArray[np.int64], xi: Floats) -> Floats:
-        """Return the polynomials of pieces at ξ, wherever ξ lies.
-
-        Parameters
-        ----------
-        piece
-            int64, within 0 … 3k; broadcast against `xi`.
-        xi
-            Kernel coordinates.
-        """
+        """Evaluate the polynomials of the given pieces at any ξ, also outside the pieces."""
         t = xi - piece
         value: Floats = np.broadcast_to(self.pieces[piece, self.degree], t.shape)
         for power in reversed(range(self.degree)):
@@ -88,18 +67,7 @@ class Kernel:
 
 @cache
 def kernel(degree: int) -> Kernel:
-    """Return K^{2k+1,k+1} (King 2017, eq. 2.1), made in exact fractions; its pieces are read only.
-
-    Parameters
-    ----------
-    degree
-        k, 0 to 7.
-
-    Raises
-    ------
-    ReproError
-        The degree is another.
-    """
+    """Return K^{2k+1,k+1} (King 2017, eq. 2.1) for k = 0 to 7, computed with fractions; `pieces` is read-only."""
     if not 0 <= degree <= MAX_DEGREE:
         raise ReproError("no kernel of this degree", expected=f"0 to {MAX_DEGREE}", actual=degree)
     spline = _spline(degree)
@@ -115,7 +83,7 @@ def kernel(degree: int) -> Kernel:
 
 
 def _spline(degree: int) -> list[list[Fraction]]:
-    """Return the B-spline on the knots 0 … k + 1 in pieces, by the recursion of Cox and de Boor."""
+    """Return the pieces of the B-spline with knots 0 … k + 1, by the recursion of Cox and de Boor."""
     pieces = [[Fraction(1)]]
     for k in range(1, degree + 1):
         nothing = [Fraction(0)] * k
@@ -134,7 +102,7 @@ def _spline(degree: int) -> list[list[Fraction]]:
 
 
 def _coefficients(degree: int, spline: list[list[Fraction]]) -> tuple[Fraction, ...]:
-    """Return what solves the equations of the moments 0 … 2k about the kernel's centre."""
+    """Solve the moment conditions 0 … 2k, about the centre of the kernel, for the weights of the B-splines."""
     count = 2 * degree + 1
     half = Fraction(3 * degree + 1, 2)
     rows = [[_moment(spline, first - half, m) for first in range(count)] + [Fraction(m == 0)] for m in range(count)]
@@ -149,7 +117,7 @@ def _coefficients(degree: int, spline: list[list[Fraction]]) -> tuple[Fraction, 
 
 
 def _moment(spline: list[list[Fraction]], shift: Fraction, m: int) -> Fraction:
-    """Return ∫N(z) (z + shift)^m dz, piece by piece with the m-th power integrated by parts."""
+    """Return ∫N(z) (z + shift)^m dz for the B-spline N, piece by piece, by repeated integration by parts."""
     total = Fraction(0)
     for j, piece in enumerate(spline):
         low, high = j + shift, j + 1 + shift

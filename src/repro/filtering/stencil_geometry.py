@@ -1,13 +1,8 @@
-"""The geometry of stencils: the triangles that meet each one, the pieces of these, and the width h at each point.
+"""Geometry of stencils: which triangles meet a stencil, how its lattice cuts them, and local widths h.
 
-Pairs of a point and an image of a triangle, in kernel coordinates, are made in chunks, so that memory does not
-grow with the number of points. Triangles are cut at the lines of the kernel's lattice, all of them at once, and
-both ways of integrating need it: by area, polygons within the unit squares (Sutherland and Hodgman 1974; King
-2017, algorithm 1); by contour, what the lines leave of the edges.
-
-Where triangles differ in size, h differs from point to point. At a vertex it is the longest edge of the triangles
-around it, and within a triangle it is linear (ours). So h and the filtered field are continuous, but for hanging
-nodes.
+Integration by area cuts triangles into polygons in unit squares (Sutherland and Hodgman 1974; King 2017, algorithm 1).
+Integration by contour cuts edges into parts. A local h is not in the paper: at a vertex it is the longest edge of the
+triangles around the vertex, and within a triangle it is linear, so h is continuous except at hanging nodes.
 """
 
 from __future__ import annotations
@@ -28,28 +23,25 @@ from repro.problems.meshes import longest_edges
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-#: Candidates that are looked at together, about 100 bytes each.
+#: Number of candidate pairs per chunk; each takes about 100 bytes.
 CHUNK_PAIRS = 1 << 17
-#: Periods that a stencil may be wide; each triangle has as many images, squared.
+#: Largest width of a stencil in periods; a stencil then meets up to the square of this number of images per triangle.
 PERIODS = 64
-#: Part of a cell that searches go beyond the stencil, against rounding where a period is added.
+#: Margin of a search, in cells, as adding a period has rounding errors.
 ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
 class StencilPairs:
-    """Pairs of a point and an image of a triangle that meets the inside of its stencil, in the points' order.
+    """Pairs of a point and a periodic image of a triangle that meets the inside of the point's stencil.
 
-    Attributes
-    ----------
-    point, triangle
-        int64 `(n,)`; the same pair comes again for another image of the triangle.
-    corners
-        float64 `(n, 3, 2)`, the image's corners in kernel coordinates ξ = (y - x) / h + width / 2, counterclockwise.
+    Pairs are in the order of the points.
     """
 
     point: Integers
+    #: Each image of a triangle that meets the stencil is a pair of its own, so a triangle may occur repeatedly.
     triangle: Integers
+    #: `(n, 3, 2)`, the image's corners in kernel coordinates ξ = (y - x) / h + width / 2, counterclockwise.
     corners: Floats
 
     def __len__(self) -> int:
@@ -59,29 +51,15 @@ class StencilPairs:
         return StencilPairs(self.point[chosen], self.triangle[chosen], self.corners[chosen])
 
     def in_chunks(self, size: int) -> Iterator[StencilPairs]:
-        """Yield the pairs in their order, at most `size` at a time."""
         for first in range(0, len(self), size):
             yield self[first : first + size]
 
 
 def scales(mesh: Triangulation, count: int, width: int, scale: ArrayLike | None) -> Floats:
-    """Return h of each of `count` points, `(count,)`.
+    """Return h for each of `count` points; `scale` is one number, one number per point, or None: the longest edge.
 
-    Parameters
-    ----------
-    mesh
-        Its longest edge s is h where none is given.
-    count
-        Number of points.
-    width
-        3k + 1, of the kernel.
-    scale
-        One number, or one a point.
-
-    Raises
-    ------
-    ReproError
-        There are others than positive numbers, or not one a point; or a stencil is wider than 64 periods.
+    `width` is the width of the convolution kernel, 3k + 1. A scale that is not positive, or a stencil wider than 64
+    periods, raises `ReproError`.
     """
     h = np.asarray(mesh.longest if scale is None else scale, np.float64)
     if h.shape not in ((), (count,)):
@@ -100,18 +78,9 @@ def scales(mesh: Triangulation, count: int, width: int, scale: ArrayLike | None)
 
 
 def predicted_pairs(mesh: Triangulation, width: int, h: float | None = None) -> float:
-    """Return how many images of triangles meet the bounding box of a stencil, on average over all points.
+    """Return the mean number of triangle images that meet a stencil's bounding box; h None: the longest edge.
 
-    It tells before any work starts what one long edge in a mesh of short ones would make of it.
-
-    Parameters
-    ----------
-    mesh
-        A triangulation.
-    width
-        3k + 1, of the kernel.
-    h
-        The kernel's scale; None: the mesh's longest edge.
+    It predicts the cost before any work starts, such as that of one long edge in a mesh with short edges.
     """
     boxes = mesh.corners.max(axis=1) - mesh.corners.min(axis=1)
     stencil = width * (mesh.longest if h is None else h)
@@ -119,54 +88,40 @@ def predicted_pairs(mesh: Triangulation, width: int, h: float | None = None) -> 
 
 
 def stencil_pairs(mesh: Triangulation, points: Floats, width: int, h: Floats) -> Iterator[StencilPairs]:
-    """Yield the pairs of all points, those of some points at a time.
-
-    Parameters
-    ----------
-    mesh
-        A triangulation.
-    points
-        float64 `(n, 2)`, within its box.
-    width
-        3k + 1, of the kernel.
-    h
-        float64 `(n,)`.
-    """
+    """Yield the pairs of stencils and triangles, in chunks of points; points are in the mesh's box, and h is `(n,)`."""
     grid = grid_of_triangles(mesh)
     half = (h * (width / 2))[:, None] + grid.reach + ROUNDING / grid.inverse
     first, last = grid.cells_of(points - half), grid.cells_of(points + half)
-    for chosen in _chunks(_expected(grid, first, last)):
-        index, member, shift = _candidates(grid, first[chosen], last[chosen])
-        yield _meeting(mesh, points[chosen], width, h[chosen], index, member, shift, chosen.start)
-
-
-def _expected(grid: Grid, first: Integers, last: Integers) -> Floats:
-    """Return about how many members a point looks at."""
-    cells = (last - first + 1).astype(np.float64)
-    return np.asarray(cells.prod(axis=1) * len(grid.members) / np.prod(grid.shape), np.float64)
-
-
-def _chunks(expected: Floats) -> Iterator[slice]:
-    """Yield runs of points of about `CHUNK` members in all, or of one point with more."""
-    number = np.floor(np.cumsum(expected) / CHUNK_PAIRS).astype(np.int64)
-    bounds = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(expected)]
+    cells = (last - first + 1).astype(np.float64).prod(axis=1)
+    members = cells * len(grid.members) / np.prod(grid.shape)  # expected number of candidates per point
+    # each chunk is a run of points with about CHUNK_PAIRS candidates in total, or one point with more
+    chunk = np.floor(np.cumsum(members) / CHUNK_PAIRS).astype(np.int64)
+    bounds = [0, *(np.flatnonzero(np.diff(chunk)) + 1).tolist(), len(points)]
     for begin, end in pairwise(bounds):
         if end > begin:
-            yield slice(begin, end)
+            chosen = slice(begin, end)
+            index, member, shift = _candidates(grid, first[chosen], last[chosen])
+            yield _meeting(mesh, points[chosen], width, h[chosen], index, member, shift, begin)
 
 
 def expand_ranges(counts: Integers) -> tuple[Integers, Integers]:
-    """Return of each of sum(counts) items which count it belongs to, and its number within that."""
+    """Return the owner of each of sum(counts) items, and the item's number within the owner.
+
+    Owner i has counts[i] successive items.
+    """
     owner = np.repeat(np.arange(len(counts)), counts)
     return owner, np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
 def _candidates(grid: Grid, first: Integers, last: Integers) -> tuple[Integers, Integers, Integers]:
-    """Return point, triangle and period `(n, 2)` of what lies in the cells between two, wrapped."""
+    """Return the candidates of each point: all triangles in the cells from `first` to `last`, wrapped periodically.
+
+    Three arrays: point, triangle, and number of periods `(n, 2)` by which the image is shifted.
+    """
     nx, ny = grid.shape
     point, row = expand_ranges(last[:, 1] - first[:, 1] + 1)
     row = row + first[point, 1]
-    # along a row of cells, one run for each image of the box that it goes through
+    # in each periodic image of the box, the cells of one row have successive members
     images = last[point, 0] // nx - first[point, 0] // nx + 1
     owner, image = expand_ranges(images)
     point, row = point[owner], row[owner]
@@ -190,14 +145,15 @@ def _meeting(
     shift: Integers,
     offset: int,
 ) -> StencilPairs:
-    """Return the candidates whose inside meets that of the stencil, by separating axes."""
+    """Return the candidates whose inside meets the inside of the stencil, by the separating axis test."""
     corners = mesh.corners[member] + (shift * mesh.period)[:, None] - points[index][:, None]
     corners = corners / h[index][:, None, None] + width / 2
     overlap = ((corners.max(axis=1) > 0) & (corners.min(axis=1) < width)).all(axis=1)
     index, member, corners = index[overlap], member[overlap], corners[overlap]
     sides = np.roll(corners, -1, axis=1) - corners
     to_centre = width / 2 - corners
-    # how far inside of each edge the square's farthest corner lies
+    # scaled distance from each edge to the farthest corner of the stencil's square; positive on the inner side of the
+    # edge
     inside = sides[..., 0] * to_centre[..., 1] - sides[..., 1] * to_centre[..., 0]
     inside = inside + np.abs(sides).sum(axis=2) * (width / 2)
     pairs = StencilPairs(index + offset, member, corners)
@@ -205,57 +161,32 @@ def _meeting(
 
 
 class Fans(NamedTuple):
-    """Triangles that cover what polygons cover.
+    """Triangles into which clipped polygons are split; they cover the same area."""
 
-    Attributes
-    ----------
-    pair
-        int64 `(n,)`, which triangle each is a piece of, ascending.
-    square
-        int64 `(n, 2)`, which unit square of the lattice it lies in.
-    corners
-        float64 `(n, 3, 2)`, counterclockwise.
-    """
-
+    #: Index of the original triangle of each piece, ascending.
     pair: Integers
+    #: `(n, 2)`, unit square of the lattice that contains the piece.
     square: Integers
+    #: `(n, 3, 2)`, counterclockwise.
     corners: Floats
 
 
 class Strips(NamedTuple):
-    """Signed trapezoids that add up to what triangles cover, each in one unit square of the lattice.
+    """Signed trapezoids that add up to the area of triangles, each in one unit square of the lattice."""
 
-    All but `pair` and `square` are `(n, 2)`, at either end, and linear between.
-
-    Attributes
-    ----------
-    pair
-        int64 `(n,)`, which triangle each belongs to, ascending.
-    square
-        int64 `(n, 2)`, the unit square of the lattice whose polynomials hold.
-    y
-        float64, in the direction of the edge: downwards it counts as negative.
-    begin, end
-        float64, between which x runs.
-    """
-
+    #: Index of the original triangle of each strip, ascending.
     pair: Integers
+    #: `(n, 2)`, unit square of the lattice that contains the strip and thus selects the kernel polynomials.
     square: Integers
+    #: `(n, 2)`, y of both ends, in the direction of the edge; a strip of a downward edge counts as negative.
     y: Floats
+    #: `(n, 2)`, lower limit of x at both ends of the strip, linear in between; `end` is the upper limit.
     begin: Floats
     end: Floats
 
 
 def fans(corners: Floats, width: int) -> Fans:
-    """Cut triangles into the unit squares of [0, width]², and what remains into fans.
-
-    Parameters
-    ----------
-    corners
-        float64 `(n, 3, 2)`, counterclockwise.
-    width
-        Of the lattice.
-    """
+    """Cut counterclockwise triangles `(n, 3, 2)` into the unit squares of [0, width]², and their polygons into fans."""
     polygons, counts = corners, np.full(len(corners), 3)
     pair = np.arange(len(corners))
     cells: list[Integers] = []
@@ -277,9 +208,9 @@ def fans(corners: Floats, width: int) -> Fans:
 
 
 def _clip(polygons: Floats, counts: Integers, axis: int, line: Floats, sign: float) -> tuple[Floats, Integers]:
-    """Keep of polygons `(n, v, 2)`, of which the first `counts` vertices are theirs, what lies beyond a line each.
+    """Clip each polygon of `(n, v, 2)`, with `counts` vertices, by one half plane.
 
-    No tolerance: a vertex on the line is kept, and a crossing is made only between one on either side strictly.
+    There is no tolerance: a vertex on the line is kept, and an edge is cut only if its ends are strictly on both sides.
     """
     n, v = polygons.shape[:2]
     number = np.arange(v)
@@ -290,7 +221,7 @@ def _clip(polygons: Floats, counts: Integers, axis: int, line: Floats, sign: flo
     crosses = real & ((here > 0) & (there < 0) | (here < 0) & (there > 0))
     part = np.divide(here, here - there, out=np.zeros_like(here), where=crosses)
     crossing = polygons + part[..., None] * (following - polygons)
-    crossing[..., axis] = line[:, None]  # exactly: the next cut at this line has to see it there
+    crossing[..., axis] = line[:, None]  # exact, for the next cut at this line
     kept = np.stack([real & (here >= 0), crosses], axis=2).reshape(n, 2 * v)
     vertices = np.stack([polygons, crossing], axis=2).reshape(n, 2 * v, 2)
     place = np.cumsum(kept, axis=1)
@@ -302,18 +233,11 @@ def _clip(polygons: Floats, counts: Integers, axis: int, line: Floats, sign: flo
 
 
 def strips_from_line(corners: Floats, width: int) -> Strips:
-    """Cut the edges of triangles where they cross the lattice on [0, width]², and lay strips from a line to each part.
+    """Cut edges at the lattice on [0, width]²; form strips between a vertical line and each part of an edge.
 
-    A triangle's strips all begin at one vertical line through it: a line of the lattice if one crosses it, the one next
-    to its middle. A part of an edge in the unit strip next to that line has one strip, which is all where no more than
-    one line of the lattice crosses a triangle; one further away has a strip for each unit strip between.
-
-    Parameters
-    ----------
-    corners
-        float64 `(n, 3, 2)`, counterclockwise.
-    width
-        Of the lattice.
+    The vertical line goes through the triangle. It is the lattice line nearest to the triangle's middle, if a lattice
+    line crosses the triangle. Each part has one strip per lattice column between the line and the part; this is a
+    single strip unless several vertical lattice lines cross the triangle.
     """
     low, high = corners[..., 0].min(axis=1), corners[..., 0].max(axis=1)
     start = np.clip(np.clip(np.rint((low + high) / 2), 0, width), low, high)
@@ -324,23 +248,17 @@ def strips_from_line(corners: Floats, width: int) -> Strips:
 
 
 def strips_from_edge(corners: Floats, width: int) -> Strips:
-    """Lay strips from the edge of each triangle that rises most to parts of both others.
+    """Cut each triangle into trapezoids between its tallest edge and parts of its two other edges.
 
-    The edges are cut where they cross the lattice on [0, width]², and where that edge crosses its vertical lines at the
-    same height. All strips lie within their triangle, however thin it is.
-
-    Parameters
-    ----------
-    corners
-        float64 `(n, 3, 2)`, counterclockwise.
-    width
-        Of the lattice.
+    The tallest edge is the one with the largest extent in y. The other edges are cut at the lattice on [0, width]², and
+    at the heights at which the tallest edge crosses vertical lattice lines. Every strip lies within its triangle, even
+    if the triangle is very thin.
     """
     n, three = len(corners), np.arange(3)
     rise = np.abs(np.roll(corners, -1, axis=1)[..., 1] - corners[..., 1])
     first = (np.argmax(rise, axis=1)[:, None] + three) % 3
     turned = np.take_along_axis(corners, first[..., None], axis=1)
-    # from corner 0 to 1 the edge that rises most
+    # the tallest edge is now from corner 0 to 1
     a, b = turned[:, [1, 2]].reshape(-1, 2), turned[:, [2, 0]].reshape(-1, 2)
     low, high = np.repeat(turned[:, 0], 2, axis=0), np.repeat(turned[:, 1], 2, axis=0)
     edge, across = _crossings(low, high, 0, width)
@@ -355,14 +273,17 @@ def strips_from_edge(corners: Floats, width: int) -> Strips:
 
 
 def _strips(pair: Integers, y: Floats, begin: Floats, end: Floats, width: int) -> Strips:
-    """Cut trapezoids from `begin` to `end`, both `(n, 2)`, at the vertical lines between; each is in one row."""
+    """Cut trapezoids at vertical lattice lines.
+
+    Each trapezoid lies in one lattice row, between the x limits `begin` and `end`, both `(n, 2)`.
+    """
     row = np.floor(y.mean(axis=1)).astype(np.int64)
     inside = (row >= 0) & (row < width)
     pair, row, y, begin, end = pair[inside], row[inside], y[inside], begin[inside], end[inside]
     rightwards = end.sum(axis=1) >= begin.sum(axis=1)
     left, right = (np.where(rightwards[:, None], *two) for two in ((begin, end), (end, begin)))
     first = np.floor(left.mean(axis=1)).astype(np.int64)
-    # a side along a line of the lattice ends at it
+    # a right side that lies on a lattice line belongs to the column on its left
     last = np.maximum(np.ceil(right.mean(axis=1)).astype(np.int64) - 1, first)
     low, high = np.maximum(first, 0), np.minimum(last, width - 1)
     owner, column = expand_ranges(np.maximum(high - low + 1, 0))
@@ -375,7 +296,7 @@ def _strips(pair: Integers, y: Floats, begin: Floats, end: Floats, width: int) -
 
 
 def _crossings(a: Floats, b: Floats, axis: int, width: int) -> tuple[Integers, Floats]:
-    """Return where edges from a to b `(n, 2)` cross the lattice's lines of an axis: which edge, which part of it."""
+    """Return where edges from a to b cross lattice lines of an axis: edge, and position as a share of its length."""
     low, high = np.minimum(a, b)[:, axis], np.maximum(a, b)[:, axis]
     first = np.maximum(np.floor(low) + 1, 0).astype(np.int64)
     last = np.minimum(np.ceil(high) - 1, width).astype(np.int64)
@@ -384,11 +305,11 @@ def _crossings(a: Floats, b: Floats, axis: int, width: int) -> tuple[Integers, F
 
 
 def _parts(count: int, crossings: list[tuple[Integers, Floats]]) -> tuple[Integers, Floats]:
-    """Return which of `count` edges each part between two crossings belongs to, and where it lies on it `(n, 2)`."""
+    """Return the parts of `count` edges between successive crossings: edge, and both ends as shares of it, `(n, 2)`."""
     every = np.arange(count)
     edge = np.concatenate([every, *(edges for edges, _ in crossings), every])
     part = np.concatenate([np.zeros(count), *(parts for _, parts in crossings), np.ones(count)])
-    # stable: an edge's own ends stay outermost where rounding puts a crossing on one of them
+    # the sort is stable, so an edge's ends stay outermost even if rounding puts a crossing on an end
     order = np.lexsort((part, edge))
     edge, part = edge[order], part[order]
     same = edge[1:] == edge[:-1]
@@ -396,21 +317,20 @@ def _parts(count: int, crossings: list[tuple[Integers, Floats]]) -> tuple[Intege
 
 
 def _along(a: Floats, b: Floats, part: Floats) -> Floats:
-    """Return the points `(n, q, 2)` at parts `(n, q)` of the ways from a to b."""
     points: Floats = a[:, None] + part[..., None] * (b - a)[:, None]
     return points
 
 
-#: How far vertices of one place lie apart at most, in periods: at opposite sides of the box they are the same.
+#: Vertices count as one if their coordinates, in periods, agree to this number of decimal digits.
 ROUNDING_DIGITS = 9
-#: The width of the square around a point whose triangles it belongs to, in longest edges: rounding, beside a triangle.
+#: A triangle counts as containing a point if it meets a square around it; width of the square in longest edges.
 TOUCHING = 1e-9
 
 
 def at_corners(mesh: Triangulation) -> Floats:
-    """Return h at the corners of each triangle, float64 `(t, 3)`: the longest edge of the triangles around a vertex.
+    """Return h at the corners of each triangle, `(t, 3)`: the longest edge of the triangles around a vertex.
 
-    Vertices at the same place are one, those at opposite sides of the box included.
+    Vertices at the same place, or at corresponding places on opposite sides of the periodic box, count as one.
     """
     places = np.round((mesh.vertices - mesh.lower) / mesh.period, ROUNDING_DIGITS) % 1.0
     _, vertex = np.unique(places, axis=0, return_inverse=True)
@@ -421,34 +341,18 @@ def at_corners(mesh: Triangulation) -> Floats:
 
 
 def within_triangles(mesh: Triangulation, places: Floats) -> Floats:
-    """Return h at the same places of all triangles, triangle by triangle, float64 `(t q,)`.
-
-    Parameters
-    ----------
-    mesh
-        Of t triangles.
-    places
-        float64 `(q, 2)`, on the reference triangle.
-    """
+    """Return h at q places per triangle, `(t q,)`; `places` `(q, 2)` are on the reference triangle."""
     shares = np.stack([1.0 - places.sum(axis=1), *places.T])
     h: Floats = (at_corners(mesh) @ shares).ravel()
     return h
 
 
 def at_points(mesh: Triangulation, points: Floats) -> Floats:
-    """Return h at any points, float64 `(n,)`: where triangles meet in one, the greatest that they give it.
-
-    Parameters
-    ----------
-    mesh
-        A triangulation.
-    points
-        float64 `(n, 2)`; those outside the box are wrapped.
-    """
+    """Return h at any points; on an edge, the greatest h of the triangles that share the edge."""
     wrapped, corners = mesh.wrapped(points), at_corners(mesh)
     h = np.zeros(len(wrapped))
     for pairs in stencil_pairs(mesh, wrapped, 1, np.full(len(wrapped), TOUCHING * mesh.longest)):
-        to_corners = pairs.corners - 0.5  # from the point, which lies in the middle of its square
+        to_corners = pairs.corners - 0.5  # relative to the point, which is the centre of its square
         following, last = np.roll(to_corners, -1, axis=1), np.roll(to_corners, -2, axis=1)
         opposite = following[..., 0] * last[..., 1] - following[..., 1] * last[..., 0]
         shares = np.clip(opposite / opposite.sum(axis=1, keepdims=True), 0.0, 1.0)

@@ -1,4 +1,4 @@
-"""Triangulations of a periodic rectangle, which fields to filter live on."""
+"""Triangulations of a periodic rectangle, on which fields are filtered."""
 
 from __future__ import annotations
 
@@ -15,66 +15,49 @@ from repro.problems.meshes import DEGENERATE, longest_edges
 from repro.problems.problem import infinite, outside, refuse
 
 Floats = NDArray[np.float64]
-#: By how much of the box's area the sum of the triangles' may differ from it, and their means from the box's.
+#: Tolerance, relative to the box, for the sum of the triangles' areas and for the means of `MEANS` over all triangles.
 COVERED = 1e-10
-#: The means over the unit square of x, y, x², x y, y².
+#: Means of x, y, x², x y and y² over the unit square.
 MEANS = np.array([1 / 2, 1 / 2, 1 / 3, 1 / 4, 1 / 3])
 
 
 @dataclass(frozen=True, eq=False)
 class Triangulation:
-    """Triangles that cover the box around their vertices once; the box goes on at its other side.
+    """Triangles that cover a periodic box exactly once; the box is the bounding box of the vertices.
 
-    Vertices at opposite sides of the box need not match, since the fields are discontinuous.
-
-    Attributes
-    ----------
-    vertices
-        float64 `(v, 2)`.
-    triangles
-        int32 `(t, 3)` vertex numbers, counterclockwise.
-    flipped
-        How many triangles came clockwise: their last two vertices are exchanged. Modes belong to the order in
-        `triangles`; those of a field that was made for the other order have to be made again.
+    Vertices on opposite sides of the box need not match, since fields are discontinuous.
     """
 
     vertices: Floats
+    #: int32 `(t, 3)`, counterclockwise.
     triangles: NDArray[np.int32]
+    #: Number of triangles that were given clockwise; their last two vertices were exchanged, so modes need conversion.
     flipped: int
 
     @cached_property
     def lower(self) -> Floats:
-        """float64 `(2,)`, the least coordinates of the box."""
         return np.asarray(self.vertices.min(axis=0), np.float64)
 
     @cached_property
     def period(self) -> Floats:
-        """float64 `(2,)`, the lengths of the box."""
         return np.asarray(self.vertices.max(axis=0) - self.lower, np.float64)
 
     @cached_property
     def corners(self) -> Floats:
-        """float64 `(t, 3, 2)`, the vertices of each triangle."""
+        """Coordinates of the corners of each triangle, float64 `(t, 3, 2)`."""
         return np.asarray(self.vertices[self.triangles], np.float64)
 
     @cached_property
     def areas(self) -> Floats:
-        """float64 `(t,)`, positive."""
         return _signed(self.corners)
 
     @cached_property
     def longest(self) -> float:
-        """s, the length of the longest edge of all triangles: the text's h (King 2017, section 3.2)."""
+        """Length s of the longest edge, which King 2017 uses as h (section 3.2)."""
         return float(longest_edges(self.corners).max())
 
     def wrapped(self, points: ArrayLike) -> Floats:
-        """Return points in the box, `(n, 2)`, those outside moved by multiples of the period; none moved, as given.
-
-        Raises
-        ------
-        ReproError
-            The points are not of two coordinates, or not all finite.
-        """
+        """Move points into the box by multiples of the period; if no point is outside, return the array itself."""
         given = np.asarray(points, np.float64)
         if given.ndim != 2 or given.shape[1] != 2:
             raise ReproError("the points do not fit", expected="(n, 2)", actual=given.shape)
@@ -85,29 +68,16 @@ class Triangulation:
         if inside.all():
             return given
         moved = np.mod(given - self.lower, self.period) + self.lower
-        return np.where(inside, given, moved)  # those inside are not rounded
+        return np.where(inside, given, moved)  # points inside keep their bits
 
 
 def triangulation(vertices: ArrayLike, triangles: ArrayLike, where: str = "the mesh") -> Triangulation:
-    """Check a mesh and turn its triangles counterclockwise.
+    """Check a mesh with vertices `(v, 2)` and triangles `(t, 3)`, and turn its triangles counterclockwise.
 
-    Hanging nodes are allowed where no area is missing: a field needs no common edges. Gaps and overlaps are noticed by
-    areas, and by means where gaps are as large as overlaps; near others rows of the filter do not add up to 1.
-
-    Parameters
-    ----------
-    vertices
-        `(v, 2)`; the box around all of them is the period.
-    triangles
-        Whole numbers `(t, 3)`.
-    where
-        What messages call the mesh.
-
-    Raises
-    ------
-    ReproError
-        Shapes that do not fit, no triangles, coordinates that are not finite, vertices that do not exist, degenerate
-        triangles, or triangles whose areas do not add up to the box's or lie twice where others are missing.
+    The bounding box of the vertices is the period; `where` names the mesh in errors. Hanging nodes are allowed. It
+    raises `ReproError` for invalid shapes, vertices or triangles, and for gaps and overlaps. These are found from the
+    sum of the areas, and from means of coordinates if gaps are as large as overlaps. Tiny gaps and overlaps are not
+    found; rows of the filter near them do not add up to 1.
     """
     points, cells = np.asarray(vertices, np.float64), np.asarray(triangles)
     if points.ndim != 2 or points.shape[1] != 2:
@@ -118,15 +88,23 @@ def triangulation(vertices: ArrayLike, triangles: ArrayLike, where: str = "the m
         actual = f"{cells.dtype} {cells.shape}"
         raise ReproError("the triangles do not fit", where=where, expected="whole numbers (t, 3)", actual=actual)
     endless, absent = infinite(points), np.any(outside(cells, len(points)), axis=1)
-    refuse(where, "the mesh has vertices that are not finite", endless, place=_vertex, expected="finite numbers")
+    refuse(
+        where, "the mesh has vertices that are not finite", endless, place="vertex {}".format, expected="finite numbers"
+    )
     numbers = f"vertices 0 to {len(points) - 1}"
-    refuse(where, "the mesh has triangles with vertices that do not exist", absent, place=_triangle, expected=numbers)
+    refuse(
+        where,
+        "the mesh has triangles with vertices that do not exist",
+        absent,
+        place="triangle {}".format,
+        expected=numbers,
+    )
     cells = cells.astype(np.int32)
     corners = points[cells]
     areas = _signed(corners)
     thin = np.abs(areas) <= DEGENERATE * longest_edges(corners) ** 2
     thick = f"an area of more than {DEGENERATE:g} of the longest edge squared"
-    refuse(where, "the mesh has degenerate triangles", thin, place=_triangle, expected=thick)
+    refuse(where, "the mesh has degenerate triangles", thin, place="triangle {}".format, expected=thick)
     clockwise = areas < 0
     cells[clockwise] = cells[clockwise][:, [0, 2, 1]]
     mesh = Triangulation(points, cells, int(np.count_nonzero(clockwise)))
@@ -151,14 +129,7 @@ def triangulation(vertices: ArrayLike, triangles: ArrayLike, where: str = "the m
 
 
 def of_field(field: Field) -> Triangulation:
-    """Return the triangulation of a field in the plane.
-
-    Raises
-    ------
-    ReproError
-        The field is not in the plane or not periodic (the kernel is symmetric, and would be cut off at the border),
-        or as `triangulation`.
-    """
+    """Return the triangulation of a field in the plane, which must be periodic, as the filter cannot treat borders."""
     if field.dimension != 2:
         raise ReproError("the field is not in the plane", where=field.name, expected=2, actual=field.dimension)
     if not field.periodic:
@@ -167,20 +138,12 @@ def of_field(field: Field) -> Triangulation:
 
 
 def evaluation_points(mesh: Triangulation, degree: int) -> Floats:
-    """Return the quadrature points of all triangles, triangle by triangle: `(t Q, 2)`, Q = (P + 2)(P + 1).
-
-    Parameters
-    ----------
-    mesh
-        Of t triangles.
-    degree
-        P, of the field (King 2017, section 4.2.2, which Table 3.1's counts agree with).
-    """
+    """Return the Q = (P + 2)(P + 1) quadrature points of each triangle, `(t Q, 2)` (King 2017, section 4.2.2)."""
     rule = evaluation_rule(degree, 2).points
     first = mesh.corners[:, 0]
     sides = mesh.corners[:, 1:] - first[:, None]
     points: Floats = rule @ sides
-    points += first[:, None]  # in place: of twenty million points a second array takes longer than all the rest
+    points += first[:, None]  # in place, as a second array of twenty million points takes longer than the rest
     return points.reshape(-1, 2)
 
 
@@ -191,7 +154,7 @@ def _signed(corners: Floats) -> Floats:
 
 
 def _means(mesh: Triangulation) -> Floats:
-    """Return the integrals of x, y, x², x y, y² over all triangles, where the box is the unit square: `(5,)`."""
+    """Return the integrals of x, y, x², x y and y² over all triangles, after scaling the box to the unit square."""
     places = (mesh.corners - mesh.lower) / mesh.period
     areas = mesh.areas / mesh.period.prod()
     x, y = ([places[:, i, axis] for i in range(3)] for axis in range(2))
@@ -207,11 +170,3 @@ def _means(mesh: Triangulation) -> Floats:
 
 def _listed(numbers: Floats) -> str:
     return ", ".join(f"{number:.6g}" for number in numbers)
-
-
-def _vertex(number: int) -> str:
-    return f"vertex {number}"
-
-
-def _triangle(number: int) -> str:
-    return f"triangle {number}"

@@ -1,1 +1,1 @@
-"""Polynomials on simplices: bases that the modes of a discontinuous field belong to, and quadrature."""
+"""Polynomials on simplices: bases for the modes of discontinuous fields, and quadrature."""

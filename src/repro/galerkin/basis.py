@@ -1,8 +1,7 @@
-"""Bases of the polynomials of a total degree on the reference simplex, by name.
+"""Named bases of the polynomials up to a total degree on the reference simplex.
 
-The reference simplex has its corners at 0 and at the unit vectors; a cell's corner i, counted from 0, is the image of
-the i-th of these. Modes are the coefficients of basis functions in reference coordinates: nothing is scaled with a
-cell's size.
+The corners of the reference simplex are 0 and the unit vectors, in the order of a cell's corners. Modes are
+coefficients of basis functions in reference coordinates; they are not scaled with the size of the cell.
 """
 
 from __future__ import annotations
@@ -19,38 +18,32 @@ Floats = NDArray[np.float64]
 
 
 def mode_count(degree: int, dimension: int) -> int:
-    """Return how many polynomials a basis has, the binomial coefficient of degree + dimension over dimension."""
+    """Return the number of basis functions, the binomial coefficient (degree + dimension, dimension)."""
     return comb(degree + dimension, dimension)
 
 
 def exponents(degree: int, dimension: int) -> NDArray[np.int64]:
-    """Return the exponents of the monomials of a total degree at most, `(m, dimension)`, by total degree."""
+    """Return the exponents of all monomials up to a total degree, `(m, dimension)`, sorted by total degree."""
     powers = [p for p in product(range(degree + 1), repeat=dimension) if sum(p) <= degree]
     return np.array(sorted(powers, key=lambda p: (sum(p), tuple(-i for i in p))), np.int64).reshape(-1, dimension)
 
 
 def monomials(points: Floats, degree: int) -> Floats:
-    """Return the monomials, in the order of `exponents`, at points `(n, dimension)`: `(n, m)`."""
+    """Return the values of all monomials at points `(n, dimension)`, `(n, m)`, in the order of `exponents`."""
     powers = exponents(degree, points.shape[1])
     values: Floats = np.prod(points[:, None, :] ** powers[None, :, :], axis=2)
     return values
 
 
 def to_monomials(basis: str, degree: int, dimension: int) -> Floats:
-    """Return each function of a basis in monomials of reference coordinates, `(m, m)`, a row a function.
-
-    Raises
-    ------
-    KeyError
-        There is no basis of this name.
-    """
+    """Return the monomial coefficients of basis functions, `(m, m)`, one row per function. KeyError: unknown basis."""
     return _to_monomials(basis, degree, dimension).copy()
 
 
 @cache
 def _to_monomials(basis: str, degree: int, dimension: int) -> Floats:
     nodes = equispaced(max(degree, 1), dimension) if degree else np.full((1, dimension), 1 / (dimension + 1))
-    # inside the simplex, where the functions of Dubiner have no quotient of 0 by 0
+    # strictly inside the simplex, since the formula for Dubiner's functions divides 0 by 0 at a corner
     inside = 0.8 * nodes + 0.2 / (dimension + 1)
     matrix = np.asarray(np.linalg.solve(monomials(inside, degree), BASES[basis](inside, degree)).T, np.float64)
     matrix[np.abs(matrix) < 1e-13 * np.abs(matrix).max()] = 0.0
@@ -58,28 +51,19 @@ def _to_monomials(basis: str, degree: int, dimension: int) -> Floats:
 
 
 def evaluate(basis: str, points: Floats, degree: int) -> Floats:
-    """Return the functions of a basis at points of the reference simplex `(n, dimension)`: `(n, m)`.
-
-    Raises
-    ------
-    KeyError
-        There is no basis of this name.
-    """
+    """Return the values of basis functions at points of the reference simplex, `(n, m)`."""
     values: Floats = monomials(points, degree) @ _to_monomials(basis, degree, points.shape[1]).T
     return values
 
 
 def equispaced(degree: int, dimension: int) -> Floats:
-    """Return the points of the reference simplex whose coordinates are multiples of 1 / degree, `(m, dimension)`.
-
-    They come in the order of `exponents`: the corner at 0 first.
-    """
+    """Return the points with coordinates in multiples of 1 / degree, `(m, dimension)`, in the order of `exponents`."""
     points: Floats = exponents(degree, dimension) / max(degree, 1)
     return points
 
 
 def _dubiner(points: Floats, degree: int) -> Floats:
-    """Orthonormal on the reference simplex; the index of the last coordinate runs fastest (Dubiner 1991)."""
+    """Evaluate Dubiner's basis (1991), orthonormal on the simplex; the last coordinate's degree varies fastest."""
     dimension = points.shape[1]
     columns = []
     from scipy.special import eval_jacobi  # slow to import: every command reads the names of the bases
@@ -89,7 +73,7 @@ def _dubiner(points: Floats, degree: int) -> Floats:
             continue
         value, scale, before = np.ones(len(points)), 1.0, 0
         for axis, power in enumerate(powers):
-            rest = 1.0 - points[:, axis + 1 :].sum(axis=1)  # what the coordinates up to this one may add up to
+            rest = 1.0 - points[:, axis + 1 :].sum(axis=1)  # largest possible sum of coordinates 0 to `axis`
             alpha = 2 * before + axis
             value = value * rest**power * eval_jacobi(power, alpha, 0.0, 2.0 * points[:, axis] / rest - 1.0)
             scale *= 2 * power + alpha + 1
@@ -100,12 +84,11 @@ def _dubiner(points: Floats, degree: int) -> Floats:
 
 
 def _lagrange(points: Floats, degree: int) -> Floats:
-    """One at one of the equispaced points, and zero at the others."""
     nodes = equispaced(degree, points.shape[1]) if degree else np.full((1, points.shape[1]), 1 / 3)
     return np.asarray(np.linalg.solve(monomials(nodes, degree).T, monomials(points, degree).T).T, np.float64)
 
 
-#: What gives the functions of each basis at points.
+#: Function that evaluates the basis functions at points, for each basis.
 BASES: dict[str, Callable[[Floats, int], Floats]] = {
     "dubiner": _dubiner,
     "lagrange": _lagrange,

@@ -1,10 +1,9 @@
-"""Quadrature on the reference simplex, and the projection of functions onto discontinuous fields by it.
+"""Quadrature on the reference simplex, and the L2 projection of functions onto discontinuous fields.
 
-Rules of any degree are products of Gauss rules with one corner collapsed. Positive rules with fewer points are
-those of Xiao and Gimbutas (A numerical algorithm for the construction of efficient quadrature rules in two and
-higher dimensions, Computers & Mathematics with Applications 59(2), 2010). Those of triangles are symmetric, and
-given by their orbits; those of tetrahedra have no symmetry, and are given point by point. All were improved by
-Newton's method in extended precision, so that each number below is the nearest of double precision.
+Rules with positive weights are those of Xiao and Gimbutas (A numerical algorithm for the construction of efficient
+quadrature rules in two and higher dimensions, Computers & Mathematics with Applications 59(2), 2010). Their points and
+weights were refined by Newton's method in extended precision, so that each number is correctly rounded to double
+precision.
 """
 
 from __future__ import annotations
@@ -25,31 +24,23 @@ Floats = NDArray[np.float64]
 
 
 class Rule(NamedTuple):
-    """Points and weights.
-
-    Attributes
-    ----------
-    points
-        float64 `(q, dimension)`, inside the reference simplex.
-    weights
-        float64 `(q,)`, positive; their sum is its volume.
-    """
-
+    #: Quadrature points inside the reference simplex, `(q, dimension)`.
     points: Floats
+    #: Positive weights, `(q,)`; the sum is the volume of the simplex.
     weights: Floats
 
 
 @cache
 def collapsed(*counts: int) -> Rule:
-    """Return the product of Gauss-Jacobi rules of so many points each, the first coordinate's first.
+    """Return a product of one-dimensional Gauss-Jacobi rules, mapped from the cube to the simplex by collapsing faces.
 
-    A rule of n points in each direction is exact for total degree 2 n - 1.
+    `counts` has the number of points per axis. With n points per axis, the rule is exact for total degree 2n - 1.
     """
     from scipy.special import roots_jacobi  # slow to import, as in `repro.galerkin.basis`
 
     axes = []
     for axis, count in enumerate(counts):
-        roots, weights = roots_jacobi(count, axis, 0)  # the weight of what collapses there
+        roots, weights = roots_jacobi(count, axis, 0)  # the Jacobi weight is the Jacobian of the map along this axis
         axes.append(((roots + 1) / 2, weights / 2 ** (axis + 1)))
     grid = np.meshgrid(*(roots for roots, _ in axes), indexing="ij")
     weights = np.prod(np.stack(np.meshgrid(*(weights for _, weights in axes), indexing="ij")), axis=0).ravel()
@@ -62,22 +53,24 @@ def collapsed(*counts: int) -> Rule:
 
 
 def exact_for(degree: int, dimension: int) -> Rule:
-    """Return the collapsed rule of the fewest points that is exact for a total degree."""
+    """Return the smallest collapsed rule that is exact for polynomials of a total degree."""
     return collapsed(*[degree // 2 + 1] * dimension)
 
 
 def evaluation_rule(degree: int, dimension: int) -> Rule:
-    """Return the rule of a cell's quadrature points, (P + 2)(P + 1) in the plane (King 2017, section 4.2.2)."""
+    """Return the rule whose points are the default evaluation points of the filter in each cell.
+
+    In the plane they are (P + 2)(P + 1) points for degree P (King 2017, section 4.2.2).
+    """
     return collapsed(degree + 2, *[degree + 1] * (dimension - 1))
 
 
 def volume(dimension: int) -> float:
-    """Return the reference simplex's volume."""
     return 1.0 / factorial(dimension)
 
 
-#: Of each degree the orbits: a weight, and coordinates from which permutations of (a, b, 1 - a - b) make the points; a
-#: alone stands for (a, a), and a weight alone for the centroid.
+#: Rules for triangles by degree. Each row is a set of symmetric points: a weight, a and b; the points are the
+#: permutations of (a, b, 1 - a - b). Without b, b = a; with a weight only, the point is the centroid.
 _TRIANGLE: dict[int, tuple[tuple[float, ...], ...]] = {
     4: (
         (0.11169079483900586, 0.4459484909159649),
@@ -97,7 +90,7 @@ _TRIANGLE: dict[int, tuple[tuple[float, ...], ...]] = {
         (0.021641769688644664, 0.03683841205473622, 0.22196298916076576),
     ),
 }
-#: Of each degree the points: a weight, and three reference coordinates.
+#: Rules for tetrahedra by degree. Each row is one point: a weight and three reference coordinates.
 _TETRAHEDRON: dict[int, tuple[tuple[float, float, float, float], ...]] = {
     4: (
         (0.017744672359248353, 0.09720464458758322, 0.10660417256199357, 0.68439041545304),
@@ -159,28 +152,22 @@ _TETRAHEDRON: dict[int, tuple[tuple[float, float, float, float], ...]] = {
         (0.00025232423251917823, 0.9573816260583026, 0.000971878369015018, 0.016007984231298435),
     ),
 }
-#: The degrees that there are rules for, by dimension.
+#: Degrees for which there is a rule with positive weights, by dimension.
 POSITIVE_DEGREES = {2: tuple(_TRIANGLE), 3: tuple(_TETRAHEDRON)}
 
 
 def positive(degree: int, dimension: int) -> Rule:
-    """Return the positive rule of the fewest points that is exact for a total degree.
+    """Return the smallest tabulated rule with positive weights that is exact for a total degree.
 
-    On triangles 6, 12 and 19 points for degrees 4, 6 and 9; on tetrahedra 11 and 44 for degrees 4 and 8.
-
-    Raises
-    ------
-    ReproError
-        There is none of that degree or a higher one.
+    On triangles, rules of degrees 4, 6 and 9 have 6, 12 and 19 points; on tetrahedra, degrees 4 and 8 have 11 and 44.
     """
     degrees = [rule_degree for rule_degree in POSITIVE_DEGREES.get(dimension, ()) if rule_degree >= degree]
     if not degrees:
+        available = (f"up to {max(known)} in {d} dimensions" for d, known in POSITIVE_DEGREES.items())
         raise ReproError(
             "no positive rule of this degree",
             where=f"simplices of {dimension} dimensions",
-            expected=", ".join(
-                f"up to {max(degrees_of)} in {of} dimensions" for of, degrees_of in POSITIVE_DEGREES.items()
-            ),
+            expected=", ".join(available),
             actual=degree,
             todo="take a product of Gauss rules: repro.galerkin.quadrature.exact_for",
         )
@@ -197,16 +184,16 @@ def _rule(degree: int, dimension: int) -> Rule:
     weights: list[float] = []
     for weight, *place in _TRIANGLE[degree]:
         first, second = {0: (1 / 3, 1 / 3), 1: tuple(2 * place), 2: tuple(place)}[len(place)]
-        # equal coordinates have equal permutations, which are one point
+        # a set, since some permutations coincide if two coordinates are equal
         orbit = sorted(set(permutations((first, second, 1 - first - second)))) if place else [(first, second, 0.0)]
         points += [point[:2] for point in orbit]
         weights += [weight] * len(orbit)
     return Rule(np.array(points), np.array(weights))
 
 
-#: Quadrature points of the cells that are projected on at a time.
+#: Number of quadrature points that `project` evaluates at once.
 _AT_A_TIME = 1 << 20
-#: How far the quadrature's degree lies above twice the field's, for functions that are no polynomials.
+#: The quadrature of `project` is exact for twice the degree of the field plus this number, for smooth functions.
 _BEYOND = 8
 
 
@@ -217,33 +204,14 @@ def project(
     degree: int,
     basis: str = "dubiner",
 ) -> Floats:
-    """Return the modes of the L2 projection of a function on the polynomials of each cell.
+    """Return the modes `(c, m)` of the L2 projection of a function onto the polynomials of each cell.
 
-    Parameters
-    ----------
-    function
-        Gives its values `(n,)` at points `(n, d)`.
-    vertices, cells
-        float64 `(v, d)` and int32 `(c, d + 1)`.
-    degree
-        P, of the polynomials. The quadrature is exact for degree 2 P + 8.
-    basis
-        One of `repro.galerkin.basis.BASES`.
-
-    Returns
-    -------
-    modes
-        float64 `(c, m)`.
-
-    Raises
-    ------
-    KeyError
-        There is no basis of this name.
+    `function` maps points `(n, d)` to values `(n,)`; the quadrature is exact for degree 2 P + 8.
     """
     dimension = vertices.shape[1]
     rule = exact_for(2 * degree + _BEYOND, dimension)
     functions = evaluate(basis, rule.points, degree)
-    # a cell's size stands on both sides of its normal equations
+    # the size of a cell cancels in the normal equations, so one small matrix serves all cells
     mass = functions.T @ (rule.weights[:, None] * functions)
     moments = np.linalg.solve(mass, (rule.weights[:, None] * functions).T).T
     modes = np.empty((len(cells), mode_count(degree, dimension)))
@@ -258,22 +226,13 @@ def project(
 
 
 def exchange_last(basis: str, degree: int, dimension: int) -> Floats:
-    """Return what the modes of a cell are multiplied with when its last two vertices are exchanged.
+    """Return a matrix `(m, m)` that transforms modes when the last two vertices of a cell are exchanged.
 
-    The polynomial stays what it is, and its coefficients do not, since the basis belongs to the corners' order.
-
-    Returns
-    -------
-    matrix
-        float64 `(m, m)`: the new modes are `matrix @ modes`.
-
-    Raises
-    ------
-    KeyError
-        There is no basis of this name.
+    The polynomial does not change, but its modes do, since basis functions depend on the order of the corners.
     """
     rule = exact_for(2 * degree, dimension)
-    order = [*range(dimension - 2), dimension - 1, dimension - 2]  # of the coordinates, which belong to corners 1 to d
+    # coordinate i belongs to corner i + 1
+    order = [*range(dimension - 2), dimension - 1, dimension - 2]
     functions, exchanged = evaluate(basis, rule.points, degree), evaluate(basis, rule.points[:, order], degree)
     weighted = rule.weights[:, None] * functions
     matrix: Floats = np.asarray(np.linalg.solve(weighted.T @ functions, weighted.T @ exchanged), np.float64)

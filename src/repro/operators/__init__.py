@@ -1,4 +1,4 @@
-"""Taking a tuned kernel away: an operator for SciPy and for arrays on the GPU, and what solvers do with vectors."""
+"""Use of tuned kernels from Python: operators for SciPy and for GPU arrays, and vector operations for solvers."""
 
 from repro.operators.arrays import DeviceArray
 from repro.operators.dynamic_csr import DynamicCSR, Reader

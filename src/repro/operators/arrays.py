@@ -1,4 +1,4 @@
-"""Vectors on a device: our own, and those of CuPy, PyTorch, Numba, … through `__cuda_array_interface__`."""
+"""Arrays on a device: `DeviceArray`, and arrays of CuPy, PyTorch or Numba through `__cuda_array_interface__`."""
 
 from __future__ import annotations
 
@@ -17,74 +17,60 @@ from repro.entries import Entry, get_entry
 from repro.errors import ReproError
 
 INTERFACE = "__cuda_array_interface__"
-#: What to do about numbers that do not fit into the type that is worked in.
+#: Advice in errors about numbers that overflow the working precision.
 TODO = "work in double precision, or scale the numbers"
 LEGACY_DEFAULT_STREAM = 1
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What a vector's numbers are.
-
-    Attributes
-    ----------
-    entry, precision
-        Of the matrix that it is multiplied with.
-    """
+    """Entry type and precision of a matrix, which determine the dtypes of its vectors."""
 
     entry: str
     precision: str
 
     @cached_property
     def algebra(self) -> Entry:
-        """The entry itself."""
         return get_entry(self.entry)
 
     @property
     def scalar(self) -> np.dtype[np.floating]:
-        """The type of a member."""
         return np.dtype(DTYPES[self.precision])
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The type of a number as a user sees it: complex for complex entries, else real."""
+        """Dtype of users' vectors: complex for complex entries, else real."""
         return np.result_type(self.scalar, np.complex64) if self.entry == "complex" else self.scalar
 
     @property
     def numbers(self) -> int:
-        """Numbers, as a user sees them, of a vector entry: 1, of a quaternion 4, of a block's vector 3."""
+        """Number of elements of a user's vector per vector entry: 4 for quaternions, 3 for `block3`, else 1."""
         return self.algebra.size * self.scalar.itemsize // self.dtype.itemsize
 
     def members(self, vector: NDArray[Any], what: str) -> NDArray[np.floating]:
-        """Return a host vector as its members, `(n, k)`; a view where type and order allow it.
-
-        Raises
-        ------
-        ReproError
-            A number of it does not fit into the type; it is called by what the vector is to the user.
-        """
+        """Return a host vector as members `(n, k)`, without a copy if possible; overflow raises `ReproError`."""
         exact = np.ascontiguousarray(cast(vector, self.dtype, what, TODO, as_vector=True))
         return exact.reshape(-1).view(self.scalar).reshape(-1, self.algebra.size)
 
     def vector(self, members: NDArray[np.floating]) -> NDArray[Any]:
-        """Return members `(n, k)` as a host vector, `(n·numbers,)`."""
+        """Return members `(n, k)` as a user's host vector, `(n·numbers,)`."""
         return np.ascontiguousarray(members, self.scalar).reshape(-1).view(self.dtype)
 
 
 class DeviceArray:
     """A contiguous array on the device.
 
-    On a GPU it has `__cuda_array_interface__`, so that CuPy, PyTorch and Numba take it without a copy; everywhere
-    `numpy.asarray` copies it to the host.
+    On a GPU the array has `__cuda_array_interface__`, so CuPy, PyTorch and Numba use it without a copy. `numpy.asarray`
+    copies it to the host.
 
     Attributes
     ----------
     device
-        Where it lies.
+        Device that holds the array.
     buffer
-        Its memory, freed with the last reference.
+        Device memory of the array, freed when nothing refers to it any more.
     shape, dtype
-        As of a NumPy array.
+        As for a NumPy array.
     """
 
     def __init__(self, device: Device, buffer: Buffer, shape: tuple[int, ...], dtype: DTypeLike) -> None:
@@ -94,12 +80,12 @@ class DeviceArray:
 
     @property
     def size(self) -> int:
-        """Numbers in it."""
+        """Number of elements."""
         return math.prod(self.shape)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of them."""
+        """Number of bytes of all elements."""
         return self.size * self.dtype.itemsize
 
     def get(self) -> NDArray[Any]:
@@ -115,7 +101,7 @@ class DeviceArray:
         return self.get().astype(self.dtype if dtype is None else dtype, copy=False)
 
     def __getattr__(self, name: str) -> Any:
-        # only where there is a GPU may the attribute be there: others test for it
+        # libraries test for the attribute, so it exists only on a GPU
         if name == INTERFACE and hasattr(self.buffer, "pointer"):
             return {
                 "shape": self.shape,
@@ -136,80 +122,48 @@ class DeviceArray:
 
 @dataclass(frozen=True)
 class Foreign:
-    """Memory of the GPU that another library owns.
-
-    Attributes
-    ----------
-    pointer, nbytes
-        Address and size.
-    owner
-        What keeps it alive.
-    """
+    """GPU memory that another library owns; the reference `owner` keeps the memory alive."""
 
     pointer: int
     nbytes: int
     owner: object
 
-    def release(self) -> None:
-        """Leave it to its owner."""
+    def release(self) -> None: ...
 
 
 @dataclass(frozen=True)
 class View:
-    """An array on the device, ours or another library's, after it was checked.
-
-    Attributes
-    ----------
-    buffer
-        Its memory.
-    stream
-        The stream that its contents are valid on; None: nothing has to be waited for.
-    shape
-        As its owner has it.
-    """
+    """A checked array on the device: a `DeviceArray` or an array of another library."""
 
     buffer: Buffer
+    #: CUDA stream on which the contents are computed; None: nothing to wait for.
     stream: int | None
     shape: tuple[int, ...]
 
 
 def not_copied(thing: object, todo: str) -> ReproError:
-    """Return what to tell who copies or pickles a thing that is nothing without its device."""
+    """Return the error for an attempt to copy or pickle an object that is bound to a device."""
     return ReproError("it lies on a device, and can be neither copied nor pickled", where=repr(thing), todo=todo)
 
 
 def refuse_mask(array: object, what: str) -> None:
-    """Refuse an array of the host whose hidden numbers NumPy and SciPy would take."""
+    """Refuse a masked host array, whose mask NumPy and SciPy would ignore."""
     if np.ma.is_masked(array):
         todo = "say what masked numbers are by `filled`"
         raise ReproError("an array with a mask cannot be multiplied", where=what, todo=todo)
 
 
 def on_device(array: object) -> bool:
-    """Say whether something is an array on a device."""
+    """Return whether an object is an array on a device."""
     return isinstance(array, DeviceArray) or hasattr(array, INTERFACE)
 
 
 def view(array: Any, what: str, dtype: np.dtype[Any], count: int, alignment: int = 1, write: bool = False) -> View:
-    """Check an array on the device and return where it lies.
+    """Check an array on the device and return a view of its memory.
 
-    Parameters
-    ----------
-    array
-        A `DeviceArray` or anything with `__cuda_array_interface__`.
-    what
-        What to call it in errors.
-    dtype, count
-        What it must hold.
-    alignment
-        What its address must be a multiple of, in bytes.
-    write
-        Whether it is written to.
-
-    Raises
-    ------
-    ReproError
-        Another type, another size, strides, a mask, an address that the kernel cannot load from, read-only memory.
+    `array` is a `DeviceArray` or has `__cuda_array_interface__`; `what` is its name in errors. It raises `ReproError`
+    if the array has another dtype or size, is not contiguous, has a mask, is not aligned to `alignment` bytes, or is
+    read-only although `write` is set.
     """
     if isinstance(array, DeviceArray):
         _expect(what, "dtype", dtype, array.dtype)

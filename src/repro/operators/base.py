@@ -1,7 +1,4 @@
-"""What all operators share: checks of arguments, and a product on a device as a SciPy `LinearOperator`.
-
-Such an operator also takes arrays that lie on its device. `Capacity` is what a matrix that grows can be asked for.
-"""
+"""Code shared by all operators: checks of arguments, and a `LinearOperator` base class for products on a device."""
 
 from __future__ import annotations
 
@@ -14,6 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from scipy.sparse.linalg import LinearOperator
 
 from repro.casts import cast
@@ -25,13 +23,13 @@ from repro.problems.matrix import MAX_DIMENSION
 from repro.sparse.dynamic.layout import MAX_ENTRIES, SEGMENTS
 from repro.sparse.dynamic.matrix import GROWTH
 
-#: The least room that a new segment has beside its entries, and limits of what can be asked for.
+#: Smallest default of `slack`, and largest accepted values of `slack` and `segments`.
 MIN_SLACK, MAX_SLACK, MAX_SEGMENTS = 4, 1 << 20, 64
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """How much room a matrix has, as `DynamicCSR` explains it."""
+    """Arguments that control the memory of a dynamic matrix, checked; see `DynamicCSR` for their meaning."""
 
     segments: int = SEGMENTS
     slack: int | None = None
@@ -47,21 +45,15 @@ class Capacity:
             whole_number(self.capacity, "capacity", 0, MAX_ENTRIES)
 
     def slack_of(self, entries: int, rows: int) -> int:
-        """Return the slack for so many entries at first: that asked for, or the mean length of a row."""
+        """Return the requested slack; by default the mean row length of the initial entries, at least MIN_SLACK."""
         return max(MIN_SLACK, -(-entries // max(rows, 1))) if self.slack is None else self.slack
 
     def for_entries(self, entries: int) -> int:
-        """Return the capacity for so many entries at first: that asked for, or half as much again."""
+        """Return the requested capacity; by default 1.5 times the number of initial entries."""
         return max(entries, min(int(GROWTH * entries), MAX_ENTRIES)) if self.capacity is None else self.capacity
 
 
 def check_shape(shape: Any, segments: int) -> tuple[int, int]:
-    """Return the shape of a matrix, if there can be one.
-
-    Raises
-    ------
-    ReproError
-    """
     try:
         rows, columns = shape
     except (TypeError, ValueError):
@@ -75,12 +67,7 @@ def check_shape(shape: Any, segments: int) -> tuple[int, int]:
 
 
 def whole_number(value: Any, what: str, least: int, most: int) -> int:
-    """Return a whole number of a user's within limits.
-
-    Raises
-    ------
-    ReproError
-    """
+    """Return a user's argument as an int; raise `ReproError` unless it is an integer from `least` to `most`."""
     whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     if not whole or not least <= value <= most:
         raise ReproError(
@@ -93,12 +80,7 @@ def whole_number(value: Any, what: str, least: int, most: int) -> int:
 
 
 def real_number(value: Any, what: str, least: float = -np.inf) -> float:
-    """Return a real number of a user's that is finite and not below a limit.
-
-    Raises
-    ------
-    ReproError
-    """
+    """Return a user's argument as a float; raise `ReproError` unless it is finite and at least `least`."""
     real = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
     try:
         number = float(value) if real else np.nan
@@ -112,22 +94,16 @@ def real_number(value: Any, what: str, least: float = -np.inf) -> float:
 
 
 def one_of(word: Any, what: str, words: tuple[str, ...]) -> None:
-    """Refuse a word that is none of these.
-
-    Raises
-    ------
-    ReproError
-    """
     if not isinstance(word, str) or word not in words:
         raise ReproError(f"unknown {what}", where=what, expected=" or ".join(words), actual=repr(word))
 
 
 class Closing:
-    """What gives its memory back by `close`, and at the end of a `with`."""
+    """Base class of objects that free their device memory in `close`, which the end of a `with` block calls."""
 
     @abstractmethod
     def close(self) -> None:
-        """Give its memory on the device back; it is of no use afterwards."""
+        """Free the device memory of this object, which cannot be used afterwards."""
 
     def __enter__(self) -> Self:
         return self
@@ -138,22 +114,17 @@ class Closing:
         self.close()
 
 
-class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
-    """y = A x on a device, for any thread: those that work with one device take turns.
+class LengthError(ReproError, ValueError):
+    """A vector has the wrong length for an operator; also a `ValueError`, which SciPy's operators raise."""
 
-    Parameters
-    ----------
-    runtime
-        The device.
-    kind
-        What the numbers of x and y are.
-    shape
-        Of the matrix as SciPy has it.
+
+class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
+    """A product y = A x on a device; any thread may use it, and threads of one device take turns.
 
     Attributes
     ----------
     device_name
-        What it runs on.
+        Name of the device.
     """
 
     def __init__(self, runtime: Runtime, kind: Kind, shape: tuple[int, int]) -> None:
@@ -163,19 +134,18 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
 
     @abstractmethod
     def _multiply(self, x: Any, y: Any) -> None:
-        """Queue y = A x; both have a `buffer` on the device."""
+        """Queue y = A x; x and y have an attribute `buffer`, their device memory."""
 
     @property
     def _queue(self) -> Queue:
-        """What the product, and the copies between it and the host, are queued on."""
+        """Queue for the product and for the copies of x and y from and to the host."""
         return self._runtime.device
 
     def _ordered(self, *streams: int | None) -> AbstractContextManager[object]:
-        """Order the body's product among what others queued on these streams, and keep other threads from it."""
+        """Lock the device for the `with` body, and order the product with the work of other streams."""
         return self._runtime.after(*streams)
 
-    def _require_open(self) -> None:
-        """Refuse to work once its memory was given back."""
+    def _require_open(self) -> None: ...
 
     def matvec(self, x: Any, out: Any = None, *, stream: int | None = None) -> Any:
         """Return A x.
@@ -183,29 +153,32 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
         Parameters
         ----------
         x
-            A NumPy array `(columns,)` or `(columns, 1)`; or an array on the device, a `DeviceArray` or, on a GPU, one
-            with `__cuda_array_interface__`: contiguous, of the operator's dtype, so many numbers in any shape. It is
-            read where it lies.
+            A NumPy array `(columns,)` or `(columns, 1)`. Or an array on the device: a `DeviceArray` or, on a GPU, any
+            contiguous object with `__cuda_array_interface__`, with the operator's dtype and size, in any shape. A
+            device array is read in place.
         out
-            Where to write the product, an array of the same kind. On the device it does not overlap with x; NumPy's has
-            a dtype of the product's kind or of a wider one, as NumPy's own functions ask for (`same_kind`). Without it
-            there is a new NumPy array, or `DeviceArray`: of x's shape where the matrix is square, else `(rows,)`.
+            Output array: a NumPy array if x is one, else a device array that does not overlap x. The dtype of a NumPy
+            array must accept the product by the rule `same_kind`. None: a new NumPy array, or a new `DeviceArray`, with
+            x's shape for a square matrix, else `(rows,)`.
         stream
-            Handle of the CUDA stream that x was computed on and the product will be used on. Without it, it is what x
-            says in its interface, else the default stream (the case of PyTorch, whose arrays do not say).
-            The product is only queued, behind that stream's work, and what comes later on that stream waits for it.
+            Handle of the CUDA stream that computed x and will use the product. None: the stream that
+            `__cuda_array_interface__` of x names, else the default stream (PyTorch's arrays name none). The product
+            runs after earlier and before later work of the stream.
 
         Raises
         ------
+        LengthError
+            A NumPy array has the wrong length; the error is also a `ValueError`.
         ReproError
-            An array on the device is of another type, size or layout, or overlaps with the other one; a number of x, or
-            of the product where `out` is narrower, does not fit into the type that it gets.
+            A device array has the wrong dtype, size or layout, or x and `out` overlap. Or a number overflows: of x,
+            when it is converted to the operator's dtype, or of the product, when it is converted to a narrower `out`.
         """
         if on_device(x):
             return self._on_device(x, out, stream)
         if out is not None and on_device(out):
             raise ReproError("x and out have to be on the same side", expected="both on the device, or both NumPy's")
         refuse_mask(x, "x")
+        self._check(x)
         y = super().matvec(np.asarray(x))
         if out is None:
             return y
@@ -213,9 +186,17 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
         return out
 
     def dot(self, x: Any) -> Any:
-        """Return A x, as `matvec`; of anything else what SciPy returns."""
+        """Return A x as `matvec` does, or A X as `matmat` does; SciPy handles numbers and operators."""
         refuse_mask(x, "x")
-        return self.matvec(x) if on_device(x) else super().dot(x)
+        if on_device(x):
+            return self.matvec(x)
+        self._check(x)
+        return super().dot(x)
+
+    def matmat(self, X: Any) -> Any:
+        """Return A X for a NumPy array X `(columns, vectors)`; errors as in `matvec`."""
+        self._check(X)
+        return super().matmat(X)
 
     def __matmul__(self, x: Any) -> Any:
         return self.dot(x)
@@ -224,16 +205,24 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
         return self.matvec(x) if on_device(x) else super().__mul__(x)
 
     def __call__(self, x: Any) -> Any:
-        """Return A x."""
         return self.dot(x)
 
+    def _check(self, x: Any) -> None:
+        """Refuse unsuitable host arrays; SciPy handles numbers, operators and sparse matrices."""
+        if on_device(x) or isinstance(x, LinearOperator) or issparse(x):
+            return
+        shape, columns = np.shape(x), self.shape[1]
+        if len(shape) > 2 or (shape and shape[0] != columns):
+            raise LengthError("x has another length", where="x", expected=columns, actual=f"shape {shape}")
+        if shape and np.asarray(x).dtype.kind not in "fiubc":
+            raise ReproError("x is not made of numbers", where="x", actual=np.asarray(x).dtype)
+
     def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:
-        """Multiply a host array."""
         if np.iscomplexobj(x) and self.dtype.kind != "c":
             return self._matvec(x.real) + 1j * self._matvec(x.imag)
         members = self._kind.members(x, "x")
         y = np.empty(self.shape[0], self._kind.dtype)
-        with self._ordered():  # from the first copy to the last: all threads share the arrays on the device
+        with self._ordered():  # the lock also covers the copies, since threads share the staging arrays
             self._require_open()
             from_host, to_host = self._staging
             if members.size:
@@ -244,8 +233,9 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
         return y
 
     def _matmat(self, X: NDArray[Any]) -> NDArray[Any]:
-        """Multiply the columns of a host array, of which there may be none, one after the other."""
-        product = np.empty((self.shape[0], X.shape[1]), _type_of_product(X, self.dtype))
+        """Multiply the columns of a host array one by one; there may be no columns."""
+        dtype = np.result_type(self.dtype, np.complex64) if X.dtype.kind == "c" else self.dtype
+        product = np.empty((self.shape[0], X.shape[1]), dtype)
         for column, x in zip(product.T, X.T, strict=True):
             column[:] = self._matvec(x)
         return product
@@ -265,7 +255,7 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
 
     @cached_property
     def _staging(self) -> tuple[DeviceArray, DeviceArray]:
-        """Arrays on the device for what comes from the host and goes back."""
+        """Two device arrays: x copied from the host, and y before its copy to the host."""
         rows, columns = self.shape
         return self._runtime.empty((columns,), self._kind.dtype), self._runtime.empty((rows,), self._kind.dtype)
 
@@ -279,7 +269,13 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
         shape = from_x.shape if rows == columns else (rows,)
         y = self._runtime.empty(shape, self._kind.dtype) if out is None else out
         to_y = self._runtime.view(y, "out", self._kind.dtype, rows, aligned, write=True)
-        if _overlap(from_x.buffer, to_y.buffer):
+        x_memory, y_memory = from_x.buffer, to_y.buffer
+        if x_memory is y_memory or (
+            hasattr(x_memory, "pointer")
+            and hasattr(y_memory, "pointer")
+            and x_memory.pointer < y_memory.pointer + y_memory.nbytes
+            and y_memory.pointer < x_memory.pointer + x_memory.nbytes
+        ):
             raise ReproError("x and out overlap", expected="two arrays", todo="give another `out`, or none")
         streams = (from_x.stream, to_y.stream) if stream is None else (stream,)
         with self._ordered(*streams):
@@ -288,29 +284,7 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
         return y
 
 
-class StrictOperator(DeviceOperator):
-    """One that refuses host arrays of another length in our words, where SciPy's are a ValueError."""
-
-    def matvec(self, x: Any, out: Any = None, *, stream: int | None = None) -> Any:
-        """Return A x; see `DeviceOperator.matvec`."""
-        self._check(x)
-        return super().matvec(x, out, stream=stream)
-
-    def dot(self, x: Any) -> Any:
-        """Return A x, or A X for a NumPy array of several columns."""
-        self._check(x)
-        return super().dot(x)
-
-    def _check(self, x: Any) -> None:
-        shape, columns = (() if on_device(x) else np.shape(x)), self.shape[1]
-        if len(shape) > 2 or (shape and shape[0] != columns):
-            raise ReproError("x has another length", where="x", expected=columns, actual=f"shape {shape}")
-        if shape and np.asarray(x).dtype.kind not in "fiubc":
-            raise ReproError("x is not made of numbers", where="x", actual=np.asarray(x).dtype)
-
-
 def _write(out: Any, y: NDArray[Any]) -> None:
-    """Write a product to a user's array, if that can hold it."""
     if not isinstance(out, np.ndarray) or not out.flags.writeable:
         actual = "one that is read-only" if isinstance(out, np.ndarray) else type(out).__name__
         raise ReproError("out cannot be written to", where="out", expected="a NumPy array", actual=actual)
@@ -325,16 +299,3 @@ def _write(out: Any, y: NDArray[Any]) -> None:
             todo="give an array of the product's dtype, or none",
         )
     out[...] = cast(y, out.dtype, "the product", "give `out` the product's own dtype", as_vector=True)
-
-
-def _type_of_product(X: NDArray[Any], dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the type of a product's numbers: complex where those of X are."""
-    return np.result_type(dtype, np.complex64) if X.dtype.kind == "c" else dtype
-
-
-def _overlap(x: Any, y: Any) -> bool:
-    if x is y:
-        return True
-    if not hasattr(x, "pointer") or not hasattr(y, "pointer"):
-        return False
-    return bool(x.pointer < y.pointer + y.nbytes and y.pointer < x.pointer + x.nbytes)

@@ -1,7 +1,4 @@
-"""A sparse matrix on a device that entries are inserted into and deleted from between products, and its readers.
-
-A reader multiplies with the matrix while others change it.
-"""
+"""A sparse matrix on a device that takes insertions and deletions between products, and its concurrent readers."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from repro.codegen.targets import DTYPES, Target
 from repro.devices.base import OutOfDeviceMemory, Program, Queue
 from repro.errors import ReproError
 from repro.operators.arrays import Kind, on_device
-from repro.operators.base import MAX_SLACK, Capacity, StrictOperator, check_shape, one_of, whole_number
+from repro.operators.base import MAX_SLACK, Capacity, DeviceOperator, check_shape, one_of, whole_number
 from repro.operators.interchange import Batches, described, load_module, streams_of, take_csr
 from repro.operators.runtime import Runtime, open_runtime
 from repro.operators.scipy_matrices import as_rows, precision_of, precision_of_values, sound_arrays
@@ -30,25 +27,13 @@ from repro.sparse.dynamic.schedules import Schedule, usual_schedule, widths_of
 from repro.sparse.dynamic.storage import Batch, Storage
 
 
-class Reader(StrictOperator):
-    """A matrix as others see it who multiply while it is changed; made by `DynamicCSR.reader`.
+class Reader(DeviceOperator):
+    """Products with a `DynamicCSR` while other threads change it; made by `DynamicCSR.reader`.
 
-    Each row of a product is that of the matrix before a change of the row or after it, never of half a change; which
-    of them may differ from row to row. A product sees all changes that were done when it began. A reader has a queue of
-    its own, on which threads take turns; a matrix can have several. Its products wait for their end.
-
-    Parameters
-    ----------
-    runtime
-        The device.
-    kind
-        What the numbers of x and y are.
-    matrix
-        What is read.
-    load
-        Loads the module `reader` in the matrix's precision.
-    mean
-        Entries of a row, about.
+    A product reads each row either before or after a concurrent change of the row, never in the middle of one; some
+    rows may be read before the change and others after it. A product sees all changes that were complete when it began.
+    Each reader has its own queue, on which threads take turns, and a matrix can have several readers. A call returns
+    when the product is complete.
     """
 
     def __init__(
@@ -57,7 +42,7 @@ class Reader(StrictOperator):
         super().__init__(runtime, kind, matrix.storage.shape)
         self._side = runtime.device.new_queue()
         self._reading = Reading(self._side, load(), _width(runtime.device.target, mean), matrix)
-        _ = self._staging  # now, while nobody else has the device
+        _ = self._staging  # allocated now, while this thread has the device
 
     @property
     def _queue(self) -> Queue:
@@ -65,7 +50,7 @@ class Reader(StrictOperator):
 
     @contextmanager
     def _ordered(self, *streams: int | None) -> Iterator[None]:
-        """Wait for what the arrays come from; nobody has to wait for a product that is waited for."""
+        """Wait for the arrays' streams before the product; later work needs no order, as the call waits for the end."""
         with self._side.current():
             if streams:
                 self._runtime.finish(*streams)
@@ -79,46 +64,46 @@ class Reader(StrictOperator):
 
 
 def _width(target: Target, mean: float) -> int:
-    """Return threads of a row: each has about four entries of one of the mean size."""
+    """Return the number of threads per row, such that each thread has about four entries of a row of mean length."""
     widths = widths_of(target)
     return next((width for width in widths if 4 * width >= mean), widths[-1])
 
 
-class DynamicCSR(StrictOperator):
+class DynamicCSR(DeviceOperator):
     """A real sparse matrix on a device that grows and shrinks there, and a SciPy `LinearOperator`.
 
-    Rows are chains of segments in one buffer: dynamic CSR (King 2017). Insertions append to a row, in a new segment
-    where the last one is full; where a chain or the buffer is full the matrix is brought together in a larger buffer.
-    Methods wait for the device, but for products of arrays that lie there. Any thread may call them; those that work
-    with one device take turns. Who wants to multiply while another thread changes the matrix takes a `reader`. What is
-    copied or pickled is the matrix as it is then, of which the copy is made anew on a device of the same words.
+    Each row is a chain of segments in one buffer: dynamic CSR (King 2017). An insertion appends to a row, in a new
+    segment if the last one is full. If the chain or the buffer is full, the matrix is defragmented into a larger
+    buffer. Methods wait for the device, except products of device arrays. Any thread may call them; threads of one
+    device take turns. A `reader` multiplies while another thread changes the matrix. A copy or pickle contains the
+    current matrix and is uploaded to the device with the same name (`cuda:N` or `opencl:N`).
 
     Parameters
     ----------
     shape
-        Rows and columns of a matrix without entries.
+        Rows and columns of an empty matrix.
     dtype
         float32 or float64.
     segments
-        The most that a row's chain can have. More of them put off bringing the matrix together, and slow products.
+        Largest number of segments per row. With more segments, defragmentation is rarer, and products are slower.
     slack
-        Room of a new segment beside the entries that it is made for; None: the mean length of a row, at least 4.
+        Number of free entries in a new segment; None: the mean row length, at least 4.
     capacity
-        Entries that the buffer has room for at first; None: half as many again as there are. It grows by itself.
+        Initial capacity of the buffer in entries; None: 1.5 times the number of entries. The buffer grows if needed.
     width
-        Entries that each row has room for at first, at the least.
+        Minimal initial capacity of each row.
     device
         `auto` (a GPU if there is one, else the CPU through OpenCL), `cuda:N` or `opencl:N`.
 
     Attributes
     ----------
     device_name
-        What it runs on.
+        Name of the device.
 
     Raises
     ------
     ReproError
-        There cannot be such a matrix, or no such device, or not on that device.
+        An argument is invalid, or there is no such device or not enough memory.
     """
 
     def __init__(
@@ -150,24 +135,24 @@ class DynamicCSR(StrictOperator):
         width: int = 0,
         device: str = "auto",
     ) -> DynamicCSR:
-        """Return a matrix with entries.
+        """Return a matrix with initial entries.
 
         Parameters
         ----------
         matrix
-            A SciPy sparse matrix or array of real numbers; or data, indices and offsets of CSR as a tuple, on the host
-            or on the device, where they are copied without passing the host.
+            A SciPy sparse matrix or array of real numbers; or a tuple of data, indices and offsets of CSR, on the host
+            or on the device. Device arrays are copied on the device.
         shape
-            Of the tuple's matrix.
+            Shape of the matrix, needed only for a tuple.
         dtype
-            None: float32 for values of that type, else float64.
+            float32 or float64; None: float32 if the values are float32, else float64.
         segments, slack, capacity, width, device
-            As of `DynamicCSR`; there is no width for arrays on the device.
+            As in `DynamicCSR`; with arrays on the device, `width` must be 0.
 
         Raises
         ------
         ReproError
-            This is no such matrix, is damaged or does not fit, or has values that the dtype does not hold.
+            The matrix is invalid, damaged or too large, or a value exceeds the dtype.
         """
         room = Capacity(segments, slack, capacity, width)
         if isinstance(matrix, (tuple, list)):
@@ -224,7 +209,7 @@ class DynamicCSR(StrictOperator):
 
     @classmethod
     def of_storage(cls, runtime: Runtime, precision: str, storage: Storage) -> DynamicCSR:
-        """Return a matrix of what lies on the device already, which becomes its own; `repro.spgemm` makes such."""
+        """Return a matrix that takes over existing device storage, such as the result of `repro.spgemm`."""
         made = cls.__new__(cls)
         entries = storage.report().pointer
         made._hold(runtime, precision, storage, entries, Capacity().slack_of(entries, storage.shape[0]))
@@ -232,13 +217,12 @@ class DynamicCSR(StrictOperator):
 
     @contextmanager
     def lent(self) -> Iterator[Storage]:
-        """Give what the matrix consists of on the device, which stays as it is until the end."""
+        """Yield the device storage; nobody can change the matrix inside the `with` block."""
         with self._changing(set()):
             yield self._matrix.storage
 
     @property
     def runtime(self) -> Runtime:
-        """The device, with what compiles for it."""
         return self._runtime
 
     # changing ---------------------------------------------------------------------------------------------------------
@@ -256,23 +240,24 @@ class DynamicCSR(StrictOperator):
         Parameters
         ----------
         rows, columns, values
-            Arrays `(m,)`, lists, or one number for all entries. On a GPU arrays of CuPy, PyTorch or Numba are read
-            where they lie if they are int32 and of the matrix's dtype; int64 indices and other real numbers are
-            converted there.
+            Arrays `(m,)`, lists, or one number for all entries. On a GPU, arrays of CuPy, PyTorch or Numba are read in
+            place if indices are int32 and values have the matrix's dtype; int64 indices and other real values are
+            converted on the device.
         mode
-            `add`: entries are appended, and those of one place count as their sum. `unique`: a place has one entry at
-            the most, and what is there already decides `existing`.
+            `add`: entries are appended; several entries at one place count as their sum. `unique`: a place has at most
+            one entry, see `existing`.
         existing
-            In the mode `unique`: the new value takes the old one's place (`replace`; of several in the batch the last)
-            or is added to it (`add`).
+            What `unique` does if a place has an entry. `replace`: the new value replaces the old one; if the batch has
+            several values for a place, the last one counts. `add`: the new value is added to the old one.
 
         Raises
         ------
         NoRoom
-            The device has no memory for all of them; its `left` says which entries are not in the matrix.
+            The device has no memory for all entries; the error's `left` has the batch indices of the entries that were
+            not inserted.
         ReproError
-            The batch is none that can be inserted; nothing was done. Or it is so large that it goes in parts, and a
-            later one was refused: the message says from which entry on.
+            The batch is invalid; the matrix is unchanged. Or a large batch was inserted in parts, and a later part was
+            refused; the message says at which entry this part begins.
         """
         one_of(mode, "mode", ("add", "unique"))
         one_of(existing, "existing", ("replace", "add"))
@@ -280,22 +265,15 @@ class DynamicCSR(StrictOperator):
         self._change(lambda batch: self._matrix.insert(batch, how), rows, columns, values)
 
     def update(self, rows: Any, columns: Any, values: Any, existing: Existing = "replace") -> None:
-        """Change the values of entries that are there, and ignore the others; as `insert` in the mode `unique`."""
+        """Change the values of existing entries as `insert` in the mode `unique`; ignore places without an entry."""
         one_of(existing, "existing", ("replace", "add"))
         self._change(lambda batch: self._matrix.insert(batch, existing, grow=False), rows, columns, values)
 
     def delete(self, rows: Any, columns: Any) -> None:
-        """Take all entries of some places out, and ignore places that have none.
+        """Delete all entries at the given places; places without an entry are ignored.
 
-        Parameters
-        ----------
-        rows, columns
-            As of `insert`.
-
-        Raises
-        ------
-        ReproError
-            These are no places of the matrix; nothing was done.
+        `rows` and `columns` are as in `insert`. A place outside the matrix raises `ReproError`; the matrix is
+        unchanged.
         """
         self._change(self._matrix.delete, rows, columns)
 
@@ -325,27 +303,23 @@ class DynamicCSR(StrictOperator):
                 ) from None
 
     def defragment(self, slack: int = 0) -> None:
-        """Bring each row back into one segment, with room for so many entries more, in a new buffer.
+        """Copy each row into one segment with `slack` free entries, in a new buffer.
 
-        Products are as fast then as can be. It happens by itself where an insertion finds no room.
-
-        Raises
-        ------
-        ReproError
-            There is no memory for a second buffer; the matrix is as it was.
+        Products are fastest afterwards. An insertion that finds no space defragments by itself. If there is no memory
+        for the second buffer, this raises `ReproError`, and the matrix is unchanged.
         """
         slack = whole_number(slack, "slack", 0, MAX_SLACK)
         with self._changing(set()):
             self._matrix.defragment(slack)
 
     def tidy(self) -> None:
-        """Bring rows together whose chains are almost full, within the buffer, as far as it has room."""
+        """Defragment only rows whose chain has almost no segments left, within the free space of the buffer."""
         with self._changing(set()):
             self._matrix.tidy()
 
     @contextmanager
     def _changing(self, streams: set[int | None]) -> Iterator[None]:
-        """Work behind what others queued, alone of all threads; a full device is one message."""
+        """Lock the device, and order later work after that of the streams; report a lack of memory as `ReproError`."""
         try:
             with self._runtime.after(*streams):
                 yield
@@ -363,20 +337,20 @@ class DynamicCSR(StrictOperator):
         return _Reused(self._load("product"))
 
     def _schedule(self) -> Schedule:
-        """Return a schedule for rows of about the mean length, counted again where that may have doubled."""
+        """Return a schedule for the mean row length; entries are counted again if their number may have doubled."""
         if self._since > self._entries:
-            with suppress(OutOfDeviceMemory):  # a schedule for fewer is slower, and as right
+            with suppress(OutOfDeviceMemory):  # an outdated schedule is slower but correct
                 self._entries, self._since = self._matrix.nnz, 0
         return usual_schedule(self._runtime.device.target, self._mean)
 
     @property
     def _mean(self) -> float:
-        """Entries of a row, those counted in that were inserted since they were last counted."""
+        """Estimated mean row length: the last count of entries plus all entries given to changes since then."""
         rows: int = self.shape[0]
         return (self._entries + self._since) / max(rows, 1)
 
     def reader(self) -> Reader:
-        """Return what multiplies while another thread changes this matrix, on a queue of its own."""
+        """Return a `Reader`, which multiplies on its own queue while another thread changes this matrix."""
         with self._runtime.after():
             return Reader(self._runtime, self._kind, self._matrix, lambda: self._load("reader"), self._mean)
 
@@ -387,7 +361,7 @@ class DynamicCSR(StrictOperator):
         return _again, (stored, str(self.dtype), *room, self._runtime.words)
 
     def to_scipy(self) -> sp.csr_array:
-        """Return the matrix as CSR on the host: rows in the order of columns, entries of one place added up."""
+        """Return the matrix as CSR on the host, with sorted columns and duplicates added."""
         with self._changing(set()):
             matrix = self._matrix.to_csr()
         matrix.sum_duplicates()
@@ -395,24 +369,24 @@ class DynamicCSR(StrictOperator):
 
     @property
     def nnz(self) -> int:
-        """Entries, those of one place counted one by one; waits for the device."""
+        """Number of entries, including duplicates; waits for the device."""
         with self._changing(set()):
             self._entries, self._since = self._matrix.nnz, 0
             return self._entries
 
     @property
     def segments(self) -> int:
-        """The most segments that a row can have."""
+        """Largest number of segments per row."""
         return self._matrix.storage.segments
 
     @property
     def capacity(self) -> int:
-        """Entries that there is memory for now."""
+        """Current capacity of the buffer in entries."""
         return self._matrix.storage.capacity
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the matrix on the device, room included."""
+        """Bytes of the matrix on the device, including free space."""
         return self._matrix.storage.nbytes
 
     def _load(self, module: str) -> Program:
@@ -424,12 +398,11 @@ class DynamicCSR(StrictOperator):
 
 
 def _again(matrix: sp.csr_array, dtype: str, segments: int, slack: int, capacity: int, device: str) -> DynamicCSR:
-    """Return what was copied or pickled, made anew: entries of one place stay several."""
     return DynamicCSR.from_csr(matrix, dtype=dtype, segments=segments, slack=slack, capacity=capacity, device=device)
 
 
 class _Reused:
-    """A program that makes each kernel once, as OpenCL is slow to: for who launches it before it is bound anew."""
+    """A program that caches its kernel objects, which OpenCL creates slowly; used for frequent binding."""
 
     def __init__(self, program: Program) -> None:
         self.kernel = cache(program.kernel)

@@ -1,7 +1,7 @@
-"""Interchange of arrays with users: batches of entries, and matrices in CSR whose arrays lie on the device.
+"""Exchange of arrays with users: batches of entries, and CSR matrices on the device.
 
-A batch is made from arrays, lists and numbers, on the host or on the device. Matrices in CSR are taken from CuPy
-and from objects like its own, and ours are handed over as such.
+A batch is made from arrays, lists and numbers, on the host or on the device. CSR matrices on the device are taken from
+CuPy and similar libraries, and returned as CuPy matrices.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from repro.sparse.dynamic.operations import Operations
 from repro.sparse.dynamic.storage import Batch, Storage
 from repro.sparse.elementwise import Kernels, Scratch
 
-#: Entries that are inserted or deleted at once, at most.
+#: Largest number of entries in one insertion or deletion; larger batches are split.
 MAX_BATCH = 1 << 26
-#: What arrays on the device may be of.
+#: Accepted dtypes of arrays on the device.
 INDEX_TYPES = ("int32", "int64")
 VALUE_TYPES = ("float32", "float64", "int32", "int64")
 INT32 = np.dtype(np.int32)
@@ -40,44 +40,23 @@ INT32 = np.dtype(np.int32)
 
 @dataclass(frozen=True)
 class BatchArray:
-    """One of the arrays of a batch, after it was looked at.
+    """One checked array of a batch: row indices, column indices or values."""
 
-    Attributes
-    ----------
-    what
-        `rows`, `columns` or `values`.
-    count
-        How many; None: one number for all entries.
-    dtype
-        Of the numbers.
-    host
-        On the host, in the type of the matrix; None where they lie on the device.
-    seen
-        Where they lie on the device.
-    limit
-        Of indices: how many rows or columns there are.
-    """
-
+    #: `rows`, `columns` or `values`.
     what: str
+    #: Length; None: one number for all entries.
     count: int | None
     dtype: np.dtype[Any]
+    #: Host array, converted to int32 or the matrix's dtype; None if the user gave a device array.
     host: NDArray[Any] | None = None
+    #: The user's device array; None if the user gave a host array.
     seen: View | None = None
+    #: Indices must be below this limit; None: the array has values.
     limit: int | None = None
 
 
 class Batches:
-    """Brings batches of entries to the device of a matrix.
-
-    Parameters
-    ----------
-    runtime
-        The device.
-    shape, dtype
-        Of the matrix.
-    precision
-        The name of the dtype.
-    """
+    """Checks and uploads batches of entries for a matrix with the given shape and dtype."""
 
     def __init__(self, runtime: Runtime, shape: tuple[int, int], dtype: np.dtype[Any], precision: str) -> None:
         self._runtime, self._shape, self._dtype, self._precision = runtime, shape, dtype, precision
@@ -87,13 +66,7 @@ class Batches:
     # looking ---------------------------------------------------------------------------------------------------------
 
     def look(self, rows: Any, columns: Any, *values: Any) -> tuple[list[BatchArray], int]:
-        """Return the arrays of a batch, with values or without, and how many entries it has.
-
-        Raises
-        ------
-        ReproError
-            They cannot be such arrays; nothing was queued.
-        """
+        """Check the arrays of a batch; return the checked arrays and the number of entries."""
         given = [self.index(rows, "rows", self._shape[0]), self.index(columns, "columns", self._shape[1])]
         given += map(self.value, values)
         counts = {array.count for array in given if array.count is not None}
@@ -107,7 +80,6 @@ class Batches:
         return given, counts.pop() if counts else 1
 
     def index(self, array: Any, what: str, limit: int) -> BatchArray:
-        """Look at indices below a limit."""
         if on_device(array):
             return self._on_device(array, what, INDEX_TYPES, limit)
         host = self._array(array, what)
@@ -126,7 +98,6 @@ class Batches:
         return BatchArray(what, _count(host), host.dtype, host=host.astype(np.int32, copy=False), limit=limit)
 
     def value(self, array: Any) -> BatchArray:
-        """Look at values."""
         if on_device(array):
             return self._on_device(array, "values", VALUE_TYPES, None)
         host = self._array(array, "values")
@@ -157,17 +128,13 @@ class Batches:
     # bringing --------------------------------------------------------------------------------------------------------
 
     def parts(self, given: list[BatchArray], count: int, slack: int) -> Iterator[tuple[int, Batch]]:
-        """Queue what brings a batch there; return parts of it that can be inserted at once, and where they begin.
+        """Queue the upload of a batch; yield (index of the first entry, part) for parts small enough for one insertion.
 
-        Raises
-        ------
-        ReproError
-            Entries lie outside of the matrix, or have values that it does not hold.
-        OutOfDeviceMemory
+        An entry outside the matrix, or a value that exceeds the matrix's dtype, raises `ReproError`.
         """
         aligned = PART_ALIGNMENT // 4
         most = max(min(MAX_BATCH, MAX_ENTRIES // (1 + slack)) // aligned, 1) * aligned
-        # the device looks at the indices of a batch before it takes any, but at those of one batch at a time
+        # an insertion checks only the indices of its part, so all indices of a split batch are checked here first
         buffers = [self.buffer(array, count, look=count > most) for array in given]
         if count <= most:
             yield 0, _batch(count, buffers)
@@ -180,12 +147,9 @@ class Batches:
             yield first, _batch(here, cut)
 
     def buffer(self, array: BatchArray, count: int, look: bool = False) -> Buffer:
-        """Return so many numbers on the device in the type of the matrix: where they lie, if they are of that type.
+        """Return device memory with the `count` numbers as int32 or the matrix's dtype; `look`: also check indices.
 
-        Parameters
-        ----------
-        look
-            Indices that lie on the device are looked at, whatever their type.
+        A device array with this dtype is returned without a copy if its indices need no check.
         """
         wanted = self._dtype if array.limit is None else INT32
         buffer = self._scratch.take(array.what, max(count, 1) * wanted.itemsize)
@@ -201,13 +165,7 @@ class Batches:
         return buffer
 
     def convert(self, array: BatchArray, target: Buffer) -> None:
-        """Copy an array on the device into memory of the matrix's type.
-
-        Raises
-        ------
-        ReproError
-            Indices are none of the matrix, or values none of its type.
-        """
+        """Convert a device array into `target`, int32 or the matrix's dtype; raise `ReproError` for invalid numbers."""
         assert array.seen is not None and array.count is not None
         if not array.count:
             return
@@ -234,7 +192,6 @@ class Batches:
             )
 
     def _counting(self, name: str, count: int, *arguments: Argument) -> int:
-        """Run a kernel that counts what is wrong, and return how many."""
         wrong, counted = np.empty(1, np.int32), self._scratch.take("wrong", 4)
         self._runtime.device.fill(counted, 0)
         self._over(name, count, *arguments, counted)
@@ -247,12 +204,11 @@ class Batches:
         self._made.over(name, count, arguments)()
 
     def release(self) -> None:
-        """Give memory back."""
         self._scratch.release()
 
 
 def load_module(runtime: Runtime, precision: str, module: str) -> Program:
-    """Compile a module of a dynamic matrix, unless the cache has it, and load it."""
+    """Load a kernel module of dynamic matrices; compile it if it is not in the cache."""
     source = render_module(KERNELS, f"{precision}/{module}", runtime.device.target, "DynamicCSR")
     return runtime.program(source, f"dynamic_csr/{precision}-{module}")
 
@@ -263,7 +219,6 @@ def _batch(count: int, buffers: list[Buffer]) -> Batch:
 
 
 def described(array: Any) -> tuple[np.dtype[Any], tuple[int, ...]]:
-    """Return dtype and shape of an array on the device."""
     if isinstance(array, DeviceArray):
         return array.dtype, array.shape
     interface = getattr(array, INTERFACE)
@@ -271,7 +226,6 @@ def described(array: Any) -> tuple[np.dtype[Any], tuple[int, ...]]:
 
 
 def streams_of(given: list[BatchArray]) -> set[int | None]:
-    """Return the streams that arrays of a batch are valid on."""
     return {array.seen.stream for array in given if array.seen is not None}
 
 
@@ -283,23 +237,17 @@ CUPYS_MATRICES, CUPYS_ARRAYS = "cupyx.scipy.sparse", "cupy"
 
 
 def is_cupys(thing: Any, module: str) -> bool:
-    """Say whether something is of a class of CuPy's, which need not be installed."""
+    """Return whether an object's class comes from a module of CuPy; CuPy need not be installed."""
     return any(f"{base.__module__}.".startswith(f"{module}.") for base in type(thing).__mro__)
 
 
 def cupys_rows(matrix: Any, what: str) -> tuple[Any, str]:
-    """Return a sparse matrix of CuPy as CSR with its columns in order, none of a row twice, and its precision.
-
-    Raises
-    ------
-    ReproError
-        It is not real, or damaged.
-    """
+    """Return a CuPy matrix as canonical CSR, and its precision; a complex or damaged matrix raises `ReproError`."""
     if matrix.dtype.kind not in "fiub":
         raise ReproError("the matrix is not real", where=what, expected="real numbers", actual=matrix.dtype)
     precision = precision_of_values(matrix.dtype)
     _check_cupys(matrix, what)
-    if matrix.format == "csr":  # as a new one, which does not say yet whether its columns are in order
+    if matrix.format == "csr":  # a new object, without cached and possibly wrong flags about the order of columns
         end = int(matrix.indptr[-1])
         arrays = matrix.data[:end], matrix.indices[:end], matrix.indptr
         rows = import_module(CUPYS_MATRICES).csr_matrix(arrays, shape=matrix.shape)
@@ -312,7 +260,7 @@ def cupys_rows(matrix: Any, what: str) -> tuple[Any, str]:
 
 
 def _check_cupys(matrix: Any, what: str) -> None:
-    """Look at the numbers of a matrix of CuPy's on its GPU, before anything there converts it."""
+    """Check shape, indices and offsets of a CuPy matrix, on the GPU, before any conversion."""
     check_extent(matrix.shape, what, MAX_ENTRIES)
     rows, columns = matrix.shape
     if matrix.format == "coo":
@@ -323,28 +271,16 @@ def _check_cupys(matrix: Any, what: str) -> None:
 
 
 def device_of(matrix: Any) -> str:
-    """Return the name of the GPU that CSR of CuPy lies on."""
     return f"cuda:{matrix.data.device.id}"
 
 
 def take_csr(
     runtime: Runtime, batches: Batches, program: Program, storage: Storage, data: Any, indices: Any, offsets: Any
 ) -> int:
-    """Copy the arrays of CSR on the device into a matrix, a segment each row, and return its entries.
+    """Copy CSR arrays on the device into `storage`, with one segment per row; return the number of entries.
 
-    Parameters
-    ----------
-    batches
-        For a matrix of this shape and dtype.
-    program
-        The module `matrix`.
-    storage
-        Has room for the entries, and is written to.
-
-    Raises
-    ------
-    ReproError
-        They are none that fit each other.
+    `program` is the loaded module `matrix`; `batches` has the shape and dtype of `storage`. Inconsistent arrays raise
+    `ReproError`.
     """
     rows, columns = storage.shape
     values, places = batches.value(data), batches.index(indices, "columns", columns)
@@ -372,13 +308,9 @@ def take_csr(
 
 
 def store_cupys(runtime: Runtime, matrix: Any, precision: str) -> Storage:
-    """Return what `cupys_rows` returned as a matrix of ours, each row in one segment without room.
+    """Copy a CuPy CSR matrix from `cupys_rows` to new device storage, with one full segment per row.
 
-    Raises
-    ------
-    ReproError
-        It does not lie on this device.
-    OutOfDeviceMemory
+    If the matrix is on another device, it raises `ReproError`.
     """
     dtype, nnz = np.dtype(DTYPES[precision]), int(matrix.data.size)
     if nnz > MAX_ENTRIES:
@@ -397,12 +329,7 @@ def store_cupys(runtime: Runtime, matrix: Any, precision: str) -> Storage:
 
 
 def csr_arrays(runtime: Runtime, load: Load, storage: Storage) -> tuple[DeviceArray, DeviceArray, DeviceArray]:
-    """Return the entries of a matrix as arrays on the device: data, indices and offsets of CSR, copied.
-
-    Raises
-    ------
-    OutOfDeviceMemory
-    """
+    """Copy a matrix to CSR arrays on the device: data, indices and offsets."""
     device, rows = runtime.device, storage.shape[0]
     with ExitStack() as held:
         run = Launches(device, load, held)
@@ -422,17 +349,11 @@ def csr_arrays(runtime: Runtime, load: Load, storage: Storage) -> tuple[DeviceAr
 
 
 def to_cupy(runtime: Runtime, load: Load, storage: Storage) -> Any:
-    """Return a matrix as CuPy's `csr_matrix`, its columns in any order.
-
-    Raises
-    ------
-    OutOfDeviceMemory
-    """
+    """Return a matrix as CuPy's `csr_matrix`; columns within a row are not sorted."""
     arrays = [as_cupys(array) for array in csr_arrays(runtime, load, storage)]
     with arrays[0].device:
         return import_module(CUPYS_MATRICES).csr_matrix(tuple(arrays), shape=storage.shape)
 
 
 def as_cupys(array: DeviceArray) -> Any:
-    """Return an array on the device as CuPy's, without a copy."""
     return import_module(CUPYS_ARRAYS).asarray(array)

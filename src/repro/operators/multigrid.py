@@ -1,4 +1,4 @@
-"""Algebraic multigrid for a SciPy matrix, set up and solved with on a device, by PyAMG's names."""
+"""Algebraic multigrid for a SciPy matrix, set up and solved on a device; names follow PyAMG."""
 
 from __future__ import annotations
 
@@ -43,20 +43,9 @@ from repro.sparse.multigrid.solver import Solver, SolveResult, check_finite, shi
 
 
 class Memory:
-    """What a hierarchy holds on its device, given back once neither it nor one of its levels is in use.
+    """Device memory of a multigrid hierarchy; freed when neither the hierarchy nor one of its levels refers to it.
 
-    Attributes
-    ----------
-    runtime, load
-        The device, and what gives modules in the precision.
-    levels, solver
-        What is held.
-    settings
-        That it was set up with.
-    refreshable
-        Whether levels keep what a refresh needs.
-    cupys
-        Whether matrices are handed over as CuPy's.
+    `refreshable`: levels keep the data that a refresh needs. `cupys`: matrices are returned as CuPy matrices.
     """
 
     def __init__(
@@ -69,18 +58,18 @@ class Memory:
 
 
 class Level:
-    """A level of a hierarchy, its matrices SciPy's, or CuPy's where the hierarchy is one for a matrix of CuPy's.
+    """One level of a multigrid hierarchy. Its matrices have sorted columns.
 
-    They are brought there when they are asked for, with their columns in order.
+    They are SciPy matrices, or CuPy matrices if the hierarchy was made from one.
 
     Attributes
     ----------
     A
-        Its matrix.
+        Matrix of this level.
     P, R
-        The prolongator from the next level, and the restriction to it; the coarsest level has none.
+        Prolongation from the next coarser level, and restriction to that level; the coarsest level has neither.
     aggregates
-        The aggregate of each node, int32, -1 for none; the coarsest level has none.
+        Number of the aggregate that contains each node, int32; -1: no aggregate. The coarsest level has no such array.
     """
 
     def __init__(self, memory: Memory, at: int) -> None:
@@ -88,22 +77,18 @@ class Level:
 
     @cached_property
     def A(self) -> Any:
-        """The matrix."""
         return self._read(self._level.a)
 
     @cached_property
     def P(self) -> Any:
-        """The prolongator."""
         return self._read(self._of_finer(self._level.p))
 
     @cached_property
     def R(self) -> Any:
-        """The restriction."""
         return self._read(self._of_finer(self._level.r))
 
     @cached_property
     def aggregates(self) -> NDArray[np.int32]:
-        """The aggregate of each node."""
         buffer = self._of_finer(self._level.aggregates)
         aggregates = np.empty(buffer.nbytes // 4, np.int32)
         with self._memory.runtime.after():
@@ -112,12 +97,10 @@ class Level:
 
     @property
     def nnz(self) -> int:
-        """Entries of the matrix."""
         return self._level.nnz
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns of the matrix."""
         return self._level.a.shape
 
     def __reduce__(self) -> NoReturn:
@@ -144,11 +127,11 @@ def _give_back(levels: list[DeviceLevel], solver: Solver) -> None:
         level.release()
 
 
-#: Levels, rows and steps that can be asked for at the most.
+#: Largest value accepted for `max_levels`, `max_coarse` and `maxiter`.
 MAX_COUNT = (1 << 63) - 1
-#: Powers of two within which the largest number of a vector of B is left as it is.
+#: A vector of B is scaled if the binary exponent of its largest number exceeds this limit.
 MIDDLING_EXPONENT = 50
-#: How many times what rounding x leaves a residual may be to be called that.
+#: A residual below this multiple of the rounding limit is reported as caused by rounding.
 AT_ROUNDING = 20
 
 
@@ -166,40 +149,41 @@ def amg(
     refreshable: bool = False,
     device: str = "auto",
 ) -> MultilevelSolver:
-    """Set algebraic multigrid by smoothed aggregation up, wholly on a device.
+    """Set up algebraic multigrid by smoothed aggregation, wholly on a device.
 
     Parameters
     ----------
     A
-        A square sparse matrix or array of real numbers, SciPy's, or CuPy's, as those of the levels are then; float32 to
-        be set up and solved in single precision. Its diagonal has no zeros; solving by conjugate gradients needs it
-        symmetric and positive definite.
+        A square, real sparse matrix or array of SciPy or CuPy; for a CuPy matrix, the matrices of the levels are CuPy's
+        as well. A float32 matrix is set up and solved in single precision. The diagonal must have no zeros. Conjugate
+        gradients need a symmetric positive definite matrix.
     B
-        Vectors that the matrix nearly takes to 0, `(n, k)` or `(n,)`, finite and not all of them 0; None: the constant
-        one. For elasticity these are the motions of a rigid body.
+        Vectors of the near null space: `(n, k)` or `(n,)`, finite and not all 0; None: the constant vector. For
+        elasticity, pass the rigid body motions.
     unknowns
-        Of a node, one after the other in the rows of A, such as three displacements; nodes are aggregated whole.
+        Number of successive rows of A that belong to one node, such as three displacements. Nodes are aggregated as a
+        whole.
     theta
-        An entry a_ij counts as strong where |a_ij| > θ √(|a_ii a_jj|).
+        An entry a_ij is strong if |a_ij| > θ √(|a_ii a_jj|).
     omega
-        The prolongator is smoothed by this weight over the spectral radius of D⁻¹A.
+        The prolongator is smoothed with the weight `omega` / (spectral radius of D⁻¹A).
     max_levels, max_coarse
-        The most levels; a matrix of so few rows is not made coarser.
+        Largest number of levels; a matrix of at most `max_coarse` rows is not coarsened.
     smoother
-        `jacobi`: a weighted step of Jacobi's method before and after the coarser levels. `chebyshev`: a polynomial in
-        D⁻¹A that is small from 1/10 to 1.1 times its spectral radius.
+        `jacobi`: one weighted Jacobi step before and one after the coarser levels. `chebyshev`: a polynomial in D⁻¹A
+        that is small between 1/10 and 1.1 times the spectral radius of D⁻¹A.
     degree
-        Of this polynomial: products with the matrix.
+        Degree of the Chebyshev polynomial, which is the number of products with the matrix per smoothing.
     refreshable
-        Whether `MultilevelSolver.refresh` will be called: levels keep the products A P and the tentative prolongators
-        then, 0.4 to 1.3 times the entries of A for Poisson's equation.
+        Keep the data that `MultilevelSolver.refresh` needs: A P and the tentative prolongator of each level. For
+        Poisson's equation these have 0.4 to 1.3 times as many entries as A.
     device
         `auto` (a GPU if there is one, else the CPU through OpenCL), `cuda:N` or `opencl:N`.
 
     Raises
     ------
     ReproError
-        There is no multigrid for this, or not on that device.
+        The arguments are invalid, or the device cannot be used.
     """
     cupys = is_cupys(A, CUPYS_MATRICES)
     rows, precision = cupys_rows(A, "A") if cupys else as_rows(A, what="A")
@@ -237,12 +221,12 @@ def amg(
 
 
 class MultilevelSolver:
-    """A hierarchy on a device; made by `repro.amg`. Threads that work with one device take turns.
+    """A multigrid hierarchy on a device; made by `repro.amg`. Threads that use the same device take turns.
 
     Attributes
     ----------
     levels
-        The finest first.
+        The levels, the finest first.
     """
 
     def __init__(self, memory: Memory) -> None:
@@ -255,19 +239,19 @@ class MultilevelSolver:
 
     @property
     def device_name(self) -> str:
-        """What it runs on."""
+        """Name of the device that holds the hierarchy."""
         return self._runtime.device.name
 
     def operator_complexity(self) -> float:
-        """Return the entries of the matrices of all levels over those of the finest."""
+        """Return the number of matrix entries of all levels divided by the number of entries of the finest level."""
         return sum(level.nnz for level in self.levels) / max(self.levels[0].nnz, 1)
 
     def grid_complexity(self) -> float:
-        """Return the rows of all levels over those of the finest."""
+        """Return the number of rows of all levels divided by the number of rows of the finest level."""
         return sum(level.shape[0] for level in self.levels) / max(self.levels[0].shape[0], 1)
 
     def aspreconditioner(self) -> LinearOperator:
-        """Return one V-cycle as a SciPy operator, for SciPy's solvers; vectors come from the host and go there."""
+        """Return one V-cycle as an operator for SciPy's solvers, with vectors on the host."""
         return LinearOperator(
             (self._n, self._n), matvec=self._precondition, rmatvec=self._precondition, dtype=self._dtype
         )
@@ -286,35 +270,35 @@ class MultilevelSolver:
         Parameters
         ----------
         b
-            `(n,)`, finite, taken in the precision of the matrix; for 0 the solution is 0. On a GPU also an array there,
-            of CuPy or another library or a `DeviceArray`, contiguous and of the matrix's dtype. The solution is CuPy's
-            where b is, a `DeviceArray` where b is another array on the device, else NumPy's.
+            `(n,)`, finite, converted to the matrix's precision; b = 0 gives the solution 0. On a GPU also a contiguous
+            device array of the matrix's dtype: CuPy's, another library's or a `DeviceArray`. The solution is a CuPy
+            array if b is one, a `DeviceArray` for other device arrays, else a NumPy array.
         x0
-            Where to start, as b; None: 0.
+            Initial guess, in the same form as b; None: 0.
         tol
-            Of the norm of the residual over that of b, from 0 on. No residual counts as so small that was not computed
-            from x.
+            Converged if norm of the residual / norm of b is at most `tol`, which is at least 0. The test uses only
+            residuals that were computed from x.
         maxiter
-            Steps at the most, from 0 on; where they are not enough, or further ones are of no use, the last x is
-            returned, with a warning.
+            Largest number of steps. Without convergence, or if further steps are useless, the last x is returned with
+            a warning.
         accel
-            `cg`: conjugate gradients with a V-cycle each step; None: cycles alone.
+            `cg`: conjugate gradients with a V-cycle as preconditioner; None: V-cycles alone.
         residuals
-            A list that gets the norm of b - A x at the start and after each step. The last one is computed from x, with
-            `cg` every fiftieth too, without acceleration each; others are updated, and not below a third of the true
-            one.
+            A list that receives the norms of b - A x at the start and after each step. With `cg`, every fiftieth norm
+            and the last are computed from x; the others come from the recurrence and are at least a third of the true
+            norm. Without acceleration, all norms are computed from x.
 
         Raises
         ------
         ReproError
-            The arguments make no sense, the matrix is not positive definite (`cg`), the residual became infinite or no
-            number, or the solution is beyond the precision.
+            The arguments are invalid, the matrix is not positive definite (`cg`), the residual is not finite, or the
+            solution exceeds the precision.
 
         Warns
         -----
         RuntimeWarning
-            The residual is larger than was asked for: after `maxiter` steps, or before, where rounding x is all that is
-            left. Or b in the precision of the matrix is another one by more than that.
+            The residual is above the tolerance, after `maxiter` steps or at the limit of rounding. Or rounding b to the
+            matrix's precision changes b by more than the tolerance.
         """
         if accel is not None and not (isinstance(accel, str) and accel == "cg"):
             raise ReproError("unknown acceleration", where="accel", expected="cg or None", actual=repr(accel))
@@ -340,23 +324,23 @@ class MultilevelSolver:
         return x
 
     def refresh(self, A: Any) -> None:
-        """Set up again for a matrix that has other values in the same places, which takes less than a new set-up.
+        """Set up the hierarchy again for a matrix with the same pattern and other values; faster than a new set-up.
 
-        Aggregates and the patterns of all matrices stay; values of all levels are computed anew, as a set-up with these
-        aggregates computes them. With `theta` above 0 they stay even where other entries are the strong ones now.
+        The values of all levels are recomputed. Aggregates and all sparsity patterns stay, even if `theta` would now
+        select other strong entries.
 
         Parameters
         ----------
         A
-            As of `repro.amg`; its values are taken in the precision of the hierarchy. Its pattern is compared on the
-            host, to which a matrix of CuPy's is copied.
+            The matrix, as in `repro.amg`; its values are converted to the hierarchy's precision. A CuPy matrix is
+            copied to the host, where the patterns are compared.
 
         Raises
         ------
         ReproError
-            The hierarchy was not made to be refreshed, or the matrix has another pattern, a zero on its diagonal, or
-            what is no finite number: nothing was done. Or a coarser matrix has a zero on its diagonal, or the device
-            has no room: the hierarchy is of no use then until it is refreshed again.
+            Nothing was changed: the hierarchy is not refreshable, or the matrix has another pattern, a zero on its
+            diagonal or non-finite numbers. Or the refresh was interrupted, as a coarser matrix has a zero on its
+            diagonal or memory is short: the hierarchy cannot be used until another refresh succeeds.
         """
         if not self._memory.refreshable:
             raise ReproError(
@@ -383,7 +367,7 @@ class MultilevelSolver:
 
     @contextmanager
     def _working(self, *streams: int | None) -> Iterator[None]:
-        """Work with the hierarchy, alone of all threads, unless it was left in the middle of a refresh."""
+        """Lock the device; raise `ReproError` if a refresh of the hierarchy was interrupted."""
         with self._runtime.after(*streams):
             if not self._whole:
                 raise ReproError(
@@ -395,7 +379,7 @@ class MultilevelSolver:
                 raise self._runtime.no_room(error) from None
 
     def _precondition(self, b: NDArray[Any]) -> NDArray[np.floating]:
-        """Apply the cycle, to b times a power of two: what is tiny beside the largest number may be 0 in single."""
+        """Apply one V-cycle to b; b is scaled by a power of two, so that no single-precision number underflows."""
         vector = self._host_vector(np.asarray(b).reshape(-1), "b").astype(np.float64, copy=False)
         check_finite(vector, "b")
         exponent = int(np.frexp(np.abs(vector).max(initial=0))[1])
@@ -454,7 +438,6 @@ class MultilevelSolver:
 
 
 def _host_array(array: Any, what: str) -> NDArray[Any]:
-    """Return as an array what a user has given for one."""
     refuse_mask(array, what)
     try:
         return np.ascontiguousarray(array)
@@ -463,12 +446,11 @@ def _host_array(array: Any, what: str) -> NDArray[Any]:
 
 
 def _on_host(A: Any) -> Any:
-    """Return a matrix of CuPy's, after it was looked at, as SciPy's; others as they are."""
     return cupys_rows(A, "A")[0].get() if is_cupys(A, CUPYS_MATRICES) else A
 
 
 def _vectors(B: Any, rows: int) -> NDArray[np.floating]:
-    """Return what a matrix nearly takes to 0, each vector scaled by a power of two where its squares are of no use."""
+    """Return a user's near-null-space vectors, checked; vectors whose squares would over- or underflow are scaled."""
     vectors = _host_array(B.get() if is_cupys(B, CUPYS_ARRAYS) else B, "B")
     if vectors.ndim == 1:
         vectors = vectors[:, None]
@@ -497,7 +479,6 @@ def _vectors(B: Any, rows: int) -> NDArray[np.floating]:
 
 
 def _report(solved: SolveResult, tol: float) -> None:
-    """Say of an iteration that it did not come to what was asked for."""
     steps = len(solved.residuals) - 1
     if not np.isfinite(solved.reached):
         raise ReproError(
@@ -515,7 +496,7 @@ def _report(solved: SolveResult, tol: float) -> None:
 
 
 def _report_rounding(b: Any, rounded: NDArray[np.floating], tol: float) -> None:
-    """Say of a right side that its numbers in the precision of the matrix are farther off than the tolerance."""
+    """Warn if rounding b to the matrix's precision changes it by more than the tolerance."""
     given = np.asarray(b)
     if given.dtype.kind != "f" or given.dtype.itemsize <= rounded.dtype.itemsize:
         return

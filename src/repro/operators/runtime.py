@@ -1,4 +1,4 @@
-"""What operators of one device share: the device, compiled kernels in the user's cache, its stream among others."""
+"""State shared by all operators on one device: the device, a cache of compiled kernels, and the order of streams."""
 
 from __future__ import annotations
 
@@ -23,22 +23,17 @@ from repro.operators.arrays import LEGACY_DEFAULT_STREAM, DeviceArray, View, on_
 from repro.package_data import shipped
 
 CACHE = "REPRO_CACHE"
-#: Folder of the templates: the package's own, since programs of others run where a folder of that name can be theirs.
+#: Folder of kernel templates in the installed package, not a folder `kernels` in the user's current directory.
 KERNELS = shipped("kernels", here=False)
 
 
 class Runtime:
-    """An open device with the means to compile and load kernels for it.
+    """An open device, with compiler and cache for its kernels.
 
-    One for each device in a process, made by `open_runtime`, and for all its threads: one at a time is in the body of
-    `after`. A GPU's is the primary context, the one that CuPy, PyTorch and Numba use.
-
-    Parameters
-    ----------
-    device
-        The device.
-    words
-        What `open_runtime` is told to open it again, in another process too.
+    A process has one runtime per device, made by `open_runtime` and shared by all threads; only one thread at a time
+    can be in the body of `with runtime.after()`. On a GPU the runtime uses the primary context, as CuPy, PyTorch and
+    Numba do. `words` is the name of the device, such as `cuda:0`, which opens the device again, also in another
+    process.
     """
 
     def __init__(self, device: Device, words: str = "auto") -> None:
@@ -48,14 +43,10 @@ class Runtime:
         self._streams = _Streams(device) if device.backend == "cuda" else None
 
     def compiled(self, source: str, name: str) -> tuple[Module, Path]:
-        """Compile a source, unless the cache has it; return its manifest, and the folder that it lies in.
+        """Compile a source unless the cache has it; return the module's manifest and the folder of its files.
 
-        Nothing is written where the cache has all of it: it may be one that cannot be written to.
-
-        Raises
-        ------
-        ReproError
-            It does not compile, there is no compiler, or what is compiled cannot be kept.
+        If the cache has the module, it is only read, so it may be read-only. It raises `ReproError` if there is no
+        compiler, the compilation fails, or the cache cannot be written.
         """
         target = self.device.target
         manifest = cache_folder() / "modules" / target.name / f"{name}.json"
@@ -72,29 +63,25 @@ class Runtime:
             ) from error
 
     def load(self, binary: Path) -> Program:
-        """Load a binary once."""
         if binary not in self._programs:
             self._programs[binary] = self.device.load(binary)
         return self._programs[binary]
 
     def program(self, source: str, name: str) -> Program:
-        """Compile a source, unless the cache has it, and load it; see `compiled`."""
+        """Compile a source unless the cache has it, and load it; see `compiled`."""
         module, folder = self.compiled(source, name)
         return self.load(folder / str(module.binary))
 
     def upload(self, array: NDArray[Any]) -> Buffer:
-        """Copy a host array to new memory."""
         try:
             return self.device.upload(array)
         except OutOfDeviceMemory as error:
             raise self.no_room(error) from None
 
     def put(self, array: NDArray[Any]) -> DeviceArray:
-        """Return a new array with the contents of one on the host."""
         return DeviceArray(self.device, self.upload(array), array.shape, array.dtype)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> DeviceArray:
-        """Return a new array, its contents undefined."""
         try:
             buffer = self.device.allocate(int(np.prod(shape)) * dtype.itemsize)
         except OutOfDeviceMemory as error:
@@ -102,8 +89,7 @@ class Runtime:
         return DeviceArray(self.device, buffer, shape, dtype)
 
     def no_room(self, error: OutOfDeviceMemory) -> ReproError:
-        """Return what to tell a user whose device is full."""
-        with self.after():  # another library's GPU may be the current one
+        with self.after():  # makes the context of this GPU current
             free = self.device.free_bytes()
         return ReproError(
             "the device has no room",
@@ -115,13 +101,7 @@ class Runtime:
     def view(
         self, array: Any, what: str, dtype: np.dtype[Any], count: int, alignment: int, write: bool = False
     ) -> View:
-        """Check an array and return where it lies on this device; see `repro.operators.arrays.view`.
-
-        Raises
-        ------
-        ReproError
-            It lies elsewhere, or is none that can be used.
-        """
+        """Check that an array is on this device, and return a view of its memory; see `repro.operators.arrays.view`."""
         if not on_device(array):
             raise ReproError(
                 "this is no array on the device",
@@ -135,7 +115,8 @@ class Runtime:
                 raise self._elsewhere(what, f"memory of {_which(array.device)}")
             return view(array, what, dtype, count, alignment, write)
         seen = view(array, what, dtype, count, alignment, write)
-        if not self._holds(seen.buffer):
+        memory: Any = seen.buffer
+        if self._streams is None or (memory.nbytes and not self._streams.holds(memory.pointer)):
             raise self._elsewhere(what, "an address that is not in its memory")
         return seen
 
@@ -148,18 +129,11 @@ class Runtime:
             todo="bring it there first: nothing is copied from device to device unasked",
         )
 
-    def _holds(self, memory: Any) -> bool:
-        return self._streams is not None and (memory.nbytes == 0 or self._streams.holds(memory.pointer))
-
     def after(self, *streams: int | None) -> AbstractContextManager[object]:
-        """Have the device to oneself in the body, whose kernels are queued behind what was queued on other streams.
+        """Return a context manager that locks the device and orders work with other streams.
 
-        What comes later on these streams is queued behind the kernels. Another thread waits until the end of the body.
-
-        Raises
-        ------
-        ReproError
-            The device was opened before this process was forked from another.
+        Kernels that the `with` body launches run after earlier work and before later work of `streams`. Other threads
+        wait until the end of the body. It raises `ReproError` in a process forked after the device was opened.
         """
         return self.device.current() if self._streams is None else self._among(self._streams, streams)
 
@@ -169,19 +143,19 @@ class Runtime:
             yield
 
     def finish(self, *streams: int | None) -> None:
-        """Wait for what is queued on our stream and on others, whoever has the device; None is the default stream."""
+        """Wait for the device's own stream and for `streams`, without the lock; None is the default stream."""
         if self._streams is None:
             self.device.synchronize()
             return
         if not self._streams.finish({LEGACY_DEFAULT_STREAM if s is None else s for s in streams}):
-            self.device.synchronize()  # what is captured into a graph is so by who has the device
+            self.device.synchronize()  # the thread with the lock is capturing a graph; this waits for the lock
 
 
 class _Streams:
-    """Our stream among others of the GPU.
+    """Orders the stream of a device with streams of other libraries on the same GPU.
 
-    It is ordered with the legacy default stream by CUDA itself, as every stream that is not made non-blocking; with
-    other streams by an event.
+    The device's stream is a blocking stream, so CUDA itself orders it with the legacy default stream. An event orders
+    it with any other stream.
     """
 
     def __init__(self, device: Any) -> None:
@@ -196,7 +170,6 @@ class _Streams:
             self._ordinal = int(self._call(driver.cuCtxGetDevice))
 
     def holds(self, pointer: int) -> bool:
-        """Say whether an address is that of memory of this GPU."""
         ordinal = self._driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
         status, holder = self._driver.cuPointerGetAttribute(ordinal, pointer)
         return not int(status) and int(holder) == self._ordinal
@@ -212,7 +185,7 @@ class _Streams:
                 self._wait(stream, self._ours)
 
     def finish(self, streams: set[int]) -> bool:
-        """Wait for streams and for ours, unless ours is being captured: then say so."""
+        """Wait for `streams` and the device's own stream; return False while a graph is captured on it."""
         with self._current():
             for stream in streams - {self._ours}:
                 self._call(self._driver.cuStreamSynchronize, stream)
@@ -225,7 +198,7 @@ class _Streams:
     def _current(self) -> Iterator[None]:
         driver = self._driver
         elsewhere = int(self._call(driver.cuCtxGetCurrent)) != int(self._context)
-        if elsewhere:  # another library, or another thread, works on another GPU or on none
+        if elsewhere:  # another library has made its own context current
             self._call(driver.cuCtxPushCurrent, self._context)
         try:
             yield
@@ -234,7 +207,7 @@ class _Streams:
                 self._call(driver.cuCtxPopCurrent)
 
     def _wait(self, later: int, earlier: int) -> None:
-        """Hold a stream back until all that is queued on another is done."""
+        """Make the stream `later` wait for all work queued so far on the stream `earlier`."""
         self._call(self._driver.cuEventRecord, self._event, earlier)
         self._call(self._driver.cuStreamWaitEvent, later, self._event, 0)
 
@@ -251,24 +224,17 @@ class _Streams:
 
 
 def _which(device: Device) -> str:
-    """Return a device's name, and which one of that name it is."""
     return f"{device.name} ({device.uuid})"
 
 
 def open_runtime(device: str = "auto") -> Runtime:
-    """Return the runtime of a device, `auto`, `cuda:N` or `opencl:N`, opened at first use and kept.
-
-    Raises
-    ------
-    ReproError
-        The words name no device or several, it is not there, or what drives it is not installed.
-    """
-    with _opening:  # two runtimes of one device would not take each other's arrays
+    """Return the one runtime for a device (`auto`, `cuda:N`, `opencl:N`); raise `ReproError` if it is unavailable."""
+    with _opening:  # a second runtime for the same device would refuse arrays of the first one
         return _open(resolve_device(device))
 
 
 _opening = RLock()
-# a process that is forked meanwhile would find it held for ever
+# otherwise, a fork while another thread opens a device would leave the lock held for ever in the child process
 os.register_at_fork(before=_opening.acquire, after_in_parent=_opening.release, after_in_child=_opening.release)
 
 
@@ -278,12 +244,9 @@ def _open(resolved: str) -> Runtime:
 
 
 def cache_folder() -> Path:
-    """Return where compiled kernels are kept: the environment variable REPRO_CACHE, or the user's cache.
+    """Return the folder of compiled kernels: the environment variable REPRO_CACHE, else the user's cache.
 
-    Raises
-    ------
-    ReproError
-        It is in a home folder, and nobody knows which that is; or in the current one, which is gone.
+    It raises `ReproError` if the home folder is unknown, or if the current folder was deleted.
     """
     named = os.environ.get(CACHE)
     try:

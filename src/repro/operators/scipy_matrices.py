@@ -1,6 +1,7 @@
-"""Sparse matrices of users on the host: checked by format, and made problems with an entry and a precision.
+"""Checks and conversion of users' sparse matrices on the host.
 
-A format's arrays are checked before anything converts them, since SciPy's conversions trust them.
+A matrix becomes a problem with an entry type and a precision. Its arrays are checked before any conversion, since
+SciPy's conversions do not check them.
 """
 
 from __future__ import annotations
@@ -26,29 +27,11 @@ from repro.sparse.symmetry import adjoint_factors, transposed_order
 
 
 def sound(matrix: Any, what: str, most_rows: int = MAX_DIMENSION) -> Any:
-    """Return a sparse matrix of SciPy's as a new one that can be converted, after looking at all of its numbers.
+    """Return a checked copy of a SciPy sparse matrix that is safe to convert; a damaged matrix raises `ReproError`.
 
-    SciPy's conversions trust indices, and what a matrix says of itself. The new matrix shares the arrays where they are
-    plain ones, and says nothing of itself: whether columns are in order is found out anew.
-
-    Parameters
-    ----------
-    matrix
-        A sparse matrix or array in any of SciPy's formats.
-    what
-        What it is to the user, for messages.
-    most_rows
-        How many rows it can have.
-
-    Returns
-    -------
-    csr_array, csc_array, bsr_array or coo_array
-        In its own format; `dia`, `lil` and `dok` become `coo`, where places come once and without zeros of `dia`.
-
-    Raises
-    ------
-    ReproError
-        It is no sparse matrix of numbers, is damaged, or has too many rows or columns.
+    SciPy's conversions trust indices and cached flags (such as "sorted"). The new matrix has no cached flags; it shares
+    the arrays if they are plain NumPy arrays. The format stays, but `dia` (without zeros), `lil` and `dok` become
+    `coo`.
     """
     if not sp.issparse(matrix):
         raise ReproError(
@@ -66,13 +49,7 @@ def sound(matrix: Any, what: str, most_rows: int = MAX_DIMENSION) -> Any:
 
 
 def sound_arrays(arrays: Sequence[Any], shape: tuple[int, int], what: str) -> sp.csr_array:
-    """Return data, indices and offsets of a user's, arrays or lists, as CSR that can be converted.
-
-    Raises
-    ------
-    ReproError
-        They are none that fit each other.
-    """
+    """Return data, indices and offsets, arrays or lists, as a checked CSR matrix; `ReproError` if inconsistent."""
     names = ("data", "indices", "indptr")
     try:
         data, indices, offsets = (np.asarray(array) for array in arrays)
@@ -87,12 +64,7 @@ def sound_arrays(arrays: Sequence[Any], shape: tuple[int, int], what: str) -> sp
 
 
 def check_extent(shape: Any, what: str, most_rows: int = MAX_DIMENSION) -> None:
-    """Refuse what has no rows and columns, or too many.
-
-    Raises
-    ------
-    ReproError
-    """
+    """Refuse a shape without two dimensions, or with too many rows or columns."""
     if len(shape) != 2:
         raise ReproError("this is no matrix", where=what, expected="rows and columns", actual=f"shape {shape}")
     for count, most, name in zip(shape, (most_rows, MAX_DIMENSION), ("rows", "columns"), strict=True):
@@ -107,22 +79,10 @@ def check_extent(shape: Any, what: str, most_rows: int = MAX_DIMENSION) -> None:
 
 
 def check_compressed(count: int, indices: Any, offsets: Any, shape: tuple[int, int], what: str) -> None:
-    """Refuse indices and offsets that do not fit each other; arrays of NumPy's or CuPy's, whole numbers in one axis.
+    """Refuse inconsistent indices and offsets of CSR, CSC or BSR, which are integer arrays of NumPy or CuPy.
 
-    Parameters
-    ----------
-    count
-        Values, or blocks of them.
-    indices, offsets
-        Of the minor axis, and where each of the major one begins.
-    shape
-        How many there are along the major and the minor axis, blocks where there are such.
-    what
-        What the matrix is to the user.
-
-    Raises
-    ------
-    ReproError
+    `count` is the number of values, for BSR of blocks. `offsets` has one number more than the major axis, and `indices`
+    lie along the minor axis. `shape` is (length of the major axis, length of the minor axis), for BSR in blocks.
     """
     major, minor = shape
     for name, array in (("indices", indices), ("indptr", offsets)):
@@ -142,12 +102,7 @@ def check_compressed(count: int, indices: Any, offsets: Any, shape: tuple[int, i
 
 
 def check_indices(indices: Any, count: int, what: str) -> None:
-    """Refuse indices that are none of 0 to `count` - 1; an array of NumPy's or CuPy's.
-
-    Raises
-    ------
-    ReproError
-    """
+    """Refuse indices outside 0 to `count` - 1, in an array of NumPy or CuPy."""
     if not len(indices):
         return
     for wrong, at in ((int(indices.min()) < 0, indices.argmin), (int(indices.max()) >= count, indices.argmax)):
@@ -158,12 +113,7 @@ def check_indices(indices: Any, count: int, what: str) -> None:
 
 
 def check_places(count: int, places: Sequence[Any], shape: tuple[int, int], what: str) -> None:
-    """Refuse rows and columns of entries that are none of the matrix; arrays of NumPy's or CuPy's.
-
-    Raises
-    ------
-    ReproError
-    """
+    """Refuse rows and columns of entries outside the matrix, in arrays of NumPy or CuPy."""
     for place, limit, name in zip(places, shape, ("rows", "columns"), strict=True):
         _check_whole(place, f"{what}: {name}")
         if len(place) != count:
@@ -181,11 +131,11 @@ def _damaged(where: str, expected: str, actual: object) -> ReproError:
     return ReproError("the matrix is damaged", where=where, expected=expected, actual=actual)
 
 
-# a matrix by its format -----------------------------------------------------------------------------------------------
+# one reader for each format
+# -----------------------------------------------------------------------------------------------
 
 
 def _compressed(matrix: Any, what: str) -> Any:
-    """Read CSR or CSC."""
     data, indices, offsets = _values(matrix, what), _indices(matrix, "indices", what), _indices(matrix, "indptr", what)
     check_compressed(len(data), indices, offsets, _swapped(matrix), what)
     end = int(offsets[-1])
@@ -199,7 +149,6 @@ def _swapped(matrix: Any) -> tuple[int, int]:
 
 
 def _block_rows(matrix: Any, what: str) -> Any:
-    """Read BSR."""
     data, indices, offsets = (
         _values(matrix, what, 3),
         _indices(matrix, "indices", what),
@@ -214,7 +163,6 @@ def _block_rows(matrix: Any, what: str) -> Any:
 
 
 def _coordinates(matrix: Any, what: str) -> Any:
-    """Read COO."""
     data = _values(matrix, what)
     places = matrix.coords if hasattr(matrix, "coords") else (matrix.row, matrix.col)  # as of SciPy before 1.13
     if not isinstance(places, (tuple, list)) or len(places) != 2:
@@ -231,7 +179,7 @@ def _of_places(data: NDArray[Any], places: Sequence[NDArray[Any]], matrix: Any, 
 
 
 def _diagonals(matrix: Any, what: str) -> Any:
-    """Read DIA: what is in the matrix of each diagonal, zeros left out, as SciPy does."""
+    """Read a `dia` matrix: the part of each diagonal inside the matrix, without zeros, as SciPy converts it."""
     data = _values(matrix, what, 2)
     offsets = _indices(matrix, "offsets", what)
     _check_whole(offsets, f"{what}: offsets")
@@ -251,7 +199,6 @@ def _diagonals(matrix: Any, what: str) -> Any:
 
 
 def _lists(matrix: Any, what: str) -> Any:
-    """Read LIL."""
     columns: Any = getattr(matrix, "rows", None)
     values: Any = getattr(matrix, "data", None)
     rows = _shape(matrix)[0]
@@ -268,7 +215,6 @@ def _lists(matrix: Any, what: str) -> Any:
 
 
 def _keys(matrix: Any, what: str) -> Any:
-    """Read DOK."""
     keys = list(matrix.keys())
     if not all(isinstance(key, tuple) and len(key) == 2 for key in keys):
         raise _damaged(f"{what}: keys", "pairs of a row and a column", "others")
@@ -298,7 +244,7 @@ def _values(matrix: Any, what: str, axes: int = 1) -> NDArray[Any]:
     values = _plain(getattr(matrix, "data", None), f"{what}: data", axes)
     if values.dtype.kind not in "biufc":
         raise ReproError("these are no numbers", where=f"{what}: data", expected="numbers", actual=values.dtype)
-    return values.astype(np.float64) if values.dtype == np.float16 else values  # which SciPy takes for none
+    return values.astype(np.float64) if values.dtype == np.float16 else values  # SciPy has no float16
 
 
 def _indices(matrix: Any, name: str, what: str) -> NDArray[Any]:
@@ -306,7 +252,7 @@ def _indices(matrix: Any, name: str, what: str) -> NDArray[Any]:
 
 
 def _plain(given: Any, what: str, axes: int = 1) -> NDArray[Any]:
-    """Return an array of a matrix as a plain one: bytes in this machine's order, one number behind the other."""
+    """Return an array of a matrix as a contiguous NumPy array in native byte order."""
     if not isinstance(given, np.ndarray):
         raise _damaged(what, "an array", type(given).__name__)
     if np.ma.is_masked(given):
@@ -322,11 +268,10 @@ def _check_axes(array: NDArray[Any], axes: int, what: str) -> None:
 
 
 def _whole(array: NDArray[Any]) -> NDArray[Any]:
-    return array if array.size else array.astype(np.int32)  # an empty list is one of no type
+    return array if array.size else array.astype(np.int32)  # an empty list becomes float64
 
 
 def _listed(numbers: Any, what: str) -> NDArray[Any]:
-    """Return Python's numbers as an array, of one axis."""
     items = list(numbers)
     try:
         array = np.array(items) if items else np.empty(0, np.int64)
@@ -345,30 +290,16 @@ def _described(thing: Any) -> str:
 
 
 BLOCK_ENTRIES = {(3, 3): "block3", (4, 4): "quaternion"}
-#: What to do about values that a precision does not hold.
+#: Advice in errors for values too large or too small for a precision.
 SCALE = "scale the matrix, or take more precision; set to 0 what is too small to matter"
 PRECISIONS = {np.dtype(real): name for name, real in DTYPES.items()}
 
 
 def as_problem(matrix: Any, entry: str | None, precision: str | None) -> tuple[Matrix, str]:
-    """Return a matrix as a problem, and the precision to multiply in.
+    """Return a matrix as a problem, and the precision of its products; see `repro.operator` for the arguments.
 
-    Parameters
-    ----------
-    matrix
-        A `Matrix`, or a square SciPy sparse matrix or array. Real BSR of 3×3 blocks has the entry `block3`, real BSR
-        of 4×4 blocks `quaternion` (every block has to be the expansion of one), other real matrices `real`, complex
-        ones `complex`.
-    entry
-        Another entry, for a real matrix: its k×k blocks are folded.
-    precision
-        `single` or `double`; None for that of the values (a problem's are double).
-
-    Raises
-    ------
-    ReproError
-        It is no square sparse matrix of finite numbers, is damaged, does not fit the entry, or has values that the
-        precision does not hold.
+    It raises `ReproError` if the matrix is damaged, not square or not finite, if its values do not fit the entry type,
+    or if they exceed the precision.
     """
     if precision not in (None, *DTYPES):
         raise ReproError("unknown precision", expected="single or double", actual=precision)
@@ -385,36 +316,24 @@ def as_problem(matrix: Any, entry: str | None, precision: str | None) -> tuple[M
 def _of_scipy(matrix: Any, entry: str | None, precision: str | None) -> tuple[Matrix, str]:
     if matrix.shape[0] != matrix.shape[1]:
         raise ReproError("the matrix is not square", expected="as many columns as rows", actual=matrix.shape)
-    stored = entry or _entry_of(matrix)
+    blocks = matrix.blocksize if matrix.format == "bsr" else (1, 1)
+    stored = entry or ("complex" if matrix.dtype.kind == "c" else BLOCK_ENTRIES.get(blocks, "real"))
     if stored not in entries():
         raise ReproError("unknown entry", expected=f"one of {', '.join(sorted(entries()))}", actual=stored)
     working = precision or precision_of_values(matrix.dtype)
-    if matrix.dtype.kind in "iu":  # the entries' values are real numbers, which may be rounded
+    if matrix.dtype.kind in "iu":  # integers become real numbers and may be rounded
         cast(matrix.data, DTYPES[working], "matrix: data", SCALE)
-    problem = _from_blocks(matrix) if stored == "block3" and _block_shape(matrix) == (3, 3) else _folded(matrix, stored)
+    problem = _from_blocks(matrix) if stored == "block3" and blocks == (3, 3) else _folded(matrix, stored)
     return problem.validate().require_product(), working
 
 
 def as_rows(
     matrix: Any, dtype: DTypeLike | None = None, what: str = "matrix", most_rows: int = MAX_ENTRIES
 ) -> tuple[sp.csr_array, str]:
-    """Return a matrix of real numbers as CSR, and its precision; entries are as they are stored.
+    """Return a real matrix as CSR, and its precision; entries are not sorted, and duplicates are not added.
 
-    Parameters
-    ----------
-    matrix
-        A SciPy sparse matrix or array.
-    dtype
-        float32 or float64; None: float32 for values of that type, else float64.
-    what
-        What it is to the user, for messages.
-    most_rows
-        How many rows it can have.
-
-    Raises
-    ------
-    ReproError
-        It is none, is damaged, or has values that the dtype does not hold.
+    `dtype` None: float32 if the values are float32, else float64. It raises `ReproError` if the matrix is unsuitable or
+    damaged, or if a value exceeds the dtype.
     """
     given = sound(matrix, what, most_rows)
     if given.dtype.kind == "c":
@@ -425,7 +344,7 @@ def as_rows(
 
 
 def canonical(matrix: sp.csr_array) -> sp.csr_array:
-    """Return a matrix with its columns in order, none of a row twice; the one that is given stays as it is."""
+    """Return the matrix with sorted columns and duplicates added; the argument is not changed."""
     if matrix.has_canonical_format:
         return matrix
     once = matrix.copy()
@@ -434,12 +353,6 @@ def canonical(matrix: sp.csr_array) -> sp.csr_array:
 
 
 def precision_of(dtype: DTypeLike) -> str:
-    """Return the name of a dtype that a matrix can have.
-
-    Raises
-    ------
-    ReproError
-    """
     with suppress(TypeError):
         asked = np.dtype(dtype)
         for name, working in DTYPES.items():
@@ -449,21 +362,10 @@ def precision_of(dtype: DTypeLike) -> str:
 
 
 def transposed(matrix: Matrix, conjugate: bool) -> Matrix:
-    """Return the transpose of a square matrix; the matrix itself where they are the same, bit for bit.
+    """Return the transpose of a square matrix, or the matrix itself if both are the same bit for bit.
 
-    Blocks are transposed too, and quaternions conjugated, so that its real expansion is transposed.
-
-    Parameters
-    ----------
-    matrix
-        The matrix.
-    conjugate
-        Whether complex numbers are conjugated; to matrices of other entries it is all one.
-
-    Raises
-    ------
-    ReproError
-        The transpose of an entry is none of its kind.
+    Entries are transposed too: blocks are transposed and quaternions conjugated, which transposes the real expansion.
+    `conjugate`: also conjugate complex entries. It raises `ReproError` if the transpose of an entry has another type.
     """
     indptr, columns, order = transposed_order(matrix)
     values = matrix.values[order]
@@ -475,23 +377,13 @@ def transposed(matrix: Matrix, conjugate: bool) -> Matrix:
     return replace(matrix, statistics={}, **arrays)
 
 
-def _block_shape(matrix: Any) -> tuple[int, int] | None:
-    return matrix.blocksize if matrix.format == "bsr" else None
-
-
-def _entry_of(matrix: Any) -> str:
-    if matrix.dtype.kind == "c":
-        return "complex"
-    return BLOCK_ENTRIES.get(_block_shape(matrix) or (1, 1), "real")
-
-
 def precision_of_values(dtype: np.dtype[Any]) -> str:
-    """Return the precision to multiply values of a dtype in: single for single, else double."""
+    """Return the precision of products with values of a dtype: single for float32 and complex64, else double."""
     return PRECISIONS.get(np.empty(0, dtype).real.dtype, "double")
 
 
 def _from_blocks(matrix: Any) -> Matrix:
-    """Take the blocks as they are: all that are stored, zeros too."""
+    """Return a `block3` problem with all stored blocks, including blocks of zeros."""
     wide = cast(matrix.data, np.float64, "matrix: data", SCALE)
     blocks = sp.bsr_array((wide, matrix.indices, matrix.indptr), shape=matrix.shape, copy=True)
     blocks.sum_duplicates()
@@ -501,7 +393,7 @@ def _from_blocks(matrix: Any) -> Matrix:
 
 
 def _folded(matrix: Any, entry: str) -> Matrix:
-    # the tolerance is for blocks that were computed in single precision
+    # rounding error of the given dtype: blocks may have been computed in single precision
     tolerance = float(np.finfo(_real(matrix.dtype)).eps)
     matrix.data = cast(matrix.data, np.complex128 if matrix.dtype.kind == "c" else np.float64, "matrix: data", SCALE)
     rows = sp.csr_array(matrix, copy=True)

@@ -1,7 +1,4 @@
-"""The filter of a discontinuous Galerkin field (SIAC) as a SciPy operator, from modes to values at points.
-
-Meshes, points and numbers are taken as users have them.
-"""
+"""The SIAC filter for discontinuous Galerkin fields as a SciPy operator that maps modes to values at points."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ from repro.filtering.triangulation import Triangulation, evaluation_points, of_f
 from repro.galerkin.basis import BASES, mode_count
 from repro.galerkin.quadrature import evaluation_rule
 from repro.operators.arrays import Kind, on_device
-from repro.operators.base import Closing, StrictOperator, one_of, whole_number
+from repro.operators.base import Closing, DeviceOperator, LengthError, one_of, whole_number
 from repro.operators.interchange import described
 from repro.operators.runtime import KERNELS, Runtime, open_runtime
 from repro.problems.field import Field
@@ -36,19 +33,14 @@ from repro.sparse.device_work import Launches
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
-#: The word for an h of each point, as long as the edges around it.
+#: Value of `scale` for a local h at each point, computed from the lengths of the edges around the point.
 LOCAL = "local"
-#: Cells of a mesh that have no area, which are passed over.
+#: Kinds of mesh cells that have no area and are ignored.
 WITHOUT_AREA = ("vertex", "line", "line3")
 
 
 def as_triangulation(mesh: Any) -> tuple[Triangulation, Flags | None]:
-    """Return a mesh counterclockwise, and which of its triangles came clockwise.
-
-    Raises
-    ------
-    ReproError
-    """
+    """Return a mesh with counterclockwise triangles, and flags of the triangles that were given clockwise."""
     if isinstance(mesh, Field):
         return of_field(mesh), None
     if hasattr(mesh, "points") and hasattr(mesh, "cells_dict"):
@@ -86,12 +78,7 @@ def _of_meshio(mesh: Any) -> tuple[Floats, NDArray[Any]]:
 
 
 def as_polynomials(mesh: Any, degree: int | None, basis: str | None) -> tuple[int, str]:
-    """Return degree and basis, which a field has of its own.
-
-    Raises
-    ------
-    ReproError
-    """
+    """Return degree and basis of the polynomials; a `Field` brings both."""
     if isinstance(mesh, Field):
         for what, given, own in (("degree", degree, mesh.degree), ("basis", basis, mesh.basis)):
             if given not in (None, own):
@@ -105,30 +92,15 @@ def as_polynomials(mesh: Any, degree: int | None, basis: str | None) -> tuple[in
 
 
 def as_points(points: Any, mesh: Triangulation) -> Floats:
-    """Return points as they were given, if they can be filtered at.
-
-    Raises
-    ------
-    ReproError
-    """
     there = np.array(_numbers(points, "points"))
     mesh.wrapped(there)
     return there
 
 
 def as_scale(scale: Any, mesh: Triangulation, degree: int, points: Floats | None) -> Floats | None:
-    """Return the scale of a filter, `()`, or those of its points, `(n,)`; None: the longest edge.
+    """Return one scale, `()`, or one scale per point, `(n,)`; None: the longest edge.
 
-    Parameters
-    ----------
-    scale
-        As it was given.
-    mesh, degree, points
-        What is filtered, and where; None: at the quadrature points.
-
-    Raises
-    ------
-    ReproError
+    If `points` is None, the points are the quadrature points.
     """
     if scale is None:
         return None
@@ -139,12 +111,6 @@ def as_scale(scale: Any, mesh: Triangulation, degree: int, points: Floats | None
 
 
 def as_orders(derivative: Any) -> tuple[int, int]:
-    """Return the orders of a derivative along x and y.
-
-    Raises
-    ------
-    ReproError
-    """
     try:
         along_x, along_y = (int(whole_number(order, "derivative", 0, DEGREES[-1])) for order in derivative)
     except (TypeError, ValueError):
@@ -168,11 +134,11 @@ def _array(array: Any, what: str) -> NDArray[Any]:
         raise ReproError("this is no array", where=what, actual=error) from None
 
 
-#: Part of the device's free memory that a matrix may take unless it is asked for; the rest is for fields.
+#: `matrix="auto"` makes a matrix if it takes at most this share of free device memory; the rest is for fields.
 SHARE = 0.8
-#: Triangles in a stencil that are worth a word before work begins: a mesh without long edges has 119 to 642.
+#: A warning is given if a stencil meets more triangles than this; without long edges it meets 119 to 642.
 MANY = 20_000
-#: Points, and triangles, that kernels count in 32 bits, with room for the steps of their loops.
+#: Largest number of points, and of triangles: kernels use 32-bit indices, which need a margin for the loop stride.
 MAX_COUNT = 1 << 30
 
 
@@ -187,35 +153,36 @@ def siac(
     matrix: bool | Literal["auto"] = "auto",
     device: str = "auto",
 ) -> SiacFilter:
-    """Return the filter that makes a discontinuous Galerkin field smooth, and more accurate, as a linear operator.
+    """Return a linear operator that filters a discontinuous Galerkin field, to make it smooth and more accurate.
 
-    At a point it is the convolution with K^{2k+1,k+1}(x / h) K^{2k+1,k+1}(y / h) / h², k = P, on a periodic box (King
-    2017, eq. 2.1 and 2.2), integrated exactly but for rounding.
+    The filtered value at a point is the convolution of the field with K^{2k+1,k+1}(x / h) K^{2k+1,k+1}(y / h) / h²,
+    k = P, on a periodic box (King 2017, eq. 2.1 and 2.2). The integrals are exact except for rounding.
 
     Parameters
     ----------
     mesh
-        Triangles that cover a rectangle, the field's period, once: a tuple of vertices `(v, 2)` and triangles `(t, 3)`,
-        a mesh of meshio in a plane z = constant, or a `repro.problems.field.Field`. Clockwise triangles may be among
-        them, with the modes of their own numbering.
+        Triangles that cover a rectangle once; the rectangle is the period of the field. A tuple of vertices `(v, 2)`
+        and triangles `(t, 3)`, a mesh of meshio in a plane z = constant, or a `repro.problems.field.Field`. The modes
+        of a clockwise triangle refer to its corners in the given order.
     degree
-        P, 0 to 3, of the field; None: that of a `Field`.
+        Degree P of the field, 0 to 3; None: the degree of a `Field`.
     points
-        Where to filter, `(n, 2)`; those outside are wrapped. None: the quadrature points of all triangles, triangle by
-        triangle, (P + 2)(P + 1) of each.
+        Evaluation points, `(n, 2)`, wrapped into the period. None: the (P + 2)(P + 1) quadrature points of each
+        triangle, triangle by triangle.
     scale
-        h; None: the longest edge (King 2017, section 3.2). On a mesh of squares cut in half the side of a square gives
-        the most accurate result. Or `(n,)`, an h of each point. `local`: at a vertex the longest edge of the triangles
-        around it, linear between the three of a triangle, so that it is small where triangles are (ours).
+        h; None: the longest edge (King 2017, section 3.2). For a mesh of halved squares, the side of a square is the
+        most accurate choice. An array `(n,)` gives one h per point. `local` (not in the paper): h at a vertex is
+        the longest edge of the triangles around it, and h within a triangle is interpolated linearly, so h is small
+        where triangles are small.
     basis
-        Which the modes belong to, on the reference triangle with corner i at 0, (1, 0), (0, 1): `dubiner`, `lagrange`
-        or `monomial`; None: that of a `Field`, else `dubiner`.
+        Basis of the modes on the reference triangle with corners (0, 0), (1, 0), (0, 1): `dubiner`, `lagrange` or
+        `monomial`; None: the basis of a `Field`, else `dubiner`.
     derivative
-        Which derivative of the filtered field along x and y, each 0 to P; where points have an h each, as if that of
-        a point were the same everywhere.
+        Orders of the derivative of the filtered field along x and y, each 0 to P. If h differs between points, the
+        derivative treats h as constant.
     matrix
-        Whether the filter is made a sparse matrix on the device, with which filtering takes a product; else integrals
-        are computed each time. `auto`: where it fits into the memory that is free, no triangle is wider than h, and h
+        True: store the filter as a sparse matrix on the device, so that filtering is one product. False: compute the
+        integrals at each use. `auto`: make the matrix if it fits into free memory, no triangle is wider than h, and h
         is the same at all points.
     device
         `auto` (a GPU if there is one, else the CPU through OpenCL), `cuda:N` or `opencl:N`.
@@ -223,13 +190,13 @@ def siac(
     Raises
     ------
     ReproError
-        There is no such filter, or not on that device; a matrix was asked for and does not fit, or a triangle is wider
-        than h, or points have an h each.
+        The arguments are invalid or the device cannot be used. Or a requested matrix does not fit into memory, or is
+        impossible because a triangle is wider than h or h differs between points.
 
     Warns
     -----
     RuntimeWarning
-        Stencils meet so many triangles that filtering takes long: one long edge among short ones makes h large.
+        A stencil meets so many triangles that filtering takes long, as when one long edge makes h large.
     """
     if matrix not in (True, False, "auto"):
         raise ReproError("unknown wish", where="matrix", expected="True, False or 'auto'", actual=repr(matrix))
@@ -242,7 +209,7 @@ def siac(
     for what, count in (("points", len(there)), ("triangles", len(triangles.triangles))):
         whole_number(count, f"number of {what}", 1, MAX_COUNT)
     h = scales(triangles, len(there), kernel(degree).width, as_scale(scale, triangles, degree, given))
-    typical = float(np.sqrt(np.mean(h**2)))  # a stencil meets about as many triangles as its area holds
+    typical = float(np.sqrt(np.mean(h**2)))  # the number of triangles grows with a stencil's area
     met = predicted_pairs(triangles, kernel(degree).width, typical)
     if met > MANY:
         warnings.warn(
@@ -256,29 +223,32 @@ def siac(
     return SiacFilter(runtime, stencil, there, basis, matrix, None if np.ptp(h) == 0 else h)
 
 
-class SiacFilter(StrictOperator, Closing):
-    """From modes to filtered values at points; made by `repro.siac`. Threads that work with one device take turns.
+class SiacFilter(DeviceOperator, Closing):
+    """The SIAC filter, from modes to values at points; made by `repro.siac`. Threads of one device take turns.
 
-    The modes of a field are `(t * m,)`, those of a triangle one after the other; several fields are columns `(t * m,
-    fields)`, filtered at once. Close it, or use it in a `with`, to give its memory back before it is forgotten.
+    The modes of one field are `(t * m,)`, triangle by triangle, with m modes per triangle. Several fields are the
+    columns of `(t * m, fields)` and are filtered at once. `close`, or the end of a `with` block, frees the device
+    memory.
 
     Attributes
     ----------
     points
-        float64 `(n, 2)`, where it filters.
+        Evaluation points, float64 `(n, 2)`.
     degree, basis, derivative
-        As it was made.
+        As in `repro.siac`.
     scale
-        h; float64 `(n,)` where points have different ones.
+        h; if h differs between points, float64 `(n,)`.
     kind
-        `matrix`; or, computed anew each time, `contours` or, where a triangle is wider than h or points have different
-        ones, `clipping`.
+        How values are computed: `matrix` (a product with the stored matrix), or integrals at each use, by `contours`
+        or by `clipping`. Clipping is used if a triangle is wider than h, or if h differs between points.
     pairs
-        Triangles that meet the bounding square of a point's stencil, over all points, an image each.
+        Number of pairs of a point and a triangle (or periodic image of one) that meets the bounding square of the
+        point's stencil.
     nbytes
-        Bytes of the matrix on the device, or what they would be; 0 where points have an h each, of which none is made.
+        Bytes that the matrix takes on the device, whether it was made or not; 0 if h differs between points, as then
+        no matrix is possible.
     device_name
-        What it runs on.
+        Name of the device.
     """
 
     def __init__(
@@ -314,17 +284,9 @@ class SiacFilter(StrictOperator, Closing):
     def matmat(self, X: Any) -> Any:
         """Return the filtered values of several fields, `(n, fields)`.
 
-        Parameters
-        ----------
-        X
-            `(t * m, fields)`, NumPy's; or an array on the device, as of `matvec`, which gives a `DeviceArray`.
-
-        Raises
-        ------
-        ReproError
-            It is no such array.
+        X is `(t * m, fields)`: a NumPy array, or a device array that `matvec` accepts, for which the result is a
+        `DeviceArray`. Other arguments raise `ReproError`.
         """
-        self._check(X)
         if not on_device(X):
             return super().matmat(X)
         rows, columns = self.shape
@@ -341,18 +303,12 @@ class SiacFilter(StrictOperator, Closing):
         return result
 
     def dot(self, x: Any) -> Any:
-        """Return the filtered values of a field, or of several as columns."""
+        """Return the filtered values of one field `(t * m,)`, or of several fields `(t * m, fields)`."""
         several = on_device(x) and len(described(x)[1]) == 2 and described(x)[1][0] == self.shape[1]
         return self.matmat(x) if several else super().dot(x)
 
     def to_scipy(self) -> csr_array:
-        """Return the matrix, `(n, t * m)`; a triangle that is met has all its m entries stored.
-
-        Raises
-        ------
-        ReproError
-            There is none.
-        """
+        """Return the filter's matrix, `(n, t * m)`; it stores all m modes of a triangle. No matrix: `ReproError`."""
         with self._ordered():
             self._require_open()
             if not isinstance(self._filter, FilterMatrix):
@@ -360,7 +316,7 @@ class SiacFilter(StrictOperator, Closing):
             return self._filter.download()
 
     def close(self) -> None:
-        """Give its memory on the device back; it is of no use afterwards."""
+        """Free the filter's memory on the device; the filter cannot be used afterwards."""
         with self._ordered():
             if not self._closed:
                 self._closed = True
@@ -384,7 +340,7 @@ class SiacFilter(StrictOperator, Closing):
         return values.get()
 
     def _check(self, x: Any) -> None:
-        """Refuse what are no modes; numbers and operators, which SciPy multiplies operators with, pass."""
+        """Refuse arrays that do not have the shape of modes; SciPy handles numbers and operators."""
         if on_device(x):
             return
         array, columns = np.asarray(x), self.shape[1]
@@ -392,7 +348,7 @@ class SiacFilter(StrictOperator, Closing):
             return
         if array.ndim and (array.ndim > 2 or array.shape[0] != columns):
             modes = mode_count(self.degree, 2)
-            raise ReproError(
+            raise LengthError(
                 "these are no modes of the field",
                 where="modes",
                 expected=f"({columns},), {modes} of each of {columns // modes} triangles, or ({columns}, fields)",
@@ -420,7 +376,7 @@ class SiacFilter(StrictOperator, Closing):
 def _made(
     runtime: Runtime, stencil: Stencil, points: Floats, basis: str, matrix: bool | Literal["auto"], held: ExitStack
 ) -> tuple[FilterMatrix | PerPoint, MatrixSize]:
-    """Return the filter, whose memory `held` gives back, and the size that its matrix has or would have."""
+    """Return the filter, and the size of its matrix, whether it was made or not; `held` frees the filter's memory."""
     load, there = _load(runtime), SortedCells(stencil.mesh, points)
     if matrix is True:
         stencil.for_contours()
@@ -433,14 +389,14 @@ def _made(
             try:
                 with ExitStack() as own:
                     made = rows.make(layout, own)
-                    runtime.device.synchronize()  # what rows are made of is given back
+                    runtime.device.synchronize()  # before `passing` frees the inputs of the kernels
                     held.enter_context(own.pop_all())
                     return made, size
             except OutOfDeviceMemory:
                 if matrix is True:
                     raise
     launches = Launches(runtime.device, load, held)
-    return PerPoint(launches, stencil, Points(launches, there), basis, way=_WAYS[_way(stencil)]), size
+    return PerPoint(launches, stencil, Points(launches, there), basis, method=_WAYS[_way(stencil)]), size
 
 
 def _made_local(
@@ -452,7 +408,7 @@ def _made_local(
     scales: Floats,
     held: ExitStack,
 ) -> LocalPerPoint:
-    """Return the filter with an h of each point, whose memory `held` gives back."""
+    """Return the filter with one h per point; `held` frees its memory."""
     if matrix is True:
         raise ReproError(
             "the filter is made a matrix only with one h, since its rows are integrated by contours",
@@ -480,7 +436,7 @@ def _as_matrix(runtime: Runtime, stencil: Stencil, size: MatrixSize, matrix: boo
     return matrix
 
 
-#: The kernels per point by what they do.
+#: Method of `PerPoint` for each way to integrate.
 _WAYS = {"contours": "edges", "clipping": "point"}
 
 
@@ -490,7 +446,7 @@ def _way(stencil: Stencil) -> str:
 
 @cache
 def _load(runtime: Runtime) -> Callable[[str], Program]:
-    """Return what gives the filter's modules, compiled unless the cache has them."""
+    """Return a function that loads a kernel module of the filter by name, through the compile cache."""
 
     @cache
     def load(module: str) -> Program:

@@ -1,4 +1,4 @@
-"""The product of two sparse matrices of SciPy, of CuPy or that grow, computed on a device."""
+"""The product of two sparse matrices (SciPy, CuPy or `DynamicCSR`), computed on a device."""
 
 from __future__ import annotations
 
@@ -38,25 +38,26 @@ from repro.sparse.spgemm.rows import Factors
 def spgemm(
     a: Any, b: Any, device: str = "auto", *, sort: bool = False, format: Literal["csr", "dynamic"] = "csr"
 ) -> Any:
-    """Return the product of two sparse matrices, A B, computed on a device.
+    """Return the product A B of two sparse matrices, computed on a device.
 
-    Sums are added up in the order of a row's entries in A, so that the values are the same each time. What cancels
-    stays an entry, and a sum of zeros alone is 0, not -0.
+    Products are summed in the order of the entries of A's rows, so values are reproducible. Entries that cancel to 0
+    stay stored; a sum of zeros is 0, not -0. A sum that overflows raises `ReproError` if operands and product are SciPy
+    matrices; in CuPy and `DynamicCSR` products it is infinite or NaN.
 
     Parameters
     ----------
     a, b
-        SciPy sparse matrices or arrays of real numbers, entries of one place added up; sparse matrices of CuPy, which
-        are read on the GPU; or matrices that grow, `repro.DynamicCSR`, however fragmented. Where both have float32
-        values, so has the product, else float64; one that grows has to be of the product's dtype.
+        Real sparse matrices: SciPy's (duplicates are added), CuPy's (read on the GPU) or `repro.DynamicCSR`. The
+        product is float32 if both operands are, else float64; a `DynamicCSR` operand must have the dtype of the
+        product.
     device
-        `auto` (where an operand lies; else a GPU if there is one, else the CPU through OpenCL), `cuda:N` or `opencl:N`.
+        `auto` (the device of an operand that is on one; else a GPU if there is one, else the CPU through OpenCL),
+        `cuda:N` or `opencl:N`.
     sort
-        Whether columns of a row are sorted afterwards, by SciPy on the host or by CuPy; else they come in any order, as
-        `has_sorted_indices` says, and `sort_indices` sorts them.
+        Sort the columns within each row, by SciPy on the host or by CuPy; otherwise columns may be in any order.
     format
-        `csr`: the product is CuPy's `csr_matrix` where an operand is CuPy's, else SciPy's `csr_array`. `dynamic`: a
-        `DynamicCSR` whose rows lie in the order in which they were computed, and never pass the host.
+        `csr`: a CuPy `csr_matrix` if an operand is a CuPy matrix, else a SciPy `csr_array`. `dynamic`: a `DynamicCSR`
+        on the device, whose columns are not sorted.
 
     Returns
     -------
@@ -65,7 +66,7 @@ def spgemm(
     Raises
     ------
     ReproError
-        They cannot be multiplied, or not on that device.
+        The operands cannot be multiplied, or are on another device; or a sum overflows the dtype of the product.
     """
     one_of(format, "format", ("csr", "dynamic"))
     if sort and format == "dynamic":
@@ -89,6 +90,7 @@ def spgemm(
             else:
                 rows = product.download().to_csr()
                 rows.has_sorted_indices = rows.has_canonical_format = False
+                _refuse_overflow(rows, operands)
     except OutOfDeviceMemory as error:
         raise runtime.no_room(error) from None
     if sort:
@@ -96,19 +98,22 @@ def spgemm(
     return rows
 
 
+def _refuse_overflow(product: sp.csr_array, operands: Sequence[Operand]) -> None:
+    bad = np.flatnonzero(~np.isfinite(product.data))
+    if bad.size and all(sp.issparse(of.matrix) and np.isfinite(of.matrix.data).all() for of in operands):
+        row = int(np.searchsorted(product.indptr, bad[0], side="right")) - 1
+        raise ReproError(
+            f"sums of the product are too large for {product.dtype}",
+            where=f"row {row}, column {product.indices[bad[0]]}, the first of {bad.size}",
+            expected=f"numbers up to {np.finfo(product.dtype).max:.3g}",
+            actual=product.data[bad[0]],
+            todo="give an operand in float64" if product.dtype == np.float32 else "scale the operands",
+        )
+
+
 @dataclass(frozen=True)
 class Operand:
-    """What is multiplied, after it was looked at.
-
-    Attributes
-    ----------
-    matrix
-        CSR of SciPy or CuPy, or a matrix that grows.
-    precision
-        Of its values.
-    what
-        What it is to the user.
-    """
+    """A checked operand: CSR of SciPy or CuPy, or a `DynamicCSR`; `what` is the operand's name in errors."""
 
     matrix: Any
     precision: str
@@ -116,7 +121,7 @@ class Operand:
 
     @contextmanager
     def stored(self, runtime: Runtime, precision: str) -> Iterator[Storage]:
-        """Give it on the device in a precision, for the time of the body."""
+        """Yield the operand as device storage in the given precision."""
         if isinstance(self.matrix, DynamicCSR):
             if self.precision != precision:
                 raise ReproError(
@@ -147,7 +152,7 @@ def _operand(matrix: Any, what: str) -> Operand:
 
 
 def _common_runtime(device: str, operands: Sequence[Operand]) -> Runtime:
-    """Return the runtime of a device by its name; of `auto` where an operand lies."""
+    """Return the runtime of the named device; for `auto`, the runtime of the device that holds an operand."""
     grown = [operand for operand in operands if isinstance(operand.matrix, DynamicCSR)]
     cupys = [operand for operand in operands if is_cupys(operand.matrix, CUPYS_MATRICES)]
     if device == "auto" and grown:
@@ -166,17 +171,12 @@ def _common_runtime(device: str, operands: Sequence[Operand]) -> Runtime:
 
 
 def matrix_on_device(runtime: Runtime, matrix: sp.csr_array, dtype: np.dtype[Any]) -> Storage:
-    """Bring a matrix to the device, each row in one segment, no place of which is stored twice."""
+    """Upload a matrix to the device, with duplicates added and one segment per row."""
     return Storage.upload(runtime.device, lay_out(canonical(matrix.astype(dtype)), 1))
 
 
 def check_pattern(matrix: sp.csr_array, stored: Storage) -> None:
-    """Refuse a matrix whose entries are not in the places of one that `on_device` stored.
-
-    Raises
-    ------
-    ReproError
-    """
+    """Raise `ReproError` if the sparsity pattern of a matrix differs from that of the stored matrix."""
     columns, sizes = np.zeros(matrix.nnz, np.int32), np.zeros(matrix.shape[0], np.int32)
     same = matrix.shape == stored.shape and matrix.nnz == stored.report().pointer
     if same:
@@ -196,7 +196,7 @@ def check_pattern(matrix: sp.csr_array, stored: Storage) -> None:
 
 @cache
 def load_products(runtime: Runtime, precision: str) -> Callable[[str], Program]:
-    """Return what gives the modules of products in a precision, compiled unless the cache has them."""
+    """Return a function that loads kernel modules for sparse products by name, through the compile cache."""
 
     @cache
     def load(module: str) -> Program:

@@ -1,6 +1,7 @@
 """A tuned kernel for y = A x as a SciPy `LinearOperator` that also takes arrays on the GPU.
 
-The variant that it runs is named by the user, chosen by a campaign, a default, or the fastest of a few tried now.
+The kernel variant is named by the user, chosen by a measurement campaign, a default, or the fastest of a few variants
+that are timed on the matrix.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from weakref import ref
 
 import numpy as np
 
-from repro.bench.runnable import Unsupported
-from repro.bench.workspace import Workspace
+from repro.bench.errors import Unsupported
+from repro.bench.runnable import Workspace
 from repro.codegen.targets import DTYPES, Target
 from repro.devices.base import Buffer, OutOfDeviceMemory
 from repro.entries import get_entry
@@ -35,35 +36,16 @@ from repro.sparse.compound.runnables import Variant
 from repro.sparse.operands import ProductOperands
 from repro.sparse.symmetry import symmetry_of
 
-#: Pairs of vectors whose launches are kept: those of an iterative solver are always the same.
+#: Number of cached launches, one for each pair (x, y) of buffers: an iterative solver uses the same pairs repeatedly.
 KEPT = 64
 
 
 class Product:
-    """A matrix on the device and the one kernel that multiplies with it.
+    """A matrix on the device, and the compiled kernel of one variant.
 
-    Parameters
-    ----------
-    runtime
-        The device.
-    matrix, precision
-        The matrix, rounded to the precision.
-    id
-        The variant.
-
-    Attributes
-    ----------
-    vectors
-        Vectors in the layout's order.
-    direct
-        Whether these are a user's vectors as they are: AoS, unknowns not renumbered.
-    nbytes
-        Bytes of the packed matrix.
-
-    Raises
-    ------
-    ReproError
-        The kernel cannot be compiled, or the matrix is too large for the device or for 32-bit indices.
+    `vectors` makes vectors in the order that the layout requires. `direct`: users' vectors already have this order
+    (AoS, unknowns not renumbered). `nbytes`: bytes of the matrix in the layout. It raises `ReproError` if the kernel
+    cannot be compiled, or if the matrix is too large for the variant.
     """
 
     def __init__(self, runtime: Runtime, matrix: Matrix, precision: str, id: VariantId) -> None:
@@ -72,7 +54,7 @@ class Product:
         source = render_module(KERNELS, matrix.entry, precision, layout, [id.schedule], runtime.device.target)
         name = f"{TEMPLATES}/{matrix.entry}-{precision}/{layout.stored}-{id.schedule}"
         self._variant = Variant(id, *runtime.compiled(source, name))
-        # x and y are a user's, and nothing is verified here
+        # products are not verified here, so x and the reference are empty
         none = np.empty((0, kind.algebra.size))
         operands = ProductOperands(matrix, precision, none.astype(kind.scalar), none, none)
         self._workspace = Workspace(runtime.devices, operands)
@@ -92,11 +74,9 @@ class Product:
         self._bound: OrderedDict[tuple[int, int], Callable[[], None]] = OrderedDict()
 
     def bind(self, x: Buffer, y: Buffer) -> Callable[[], None]:
-        """Return what queues one product of vectors in the layout's order."""
         return self._variant.product(x, y)
 
     def multiply(self, x: Buffer, y: Buffer) -> None:
-        """Queue one product of vectors in the layout's order."""
         if not hasattr(x, "pointer") or not hasattr(y, "pointer"):
             self.bind(x, y)()  # OpenCL's launches would keep their buffers alive
             return
@@ -108,15 +88,16 @@ class Product:
         self._bound[key]()
 
     def release(self) -> None:
-        """Wait for the device and give the matrix's memory back; nothing can be multiplied then."""
+        """Wait for the device and release the matrix's memory."""
         self.runtime.device.synchronize()
         self._bound.clear()
         self._variant.release()
         self._workspace.release()
 
 
-#: By entry and precision, of the variants that read and write a user's vectors as they are, the one that loses least
-#: over the problems of the campaign `h200`, both spaces, by the geometric mean: 8 to 12 %, at most 32 % on one problem.
+#: Default variant for each entry type and precision, for vectors in the user's order. Over all problems of the campaign
+#: `h200`, it has the smallest mean slowdown relative to the fastest variant of each problem (geometric mean 8 to 12 %,
+#: at most 32 %).
 DEFAULTS = {
     ("block3", "single"): "CSR-AoSoA-AoS/direct-128-8-w8-u2",
     ("block3", "double"): "CSR-AoSoA-AoS/direct-64-8-w8-u2",
@@ -125,12 +106,13 @@ DEFAULTS = {
     ("quaternion", "single"): "CSR-AoSoA-AoS/direct-64-16-w4-u2-cs",
     ("quaternion", "double"): "Sl-8-AoSoA-AoS@clustered/chunk-512-2-w2-cg",
 }
-#: For `real`, which it did not have, and entries to come: what does well for `complex` in either precision.
+#: Default for `real` and for new entry types, which the campaign `h200` lacks; good for `complex` in both precisions.
 DEFAULT = DEFAULTS["complex", "double"]
-#: A block's rows lie side by side, so that its threads, which a CPU runs one after the other, find theirs in the cache.
+#: Default on the CPU, which runs the threads of a block in sequence, so a block's rows are contiguous for caching.
 CPU_DEFAULT = "CSR-AoS-AoS/direct-64-3"
-#: What `now` tries beside the default: one after the other those that lowered the mean loss over that campaign most, of
-#: variants that fit every GPU. The best of them and the default loses 3 % there, at most 12 %.
+#: Variants that `tuned="now"` times in addition to the default. They were chosen greedily to reduce the mean slowdown
+#: in the campaign `h200`, among variants that run on every GPU. On the campaign's problems, the fastest of these
+#: variants and the default is on average 3 %, at most 12 %, slower than the fastest of all variants.
 QUICK = (
     "Sl-8-AoSoA-AoS@clustered/chunk-512-2-w4",
     "Sl-8-AoSoA-AoS@clustered/chunk-512-2-w4-u2-cs",
@@ -141,8 +123,9 @@ QUICK = (
     "Sl-8-AoSoA-AoS/direct-128-8-w4",
     "Sl-8-AoSoA-AoS@clustered/chunk-512-2-w2",
 )
-#: What it tries too where the matrix is symmetric. No campaign has chosen them: of the formats of pairs these are the
-#: ones with tiles of the middle size, one thread to a row and two, past L2 and within it.
+#: Further variants that `tuned="now"` times for symmetric matrices; they were not chosen by a campaign. They store
+#: pairs in tiles of middle size, with one or two threads per row, and with or without the cache hint for data read
+#: once.
 QUICK_PAIRS = (
     "Pairs-128-AoSoA-AoS@clustered/direct-128-8-u2-cs",
     "Pairs-128-AoSoA-AoS@clustered/direct-256-4-w2-u2",
@@ -150,25 +133,22 @@ QUICK_PAIRS = (
 CPU_QUICK = ("Sl-16-AoS-AoS/static-64-3", "Sl-16-SoA-AoS/direct-64-3", "ELL-SoA-AoS/static-64-3")
 CPU_QUICK_PAIRS: tuple[str, ...] = ()
 LAUNCHES, REPLAYS = 20, 5
+RESULTS = "results"
 
 
-def find_variant(tuned: str, problem: Matrix, precision: str, target: Target, results: Path) -> VariantId:
-    """Return the variant for a word of the user's.
+def find_variant(
+    tuned: str, problem: Matrix, precision: str, target: Target, results: Path = Path(RESULTS)
+) -> VariantId:
+    """Return the variant that a user's argument `tuned` selects.
 
-    Parameters
-    ----------
-    tuned
-        A variant's name, `Sl-32-SoA-AoS/static-256-4`; `campaign:problem` for a campaign's choice; or `default`.
-    results
-        Folder of the campaigns.
-
-    Raises
-    ------
-    ReproError
-        It names no variant, the campaign has no such choice, its entry is another, or the target cannot hold it.
+    `tuned` is the name of a variant such as `Sl-32-SoA-AoS/static-256-4`, or `default`, or `campaign:problem` for the
+    fastest variant of a problem in a campaign in the folder `results`. It raises `ReproError` if the name or the
+    campaign's choice is unknown, if the campaign's problem has another entry type, or if the target cannot run the
+    schedule.
     """
     if tuned == "default":
-        tuned = _default(problem.entry, precision, target)
+        on_gpu = target.dialect == "cuda"
+        tuned = DEFAULTS.get((problem.entry, precision), DEFAULT) if on_gpu else CPU_DEFAULT
     elif ":" in tuned:
         campaign, _, name = tuned.partition(":")
         chosen = find_campaign_choice(results, campaign, TEMPLATES, name, precision)
@@ -185,35 +165,26 @@ def find_variant(tuned: str, problem: Matrix, precision: str, target: Target, re
 
 
 def fastest(runtime: Runtime, problem: Matrix, precision: str) -> VariantId:
-    """Time the default and a few others on this matrix, and return the best: seconds, most of them compiling.
+    """Time the default and a few other variants on this matrix, which takes seconds, and return the fastest.
 
-    Those that the matrix or the device has no room for are left out; if that is all of them it is the default, which
-    then says why. Formats of pairs are compiled only where the matrix is symmetric.
+    Variants that do not fit the matrix or the device are skipped. If no variant fits, the default is returned; its use
+    then raises an error with the reason. Pair formats are tried only for symmetric matrices.
     """
     target = runtime.device.target
-    default = _default(problem.entry, precision, target)
-    seconds: dict[str, float] = {}
-    for name in (default, *_quick(problem, precision, target)):
+    seconds: dict[VariantId, float] = {}
+    for name in ("default", *_quick(problem, precision, target)):
         with suppress(ReproError, Unsupported, MemoryError):
-            variant = fitting(VariantId.parse(name), target)
-            seconds[name] = _seconds(Product(runtime, problem, precision, variant))
-    return VariantId.parse(min(seconds, key=seconds.__getitem__, default=default))
+            variant = find_variant(name, problem, precision, target)
+            seconds[variant] = _seconds(Product(runtime, problem, precision, variant))
+    return min(seconds, key=seconds.__getitem__) if seconds else find_variant("default", problem, precision, target)
 
 
 def _quick(problem: Matrix, precision: str, target: Target) -> tuple[str, ...]:
-    """Return what is tried beside the default on this matrix."""
     quick, pairs = (QUICK, QUICK_PAIRS) if target.dialect == "cuda" else (CPU_QUICK, CPU_QUICK_PAIRS)
-    return quick + pairs if pairs and _symmetric(problem, precision) else quick
-
-
-def _symmetric(problem: Matrix, precision: str) -> bool:
-    if not get_entry(problem.entry).members:
-        return False
-    return bool(symmetry_of(problem, problem.values.astype(DTYPES[precision], copy=False)).kind)
-
-
-def _default(entry: str, precision: str, target: Target) -> str:
-    return DEFAULTS.get((entry, precision), DEFAULT) if target.dialect == "cuda" else CPU_DEFAULT
+    if not pairs or not get_entry(problem.entry).members:
+        return quick
+    symmetric = symmetry_of(problem, problem.values.astype(DTYPES[precision], copy=False)).kind
+    return quick + pairs if symmetric else quick
 
 
 def _seconds(product: Product) -> float:
@@ -230,29 +201,29 @@ class SlowOnCpuWarning(UserWarning):
 
 
 class SpmvOperator(DeviceOperator, Closing):
-    """y = A x by one of our kernels; made by `repro.operator`.
+    """y = A x by a tuned kernel; made by `repro.operator`.
 
-    Shape and dtype are those of the matrix as SciPy has it: a matrix of n×n blocks of 3×3 is 3n×3n, one of quaternions
-    4n×4n, one of complex numbers n×n and complex.
+    Shape and dtype are those of SciPy's matrix: n×n blocks of 3×3 have shape 3n×3n, n×n quaternions 4n×4n, and n×n
+    complex numbers n×n with a complex dtype.
 
-    `A.T`, and `A.H` with complex numbers conjugated, are operators of the transposed matrix by the same variant, made
-    at first use and kept: as much memory again, one for real entries, two for complex ones where both are asked for. A
-    symmetric matrix is its own `A.T`, a Hermitian one its own `A.H`, where they are bit for bit. Close it, or use it in
-    a `with`, to give its memory back before it is forgotten, and that of these two.
+    `A.T` and the conjugate transpose `A.H` are operators with the same variant, made at first use and kept. Each takes
+    as much device memory as the matrix; for real entries, `A.T` and `A.H` are one operator. A matrix that equals its
+    transpose bit for bit is its own `A.T` or `A.H`. `close`, or the end of a `with` block, frees the memory of the
+    operator and of its transposes.
 
-    It is for any thread: those that work with one device take turns. What is copied or pickled is the matrix with the
-    variant's name, of which the copy is made anew on a device of the same words.
+    Any thread may use an operator; threads of one device take turns. A copy or pickle contains the matrix and the name
+    of the variant, and opens the device with the same name (`cuda:N` or `opencl:N`).
 
     Attributes
     ----------
     name
-        The variant, `Sl-32-SoA-AoS/static-256-4`.
+        Name of the variant, such as `Sl-32-SoA-AoS/static-256-4`.
     entry, precision
-        What the non-zeros are, and in which precision they are multiplied.
+        Type of the non-zeros, and precision of the product.
     n
-        Rows, counted in entries.
+        Number of rows, counted in entries (blocks, quaternions or numbers).
     device_name
-        What it runs on.
+        Name of the device.
     nbytes
         Bytes of the matrix on the device.
     """
@@ -263,7 +234,8 @@ class SpmvOperator(DeviceOperator, Closing):
         super().__init__(product.runtime, kind, (size, size))
         self._problem = problem
         self._product: Product | None = product
-        # by whether they are conjugated: those that belong to this one; and all, whoever made them
+        # transposes by "conjugated?": `_made` are owned by this operator, `_transposes` includes one that owns this
+        # operator
         self._made: dict[bool, SpmvOperator] = {}
         self._transposes: dict[bool, ref[SpmvOperator]] = {}
         self.name = str(product.id)
@@ -271,22 +243,16 @@ class SpmvOperator(DeviceOperator, Closing):
 
     @cached_property
     def vectors(self) -> Vectors:
-        """Vectors that it multiplies as they are: on the same device, in natural order, members side by side."""
+        """Vectors on the operator's device, in the user's order: natural order, members of an entry side by side."""
         product = self._open()
         return product.vectors if product.direct else Vectors(self._runtime, self.n, self._kind)
 
     def rmatvec(self, x: Any, out: Any = None, *, stream: int | None = None) -> Any:
-        """Return the product of the conjugate transpose, `A.H @ x`; arguments and errors are those of `matvec`."""
+        """Return the product with the conjugate transpose, `A.H @ x`; arguments and errors as in `matvec`."""
         return self.H.matvec(x, out, stream=stream)
 
     def matmat(self, X: Any) -> Any:
-        """Return A X of a NumPy array `(columns, vectors)`.
-
-        Raises
-        ------
-        ReproError
-            It lies on a device.
-        """
+        """Return A X for a NumPy array X `(columns, vectors)`; a device array raises `ReproError`."""
         if on_device(X):
             raise ReproError(
                 "several vectors on the device are not multiplied at once",
@@ -296,23 +262,23 @@ class SpmvOperator(DeviceOperator, Closing):
         return super().matmat(X)
 
     def rmatmat(self, X: Any) -> Any:
-        """Return the product of the conjugate transpose, `A.H @ X`, as `matmat`."""
+        """Return the product with the conjugate transpose, `A.H @ X`; see `matmat`."""
         return self.H.matmat(X)
 
     def close(self) -> None:
-        """Give the memory of the matrix, and of its transposes, back; it is of no use afterwards."""
-        with self._runtime.after():  # no other thread is in the middle of a product
+        """Free the memory of the matrix and of its transposes; the operator cannot be used afterwards."""
+        with self._runtime.after():  # holds the lock, so no other thread is in the middle of a product
             product, self._product = self._product, None
             for transpose in self._made.values():
                 transpose.close()
             self._made.clear()
             if product is not None:
-                product.release()  # waits, before what it worked on goes
+                product.release()  # waits for the device, so the staging arrays can be freed next
                 for name in ("_staging", "_in_order"):
                     self.__dict__.pop(name, None)
 
     def __rmul__(self, x: Any) -> Any:
-        """Return `x A`, which is `A.T x`; of anything else what SciPy returns."""
+        """Return `x A`, which is `A.T x`, for a device array x; SciPy handles other arguments."""
         return self.T.matvec(x) if on_device(x) else super().__rmul__(x)
 
     def _transpose(self) -> SpmvOperator:
@@ -322,8 +288,8 @@ class SpmvOperator(DeviceOperator, Closing):
         return self._transposed(True)
 
     def _transposed(self, conjugate: bool) -> SpmvOperator:
-        """Return the transpose, that of real entries always by the name of the conjugated one."""
-        with self._runtime.after():  # one for all threads
+        """Return the transpose, conjugated or not; for real entries callers always pass True, so only one is made."""
+        with self._runtime.after():  # the lock lets only one thread make the transpose
             product, kept = self._open(), self._transposes.get(conjugate)
             there = None if kept is None else kept()
             if there is None or there._product is None:
@@ -332,7 +298,7 @@ class SpmvOperator(DeviceOperator, Closing):
                     there = self
                 else:
                     there = SpmvOperator(matrix, Product(self._runtime, matrix, self.precision, product.id))
-                    there._transposes[conjugate] = ref(self)  # not held by it: whoever forgets this one frees both
+                    there._transposes[conjugate] = ref(self)  # weak: the last reference to `self` frees both
                     self._made[conjugate] = there
                 self._transposes[conjugate] = ref(there)
             return there
@@ -360,7 +326,7 @@ class SpmvOperator(DeviceOperator, Closing):
 
     @cached_property
     def _in_order(self) -> tuple[DeviceArray, DeviceArray]:
-        """Arrays in the layout's own order, where that is not the user's."""
+        """Temporary x and y in the order of the layout, used if this differs from the user's order."""
         vectors = self._open().vectors
         return vectors.empty(), vectors.empty()
 
@@ -376,25 +342,25 @@ def operator(
     entry: str | None = None,
     precision: str | None = None,
     device: str = "auto",
-    results: Path | str = "results",
+    results: Path | str = RESULTS,
 ) -> SpmvOperator:
-    """Return a matrix as a SciPy `LinearOperator` that multiplies by one of our kernels.
+    """Return a matrix as a SciPy `LinearOperator` with a tuned kernel.
 
     Parameters
     ----------
     matrix
-        A square SciPy sparse matrix or array, or a `repro.problems.matrix.Matrix`. Real BSR of 3×3 blocks is
-        multiplied block by block, real BSR of 4×4 blocks as quaternions (each block has to be the expansion of one),
-        complex and other real matrices number by number.
+        A square SciPy sparse matrix or array, or a `repro.problems.matrix.Matrix`. The entry type of real BSR with 3×3
+        blocks is `block3`; with 4×4 blocks it is `quaternion`, and each block must be the matrix of a quaternion. The
+        entry type of other matrices is `real` or `complex`.
     tuned
-        The variant to run: `default`, one that does well on many matrices; a name, `Sl-32-SoA-AoS/static-256-4`;
-        `campaign:problem`, what a campaign chose for a problem like this one (`h200:fem/nut_37k`); or `now`, the
-        fastest of a few, timed on this matrix.
+        `default`: a variant that is good for many matrices. The name of a variant, such as
+        `Sl-32-SoA-AoS/static-256-4`. `campaign:problem`, such as `h200:fem/nut_37k`: the fastest variant for a similar
+        problem in a campaign. `now`: time a few variants on this matrix and take the fastest.
     entry
-        `real`, `complex`, `quaternion`, `block3` or `pattern` where it should not be read off the matrix: `block3` for
-        a 3n×3n matrix in CSR, `pattern` for one of ones, whose values are then not stored.
+        `real`, `complex`, `quaternion`, `block3` or `pattern`; None: found from the matrix. For example, `block3` for a
+        3n×3n matrix in CSR, or `pattern` for a matrix of ones, whose values are then not stored.
     precision
-        `single` or `double`; that of the values unless given.
+        `single` or `double`; None: the precision of the values.
     device
         `auto` (a GPU if there is one, else the CPU through OpenCL), `cuda:N` or `opencl:N`.
     results
@@ -403,12 +369,12 @@ def operator(
     Raises
     ------
     ReproError
-        The matrix, the variant or the device is none that can be used, there is no compiler, or not enough memory.
+        The matrix, variant or device cannot be used, there is no compiler, or there is not enough memory.
 
     Warns
     -----
     SlowOnCpuWarning
-        The device is the CPU; once in a process.
+        The device is the CPU; given once per process.
     """
     problem, precision = as_problem(matrix, entry, precision)
     runtime: Runtime = open_runtime(device)
@@ -422,13 +388,12 @@ def operator(
 
 
 def _again(problem: Matrix, name: str, precision: str, device: str) -> SpmvOperator:
-    """Return what was copied or pickled, made anew."""
     return operator(problem, name, precision=precision, device=device)
 
 
 @cache
 def _say_that_the_cpu_is_slow() -> None:
-    """Say it once: what is kept is the first call that returns."""
+    """Warn once per process, since the cached function runs only once."""
     warnings.warn(
         "the operator runs on the CPU, where SciPy's own product of the matrix is as fast or faster: it is there to "
         "try out what will run on a GPU (docs/operator.md)",

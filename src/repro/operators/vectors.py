@@ -1,4 +1,4 @@
-"""Vectors on a device in any order of their members, with what an iterative solver does beside the product."""
+"""Vectors on a device, with members of entries in AoS, SoA or Padded order, and operations for iterative solvers."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from repro.errors import ReproError
 from repro.operators.arrays import TODO, DeviceArray, Kind, View
 from repro.operators.base import whole_number
 from repro.operators.runtime import KERNELS, Runtime, open_runtime
-from repro.sparse.elementwise import VECTOR_BLOCK_SIZE, VECTOR_BLOCKS_PER_SM, pack_vector, padded_size, render_vectors
+from repro.sparse.elementwise import BLOCK_SIZE, VECTOR_BLOCKS_PER_SM, pack_vector, padded_size, render_vectors
 from repro.sparse.pairs import MAX_INDEX
 
 ORDERS = ("AoS", "SoA", "Padded")
 
 
 class Vectors:
-    """Vectors of n entries on a device, all in one order; made by `repro.vectors`, or an operator's `vectors`.
+    """Makes and combines vectors of n entries on a device; made by `repro.vectors`, or an operator's `vectors`.
 
-    All that takes a vector takes a `DeviceArray` or, on a GPU, anything with `__cuda_array_interface__` that holds the
-    same numbers in the same order. Work is queued; only `dot`, `norm` and `get` wait for it. Any thread may use them:
-    those that work with one device take turns.
+    All vectors have the same order. A vector argument is a `DeviceArray` or, on a GPU, an object with
+    `__cuda_array_interface__`, with the dtype, size and order of these vectors. Methods queue work; only `dot`, `norm`
+    and `get` wait for the device. Any thread may call them; threads of one device take turns.
 
     Attributes
     ----------
     n
-        Entries.
+        Number of entries.
     kind
-        Entry and precision.
+        Entry type and precision.
     order
-        `AoS`, `SoA`, or `Padded` (AoS with each entry padded with zeros to a power of two).
+        Order of members: `AoS`, `SoA`, or `Padded` (AoS, with each entry padded with zeros to a power of two).
     """
 
     def __init__(
@@ -46,23 +46,25 @@ class Vectors:
             raise ReproError("unknown order of a vector", expected=f"one of {', '.join(ORDERS)}", actual=order)
         self.runtime, self.n, self.kind, self.order = runtime, n, kind, order
         self._rows = rows
-        self._n_t = VECTOR_BLOCK_SIZE[runtime.device.backend]
-        self._grid = max(1, min(-(-n // self._n_t), runtime.device.n_s * VECTOR_BLOCKS_PER_SM[runtime.device.backend]))
+        self._n_t = BLOCK_SIZE[runtime.device.backend]
+        self._grid = max(
+            1, min(-(-n // self._n_t), runtime.device.sm_count * VECTOR_BLOCKS_PER_SM[runtime.device.backend])
+        )
         self._kernels: dict[str, Any] = {}
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The type of a number: complex for complex entries, except member by member (SoA), where it is real."""
+        """Dtype of the numbers of a vector: complex for complex entries, but real in SoA order."""
         return self.kind.scalar if self.order == "SoA" else self.kind.dtype
 
     @property
     def size(self) -> int:
-        """Numbers of that type, padding included."""
+        """Length of a vector in numbers of `dtype`, including padding."""
         entry = padded_size(self.kind.algebra.size) if self.order == "Padded" else self.kind.algebra.size
         return self.n * entry * self.kind.scalar.itemsize // self.dtype.itemsize
 
     def empty(self) -> DeviceArray:
-        """Return a new vector, its contents undefined."""
+        """Return a new vector with undefined contents."""
         return self.runtime.empty((self.size,), self.dtype)
 
     def zeros(self) -> DeviceArray:
@@ -70,7 +72,7 @@ class Vectors:
         return self.runtime.put(np.zeros(self.size, self.dtype))
 
     def put(self, host: ArrayLike) -> DeviceArray:
-        """Return a new vector with the contents of a NumPy array in natural order, `(n·numbers,)`."""
+        """Copy a NumPy array in natural order, `(n·numbers,)`, to a new vector on the device."""
         given = np.asarray(host)
         expected = self.n * self.kind.numbers
         if given.size != expected:
@@ -80,7 +82,7 @@ class Vectors:
         return self.runtime.put(pack_vector(ordered, self.order).view(self.dtype))
 
     def get(self, vector: Any) -> NDArray[Any]:
-        """Wait for the device and return a vector as a NumPy array in natural order, `(n·numbers,)`."""
+        """Wait for the device and copy a vector to a NumPy array in natural order, `(n·numbers,)`."""
         seen = self._view(vector, "vector")
         plain = self.runtime.empty((self.n * self.kind.algebra.size,), self.kind.scalar)
         with self.runtime.after(seen.stream):
@@ -93,15 +95,15 @@ class Vectors:
         Parameters
         ----------
         a, b
-            Numbers; or entries that multiply from the left: a complex number for complex entries, `(4,)` (w, x, y, z)
-            for quaternions, `(3, 3)` for vectors of 3. A `b` of 0 leaves y's contents unread.
+            Real numbers; or entries that multiply each entry of a vector from the left: a complex number for complex
+            entries, `(4,)` (w, x, y, z) for quaternions, `(3, 3)` for `block3`. If `b` is 0, y is not read.
         x, y
-            Vectors; they may be the same.
+            Vectors; x and y may be the same.
 
         Raises
         ------
         ReproError
-            A number or a vector is of another kind.
+            A factor or a vector has the wrong type.
         """
         from_x, to_y = self._view(x, "x"), self._view(y, "y", write=True)
         reads = bool(np.any(b))
@@ -114,27 +116,26 @@ class Vectors:
         return y
 
     def dot(self, x: Any, y: Any) -> float | complex:
-        """Return the inner product, x conjugated: complex for complex entries, else the real one of all members.
+        """Return the inner product of conjugated x and y; complex for complex entries, else the real sum over members.
 
-        It is summed in double precision by a fixed tree: the same vectors give the same bits on the same device.
+        The sum uses double precision and a fixed tree, so the same vectors give the same bits on the same device.
         """
         real, imaginary = self._sums(x, y)
         return complex(real, imaginary) if self.kind.entry == "complex" else real
 
     def norm(self, x: Any) -> float:
-        """Return the Euclidean norm of all members."""
+        """Return the Euclidean norm of x, over all members of all entries."""
         return math.sqrt(self._sums(x, x)[0])
 
     def _sums(self, x: Any, y: Any) -> tuple[float, float]:
         left, right = self._view(x, "x"), self._view(y, "y")
         host = np.zeros(2)
-        with self.runtime.after(left.stream, right.stream):  # until they are read: all threads share the sums
+        with self.runtime.after(left.stream, right.stream):  # also locks the download: threads share the buffer
             self._sum(left, right)
             self.runtime.device.download(self._scratch[1], host)
         return float(host[0]), float(host[1])
 
     def _sum(self, x: View, y: View) -> None:
-        """Queue the sums of an inner product: one a block, then one of all blocks."""
         partial, result = self._scratch
         self._launch("inner_product", [np.int32(self.n), x.buffer, y.buffer, partial])
         sums = 2 if self.kind.entry == "complex" else 1
@@ -145,11 +146,11 @@ class Vectors:
         return self.runtime.upload(np.zeros(2 * self._grid)), self.runtime.upload(np.zeros(2))
 
     def arrange(self, plain: Buffer, ordered: Buffer) -> None:
-        """Queue the copy of a vector from natural order, AoS, to this one."""
+        """Queue a copy from natural order with AoS (`plain`) to the order of these vectors (`ordered`)."""
         self._launch("arrange" + self._suffix, [np.int32(self.n), plain, ordered, *self._permutation])
 
     def restore(self, ordered: Buffer, plain: Buffer) -> None:
-        """Queue the copy of a vector from this order to the natural one, AoS."""
+        """Queue a copy from the order of these vectors (`ordered`) to natural order with AoS (`plain`)."""
         self._launch("restore" + self._suffix, [np.int32(self.n), ordered, plain, *self._permutation])
 
     @property
@@ -167,7 +168,7 @@ class Vectors:
         return [self.kind.scalar.type(cast(value, self.kind.scalar, what, TODO))]
 
     def _entry(self, value: complex | ArrayLike, what: str) -> list[Any]:
-        """Return the members of an entry, given as one or as a number."""
+        """Return the members of a factor of `axpby`, which is given as an entry or as a real number."""
         algebra = self.kind.algebra
         members = len(algebra.members)
         given = np.asarray(value)
@@ -205,12 +206,12 @@ class Vectors:
 def vectors(
     n: int, entry: str = "real", precision: str = "double", order: str = "AoS", device: str = "auto"
 ) -> Vectors:
-    """Return the vectors of n entries on a device.
+    """Return a `Vectors` object, which makes and combines vectors of n entries on a device.
 
     Raises
     ------
     ReproError
-        There is no such entry, precision, order or device, or n is no whole number from 0 to 2³¹ - 1.
+        There is no such entry, precision, order or device, or n is not a whole number from 0 to 2³¹ - 1.
     """
     if precision not in ("single", "double"):
         raise ReproError("unknown precision", expected="single or double", actual=precision)
@@ -220,7 +221,6 @@ def vectors(
 
 
 def _again(n: int, kind: Kind, order: str, rows: NDArray[np.int64] | None, device: str) -> Vectors:
-    """Return what was copied or pickled, made anew."""
     return Vectors(open_runtime(device), n, kind, order, rows)
 
 

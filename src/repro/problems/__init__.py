@@ -1,1 +1,1 @@
-"""Problems: fetched or built matrices with compound entries, their origin and statistics."""
+"""Problems: matrices and fields with their origin and statistics, which are downloaded or generated."""

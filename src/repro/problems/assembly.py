@@ -1,9 +1,8 @@
-"""Assembly: matrices of compound entries from meshes, or folded from a scalar matrix.
+"""Assembles matrices with compound entries from meshes, or by folding a scalar matrix.
 
 The operators are linear elasticity on tetrahedra (3×3 blocks), the Dirac operator of a triangle mesh (quaternions;
-Crane, Pinkall, Schröder: Spin Transformations of Discrete Surfaces, ACM Transactions on Graphics 30(4), 2011), and
-the Helmholtz equation in the frequency domain with an absorbing boundary (complex numbers). A scalar matrix gets
-compound entries by folding, and loses them by unfolding.
+Crane, Pinkall, Schröder: Spin Transformations of Discrete Surfaces, ACM Transactions on Graphics 30(4), 2011), and the
+Helmholtz equation with an absorbing boundary (complex numbers).
 """
 
 from __future__ import annotations
@@ -29,6 +28,7 @@ from skfem.helpers import dot, grad
 from repro.casts import cast
 from repro.entries import get_entry
 from repro.errors import ReproError
+from repro.problems.files import check_entry
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.signedinteger[Any]]
@@ -36,70 +36,40 @@ Integers = NDArray[np.signedinteger[Any]]
 
 @dataclass(frozen=True)
 class Assembled:
-    """A sparse matrix with compound entries, before it has a name and an origin.
+    """A sparse matrix with compound entries in CSR format, without name and origin."""
 
-    Attributes
-    ----------
-    n
-        Rows, counted in entries.
-    indptr, indices
-        int32 `(n + 1,)` and `(nnz,)`, columns sorted within each row.
-    values
-        float64 `(nnz, members)`, members in the entry's storage order.
-    notes
-        What a reader of the results should know about how the matrix came about, one sentence each.
-    columns
-        Columns, counted in entries; None: as many as rows.
-    """
-
+    #: Number of rows, counted in entries.
     n: int
+    #: `(n + 1,)`
     indptr: NDArray[np.int32]
+    #: `(nnz,)`, sorted within each row.
     indices: NDArray[np.int32]
+    #: `(nnz, members)`; the members of an entry are in storage order.
     values: Floats
+    #: Sentences that explain to readers of the results how the matrix was made.
     notes: tuple[str, ...] = ()
+    #: Number of columns, counted in entries; None if it equals the number of rows.
     columns: int | None = None
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """The vertex graph of a mesh with its diagonal: every pair of vertices that share an element.
+    """Sparsity pattern of a mesh: the diagonal and all pairs of vertices that share an element.
 
-    Entries stay in the pattern whether or not their values cancel to zero, so that the non-zero count is a
-    property of the mesh alone.
-
-    Attributes
-    ----------
-    n
-        Vertices.
-    indptr, indices
-        int32 CSR arrays, columns sorted within each row.
-    gather
-        `(nnz, m k k)` matrix of ones that adds the k×k local matrices of m elements up. Contributions to an entry
-        are added in the order of the elements, the same for (i, j) as for (j, i): local matrices that are exactly
-        symmetric or Hermitian give a matrix that is.
+    Entries whose values sum to zero are kept, so that the number of non-zeros depends only on the mesh.
     """
 
+    #: Number of vertices.
     n: int
     indptr: NDArray[np.int32]
     indices: NDArray[np.int32]
+    #: `(nnz, m k k)` matrix of ones that sums the k×k local matrices of m elements. Contributions to (i, j) and (j, i)
+    #: are added in equal order, so symmetric or Hermitian local matrices give an exactly symmetric or Hermitian matrix.
     gather: sp.csr_array
 
     @classmethod
     def of(cls, elements: Integers, n: int) -> Pattern:
-        """Build the pattern of a mesh.
-
-        Parameters
-        ----------
-        elements
-            `(m, k)` vertex numbers, each from 0 to n - 1.
-        n
-            Vertices.
-
-        Raises
-        ------
-        ReproError
-            More entries than 32-bit indices can count.
-        """
+        """Build the pattern of elements `(m, k)` on n vertices; raise `ReproError` for too many entries for int32."""
         k = elements.shape[1]
         if elements.size * k >= 2**31:
             raise ReproError(
@@ -119,7 +89,9 @@ class Pattern:
         return cls(n, indptr.astype(np.int32), indices.astype(np.int32), gather)
 
     def sum(self, local: Floats) -> Floats:
-        """Add local matrices up: `(m, k, k)` to `(nnz,)`, or `(m, k, k, members)` to `(nnz, members)`."""
+        """Sum local matrices `(m, k, k)` to values `(nnz,)`, or local matrices `(m, k, k, members)` to values `(nnz,
+        members)`.
+        """
         columns = self.gather.shape[1]
         total: Floats = self.gather @ local.reshape(columns, *local.shape[3:])
         return total
@@ -130,45 +102,31 @@ def assemble_elasticity(
 ) -> Assembled:
     """Assemble the stiffness matrix of an isotropic, linearly elastic body with a free boundary.
 
-    Linear (P1) elements, one 3×3 block for each pair of vertices that share a tetrahedron::
+    Elements are linear (P1). Each pair of vertices that share a tetrahedron has one 3×3 block in row-major order::
 
         (K_ij)_ab = ∫ λ ∂_a φ_i ∂_b φ_j + μ ∂_b φ_i ∂_a φ_j + δ_ab μ ∇φ_i · ∇φ_j
 
-    Scalar forms are assembled, one for each (a, b), rather than the 3n×3n matrix: they give the blocks directly,
-    in a sixteenth of the memory. No displacement is prescribed, so the null space is that of the six rigid motions.
+    One scalar form for each (a, b) gives the blocks directly. This needs a sixteenth of the memory that assembling the
+    3n×3n matrix needs. The null space consists of the six rigid-body motions.
 
     Parameters
     ----------
-    vertices
-        float64 `(v, 3)`.
-    tetrahedra
-        `(t, 4)` vertex numbers, none degenerate. Every vertex belongs to one.
-    young
-        Young's modulus E, in units of pressure: one, or `(t,)` for each tetrahedron its own.
-    poisson
-        Poisson's ratio ν, above -1 and below 1/2.
-
-    Returns
-    -------
-    Assembled
-        3×3 blocks in row-major order, one row a vertex.
-
-    Raises
-    ------
-    ReproError
-        The material is none: E not positive, or ν outside its range.
+    vertices, tetrahedra
+        float64 `(v, 3)`, and `(t, 4)` vertex numbers, none degenerate. Every vertex is used.
+    young, poisson
+        Young's modulus E > 0, one number or `(t,)`, and Poisson's ratio -1 < ν < 1/2; else `ReproError`.
     """
     if not np.all(np.isfinite(young) & (np.asarray(young) > 0)):
         raise ReproError("Young's modulus is out of range", expected="a positive number", actual=young)
     if not -1 < poisson < 0.5:
         raise ReproError("Poisson's ratio is out of range", expected="above -1 and below 0.5", actual=poisson)
-    # a field of moduli weights the elements' local matrices, one modulus their sum
+    # A modulus for each element `(t,)` weights local matrices; a single modulus is multiplied with the sum.
     field = young[:, None, None] if isinstance(young, np.ndarray) else None
     common = 1.0 if isinstance(young, np.ndarray) else young
     lame = common * poisson / ((1 + poisson) * (1 - 2 * poisson))
     shear = common / (2 * (1 + poisson))
 
-    # gradients of linear elements are constant: one quadrature point is exact
+    # Gradients of linear elements are constant, so one quadrature point is exact.
     mesh = MeshTet(np.ascontiguousarray(vertices.T), np.ascontiguousarray(tetrahedra.T))
     basis = Basis(mesh, ElementTetP1(), intorder=0)
     pattern = Pattern.of(basis.element_dofs.T, len(vertices))
@@ -176,7 +134,7 @@ def assemble_elasticity(
     for a in range(3):
         for b in range(3):
             form = BilinearForm(partial(_product, a=a, b=b))
-            # scikit-fem's local matrices have the trial function first
+            # In scikit-fem's local matrices, the first index is that of the trial function.
             local = form.coo_data(basis).tolocal().swapaxes(1, 2)
             gradients[:, a, b] = pattern.sum(local if field is None else field * local)
     blocks = lame * gradients + shear * gradients.swapaxes(1, 2)
@@ -189,40 +147,27 @@ def _product(trial: Any, test: Any, _: Any, *, a: int, b: int) -> Any:
 
 
 def assemble_dirac(vertices: Floats, faces: Integers, rho: ArrayLike | None = None, *, seed: int = 1) -> Assembled:
-    """Assemble the squared Dirac operator (D - ρ)*(D - ρ) on the vertices.
+    """Assemble the squared Dirac operator (D - ρ)*(D - ρ) on the vertices: quaternions (w, x, y, z).
 
-    An entry is a sum over the faces that hold both vertices i and j::
+    An entry is a sum over the faces that contain both vertices i and j::
 
         E_ij = Σ  -e_i e_j / (4 A) + ρ/6 (e_j - e_i) + A ρ² / 9
 
-    with e_i the edge vector opposite vertex i as an imaginary quaternion, A the face's area and ρ its curvature
-    potential. Each summand is A d_i* d_j with d_i = e_i / (2 A) + ρ / 3, so the operator is Hermitian and positive
-    semidefinite; with ρ = 0 it annihilates constants, because the edges of a face sum to zero.
+    where e_i is the edge vector opposite vertex i as an imaginary quaternion, A is the area of the face, and ρ is the
+    curvature potential of the face. Each summand is A d_i* d_j with d_i = e_i / (2 A) + ρ / 3, so the operator is
+    Hermitian and positive semidefinite; with ρ = 0 it annihilates constants, because the edges of a face sum to zero.
 
     Parameters
     ----------
-    vertices
-        float64 `(v, 3)`.
-    faces
-        `(f, 3)` vertex numbers. Every vertex belongs to a face and no face has zero area, as
-        `repro.problems.meshes.read_surface` ensures.
+    vertices, faces
+        float64 `(v, 3)`, and `(f, 3)` vertex numbers, from `repro.problems.meshes.read_surface`.
     rho
-        One number, or one a face `(f,)`, in units of an inverse length. None is `smooth_potential`.
+        One finite number, or one per face `(f,)`, in units of an inverse length. None uses `smooth_potential`.
     seed
-        Seeds `smooth_potential`.
-
-    Returns
-    -------
-    Assembled
-        Quaternions (w, x, y, z), one row a vertex, on the vertex graph of the mesh.
-
-    Raises
-    ------
-    ReproError
-        `rho` has another shape or is not finite.
+        Random seed for `smooth_potential`.
     """
     corners = vertices[faces]
-    # edges[:, i] runs opposite corner i, from corner i + 1 to corner i + 2
+    # edges[:, i] is the edge opposite corner i, directed from corner i + 1 to corner i + 2.
     edges = np.roll(corners, -2, axis=1) - np.roll(corners, -1, axis=1)
     area = np.linalg.norm(np.cross(edges[:, 0], edges[:, 1]), axis=1) / 2
     density = smooth_potential(vertices, faces, seed) if rho is None else _per_face(rho, len(faces))
@@ -230,7 +175,7 @@ def assemble_dirac(vertices: Floats, faces: Integers, rho: ArrayLike | None = No
     local = np.empty((len(faces), 3, 3, 4))
     for i in range(3):
         for j in range(3):
-            # for imaginary quaternions a b = -<a, b> + a × b
+            # Product of imaginary quaternions: a b = -<a, b> + a × b.
             a, b = edges[:, i], edges[:, j]
             dot = np.einsum("fk,fk->f", a, b)
             local[:, i, j, 0] = dot / (4 * area) + area * density**2 / 9
@@ -240,14 +185,10 @@ def assemble_dirac(vertices: Floats, faces: Integers, rho: ArrayLike | None = No
 
 
 def smooth_potential(vertices: Floats, faces: Integers, seed: int = 1) -> Floats:
-    """Return a smooth field over the face centroids, the sum of a few seeded plane waves.
+    """Return a smooth field `(f,)` at face centroids in units of an inverse length: a sum of random plane waves.
 
-    The wavelengths are of the size of the surface's bounding box, and the amplitude is its inverse: neither the
-    resolution nor the units of the mesh change the relative weight of the three terms on a given shape.
-
-    Returns
-    -------
-    float64 `(f,)`, in units of an inverse length.
+    Wavelengths and amplitude are scaled with the bounding box. The relative weight of the operator's three terms then
+    depends neither on the mesh's resolution nor on its units.
     """
     rng = np.random.default_rng(seed)
     waves = 8
@@ -274,7 +215,7 @@ def _per_face(rho: ArrayLike, count: int) -> Floats:
 def assemble_helmholtz(
     vertices: Floats, elements: Integers, *, wavenumber: float | Floats, loss: float = 0.02
 ) -> Assembled:
-    """Assemble time-harmonic waves in a lossy medium that leave through the boundary.
+    """Assemble time-harmonic waves in a lossy medium that leave through the boundary: complex numbers (re, im).
 
     The equation -Δu - k² (1 + i η) u = f with the first-order absorbing (impedance) condition ∂u/∂n = i k u, by
     linear (P1) elements::
@@ -285,25 +226,12 @@ def assemble_helmholtz(
 
     Parameters
     ----------
-    vertices
-        float64 `(v, 3)`, or `(v, 2)` for a plane domain.
-    elements
-        `(t, 4)` tetrahedra, or `(t, 3)` triangles in the plane. Every vertex belongs to one.
+    vertices, elements
+        float64 `(v, 3)` and `(t, 4)` tetrahedra, or `(v, 2)` and `(t, 3)` triangles. Every vertex is used.
     wavenumber
-        k = 2π over the wavelength, in units of an inverse length: one, or `(t,)` for each element its own. About ten
-        edges a wavelength are resolved well.
+        k = 2π / wavelength > 0, one number or `(t,)`. Ten mesh edges per wavelength are accurate enough.
     loss
-        η, the loss factor of the medium.
-
-    Returns
-    -------
-    Assembled
-        Complex numbers (re, im), one row a vertex, on the vertex graph of the mesh.
-
-    Raises
-    ------
-    ReproError
-        The wavenumber is not positive, the loss is negative, or dimension and elements do not fit.
+        η ≥ 0, the loss factor of the medium.
     """
     if not np.all(np.isfinite(wavenumber) & (np.asarray(wavenumber) > 0)):
         raise ReproError("the wavenumber is out of range", expected="a positive number", actual=wavenumber)
@@ -322,54 +250,30 @@ def assemble_helmholtz(
                 actual=f"{shape[0]} coordinates, {shape[1]} vertices an element",
             )
     interior, boundary = Basis(mesh, element), FacetBasis(mesh, element)
-    stiffness, mass = (BilinearForm(form).coo_data(interior).tolocal() for form in (_stiffness, _mass))
-    impedance = BilinearForm(_mass).coo_data(boundary).tolocal(boundary)
+    mass = BilinearForm(lambda trial, test, _: trial * test)
+    stiffness = BilinearForm(lambda trial, test, _: dot(grad(trial), grad(test))).coo_data(interior).tolocal()
+    impedance = mass.coo_data(boundary).tolocal(boundary)
+    mass = mass.coo_data(interior).tolocal()
     k = wavenumber[:, None, None] if isinstance(wavenumber, np.ndarray) else wavenumber
     local = np.stack([stiffness - k**2 * mass, -(k**2) * loss * mass - k * impedance], axis=-1)
     pattern = Pattern.of(interior.element_dofs.T, len(vertices))
     return Assembled(pattern.n, pattern.indptr, pattern.indices, pattern.sum(local))
 
 
-def _stiffness(trial: Any, test: Any, _: Any) -> Any:
-    return dot(grad(trial), grad(test))
-
-
-def _mass(trial: Any, test: Any, _: Any) -> Any:
-    return trial * test
-
-
 def fold(matrix: sp.csr_array, entry: str, where: object, tolerance: float = 0.0) -> Assembled:
-    """Turn a scalar matrix into one with the given entry.
+    """Convert a scalar matrix into a matrix with the given entry type.
 
-    A real kn×km matrix becomes n×m entries of size k where every k×k block is the expansion of one: a 3n×3m matrix
-    n×m blocks, and a 4n×4m matrix n×m quaternions where every 4×4 block has the form of eq. 1 of Mueller-Roemer et al.
-    2020. Real and complex matrices stay what they are. A matrix of ones has the entry `pattern`.
-
-    Parameters
-    ----------
-    matrix
-        float64 or complex128, columns sorted.
-    entry
-        Name of the entry.
-    where
-        What to name in errors.
-    tolerance
-        How far a block may be from the expansion of its entry, relative to the block's largest value.
+    A real kn×km matrix becomes n×m entries if every k×k block has the form of the entry type, within `tolerance`
+    relative to the block's largest value. Blocks are any 3×3 blocks, or quaternions in the 4×4 form of eq. 1 of
+    Mueller-Roemer et al. 2020. Real and complex matrices keep their values. A matrix of ones gets the entry type
+    `pattern`.
 
     Raises
     ------
     ReproError
         The values are of another kind, the size is no multiple of the block's, or a block is no such entry.
     """
-    is_complex = bool(np.iscomplexobj(matrix.data))
-    if is_complex != (entry == "complex"):
-        raise ReproError(
-            "the matrix does not fit the entry",
-            where=where,
-            expected="complex values" if entry == "complex" else f"real values for the entry {entry}",
-            actual="complex values" if is_complex else "real values",
-            todo="give the problem another `entry:`",
-        )
+    check_entry(entry, bool(np.iscomplexobj(matrix.data)), matrix.shape, where)
     indptr, indices, data = matrix.indptr, matrix.indices, matrix.data
     notes: tuple[str, ...] = ()
     n, columns = matrix.shape
@@ -381,7 +285,8 @@ def fold(matrix: sp.csr_array, entry: str, where: object, tolerance: float = 0.0
         values = _no_values(data, where)
     else:
         k = get_entry(entry).size
-        blocks = _blocks(matrix, k, entry, where)
+        blocks = sp.bsr_array(matrix, blocksize=(k, k))
+        blocks.sort_indices()
         n, columns = n // k, columns // k
         indptr, indices = blocks.indptr, blocks.indices
         values = _members(blocks, entry, where, tolerance)
@@ -394,10 +299,7 @@ def fold(matrix: sp.csr_array, entry: str, where: object, tolerance: float = 0.0
 
 
 def unfold(assembled: Assembled, entry: str) -> Assembled:
-    """Turn a matrix with compound entries into a real one of k×k as many, its entries written out as k×k blocks.
-
-    Zeros within the blocks are left out, as the SuiteSparse collection does.
-    """
+    """Expand compound entries to k×k blocks of a real matrix and drop the zeros inside blocks."""
     k = get_entry(entry).size
     shape = (k * assembled.n, k * (assembled.n if assembled.columns is None else assembled.columns))
     if len(assembled.indices) * k**2 >= 2**31:
@@ -430,31 +332,18 @@ def _no_values(
     return np.empty((len(data), 0))
 
 
-def _blocks(matrix: sp.csr_array, k: int, entry: str, where: object) -> sp.bsr_array:
-    for count, what in zip(matrix.shape, ("rows", "columns"), strict=True):
-        if count % k:
-            raise ReproError(
-                f"the matrix cannot be folded into {k} x {k} blocks",
-                where=where,
-                expected=f"a multiple of {k} {what} for the entry {entry}",
-                actual=f"{count} {what}",
-                todo="give the problem `entry: real`",
-            )
-    blocks = sp.bsr_array(matrix, blocksize=(k, k))
-    blocks.sort_indices()
-    return blocks
-
-
 def _members(
     blocks: sp.bsr_array, name: str, where: object, tolerance: float
 ) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-    """Return the entries that the blocks are expansions of, `(nnz, members)`, after checking that they are."""
+    """Convert blocks to entries `(nnz, members)`; raise `ReproError` if a block does not have the form of the entry
+    type.
+    """
     entry = get_entry(name)
     data = np.asarray(blocks.data, dtype=np.float64)
-    # which member stands where in a block, and with which factor: (members, k, k)
+    # `(members, k, k)`: the coefficient of each member at each place in a block.
     form = entry.expand(np.eye(len(entry.members)))
     bare = (form == 1) & (np.count_nonzero(form, axis=0) == 1)
-    # for each member the first place, down the columns, where it stands alone
+    # For each member, the first place in column-major order that depends only on this member.
     place = bare.transpose(0, 2, 1).reshape(len(form), -1).argmax(axis=1)
     members = np.ascontiguousarray(data.transpose(0, 2, 1).reshape(len(data), entry.size**2)[:, place])
     excess = np.abs(data - entry.expand(members)).max(axis=(1, 2))
@@ -472,7 +361,7 @@ def _members(
 
 
 def _spell(form: np.ndarray[tuple[int, ...], np.dtype[np.float64]], members: tuple[str, ...]) -> str:
-    """Write a block's form as text, rows parted by strokes: w -x -y -z / x w -z y / y z w -x / z -y x w."""
+    """Format the form of a block, such as: w -x -y -z / x w -z y / y z w -x / z -y x w."""
     signs = {1.0: "", -1.0: "-"}
 
     def place(factors: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> str:

@@ -1,4 +1,4 @@
-"""From a name to a problem: get the input, assemble or fold the matrix, check it, and record its origin."""
+"""Builds a problem by name: obtains input files, assembles or folds the matrix, checks it and records its origin."""
 
 from __future__ import annotations
 
@@ -31,38 +31,26 @@ from repro.problems.registry import (
     load_registry,
     own_name,
 )
-from repro.problems.repositories import MeshFile, read_stanford, read_suitesparse, read_tetmesh
+from repro.problems.repositories import MeshFile, obtain_recipe, read_stanford, read_suitesparse, read_tetmesh
 from repro.problems.updates import Updates, draw_batches
 
-# How far a rebuilt mesh's matrix may be from the published size, relatively
+# Maximum relative deviation of a rebuilt mesh's matrix from the published numbers of rows and non-zeros.
 ROWS_TOLERANCE, NONZEROS_TOLERANCE = 0.01, 0.05
 
 BuildResult = tuple[str, Assembled, dict[str, Any]]
 
 
 def build(problem: str | OwnProblem, config: Config, registry: Registry | None = None) -> Problem:
-    """Build a problem.
+    """Build a problem from its name, or from an item of the registry or configuration; validate it and add statistics.
 
-    Parameters
-    ----------
-    problem
-        The name of a registered problem or of one of the configuration's own, or such a problem itself.
-    config
-        For the registry, the mirrors and the seed of generated fields.
-    registry
-        The configuration's, where it was read already.
-
-    Returns
-    -------
-    Problem
-        Validated, with its statistics, and with the `origin`: source, address, checksum and its state, counts,
-        parameters, licence, credit, notes, `rebuilt` or `stand_in` where it is one; of what grows `updates`: how the
-        batches were drawn; of a generated field its `kind` and the `function` that it is the projection of.
+    The problem's `origin` contains source, address, checksum and its state, counts, parameters, licence, credit and
+    notes. Some problems also have `rebuilt`, `stand_in`, `updates` (how batches were drawn), or, for a generated field,
+    `kind` and `function`.
 
     Raises
     ------
     ReproError
-        The name is unknown, the input cannot be had or used, or the matrix is of another size than published.
+        The name is unknown, input is unavailable or unusable, or the matrix size differs from the published size.
     """
     item = find(problem, config, registry) if isinstance(problem, str) else problem
     name = own_name(item) if isinstance(item, OwnProblem) else item.name
@@ -96,12 +84,8 @@ def build(problem: str | OwnProblem, config: Config, registry: Registry | None =
 
 
 def find(name: str, config: Config, registry: Registry | None = None) -> Spec | OwnProblem:
-    """Return what a name stands for: one of the configuration's own problems, or a registered one.
-
-    Raises
-    ------
-    ReproError
-        It stands for nothing.
+    """Find a problem by name among the configuration's own problems and the registry; raise `ReproError` if there is
+    none.
     """
     for study in config.studies.values():
         for wish in () if isinstance(study.problems, str) else study.problems:
@@ -111,12 +95,12 @@ def find(name: str, config: Config, registry: Registry | None = None) -> Spec | 
 
 
 def mesh_of(item: Spec | OwnProblem, config: Config) -> Found[MeshFile]:
-    """Return the mesh that a registered problem is assembled on.
+    """Return the mesh on which the matrix of a registered problem is assembled.
 
     Raises
     ------
     ReproError
-        It is not assembled on a mesh that comes from elsewhere, or the mesh cannot be had or made.
+        The problem is not assembled on an external mesh, or the mesh cannot be had or made.
     """
     match item:
         case Stanford():
@@ -124,9 +108,7 @@ def mesh_of(item: Spec | OwnProblem, config: Config) -> Found[MeshFile]:
         case Tetmesh():
             return read_tetmesh(item, config.fetch, config.limits)
         case Recipe():
-            from repro.problems import recipes  # meshing packages are optional, and only needed here
-
-            return recipes.obtain_mesh(item, config.fetch, Path(config.registry))
+            return obtain_recipe(item, config.fetch, Path(config.registry))
     raise ReproError(
         "the problem has no mesh of its own",
         where=own_name(item) if isinstance(item, OwnProblem) else item.name,
@@ -247,7 +229,7 @@ def _generated(item: Generated, config: Config) -> BuildResult:
 
 
 def _description(item: Spec | OwnProblem) -> dict[str, Any]:
-    """Return what the registry itself says of a problem, without what it leaves empty."""
+    """Return the values that the registry states for a problem, without empty ones."""
     if isinstance(item, OwnProblem):
         return {"source": "own"}
     said = {

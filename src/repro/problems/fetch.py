@@ -1,16 +1,13 @@
-"""Fetching files: from the download folder, from mirrors, and from their own addresses, in this order.
+"""Obtains input files from the download folder, from mirrors, or from their original URLs, in this order.
 
-All three have one layout, `suitesparse/<group>/<name>.mtx.gz` and so on, so a file that is put into the download
-folder by hand is as good as a downloaded one. A candidate counts only once its content has been read and checked; a
-mirror that serves something else does not hide the next one.
-
-A download has limits of time and size, is tried again where that may help, and gives a reason where it fails. Files
-that are only partly written lie in a folder of their own until they are complete.
+The download folder and mirrors use equal paths, such as `suitesparse/<group>/<name>.mtx.gz`, so that a user may put
+files into the download folder by hand. A file is accepted only after its content was read and checked. Downloads are
+limited in time and size, repeated after transient errors, and kept in a temporary folder until they are complete.
 """
 
 from __future__ import annotations
 
-import fcntl
+import errno
 import gzip
 import logging
 import lzma
@@ -33,32 +30,30 @@ import pooch
 
 from repro.config.models import Fetch
 from repro.errors import ReproError
+from repro.file_locks import try_lock
 from repro.problems.files import now, read_record, unpack, update_record
 
 if TYPE_CHECKING:
     import requests
 
 
-#: Variables that requests reads the file or folder of certificates from, in place of the package certifi's.
+#: Environment variables that replace the certificates of the package certifi in requests.
 BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
 
 def flaw_of_environment(url: str) -> str | None:
-    """Return what is wrong with the certificates or the proxy that the environment names; None where nothing is."""
+    """Return the problem with certificates or proxy set in environment variables, or None if there is none."""
     return flaw_of_bundle() or flaw_of_proxy(url)
 
 
-def what_is_trusted() -> str:
-    """Return what the certificates of servers are held against, a variable as `NAME=path`."""
+def certificates_variable() -> str:
+    """Return the environment variable for certificates as `NAME=path`, or words on the default if none is set."""
     named = _bundle()
     return "=".join(named) if named else f"the certificates of the package certifi; {BUNDLES[0]} names others"
 
 
 def flaw_of_bundle() -> str | None:
-    """Return why what the environment names has no certificates; None where it has, or where it names nothing.
-
-    A folder is looked into for a certificate once a server shows one, so here it is always right.
-    """
+    """Return the problem with the certificate file set in an environment variable; folders are not checked."""
     named = _bundle()
     if named is None:
         return None
@@ -66,7 +61,7 @@ def flaw_of_bundle() -> str | None:
     try:
         ssl.create_default_context(cafile=None if Path(path).is_dir() else path, capath=path)
     except OSError as error:
-        return f"no certificates in {what_is_trusted()} ({error.strerror or error})"
+        return f"no certificates in {certificates_variable()} ({error.strerror or error})"
     return None
 
 
@@ -75,7 +70,7 @@ def _bundle() -> tuple[str, str] | None:
 
 
 def proxy_of(url: str) -> str | None:
-    """Return the proxy that the environment names for an address, as `NAME=value` without user and password."""
+    """Return the environment's proxy for a URL as `NAME=value`, with user and password removed."""
     value = _proxy_value(url)
     if value is None:
         return None
@@ -87,7 +82,7 @@ def proxy_of(url: str) -> str | None:
 
 
 def flaw_of_proxy(url: str) -> str | None:
-    """Return why what the environment names as proxy for an address can be none; None where it can."""
+    """Return why the environment's proxy for a URL is invalid; None if it is valid."""
     from requests.adapters import HTTPAdapter  # slow to import
     from requests.utils import prepend_scheme_if_needed
     from urllib3.util import parse_url
@@ -100,7 +95,7 @@ def flaw_of_proxy(url: str) -> str | None:
         HTTPAdapter().proxy_manager_for(address)
         reason = "" if parse_url(address).host else "it names no host"
     except ValueError as error:
-        # what urllib3 says of an address repeats it, with the password that it may have
+        # The message of urllib3 would show the proxy's password.
         reason = str(error) if "SOCKS" in str(error) else "an address such as http://proxy.example:3128 is expected"
     return f"malformed proxy {proxy_of(url)}: {reason}" if reason else None
 
@@ -110,7 +105,7 @@ def _proxy_value(url: str) -> str | None:
 
     try:
         return select_proxy(url, get_environ_proxies(url)) or None
-    except ValueError:  # of an address that is malformed itself
+    except ValueError:  # the URL is malformed
         return None
 
 
@@ -120,11 +115,11 @@ TOO_MANY_REQUESTS, SERVER_ERROR = 429, 500
 
 
 class Refused(Exception):
-    """A download that failed, with the reason in words."""
+    """A download failed; the message states the reason."""
 
 
 class _Limited:
-    """A file that takes no more than the settings allow, and nothing once the download is given up."""
+    """A file that raises an error after too many bytes, or after the download was abandoned."""
 
     def __init__(self, file: IO[bytes], settings: Fetch) -> None:
         self.given_up = False
@@ -133,7 +128,7 @@ class _Limited:
         self._settings = settings
 
     def write(self, chunk: bytes) -> None:
-        """Write what came: a server may send for ever, or what it packed for the way alone."""
+        """Write a chunk and check the size, since a server may send endless or compressed data."""
         if self.given_up:
             raise Refused("given up")
         self._left -= len(chunk)
@@ -142,12 +137,12 @@ class _Limited:
         self._file.write(chunk)
 
     def flush(self) -> None:
-        """Leave it to the file, which is closed when all is there."""
+        """Do nothing; the file is flushed when it is closed."""
 
     def check(self, answer: requests.Response, **_: Any) -> None:
-        """Refuse an answer by the length that it states."""
+        """Reject a response whose stated length exceeds the limit."""
         if answer.is_redirect:
-            answer.close()  # what it says beside the address would be read to its end, and may have none
+            answer.close()  # else requests reads a redirect's body, which may be endless
             return
         length = answer.headers.get("Content-Length", "0").strip()
         if not (length.isascii() and length.isdigit()):
@@ -161,17 +156,16 @@ def _too_large(settings: Fetch, rest: str = "") -> Refused:
 
 
 def download(url: str, target: Path, settings: Fetch) -> None:
-    """Download one URL to a file, trying again where that may help; where it fails, what the file has is not whole.
+    """Download one URL to a file, with retries; if an error is raised, the file is incomplete.
 
     Raises
     ------
     Refused
-        It failed: the address or the answer is malformed, or the download takes longer or is larger than the settings
-        allow, say.
+        The address or answer is malformed, takes longer or is larger than the settings allow, or the server refuses.
     OSError
         The file cannot be written.
     """
-    import_module("requests")  # pooch would, where the time already runs, and on a busy machine that takes seconds
+    import_module("requests")  # slow import, outside of the timeout
     end = time.monotonic() + settings.max_seconds
     reason = ""
     for attempt in range(settings.retries + 1):
@@ -193,11 +187,11 @@ def download(url: str, target: Path, settings: Fetch) -> None:
 
 
 def _attempt(url: str, target: Path, settings: Fetch, seconds: float) -> tuple[str | None, bool]:
-    """Try once; return the reason where it failed, and whether another time may help."""
+    """Try to download once; return the reason of a failure (None: success) and whether a retry may help."""
     with target.open("wb") as file:
         limited = _Limited(file, settings)
         downloader = pooch.HTTPDownloader(
-            # what it draws is for people; a log gets lines
+            # Progress bars are for terminals; log files get lines instead.
             progressbar=sys.stderr.isatty(),
             chunk_size=CHUNK,
             timeout=settings.timeout,
@@ -218,10 +212,10 @@ def _attempt(url: str, target: Path, settings: Fetch, seconds: float) -> tuple[s
 
 
 def _ends_within(seconds: float, work: Callable[[], None]) -> bool:
-    """Run something in a thread, which is left alone where it does not end in time; raise what it raises.
+    """Run a function in a thread for at most `seconds`, then abandon the thread; return whether the function ended.
 
-    Only so is the limit one in all: a socket's time-out starts again with each byte, those of the header among them,
-    and looking up a name has none.
+    An exception of the function is raised here. Timeouts of sockets do not suffice: they restart with each received
+    byte and do not apply to name resolution.
     """
     raised: list[Exception] = []
 
@@ -242,7 +236,7 @@ def _ends_within(seconds: float, work: Callable[[], None]) -> bool:
 
 
 def _lasting(error: Exception, url: str) -> str | None:
-    """Return why a download failed where it would again; else None."""
+    """Return the reason if the error is permanent, else None."""
     import requests  # slow to import, and only needed here
 
     reason = None
@@ -256,19 +250,21 @@ def _lasting(error: Exception, url: str) -> str | None:
             reason = f"it leads in a circle: {error}"
         case requests.exceptions.InvalidHeader() | requests.exceptions.ContentDecodingError():
             reason = f"malformed answer: {_said(error)}"
-        case ValueError():  # which requests' own are too, of an address
+        case ValueError():  # requests raises it for invalid URLs
             reason = flaw_of_proxy(url) or f"malformed address: {error}"
         case requests.exceptions.SSLError() if isinstance(inner := _innermost(error), ssl.SSLCertVerificationError):
-            reason = f"the server's certificate is not trusted ({inner.verify_message}) by {what_is_trusted()}"
+            reason = f"the server's certificate is not trusted ({inner.verify_message}) by {certificates_variable()}"
         case requests.exceptions.SSLError():
             reason = flaw_of_bundle()
-        case OSError(errno=None) if not isinstance(error, requests.RequestException):  # no file's of this machine
+        case OSError(errno=None) if not isinstance(
+            error, requests.RequestException
+        ):  # network errors only, not errors of local files
             reason = flaw_of_bundle()
     return reason
 
 
 def _passing(error: Exception, url: str, settings: Fetch) -> str | None:
-    """Return why a download failed where it may do another time; None where it is no matter of the network."""
+    """Return the reason if the error is a transient network failure, else None."""
     import requests
 
     text, reason = str(error), None
@@ -289,7 +285,7 @@ def _passing(error: Exception, url: str, settings: Fetch) -> str | None:
 
 
 def _innermost(error: BaseException) -> BaseException:
-    """Return the bottom of a chain of exceptions: the upper ones only repeat in brackets what it says."""
+    """Return the innermost exception of a chain, since outer exceptions only repeat its message."""
     below = error.__cause__ or error.__context__
     return error if below is None else _innermost(below)
 
@@ -299,19 +295,15 @@ def _said(error: BaseException) -> str:
 
 
 def check_unpacked(path: Path, settings: Fetch) -> None:
-    """Refuse a packed file that is too large once it is unpacked; nothing of it is kept.
-
-    Raises
-    ------
-    ReproError
-        It is. One that is damaged is left to its reader.
+    """Raise `ReproError` if a compressed file is too large when unpacked. Damaged files are left for the reader to
+    report.
     """
-    left = settings.max_bytes
+    remaining = settings.max_bytes
     try:
         with _open(path) as stream:
             while chunk := stream.read(CHUNK):
-                left -= len(chunk)
-                if left < 0:
+                remaining -= len(chunk)
+                if remaining < 0:
                     raise ReproError(
                         "the file is too large once it is unpacked",
                         where=path,
@@ -323,7 +315,7 @@ def check_unpacked(path: Path, settings: Fetch) -> None:
 
 
 def _open(path: Path) -> IO[bytes] | gzip.GzipFile | lzma.LZMAFile:
-    """Open a file for what is packed in it, as its first bytes say."""
+    """Open a file with the decompressor that its first bytes indicate."""
     with path.open("rb") as file:
         start = file.read(6)
     if start[:2] == b"\x1f\x8b":
@@ -332,27 +324,27 @@ def _open(path: Path) -> IO[bytes] | gzip.GzipFile | lzma.LZMAFile:
 
 
 PREFIX = ".partial-"
-#: Seconds within which a folder that was just made gets its lock.
+#: A temporary folder is locked at most this many seconds after its creation.
 YOUNG = 60.0
 
 
 @contextmanager
 def partial_folder(beside: Path) -> Iterator[Path]:
-    """Make a folder in `beside` that is removed at the end, and remove those that killed processes left there.
+    """Create a temporary folder in `beside`, and remove temporary folders of processes that were killed.
 
-    A folder is locked while its process lives: so one whose process is gone, here or on another machine, can be told.
+    The folder is locked while this process lives. Other machines with the same file system see the lock.
     """
     remove_leftovers(beside)
     with tempfile.TemporaryDirectory(prefix=PREFIX, dir=beside) as folder, ExitStack() as held:
-        with suppress(OSError):  # where a file system has no locks, nobody takes a folder for a leftover either
+        with suppress(OSError):  # if the file system has no locks, no folder is removed as a leftover
             held.enter_context(_locked(Path(folder)))
         yield Path(folder)
 
 
 def remove_leftovers(beside: Path) -> None:
-    """Remove the folders in `beside` that no process fills any more."""
+    """Remove temporary folders in `beside` whose processes have ended."""
     for folder in beside.glob(f"{PREFIX}*"):
-        # what cannot be looked at or removed is in nobody's way
+        # Keep a folder that cannot be removed; it does no harm.
         with suppress(OSError):
             if time.time() - folder.stat().st_mtime > YOUNG:
                 with _locked(folder):
@@ -361,10 +353,11 @@ def remove_leftovers(beside: Path) -> None:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder, or raise OSError where another process has it."""
+    """Lock a folder; raise OSError if another process holds the lock."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not try_lock(handle):
+            raise BlockingIOError(errno.EWOULDBLOCK, "another process has it", str(folder))
         yield
     finally:
         os.close(handle)
@@ -375,85 +368,57 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Address:
-    """One place on the network that has all parts of a file.
-
-    Attributes
-    ----------
-    urls
-        One for each part.
-    member
-        Path inside the archive that the (only) URL leads to; None where it leads to the file itself.
-    details
-        What the record of a download keeps beside the address.
-    remark
-        Said beside the reason when this address fails.
-    """
+    """Source of a file: one URL for each part."""
 
     urls: tuple[str, ...]
+    #: Path inside the archive at the URL; None if the URL leads to the file itself.
     member: str | None = None
+    #: Further data stored with the URL in the record of the download.
     details: Mapping[str, Any] = field(default_factory=dict)
+    #: Text added to the error message if this source fails.
     remark: str = ""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """A file, or several that belong together, and where it may be.
-
-    Attributes
-    ----------
-    name
-        The problem it is for.
-    stem
-        Its path in a mirror without suffixes, such as `suitesparse/Bai/mhd1280b`.
-    suffixes
-        The wrappings it may come in, each with one suffix for each part.
-    addresses
-        Called when neither the download folder nor a mirror has it: asking an index may need the network.
-    """
+    """A problem's input file, which may consist of several parts, and its possible sources."""
 
     name: str
+    #: Path in the download folder and on mirrors, without suffixes, such as `suitesparse/Bai/mhd1280b`.
     stem: str
+    #: Alternative packagings of the file; each has one suffix for each part.
     suffixes: tuple[tuple[str, ...], ...]
+    #: Returns the original sources. Called only if the file is on no mirror, since this may need the network.
     addresses: Callable[[], Iterable[Address]]
 
     @property
     def pattern(self) -> str:
-        """The stem with all suffixes, for messages."""
+        """File path with all possible suffixes, for messages."""
         every = list(dict.fromkeys(suffix for parts in self.suffixes for suffix in parts))
         return self.stem + (every[0] if len(every) == 1 else "{" + ",".join(every) + "}")
 
 
 @dataclass(frozen=True)
 class Found(Generic[T]):
-    """A file that is there, with its content.
-
-    Attributes
-    ----------
-    paths
-        The parts on this machine.
-    address
-        Where they came from: a URL, `mirror: ` and the path in it, or `put by hand: ` and the path.
-    content
-        What `read` made of them.
-    details
-        What the download's address said of itself, such as the index entry.
-    """
+    """A file that was obtained, with its source and content."""
 
     paths: tuple[Path, ...]
+    #: URL, or `mirror: ` and the path on the mirror, or `put by hand: ` and the path in the download folder.
     address: str
+    #: Content as returned by the function `read`.
     content: T
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
 class _Failures:
-    """What was tried, and why it did not do."""
+    """Sources that were tried and failed, with the reasons."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.refused: list[str] = []
 
     def add(self, place: object, reason: object) -> None:
-        """Note a place; where there is a file, and its content does not do, the reason is a `ReproError`."""
+        """Add a failed source. The reason is a `ReproError` if a file was found but its content is wrong."""
         if refused := isinstance(reason, ReproError):
             told = [f"expected {reason.expected}"] if reason.expected else []
             told += [f"found {reason.actual}"] if reason.actual else []
@@ -463,28 +428,19 @@ class _Failures:
             self.refused.append(self.lines[-1])
 
     def listed(self) -> str:
-        """All places, one line each."""
         return "".join(f"\n    {line}" for line in self.lines)
 
 
 def obtain(wanted: Wanted, settings: Fetch, read: Callable[[tuple[Path, ...]], T]) -> Found[T]:
-    """Find a file or download it, and read it.
+    """Find or download a file, and read it.
 
-    Parameters
-    ----------
-    wanted
-        What to look for and where.
-    settings
-        Download folder, mirrors, limits and retries; the environment variable `REPRO_MIRROR` comes before the
-        mirrors given here.
-    read
-        Reads the parts and checks the content; a `ReproError` makes the next candidate be tried.
+    `read` checks the content of all parts; if it raises `ReproError`, the next source is tried. The environment
+    variable `REPRO_MIRROR` names a mirror that is tried before the configured mirrors.
 
     Raises
     ------
     ReproError
-        No candidate did. The message names each address and path tried with its reason, and where to put the
-        file by hand.
+        No candidate was valid. The message lists each with its reason, and where to put the file by hand.
     """
     failures = _Failures()
     if obtained := _look(wanted, settings, read, failures):
@@ -504,20 +460,7 @@ def obtain(wanted: Wanted, settings: Fetch, read: Callable[[tuple[Path, ...]], T
 def obtain_or_make(
     wanted: Wanted, settings: Fetch, read: Callable[[tuple[Path, ...]], T], make: Callable[[], Found[T]]
 ) -> Found[T]:
-    """Find a file in the download folder or a mirror, else make what would be in it.
-
-    Parameters
-    ----------
-    wanted, settings, read
-        As for `obtain`; there are no addresses.
-    make
-        Makes it on this machine.
-
-    Raises
-    ------
-    ReproError
-        It is not there, and making it failed. The message is the latter's, with each path tried and its reason.
-    """
+    """Obtain a file that has no URL; if it is neither in the download folder nor on a mirror, call `make`."""
     failures = _Failures()
     if obtained := _look(wanted, settings, read, failures):
         return obtained
@@ -538,14 +481,13 @@ def obtain_or_make(
 def _look(
     wanted: Wanted, settings: Fetch, read: Callable[[tuple[Path, ...]], T], failures: _Failures
 ) -> Found[T] | None:
-    """Look in the download folder and in the mirrors."""
     for place in [settings.cache, *mirrors(settings)]:
-        obtained = (
-            _from_web_mirror(wanted, place, settings, read, failures)
-            if _is_url(place)
-            else _from_folder(wanted, Path(place), Path(settings.cache), read, failures)
-        )
-        if obtained:
+        if "://" in place:  # a URL of any scheme, not a folder
+            for suffixes in wanted.suffixes:
+                address = Address(tuple(f"{place.rstrip('/')}/{wanted.stem}{suffix}" for suffix in suffixes))
+                if obtained := _download_all(wanted, address, suffixes, settings, read, failures):
+                    return obtained
+        elif obtained := _from_folder(wanted, Path(place), Path(settings.cache), read, failures):
             return obtained
     return None
 
@@ -556,13 +498,9 @@ def _by_hand(wanted: Wanted, settings: Fetch) -> str:
 
 
 def mirrors(settings: Fetch) -> list[str]:
-    """Return the mirrors, folders or URLs, in the order in which they are tried."""
+    """Return all mirrors, which are folders or URLs, in the order in which they are tried."""
     first = os.environ.get("REPRO_MIRROR", "")
     return list(dict.fromkeys([*([first] if first else []), *settings.mirrors]))
-
-
-def _is_url(place: str) -> bool:
-    return "://" in place  # also of a kind that is refused: it is no folder
 
 
 def _from_folder(
@@ -579,7 +517,7 @@ def _from_folder(
         except ReproError as error:
             failures.add(paths[0], error)
             continue
-        # what is recorded must not name this machine's folders: results are shared
+        # Records are shared between machines, so they must not contain local paths.
         place = f"{wanted.stem}{suffixes[0]}"
         if folder != cache:
             return Found(paths, f"mirror: {place}", content)
@@ -591,18 +529,7 @@ def _from_folder(
     return None
 
 
-def _from_web_mirror(
-    wanted: Wanted, root: str, settings: Fetch, read: Callable[[tuple[Path, ...]], T], failures: _Failures
-) -> Found[T] | None:
-    for suffixes in wanted.suffixes:
-        address = Address(tuple(f"{root.rstrip('/')}/{wanted.stem}{suffix}" for suffix in suffixes))
-        if obtained := _download_all(wanted, address, suffixes, settings, read, failures):
-            return obtained
-    return None
-
-
 def _suffixes_of(address: Address, wanted: Wanted) -> tuple[str, ...]:
-    """Return the suffixes under which to keep what an address gives: those that its own name ends with."""
     names = [address.member] if address.member else address.urls
     for suffixes in sorted(wanted.suffixes, key=lambda parts: -len(parts[0])):
         if all(name.endswith(suffix) for name, suffix in zip(names, suffixes, strict=True)):
@@ -618,7 +545,9 @@ def _download_all(
     read: Callable[[tuple[Path, ...]], T],
     failures: _Failures,
 ) -> Found[T] | None:
-    """Download all parts into a folder of their own, read them, and only then move them into the cache, if at all."""
+    """Download all parts into a temporary folder and read them; if downloads are kept, move them to the download
+    folder.
+    """
     cache = Path(settings.cache)
     target = (cache / wanted.stem).parent
     name = Path(wanted.stem).name
@@ -632,10 +561,10 @@ def _download_all(
                 download(url, file, settings)
                 check_unpacked(file, settings)
                 partial.append(_unwrap(file, address.member))
-                if address.member is not None:  # which may be packed again
+                if address.member is not None:  # a file in an archive may be compressed too
                     check_unpacked(partial[-1], settings)
             content = read(tuple(partial))
-            for file in partial if settings.keep else ():  # else it goes with its folder
+            for file in partial if settings.keep else ():  # if not kept, the files vanish with the temporary folder
                 file.replace(target / file.name)
             paths = tuple(target / file.name for file in partial)
     except (ReproError, Refused) as error:
@@ -656,7 +585,7 @@ def _download_all(
 
 
 def _unwrap(file: Path, member: str | None) -> Path:
-    """Take the member out of an archive, and drop a `.gz` from the name of a file that the server unpacked."""
+    """Extract a file from an archive, and remove the suffix `.gz` if the server has already decompressed the file."""
     if member is not None:
         file.write_bytes(unpack(file, member))
     elif file.suffix == ".gz":

@@ -1,9 +1,9 @@
-"""Problems that are a discontinuous Galerkin field on a mesh, and generated ones of them.
+"""Problems that consist of a discontinuous Galerkin field on a mesh, and generators of such fields.
 
-A generated field is an analytic function that is projected on a triangulation of the unit square or on tetrahedra
-of the unit cube, the same every time. The text that the fields are of (King 2017, chapters 3 and 4) names its
-meshes and prints none: Delaunay triangulations of "low" and "high variance" (figures 3.8 and 3.9), and 10 x 10 x 10
-hexahedra of six tetrahedra each (section 4.2). The generators and the two ratios are ours.
+A generated field is the projection of an analytic function. The mesh is a triangulation of the unit square or consists
+of tetrahedra in the unit cube. King 2017 (chapters 3 and 4) describes but does not list Delaunay triangulations of
+"low" and "high variance" (figures 3.8 and 3.9) and 10 x 10 x 10 hexahedra with six tetrahedra each (section 4.2).
+Generators and the two ratios for the variance are therefore this project's own.
 """
 
 from __future__ import annotations
@@ -34,62 +34,43 @@ DIMENSIONS = (2, 3)
 
 @dataclass(frozen=True)
 class Field(Problem):
-    """A mesh of triangles or tetrahedra, and on each cell a polynomial of its own.
-
-    Attributes
-    ----------
-    vertices
-        float64 `(v, d)`, d 2 or 3; some may belong to no cell.
-    cells
-        int32 `(c, d + 1)` vertex numbers, counterclockwise in the plane, of positive volume in space.
-    degree
-        P, of the polynomials.
-    basis
-        The name of the basis that the modes belong to, such as `dubiner`; it settles their order and scale too.
-    modes
-        float64 `(c, m)`, coefficients of each cell's polynomial; m is the binomial coefficient of P + d over d.
-    periodic
-        Whether the domain, the box around the vertices, goes on at its other side.
-    """
+    """A mesh of triangles or tetrahedra with one polynomial per cell."""
 
     kind: ClassVar[str] = "field"
 
+    #: `(v, d)` with d = 2 or 3; some vertices may be unused.
     vertices: NDArray[np.float64]
+    #: `(c, d + 1)` vertex numbers; triangles are counterclockwise, tetrahedra have positive volume.
     cells: NDArray[np.int32]
+    #: P, the degree of the polynomials.
     degree: int
+    #: Name of the polynomial basis, such as `dubiner`; it defines order and scale of the modes.
     basis: str
+    #: `(c, m)` coefficients; m is the binomial coefficient of P + d over d.
     modes: NDArray[np.float64]
+    #: Whether the field is periodic in the bounding box of the vertices.
     periodic: bool
 
     @property
     def dimension(self) -> int:
-        """d, the coordinates of a vertex."""
+        """Number of coordinates d."""
         return int(self.vertices.shape[-1])
 
     @property
     def volumes(self) -> Floats:
-        """float64 `(c,)`, signed areas or volumes of the cells."""
+        """Signed areas or volumes of the cells, `(c,)`."""
         corners = self.vertices[self.cells]
         volumes: Floats = np.linalg.det(corners[:, 1:] - corners[:, :1]) / math.factorial(self.dimension)
         return volumes
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:
-        """Return `vertices`, `cells`, `modes`."""
         return {"vertices": self.vertices, "cells": self.cells, "modes": self.modes}
 
     def traits(self) -> Mapping[str, Any]:
-        """Return `degree`, `basis`, `periodic`."""
         return {"degree": self.degree, "basis": self.basis, "periodic": self.periodic}
 
     def validate(self) -> Self:
-        """Return the field itself if mesh and modes are sound.
-
-        Raises
-        ------
-        ReproError
-            Arrays that do not fit each other or the degree, no cells, no name of a basis, NaN or infinite numbers,
-            cells with vertices that do not exist, degenerate cells, or inverted ones.
-        """
+        """Return the field; raise `ReproError` for invalid arrays, cells, modes or numbers."""
         d, count = self.dimension, len(self.cells)
         if self.vertices.ndim != 2 or d not in DIMENSIONS:
             shape = self.vertices.shape
@@ -110,7 +91,7 @@ class Field(Problem):
         self._refuse("vertex", endless, "the mesh has vertices with NaN or infinite coordinates", finite)
         self._refuse("cell", infinite(self.modes), "the field has NaN or infinite modes", finite)
         volumes = self.volumes
-        thin = np.abs(volumes) <= DEGENERATE * self._longest_edges() ** d
+        thin = np.abs(volumes) <= DEGENERATE * longest_edges(self.vertices[self.cells]) ** d
         thick = f"more than {DEGENERATE:g} of the longest edge to the power of {d}"
         self._refuse("cell", thin, "the mesh has degenerate cells", thick)
         self._refuse("cell", volumes < 0, "the mesh has inverted cells", "positive volumes: exchange two vertices")
@@ -119,37 +100,11 @@ class Field(Problem):
     def _refuse(self, item: str, bad: NDArray[Any], what: str, expected: str) -> None:
         refuse(self.name, what, bad, place=lambda i: f"{item} {i}", expected=expected)
 
-    def _longest_edges(self) -> Floats:
-        return longest_edges(self.vertices[self.cells])
-
-    def _edges(self) -> Floats:
-        """Return the lengths of all cells' edges, float64 `(c d (d + 1) / 2,)`."""
-        corners = self.vertices[self.cells]
-        pairs = combinations(range(self.dimension + 1), 2)
-        return np.concatenate([np.linalg.norm(corners[:, i] - corners[:, j], axis=1) for i, j in pairs])
-
     def describe(self) -> dict[str, Any]:
-        """Return statistics of the mesh.
-
-        Returns
-        -------
-        dict
-            Plain numbers:
-
-            unused_vertices
-                Those that belong to no cell.
-            cells
-                How many.
-            volume
-                Quantiles and mean of the cells' areas or volumes.
-            total_volume
-                Their sum, that of the domain unless there are gaps or overlaps.
-            edge
-                Quantiles and mean of the lengths of the cells' edges, those that two cells share counted twice.
-            longest_edge, mean_edge
-                Of all cells.
-        """
-        volumes, edges = self.volumes, quantiles(self._edges())
+        """Return counts, and quantiles of cell volumes and edge lengths; each cell counts all its edges."""
+        corners, pairs = self.vertices[self.cells], combinations(range(self.dimension + 1), 2)
+        lengths = [np.linalg.norm(corners[:, i] - corners[:, j], axis=1) for i, j in pairs]
+        volumes, edges = self.volumes, quantiles(np.concatenate(lengths))
         return {
             "cells": len(self.cells),
             "unused_vertices": len(self.vertices) - len(np.unique(self.cells)),
@@ -161,7 +116,6 @@ class Field(Problem):
         }
 
     def summary(self) -> dict[str, Any]:
-        """Return `dimension`, `vertices`, `cells`, `degree`, `basis`, `modes` of a cell, and `periodic`."""
         return {
             "dimension": self.dimension,
             "vertices": len(self.vertices),
@@ -173,7 +127,6 @@ class Field(Problem):
         }
 
     def info(self) -> list[tuple[str, str]]:
-        """Return dimension, vertices, cells, degree, basis, modes a cell, and whether the domain is periodic."""
         return [
             ("dimension", f"{self.dimension}"),
             ("vertices", f"{len(self.vertices):,}"),
@@ -187,40 +140,35 @@ class Field(Problem):
 
 Triangulation = tuple[Floats, NDArray[np.int32]]
 
-#: How far a vertex may be from its place in the lattice, in units of the spacing there.
+#: Maximum displacement of a vertex, relative to the lattice spacing.
 JITTER = 0.22
-#: How many times larger than the first row's the last row's triangles are, by variance.
+#: Spacing of the last row of vertices divided by the spacing of the first row, for each variance.
 GRADING = {"low": 1.0, "high": 3.3}
 
 
 def delaunay_square(triangles: int, variance: str = "low", seed: int = 1) -> Triangulation:
-    """Triangulate the unit square by Delaunay's criterion.
+    """Triangulate the unit square: about `triangles` (at least 8) cells by Delaunay's criterion.
 
-    The vertices are those of a hexagonal lattice, each moved by up to `JITTER` of the spacing in both directions, along
-    the border by as much and not away from it; vertices of opposite sides do not match. The spacing is the same
-    everywhere, or grows from the bottom to the top by `GRADING`, each row's by the same ratio. Jitter is drawn by
-    `random` of NumPy's PCG64, whose stream NumPy keeps.
+    The vertices are a hexagonal lattice, displaced at random by up to `JITTER` times the spacing. Vertices on the
+    border move only along it; vertices on opposite sides do not match. The spacing is constant, or grows geometrically
+    from the first to the last row by the factor `GRADING`. Random numbers come from `random` of NumPy's PCG64, whose
+    output NumPy guarantees to keep.
 
     Parameters
     ----------
-    triangles
-        About how many, 8 at least.
     variance
-        Of the triangles' sizes: `low` (longest edge about 1.55 times that of as many equilateral triangles) or `high`
-        (about 2.9 times the mean edge).
-    seed
-        Of the jitter.
+        Variance of triangle sizes. `low`: the longest edge is about 1.55 times the edge of equally many equilateral
+        triangles. `high`: the longest edge is about 2.9 times the mean edge.
 
     Returns
     -------
     vertices, cells
-        float64 `(v, 2)`, row by row from the bottom; int32 `(c, 3)`, counterclockwise, the lowest vertex first, in
-        ascending order.
+        float64 `(v, 2)`, row by row; int32 `(c, 3)`, sorted, counterclockwise from the lowest vertex number.
     """
     grading = GRADING[variance]
     counts, heights, spacing = _rows(triangles, grading)
     last = len(counts) - 1
-    # every other row is moved by half a spacing and begins and ends with a vertex on the border
+    # Every second row is shifted by half a spacing and has additional vertices on the border.
     shifted = np.arange(len(counts)) % 2 == 1
     lengths = counts + 1 + shifted
     row = np.repeat(np.arange(len(counts)), lengths)
@@ -236,8 +184,9 @@ def delaunay_square(triangles: int, variance: str = "low", seed: int = 1) -> Tri
 
 
 def _rows(triangles: int, grading: float) -> tuple[NDArray[np.int64], Floats, Floats]:
-    """Return the spacings that each row of the lattice is divided into, its height, and the spacing there."""
-    # a row of spacing h is sqrt(3)/2 h from the next: the integral of h**-2 over the height gives the triangles
+    """Return for each row of the lattice: number of spacings, height, and spacing."""
+    # Rows with spacing h have a distance of sqrt(3)/2 h; integrating h**-2 over the height gives the number of
+    # triangles.
     share = log(grading) ** 2 / ((grading - 1.0) * (1.0 - 1.0 / grading)) if grading > 1.0 else 1.0
     rows = max(2, round(sqrt(triangles * share / sqrt(3.0))))
     place = np.arange(rows + 1) / rows
@@ -250,12 +199,12 @@ def _rows(triangles: int, grading: float) -> tuple[NDArray[np.int64], Floats, Fl
 
 
 def _ordered(points: Floats, simplices: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Return triangles counterclockwise, each from its lowest vertex on, in ascending order; flat ones left out."""
+    """Return sorted triangles without flat ones; each is counterclockwise and starts at its lowest vertex number."""
     corners = points[simplices]
     a, b = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]
     twice = a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0]
     cells = np.where((twice < 0)[:, None], simplices[:, ::-1], simplices)
-    # three vertices of a side of the square may be joined to one of no area
+    # Three vertices on one side of the square may form a flat triangle.
     cells = cells[np.abs(twice) > 1e-12 * (a * a + b * b).sum(axis=1)]
     first = np.argmin(cells, axis=1)
     cells = np.take_along_axis(cells, (first[:, None] + np.arange(3)) % 3, axis=1)
@@ -263,29 +212,15 @@ def _ordered(points: Floats, simplices: NDArray[np.int32]) -> NDArray[np.int32]:
 
 
 def structured_square(squares: int) -> Triangulation:
-    """Cut each of so many by so many squares of the unit square into two triangles, by the same diagonal.
-
-    Returns
-    -------
-    vertices, cells
-        float64 `(v, 2)` and int32 `(2 squares^2, 3)`, counterclockwise, the two of a square one after the other.
-    """
     return _kuhn(squares, 2)
 
 
 def kuhn_cube(cubes: int) -> Triangulation:
-    """Cut each of so many cubes a direction of the unit cube into Kuhn's six tetrahedra around one diagonal.
-
-    Returns
-    -------
-    vertices, cells
-        float64 `(v, 3)` and int32 `(6 cubes^3, 4)`, of positive volume, the six of a cube one after the other.
-    """
     return _kuhn(cubes, 3)
 
 
 def _kuhn(count: int, dimension: int) -> Triangulation:
-    """Return a lattice's cells, each cut into the simplices along the paths from its lowest to its highest corner."""
+    """Divide each cell of a lattice into simplices along paths from its lowest to its highest corner (Kuhn)."""
     strides = (count + 1) ** np.arange(dimension)
     grid = np.stack(np.meshgrid(*[np.arange(count + 1)] * dimension, indexing="ij")[::-1], axis=-1)
     vertices = grid.reshape(-1, dimension) / count
@@ -301,7 +236,7 @@ def _kuhn(count: int, dimension: int) -> Triangulation:
     return vertices, cells.astype(np.int32)
 
 
-#: The largest degree of a field: more is a question of registers and memory that nobody has asked.
+#: Maximum degree of a field.
 MAX_DEGREE = 7
 BASIS = "dubiner"
 
@@ -315,7 +250,6 @@ def _sine(points: Floats) -> Floats:
 
 
 def _waves(points: Floats) -> Floats:
-    """Of all harmonics, and another in each direction."""
     order = np.arange(1, points.shape[1] + 1)
     values: Floats = np.exp(np.sin(2 * np.pi * points + order).sum(axis=1))
     return values
@@ -325,26 +259,18 @@ def _constant(points: Floats) -> Floats:
     return np.ones(len(points))
 
 
-#: What gives the values `(n,)` of each function at points `(n, d)`; all are analytic, of period 1 in each direction.
+#: Analytic functions from points `(n, d)` to values `(n,)`, with period 1 in each direction; `waves` has all harmonics.
 FUNCTIONS: dict[str, Callable[[Floats], Floats]] = {"sine": _sine, "waves": _waves, "constant": _constant}
 
 
 @dataclass(frozen=True)
 class FieldKind:
-    """One kind of generated field.
+    """A kind of generated field."""
 
-    Attributes
-    ----------
-    build
-        Computes it; keyword parameters only, each with a default, checked on every call.
-    dimension
-        Of its mesh.
-    cells
-        Gives from the parameters how many cells the mesh has, or is to have.
-    """
-
+    #: Generates the field from keyword parameters; checks the parameters on every call.
     build: Callable[..., Field]
     dimension: int
+    #: Computes the number of cells, possibly approximate, from the parameters.
     cells: Callable[[Mapping[str, Any]], int]
 
 
@@ -352,27 +278,21 @@ FIELD_KINDS: dict[str, FieldKind] = {}
 
 
 def generate_field(kind: str, **parameters: Any) -> Field:
-    """Compute a generated field, periodic on the unit square or cube, its name that of the kind.
+    """Compute a generated field, periodic on the unit square or cube.
 
-    Its `origin` has the name of its `function`, a key of `FUNCTIONS`.
-
-    Parameters
-    ----------
-    kind
-        A key of `FIELD_KINDS`.
-    parameters
-        Those of the kind's function below that shall differ from their defaults.
+    `kind` is a key of `FIELD_KINDS` and becomes the name of the field; `parameters` override defaults of the kind's
+    function. The `origin` of the field contains the key `function`, whose value is a key of `FUNCTIONS`.
 
     Raises
     ------
     ReproError
-        Unknown kind, unknown parameter, or a value of the wrong type or out of range; every one is named.
+        The kind or a parameter is unknown, or a value is invalid; all are listed.
     """
     return computed("field", FIELD_KINDS, kind, parameters)
 
 
 def size_of(kind: str, parameters: Mapping[str, Any]) -> tuple[int, int] | None:
-    """Return about how many cells and modes a field has, before it is computed; None where the parameters are wrong."""
+    """Return the approximate numbers of cells and modes without generating the field; None for invalid parameters."""
     if kind not in FIELD_KINDS:
         return None
     of = FIELD_KINDS[kind]
@@ -404,9 +324,8 @@ def delaunay(
     field: Function = "sine",
     seed: Seed = 1,
 ) -> Field:
-    """Delaunay triangulation of about so many triangles, of low or high variance of their sizes.
-
-    See `repro.problems.field.delaunay_square` (King 2017, section 3.4).
+    """Delaunay triangulation with low or high variance of triangle sizes; see `delaunay_square` (King 2017, section
+    3.4).
     """
     return _projected("delaunay", delaunay_square(triangles, variance, seed), degree, field)
 
@@ -415,7 +334,7 @@ def delaunay(
 def structured(
     *, squares: Annotated[int, pydantic.Field(ge=1, le=3000)] = 32, degree: Degree = 1, field: Function = "sine"
 ) -> Field:
-    """So many by so many squares, each cut into two triangles."""
+    """`squares` × `squares` squares, each cut into two triangles."""
     return _projected("structured", structured_square(squares), degree, field)
 
 
@@ -423,7 +342,7 @@ def structured(
 def cubes(
     *, cubes: Annotated[int, pydantic.Field(ge=1, le=150)] = 10, degree: Degree = 1, field: Function = "sine"
 ) -> Field:
-    """So many cubes in each direction, each cut into Kuhn's six tetrahedra (King 2017, section 4.2)."""
+    """`cubes` cubes in each direction, each divided into Kuhn's six tetrahedra (King 2017, section 4.2)."""
     return _projected("cubes", kuhn_cube(cubes), degree, field)
 
 

@@ -1,8 +1,8 @@
-"""Input files, a user's own and fetched ones: found, unpacked within limits, with a checksum of the content.
+"""Finds input files, unpacks them within limits, and compares checksums of their content.
 
-The same matrix comes as `.mtx`, `.mtx.gz` and inside a `.tar.gz`, and the same mesh from several sites, so a
-checksum of a file says little. Our checksums are of the content: a matrix in CSR with sorted columns and no
-explicit zeros, a mesh as its vertices and cells.
+A checksum of the file would differ between `.mtx`, `.mtx.gz` and `.tar.gz` of one matrix, and between websites. These
+checksums are therefore computed from the content: a matrix in CSR with sorted columns and no explicit zeros, or the
+vertices and cells of a mesh.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from repro.atomic_write import write_whole
 from repro.config.models import Limits
+from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.untrusted_files import kind_of, read_json
 
@@ -34,26 +35,22 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 
-#: What a packed file may unpack to whatever its own size, in bytes.
+#: Number of bytes to which any compressed file may unpack, however small the file is.
 ALWAYS = 64 << 20
 GZIP, XZ = b"\x1f\x8b", b"\xfd7zXZ\x00"
 DAMAGED = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, tarfile.TarError)
 
 
 def locate(path: Path | str) -> Path:
-    """Return where a file is that was named by hand: `~` is a home, and another path starts where the command runs.
-
-    Raises
-    ------
-    ReproError
-        There is none, it is no regular file, it may not be read, or the path is none.
+    """Return the absolute path of a user's file, given relative to the current folder or `~`; `ReproError` if
+    unusable.
     """
     try:
         place = Path(path).expanduser()
         kind = kind_of(place.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError):
         raise ReproError("no such file", where=path, todo="correct the path") from None
-    except (OSError, ValueError, RuntimeError) as error:  # too long, a null byte, no such user
+    except (OSError, ValueError, RuntimeError) as error:  # path too long, zero byte, or unknown user
         actual = error.strerror if isinstance(error, OSError) else error
         raise ReproError("the path cannot be used", where=repr(str(path)), actual=actual) from None
     if kind:
@@ -70,13 +67,7 @@ def locate(path: Path | str) -> Path:
 
 
 def locate_own(path: Path | str) -> Path:
-    """Return where a file of the user's own is, by the one rule for the plan, the workflow's inputs and the build.
-
-    Raises
-    ------
-    ReproError
-        As `locate`, or the workflow cannot name the file.
-    """
+    """Like `locate`, but also raise `ReproError` for paths that Snakemake cannot use; for plan, workflow and build."""
     if set("{}") & set(str(path)):
         raise ReproError(
             "the path cannot be used",
@@ -88,7 +79,7 @@ def locate_own(path: Path | str) -> Path:
 
 
 def most_unpacked(path: Path, limits: Limits) -> tuple[int, str]:
-    """Return how many bytes a file may have once unpacked, and the key that says so."""
+    """Return the maximum unpacked bytes of a file, and the configuration key that sets this limit."""
     with path.open("rb") as file:
         start, size = file.read(len(XZ)), os.fstat(file.fileno()).st_size
     if not start.startswith((GZIP, XZ)):
@@ -98,7 +89,7 @@ def most_unpacked(path: Path, limits: Limits) -> tuple[int, str]:
 
 
 def exceeds(what: str, where: object, key: str, limit: float, actual: object, unit: str) -> ReproError:
-    """Return the error that a file is beyond a limit of the configuration."""
+    """Return an error which says that a file exceeds a limit of the configuration."""
     return ReproError(
         what,
         where=where,
@@ -110,25 +101,20 @@ def exceeds(what: str, where: object, key: str, limit: float, actual: object, un
 
 @contextmanager
 def open_plain(path: Path, limits: Limits, member: str | None = None) -> Iterator[BinaryIO]:
-    """Open a file without the compression and the archive around it, as a stream of its bytes.
+    """Open a file as a stream of bytes, decompressed and extracted from an archive if necessary.
 
-    Wrappings are told from their first bytes, not from the name: some servers undo a `.gz` on the way. No more is
-    unpacked than is read of it, nor than the limits allow; what is damaged is said when a read comes to it.
+    Compression (gzip, xz) and tar archives are recognised by their first bytes. If the data are damaged or exceed the
+    limits, the read that reaches this point raises `ReproError`.
 
     Parameters
     ----------
-    path
-        A plain, gzip or xz file, or a tar archive in one of them.
-    limits
-        Of the unpacked bytes.
     member
-        How the path of the wanted file inside an archive ends, such as `bunny/reconstruction/bun_zipper.ply`.
+        End of the path of the wanted file in an archive, such as `bunny/reconstruction/bun_zipper.ply`.
 
     Raises
     ------
     ReproError
-        The file is missing or unreadable, truncated or corrupt, larger than the limits, or the archive has no such
-        member.
+        The file is missing, unreadable, truncated, corrupt or too large, or the archive does not have the member.
     """
     try:
         file = path.open("rb")
@@ -142,7 +128,7 @@ def open_plain(path: Path, limits: Limits, member: str | None = None) -> Iterato
         if start.startswith(GZIP):
             packed = gzip.GzipFile(fileobj=file)
         elif start == XZ:
-            packed = lzma.LZMAFile(file)  # noqa: SIM115, it holds nothing but the file
+            packed = lzma.LZMAFile(file)  # noqa: SIM115, closed with `file`
         most, key = most_unpacked(path, limits)
         if packed is file and os.fstat(file.fileno()).st_size > most:
             raise _too_large(path, key, most, os.fstat(file.fileno()).st_size)
@@ -157,7 +143,7 @@ class _Readable(Protocol):
 
 
 class _Bounded(io.RawIOBase):
-    """A stream that says of damage and of too many bytes which file it is."""
+    """A stream with a limit on its bytes; its errors name the file."""
 
     def __init__(self, stream: _Readable, path: Path, most: int, key: str) -> None:
         self._stream, self._path, self._most, self._key, self._read = stream, path, most, key, 0
@@ -166,7 +152,7 @@ class _Bounded(io.RawIOBase):
         return True
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
-        """Fill a buffer, unless the stream ends before."""
+        """Read bytes into the buffer until it is full or the stream ends."""
         view = memoryview(buffer)
         got = 0
         try:
@@ -198,13 +184,14 @@ def _is_tar(block: bytes) -> bool:
 def _member(stream: BinaryIO, path: Path, member: str | None) -> _Readable:
     names: list[str] = []
     try:
-        archive = tarfile.open(fileobj=stream, mode="r|")  # noqa: SIM115, it holds nothing but the stream
+        archive = tarfile.open(fileobj=stream, mode="r|")  # noqa: SIM115, closed with `stream`
         for info in archive:
-            if not info.isfile() or info.issparse() or _leads_out(info.name):
-                continue  # a sparse file can be larger than any disk
+            leads_out = info.name.startswith("/") or ".." in Path(info.name).parts
+            if not info.isfile() or info.issparse() or leads_out:  # a sparse file may claim to be larger than any disk
+                continue
             if member and f"/{info.name}".endswith(f"/{member}"):
                 content = archive.extractfile(info)
-                assert content is not None  # only for members that are no files
+                assert content is not None  # None only for directories, links and devices
                 return content
             if len(names) < 10:
                 names.append(info.name)
@@ -215,43 +202,53 @@ def _member(stream: BinaryIO, path: Path, member: str | None) -> _Readable:
     )
 
 
-def _leads_out(name: str) -> bool:
-    """Return whether a member's name would lead out of the folder that its archive is unpacked to."""
-    return name.startswith("/") or ".." in Path(name).parts
+def check_entry(entry: str, is_complex: bool, shape: tuple[int, int], where: object) -> None:
+    """Raise `ReproError` for an entry type that does not match a matrix's kind of values or its shape."""
+    if is_complex != (entry == "complex"):
+        raise ReproError(
+            "the matrix does not fit the entry",
+            where=where,
+            expected="complex values" if entry == "complex" else f"real values for the entry {entry}",
+            actual="complex values" if is_complex else "real values",
+            todo="give the problem another `entry:`",
+        )
+    k = 1 if entry in ("real", "complex", "pattern") else get_entry(entry).size
+    for count, what in zip(shape, ("rows", "columns"), strict=True):
+        if count % k:
+            raise ReproError(
+                f"the matrix cannot be folded into {k} x {k} blocks",
+                where=where,
+                expected=f"a multiple of {k} {what} for the entry {entry}",
+                actual=f"{count} {what}",
+                todo="give the problem `entry: real`",
+            )
 
 
 def damaged(path: Path, error: object) -> ReproError:
-    """Return the error that a packed file cannot be unpacked."""
     return ReproError("the file is truncated or corrupt", where=path, actual=error, todo="delete it and fetch it again")
 
 
 def unpack(path: Path, member: str | None = None, limits: Limits | None = None) -> bytes:
-    """Return a file's bytes without the compression and the archive around them, as `files.open_plain` gives them.
-
-    Raises
-    ------
-    ReproError
-        As `files.open_plain`.
-    """
+    """Return the whole content that `open_plain` yields."""
     with open_plain(path, limits or Limits(), member) as stream:
         return stream.read()
 
 
 def matrix_checksum(matrix: sp.csr_array) -> str:
-    """SHA-256 of a matrix in CSR with sorted columns and no explicit zeros, the same on every machine."""
+    """SHA-256 of a CSR matrix with sorted columns and no explicit zeros; it is equal on all machines."""
     kind = "complex" if np.iscomplexobj(matrix.data) else "real"
     rows, columns = matrix.shape
     size = f"{rows}" if rows == columns else f"{rows} {columns}"
     digest = hashlib.sha256(f"matrix {kind} {size} {matrix.nnz}".encode())
     digest.update(matrix.indptr.astype("<i8").tobytes())
     digest.update(matrix.indices.astype("<i8").tobytes())
-    values = matrix.data + 0.0  # makes a zero of a -0, which not every program writes as such
+    values = matrix.data + 0.0  # turn -0 into 0, since some programs do not write -0
     digest.update(values.astype("<c16" if kind == "complex" else "<f8").tobytes())
     return digest.hexdigest()
 
 
 def mesh_checksum(vertices: NDArray[np.float64], cells: NDArray[np.integer[Any]]) -> str:
-    """SHA-256 of a mesh: its vertices rounded to single precision, as PLY keeps them, and its cells."""
+    """SHA-256 of a mesh: its cells, and its vertices rounded to single precision as in PLY files."""
     digest = hashlib.sha256(f"mesh {len(vertices)} {len(cells)}".encode())
     digest.update((vertices + 0.0).astype("<f4").tobytes())
     digest.update(cells.astype("<i8").tobytes())
@@ -259,12 +256,13 @@ def mesh_checksum(vertices: NDArray[np.float64], cells: NDArray[np.integer[Any]]
 
 
 def record_path(cache: Path, name: str) -> Path:
-    """Return the file that keeps what is known of a fetched problem."""
     return cache / "records" / f"{name}.json"
 
 
 def read_record(cache: Path, name: str) -> dict[str, Any]:
-    """Return what is known of a problem's file: `address`, `fetched_at`, `details`, `sha256`; empty if nothing."""
+    """Return the record of a problem's file (`address`, `fetched_at`, `details`, `sha256`); empty if there is no
+    record.
+    """
     try:
         record = read_json(record_path(cache, name))
     except (OSError, ValueError):
@@ -273,13 +271,7 @@ def read_record(cache: Path, name: str) -> dict[str, Any]:
 
 
 def update_record(cache: Path, name: str, fields: Mapping[str, Any]) -> None:
-    """Add to what is known of a problem's file.
-
-    Raises
-    ------
-    ReproError
-        The folder cannot be written to.
-    """
+    """Add fields to the record of a problem's file; raise `ReproError` if the folder is not writable."""
     path = record_path(cache, name)
     try:
         write_whole(path, json.dumps({**read_record(cache, name), **fields}, indent=1) + "\n")
@@ -290,17 +282,14 @@ def update_record(cache: Path, name: str, fields: Mapping[str, Any]) -> None:
 
 
 def check_content(name: str, sha256: str, pinned: str | None, cache: Path, where: object) -> dict[str, str]:
-    """Compare a content's checksum with the registry's, or else with the one recorded at first use.
+    """Compare a content's checksum with the registry's checksum; if there is none, with the one recorded at first use.
 
-    Returns
-    -------
-    dict
-        `sha256` and `state`: `pinned` (the registry's) or `unpinned` (as at first use).
+    Returns `sha256` and `state`: `pinned` if the registry has a checksum, otherwise `unpinned`.
 
     Raises
     ------
     ReproError
-        They differ.
+        The checksums differ.
     """
     expected = pinned or read_record(cache, name).get("sha256")
     if expected not in (None, sha256):
@@ -318,5 +307,4 @@ def check_content(name: str, sha256: str, pinned: str | None, cache: Path, where
 
 
 def now() -> str:
-    """Return the time in UTC, to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds")

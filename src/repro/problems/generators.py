@@ -1,7 +1,7 @@
-"""Generated problems: matrices of the papers' kinds, computed on the spot, the same every time.
+"""Generates problems reproducibly: matrices similar to those in the papers.
 
-They are scalar matrices of known construction (finite differences on a grid, an arrow with very long rows, graphs)
-and operators assembled on meshes of simple shapes, which need neither a network nor a mesher.
+Scalar matrices come from finite differences on a grid, from graphs, or have an arrow shape with a few very long rows.
+Other operators are assembled on meshes of simple shapes. Neither a network nor a mesh generator is needed.
 """
 
 from __future__ import annotations
@@ -34,24 +34,18 @@ Mesh = tuple[Floats, NDArray[np.int64]]
 
 
 def lattice_box(cells: Sequence[int]) -> Mesh:
-    """Fill a box of unit cells with six tetrahedra a cell.
-
-    Returns
-    -------
-    vertices, tetrahedra
-        float64 `(v, 3)` with whole coordinates from 0 to `cells`, and `(t, 4)`.
-    """
+    """Divide each cell of a box into six tetrahedra: integer vertices `(v, 3)` and tetrahedra `(t, 4)`."""
     mesh = MeshTet.init_tensor(*(np.arange(count + 1.0) for count in cells))
     return _arrays(mesh)
 
 
 def disk(refinements: int) -> Mesh:
-    """Return a triangulated unit disk: float64 `(v, 2)` and `(t, 3)`."""
+    """Return a triangle mesh of the unit disk: float64 vertices `(v, 2)` and triangles `(t, 3)`."""
     return _arrays(MeshTri.init_circle(refinements))
 
 
 def lattice_torus(rings: int, segments: int) -> Mesh:
-    """Return a triangulated periodic lattice: float64 `(rings segments, 2)` whole coordinates, and `(f, 3)`."""
+    """Return a triangulated periodic lattice: integer coordinates `(rings segments, 2)` and triangles `(f, 3)`."""
     u, v = (index.ravel() for index in np.indices((rings, segments)))
     here, right, up, across = (
         (u + du) % rings * segments + (v + dv) % segments for du, dv in ((0, 0), (1, 0), (0, 1), (1, 1))
@@ -61,10 +55,10 @@ def lattice_torus(rings: int, segments: int) -> Mesh:
 
 
 def blob(rows: int) -> Mesh:
-    """Return a closed, lopsided surface of so many vertices: float64 `(rows, 3)` and `(f, 3)`.
+    """Return a closed, asymmetric triangle mesh with `rows` vertices: float64 `(rows, 3)` and faces `(f, 3)`.
 
-    The vertices lie on a Fibonacci spiral around a sphere, the faces are those of their convex hull; then the radius
-    is modulated. Most vertices have 6 neighbours, some 5 or 7, in no regular order.
+    The faces are the convex hull of a Fibonacci spiral on a sphere; the radius is then varied. Most vertices have 6
+    neighbours, some have 5 or 7, in no regular pattern.
     """
     k = np.arange(rows) + 0.5
     z = 1 - 2 * k / rows
@@ -81,21 +75,14 @@ def blob(rows: int) -> Mesh:
 
 
 def wrap_torus(lattice: Floats, rings: int, segments: int) -> Floats:
-    """Map the coordinates of `lattice_torus` to a torus in space, float64 `(v, 3)`, of radii 1 and 0.4."""
+    """Map the coordinates of `lattice_torus` to a torus in space, float64 `(v, 3)`, with radii 1 and 0.4."""
     around, across = 2 * np.pi * lattice[:, 0] / rings, 2 * np.pi * lattice[:, 1] / segments
     ring = 1 + 0.4 * np.cos(across)
     return np.stack([ring * np.cos(around), ring * np.sin(around), 0.4 * np.sin(across)], axis=1)
 
 
 def subdivide(vertices: Floats, faces: Integers) -> Mesh:
-    """Cut each triangle into four at the midpoints of its edges.
-
-    Returns
-    -------
-    vertices, faces
-        The vertices given, then the edges' midpoints in the order of the edges' ends: float64 `(v + e, 3)`; and
-        `(4 f, 3)`, the four of a triangle one after the other, all facing as it does.
-    """
+    """Divide each triangle into four at the edge midpoints. New vertices are appended after the given vertices."""
     n = len(vertices)
     edges = np.sort(np.stack([faces, np.roll(faces, -1, axis=1)], axis=-1), axis=-1).astype(np.int64)
     keys, midpoints = np.unique(edges[..., 0] * n + edges[..., 1], return_inverse=True)
@@ -107,32 +94,29 @@ def subdivide(vertices: Floats, faces: Integers) -> Mesh:
 
 
 def horn(lattice: Floats, cells: Sequence[int]) -> Floats:
-    """Map the coordinates of `lattice_box` to a tapered, twisted and bent bar without a symmetry."""
+    """Map the coordinates of `lattice_box` to a tapered, twisted and bent bar, which has no symmetry."""
     x, y, s = (lattice / cells).T - np.array([[0.5], [0.5], [0.0]])
     x, y = x * (1 - 0.5 * s), 0.6 * y * (1 - 0.3 * s) + 0.2 * x**2
     twist = 0.5 * np.pi * s
     x, y = x * np.cos(twist) - y * np.sin(twist), x * np.sin(twist) + y * np.cos(twist)
-    # an arc of radius 2 over 2 radians, longer than the cross section is wide: the map keeps its orientation
+    # The bar follows an arc with radius 2 and angle 2 radians. The radius exceeds the bar's thickness, so that no
+    # element is inverted.
     return np.stack([(2 + x) * np.cos(2 * s), y, (2 + x) * np.sin(2 * s)], axis=1)
 
 
 def collapse(mesh: Mesh, cells: Sequence[int], sizes: Sequence[int], seed: int) -> Mesh:
-    """Make hubs: vertices with very many neighbours, which give a matrix a heavy tail of row lengths.
+    """Create hubs, which are vertices with very many neighbours; they give a matrix a few very long rows.
 
-    Seeded, disjoint cubes (in the plane squares) of cells are picked, and all vertices inside one become a single
-    vertex at its centre, which is then joined to nearly all vertices on the cube's surface: some 5 s² of them for a
-    cube of s cells a side, 4 s for a square. The cubes are convex, so no element turns over.
+    Disjoint cubes of cells (squares in the plane) are picked at random with a seed. All vertices inside a cube are
+    merged into one vertex at its centre, which is joined to nearly all vertices on the cube's surface: about 5 s² for a
+    cube with s cells along each side, 4 s for a square. Cubes are convex, so no element is inverted.
 
     Parameters
     ----------
     mesh
-        `lattice_box` or `lattice_torus` of these cells; cubes do not cross the latter's seam.
-    cells
-        Cells of the lattice in each dimension.
+        `lattice_box` or `lattice_torus` of `cells` in each dimension; cubes do not cross the latter's seam.
     sizes
         Cells along a side, one cube each.
-    seed
-        Seeds the places.
 
     Raises
     ------
@@ -157,7 +141,7 @@ def collapse(mesh: Mesh, cells: Sequence[int], sizes: Sequence[int], seed: int) 
 
 
 def _place(taken: NDArray[np.bool_], size: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Find a free cube, mark it taken and return its lowest corner."""
+    """Find a free place for a cube of cells, mark it as taken, and return its lowest corner."""
     room = np.array(taken.shape) - size
     for _ in range(1000 if (room >= 0).all() else 0):
         corner = rng.integers(0, room, endpoint=True)
@@ -174,7 +158,9 @@ def _place(taken: NDArray[np.bool_], size: int, rng: np.random.Generator) -> NDA
 
 
 def _arrays(mesh: MeshTet | MeshTri) -> tuple[Floats, Integers]:
-    """Return scikit-fem's arrays one row a vertex and an element, all elements of positive orientation."""
+    """Return the arrays of a scikit-fem mesh with one row for each vertex or element, all elements oriented
+    positively.
+    """
     points: Floats = np.ascontiguousarray(mesh.p.T)
     elements = mesh.t.T.astype(np.int64)
     corners = points[elements]
@@ -185,14 +171,14 @@ def _arrays(mesh: MeshTet | MeshTri) -> tuple[Floats, Integers]:
 
 Coefficients = Literal["constant", "variable"]
 
-#: Dimensions of the grid that a stencil of so many points is for
+#: Number of grid dimensions for each number of stencil points.
 DIMENSIONS = {5: 2, 9: 2, 7: 3, 27: 3}
-CONTRAST = 1.0  # a variable field is e^u of its constant, u uniform up to this size
-WIND = (1.0, 0.5, 0.25)  # speeds along the axes, first to last, relative to the convection asked for
+CONTRAST = 1.0  # variable coefficients are e^u, u uniform in ±CONTRAST
+WIND = (1.0, 0.5, 0.25)  # flow speed along each axis, relative to `convection`
 
 
 def draw_field(shape: int | Sequence[int], seed: int, contrast: float = CONTRAST) -> Floats:
-    """Draw a positive field about 1: e^u of that shape, u uniform between ∓ `contrast` and independent everywhere."""
+    """Draw random positive coefficients e^u, with u independent and uniform between -`contrast` and `contrast`."""
     return np.exp(np.random.default_rng(seed).uniform(-contrast, contrast, shape))
 
 
@@ -206,41 +192,32 @@ def assemble_diffusion(
 ) -> Assembled:
     """Assemble -∇·(κ∇u) + v·∇u on a grid of unit width, with u = 0 around it.
 
-    Row i, with `N(i)` the other points of its stencil, those outside of the grid included::
+    Let `N(i)` be all stencil points around point i except i, including points outside the grid. Row i is::
 
         A_ij = -κ_ij - v_ij    for j in N(i)
         A_ii = Σ κ_ij + v_ij   over all of N(i)
 
-    κ_ij is the harmonic mean of both points' κ (outside, that of the point within): symmetric, as flux is conserved.
-    v_ij is the upwind difference: the speed along an axis at i where j is the neighbour before it on that axis, else
-    0. So every row is weakly diagonally dominant, those beside the boundary strictly, and the matrix is regular.
+    κ_ij is the harmonic mean of κ at i and j, so flux is conserved; outside the grid, κ equals κ at i.
+    v_ij is the upwind difference: the speed at i along an axis if j is the preceding neighbour on this axis, else 0.
+    Rows are weakly diagonally dominant, boundary rows strictly, so the matrix is not singular.
 
-    Constant coefficients are κ = 1 and the speeds `WIND` times `convection`: a handful of distinct values. Variable
-    ones are drawn for each point, κ and each speed on its own, with ratios up to e² (`CONTRAST`): no two of the values
-    on and above the diagonal are equal, and no two at all where there is convection and the stencil has only the axes.
+    Constant coefficients are κ = 1 and the speeds `WIND` times `convection`, so the matrix has few distinct values.
+    Variable coefficients are drawn independently for each point, with ratios up to e² (`CONTRAST`). Then no two values
+    on and above the diagonal are equal; with convection and an axis-aligned stencil, no two values at all are equal.
 
     Parameters
     ----------
     points
-        Inner points along each axis; the last one's are numbered one after the other.
+        Number of inner points along each axis; neighbours along the last axis have consecutive numbers.
     stencil
-        5 or 9 points in the plane, 7 or 27 in space: along the axes only, or all around.
-    coefficients
-        constant, or variable.
+        Number of stencil points: axis-aligned (5 in the plane, 7 in space) or with diagonal neighbours (9 or 27).
     convection
         Speed of the flow along the first axis; 0 leaves the matrix symmetric.
-    seed
-        Of variable coefficients.
-
-    Returns
-    -------
-    Assembled
-        Real numbers, one row a point.
 
     Raises
     ------
     ReproError
-        The stencil is for a grid of other dimensions, or the matrix is too large for 32-bit indices.
+        The stencil does not match the number of axes, or the matrix is too large for 32-bit indices.
     """
     if DIMENSIONS[stencil] != len(points):
         raise ReproError(
@@ -261,7 +238,7 @@ def assemble_diffusion(
         for axis, factor in zip(range(len(points)), WIND, strict=False)
     ]
 
-    # a column for each point of the stencil: in the order of the matrix's columns, whatever the row
+    # Stencil points are in the order of the matrix columns.
     values = np.zeros((*points, stencil))
     inside = np.zeros((*points, stencil), dtype=bool)
     centre = stencil // 2
@@ -287,7 +264,7 @@ def assemble_diffusion(
 
 
 def _offsets(dimensions: int, stencil: int) -> list[tuple[int, ...]]:
-    """Return where the points of a stencil are, in the order of their numbers, the centre in the middle."""
+    """Return the offsets of stencil points, sorted by point number, with the centre in the middle."""
     around = product((-1, 0, 1), repeat=dimensions)
     return [offset for offset in around if stencil == 3**dimensions or np.count_nonzero(offset) <= 1]
 
@@ -297,36 +274,22 @@ def _pointers(lengths: NDArray[np.integer]) -> NDArray[np.int32]:
 
 
 def assemble_arrow(rows: int, dense: int, *, coefficients: Coefficients = "constant", seed: int = 1) -> Assembled:
-    """Join a chain of nodes to a few that have an edge to every other: full rows and columns, the others short.
+    """Assemble a chain of nodes with `dense` further nodes that are joined to every node, so their rows are full.
 
-    Edges have the weight 1 (constant), or one of their own (variable); the matrix is the weighted graph's Laplacian
-    plus the identity, so symmetric and strictly diagonally dominant. The first rows are the full ones.
-
-    Parameters
-    ----------
-    rows
-        Nodes, more than twice the full ones.
-    dense
-        How many are joined to all others.
-    coefficients, seed
-        As for `assemble_diffusion`.
-
-    Returns
-    -------
-    Assembled
-        Real numbers; rows of `rows` entries, then of up to `dense` + 3.
+    The matrix is the weighted Laplacian of this graph plus the identity; weights are 1 or variable. It is symmetric and
+    strictly diagonally dominant. The full rows come first.
 
     Raises
     ------
     ReproError
-        There are no more than twice as many rows as full ones, or the matrix is too large for 32-bit indices.
+        At least half of the rows are full ones, or the matrix is too large for 32-bit indices.
     """
     if rows <= 2 * dense:
         raise ReproError("too many full rows", expected=f"fewer than half of {rows}", actual=dense)
     if rows * (2 * dense + 3) >= 2**31:
         raise ReproError("the arrow is too large for 32-bit indices", expected=2**31, actual=rows * (2 * dense + 3))
     hubs = np.arange(dense)
-    # upper triangle: each hub with all after it, then the chain of the others
+    # Upper triangle: first the edges of each full row, then the edges of the chain.
     tails = np.repeat(hubs, rows - 1 - hubs)
     heads = np.concatenate([np.arange(hub + 1, rows) for hub in hubs] or [hubs])
     chain = np.arange(dense, rows - 1)
@@ -341,8 +304,6 @@ def assemble_arrow(rows: int, dense: int, *, coefficients: Coefficients = "const
     return Assembled(rows, pointers, column[order].astype(np.int32), values[order][:, None])
 
 
-pass  # codemod
-
 T_co = TypeVar("T_co", covariant=True)
 Count = Annotated[int, Field(ge=2, le=2000)]
 Circle = Annotated[int, Field(ge=3, le=20000)]
@@ -353,31 +314,22 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Ratio = Annotated[float, Field(gt=-1, lt=0.5)]
 
-# Few large hubs and many small ones, with about 340 to 40 and 250 to 15 neighbours
+# Sizes of few large and many small hubs: about 340 to 40 neighbours each in boxes, 250 to 15 on a torus.
 HUBS_3D = (8, 7, *(6,) * 2, *(5,) * 4, *(4,) * 12, *(3,) * 100)
 HUBS_2D = (64, *(32,) * 2, *(16,) * 6, *(8,) * 24, *(4,) * 80)
 
 
 class Computes(Protocol[T_co]):
-    """A kind of what is generated: what computes it, by keyword parameters only, checked on every call."""
+    """A kind of generated problem; `build` checks its keyword parameters on every call."""
 
     @property
-    def build(self) -> Callable[..., T_co]: ...  # noqa: D102
+    def build(self) -> Callable[..., T_co]: ...
 
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of generated problem.
-
-    Attributes
-    ----------
-    entry
-        What its non-zeros are.
-    build
-        Computes it; keyword parameters only, each with a default, checked on every call.
-    """
-
     entry: str
+    #: Generates the matrix from keyword parameters; checks the parameters on every call.
     build: Callable[..., Assembled]
 
 
@@ -385,55 +337,30 @@ KINDS: dict[str, Kind] = {}
 
 
 def generate(kind: str, **parameters: Any) -> Assembled:
-    """Compute a generated problem.
-
-    Parameters
-    ----------
-    kind
-        A key of `KINDS`.
-    parameters
-        Those of the kind's function below that shall differ from their defaults.
+    """Generate a problem. `kind` is a key of `KINDS`; `parameters` override defaults of the kind's function.
 
     Raises
     ------
     ReproError
-        Unknown kind, unknown parameter, or a value of the wrong type or out of range; every one is named.
+        The kind or a parameter is unknown, or a value is invalid; all are listed.
     """
     return computed("problem", KINDS, kind, parameters)
 
 
 def computed(what: str, kinds: Mapping[str, Computes[T_co]], kind: str, parameters: Mapping[str, Any]) -> T_co:
-    """Return what a kind computes from parameters.
-
-    Parameters
-    ----------
-    what
-        What messages call it.
-    kinds
-        All that there are.
-
-    Raises
-    ------
-    ReproError
-        As `generate`.
-    """
+    """Call the `build` function of a kind; errors are those of `generate` and call the result `what`."""
     if kind not in kinds:
         names = ", ".join(sorted(kinds))
         raise ReproError(f"unknown kind of generated {what}", expected=f"one of {names}", actual=kind)
     try:
         return kinds[kind].build(**parameters)
     except ValidationError as error:
-        raise _wrong_parameters(what, kind, error) from None
-
-
-def _wrong_parameters(what: str, kind: str, error: ValidationError) -> ReproError:
-    """Return the error that names every wrong parameter."""
-    wrong = []
-    for item in error.errors():
-        unknown = item["type"] == "unexpected_keyword_argument"
-        text = "unknown parameter" if unknown else f"{item['msg']} (is {item['input']!r})"
-        wrong.append(f"{'.'.join(map(str, item['loc']))}: {text}")
-    return ReproError(f"wrong parameters of a generated {what}", where=kind, actual="; ".join(wrong))
+        wrong = []
+        for item in error.errors():
+            unknown = item["type"] == "unexpected_keyword_argument"
+            text = "unknown parameter" if unknown else f"{item['msg']} (is {item['input']!r})"
+            wrong.append(f"{'.'.join(map(str, item['loc']))}: {text}")
+        raise ReproError(f"wrong parameters of a generated {what}", where=kind, actual="; ".join(wrong)) from None
 
 
 def _kind(entry: str) -> Callable[[Callable[..., Assembled]], Callable[..., Assembled]]:
@@ -447,7 +374,7 @@ def _kind(entry: str) -> Callable[[Callable[..., Assembled]], Callable[..., Asse
 
 @_kind("real")
 def poisson(*, points: CellCount = (22, 22, 22), stencil: Literal[7, 27] = 7) -> Assembled:
-    """Poisson's equation on a grid of so many inner points, by the 7-point or the 27-point stencil."""
+    """Poisson's equation on a grid of inner points, with the 7-point or 27-point stencil."""
     return assemble_diffusion(points, stencil)
 
 
@@ -460,7 +387,7 @@ def diffusion(
     convection: NotNegative = 0.0,
     seed: Seed = 1,
 ) -> Assembled:
-    """Diffusion on a grid in the plane or in space, with convection where asked for."""
+    """Diffusion on a grid in the plane or in space, optionally with convection."""
     return assemble_diffusion(points, stencil, coefficients=coefficients, convection=convection, seed=seed)
 
 
@@ -468,7 +395,9 @@ def diffusion(
 def grid_graph(
     *, points: tuple[Count, Count] | CellCount = (22, 22, 22), stencil: Literal[5, 7, 9, 27] = 7
 ) -> Assembled:
-    """Graph of a grid, each point joined to itself and to the others of its stencil: the pattern of `diffusion`."""
+    """Graph of a grid: each point is joined to itself and to its stencil neighbours, like the pattern of
+    `diffusion`.
+    """
     assembled = assemble_diffusion(points, stencil)
     return replace(assembled, values=np.empty((len(assembled.indices), 0)))
 
@@ -481,7 +410,7 @@ def arrow(
     coefficients: Coefficients = "constant",
     seed: Seed = 1,
 ) -> Assembled:
-    """Laplacian of a chain with a few nodes that are joined to all: full rows and columns."""
+    """Laplacian of a chain plus a few nodes that are joined to all nodes, which give full rows and columns."""
     return assemble_arrow(rows, dense, coefficients=coefficients, seed=seed)
 
 
@@ -494,11 +423,12 @@ def elasticity_scalar(
     foundation: Positive = 0.01,
     seed: Seed = 1,
 ) -> Assembled:
-    """Elastic box of unit cells as a real matrix, three rows a vertex; Young's modulus is 1, or each element's own.
+    """Elastic box of unit cells as a real matrix with three rows per vertex; Young's modulus is 1 or varies per
+    element.
 
-    Every vertex is held by a spring of the foundation's stiffness in each direction, so that the matrix is regular.
+    A spring with stiffness `foundation` holds each vertex, so that the matrix is not singular.
     """
-    # whole coordinates: equal cells give bitwise equal values
+    # With integer coordinates, equal cells give bitwise equal values.
     vertices, tets = lattice_box(cells)
     young = draw_field(len(tets), seed) if coefficients == "variable" else 1.0
     assembled = assemble_elasticity(vertices, tets, young=young, poisson=poisson)
@@ -516,9 +446,8 @@ def helmholtz_scalar(
     loss: NotNegative = 0.1,
     seed: Seed = 1,
 ) -> Assembled:
-    """Waves in a box of unit cells as a real matrix, two rows a vertex (real and imaginary part): not symmetric.
-
-    The wavenumber, in radians a cell, is the same everywhere, or each element's own about it.
+    """Waves in a box of unit cells as a real, unsymmetric matrix with two rows per vertex; `wavenumber` in radians per
+    cell.
     """
     vertices, tets = lattice_box(cells)
     field = wavenumber * draw_field(len(tets), seed, contrast=0.2) if coefficients == "variable" else wavenumber
@@ -538,9 +467,8 @@ def graph(
     family: Family = "web",
     seed: Seed = 1,
 ) -> Assembled:
-    """Graph of so many rows and non-zeros, `overflow` of them beyond the first `width` of their rows.
-
-    See `repro.problems.surrogates` and `repro.problems.surrogates`; without `columns` it is square.
+    """Graph with given rows, non-zeros and row lengths; rectangular if `columns` is given. See
+    `repro.problems.surrogates`.
     """
     wanted = LengthTargets(*size, shortest, longest, width, overflow, spread)
     return assemble_graph(wanted, size[0] if columns is None else columns, family, seed)
@@ -550,7 +478,7 @@ def graph(
 def helmholtz_box(
     *, cells: CellCount = (20, 22, 24), wavenumber: Positive = 12.0, loss: NotNegative = 0.02
 ) -> Assembled:
-    """Waves in a box whose longest side is 1."""
+    """Waves in a box whose longest side has length 1."""
     vertices, tets = lattice_box(cells)
     return assemble_helmholtz(vertices / max(cells), tets, wavenumber=wavenumber, loss=loss)
 
@@ -562,7 +490,7 @@ def helmholtz_disk(
     wavenumber: Positive = 40.0,
     loss: NotNegative = 0.02,
 ) -> Assembled:
-    """Waves in a unit disk, its mesh refined so many times."""
+    """Waves in a unit disk; `refinements` is the number of mesh refinements."""
     return assemble_helmholtz(*disk(refinements), wavenumber=wavenumber, loss=loss)
 
 
@@ -575,7 +503,7 @@ def helmholtz_hubs(
     hubs: tuple[HubSize, ...] = HUBS_3D,
     seed: Seed = 1,
 ) -> Assembled:
-    """Waves in a box whose longest side is 1, with hubs: see `repro.problems.generators.collapse`."""
+    """Waves in a box whose longest side has length 1, with hubs; see `collapse`."""
     vertices, tets = collapse(lattice_box(cells), cells, hubs, seed)
     return assemble_helmholtz(vertices / max(cells), tets, wavenumber=wavenumber, loss=loss)
 
@@ -589,20 +517,20 @@ def lookalike(
     spread: NotNegative = 0.4,
     seed: Seed = 1,
 ) -> Assembled:
-    """Stand-in for a matrix that cannot be had, of so many rows and non-zeros: see `repro.problems.surrogates`."""
+    """Replacement for an unavailable matrix, with given rows and non-zeros; see `repro.problems.surrogates`."""
     return assemble_lookalike(*size, longest=longest, hubs=long_rows, spread=spread, seed=seed)
 
 
 @_kind("quaternion")
 def dirac_torus(*, rings: Circle = 200, segments: Circle = 80, seed: Seed = 1) -> Assembled:
-    """Dirac operator on a torus; the seed is that of the curvature potential."""
+    """Dirac operator on a torus; `seed` determines the random curvature potential."""
     lattice, faces = lattice_torus(rings, segments)
     return assemble_dirac(wrap_torus(lattice, rings, segments), faces, seed=seed)
 
 
 @_kind("quaternion")
 def dirac_blob(*, rows: Annotated[int, Field(ge=12, le=10_000_000)] = 10_000, seed: Seed = 1) -> Assembled:
-    """Dirac operator on a closed surface of irregular connectivity."""
+    """Dirac operator on a closed surface with irregular connectivity."""
     return assemble_dirac(*blob(rows), seed=seed)
 
 
@@ -614,21 +542,21 @@ def dirac_hubs(
     hubs: tuple[HubSize, ...] = HUBS_2D,
     seed: Seed = 1,
 ) -> Assembled:
-    """Dirac operator on a torus with hubs: see `repro.problems.generators.collapse`."""
+    """Dirac operator on a torus with hubs: see `collapse`."""
     lattice, faces = collapse(lattice_torus(rings, segments), (rings, segments), hubs, seed)
     return assemble_dirac(wrap_torus(lattice, rings, segments), faces, seed=seed)
 
 
 @_kind("block3")
 def elasticity_box(*, cells: CellCount = (12, 16, 40), young: Positive = 1.0, poisson: Ratio = 0.3) -> Assembled:
-    """Elastic box whose longest side is 1."""
+    """Elastic box whose longest side has length 1."""
     vertices, tets = lattice_box(cells)
     return assemble_elasticity(vertices / max(cells), tets, young=young, poisson=poisson)
 
 
 @_kind("block3")
 def elasticity_mapped(*, cells: CellCount = (14, 14, 60), young: Positive = 1.0, poisson: Ratio = 0.3) -> Assembled:
-    """Elastic bar that is tapered, twisted and bent: see `repro.problems.generators.horn`."""
+    """Elastic bar with a tapered, twisted and bent shape; see `horn`."""
     lattice, tets = lattice_box(cells)
     return assemble_elasticity(horn(lattice, cells), tets, young=young, poisson=poisson)
 
@@ -642,6 +570,6 @@ def elasticity_hubs(
     hubs: tuple[HubSize, ...] = HUBS_3D,
     seed: Seed = 1,
 ) -> Assembled:
-    """Elastic box whose longest side is 1, with hubs: see `repro.problems.generators.collapse`."""
+    """Elastic box whose longest side has length 1, with hubs; see `collapse`."""
     vertices, tets = collapse(lattice_box(cells), cells, hubs, seed)
     return assemble_elasticity(vertices / max(cells), tets, young=young, poisson=poisson)

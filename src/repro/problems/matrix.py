@@ -1,4 +1,4 @@
-"""Problems that are one sparse matrix."""
+"""Problems that consist of one sparse matrix."""
 
 from __future__ import annotations
 
@@ -22,78 +22,60 @@ from repro.problems.problem import (
     refuse,
 )
 
-#: The most rows and columns, which int32 numbers tell apart.
+#: Maximum number of rows and of columns, since indices are int32.
 MAX_DIMENSION = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
 class Matrix(Problem):
-    """A sparse matrix with compound entries, in CSR with sorted column indices. It may be rectangular or empty.
-
-    Attributes
-    ----------
-    entry
-        The name of its entry.
-    n
-        Rows, counted in entries.
-    indptr, indices
-        int32 `(n + 1,)` and `(nnz,)`; columns ascend within a row, none comes twice.
-    values
-        float64 `(nnz, members)`, members in the entry's storage order.
-    columns
-        Columns, counted in entries; None: as many as rows.
-    """
+    """A sparse matrix with compound entries in CSR. Columns are sorted and distinct; it may be rectangular or empty."""
 
     kind: ClassVar[str] = "matrix"
 
+    #: Name of the entry type.
     entry: str
+    #: Number of rows, counted in entries.
     n: int
+    #: `(n + 1,)`
     indptr: NDArray[np.int32]
+    #: `(nnz,)`
     indices: NDArray[np.int32]
+    #: `(nnz, members)`; the members of an entry are in storage order.
     values: NDArray[np.float64]
+    #: Number of columns, counted in entries; None if it equals the number of rows.
     columns: int | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns, counted in entries."""
+        """Number of rows and number of columns, counted in entries."""
         return self.n, self.n if self.columns is None else self.columns
 
     @property
     def square(self) -> bool:
-        """Whether it has as many columns as rows."""
         return self.shape[0] == self.shape[1]
 
     @property
     def nnz(self) -> int:
-        """Stored entries."""
         return len(self.indices)
 
     @property
     def row_lengths(self) -> NDArray[np.int32]:
-        """int32 `(n,)`, entries in each row."""
         return np.diff(self.indptr).astype(np.int32)
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:
-        """Return `indptr`, `indices`, `values`."""
         return {"indptr": self.indptr, "indices": self.indices, "values": self.values}
 
     def traits(self) -> Mapping[str, Any]:
-        """Return `entry`, `n`, `columns`."""
         return {"entry": self.entry, "n": self.n, "columns": self.columns}
 
     def _heading(self) -> str:
-        """Return entry and sizes, in the form that recorded checksums were computed with."""
+        """Return entry type and sizes in the format that recorded checksums were computed with."""
         sizes = (self.n,) if self.square else self.shape
         return " ".join(map(str, (self.entry, *sizes, self.nnz)))
 
     def validate(self) -> Self:
-        """Return the matrix itself if it is one.
-
-        Raises
-        ------
-        ReproError
-            An unknown entry, a size that is negative, no whole number or too large for 32 bits, arrays that do not fit,
-            row pointers that decrease, columns out of range, not sorted or twice in a row, or NaN or infinite values.
+        """Return the matrix; raise `ReproError` for an unknown entry type, invalid arrays, or NaN or infinite
+        values.
         """
         members = len(get_entry(self.entry).members)
         size = "{} x {}".format(*self.shape)
@@ -112,7 +94,7 @@ class Matrix(Problem):
         columns = self.shape[1]
         out, expected = outside(self.indices, columns), f"columns {allowed(columns)}"
         refuse(self.name, "column index out of range", out, place=self._place, expected=expected)
-        # the steps from an entry to the next of the same row
+        # Marks pairs of consecutive column indices that belong to one row.
         within = np.ones(max(self.nnz - 1, 0), dtype=bool)
         starts = self.indptr[(self.indptr > 0) & (self.indptr < self.nnz)]
         within[starts - 1] = False
@@ -131,12 +113,8 @@ class Matrix(Problem):
         return f"row {row}, column {self.indices[entry]}"
 
     def require_product(self) -> Self:
-        """Return the matrix itself if it can be multiplied with vectors time and again, y = A x with x and y alike.
-
-        Raises
-        ------
-        ReproError
-            It has no entries, or is not square.
+        """Return the matrix if it is square and nonempty, as iterated products y = A x require; else raise
+        `ReproError`.
         """
         actual = "{} x {}".format(*self.shape)
         if not self.nnz:
@@ -158,15 +136,12 @@ class Matrix(Problem):
         return self
 
     def describe(self) -> dict[str, Any]:
-        """Return what `repro.problems.problem.describe_pattern` says of the pattern."""
         return describe_pattern(self.indptr, self.indices, self.columns)
 
     def summary(self) -> dict[str, Any]:
-        """Return `entry`, `n`, `nnz`, and of a rectangular matrix `columns`."""
         columns = {} if self.square else {"columns": self.columns}
         return {"entry": self.entry, "n": self.n, **columns, "nnz": self.nnz}
 
     def info(self) -> list[tuple[str, str]]:
-        """Return entry, rows, columns of a rectangular matrix, and non-zeros."""
         columns = [] if self.square else [("columns", f"{self.columns:,}")]
         return [("entry", self.entry), ("rows", f"{self.n:,}"), *columns, ("non-zeros", f"{self.nnz:,}")]

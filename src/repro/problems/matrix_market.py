@@ -1,4 +1,4 @@
-"""Matrix Market files, read into CSR: each line is taken as the format has it, or refused by its number."""
+"""Reads Matrix Market files into CSR matrices. For a malformed line, the error message states the line number."""
 
 from __future__ import annotations
 
@@ -18,14 +18,13 @@ from pyarrow import csv
 
 from repro.casts import cast
 from repro.config.models import Limits
-from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.problems.files import exceeds, locate, matrix_checksum, open_plain
 from repro.problems.subprocess_reader import read_isolated
 
 ENDINGS = (".mtx", ".mtx.gz", ".mtx.xz", ".tar.gz", ".tgz")
 MAX_SIZE = 2**31 - 1
-#: What the entries of a Matrix Market file are, unless the configuration says it, by the field that its header names.
+#: Entry type for each `field` in a file's header; the configuration can override it.
 ENTRIES = {
     **dict.fromkeys(("real", "double", "integer", "unsigned-integer"), "real"),
     "complex": "complex",
@@ -33,112 +32,67 @@ ENTRIES = {
 }
 FORMS = ("coordinate", "array")
 SYMMETRIES = ("general", "symmetric", "skew-symmetric", "hermitian")
-#: What some editors write before a text.
+#: Byte-order mark of UTF-8.
 BOM = b"\xef\xbb\xbf"
-#: The format's first word; Network Repository writes the second.
+#: Accepted first words of a file; the website Network Repository writes the second form.
 _NAMES = ("%%matrixmarket", "%matrixmarket")
-#: Digits of a number that is too large whatever its value.
+#: Maximum number of digits in a size or index.
 _HUGE_DIGITS = 18
 
 
 @dataclass(frozen=True)
 class Header:
-    """What the first lines say.
-
-    Attributes
-    ----------
-    form, field, symmetry
-        `coordinate` or `array`; one of `ENTRIES`, `double` called `real`; one of `SYMMETRIES`.
-    rows, columns, stored
-        The matrix's size, and the lines that follow, one an entry.
-    lines
-        How many lines the header has.
-    """
+    """Contents of the header lines of a Matrix Market file."""
 
     form: str
+    #: A key of `ENTRIES`; `double` is stored as `real`.
     field: str
     symmetry: str
     rows: int
     columns: int
+    #: Number of entry lines after the header.
     stored: int
+    #: Number of header lines.
     lines: int
 
     @property
     def entry(self) -> str:
-        """What the entries are where the configuration does not say it."""
+        """Entry type of the matrix, unless the configuration overrides it."""
         return ENTRIES[self.field]
 
     @property
     def most(self) -> int:
-        """The non-zeros that the matrix has at most: symmetric halves are written once, diagonals as well."""
+        """Maximum number of non-zeros: for a symmetric file, twice the stored entries."""
         both = 2 * self.stored if self.symmetry != "general" else self.stored
         return min(both, self.rows * self.columns) if self.form == "array" else both
 
-    def check_entry(self, entry: str, path: Path) -> None:
-        """Refuse an entry that the matrix cannot have, whatever its values are.
-
-        Raises
-        ------
-        ReproError
-            The values are of another kind, or the size is no multiple of the entry's.
-        """
-        is_complex = self.field == "complex"
-        if is_complex != (entry == "complex"):
-            raise ReproError(
-                "the matrix does not fit the entry",
-                where=path,
-                expected="complex values" if entry == "complex" else f"real values for the entry {entry}",
-                actual="complex values" if is_complex else "real values",
-                todo="give the problem another `entry:`",
-            )
-        k = get_entry(entry).size if entry not in ENTRIES.values() else 1
-        for count, what in ((self.rows, "rows"), (self.columns, "columns")):
-            if count % k:
-                raise ReproError(
-                    f"the matrix cannot be folded into {k} x {k} blocks",
-                    where=path,
-                    expected=f"a multiple of {k} {what} for the entry {entry}",
-                    actual=f"{count} {what}",
-                    todo="give the problem `entry: real`",
-                )
-
 
 def is_matrix_market(path: Path) -> bool:
-    """Return whether a file's name is that of a Matrix Market file, packed or not."""
     return path.name.lower().endswith(ENDINGS)
 
 
 def member_of(path: Path) -> str:
-    """Return the name of the matrix's file where it lies in an archive: the archive's own."""
+    """Return the name of the matrix file inside an archive, derived from the archive's name."""
     ending = max((e for e in ENDINGS if path.name.lower().endswith(e)), key=len, default="")
     return f"{path.name[: len(path.name) - len(ending)]}.mtx"
 
 
 def read_header(stream: BinaryIO, path: Path, limits: Limits) -> Header:
-    """Read a Matrix Market file up to the line of its size, and check what that says.
-
-    Parameters
-    ----------
-    stream
-        At the file's start; left at the first entry.
-    path
-        To be named in errors.
-    limits
-        Of the header's bytes, and of rows, columns and entries.
+    """Read a Matrix Market file up to its size line and check the header; the stream then stands at the first entry.
 
     Raises
     ------
     ReproError
-        The file is not Matrix Market or has no size; it is said to be symmetric, skew or Hermitian, but is not square;
-        the matrix is too large for 32-bit indices or for the limits.
+        The file is not Matrix Market or has no size, a symmetric matrix is not square, or the matrix is too large for
+        32-bit indices or the limits.
     """
-    left, lines = limits.header, 0
+    remaining, lines = limits.header, 0
 
     def next_line() -> bytes:
-        nonlocal left, lines
-        line = stream.readline(left + 1)
-        left, lines = left - len(line), lines + 1
-        if left < 0:
+        nonlocal remaining, lines
+        line = stream.readline(remaining + 1)
+        remaining, lines = remaining - len(line), lines + 1
+        if remaining < 0:
             what = "the file does not state its size in its first lines"
             raise exceeds(what, path, "limits.header", limits.header, f"more, after {lines:,} lines", "bytes")
         return line
@@ -159,7 +113,6 @@ def read_header(stream: BinaryIO, path: Path, limits: Limits) -> Header:
 
 
 def _banner(line: bytes, path: Path) -> tuple[str, str, str]:
-    """Return form, field and symmetry."""
     words = line.removeprefix(BOM).decode("ascii", "replace").lower().split()
     if len(words) != 5 or words[0] not in _NAMES or words[1] != "matrix":
         raise _no_header(path, 1, "%%MatrixMarket matrix, then form, field and symmetry", line)
@@ -209,28 +162,28 @@ def _no_header(path: Path, line: int, expected: str, actual: bytes) -> ReproErro
 
 
 def quote(line: bytes) -> str:
-    """Return a line of a file as a message has it: what is no text escaped, and no more than its start."""
+    """Return the start of a line for an error message, with unprintable bytes escaped."""
     text = line.rstrip(b"\r\n")
     return (repr(text[:60])[1:] + ("…" if len(text) > 60 else "")) if text else "nothing"
 
 
 Column = NDArray[Any]
-#: Bytes that are tokenized at a time.
+#: Number of bytes that are parsed at once.
 BLOCK = 8 << 20
-#: Fortran's exponents, those of its double precision, and what they are elsewhere.
+#: Translates exponent letters of Fortran's double-precision numbers to `e`.
 _EXPONENTS = bytes.maketrans(b"dD", b"eE")
-#: A number that is not 0 and that a double rounds to 0 has an exponent from -100 down or so many zeros in a row. Two
-#: patterns, as one that starts in either way takes ten times as long.
+#: Finds possible underflow: a nonzero number that rounds to 0 has an exponent of at most -100 or 100 zeros in a row.
+#: Two patterns are ten times faster than one pattern with an alternative.
 _EXPONENT_OF_TINY = re.compile(rb"e-0*[1-9][0-9][0-9]"), re.compile(rb"E-0*[1-9][0-9][0-9]")
 _ZEROS_OF_TINY = b"0" * 100
-#: Digits of a whole number that no type of 64 bits holds.
+#: Number of digits of an integer that may exceed 64 bits.
 _OVERFLOW_DIGITS = 20
 _INTEGER = re.compile(rb"[+-]?[0-9]+")
 _REAL = re.compile(rb"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|nan|inf|infinity)", re.IGNORECASE)
 
 
 def blocks(stream: BinaryIO, line: int, path: Path) -> Iterator[bytes]:
-    """Give the rest of a file in pieces that end where a line does."""
+    """Yield the rest of a file in blocks that contain only whole lines."""
     rest = b""
     while block := stream.read(BLOCK):
         end = block.rfind(b"\n") + 1
@@ -252,44 +205,30 @@ def blocks(stream: BinaryIO, line: int, path: Path) -> Iterator[bytes]:
 
 
 def tokens(block: bytes, kinds: tuple[str, ...], line: int, path: Path) -> list[Column]:
-    """Return the columns of numbers in whole lines, each of as many as there are kinds.
+    """Parse whole lines into one column of numbers for each of `kinds` (keys of `KINDS`). `line` is the first line's
+    number.
 
-    Parameters
-    ----------
-    block
-        The lines; blank ones among them count as lines alone.
-    kinds
-        Of `KINDS`: `row` and `column`, or `whole`, `unsigned` or `real` for a value.
-    line
-        The number of the first line.
-    path
-        To be named in errors.
-
-    Returns
-    -------
-    columns
-        int32 for indices, of which one that no matrix has may be 0 or below. float64 for values: the nearest double,
-        which for whole numbers is the number itself.
+    Indices are returned as int32, invalid ones as 0 or less; values are returned as the nearest float64.
 
     Raises
     ------
     ReproError
-        A line has something else, or a number that a double does not hold; it names the line.
+        A line, which is named, has something else, or a number that a double does not hold.
     """
     columns = _fast_tokens(block, kinds)
     return _slow_tokens(block, kinds, line, path) if columns is None else columns
 
 
 def _fast_tokens(block: bytes, kinds: tuple[str, ...]) -> list[Column] | None:
-    """Return the columns, or None where a line is not as it should be, or may not be."""
+    """Parse lines with pyarrow; return None if a line may be malformed."""
     if not block.strip():
         return [np.empty(0, KINDS[kind].dtype) for kind in kinds]
-    # pyarrow takes a number in full or not at all, as the slow way does, but for these
+    # pyarrow and `_slow_tokens` accept the same numbers, except in these cases.
     if b"x" in block or b"X" in block or block.startswith(BOM):
         return None
     if b"d" in block or b"D" in block:
         block = block.translate(_EXPONENTS)
-    # a carriage return alone ends a line to pyarrow
+    # pyarrow treats a single carriage return as the end of a line.
     alone = b"\r" in block and block.count(b"\r") != block.count(b"\r\n")
     for spaced in (_single_spaced,) if alone else (bytes, _single_spaced):
         try:
@@ -304,7 +243,7 @@ def _read_csv(block: bytes, kinds: tuple[str, ...]) -> list[Column]:
     names = [str(i) for i in range(len(kinds))]
     table = csv.read_csv(
         pa.BufferReader(block),
-        # threads, and a pool of arenas, would count as memory that is taken
+        # Threads and memory arenas of pyarrow would count towards this process's memory limit.
         memory_pool=pa.system_memory_pool(),
         read_options=csv.ReadOptions(column_names=names, use_threads=False, block_size=len(block) + 1),
         parse_options=csv.ParseOptions(delimiter=" ", quote_char=False, double_quote=False),
@@ -313,12 +252,12 @@ def _read_csv(block: bytes, kinds: tuple[str, ...]) -> list[Column]:
             null_values=[],
         ),
     )
-    # as NumPy's arrays without pyarrow's own way to them, which imports pandas
+    # pyarrow's `to_numpy` would import pandas.
     return [np.from_dlpack(table[name].combine_chunks()) for name in names]
 
 
 def _certain(columns: list[Column], kinds: tuple[str, ...], block: bytes) -> list[Column] | None:
-    """Return numbers that are those of the text, or None where one may not be: rounded, to infinity or 0 say."""
+    """Return the parsed numbers, or None if a number may differ from its text, for example if it was rounded to 0."""
     try:
         columns = [cast(column, KINDS[kind].dtype, kind) for column, kind in zip(columns, kinds, strict=True)]
     except ReproError:
@@ -332,7 +271,7 @@ def _certain(columns: list[Column], kinds: tuple[str, ...], block: bytes) -> lis
 
 
 def _single_spaced(block: bytes) -> bytes:
-    """Return lines with their numbers parted by one space each, and none before or behind them."""
+    """Return the lines with one space between numbers and none at the ends of lines."""
     text = np.frombuffer(block.translate(bytes.maketrans(b"\t\r\v\f", b"    ")), np.uint8)
     space, end = text == ord(" "), text == ord("\n")
     after = np.concatenate([[True], (space | end)[:-1]])
@@ -343,8 +282,8 @@ def _single_spaced(block: bytes) -> bytes:
 
 
 def _slow_tokens(block: bytes, kinds: tuple[str, ...], line: int, path: Path) -> list[Column]:
-    """Do the same line by line, and name the first that is not as it should be."""
-    parsers = [KINDS[kind].parse for kind in kinds]
+    """Parse one line at a time; raise `ReproError` for the first malformed line."""
+    parsers = [KINDS[kind].convert for kind in kinds]
     read: list[list[Any]] = [[] for _ in kinds]
     for number, text in enumerate(block.split(b"\n"), line):
         words = text.split()
@@ -367,17 +306,17 @@ def _slow_tokens(block: bytes, kinds: tuple[str, ...], line: int, path: Path) ->
 
 
 class _RefusedError(Exception):
-    """A token is no number of its kind; or what is wrong with it, what is expected instead, and what to do."""
+    """A token is not a number of the required kind. Arguments: the problem, the expectation, and a hint."""
 
 
 def _index(token: bytes) -> int:
-    """Return an index; one that no matrix has as 0, which is none either."""
+    """Parse an index; return 0, which is invalid, if the index is too large for any matrix."""
     index = _integer(token)
     return index if 0 <= index <= MAX_SIZE else 0
 
 
 def _integer(token: bytes) -> int:
-    """Return a whole number; one that 64 bits do not hold as any such."""
+    """Parse an integer; one that exceeds 64 bits is clipped to an invalid value."""
     if not _INTEGER.fullmatch(token):
         raise _RefusedError
     digits = token.lstrip(b"+-0")[: _OVERFLOW_DIGITS + 1]
@@ -385,7 +324,7 @@ def _integer(token: bytes) -> int:
 
 
 def _whole(token: bytes, dtype: DTypeLike) -> float:
-    """Return a whole number as a double."""
+    """Parse an integer and return it as float."""
     whole, limits = _integer(token), np.iinfo(dtype)
     if not limits.min <= whole <= limits.max:
         raise _RefusedError(
@@ -403,7 +342,6 @@ def _whole(token: bytes, dtype: DTypeLike) -> float:
 
 
 def _real(token: bytes) -> float:
-    """Return the double that is nearest to a number."""
     token = token.translate(_EXPONENTS)
     if not _REAL.fullmatch(token):
         raise _RefusedError
@@ -420,11 +358,11 @@ def _real(token: bytes) -> float:
 
 @dataclass(frozen=True)
 class _Kind:
-    """What a token can be: what it becomes, by pyarrow and by hand, and what it is called."""
+    """A kind of token: NumPy and pyarrow type, conversion function, and name in messages."""
 
     dtype: type[np.int32 | np.float64]
     arrow: pa.DataType
-    parse: Callable[[bytes], float]
+    convert: Callable[[bytes], float]
     called: str
 
 
@@ -444,7 +382,7 @@ def _spell(kinds: tuple[str, ...]) -> str:
 __all__ = ["ENDINGS", "MAX_SIZE", "MatrixFile", "is_matrix_market", "read_matrix"]
 
 LOWER = "the lower triangle alone, which is what the file stores of a symmetric matrix"
-#: To this size a double has every whole number.
+#: Largest range of integers that float64 represents exactly.
 EXACT = 2**53
 _VALUES = {
     "real": ("real",),
@@ -457,68 +395,48 @@ _VALUES = {
 
 @dataclass(frozen=True)
 class MatrixFile:
-    """The content of a Matrix Market file.
-
-    Attributes
-    ----------
-    matrix
-        float64 or complex128, columns sorted, without explicit zeros; the symmetric half expanded.
-    counts
-        `stored` lines in the file, non-zeros `expanded` from them, `explicit_zeros` dropped, `duplicates` added up.
-    header
-        Format, field and symmetry as the file's first line has them.
-    lower
-        Whether the half that a symmetric file leaves out is left out of the matrix as well.
-    """
-
+    #: Values float64 or complex128. Columns are sorted, explicit zeros removed, and symmetric matrices stored in full.
     matrix: sp.csr_array
+    #: Counts: `stored` lines, non-zeros `expanded` by symmetry, `explicit_zeros` dropped, and `duplicates` summed.
     counts: dict[str, int]
+    #: Format, field and symmetry, as stated in the first line.
     header: str
+    #: Whether the matrix contains only the lower triangle of a symmetric file.
     lower: bool = False
 
     @property
     def field(self) -> str:
-        """What the header says that the values are: `real`, `complex`, `integer` or `pattern`, say."""
+        """Field stated in the header: `real`, `complex`, `integer`, `pattern`, …"""
         return self.header.split()[1]
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was done to the entries that are in the file."""
         said = {"explicit_zeros": "explicit zeros dropped", "duplicates": "duplicate entries added up"}
         notes = tuple(f"{self.counts[key]} {what}" for key, what in said.items() if self.counts[key])
         return (*notes, LOWER) if self.lower else notes
 
     def checksum(self) -> str:
-        """SHA-256 of the matrix, whatever the wrapping."""
         return matrix_checksum(self.matrix)
 
 
 def read_matrix(path: Path, limits: Limits | None = None, *, distinct: bool = False, lower: bool = False) -> MatrixFile:
-    """Read a Matrix Market file, bare, packed with gzip or xz, or in a tar archive under the archive's own name.
+    """Read a Matrix Market file: plain, compressed by gzip or xz, or in a tar archive that has the matrix's name.
 
-    Real and complex values are the nearest doubles, whole numbers are exact, and the entries of a pattern are 1. The
-    matrix may be rectangular, and empty. It is read in a process of its own.
+    Values are rounded to the nearest float64; integers are exact; pattern entries become 1. The matrix may be
+    rectangular or empty. The file is read in a subprocess.
 
     Parameters
     ----------
-    path
-        Of the file.
-    limits
-        What reading it may take; None: the configuration's defaults.
     distinct
-        Whether an entry that the file has twice is an error, as it has to be where the matrix is taken as a pattern.
-        Else such entries are added up.
+        Whether a repeated entry is an error, as for a pattern; if False, repeated entries are summed.
     lower
-        Whether of a symmetric file the lower triangle alone is wanted, as it is stored.
+        Whether to read a symmetric file without adding the upper triangle.
 
     Raises
     ------
     ReproError
-        The file is missing, truncated, corrupt or not Matrix Market; a line of it is not what the header says, or has a
-        number that no double holds, and the message names it; the matrix has NaN or infinite values, or is too large
-        for 32-bit indices or the limits; it
-        is said to be symmetric, skew or Hermitian, but is not square, keeps both halves, or has a diagonal that such a
-        matrix cannot have; or the lower triangle is wanted, and it is not symmetric or keeps the upper one.
+        The file is missing, damaged or not Matrix Market; a line contradicts the header (the message states the
+        line number); values are NaN or infinite; or the matrix is too large for 32-bit indices or the limits.
     """
     limits = limits or Limits()
     place = locate(path)
@@ -565,7 +483,7 @@ def _read(path: Path, limits: Limits, distinct: bool, lower: bool) -> MatrixFile
 
 
 def _entries(stream: BinaryIO, header: Header, path: Path) -> tuple[Column, Column, Column]:
-    """Return rows and columns, counted from 1, and values of the lines behind the header, in their order."""
+    """Return rows and columns, both 1-based, and values of all entry lines in file order."""
     places = ("row", "column") if header.form == "coordinate" else ()
     kinds = (*places, *_VALUES[header.field])
     parts: list[list[Column]] = []
@@ -595,7 +513,9 @@ def _entries(stream: BinaryIO, header: Header, path: Path) -> tuple[Column, Colu
 
 
 def _dense_places(header: Header) -> tuple[Column, Column]:
-    """Return rows and columns, from 1, of the entries of a dense matrix: down the columns, of a half below it."""
+    """Return 1-based rows and columns of a dense matrix in column-major order; for a symmetric one, of the lower
+    triangle.
+    """
     n = header.rows
     if header.symmetry == "general":
         columns, rows = (index.ravel() for index in np.indices((header.columns, n), np.int32))
@@ -608,7 +528,7 @@ def _dense_places(header: Header) -> tuple[Column, Column]:
 def _check_entries(
     header: Header, rows: Column, columns: Column, values: Column, line_of: Callable[[int], tuple[str, str]]
 ) -> None:
-    """Refuse the first entry that the header does not allow."""
+    """Raise `ReproError` for the first entry that contradicts the header."""
 
     def refuse(what: str, bad: NDArray[np.bool_], expected: str, todo: str) -> None:
         if bad.any():
@@ -671,7 +591,7 @@ def _refuse_duplicates(
 
 
 def _check_sums(header: Header, loose: sp.coo_array, matrix: sp.csr_array, path: Path) -> None:
-    """Refuse entries that come twice and add up to what a double does not hold: infinity, or a rounded whole number."""
+    """Raise `ReproError` if the sum of repeated entries is infinite or an integer sum is not exact."""
     lost = ~np.isfinite(matrix.data)
     if _VALUES[header.field] in (("whole",), ("unsigned",)) and np.abs(loose.data).sum() >= EXACT:
         sizes, counts = (
@@ -692,7 +612,7 @@ def _check_sums(header: Header, loose: sp.coo_array, matrix: sp.csr_array, path:
 
 
 def _require_lower(header: Header, rows: Column, columns: Column, path: Path) -> None:
-    """Refuse a file that does not store the lower triangle of a symmetric matrix, and nothing else."""
+    """Raise `ReproError` unless the file is symmetric and contains only entries of the lower triangle."""
     if header.symmetry != "symmetric" or (columns > rows).any():
         raise ReproError(
             "the file does not store a lower triangle alone",
@@ -704,7 +624,7 @@ def _require_lower(header: Header, rows: Column, columns: Column, path: Path) ->
 
 
 def _expanded(header: Header, rows: Column, columns: Column, values: Column, path: Path) -> sp.coo_array:
-    """Return the matrix with the half that the file leaves out."""
+    """Return the full matrix, with both triangles of a symmetric one."""
     shape = (header.rows, header.columns)
     if header.symmetry != "general":
         off = rows != columns
@@ -727,13 +647,12 @@ def _expanded(header: Header, rows: Column, columns: Column, values: Column, pat
 
 
 def _find_line(stream: BinaryIO, header: int, entry: int, path: Path) -> tuple[str, str]:
-    """Return where an entry is, file and line, and the line; for a message alone, since it takes reading all again."""
-    left = entry
+    """Read the file again to find an entry; return file and line number, and the line's text, for an error message."""
     for number, text in enumerate(stream, 1):
         if number > header and text.strip():
-            if not left:
+            if not entry:
                 return f"{path}, line {number}", quote(text)
-            left -= 1
+            entry -= 1
     raise AssertionError("the file has become shorter")
 
 

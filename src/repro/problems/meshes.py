@@ -1,12 +1,10 @@
-"""Triangle and tetrahedral meshes: read, checked, polygons cut into triangles, and unused vertices dropped.
+"""Reads triangle and tetrahedral meshes, checks them, triangulates polygons and drops unused vertices.
 
-The format follows from the file's name; some formats have two files.
-
-A polygon is viewed from its side of larger area: its corners are projected along the normal that is the sum of
-their cross products. A fan is taken where each of its triangles is oriented as the polygon is and the triangles go
-round the fan's corner at most once; this is tried from the corner with the smallest number on. Where there is no
-fan, ears are cut, the best shaped one first. Of the libraries that do this, those that keep the numbers of corners
-need a whole graphics stack.
+The file suffix determines the format. A polygon is first projected to a plane whose normal is the sum of cross products
+of neighbouring corners. Then each corner, starting with the smallest vertex number, is tried as the centre of a
+triangle fan. A fan is valid if its triangles have the polygon's orientation and together turn by less than a full
+circle. If no fan is valid, ears are cut off, best-shaped first. This code exists because available libraries that keep
+vertex numbers need graphics software.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ from repro.problems.files import locate, open_plain
 from repro.problems.meshreaders import Cells, Flaw
 from repro.problems.subprocess_reader import read_isolated
 
-#: suffix: the module of `repro.problems.meshreaders`.
+#: Reader module in `repro.problems.meshreaders` for each file suffix.
 FORMATS = {
     ".ply": "ply",
     ".obj": "obj",
@@ -45,14 +43,14 @@ FORMATS = {
     ".vtk": "vtk",
     ".vtu": "vtu",
 }
-#: Those that keep data of cells, as many numbers each as there are.
+#: Formats that can store any number of values for each cell.
 FIELD_FORMATS = (".vtu", ".vtk")
 PACKED = (".gz", ".xz")
 TETGEN_PAIR = {".node": ".ele", ".ele": ".node"}
 
 
 def format_of(path: Path) -> str | None:
-    """Return the suffix in `FORMATS` that a file's name has before that of its packing; None if it has none."""
+    """Return the mesh suffix of a file name, ignoring a suffix of compression; None if it is not in `FORMATS`."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] in PACKED:
         suffixes.pop()
@@ -60,11 +58,7 @@ def format_of(path: Path) -> str | None:
 
 
 def companions(path: Path) -> tuple[Path, ...]:
-    """Return all files that a problem at a path is read from, that path first.
-
-    It is more than one for TetGen's meshes, whose vertices and cells are in two files. One that is missing is left
-    out: to read the mesh says so.
-    """
+    """Return all existing files of a mesh, starting with the given one; a TetGen mesh consists of two files."""
     suffix = format_of(path)
     if suffix not in TETGEN_PAIR:
         return (path,)
@@ -73,7 +67,7 @@ def companions(path: Path) -> tuple[Path, ...]:
 
 @contextmanager
 def unpacked(path: Path, suffix: str, limits: Limits) -> Iterator[Path]:
-    """Give a copy of the mesh in the form that readers want: unpacked, TetGen's two files side by side."""
+    """Yield a path that reader modules can use: uncompressed, and with both TetGen files in one folder."""
     parts = {suffix: path}
     if suffix in TETGEN_PAIR:
         parts[TETGEN_PAIR[suffix]] = companion(path, suffix)
@@ -94,13 +88,7 @@ def unpacked(path: Path, suffix: str, limits: Limits) -> Iterator[Path]:
 
 
 def companion(path: Path, suffix: str) -> Path:
-    """Find the other one of TetGen's two files, packed or not.
-
-    Raises
-    ------
-    ReproError
-        There is none.
-    """
+    """Return the second file of a TetGen mesh, compressed or not; raise `ReproError` if it is missing."""
     candidates = _others(path, suffix)
     for candidate in candidates:
         if candidate.is_file():
@@ -119,30 +107,23 @@ def _others(path: Path, suffix: str) -> list[Path]:
 
 
 Corners = NDArray[np.int64]
-#: A triangle of a fan has more than this of its longest edge squared, twice over; thinner ones are left to the ears.
+#: Minimum shape value (twice the area divided by the squared longest edge) of a triangle in a fan.
 THIN = 1e-6
-#: A triangle of less has no area beyond rounding.
+#: Shape value (twice the area divided by the squared longest edge) that counts as zero because of rounding.
 FLAT = 1e-12
-#: How far corners may be from their polygon's plane, in units of its size, before a note says so.
+#: Corners this close to their polygon's plane count as planar; relative to the polygon's size.
 PLANE = 1e-6
-#: From how many corners fans are tried.
+#: Maximum number of corners that are tried as the centre of a fan.
 _FANS = 8
 
 
 def cut(points: Floats, blocks: list[Cells], path: Path) -> tuple[Corners, tuple[str, ...]]:
-    """Return the triangles `(t, 3)` of faces, in the order of the file, and notes on those that were cut.
-
-    Parameters
-    ----------
-    points
-        The vertices `(p, 3)`; all that faces name are there and finite.
-    blocks
-        Faces of three corners or more.
+    """Triangulate polygons in file order; return triangles `(t, 3)`, and notes about the polygons.
 
     Raises
     ------
     ReproError
-        A polygon crosses itself, has no area, or is bent so far that it has no side.
+        A polygon crosses itself, has no area, or is too bent to be projected.
     """
     faces, places, number, bent = [], [], 0, 0
     before = 0
@@ -165,26 +146,28 @@ def cut(points: Floats, blocks: list[Cells], path: Path) -> tuple[Corners, tuple
 
 
 def _cut_alike(points: Floats, polygons: Corners, places: Corners, path: Path) -> tuple[Corners, int]:
-    """Return the triangles `(c, k - 2, 3)` of polygons `(c, k)`, and how many are not plane."""
+    """Triangulate polygons `(c, k)` into triangles `(c, k - 2, 3)`; also return the number of polygons that are not
+    planar.
+    """
     size = polygons.shape[1]
-    # begun with the least number, so that the triangles do not depend on where the file begins
+    # Start at the smallest vertex number, so that the triangles do not depend on which corner the file lists first.
     turn = (np.argmin(polygons, axis=1)[:, None] + np.arange(size)) % size
     polygons = np.take_along_axis(polygons, turn, axis=1)
     flat, height = _projected(points[polygons])
-    open_ = np.ones(len(polygons), bool)
+    uncut = np.ones(len(polygons), bool)
     triangles = np.empty((len(polygons), size - 2, 3), np.int64)
     for start in range(min(size, _FANS)):
-        left = np.flatnonzero(open_)
-        if not left.size:
+        remaining = np.flatnonzero(uncut)
+        if not remaining.size:
             break
         turned = np.roll(np.arange(size), -start)
-        fits = left[_is_fan(flat[left][:, turned])]
+        fits = remaining[_is_fan(flat[remaining][:, turned])]
         corners = polygons[fits][:, turned]
         triangles[fits] = np.stack(
             [np.broadcast_to(corners[:, :1], corners[:, 2:].shape), corners[:, 1:-1], corners[:, 2:]], axis=-1
         )
-        open_[fits] = False
-    for i in np.flatnonzero(open_):
+        uncut[fits] = False
+    for i in np.flatnonzero(uncut):
         ears = _ears(flat[i])
         if ears is None:
             raise ReproError(
@@ -200,7 +183,9 @@ def _cut_alike(points: Floats, polygons: Corners, places: Corners, path: Path) -
 
 
 def _projected(corners: Floats) -> tuple[Floats, Floats]:
-    """Return polygons `(c, k, 3)` in their planes, `(c, k, 2)` and counterclockwise, and how far they leave them."""
+    """Project polygons `(c, k, 3)` to counterclockwise `(c, k, 2)`; also return each polygon's distance from
+    its plane.
+    """
     away = corners - corners.mean(axis=1, keepdims=True)
     normal = np.cross(away, np.roll(away, -1, axis=1)).sum(axis=1)
     length = np.linalg.norm(normal, axis=1, keepdims=True)
@@ -214,7 +199,9 @@ def _projected(corners: Floats) -> tuple[Floats, Floats]:
 
 
 def _is_fan(flat: Floats) -> NDArray[np.bool_]:
-    """Say of which polygons the triangles at the first corner cover it: none is turned or thin, and none overlap."""
+    """Return for each polygon whether the triangle fan around the first corner has no inverted, thin or overlapping
+    triangle.
+    """
     spokes = flat[:, 1:] - flat[:, :1]
     a, b = spokes[:, :-1], spokes[:, 1:]
     twice = a[..., 0] * b[..., 1] - a[..., 1] * b[..., 0]
@@ -224,7 +211,9 @@ def _is_fan(flat: Floats) -> NDArray[np.bool_]:
 
 
 def _ears(flat: Floats) -> Corners | None:
-    """Return the triangles `(k - 2, 3)` of a polygon `(k, 2)` that is counterclockwise; None if its border crosses."""
+    """Triangulate a counterclockwise polygon `(k, 2)` by cutting off ears: `(k - 2, 3)`, or None if it crosses
+    itself.
+    """
     count = len(flat)
     if _crosses(flat):
         return None
@@ -246,14 +235,14 @@ def _ears(flat: Floats) -> Corners | None:
 
 
 def _shape(a: Floats, b: Floats, c: Floats) -> float:
-    """Return twice the area of a triangle over its longest edge squared; negative where it is clockwise."""
+    """Return the shape value of a triangle: twice its signed area divided by its squared longest edge."""
     u, v = b - a, c - a
     longest = max(float(u @ u), float(v @ v), float((v - u) @ (v - u)))
     return float(u[0] * v[1] - u[1] * v[0]) / longest if longest else 0.0
 
 
 def _worth(flat: Floats, left: list[int], i: int) -> float:
-    """Return the shape of the ear at a corner; -1 if there is none, since another corner is in it or on its border."""
+    """Return the shape value of the ear at corner `i`; -1 if another corner lies inside the ear."""
     a, b, c = (flat[left[(i + step) % len(left)]] for step in (-1, 0, 1))
     shape = _shape(a, b, c)
     if shape <= FLAT:
@@ -268,7 +257,6 @@ def _worth(flat: Floats, left: list[int], i: int) -> float:
 
 
 def _crosses(flat: Floats) -> bool:
-    """Say whether two edges of a polygon cross between their ends."""
     ends = np.roll(flat, -1, axis=0)
     for i in range(len(flat) - 2):
         a, b, c, d = flat[i], ends[i], flat[i + 2 :], ends[i + 2 :]
@@ -278,7 +266,7 @@ def _crosses(flat: Floats) -> bool:
 
 
 def _side(a: Floats, b: Floats, c: Floats) -> Floats:
-    """Return twice the area of triangles, positive where they are counterclockwise."""
+    """Return twice the signed area of each triangle."""
     return np.asarray((b - a)[..., 0] * (c - a)[..., 1] - (b - a)[..., 1] * (c - a)[..., 0])
 
 
@@ -294,36 +282,27 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-# Coordinates have to be smaller than this, so that volumes are numbers.
+# Maximum coordinate, so that volumes do not overflow.
 MAX_COORDINATE = 1e100
-# An element this thin, in units of its longest edge squared or cubed, has no area or volume beyond rounding.
+# Area divided by the squared longest edge, or volume divided by the cubed one, that counts as zero because of rounding.
 DEGENERATE = 1e-12
 
 
 def read_surface(path: Path | str, limits: Limits | None = None) -> tuple[Floats, NDArray[np.int64], tuple[str, ...]]:
-    """Read a triangle mesh; polygons are cut into triangles; lines, points and volumes are ignored.
-
-    Parameters
-    ----------
-    path
-        A file in one of `FORMATS`, bare or packed with gzip or xz.
-    limits
-        What reading it may take; None: the configuration's defaults.
+    """Read a triangle mesh; polygons are triangulated; lines, points and volumes are ignored.
 
     Returns
     -------
-    vertices
-        float64 `(v, 3)`, in the file's order and only those that a face uses.
-    faces
-        `(f, 3)` vertex numbers.
+    vertices, faces
+        float64 `(v, 3)`, only vertices in use, in file order; and `(f, 3)` vertex numbers.
     notes
-        What was dropped or changed, and what is unusual: duplicate faces, edges of more than two faces.
+        Sentences about what was dropped, changed or unusual, such as duplicate faces or edges with over two faces.
 
     Raises
     ------
     ReproError
-        The file is missing, of an unknown format, damaged or truncated, beyond the limits, or ends the process that
-        reads it; the mesh has no faces, others than linear ones, degenerate ones, or polygons that cannot be cut.
+        The file is missing, of an unknown format, damaged or beyond the limits, or its reader crashed; there are no
+        faces, nonlinear or degenerate ones, or polygons that cannot be triangulated.
     """
     path = Path(path)
     points, faces, cut_up = _read(path, limits or Limits(), _cut_faces)
@@ -337,31 +316,20 @@ def read_surface(path: Path | str, limits: Limits | None = None) -> tuple[Floats
 def read_tetrahedra(
     path: Path | str, limits: Limits | None = None
 ) -> tuple[Floats, NDArray[np.int64], tuple[str, ...]]:
-    """Read a tetrahedral mesh; triangles, lines and points, such as those of its boundary, are ignored.
-
-    Parameters
-    ----------
-    path
-        A file in one of `FORMATS`, bare or packed with gzip or xz. Of TetGen's two files either will do; the
-        other one is looked for beside it.
-    limits
-        What reading it may take; None: the configuration's defaults.
+    """Read a tetrahedral mesh and ignore triangles, lines and points. For TetGen, `path` is either of the two files.
 
     Returns
     -------
-    vertices
-        float64 `(v, 3)`, in the file's order and only those that a tetrahedron uses.
-    tetrahedra
-        `(t, 4)` vertex numbers, all of positive volume.
+    vertices, tetrahedra
+        float64 `(v, 3)`, only vertices in use, in file order; and `(t, 4)` vertex numbers, of positive volume.
     notes
-        What was dropped or changed.
+        Sentences about what was dropped or changed.
 
     Raises
     ------
     ReproError
-        The file is missing, of an unknown format, damaged or truncated, beyond the limits, or ends the process that
-        reads it; the mesh has no tetrahedra, other volumes beside them, degenerate ones, or some that are inverted
-        against the others.
+        For the reasons listed in `read_surface`, or: there are no tetrahedra; there are other kinds of volumes;
+        tetrahedra are degenerate; or only some of them are inverted.
     """
     path = Path(path)
     points, cells = read_blocks(path, limits or Limits())
@@ -371,7 +339,7 @@ def read_tetrahedra(
     refuse_degenerate(np.abs(volumes), points[tets], 3, "tetrahedra", path)
     inverted = np.flatnonzero(volumes < 0)
     if inverted.size == len(tets):
-        # the other of the two conventions for the order of the vertices
+        # The file uses the opposite convention for the order of vertices.
         tets[:, [2, 3]] = tets[:, [3, 2]]
         notes = (*notes, "all tetrahedra were numbered left-handed; two vertices of each exchanged")
     elif inverted.size:
@@ -387,14 +355,14 @@ def read_tetrahedra(
 
 
 def tetrahedron_volumes(points: Floats, tets: Integers) -> Floats:
-    """Return the signed volumes `(t,)`, positive where the last three vertices run counterclockwise from outside."""
+    """Return signed volumes `(t,)`; positive if the last three vertices are counterclockwise when seen from outside."""
     a, b, c, d = (points[tets[:, i]] for i in range(4))
     volumes: Floats = np.einsum("ti,ti->t", np.cross(b - a, c - a), d - a) / 6
     return volumes
 
 
 def longest_edges(corners: Floats) -> Floats:
-    """Return the length `(c,)` of the longest edge of each cell, whose corners are `(c, k, d)`."""
+    """Return the length of the longest edge `(c,)` of each cell; corners are `(c, k, d)`."""
     longest = np.zeros(len(corners))
     for i in range(corners.shape[1]):
         for j in range(i):
@@ -403,19 +371,14 @@ def longest_edges(corners: Floats) -> Floats:
 
 
 def read_blocks(path: Path, limits: Limits, values: bool = False) -> tuple[Floats, list[Cells]]:
-    """Return points `(p, 3)` and the cell blocks of a file, unchecked but for their shape; with cell data if asked.
-
-    Raises
-    ------
-    ReproError
-        The file is missing, of an unknown format, damaged or truncated, beyond the limits, or ends the process that
-        reads it.
-    """
+    """Return points `(p, 3)` and cell blocks of a file, with cell data if `values`. For errors see `read_surface`."""
     return _read(path, limits, _as_they_are, values)
 
 
 def _read(path: Path, limits: Limits, use: Callable[[Floats, list[Cells], Path], T], values: bool = False) -> T:
-    """Read a file in a process of its own, and return what a module's function makes there of points and blocks."""
+    """Read a file in a subprocess, apply a function to points and blocks in the subprocess, and return the function's
+    result.
+    """
     path = locate(path)
     suffix = format_of(path)
     if suffix is None:
@@ -432,7 +395,7 @@ def _read(path: Path, limits: Limits, use: Callable[[Floats, list[Cells], Path],
 
 
 def _parse(plain: Path, module: str, path: Path, values: bool, use: Callable[[Floats, list[Cells], Path], T]) -> T:
-    """Read a file, and name it as the user does in what is said of it."""
+    """Read the unpacked copy `plain` of a file; errors name the user's path."""
     try:
         points, cells = import_module(module).read(plain, values)
     except Flaw as flaw:
@@ -455,7 +418,7 @@ def _parse(plain: Path, module: str, path: Path, values: bool, use: Callable[[Fl
             actual=points.shape[1],
             todo="export it with three",
         )
-    # whole arrays cross to the other process without a copy
+    # The parent process receives contiguous arrays through shared memory without a copy.
     whole = [replace(block, data=np.ascontiguousarray(block.data, np.int64)) for block in cells]
     return use(np.ascontiguousarray(points[:, :3], np.float64), whole, path)
 
@@ -465,14 +428,14 @@ def _as_they_are(points: Floats, cells: list[Cells], path: Path) -> tuple[Floats
 
 
 def _cut_faces(points: Floats, cells: list[Cells], path: Path) -> tuple[Floats, NDArray[np.int64], tuple[str, ...]]:
-    """Return points, triangles `(f, 3)`, and notes on polygons: one with many corners takes long, as reading may."""
+    """Return points, triangles `(f, 3)` and notes. Runs in the reader's subprocess, since large polygons take long."""
     polygons = _wanted(cells, 2, "triangles", path)
     _refuse_missing(points, polygons, path)
     return points, *cut(points, polygons, path)
 
 
 def _wanted(cells: list[Cells], dimension: int, what: str, path: Path) -> list[Cells]:
-    """Return the elements that are read, after refusing others of the same dimension, which are as much of the body."""
+    """Return the blocks of linear elements; raise `ReproError` for unsupported elements of this dimension."""
     counts: dict[str, int] = {}
     for block in cells:
         counts[block.kind] = counts.get(block.kind, 0) + len(block.data)
@@ -501,7 +464,7 @@ def _wanted(cells: list[Cells], dimension: int, what: str, path: Path) -> list[C
 
 
 def _is_read(block: Cells, dimension: int) -> bool:
-    """Return whether cells are among those that are read as a surface (2) or a volume (3)."""
+    """Return whether the cells form a surface (dimension 2) or a volume (dimension 3)."""
     if dimension == 2:
         return block.kind in ("triangle", "quad", "polygon") and block.data.shape[1] > 2
     return block.kind == "tetra" and block.data.shape[1] == 4
@@ -510,7 +473,7 @@ def _is_read(block: Cells, dimension: int) -> bool:
 def referenced(
     points: Floats, elements: NDArray[np.int64], path: Path
 ) -> tuple[Floats, NDArray[np.int64], tuple[str, ...]]:
-    """Drop the vertices that no element uses, after checking that those used exist and are finite."""
+    """Drop unused vertices; before, check that vertices in use exist and are finite."""
     _refuse_missing(points, [Cells("", 0, elements)], path)
     used = np.zeros(len(points), dtype=bool)
     used[elements] = True
@@ -521,7 +484,6 @@ def referenced(
 
 
 def _refuse_missing(points: Floats, blocks: list[Cells], path: Path) -> None:
-    """Refuse elements whose vertices do not exist, or are not finite."""
     places = np.concatenate([np.arange(len(of.data)) if of.places is None else of.places for of in blocks])
     outside = np.concatenate([((of.data < 0) | (of.data >= len(points))).any(axis=1) for of in blocks])
     outside = np.sort(places[outside])
@@ -548,7 +510,9 @@ def _refuse_missing(points: Floats, blocks: list[Cells], path: Path) -> None:
 
 
 def refuse_degenerate(measures: Floats, corners: Floats, power: int, what: str, path: Path) -> None:
-    """Refuse elements whose area (power 2) or volume (power 3) vanishes beside their longest edge."""
+    """Raise `ReproError` for elements whose area (power 2) or volume (power 3) is negligible compared with the longest
+    edge.
+    """
     bad = np.flatnonzero(measures <= DEGENERATE * longest_edges(corners) ** power)
     if bad.size:
         raise ReproError(
@@ -561,7 +525,7 @@ def refuse_degenerate(measures: Floats, corners: Floats, power: int, what: str, 
 
 
 def _twice(tets: NDArray[np.int64]) -> tuple[str, ...]:
-    """Name tetrahedra of the same four vertices as another, which make the body stiffer there."""
+    """Return notes about duplicate tetrahedra; each duplicate adds to the stiffness."""
     a, b, c, d = np.sort(tets, axis=1).T
     n = int(tets.max()) + 1
     low, high = a * n + b, c * n + d
@@ -574,7 +538,7 @@ def _twice(tets: NDArray[np.int64]) -> tuple[str, ...]:
 
 
 def _oddities(faces: NDArray[np.int64]) -> list[str]:
-    """Name what a surface should not have but scanned ones do."""
+    """Return notes about defects that are common in scanned surfaces."""
     notes = []
     n = int(faces.max()) + 1
     ordered = np.sort(faces, axis=1)
@@ -583,7 +547,7 @@ def _oddities(faces: NDArray[np.int64]) -> list[str]:
         notes.append(f"{duplicates} duplicate faces kept")
     edges = np.concatenate([ordered[:, [0, 1]], ordered[:, [0, 2]], ordered[:, [1, 2]]])
     _, sharing = np.unique(edges[:, 0] * n + edges[:, 1], return_counts=True)
-    crowded = int(np.count_nonzero(sharing > 2))
-    if crowded:
-        notes.append(f"{crowded} non-manifold edges (of more than two faces) kept")
+    non_manifold = int(np.count_nonzero(sharing > 2))
+    if non_manifold:
+        notes.append(f"{non_manifold} non-manifold edges (of more than two faces) kept")
     return notes

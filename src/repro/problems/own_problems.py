@@ -1,7 +1,6 @@
-"""A user's own problems: a local Matrix Market file, a mesh, or a mesh with the modes of a field as data.
+"""Reads problems that a user provides: a Matrix Market file, a mesh, or a mesh with modes of a field as cell data.
 
-An outline is read from a file's name and first lines, without building the problem; a plan shows outlines of a
-user's own problems and of those in the registry.
+To plan a campaign, outlines of problems are made from file names and file headers only.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from repro.galerkin.basis import BASES, mode_count
 from repro.galerkin.quadrature import exchange_last
 from repro.problems.assembly import Assembled, Floats, assemble_dirac, assemble_elasticity, fold
 from repro.problems.field import MAX_DEGREE, Field, size_of
-from repro.problems.files import locate_own, mesh_checksum, open_plain
+from repro.problems.files import check_entry, locate_own, mesh_checksum, open_plain
 from repro.problems.matrix_market import ENDINGS, ENTRIES, Header, is_matrix_market, member_of, read_header, read_matrix
 from repro.problems.meshes import (
     FIELD_FORMATS,
@@ -40,22 +39,16 @@ from repro.problems.meshreaders import Cells
 from repro.problems.problem import Outline
 from repro.problems.registry import GeneratedField, Item, MatrixItem, Own, OwnField, Registry, own_name
 
-#: What the name of cell data starts with that are modes; the basis follows.
+#: Prefix of cell-data names that marks modes; the rest of the name is the polynomial basis.
 MODES = "modes_"
-#: How far the cells' total volume may be from that of the box around them, relatively.
+#: Maximum relative difference between the total volume of all cells and the volume of their bounding box.
 GAPS = 1e-9
-#: How far the vertices of a mesh in the plane may be from one plane of constant z, in units of its size.
+#: Maximum deviation of vertices from a plane of constant z, relative to the size of the mesh.
 FLAT = 1e-12
 
 
 def check_field_file(path: Path) -> None:
-    """Refuse a file whose format keeps no data of cells.
-
-    Raises
-    ------
-    ReproError
-        It is of another format than `FIELD_FORMATS`.
-    """
+    """Raise `ReproError` for a file format without cell data."""
     if format_of(path) not in FIELD_FORMATS:
         raise ReproError(
             "a field needs a file that keeps data of its cells",
@@ -67,26 +60,17 @@ def check_field_file(path: Path) -> None:
 
 
 def read_field(said: FieldFile, limits: Limits | None = None) -> Field:
-    """Read a mesh and the modes on it; its name is that of the file, and `origin` has checksum, counts and notes.
+    """Read a mesh with the modes of a field. Checksum, counts and notes are stored in the field's `origin`.
 
-    Tetrahedra are read where there are any, with lines and triangles beside them ignored; else triangles in a plane of
-    constant z. Cells of negative volume have their last two vertices exchanged and their modes changed to match.
-
-    Parameters
-    ----------
-    said
-        The path, and what the configuration says of the modes: which cell data, which basis, whether the domain is
-        periodic. Cell data are `(c,)`, of degree 0, or `(c, m)`; m says the degree.
-    limits
-        What reading it may take; None: the configuration's defaults.
+    If the file has tetrahedra, they are read, and lines and triangles are ignored. Otherwise triangles in a plane of
+    constant z are read. In inverted cells, the last two vertices are swapped and the modes adapted. Cell data are
+    `(c,)` for degree 0, or `(c, m)`, where m determines the degree.
 
     Raises
     ------
     ReproError
-        The file is missing, of a format without cell data, damaged or truncated, beyond the limits, or ends the process
-        that reads it; there are no cells, others than linear ones, or degenerate ones; vertices that do not exist, are
-        not finite, or do not lie in a plane; no such modes, of an unknown basis, or so many that no degree has them; or
-        the domain is to be periodic and cells leave gaps in the box around them or overlap.
+        The file cannot be read (see `repro.problems.meshes.read_surface`), has no cell data, no cells of the right
+        kind, or no valid modes; or cells leave gaps or overlap in a periodic domain.
     """
     path, limits = locate_own(said.path), limits or Limits()
     check_field_file(path)
@@ -121,7 +105,7 @@ def read_field(said: FieldFile, limits: Limits | None = None) -> Field:
 
 
 def _wanted(blocks: Sequence[Cells], dimension: int, path: Path) -> list[Cells]:
-    """Return the blocks of linear simplices, after refusing a mesh without, or with other cells of their dimension."""
+    """Return the blocks of linear simplices; raise `ReproError` if there are none or other cells of this dimension."""
     kind = "tetra" if dimension == 3 else "triangle"
     wanted = [block for block in blocks if block.kind == kind and len(block.data)]
     others = [block for block in blocks if block.kind != kind and block.dimension >= dimension and len(block.data)]
@@ -139,15 +123,15 @@ def _wanted(blocks: Sequence[Cells], dimension: int, path: Path) -> list[Cells]:
 
 
 def _modes(wanted: Sequence[Cells], asked: str | None, path: Path) -> tuple[str, Floats]:
-    """Return the name of the modes and the modes `(c, m)` themselves."""
-    there = sorted(set.intersection(*(set(block.values) for block in wanted)))
-    names = [name for name in there if (name == asked if asked else name.startswith(MODES))]
+    """Return the name of the cell data that are modes, and the modes `(c, m)`."""
+    stored = sorted(set.intersection(*(set(block.values) for block in wanted)))
+    names = [name for name in stored if (name == asked if asked else name.startswith(MODES))]
     if len(names) != 1:
         raise ReproError(
             "several cell data may be the modes" if names else "the file has no modes",
             where=path,
             expected=f"cell data called {asked or MODES + '<basis>'}",
-            actual=", ".join(there) or "no cell data",
+            actual=", ".join(stored) or "no cell data",
             todo="name the cell data by `modes:`",
         )
     parts = [block.values[names[0]] for block in wanted]
@@ -180,7 +164,7 @@ def _degree(modes: Floats, name: str, dimension: int, path: Path) -> int:
 
 
 def _in_plane(points: Floats, path: Path) -> Floats:
-    """Return the first two coordinates of vertices that lie in a plane of constant z."""
+    """Return x and y of all vertices, which must lie in a plane of constant z."""
     height, size = float(np.ptp(points[:, 2])), float(np.ptp(points[:, :2], axis=0).max())
     if height > FLAT * size:
         raise ReproError(
@@ -205,44 +189,29 @@ def _refuse_gaps(vertices: Floats, volume: float, path: Path) -> None:
         )
 
 
-__all__ = ["Said", "companions", "describe_file", "entry_of", "outline"]
-#: The entries that are computed on a mesh.
+__all__ = ["OwnOutline", "companions", "describe_file", "entry_of", "outline"]
+#: Entry types of matrices that are assembled on a mesh.
 OF_MESHES = ("quaternion", "block3")
 
 
-class Said(NamedTuple):
-    """What is known of a user's own problem before it is built.
-
-    Attributes
-    ----------
-    entry
-        What its non-zeros are; the build gives the same.
-    size
-        Rows and non-zeros, counted in entries; None where only building it tells.
-    at_most
-        Whether the non-zeros may be fewer: zeros are dropped, entries that come twice are added up, those of a half
-        are written once or twice, and blocks are filled.
-    columns
-        Columns, counted in entries; None: as many as rows.
-    """
+class OwnOutline(NamedTuple):
+    """Properties of a user's matrix that are known before it is built."""
 
     entry: str
+    #: Number of rows and of non-zeros, counted in entries; None if unknown before the build.
     size: tuple[int, int] | None = None
+    #: Whether the number of non-zeros is only an upper limit. The build drops zeros, sums repeated entries and mirrors
+    #: triangles.
     at_most: bool = False
+    #: Number of columns, counted in entries; None if it equals the number of rows.
     columns: int | None = None
 
 
 def outline(problem: OwnProblem | Own | OwnField, limits: Limits) -> Outline:
-    """Return what is known of a user's own problem, registered or not, before it is built.
-
-    Raises
-    ------
-    ReproError
-        As `describe`; or the file of a field is not there, or of a format that keeps no data of cells.
-    """
+    """Return the outline of a user's problem; for errors see `describe_file`."""
     own = isinstance(problem, OwnProblem)
     name = own_name(problem) if isinstance(problem, OwnProblem) else problem.name
-    # being in a set is no property of the matrix
+    # The key `sets` is left out, since it does not affect the matrix.
     definition = problem.model_dump(mode="json", exclude=None if own else {"sets"})
     path = locate_own(problem.path)
     if isinstance(problem, OwnField) or problem.kind_of_problem == "field":
@@ -261,16 +230,13 @@ def outline(problem: OwnProblem | Own | OwnField, limits: Limits) -> Outline:
     )
 
 
-def describe_file(problem: OwnProblem | Own, limits: Limits | None = None) -> Said:
-    """Return what a file says of the problem.
-
-    Of a Matrix Market file, packed or not, no more is read than `limits.header` bytes, unpacked; of a mesh nothing.
+def describe_file(problem: OwnProblem | Own, limits: Limits | None = None) -> OwnOutline:
+    """Return what the header of a matrix file tells about the problem; mesh files are not read.
 
     Raises
     ------
     ReproError
-        The file is not there, cannot be read or is of no kind that can; neither the configuration nor the file says
-        what its entries are; or the build would refuse what its first lines say.
+        The file is missing, unreadable or of an unknown kind, its entry type is not specified, or it is invalid.
     """
     path = locate_own(problem.path)
     limits = limits or Limits()
@@ -279,7 +245,7 @@ def describe_file(problem: OwnProblem | Own, limits: Limits | None = None) -> Sa
         suffix = format_of(path)
         if suffix in TETGEN_PAIR:
             companion(path, suffix)
-        return Said(entry)
+        return OwnOutline(entry)
     with open_plain(path, limits, member_of(path)) as stream:
         header = read_header(stream, path, limits)
     entry = entry_of(path, problem.wanted_entry, header)
@@ -287,26 +253,19 @@ def describe_file(problem: OwnProblem | Own, limits: Limits | None = None) -> Sa
     rows, columns = header.rows // k, header.columns // k
     nonzeros = min(header.most, rows * columns) if k > 1 else header.most
     exact = entry == header.field == "pattern" and header.symmetry == "general"
-    return Said(entry, (rows, nonzeros), not exact and nonzeros > 0, None if rows == columns else columns)
+    return OwnOutline(entry, (rows, nonzeros), not exact and nonzeros > 0, None if rows == columns else columns)
 
 
 def entry_of(path: Path, entry: str | None, header: Header | None) -> str:
-    """Return what the entries of a problem are, by its configuration or the file's header: the plan and the build ask.
-
-    Parameters
-    ----------
-    path, entry
-        As the configuration has them.
-    header
-        Of a Matrix Market file; None for every other.
+    """Return the entry type of a user's problem, from the configuration or else from the Matrix Market header.
 
     Raises
     ------
     ReproError
-        The file is of an unknown kind, the entry does not fit it, or nothing says what it is.
+        The kind of file is unknown, or the entry type does not match the file or is not specified.
     """
     if header is not None:
-        header.check_entry(entry or header.entry, path)
+        check_entry(entry or header.entry, header.field == "complex", (header.rows, header.columns), path)
         return entry or header.entry
     if format_of(path) is None:
         raise ReproError(
@@ -329,30 +288,22 @@ def entry_of(path: Path, entry: str | None, header: Header | None) -> str:
 def assemble_own(
     path: Path | str, entry: str | None, seed: int = 1, limits: Limits | None = None
 ) -> tuple[str, Assembled, dict[str, Any]]:
-    """Build a problem from a local file.
+    """Build a matrix from a local file; return entry type, matrix, and `checksum` and `counts` of the file.
 
     Parameters
     ----------
     path
-        A Matrix Market file, whose matrix, be it rectangular or empty, is folded where the entry asks for it; or a
-        mesh, whose matrix is the Dirac operator (`quaternion`, a surface) or linear elasticity (`block3`, tetrahedra).
+        A Matrix Market file or a mesh. A matrix is folded if the entry type requires this. On a surface mesh, the Dirac
+        operator (`quaternion`) is assembled; on a tetrahedral mesh, linear elasticity (`block3`).
     entry
-        What its non-zeros are; for a matrix None means what its header says, `real`, `complex` or `pattern`.
+        Entry type. None is allowed for a matrix file, whose header then determines `real`, `complex` or `pattern`.
     seed
-        That of the Dirac operator's curvature potential.
-    limits
-        What reading the file may take; None: the configuration's defaults.
-
-    Returns
-    -------
-    entry, assembled, origin
-        The entry, as `own_header.describe` says it, the matrix, and what there is to say of the file: `checksum`,
-        `counts`.
+        Seed for the random curvature potential of the Dirac operator.
 
     Raises
     ------
     ReproError
-        The file is missing, damaged, beyond the limits or of an unknown kind, or the entry does not fit it.
+        The file is missing, damaged, beyond the limits or of an unknown kind, or the entry type does not match it.
     """
     path, limits = locate_own(path), limits or Limits()
     if is_matrix_market(path):
@@ -377,28 +328,13 @@ def assemble_own(
 
 
 def planned(item: Item | OwnProblem, registry: Registry, limits: Limits) -> Outline:
-    """Return what is known of a problem.
-
-    Parameters
-    ----------
-    item
-        The problem, registered or the configuration's own.
-    registry
-        Where those are found that it is made from.
-    limits
-        How much of a user's file may be read.
-
-    Raises
-    ------
-    ReproError
-        As `repro.problems.own_problems.outline`.
-    """
+    """Return the outline of a registered problem or a user's problem; for errors see `outline`."""
     if isinstance(item, (OwnProblem, Own, OwnField)):
         return outline(item, limits)
     size = (item.published.rows, item.published.nonzeros) if item.published else None
     if isinstance(item, GeneratedField):
         size = size_of(item.kind, item.parameters)
-    # being in a set is no property of the matrix
+    # The key `sets` is left out, since it does not affect the matrix.
     definition = item.model_dump(mode="json", exclude={"sets"})
     if inputs := getattr(item, "inputs", ()):
         definition["made from"] = [registry.find(name).model_dump(mode="json", exclude={"sets"}) for name in inputs]

@@ -1,14 +1,10 @@
-"""What can be run on: the envelope that all kinds of problems share, its checks, and the file that keeps it.
-
-An outline is what is known of a problem before it is built.
-"""
+"""Base class of all kinds of problems, with checks and file format; and outlines, which describe unbuilt problems."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -30,67 +26,49 @@ from repro.untrusted_files import open_file, parse_json, shown
 
 @dataclass(frozen=True)
 class Outline:
-    """A problem that some study runs on.
-
-    Attributes
-    ----------
-    name, kind
-        Its name, and its kind: `matrix`, `updates` or `field`.
-    entry
-        What a matrix's non-zeros are; None for other kinds.
-    definition
-        Plain data that says what it is: when it changes, the problem is built again.
-    files
-        The user's own files that it is read from; none for a problem that is fetched or generated.
-    size
-        Rows and non-zeros that the registry or the file states, of a field about how many cells and modes in all;
-        None where only building it tells.
-    at_most
-        Whether that is a bound: the non-zeros may be fewer.
-    columns
-        Columns where they are stated and others than the rows.
-    """
+    """Properties of a problem that are known before it is built."""
 
     name: str
+    #: `matrix`, `updates` or `field`.
     kind: str = "matrix"
+    #: Entry type of a matrix; None for other kinds.
     entry: str | None = None
+    #: Definition as plain data; if it changes, the problem is built again.
     definition: Mapping[str, Any] = field(default_factory=dict)
+    #: The user's own files from which the problem is read.
     files: tuple[Path, ...] = ()
+    #: Rows and non-zeros of a matrix, or approximate cells and modes of a field; None if unknown before the build.
     size: tuple[int, int] | None = None
+    #: Whether the stated number of non-zeros is only an upper limit.
     at_most: bool = False
+    #: Number of columns, if known and different from the number of rows.
     columns: int | None = None
 
     @property
     def multiplies(self) -> bool:
-        """Whether it may be a matrix for products y = A x time and again, for all that is known: square, not empty."""
+        """Whether the matrix is square and nonempty as far as known, which iterated products y = A x require."""
         return self.columns is None and (self.size is None or 0 not in self.size)
 
 
 def describe_pattern(indptr: Integers, indices: Integers, columns: int | None = None) -> dict[str, Any]:
-    """Describe the pattern of a CSR matrix.
-
-    Parameters
-    ----------
-    indptr, indices
-        CSR arrays `(n + 1,)` and `(nnz,)`, columns sorted within each row.
-    columns
-        Columns of the matrix; None: as many as rows.
+    """Compute statistics of the pattern of a CSR matrix with arrays `(n + 1,)` and `(nnz,)` and sorted columns.
 
     Returns
     -------
     dict
-        Plain numbers, ready for JSON:
+        Plain numbers:
 
         rows, nonzeros, empty_rows
             Counts.
         row_length
-            Quantiles (min, q1, median, q3, max) and mean of the entries in a row (figure 3).
+            Quantiles (min, q1, median, q3, max) and mean of the number of entries per row (figure 3 of Mueller-Roemer
+            et al. 2020).
         bandwidth_percent
-            The same of a row's bandwidth: largest minus smallest column index, in percent of the columns (eq. 3
-            and figure 4 of Mueller-Roemer et al. 2020); 0 for an empty row.
+            Quantiles and mean of the bandwidth per row: largest minus smallest column index, in percent of the number
+            of columns (eq. 3 and figure 4 of Mueller-Roemer et al. 2020); 0 for an empty row.
         ell_factor
-            Longest row times n over the non-zeros: how much larger ELLPACK is than CSR, row lengths aside. 0 for a
-            matrix without entries.
+            Length of the longest row times n divided by the number of non-zeros. This is the size of ELLPACK relative
+            to CSR without row lengths; 0 for an empty matrix.
     """
     n, nnz = len(indptr) - 1, len(indices)
     lengths = np.diff(indptr)
@@ -108,7 +86,7 @@ def describe_pattern(indptr: Integers, indices: Integers, columns: int | None = 
 
 
 def quantiles(values: NDArray[Any] | Floats) -> dict[str, float]:
-    """Return min, q1, median, q3, max and mean of numbers `(k,)`; zeros if there are none."""
+    """Return min, q1, median, q3, max and mean of `(k,)` numbers; all are zero if k is 0."""
     if not len(values):
         return dict.fromkeys(("min", "q1", "median", "q3", "max", "mean"), 0.0)
     low, q1, median, q3, high = np.quantile(values, [0, 0.25, 0.5, 0.75, 1]).tolist()
@@ -116,21 +94,8 @@ def quantiles(values: NDArray[Any] | Floats) -> dict[str, float]:
 
 
 def check_array(name: str, what: str, array: NDArray[Any], dtype: DTypeLike, shape: tuple[int, ...]) -> None:
-    """Check that an array has the type and shape that the problem asks for.
-
-    Parameters
-    ----------
-    name
-        Of the problem.
-    what
-        What the array holds, in the plural.
-    array, dtype, shape
-        The array, and what it should be.
-
-    Raises
-    ------
-    ReproError
-        It is of another type or shape.
+    """Raise `ReproError` for an array with wrong type or shape. `what` names the array's items in the plural, for
+    messages.
     """
     expected = np.dtype(dtype)
     if not isinstance(array, np.ndarray):
@@ -145,23 +110,8 @@ def check_array(name: str, what: str, array: NDArray[Any], dtype: DTypeLike, sha
 
 
 def check_pointers(name: str, what: str, pointers: Integers, end: int) -> None:
-    """Check that pointers start at 0, never decrease, and end at the number of items.
-
-    Parameters
-    ----------
-    name
-        Of the problem.
-    what
-        What an interval between two pointers is: `row`, `batch`.
-    pointers
-        `(intervals + 1,)`.
-    end
-        Number of items.
-
-    Raises
-    ------
-    ReproError
-        They do not.
+    """Raise `ReproError` unless pointers `(intervals + 1,)` ascend from 0 to `end`. `what` names one interval in
+    messages.
     """
     if pointers[0] != 0 or pointers[-1] != end:
         raise ReproError(
@@ -187,25 +137,8 @@ def refuse(
     place: Callable[[int], str],
     expected: str,
 ) -> None:
-    """Raise an error if any item is marked.
-
-    Parameters
-    ----------
-    name
-        Of the problem.
-    what
-        What is wrong with a marked item.
-    bad
-        `(items,)`, which ones are wrong.
-    place
-        Says of the first one where it is.
-    expected
-        What all items should be.
-
-    Raises
-    ------
-    ReproError
-        An item is marked.
+    """Raise `ReproError` if `bad` marks any item. `place` describes an item by its index; it is called for the first
+    one.
     """
     items = np.flatnonzero(bad)
     if items.size:
@@ -218,19 +151,19 @@ def refuse(
 
 
 def outside(numbers: Integers, count: int) -> NDArray[np.bool_]:
-    """Return which numbers are none of 0 to `count` - 1."""
+    """Return a mask of the numbers outside the range from 0 to `count` - 1."""
     marked: NDArray[np.bool_] = (numbers < 0) | (numbers >= count)
     return marked
 
 
 def infinite(values: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Return which items have NaN or infinite values, `(items,)` of `(items, ...)`."""
+    """Return a mask of the items of `(items, ...)` that contain NaN or infinite values."""
     marked: NDArray[np.bool_] = np.any(~np.isfinite(values), axis=tuple(range(1, values.ndim)))
     return marked
 
 
 def allowed(count: int) -> str:
-    """Say which numbers are 0 to `count` - 1."""
+    """Format the range from 0 to `count` - 1."""
     return f"0 to {count - 1}" if count else "none, since there are none to name"
 
 
@@ -241,27 +174,18 @@ _KINDS: dict[str, type[Problem]] = {}
 
 @dataclass(frozen=True)
 class Problem(ABC):
-    """What a study runs on, with where it came from and what there is to say of it.
+    """A problem that a study runs on, with its origin and statistics.
 
-    A kind is a frozen dataclass below this one, in the module of this folder that has the kind's name. Its fields are
-    what `arrays` and `traits` return, under the same names: a file is read back by handing them to the class.
-
-    Attributes
-    ----------
-    kind
-        The name of the kind, the same for all problems of a class.
-    name
-        Its name in the registry.
-    origin
-        Where it came from: source, address, parameters, counts, licence; `stand_in` or `rebuilt` where it is one.
-    statistics
-        What `describe` says of the content.
+    Each kind of problem is a subclass in a module with the name of this kind. It is a frozen dataclass; its fields are
+    the keys of `arrays` and `traits` together, so that the contents of a file can be passed to its constructor.
     """
 
     kind: ClassVar[str]
 
     name: str
+    #: Source, address, parameters, counts, licence; also `stand_in` or `rebuilt` for a substitute of another problem.
     origin: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    #: Statistics as returned by `describe`.
     statistics: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
 
     def __init_subclass__(cls, **keys: Any) -> None:
@@ -271,58 +195,46 @@ class Problem(ABC):
 
     @abstractmethod
     def arrays(self) -> Mapping[str, NDArray[Any]]:
-        """Return the arrays that the problem consists of, by the names of their fields."""
+        """Return the problem's arrays by field name."""
 
     @abstractmethod
     def traits(self) -> Mapping[str, Any]:
-        """Return the other fields of the content, plain data for JSON."""
+        """Return the fields that are not arrays, as plain data for JSON."""
 
     @abstractmethod
     def validate(self) -> Self:
-        """Return the problem itself if its content is sound.
-
-        Raises
-        ------
-        ReproError
-            It is not; the first thing wrong is named.
-        """
+        """Return the problem if its content is valid; otherwise raise `ReproError` with the first error found."""
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """Return statistics of the content, plain data for JSON."""
+        """Return statistics of the problem's content, as plain data for JSON."""
 
     @abstractmethod
     def summary(self) -> dict[str, Any]:
-        """Return the sizes that records and tables show, plain data for JSON."""
+        """Return the problem's sizes for records and tables, as plain data for JSON."""
 
     @abstractmethod
     def info(self) -> list[tuple[str, str]]:
-        """Return the same for a reader: heads and texts."""
+        """Return the problem's sizes as pairs of label and text, for printing."""
 
     def complete(self) -> Self:
-        """Return the problem with its statistics, after checking it.
-
-        Raises
-        ------
-        ReproError
-            As `validate`.
-        """
+        """Validate the problem and return it with its statistics."""
         return replace(self.validate(), statistics=self.describe())
 
     def checksum(self) -> str:
-        """SHA-256 of the content, whatever name and wrapping it came with."""
+        """SHA-256 of the problem's content; it does not depend on name and file format."""
         digest = hashlib.sha256(self._heading().encode())
         for array in self.arrays().values():
             digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
 
     def _heading(self) -> str:
-        """Return what the checksum has to cover beside the bytes of the arrays."""
+        """Return the data, besides the arrays, that enter the checksum."""
         shapes = {name: [array.dtype.str, *array.shape] for name, array in self.arrays().items()}
         return json.dumps([self.kind, dict(self.traits()), shapes], sort_keys=True)
 
     def save(self, path: Path) -> None:
-        """Write the problem to one `.npz` file, whole or not at all."""
+        """Write the problem atomically to one `.npz` file."""
         meta = {
             "schema": SCHEMA,
             "status": "ok",
@@ -337,15 +249,7 @@ class Problem(ABC):
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read a problem of this kind back.
-
-        Raises
-        ------
-        Unavailable
-            The file records that the problem could not be had.
-        ReproError
-            The problem is of another kind, or as `load_problem`.
-        """
+        """Read a problem of this kind; for errors see `load_problem`."""
         problem = load_problem(path)
         if not isinstance(problem, cls):
             raise ReproError("the problem is of another kind", where=path, expected=cls.kind, actual=problem.kind)
@@ -359,7 +263,7 @@ def _named(name: str) -> str:
 
 
 class _Meta(BaseModel):
-    """What is relied on of what a file says beside its arrays; there is less where the problem could not be had."""
+    """Required metadata in a problem file; a file for an unavailable problem has fewer."""
 
     name: Annotated[str, AfterValidator(_named)]
     kind: str
@@ -372,7 +276,7 @@ class _Meta(BaseModel):
 
 
 class Unavailable(ReproError):
-    """A problem that could not be fetched or built, with the reason."""
+    """A problem could not be downloaded or built; the reason was recorded."""
 
     def __init__(self, name: str, reason: str) -> None:
         self.name, self.reason = name, reason
@@ -380,22 +284,14 @@ class Unavailable(ReproError):
 
 
 def load_problem(path: Path, name: str | None = None) -> Problem:
-    """Read a problem of any kind back and check its content against its checksum.
-
-    Parameters
-    ----------
-    path
-        Of its file.
-    name
-        Of the problem that the file has to hold; None: any.
+    """Read a problem of any kind and verify its checksum, and its name if `name` is given.
 
     Raises
     ------
     Unavailable
-        The file records that the problem could not be had.
+        The file records that the problem could not be fetched or built.
     ReproError
-        The file is missing, damaged, of another schema or an unknown kind, or does not match its checksum; or it
-        holds another problem than that of the name.
+        The file is missing or damaged, or its schema version, name or kind is not the expected one.
     """
     meta, arrays = _read(path)
     try:
@@ -409,12 +305,17 @@ def load_problem(path: Path, name: str | None = None) -> Problem:
             )
         if meta["status"] == "unavailable":
             raise Unavailable(meta["name"], meta["reason"])
-        kind = _find_kind(meta["kind"], path)
-        problem = kind(
+        kind = meta["kind"]
+        module = f"{__package__}.{kind}"
+        if kind not in _KINDS and kind.isidentifier() and find_spec(module):
+            import_module(module)
+        if kind not in _KINDS:
+            raise ReproError("the problem file is of an unknown kind", where=path, actual=kind)
+        problem = _KINDS[kind](
             name=meta["name"], origin=meta["origin"], statistics=meta["statistics"], **meta["traits"], **arrays
         )
         expected = meta["checksum"]
-    except (KeyError, TypeError) as error:  # a part is missing, or one too many
+    except (KeyError, TypeError) as error:  # a field is missing or unknown
         raise _damaged(path, error) from error
     actual = problem.checksum()
     if actual != expected:
@@ -429,19 +330,7 @@ def load_problem(path: Path, name: str | None = None) -> Problem:
 
 
 def save_unavailable(path: Path, name: str, kind: str, entry: str | None, reason: str) -> None:
-    """Write, in place of the problem, the record that it could not be had and why.
-
-    Parameters
-    ----------
-    path
-        Of the file.
-    name, kind
-        Of the problem.
-    entry
-        Of a matrix; None for every other kind.
-    reason
-        Why it could not be had.
-    """
+    """Write a file that records why a problem could not be downloaded or built."""
     meta = {
         "schema": SCHEMA,
         "status": "unavailable",
@@ -453,27 +342,21 @@ def save_unavailable(path: Path, name: str, kind: str, entry: str | None, reason
     _write(path, meta, {})
 
 
-def _find_kind(name: str, path: Path) -> type[Problem]:
-    """Return the class of a kind, from the module of that name if it was not imported yet."""
-    module = f"{__package__}.{name}"
-    if name not in _KINDS and name.isidentifier() and find_spec(module):
-        import_module(module)
-    if name not in _KINDS:
-        raise ReproError("the problem file is of an unknown kind", where=path, actual=name)
-    return _KINDS[name]
-
-
 def _write(path: Path, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
     with replacing(path) as partial, partial.open("wb") as file:
-        # mypy reads ``**arrays`` as the keyword ``allow_pickle``
+        # mypy mistakes `**arrays` for the argument `allow_pickle`.
         np.savez(file, meta=np.array(json.dumps(meta)), **arrays)  # type: ignore[arg-type]
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     try:
-        # never of objects, which would be run to be read
+        # Loading arrays of Python objects could run malicious code.
         with os.fdopen(open_file(path), "rb") as opened, np.load(opened, allow_pickle=False) as file:
-            _refuse_packed(file.zip, os.fstat(opened.fileno()).st_size)
+            members, size = file.zip.infolist(), os.fstat(opened.fileno()).st_size
+            if len({member.filename for member in members}) < len(members):
+                raise ValueError("two arrays of one name")
+            if (whole := sum(member.file_size for member in members)) > size:  # our files are not compressed
+                raise ValueError(f"a file of {size:,} bytes that unpacks to {whole:,}")
             meta = parse_json(str(file["meta"]).encode(), finite=False)
             if not isinstance(meta, dict):
                 raise ValueError(f"meta is no object, but {meta}")
@@ -484,7 +367,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         ) from None
     except OSError as error:
         raise _damaged(path, error.strerror or error) from error
-    except Exception as error:  # np.load raises a dozen kinds on a damaged archive
+    except Exception as error:  # np.load raises many exception types for damaged files
         raise _damaged(path, error) from error
     if meta.get("schema") != SCHEMA:
         raise ReproError(
@@ -500,21 +383,6 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         first = error.errors()[0]
         raise _damaged(path, f"{'.'.join(map(str, first['loc']))}: {first['msg'].lower()}") from None
     return meta, arrays
-
-
-def _refuse_packed(archive: zipfile.ZipFile, size: int) -> None:
-    """Refuse an archive that unpacks to more than it is: ours are not compressed.
-
-    Raises
-    ------
-    ValueError
-        It does.
-    """
-    members = archive.infolist()
-    if len({member.filename for member in members}) < len(members):
-        raise ValueError("two arrays of one name")
-    if (whole := sum(member.file_size for member in members)) > size:
-        raise ValueError(f"a file of {size:,} bytes that unpacks to {whole:,}")
 
 
 def _damaged(path: Path, error: object) -> ReproError:

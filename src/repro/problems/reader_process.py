@@ -1,12 +1,9 @@
-"""The process in which `repro.problems.subprocess_reader` has files read: a server that forks a reader a file.
+"""The server process of `repro.problems.subprocess_reader`. It forks one reader process for each file.
 
-It is started as a program of its own and has one thread, since a process with several threads cannot be forked
-safely: a lock that another thread holds at that moment stays locked in the child for ever. The server imports once
-what readers need, so that a reader starts in milliseconds. It ends with the process that started it, and a reader
-with the server. An object returns through shared memory: its arrays are written once, and not copied where they are
-read.
-
-This module imports nothing that is heavy or that starts threads.
+The server has a single thread, since a lock held by another thread would stay locked in a forked reader. It imports all
+modules that readers need once, so that a reader starts in milliseconds. Readers end when the server ends, and the
+server ends when its parent ends. Results return through shared memory without copying arrays. This module must not
+import anything that is slow to import or starts threads.
 """
 
 from __future__ import annotations
@@ -37,7 +34,7 @@ _ALIGNED = 64
 
 
 def save_shared(file: int, content: object) -> None:
-    """Write an object to a file: lengths, pickle, and its arrays as they are, each at a multiple of 64 bytes."""
+    """Write an object to a file: lengths, pickled object, and its arrays at offsets that are multiples of 64 bytes."""
     os.ftruncate(file, 0)
     buffers: list[pickle.PickleBuffer] = []
     body = pickle.dumps(content, protocol=5, buffer_callback=buffers.append)
@@ -54,7 +51,7 @@ def save_shared(file: int, content: object) -> None:
 
 
 def load_shared(file: int) -> Any:
-    """Read it back; the arrays stay where they are, and may be written to."""
+    """Read an object that `save_shared` has written; its arrays are writable views of the file's memory."""
     memory = memoryview(mmap.mmap(file, 0, access=mmap.ACCESS_COPY))
     start = int.from_bytes(memory[:8], "little")
     lengths: list[int] = pickle.loads(memory[8 : 8 + start])
@@ -67,12 +64,12 @@ def load_shared(file: int) -> Any:
     return pickle.loads(body, buffers=raw)
 
 
-#: What keeps libraries from starting threads in the server.
+#: Environment variables that keep libraries from starting threads in the server.
 ONE_THREAD = {
     **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
     "JE_ARROW_MALLOC_CONF": "background_thread:false",
 }
-#: Whether this process is a server or a reader, and so is apart already.
+#: Whether this process is the server or a reader.
 is_isolated = False
 
 _PARTS = ("what", "where", "expected", "actual", "todo")
@@ -82,27 +79,18 @@ _FAILED = 1
 
 @dataclass(frozen=True)
 class ReadRequest:
-    """A function to call, and what the caller's process is like at that moment.
+    """A function to call in a reader, and the state of the calling process."""
 
-    Attributes
-    ----------
-    read
-        The function, pickled.
-    needs
-        Modules that it needs, which the server imports for all readers to come.
-    memory, seconds
-        What it may take.
-    temporary
-        A folder for temporary files.
-    path, environment, limits
-        As `sys.path`, `os.environb` and `resource.getrlimit` have them.
-    """
-
+    #: The pickled function.
     read: bytes
+    #: Modules that the server imports before forking; later readers have them too.
     needs: tuple[str, ...]
+    #: Memory limit in bytes.
     memory: int
     seconds: float
+    #: Folder for temporary files of the reader.
     temporary: str
+    #: State to copy to the reader: `sys.path`, `os.environb` and the limits of `resource.getrlimit`.
     path: list[str]
     environment: dict[bytes, bytes]
     limits: dict[int, tuple[int, int]]
@@ -115,20 +103,17 @@ class _Reader:
 
 
 def serve(control: int) -> NoReturn:
-    """Fork a reader for each request until the other end of a socket is closed.
+    """Fork a reader for each request until the other end of the socket is closed.
 
-    Parameters
-    ----------
-    control
-        The socket. Each message has four files: memory with a `Request`, which the answer replaces; one end of a
-        connection; the caller's folder and standard error. Over the connection the server says `started`, then how the
-        reader ended, as `os.waitpid` has it; or `failed` and the system's number of the error. A reader is killed where
-        the caller writes anything or closes its end.
+    Each message carries four files: shared memory with a `ReadRequest`, where the result will replace the request; one
+    end of a connection; the caller's current folder; and its standard error. The server replies `started`, then the
+    reader's exit status as `os.waitpid` returns it; or it replies `failed` and the errno. If the caller writes to the
+    connection or closes it, the server kills the reader.
     """
     global is_isolated  # noqa: PLW0603
     is_isolated = True
     interruptible = signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
-    # what started this process gets these as well, and it ends with that
+    # The terminal sends SIGINT to the parent too; the server ends when the parent ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
@@ -149,16 +134,16 @@ class _Server:
         self._control, self._interruptible = control, interruptible
         self._libc = ctypes.CDLL(None)
         self._readers: dict[int, _Reader] = {}
-        self._ended, self._end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)  # gets a byte when a reader ends
+        self._ended, self._end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)  # receives a byte when a reader ends
         self._poll = select.poll()
         self._poll.register(control, select.POLLIN)
         self._poll.register(self._ended, select.POLLIN)
         signal.set_wakeup_fd(self._end, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the thread that started this may have blocked some
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the parent thread may have blocked signals
 
     def run(self) -> None:
-        """Heed requests, ends of readers and words of callers."""
+        """Handle requests, ended readers, and messages of callers."""
         while True:
             ready = {file for file, _ in self._poll.poll()}
             for pid, reader in self._readers.items():
@@ -186,12 +171,12 @@ class _Server:
         caller = socket.socket(fileno=connection)
         request: ReadRequest = load_shared(memory)
         for name in request.needs:
-            with suppress(BaseException):  # the reader comes to it again, and says it
+            with suppress(BaseException):  # the reader will raise and report this error again
                 importlib.import_module(name)
         server = os.getpid()
         try:
             pid = os.fork()
-        except OSError as error:  # no more processes, or no memory
+        except OSError as error:  # no more processes or memory available
             _say(caller, f"failed {error.errno}")
             caller.close()
         else:
@@ -206,7 +191,7 @@ class _Server:
             os.close(file)
 
     def _leave(self, server: int) -> None:
-        """Be a reader: have nothing that is the server's, and end when it does."""
+        """Called in a reader: close the server's files, and arrange that the reader ends when the server ends."""
         self._libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != server:
             os._exit(_FAILED)
@@ -225,7 +210,7 @@ class _Server:
             if not pid:
                 return
             reader = self._readers.pop(pid)
-            with suppress(KeyError):  # it may have been killed for this very reason
+            with suppress(KeyError):  # the reader may have been killed already
                 self._poll.unregister(reader.caller)
             shutil.rmtree(reader.temporary, ignore_errors=True)
             _say(reader.caller, str(status))
@@ -233,12 +218,12 @@ class _Server:
 
 
 def _say(caller: socket.socket, word: str) -> None:
-    with suppress(OSError):  # it is gone
+    with suppress(OSError):  # the caller has ended
         caller.send(word.encode())
 
 
 def _answer(request: ReadRequest, memory: int, folder: int, errors: int) -> NoReturn:
-    """Be the reader: read, write what came of it, and end without what a Python program does at its end."""
+    """Called in a reader: call the function, write its result, and exit without Python's cleanup."""
     code = _FAILED
     try:
         os.ftruncate(memory, 0)
@@ -262,39 +247,31 @@ def _answer(request: ReadRequest, memory: int, folder: int, errors: int) -> NoRe
 
 
 def _be_like_the_caller(request: ReadRequest, folder: int, errors: int) -> None:
-    for stream in (sys.stdout, sys.stderr):  # a result goes where the caller says, not to its standard output
+    for stream in (sys.stdout, sys.stderr):  # a reader must not write to the caller's standard output
         os.dup2(errors, stream.fileno())
     os.fchdir(folder)
     os.environb.clear()
     os.environb.update(request.environment)
     sys.path[:] = request.path
     importlib.invalidate_caches()
-    tempfile.tempdir = request.temporary  # which is removed, however this ends
+    tempfile.tempdir = request.temporary  # the caller removes this folder
     faulthandler.disable()
     for number, both in request.limits.items():
-        with suppress(ValueError, OSError):  # the server was given less from the start
+        with suppress(ValueError, OSError):  # the server's own limit may be lower
             resource.setrlimit(number, both)
 
 
 def _confine(request: ReadRequest) -> None:
-    """Let the process take so much more memory than it has, and be the first to go where the machine runs out."""
+    """Limit the memory and CPU time of this reader, and let the kernel kill it first if memory runs out."""
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    limit = _address_space() + request.memory
+    limit = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize() + request.memory
     resource.setrlimit(resource.RLIMIT_AS, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
-    # where nobody is left to end it
+    # The CPU-time limit ends the reader even if no other process does.
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)
-    soft = min(2**31 - 1, math.ceil(_cpu_seconds() + request.seconds * (os.cpu_count() or 1)) + 1)
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    seconds = used.ru_utime + used.ru_stime + request.seconds * (os.cpu_count() or 1)
+    soft = min(2**31 - 1, math.ceil(seconds) + 1)
     resource.setrlimit(resource.RLIMIT_CPU, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-    with suppress(OSError):  # not everywhere
+    with suppress(OSError):  # this file does not exist on every system
         Path("/proc/self/oom_score_adj").write_text("1000")
-
-
-def _cpu_seconds() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
-
-
-def _address_space() -> int:
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    return pages * resource.getpagesize()

@@ -1,10 +1,9 @@
-"""The registry of problems: what `config/problems.yaml` may say, which names are valid, and looking things up.
+"""The registry of problems: models of `config/problems.yaml`, rules for names, and look-up by name.
 
-Names of problems become file names, and values of the workflow's wildcards.
+Problem names are used in file names and as values of Snakemake wildcards.
 
-A collection is a set of problems that a query of the SuiteSparse index selects, kept in a file. The file begins
-with the query and `resolved: false`; `repro resolve SET` asks the index and writes the matrices into it. So a set
-is the same for everyone, and the choice that it was made from is known.
+A collection is a set of problems selected by a query to the SuiteSparse index. The file of a collection contains the
+query. `repro resolve SET` sends the query once and adds the matrices found, so that every user gets the same set.
 """
 
 from __future__ import annotations
@@ -28,17 +27,17 @@ from repro.errors import ReproError
 from repro.package_data import shipped
 from repro.untrusted_files import shown
 
-# no part may be empty, start with a dot, or be too long for a file's name with what is added to it
+# A part is not empty, does not start with a dot, and is short enough for file names with suffixes.
 _PART = rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{MAX_PART_LENGTH - 1}}}"
 NAME = rf"^{_PART}(/{_PART})*$"
 MAX_NAME_LENGTH = 255
-#: Snakemake takes a wildcard whose end is so often the same for a rule that calls itself without end.
+#: Snakemake reports endless recursion for a wildcard value that ends in this many repetitions.
 REPEATS = 20
 _REPEATED = re.compile(rf"(.+?)\1{{{REPEATS - 1}}}$", re.DOTALL)
 
 
 def flaw(name: str) -> str | None:
-    """Return what is expected of a problem's name in place of this one; None where it can be one."""
+    """Return which names are allowed if this problem name is invalid, else None."""
     if not re.fullmatch(NAME, name):
         return f"letters, digits and . _ - with / between parts, of at most {MAX_PART_LENGTH} characters each"
     if len(name) > MAX_NAME_LENGTH:
@@ -49,13 +48,7 @@ def flaw(name: str) -> str | None:
 
 
 def campaign_folder(results: Path, name: str) -> Path:
-    """Return the folder of a campaign that is named by hand.
-
-    Raises
-    ------
-    ReproError
-        No campaign can have that name.
-    """
+    """Return the folder of a campaign; raise `ReproError` for an invalid campaign name."""
     if not re.fullmatch(CAMPAIGN, name) or "\n" in name or len(name) > MAX_PART_LENGTH:
         raise ReproError(
             "not a name for a campaign",
@@ -67,13 +60,7 @@ def campaign_folder(results: Path, name: str) -> Path:
 
 
 def check_name(name: str, where: object) -> str:
-    """Return a name, if a problem may have it.
-
-    Raises
-    ------
-    ReproError
-        It has other characters than a name, is too long for a file, or ends with the same again and again.
-    """
+    """Return the problem name, or raise `ReproError` if its characters, length or trailing repetitions are invalid."""
     if expected := flaw(name):
         shown = repr(name) if len(name) <= MAX_NAME_LENGTH else f"{name[:40]!r}… of {len(name)} characters"
         raise ReproError(
@@ -85,11 +72,11 @@ def check_name(name: str, where: object) -> str:
 LICENCE = "CC-BY 4.0"
 CREDIT = "SuiteSparse Matrix Collection (Davis and Hu 2011, doi 10.1145/2049662.2049663)"
 
-#: What the index says of a matrix's values, and the entry that it is built with.
+#: Kinds of values in the index of the SuiteSparse collection.
 Values = Literal["real", "complex", "binary"]
 ENTRIES: dict[Values, str] = {"real": "real", "complex": "complex", "binary": "pattern"}
 
-# "undirected weighted graph", "directed temporal multigraph", but not "computer graphics/vision problem"
+# Matches "undirected weighted graph" and "directed temporal multigraph", but not "computer graphics/vision problem".
 _GRAPH = re.compile(r"graphs?\b", re.IGNORECASE)
 _HEAD = """\
 # Made by `repro resolve {name}`, which asks the index again and writes the file anew; only the query is for editing.
@@ -99,31 +86,24 @@ _HEAD = """\
 
 @dataclass(frozen=True)
 class Indexed:
-    """What the collection's index says of one matrix.
-
-    Attributes
-    ----------
-    group, name
-        Its address in the collection.
-    rows, columns, nonzeros
-        Its size; explicit zeros do not count.
-    dtype
-        real, complex, or binary: all values are one.
-    kind
-        The field it is from, such as `structural problem`.
-    """
+    """A matrix listed in the index of the SuiteSparse collection."""
 
     group: str
     name: str
     rows: int
     columns: int
+    #: Number of non-zeros without explicit zeros.
     nonzeros: int
+    #: Kind of values; `binary` means that all values are one.
     dtype: Values
+    #: Field of application, such as `structural problem`.
     kind: str
 
 
 class Query(Model):
-    """Which matrices are asked for. All are square, and by default real and not those of graphs."""
+    """Criteria for selecting matrices. Matrices must be square; by default they are real and do not represent
+    graphs.
+    """
 
     more_rows_than: int = Field(0, ge=0, description="A matrix has more rows than this.")
     nonzeros_at_most: int | None = Field(None, ge=1, description="A matrix has no more non-zeros; absent: any number.")
@@ -137,7 +117,6 @@ class Query(Model):
 
     @property
     def said(self) -> str:
-        """What fits, in words."""
         rows = f" of more than {self.more_rows_than:,} rows" if self.more_rows_than else ""
         nonzeros = f" of at most {self.nonzeros_at_most:,} non-zeros" if self.nonzeros_at_most else ""
         return (
@@ -146,7 +125,7 @@ class Query(Model):
 
 
 class CollectionSource(Model):
-    """The index that was asked."""
+    """The index that answered a query, and when."""
 
     name: str = Field(description="Where it was read from.")
     matrices: int = Field(description="How many it has.")
@@ -155,7 +134,7 @@ class CollectionSource(Model):
 
 
 class Member(Model):
-    """A matrix of the set."""
+    """A matrix that belongs to a collection."""
 
     group: str
     matrix: str
@@ -166,7 +145,7 @@ class Member(Model):
 
 
 class Collection(Model):
-    """A set of matrices that a query made, or will make."""
+    """A set of matrices defined by a query; the members are empty until the query is resolved."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9_]+$", description="The name of the set.")
     title: str = Field(description="What the set is for.")
@@ -183,9 +162,8 @@ class Collection(Model):
         return self
 
     def items(self) -> list[dict[str, Any]]:
-        """Return the matrices as items of the registry, `<group>/<matrix>` by name.
-
-        They are in the set; and where it asks for several kinds of values also in one of their entry, `<set>_<entry>`.
+        """Return the matrices as registry items. Each belongs to the set, and to `<set>_<entry>` if entry types
+        vary.
         """
         several = len(self.query.values) > 1
         return [
@@ -204,22 +182,7 @@ class Collection(Model):
         ]
 
     def resolve(self, matrices: Iterable[Indexed], source: str, dated: str | None, asked: str) -> Collection:
-        """Return the set as the query makes it from an index.
-
-        Parameters
-        ----------
-        matrices
-            All of the index.
-        source, dated
-            Its name and its own date.
-        asked
-            The day on which it was.
-
-        Raises
-        ------
-        ReproError
-            Nothing in the index fits the query.
-        """
+        """Return the collection with all matrices that match the query; raise `ReproError` if none match."""
         everything = list(matrices)
         fitting = select(everything, self.query)
         if not fitting:
@@ -250,7 +213,7 @@ class Collection(Model):
         )
 
     def write(self, path: Path) -> None:
-        """Write the set to its file, whole or not at all; a matrix is a line."""
+        """Write the collection to its file atomically, with one line for each matrix."""
         text = _HEAD.format(name=self.name) + yaml.safe_dump(
             self.model_dump(mode="json", exclude_defaults=True),
             sort_keys=False,
@@ -262,13 +225,7 @@ class Collection(Model):
 
 
 def load_collection(path: Path) -> Collection:
-    """Read a set's file.
-
-    Raises
-    ------
-    ReproError
-        It is missing, is no YAML, or says something that a set cannot have.
-    """
+    """Read a collection's file; raise `ReproError` if the file is missing or invalid."""
     expected = (
         "a set's file, as docs/add-a-problem.md explains it: a mapping with `name`, `title`, `query` and `resolved`"
     )
@@ -276,7 +233,7 @@ def load_collection(path: Path) -> Collection:
 
 
 def select(matrices: Iterable[Indexed], query: Query) -> list[Indexed]:
-    """Return the square matrices that fit a query, by non-zeros; none without any, of which there is no product."""
+    """Return the square, nonempty matrices that match a query, sorted by number of non-zeros."""
     most = query.nonzeros_at_most
     fitting = [
         matrix
@@ -292,28 +249,34 @@ def select(matrices: Iterable[Indexed], query: Query) -> list[Indexed]:
 
 
 def spread(ordered: list[Indexed], count: int | None) -> list[Indexed]:
-    """Return so many at equal distances, the first and the last among them; all where there are no more, or None."""
+    """Return `count` evenly spaced items including the first and the last; all items if `count` is None or too
+    large.
+    """
     if count is None or len(ordered) <= count:
         return ordered
     return [ordered[place] for place in np.linspace(0, len(ordered) - 1, count).round().astype(int)]
 
 
 def read_csv(path: Path) -> tuple[list[Indexed], str]:
-    """Read a file of the form of the collection's `ssstats.csv`, and return its matrices and its date.
+    """Read a file in the format of SuiteSparse's `ssstats.csv`; return its matrices and its date.
 
-    Two lines with the count and the date, then a line a matrix: group, name, rows, columns, non-zeros, three flags of
-    which the first two are `real` and `binary`, another, two symmetries, kind, and maybe more.
+    Two lines state the count and the date. Each further line describes one matrix: group, name, rows, columns,
+    non-zeros, flags `real` and `binary` and a third flag, two symmetries, kind, and possibly more.
 
     Raises
     ------
     ReproError
-        The file is missing, not of this form, or has another number of lines than it says.
+        The file is missing, malformed, or does not have the number of lines that it states.
     """
     try:
         with path.open(newline="", encoding="utf-8") as file:
             lines = [line for line in csv.reader(file) if line]
         count, dated = int(lines[0][0]), lines[1][0]
-        matrices = [_indexed(line) for line in lines[2:]]
+        matrices = []
+        for line in lines[2:]:
+            rows, columns, nonzeros, real, binary = map(int, line[2:7])
+            dtype: Values = "binary" if binary else "real" if real else "complex"
+            matrices.append(Indexed(line[0], line[1], rows, columns, nonzeros, dtype, line[11]))
     except OSError as error:
         raise ReproError("the index cannot be read", where=path, actual=error.strerror) from None
     except (ValueError, IndexError, csv.Error) as error:
@@ -330,12 +293,6 @@ def read_csv(path: Path) -> tuple[list[Indexed], str]:
     return matrices, dated
 
 
-def _indexed(line: list[str]) -> Indexed:
-    rows, columns, nonzeros, real, binary = map(int, line[2:7])
-    dtype: Values = "binary" if binary else "real" if real else "complex"
-    return Indexed(line[0], line[1], rows, columns, nonzeros, dtype, line[11])
-
-
 REGISTRY = Path("config/problems.yaml")
 _EXPECTED = "a registry of problems, as docs/add-a-problem.md explains it: a mapping with `problems`, a list"
 
@@ -349,12 +306,12 @@ def _check_name(name: str) -> str:
 
 
 Name = Annotated[str, AfterValidator(_check_name), WithJsonSchema({"pattern": NAME, "type": "string"})]
-#: A file's name in a mirror, without its suffix.
+#: Name of a file on a mirror, without suffix.
 FileName = Annotated[str, Field(pattern=rf"^[A-Za-z0-9_][A-Za-z0-9._+-]{{0,{MAX_PART_LENGTH - 1}}}$")]
 
 
 class Size(Model):
-    """Rows and non-zeros of a built matrix, counted in its entries."""
+    """Size of an assembled matrix: rows and non-zeros, counted in entries."""
 
     rows: int = Field(gt=0)
     nonzeros: int = Field(gt=0)
@@ -362,7 +319,7 @@ class Size(Model):
 
 
 class Item(Model):
-    """What every problem in the registry says of itself."""
+    """Properties that every problem in the registry has."""
 
     name: Name
     published: Size | None = Field(None, description="Size that the papers or the collection print.")
@@ -375,23 +332,22 @@ class Item(Model):
 
     @property
     def rebuilt(self) -> bool:
-        """Whether the original is not public and this is a reconstruction of it."""
+        """Whether the problem reconstructs an original that is not public."""
         return False
 
     @property
     def kind_of_problem(self) -> str:
-        """What is built: a `matrix`, `updates` of one, or a `field`."""
         return "matrix"
 
 
 class MatrixItem(Item):
-    """A matrix, or what grows from one."""
+    """A matrix, or a problem that is built from a matrix."""
 
     entry: EntryName
 
 
 class Growing(MatrixItem):
-    """A matrix that entries may be inserted into."""
+    """A matrix into which batches of entries may be inserted."""
 
     updates: Batches | None = Field(None, description="Entries to insert; the matrix has to be real.")
 
@@ -403,7 +359,6 @@ class Growing(MatrixItem):
 
     @property
     def kind_of_problem(self) -> str:
-        """What is built: a `matrix`, or `updates` of one."""
         return "updates" if self.updates else "matrix"
 
 
@@ -420,7 +375,7 @@ class Suitesparse(Growing):
 
 
 class Stanford(MatrixItem):
-    """A surface of the Stanford 3D Scanning Repository; its matrix is the Dirac operator."""
+    """A surface of the Stanford 3D Scanning Repository; the matrix is the Dirac operator on this surface."""
 
     source: Literal["stanford"]
     entry: Literal["quaternion"] = "quaternion"
@@ -432,7 +387,7 @@ class Stanford(MatrixItem):
 
 
 class Tetmesh(MatrixItem):
-    """A tetrahedral mesh in a file; its matrix is linear elasticity."""
+    """A tetrahedral mesh from a file; the matrix is linear elasticity on this mesh."""
 
     source: Literal["tetmesh"]
     entry: Literal["block3"] = "block3"
@@ -450,7 +405,9 @@ class Tetmesh(MatrixItem):
 
 
 class Recipe(MatrixItem):
-    """A mesh that a named recipe makes: one of the papers', which are not public, or a larger one of the kind."""
+    """A mesh built by a named recipe: a reconstruction of an unpublished mesh from the papers, or a larger similar
+    mesh.
+    """
 
     source: Literal["recipe"]
     entry: Literal["block3"] = "block3"
@@ -464,12 +421,12 @@ class Recipe(MatrixItem):
 
     @property
     def rebuilt(self) -> bool:
-        """Whether it is one of the papers' meshes, whose size is published."""
+        """Whether the mesh reconstructs one from the papers, for which a size is published."""
         return self.published is not None
 
 
 class Generated(Growing):
-    """A problem computed on the spot."""
+    """A matrix that is generated by code, without input files."""
 
     source: Literal["generated"]
     kind: str
@@ -484,23 +441,21 @@ class Own(Growing):
 
     @property
     def wanted_entry(self) -> str:
-        """What its non-zeros are to be."""
         return self.entry
 
 
 class FieldItem(Item):
-    """A discontinuous Galerkin field on a mesh; it has neither entry nor published size."""
+    """A discontinuous Galerkin field on a mesh. Fields have no entry type and no published size."""
 
     published: None = None
 
     @property
     def kind_of_problem(self) -> str:
-        """What is built: a `field`."""
         return "field"
 
 
 class GeneratedField(FieldItem):
-    """A field computed on the spot."""
+    """A field that is generated by code, without input files."""
 
     source: Literal["field"]
     kind: str
@@ -521,7 +476,7 @@ Spec = Annotated[
 
 
 class Registry(Model):
-    """All problems that can be asked for by name."""
+    """All problems that a user can select by name."""
 
     defaults: dict[str, dict[str, Any]] = Field(
         default_factory=dict, description="YAML anchors that the problems share; not read by themselves."
@@ -548,7 +503,6 @@ class Registry(Model):
         return self
 
     def names(self) -> list[str]:
-        """Return all names, in the registry's order."""
         return [item.name for item in self.problems]
 
     def sets(self) -> set[str]:
@@ -556,37 +510,26 @@ class Registry(Model):
         return {name for item in self.problems for name in item.sets}
 
     def unresolved(self) -> dict[str, Path]:
-        """Return the sets whose query has not been asked yet, with their files."""
+        """Return the file of each set whose query is not resolved yet."""
         return dict(self._unresolved)
 
     def find(self, name: str) -> Spec:
-        """Return the problem of that name.
-
-        Raises
-        ------
-        ReproError
-            There is none; close names are suggested.
-        """
+        """Return the problem with the given name; the `ReproError` for an unknown name suggests similar names."""
         for item in self.problems:
             if item.name == name:
                 return item
         raise self._unknown(name, self.names())
 
     def expand(self, asked: str | Iterable[str | OwnProblem], where: str | None = None) -> list[Spec | OwnProblem]:
-        """Return the problems that a study's `problems:` means, each once, in the order asked for.
+        """Return the problems selected by a study's key `problems`, without repetitions, in the given order.
 
-        Parameters
-        ----------
-        asked
-            A set, or a list of sets, registered names and problems of the user's own.
-        where
-            The key that asks for them, for messages.
+        `asked` is the name of a set, or a list of sets, problem names and own problems. `where` names the key in
+        messages.
 
         Raises
         ------
         ReproError
-            An unknown name or set, one whose query has not been asked yet, or a problem of the user's own under a
-            name that is taken.
+            A name or set is unknown, a set is not resolved, or a user's problem has the name of another problem.
         """
         by_name, sets = {item.name: item for item in self.problems}, self.sets()
         problems: dict[str, Spec | OwnProblem] = {}
@@ -616,8 +559,8 @@ class Registry(Model):
         return list(problems.values())
 
     def _unknown(self, name: str, names: list[str], where: str | None = None) -> ReproError:
-        # people remember `bunny`, the papers print `surfaces/bunny`: compare with the last part as well
-        asked = name[:MAX_NAME_LENGTH]  # comparing takes time with the square of the length
+        # A user may type `bunny` for `surfaces/bunny`, so the last part of names is compared too.
+        asked = name[:MAX_NAME_LENGTH]  # comparing takes quadratic time
         last = {full.rsplit("/", 1)[-1]: full for full in names}
         close = [last[part] for part in get_close_matches(asked, list(last), n=3)]
         close = list(dict.fromkeys([*close, *get_close_matches(asked, names, n=3)]))
@@ -631,24 +574,14 @@ class Registry(Model):
 
 
 def own_name(problem: OwnProblem) -> str:
-    """Return the name of a user's own problem: as given, else the file's name without its suffixes.
-
-    Raises
-    ------
-    ReproError
-        It cannot be the name of a file of results.
-    """
+    """Return the name of a user's own problem, by default the file name without suffixes; `ReproError` if invalid."""
     name = Path(problem.path).name.split(".", 1)[0] if problem.name is None else problem.name
     return check_name(name, problem.path)
 
 
 def load_registry(path: Path = REGISTRY) -> Registry:
-    """Read the registry, and the sets that its `collections` name; the package's own where none is there.
-
-    Raises
-    ------
-    ReproError
-        A file is missing, is not YAML, or says something that a problem cannot have.
+    """Read the registry and its collections, by default those of this package; raise `ReproError` if they are
+    invalid.
     """
     path = shipped(path)
     data = read_yaml(path, "registry of problems (`registry:` of the configuration)")
@@ -665,18 +598,18 @@ def load_registry(path: Path = REGISTRY) -> Registry:
 
 
 def _by_name(items: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return items once that several sets have, with the sets of all; two that differ otherwise both."""
+    """Merge items that occur in several sets. Items with equal names but other differences are kept separate."""
     unique: dict[str, dict[str, Any]] = {}
     others = []
     for item in items:
         first = unique.setdefault(item["name"], item)
         if {**first, "sets": ()} != {**item, "sets": ()}:
-            others.append(item)  # of one name, which is refused
+            others.append(item)  # a duplicate name, rejected later
         elif first is not item:
             first["sets"] = [*first["sets"], *item["sets"]]
     return [*unique.values(), *others]
 
 
 def problem_names(registry: Registry, asked: str | Iterable[str | OwnProblem]) -> list[str]:
-    """Return the names of the problems that a study's `problems:` means; see `Registry.expand`."""
+    """Return the names of the problems selected by `asked`; see `Registry.expand`."""
     return [own_name(item) if isinstance(item, OwnProblem) else item.name for item in registry.expand(asked)]

@@ -1,7 +1,7 @@
-"""Inputs from public repositories: matrices of the SuiteSparse collection, Stanford's surfaces, and meshes.
+"""Obtains inputs from public repositories: SuiteSparse matrices, Stanford surfaces, and tetrahedral meshes.
 
-The collection's index is asked through ssgetpy, and files are fetched (`repro.problems.fetch`). Tetrahedral meshes
-come from a mirror, or from recipes that made them.
+The SuiteSparse index is read through ssgetpy; files are downloaded by `repro.problems.fetch`. Tetrahedral meshes come
+from a mirror or are built by recipes.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from repro.config.models import Fetch, Limits
 from repro.errors import ReproError
-from repro.problems.assembly import Floats
+from repro.problems.assembly import Floats, Integers
 from repro.problems.fetch import Address, Found, Wanted, flaw_of_environment, obtain, obtain_or_make, partial_folder
 from repro.problems.files import check_content, mesh_checksum
 from repro.problems.generators import subdivide
 from repro.problems.matrix_market import MatrixFile, read_matrix
-from repro.problems.meshes import read_surface, read_tetrahedra
+from repro.problems.meshes import read_surface, read_tetrahedra, tetrahedron_volumes
+from repro.problems.recipes import find_recipe
 from repro.problems.registry import REGISTRY, Indexed, Recipe, Stanford, Suitesparse, Tetmesh, load_registry
 from repro.programs import run_program
 from repro.untrusted_files import shown
@@ -37,7 +38,7 @@ from repro.untrusted_files import shown
 SITE = "https://sparse.tamu.edu/MM"
 SUFFIXES = ((".tar.gz",), (".mtx.gz",), (".mtx",))
 
-# ssgetpy downloads the whole index, without a time-out, while it is imported: so in a process of its own
+# When imported, ssgetpy downloads the whole index without a timeout, so it runs in a subprocess.
 _LOOKUP = """
 import json, sys
 try:
@@ -55,7 +56,7 @@ print(json.dumps([{**{f: getattr(m, f) for f in fields}, "url": m.url("MM")} for
 
 
 class _Entry(BaseModel):
-    """What is relied on of an entry of the index."""
+    """Required fields of an entry in the SuiteSparse index."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -74,20 +75,14 @@ _ENTRIES = TypeAdapter(list[_Entry])
 
 @dataclass(frozen=True)
 class Checked:
-    """A matrix, and the state of its checksum."""
+    """A matrix, and whether its checksum was compared with the registry's."""
 
     file: MatrixFile
     checksum: dict[str, str]
 
 
 def read_suitesparse(item: Suitesparse, settings: Fetch, limits: Limits | None = None) -> Found[Checked]:
-    """Find or download a matrix of the collection, and read it.
-
-    Raises
-    ------
-    ReproError
-        It is nowhere to be had, or what there is has another content.
-    """
+    """Obtain and read a SuiteSparse matrix; raise `ReproError` if it is unavailable or its checksum differs."""
     cache = Path(settings.cache)
 
     def read(paths: tuple[Path, ...]) -> Checked:
@@ -113,20 +108,20 @@ def _addresses(item: Suitesparse, settings: Fetch) -> Iterator[Address]:
         entry = look_up(item.group, item.matrix, settings)
         yield Address((entry["url"],), details={"index": entry})
     except ReproError as error:
-        # the registry's group is a good guess where the index cannot be asked
+        # If the index is unavailable, the group in the registry is very likely right.
         url = f"{SITE}/{item.group}/{item.matrix}.tar.gz"
         yield Address((url,), details={"index": None}, remark=f"{error.what}: {error.actual}")
 
 
 def look_up(group: str, matrix: str, settings: Fetch) -> dict[str, Any]:
-    """Return the entry of the collection's index for a matrix: id, group, name, size, kind and address.
+    """Return a matrix's entry in the SuiteSparse index: id, group, name, size, kind and address.
 
-    The index decides the group: `group` only chooses where several matrices share a name.
+    `group` is used only if several matrices have this name.
 
     Raises
     ------
     ReproError
-        The index cannot be reached or read, or does not have the matrix.
+        The index cannot be read or does not contain the matrix.
     """
     entries = _ask_index(settings, matrix)
     for entry in entries:
@@ -141,13 +136,7 @@ def look_up(group: str, matrix: str, settings: Fetch) -> dict[str, Any]:
 
 
 def read_index(settings: Fetch) -> list[Indexed]:
-    """Return all of the collection's index.
-
-    Raises
-    ------
-    ReproError
-        It cannot be reached or read.
-    """
+    """Return the whole SuiteSparse index; raise `ReproError` if it cannot be read."""
     return [
         Indexed(
             entry["group"], entry["name"], entry["rows"], entry["cols"], entry["nnz"], entry["dtype"], entry["kind"]
@@ -157,11 +146,11 @@ def read_index(settings: Fetch) -> list[Indexed]:
 
 
 def _ask_index(settings: Fetch, *names: str) -> list[dict[str, Any]]:
-    """Return the entries of the index for matrices of a name, or all."""
+    """Return the entries of the SuiteSparse index for matrices with the given names; without names, return all."""
     cache = Path(settings.cache).absolute()
     try:
         cache.mkdir(parents=True, exist_ok=True)
-        # ssgetpy keeps its index in ~/.ssgetpy
+        # ssgetpy stores its index in ~/.ssgetpy.
         home = {**os.environ, "HOME": str(cache)}
         try:
             done = run_program([sys.executable, "-c", _LOOKUP, *names], settings.timeout, "the lookup", home)
@@ -182,13 +171,15 @@ def _unreachable(reason: object) -> ReproError:
 
 
 WRAPPINGS = ("", ".gz", ".xz")
-SUFFIX = ".meshb"  # of the meshes that are written: binary, small, and of many programs
+SUFFIX = ".meshb"  # MEDIT's binary format, compact and widely supported
 Read = tuple[Floats, NDArray[np.int64], tuple[str, ...]]
 
 
 @dataclass(frozen=True)
 class MeshFile:
-    """A mesh: vertices `(v, 3)`, cells `(m, 3)` or `(m, 4)`, the reader's notes, the state of its checksum."""
+    """A mesh: vertices `(v, 3)`, cells `(m, 3)` or `(m, 4)`, notes of the reader, and the result of the checksum
+    comparison.
+    """
 
     vertices: Floats
     cells: NDArray[np.int64]
@@ -197,18 +188,14 @@ class MeshFile:
 
 
 def read_stanford(item: Stanford, settings: Fetch, limits: Limits | None = None) -> Found[MeshFile]:
-    """Find or download a surface, read it, and cut its triangles as often as the item asks for.
-
-    Raises
-    ------
-    ReproError
-        It is nowhere to be had, or what there is has another content.
-    """
+    """Obtain and read a surface, and subdivide it as the registry requires; for errors see `read_suitesparse`."""
     wanted = Wanted(
         name=item.name,
         stem=f"stanford/{item.model}",
         suffixes=tuple((f".ply{wrapping}",) for wrapping in WRAPPINGS),
-        addresses=lambda: [Address((url,), item.member if _is_archive(url) else None) for url in item.urls],
+        addresses=lambda: [
+            Address((url,), item.member if url.endswith((".tar.gz", ".tgz", ".tar")) else None) for url in item.urls
+        ],
     )
     obtained = obtain(wanted, settings, _reader(item, settings, read_surface, limits))
     if not item.subdivide:
@@ -222,13 +209,7 @@ def read_stanford(item: Stanford, settings: Fetch, limits: Limits | None = None)
 
 
 def read_tetmesh(item: Tetmesh, settings: Fetch, limits: Limits | None = None) -> Found[MeshFile]:
-    """Find or download a tetrahedral mesh, and read it.
-
-    Raises
-    ------
-    ReproError
-        It is nowhere to be had, or what there is has another content.
-    """
+    """Obtain and read a tetrahedral mesh; for errors see `read_suitesparse`."""
     wanted = Wanted(
         name=item.name,
         stem=f"tetmesh/{item.mesh}",
@@ -238,47 +219,93 @@ def read_tetmesh(item: Tetmesh, settings: Fetch, limits: Limits | None = None) -
     return obtain(wanted, settings, _reader(item, settings, read_tetrahedra, limits))
 
 
-def obtain_recorded(item: Recipe, settings: Fetch, make: Callable[[], Found[MeshFile]]) -> Found[MeshFile]:
-    """Find the mesh that a recipe made before, as `write_mesh` writes it, or make it.
-
-    Parameters
-    ----------
-    item
-        The problem; a ready-made mesh has to have its checksum, if it has one.
-    settings
-        Where to look.
-    make
-        Makes it.
+def obtain_recipe(item: Recipe, settings: Fetch, registry: Path = REGISTRY) -> Found[MeshFile]:
+    """Obtain a recipe's mesh from the download folder or a mirror and check its checksum, or build it now.
 
     Raises
     ------
     ReproError
-        There is none, or only others, and making it failed.
+        The recipe does not exist, or the mesh is unavailable and cannot be built.
     """
+    recipe = find_recipe(item.recipe)
+
+    def with_shape(mesh: MeshFile, *notes: str) -> MeshFile:
+        lengths = row_lengths(mesh.cells)
+        factor = lengths.max() * len(lengths) / lengths.sum()
+        published = f" (published {recipe.ell_factor})" if recipe.ell_factor else ""
+        shape = f"longest row {lengths.max()}, ELL factor {factor:.1f}{published}"
+        return replace(mesh, notes=(*notes, *mesh.notes, shape))
+
+    def make() -> Found[MeshFile]:
+        vertices, tets, notes = build_recipe(item.recipe, settings, registry)
+        sha256 = mesh_checksum(vertices, tets)
+        same = ("the recorded mesh, bit for bit",) if sha256 == item.checksum else ()
+        made = MeshFile(vertices, tets, (*notes, *same), {"sha256": sha256, "state": "rebuilt"})
+        return Found((), f"recipe: {item.recipe}", with_shape(made))
+
     wanted = Wanted(
         name=item.name,
         stem=f"recipe/{item.recipe}",
         suffixes=tuple((SUFFIX + wrapping,) for wrapping in WRAPPINGS),
         addresses=lambda: [],
     )
-    return obtain_or_make(wanted, settings, _reader(item, settings, read_tetrahedra), make)
+    obtained = obtain_or_make(wanted, settings, _reader(item, settings, read_tetrahedra), make)
+    if not obtained.paths:
+        return obtained
+    made_before = (f"made before, {item.made}",) if item.made and item.checksum else ()
+    return replace(obtained, content=with_shape(obtained.content, *made_before))
 
 
-def write_mesh(path: Path, vertices: Floats, cells: NDArray[np.int64]) -> None:
-    """Write a mesh in MEDIT's binary format, packed if the suffix says so: whole or not at all.
+def build_recipe(name: str, settings: Fetch, registry: Path = REGISTRY) -> Read:
+    """Build the mesh that a recipe describes.
 
-    Parameters
-    ----------
-    path
-        Ends with `.meshb`, `.meshb.gz` or `.meshb.xz`.
-    vertices, cells
-        float64 `(v, 3)`, and triangles `(m, 3)` or tetrahedra `(m, 4)`; both keep their order.
+    Returns
+    -------
+    vertices, tetrahedra
+        float64 `(v, 3)`, rounded to single precision, all in use; int64 `(t, 4)`, positive volume, sorted. Equal
+        package versions give equal results.
+    notes
+        Sentences that name the surface and the programs used.
 
     Raises
     ------
     ReproError
-        The suffix is another, or the file cannot be written.
+        The recipe does not exist; a package, library or surface is missing; or the mesh generator failed.
     """
+    recipe = find_recipe(name)
+    made = recipe.make(partial(mesh, settings=settings, registry=registry))
+    return *_tidied(made.vertices, made.tets, name), made.notes
+
+
+def _tidied(vertices: Floats, tets: NDArray[np.int64], name: str) -> tuple[Floats, NDArray[np.int64]]:
+    """Normalize a mesh: drop unused vertices, round the others to single precision, and sort tetrahedra.
+
+    Vertices keep the mesh generator's order. Within a tetrahedron, vertex numbers are sorted, except that two may be
+    swapped for a positive volume.
+    """
+    used, tets = np.unique(tets, return_inverse=True)
+    vertices = vertices[used].astype(np.float32).astype(np.float64)
+    tets = np.sort(tets.reshape(-1, 4).astype(np.int64), axis=1)
+    tets = tets[np.lexsort(tets.T[::-1])]
+    volumes = tetrahedron_volumes(vertices, tets)
+    if flat := np.count_nonzero(volumes == 0):
+        raise ReproError("the mesher left flat tetrahedra", where=f"recipe {name}", actual=f"{flat} of {len(tets)}")
+    turned = np.flatnonzero(volumes < 0)
+    tets[turned[:, None], [2, 3]] = tets[turned[:, None], [3, 2]]
+    return vertices, tets
+
+
+def row_lengths(tets: Integers) -> NDArray[np.int64]:
+    """Return the row lengths of the mesh's sparsity pattern (vertex graph plus diagonal), int64 `(v,)`."""
+    n = int(tets.max()) + 1
+    pairs = np.sort(tets[:, [[0, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3]]].reshape(-1, 2), axis=1)
+    edges = np.sort(pairs[:, 0].astype(np.int64) * n + pairs[:, 1])
+    edges = edges[np.diff(edges, prepend=-1) > 0]  # np.unique needs four times as long
+    return 1 + np.bincount(edges // n, minlength=n) + np.bincount(edges % n, minlength=n)
+
+
+def write_mesh(path: Path, vertices: Floats, cells: NDArray[np.int64]) -> None:
+    """Write a mesh atomically in MEDIT's binary format: `.meshb`, `.meshb.gz` or `.meshb.xz`. Raises `ReproError`."""
     bare = path.with_suffix("") if path.suffix in WRAPPINGS else path
     if bare.suffix != SUFFIX:
         raise ReproError(
@@ -303,13 +330,7 @@ def write_mesh(path: Path, vertices: Floats, cells: NDArray[np.int64]) -> None:
 
 
 def mesh(name: str, settings: Fetch, registry: Path = REGISTRY) -> MeshFile:
-    """Return a registered surface or tetrahedral mesh, for the recipes that start from one.
-
-    Raises
-    ------
-    ReproError
-        There is no such problem, it is no mesh in a file, or it cannot be had.
-    """
+    """Return a registered surface or tetrahedral mesh, for use by recipes; raise `ReproError` if it is unavailable."""
     item = load_registry(registry).find(name)
     if isinstance(item, Stanford):
         return read_stanford(item, settings).content
@@ -318,10 +339,6 @@ def mesh(name: str, settings: Fetch, registry: Path = REGISTRY) -> MeshFile:
     raise ReproError(
         "the problem is no mesh in a file", where=name, expected="source stanford or tetmesh", actual=item.source
     )
-
-
-def _is_archive(url: str) -> bool:
-    return url.endswith((".tar.gz", ".tgz", ".tar"))
 
 
 def _reader(

@@ -1,10 +1,9 @@
-"""Reading a foreign file in a process of its own, so that a crash, a flood or a hang becomes one message.
+"""Reads a file of unknown origin in a subprocess, so that a crash, excessive memory or a hang only causes an error
+message.
 
-The reader is forked by a server (`repro.problems.reader_process`), one for each process. The server is a program of
-its own and has one thread: this process may have several, and a lock that one of them holds at that moment, such as
-that on imports, would block a child of this process for ever. The server starts with the first file and ends with
-this process; a process that was forked from this one starts its own. What was read comes back through shared
-memory.
+A single-threaded server (`repro.problems.reader_process`) forks the readers. This process cannot fork them itself:
+locks of its other threads could block a reader forever. The server starts with the first file and ends with this
+process; a forked process starts its own server. Results return through shared memory.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ from repro.problems import reader_process
 from repro.problems.files import most_unpacked
 from repro.problems.reader_process import ONE_THREAD, ReadRequest, load_shared, save_shared
 
-#: Seconds that it may take to have a reader: the server imports libraries, from a slow disk maybe.
+#: Maximum seconds for starting a reader; the server may first import libraries from a slow disk.
 START = 300.0
-#: Seconds that it may take to end one.
+#: Maximum seconds for ending a reader.
 GRACE = 10.0
-#: The server's program. It takes modules from where this process does, whatever the script or the folder it starts in.
+#: Program of the server process. It receives this process's module path, so it does not depend on script and folder.
 _PROGRAM = """
 import sys
 sys.path[:] = sys.argv[2:]
@@ -47,24 +46,11 @@ _TODO = "allow more processes (`ulimit -u`), if they ran out; or see that this P
 
 
 def status_of_reader(request: ReadRequest, files: list[int], seconds: float) -> int | None:
-    """Have a process read, and return how it ended, as `os.waitpid` has it; None: it took longer, and was ended.
+    """Run a reader and return its exit status in the format of `os.waitpid`; None after a timeout.
 
-    Parameters
-    ----------
-    request
-        What to read, and how.
-    files
-        What goes along, see `repro.problems.reader_process.serve`: memory, which gets the answer, the folder that the
-        process is to be in, and its standard error.
-    seconds
-        How long it may take.
-
-    Raises
-    ------
-    ReproError
-        No process can be started.
+    Raises `ReproError` if the reader cannot start.
     """
-    tries = 2  # the server may have been ended by somebody while it had nothing to do
+    tries = 2  # the operating system may have killed an idle server
     while True:
         server, tries = _get_server(), tries - 1
         try:
@@ -77,7 +63,7 @@ def status_of_reader(request: ReadRequest, files: list[int], seconds: float) -> 
 
 
 class _LostError(Exception):
-    """The server does not answer, or no longer."""
+    """The server does not respond."""
 
 
 class _Server:
@@ -88,11 +74,11 @@ class _Server:
         self._said = os.fdopen(os.memfd_create("repro-reader-server", os.MFD_CLOEXEC), "rb", buffering=0)
         self._control, theirs = map(_raised, socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET))
         self._control.settimeout(START)
-        # what this Python was told of where modules come from and go to, and of how paths are spelt
+        # Pass on this interpreter's options for module paths, caches and encodings.
         told = {"-E": "ignore_environment", "-s": "no_user_site", "-S": "no_site", "-B": "dont_write_bytecode"}
         options = [option for option, flag in told.items() if getattr(sys.flags, flag)]
         options += ["-P", "-X", f"utf8={sys.flags.utf8_mode}"]
-        # what is in the folder that this process is in now may have the name of a library
+        # Without empty entries of `sys.path`, files in the current folder cannot replace library modules.
         here = str(Path(reader_process.__file__).parents[2])
         path = [*(entry for entry in sys.path if isinstance(entry, str) and entry), here]
         with theirs:
@@ -131,14 +117,14 @@ class _Server:
         return None if status is None else int(status)
 
     def _end_reader(self, connection: socket.socket) -> None:
-        with suppress(OSError, _LostError):  # the other end is closed when all is said
+        with suppress(OSError, _LostError):  # the server closes its end after the last message
             connection.shutdown(socket.SHUT_WR)
             while _word(connection, GRACE) is not None:
                 pass
-            self._process.kill()  # a reader dies with it
+            self._process.kill()  # readers end with the server
 
     def stop(self) -> None:
-        """Let it end, and have nothing left of it."""
+        """End the server process and close its files."""
         self._control.close()
         try:
             self._process.wait(GRACE)
@@ -150,16 +136,16 @@ class _Server:
         self._said.close()
 
     def forget(self) -> None:
-        """Leave it to the process that this one was forked from."""
+        """Close a parent process's server connection after a fork, without ending the server."""
         self._close()
-        self._process.returncode = 0  # it is no child of this one, which has not to wait for it
+        self._process.returncode = 0  # not a child of this process, so do not wait for it
 
     def _close(self) -> None:
         self._control.close()
         self._said.close()
 
     def error(self) -> ReproError:
-        """Return the error that it came to an end."""
+        """Return the error to raise if the server has ended."""
         return _no_process(self._reason)
 
 
@@ -169,13 +155,13 @@ def _no_process(actual: object) -> ReproError:
 
 
 def _raised(end: socket.socket) -> socket.socket:
-    """Return a socket under another number than that of standard input, output or error, where those are closed."""
+    """Return the socket with a file descriptor above 2, since 0, 1 and 2 may be closed later."""
     with end:
         return socket.socket(fileno=fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 3))
 
 
 def _word(connection: socket.socket, seconds: float) -> str | None:
-    """Return what the server says, or None if it takes longer."""
+    """Return the next message of the server; None after a timeout."""
     waiting = select.poll()
     waiting.register(connection, select.POLLIN)
     if not waiting.poll(min(1000 * seconds, 2**31 - 1)):
@@ -187,7 +173,7 @@ def _word(connection: socket.socket, seconds: float) -> str | None:
 
 
 _server: _Server | None = None
-#: While it is held, a server starts and its files are not this module's yet; no process is forked meanwhile.
+#: Held while a server starts and its files are not registered in this module yet; forking waits for this lock.
 _lock = threading.RLock()
 
 
@@ -202,13 +188,13 @@ def _get_server() -> _Server:
 def _drop(server: _Server) -> None:
     global _server  # noqa: PLW0603
     with _lock:
-        if _server is server:  # else another thread has done so
+        if _server is server:  # otherwise another thread has already dropped it
             _server = None
             server.stop()
 
 
 def stop() -> None:
-    """End the server, if there is one. Another one starts when it is needed."""
+    """End the server if it is running; the next read starts a new one."""
     if _server is not None:
         _drop(_server)
 
@@ -226,7 +212,7 @@ os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_i
 
 
 T = TypeVar("T")
-#: What reading may take whatever the file's size, in bytes.
+#: Bytes of memory that reading any file may use, however small the file is.
 ALWAYS = 2 << 30
 _LIMITS = [getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")]
 
@@ -239,36 +225,32 @@ def read_isolated(
     named: Path | None = None,
     needs: Sequence[str] = (),
 ) -> T:
-    """Call a function in a process of its own and return what it returned.
+    """Call a function in a subprocess and return its result; thread-safe.
 
-    The process has this one's folder, environment, path of modules, limits and standard error, and nothing else of it.
-    Any thread may call this.
+    The subprocess has the current folder, environment, module path, resource limits and standard error of this process.
 
     Parameters
     ----------
     read
-        Reads the file. It is pickled, so it is a module's function, or a `functools.partial` of one. What it returns is
-        pickled as well; arrays are not copied.
+        Picklable function, possibly a `functools.partial`. Its result is pickled too, without copying arrays.
     path
-        The file; its size says how much memory is fair.
-    limits
-        Of memory and time.
+        File to read; the memory limit is proportional to the size of the file.
     reader
-        What reads, to be named in errors.
+        Name of the reader in messages.
     named
-        The file as errors name it, where it is a copy.
+        File to name in messages, if `path` is a copy.
     needs
-        Modules beside the function's own that it imports, to be imported once for all files.
+        Additional modules that the server imports once for all files.
 
     Raises
     ------
     ReproError
-        As `read`; or it took more memory or time than the limits allow, or ended the process; or there is no process
-        to be had.
+        `read` raised it, or the subprocess exceeded the limits, crashed, or could not be started.
     """
     if reader_process.is_isolated:
         return read()
-    memory, key = _allowed(path, limits)
+    fair = max(ALWAYS, int(limits.memory_ratio * most_unpacked(path, limits)[0]))
+    memory, key = (fair, "limits.memory_ratio") if fair < limits.memory else (limits.memory, "limits.memory")
     with tempfile.TemporaryDirectory(prefix="repro-read-") as temporary, _files() as files:
         request = ReadRequest(
             pickle.dumps(read),
@@ -287,28 +269,22 @@ def read_isolated(
 
 @contextmanager
 def _files() -> Iterator[list[int]]:
-    """Open what a request consists of: memory to share, this process's folder, and its standard error."""
+    """Open the files to send with a request: shared memory, current folder, and standard error."""
     opened: list[int] = []
     try:
         opened.append(os.memfd_create("repro-read", os.MFD_CLOEXEC))
         try:
             opened.append(os.open(".", os.O_PATH | os.O_DIRECTORY))
-        except OSError:  # nothing can be read from where it is then
+        except OSError:  # the current folder is not accessible
             opened.append(os.open("/", os.O_PATH | os.O_DIRECTORY))
         try:
             opened.append(os.dup(2 if sys.__stderr__ else -1))
-        except OSError:  # a program without one
+        except OSError:  # standard error is closed
             opened.append(os.open(os.devnull, os.O_WRONLY))
         yield opened
     finally:
         for file in opened:
             os.close(file)
-
-
-def _allowed(path: Path, limits: Limits) -> tuple[int, str]:
-    """Return how many bytes of memory reading may take, and the key that says so."""
-    fair = max(ALWAYS, int(limits.memory_ratio * most_unpacked(path, limits)[0]))
-    return (fair, "limits.memory_ratio") if fair < limits.memory else (limits.memory, "limits.memory")
 
 
 def _result(status: int | None, answer: int, path: Path, limits: Limits, reader: str, memory: int, key: str) -> Any:
@@ -323,7 +299,7 @@ def _result(status: int | None, answer: int, path: Path, limits: Limits, reader:
         )
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
-        if number == signal.SIGINT:  # which came from the terminal to all processes
+        if number == signal.SIGINT:  # Ctrl-C in the terminal reaches all processes
             raise KeyboardInterrupt
         killed = number == signal.SIGKILL
         raise ReproError(
@@ -333,7 +309,7 @@ def _result(status: int | None, answer: int, path: Path, limits: Limits, reader:
             actual=f"{reader} was ended by {signal.Signals(number).name}",
             todo="give the machine more memory, if it ran out of it" if killed else f"{again}, or in another format",
         )
-    # what ended otherwise may have left the request there
+    # After a crash, the shared memory may still contain the request instead of a result.
     done = os.WEXITSTATUS(status) == 0 and os.fstat(answer).st_size
     content: Any
     kind, content = load_shared(answer) if done else ("bug", f"exit code {os.WEXITSTATUS(status)}")

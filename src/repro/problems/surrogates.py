@@ -1,8 +1,8 @@
-"""Surrogates: matrices in place of those that cannot be had, with their size and row lengths.
+"""Surrogates: synthetic matrices that replace unavailable ones, with equal size and similar row lengths.
 
-Row lengths decide how fast a layout is. They are derived from what is published: the number of entries, and how
-many rows exceed a width. Columns are placed as in webs, social networks or roads, at random, or on a lattice with
-hubs.
+Row lengths determine the speed of a sparse format. They are computed from published numbers: the number of entries, and
+the number of entries beyond a given width. Columns are placed as in web graphs, social networks or road networks,
+uniformly at random, or on a lattice with hubs.
 """
 
 from __future__ import annotations
@@ -19,80 +19,65 @@ from repro.errors import ReproError
 from repro.problems.assembly import Assembled, Floats
 
 Lengths = NDArray[np.int64]
-#: Exponents of the power law that the lengths beyond the width may have, and how far it may be moved from 1; tried in
-#: this order until the spread is near.
+#: Exponents and offsets to try for the power law of long rows, in this order, until the standard deviation fits.
 EXPONENTS = np.linspace(-6.0, 6.0, 241)
 SHIFTS = (0.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
-#: The exponent where no standard deviation is asked for: that of many graphs.
+#: Default exponent of the power law, typical for many graphs.
 USUAL = 2.0
-#: As near as need be, relatively, to the spread, and to the number of rows that a law asks for.
+#: Relative tolerance for the standard deviation and for the number of rows.
 TOLERANCE = 0.01
-#: Halvings of the interval in which the base's decay is looked for.
+#: Number of bisection steps that determine the decay of the geometric law.
 HALVINGS = 60
 
 
 @dataclass(frozen=True)
 class LengthTargets:
-    """What is asked of the lengths of rows.
-
-    Attributes
-    ----------
-    rows, nonzeros
-        How many lengths, and their sum.
-    shortest, longest
-        The least that a row may have, at most the width, and what the longest has.
-    width, overflow
-        So many entries lie beyond the first `width` of their rows: the sum of max(0, length - width).
-    spread
-        The standard deviation to come near to; None: the one of a power law with the usual exponent.
-    """
+    """Wanted properties of the row lengths; `width` separates short rows from long rows."""
 
     rows: int
+    #: Sum of all row lengths.
     nonzeros: int
+    #: Length of the shortest row, at most `width`.
     shortest: int
     longest: int
     width: int
+    #: Number of entries beyond the first `width` entries of each row: the sum of max(0, length - width).
     overflow: int
+    #: Approximate standard deviation of row lengths; None to use the power law with the default exponent.
     spread: float | None = None
 
     @property
     def reach(self) -> int:
-        """Entries of the longest row beyond the width."""
+        """Number of entries that the longest row has beyond the width."""
         return max(0, self.longest - self.width)
 
     @property
     def top(self) -> int:
-        """The most entries that a row which is not beyond the width can have."""
+        """Maximum number of entries within the width in one row."""
         return min(self.width, self.longest)
 
     @property
     def within(self) -> int:
-        """Entries that are not beyond the width."""
+        """Total number of entries within the width."""
         return self.nonzeros - self.overflow
 
     @property
     def fewest(self) -> int:
-        """The fewest rows beyond the width."""
+        """Minimum number of rows longer than the width."""
         return -(-self.overflow // self.reach) if self.reach else 0
 
     @property
     def most(self) -> int:
-        """The most rows beyond the width: each has `width` entries within it, and no other row may be too short."""
+        """Maximum number of rows longer than the width, such that enough entries remain for all other rows."""
         spare = self.within - self.rows * self.shortest
         room = spare // (self.width - self.shortest) if self.width > self.shortest else self.rows
         return min(self.overflow, self.rows, room)
 
     def check(self) -> None:
-        """Refuse what no lengths can have.
-
-        Raises
-        ------
-        ReproError
-            There are none.
-        """
+        """Raise `ReproError` if no row lengths can meet the targets."""
         fits = self.rows * self.shortest <= self.within <= self.rows * self.top
         beyond = self.overflow == 0 if not self.reach else self.reach <= self.overflow and self.fewest <= self.most
-        # without rows beyond the width one of the others is the longest
+        # If no row exceeds the width, the longest row is among the short rows.
         alone = bool(self.reach) or self.longest + (self.rows - 1) * self.shortest <= self.nonzeros
         if not (self.rows > 0 and 0 <= self.shortest <= self.top and fits and beyond and alone):
             raise ReproError(
@@ -103,15 +88,15 @@ class LengthTargets:
 
 
 def row_lengths(wanted: LengthTargets) -> Lengths:
-    """Return lengths of rows that have exactly what is wanted, and come near to the spread; longest first.
+    """Return row lengths, longest first, that meet all targets exactly, except an approximate standard deviation.
 
-    The lengths beyond the width follow a power law, cut off at the longest; its exponent is what the spread decides.
-    Those within it follow a geometric law, cut off at the width.
+    Lengths above the width follow a truncated power law, whose exponent is fitted to the standard deviation. Lengths up
+    to the width follow a truncated geometric law.
 
     Raises
     ------
     ReproError
-        There are no such lengths.
+        The targets are impossible.
     """
     wanted.check()
     count, law = _tail(wanted)
@@ -134,7 +119,7 @@ def row_lengths(wanted: LengthTargets) -> Lengths:
 
 
 def _tail(wanted: LengthTargets) -> tuple[int, Floats]:
-    """Return how many rows are beyond the width, and the law of their excess over it."""
+    """Return the number of rows longer than the width, and the distribution of their excess over the width."""
     if not wanted.reach:
         return 0, np.empty(0)
     best: tuple[float, float, float, float] | None = None
@@ -144,7 +129,7 @@ def _tail(wanted: LengthTargets) -> tuple[int, Floats]:
             law = _power(excess + shift, exponent)
             usual = wanted.overflow / _mean(law, excess)
             count = _rows_beyond(wanted, law, excess)
-            # a law that needs more or fewer rows than there may be does not keep its shape
+            # Limiting the number of rows would distort the distribution, so such exponents are penalised.
             bent = max(0.0, abs(count - usual) / usual - TOLERANCE)
             if best is not None and bent > best[0]:
                 continue
@@ -163,12 +148,14 @@ def _tail(wanted: LengthTargets) -> tuple[int, Floats]:
 
 
 def _rows_beyond(wanted: LengthTargets, law: Floats, excess: Floats) -> int:
-    """Return how many rows are beyond the width if their excess follows a law, as far as so many can be."""
+    """Return the number of rows longer than the width, given the distribution of their excess; clamped to its
+    bounds.
+    """
     return int(np.clip(round(wanted.overflow / _mean(law, excess)), wanted.fewest, wanted.most))
 
 
 def _spread(wanted: LengthTargets, count: int, law: Floats, excess: Floats) -> float:
-    """Return the standard deviation that all rows will have."""
+    """Return the standard deviation of all row lengths."""
     mean, rest = wanted.nonzeros / wanted.rows, wanted.rows - count
     squares = count * _mean(law, (wanted.width + excess - mean) ** 2)
     if rest:
@@ -179,12 +166,12 @@ def _spread(wanted: LengthTargets, count: int, law: Floats, excess: Floats) -> f
 
 
 def _mean(law: Floats, places: Floats) -> float:
-    """Return the mean of places by a law; no product of vectors, whose threads cost more than they save here."""
+    """Return the mean of `places` under a distribution. Not a dot product, which would start costly threads."""
     return float((law * places).sum())
 
 
 def _power(places: Floats, exponent: float) -> Floats:
-    """Return the shares of places by a power law."""
+    """Return power-law probabilities of places."""
     logs = -exponent * np.log(places)
     share = np.exp(logs - logs.max())
     law: Floats = share / share.sum()
@@ -192,7 +179,7 @@ def _power(places: Floats, exponent: float) -> Floats:
 
 
 def _geometric(steps: int, mean: float) -> Floats:
-    """Return the shares of 0, 1, … steps by a geometric law of that mean, rising or falling."""
+    """Return truncated geometric probabilities of 0, 1, … steps with a given mean; they may rise or fall."""
     places = np.arange(steps + 1.0)
     low, high = -40.0, 40.0
     share = np.ones(steps + 1)
@@ -206,7 +193,7 @@ def _geometric(steps: int, mean: float) -> Floats:
 
 
 def _quantiles(share: Floats, count: int) -> Lengths:
-    """Return so many places of a law, evenly spread over its distribution, in ascending order."""
+    """Return `count` evenly spaced quantiles of a distribution in ascending order."""
     at = (np.arange(count) + 0.5) / count
     places = np.searchsorted(np.cumsum(share), at)
     ascending: Lengths = np.minimum(places, len(share) - 1).astype(np.int64)
@@ -214,7 +201,7 @@ def _quantiles(share: Floats, count: int) -> Lengths:
 
 
 def _settle(lengths: Lengths, total: int, low: int, high: int) -> None:
-    """Change as few lengths as may be by one, evenly spread, until they have the total, and again if need be."""
+    """Adjust evenly spread lengths by one until their sum is `total`, in several passes if necessary."""
     while lacking := total - int(lengths.sum()):
         free = np.flatnonzero(lengths < high if lacking > 0 else lengths > low)
         chosen = free[np.linspace(0, free.size - 1, min(abs(lacking), free.size)).astype(np.int64)]
@@ -223,56 +210,42 @@ def _settle(lengths: Lengths, total: int, low: int, high: int) -> None:
 
 Places = NDArray[np.int64]
 Family = Literal["web", "social", "road", "uniform"]
-#: Takes rows, and which of its row's entries each is (None where one is drawn again), and returns columns.
+#: Function that draws column numbers. Arguments: row numbers, and each entry's position in its row (None in a redraw).
 Draw = Callable[[Places, Places | None], Places]
 
-#: Entries that are drawn at a time: 32 MB of keys.
+#: Number of entries drawn at once: 32 MB of keys.
 BLOCK = 1 << 22
-#: Rows of like length that follow each other where rows have neighbours, and that share lists of columns on the web.
+#: Number of consecutive similar rows that share columns in the family `web`.
 RUN = 8
-#: Of the web: the share of entries that lead to near columns, how far these are, and the share of a row's entries that
-#: all rows of its run have.
+#: Family `web`: fraction of entries in nearby columns, maximum distance of nearby columns, and fraction of a row's
+#: entries that all rows of a run share.
 NEAR_SHARE, NEAR_REACH, SHARED = 0.86, 990, 0.6
-#: That a bit of a column is one: as R-MAT with a, b, c = 0.57, 0.19, 0.19 has it.
+#: Probability that a bit of a column number is 1: R-MAT with a, b, c = 0.57, 0.19, 0.19.
 ONE = 0.24
-#: Bits of a column that are drawn at once, and how often.
+#: Number of bits drawn at once for a column number, and number of such draws.
 DIGIT, DIGITS = 8, 3
-#: Times that entries of a place that is taken are drawn again as the family has it, and then anywhere.
+#: Number of redraws for colliding entries: first by the rule of the family, then uniformly.
 AGAIN, ANYWHERE = 8, 16
 
 
 def assemble_graph(wanted: LengthTargets, columns: int, family: Family, seed: int) -> Assembled:
-    """Draw a graph's matrix with exactly the row lengths that are wanted.
+    """Draw a matrix with exactly the wanted row lengths, and values uniform between -1 and 1.
 
     Families of columns:
 
     web
-        Most are near the row's own place, and neighbouring rows have many in common; the others lead to few places
-        again and again.
+        Most columns are near the diagonal and shared with neighbouring rows; the others are a few popular columns.
     social
-        Few columns have most of the entries, as in a R-MAT graph of which the vertices are numbered at random.
+        A few columns have most of the entries, as in an R-MAT graph with randomly numbered vertices.
     road
-        All are near in a grid of the columns, as close as the row's length lets them be.
+        All columns are close to the row's own node in a grid of all columns, as close as the row length allows.
     uniform
-        All are alike.
-
-    Values are uniform between -1 and 1.
-
-    Parameters
-    ----------
-    wanted
-        Rows, non-zeros, and what is asked of the row lengths.
-    columns
-        At least as many as the longest row has entries.
-    family
-        How columns are drawn.
-    seed
-        Seeds all that is random.
+        All columns are equally likely.
 
     Raises
     ------
     ReproError
-        There are no such lengths, or the matrix is too large for 32-bit indices.
+        The row lengths are impossible, or the matrix is too large for 32-bit indices.
     """
     if wanted.longest > columns or max(wanted.nonzeros, wanted.rows, columns) >= 2**31:
         raise ReproError(
@@ -281,7 +254,10 @@ def assemble_graph(wanted: LengthTargets, columns: int, family: Family, seed: in
             actual=f"a row of {wanted.longest:,}, {wanted.nonzeros:,} in all",
         )
     rng = np.random.default_rng(seed)
-    lengths = _arrange(row_lengths(wanted), RUN if family in ("web", "road") else 1, rng)
+    # Shuffle rows; in the families `web` and `road`, shuffle runs of rows with similar lengths.
+    run = RUN if family in ("web", "road") else 1
+    order = (rng.permutation(-(-wanted.rows // run))[:, None] * run + np.arange(run)).ravel()
+    lengths = row_lengths(wanted)[order[order < wanted.rows]]
     pointers = np.concatenate([[0], np.cumsum(lengths)])
     draw = _drawing(family, lengths, columns, rng)
     indices = np.empty(wanted.nonzeros, np.int32)
@@ -293,16 +269,8 @@ def assemble_graph(wanted: LengthTargets, columns: int, family: Family, seed: in
     return Assembled(wanted.rows, pointers.astype(np.int32), indices, values[:, None], (), None if square else columns)
 
 
-def _arrange(lengths: Lengths, run: int, rng: np.random.Generator) -> Lengths:
-    """Put lengths in a random order in which runs of like ones stay together."""
-    runs = -(-len(lengths) // run)
-    places = (rng.permutation(runs)[:, None] * run + np.arange(run)).ravel()
-    arranged: Lengths = lengths[places[places < len(lengths)]]
-    return arranged
-
-
 def _blocks(pointers: Places) -> Iterator[tuple[int, int]]:
-    """Give ranges of rows with so many entries that they are drawn at once; at least a row."""
+    """Yield ranges of rows whose entries are drawn together; each range has at least one row."""
     first, rows = 0, len(pointers) - 1
     while first < rows:
         last = int(np.searchsorted(pointers, pointers[first] + BLOCK, side="right")) - 1
@@ -312,7 +280,7 @@ def _blocks(pointers: Places) -> Iterator[tuple[int, int]]:
 
 
 def _draw_distinct(first: int, pointers: Places, columns: int, draw: Draw, rng: np.random.Generator) -> Places:
-    """Return the columns of rows from `first` on, sorted and distinct in each; pointers begin with 0."""
+    """Draw sorted, distinct columns for rows from `first` on. `pointers` are relative and begin with 0."""
     rows = np.repeat(np.arange(len(pointers) - 1), np.diff(pointers))
     keys = rows * columns + draw(rows + first, np.arange(len(rows)) - pointers[rows])
     keys.sort()
@@ -323,13 +291,13 @@ def _draw_distinct(first: int, pointers: Places, columns: int, draw: Draw, rng: 
         of = rows[again]
         anew = draw(of + first, None) if attempt < AGAIN else rng.integers(columns, size=len(of))
         keys[again] = of * columns + anew
-        # the rows' entries lie where they lay, so that sorting those of the changed rows will do
-        there = np.zeros(len(pointers) - 1, bool)
-        there[of] = True
-        places = np.flatnonzero(there[rows])
+        # Only rows with redrawn entries have to be sorted again.
+        changed = np.zeros(len(pointers) - 1, bool)
+        changed[of] = True
+        places = np.flatnonzero(changed[rows])
         keys[places] = np.sort(keys[places])
     for row in np.unique(rows[_repeated(keys)]):
-        # nearly full: take what is missing from the columns that it does not have
+        # The row is nearly full: choose the missing entries among its unused columns.
         begin, end = pointers[row], pointers[row + 1]
         there_are = np.unique(keys[begin:end] - row * columns)
         free = np.setdiff1d(np.arange(columns), there_are, assume_unique=True)
@@ -339,12 +307,12 @@ def _draw_distinct(first: int, pointers: Places, columns: int, draw: Draw, rng: 
 
 
 def _repeated(keys: Places) -> Places:
-    """Return the places of sorted keys that are those before them."""
+    """Return the positions of sorted keys that equal the previous key."""
     return np.flatnonzero(keys[1:] == keys[:-1]) + 1
 
 
 def _drawing(family: Family, lengths: Lengths, columns: int, rng: np.random.Generator) -> Draw:
-    """Return what draws the columns of a family."""
+    """Return the function that draws columns for a family."""
     rows = len(lengths)
 
     def centre(row: Places) -> Places:
@@ -367,7 +335,7 @@ def _drawing(family: Family, lengths: Lengths, columns: int, rng: np.random.Gene
             chance[shared], where[shared] = _mix(entry), _mix(entry + 1)
             middle[shared] = centre(run[shared] * RUN)
             offset = 2 * where - 1
-            # most links lead to the next pages
+            # Squaring makes small distances likely: most links lead to nearby pages.
             offset *= np.abs(offset)
         drawn = _reflect(middle + (offset * reach).astype(np.int64), columns)
         far = chance >= NEAR_SHARE
@@ -376,7 +344,7 @@ def _drawing(family: Family, lengths: Lengths, columns: int, rng: np.random.Gene
 
     def road(row: Places, nth: Places | None) -> Places:
         side = isqrt(columns)
-        # a square of twice as many places as the row has entries
+        # Half the side of a square with twice as many places as the row has entries.
         reach = np.ceil((np.sqrt(2 * lengths[row]) - 1) / 2).astype(np.int64) + 1
         steps = np.rint((2 * rng.random((2, len(row))) - 1) * reach).astype(np.int64)
         return _reflect(centre(row) + steps[0] * side + steps[1], columns)
@@ -386,7 +354,7 @@ def _drawing(family: Family, lengths: Lengths, columns: int, rng: np.random.Gene
 
 
 def _reflect(places: Places, columns: int) -> Places:
-    """Return places, those beyond an end as far within it."""
+    """Reflect places that exceed either end back into the range."""
     places = np.abs(places)
     beyond = places >= columns
     places[beyond] = 2 * (columns - 1) - places[beyond]
@@ -394,9 +362,9 @@ def _reflect(places: Places, columns: int) -> Places:
 
 
 def _popular(chance: NDArray[np.float64], columns: int) -> Places:
-    """Return columns of which few are drawn often: as R-MAT draws them bit by bit, then numbered at random.
+    """Convert random numbers in [0, 1) to columns with R-MAT's popularity, bit by bit, then renumber columns at random.
 
-    Equal chances, from 0 to before 1, give equal columns.
+    Equal random numbers give equal columns.
     """
     table = _digits()
     digits, rest = [], chance
@@ -412,7 +380,7 @@ def _popular(chance: NDArray[np.float64], columns: int) -> Places:
 
 
 def _digits() -> NDArray[np.int64]:
-    """Return digits, each as often among 65536 as so many bits of a R-MAT column make it."""
+    """Return a table of 65536 digits; each digit is as frequent as in R-MAT's column numbers."""
     ones = np.array([digit.bit_count() for digit in range(1 << DIGIT)])
     shares = np.cumsum(ONE**ones * (1 - ONE) ** (DIGIT - ones))
     ends = np.rint(shares * (1 << 16)).astype(np.int64)
@@ -420,7 +388,7 @@ def _digits() -> NDArray[np.int64]:
 
 
 def _coprime(columns: int) -> int:
-    """Return a factor that takes neighbouring columns far apart, and no two to the same."""
+    """Return a factor that is coprime to the number of columns; multiplying by it scatters neighbouring columns."""
     factor = max(1, round(0.618 * columns))
     while gcd(factor, columns) > 1:
         factor += 1
@@ -428,7 +396,7 @@ def _coprime(columns: int) -> int:
 
 
 def _mix(numbers: Places) -> NDArray[np.float64]:
-    """Return the same random number, from 0 to before 1, for the same number: by multiplying and folding."""
+    """Hash numbers to random numbers in [0, 1)."""
     mixed = numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         mixed ^= mixed >> np.uint64(shift)
@@ -437,43 +405,39 @@ def _mix(numbers: Places) -> NDArray[np.float64]:
     return (mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-LATTICE_REACH = 2  # lattice steps to the farthest node that an ordinary one is coupled with, in each direction
-MIN_HUB = 0.25  # the hub of the shortest row, relative to the longest
-NOISE = 0.3  # of a pair, in the score
-LOSS = 0.02  # imaginary part of the diagonal, relative to the real one
+LATTICE_REACH = 2  # maximum distance of coupled ordinary nodes along each lattice axis
+MIN_HUB = 0.25  # length of the shortest hub row, relative to the longest
+NOISE = 0.3  # scale of the random noise in the score of a node pair
+LOSS = 0.02  # ratio of the imaginary to the real part of the diagonal
 
 Pairs = NDArray[np.int64]
 
 
 def assemble_lookalike(rows: int, nonzeros: int, *, longest: int, hubs: int, spread: float, seed: int) -> Assembled:
-    """Couple the nodes of a cubic lattice at random, with hubs, to an exact number of rows and non-zeros.
+    """Couple the nodes of a cubic lattice at random, with hubs, into a matrix with exact numbers of rows and non-zeros.
 
-    Nodes are numbered along the lattice, so columns have the locality of a mesh's. Of the pairs of nodes i and j within
-    `REACH` those with the highest scores w_i + w_j - d²/2 + g are coupled: w ~ N(0, spread²) is a node's weight, d the
-    distance, and g Gumbel noise of scale `NOISE`, a pair's own. The spread of the weights thus makes that of the row
-    lengths from one node to the next, which decides how much a sliced layout pads. A hub is coupled with the nodes
-    nearest to it, as a port or a rigid link of a finite-element model is.
-
-    The pattern is symmetric and has all of the diagonal. Values are symmetric too, decay with the distance, and are
-    small beside the diagonal.
+    Nodes are numbered along the lattice, so that columns have the locality of a mesh. Of the pairs of nodes i and j
+    within `LATTICE_REACH`, those with the highest scores w_i + w_j - d²/2 + g are coupled: w ~ N(0, spread²) is a
+    node's weight, d the distance of the pair, and g Gumbel noise of scale `NOISE`. A larger spread of weights makes row
+    lengths of neighbouring nodes differ more, which increases the padding of sliced layouts. A hub is coupled with the
+    nodes nearest to it, like a port or a rigid link of a finite-element model. Pattern and values are symmetric. Values
+    decay with the distance and are much smaller than the diagonal.
 
     Parameters
     ----------
     rows, nonzeros
-        Of the matrix. Their difference is even, because the pattern is symmetric.
+        Size of the matrix. The difference must be even, because the pattern is symmetric.
     longest
-        Entries in the longest row, the first hub's; more than an ordinary node has within reach.
+        Number of entries in the first hub's row; must exceed the maximum for ordinary nodes.
     hubs
-        How many there are, at least one; their rows' lengths fall evenly to a quarter of the longest.
+        Number of hubs; the row lengths of hubs decrease linearly to a quarter of `longest`.
     spread
         Standard deviation of the weights.
-    seed
-        Seeds all that is random.
 
     Raises
     ------
     ReproError
-        There is no such matrix: the difference is odd, the hubs do not fit, or so many non-zeros do not.
+        No such matrix exists: the difference is odd, or there is no room for the hubs or the non-zeros.
     """
     rng = np.random.default_rng(seed)
     if (nonzeros - rows) % 2:
@@ -488,7 +452,8 @@ def assemble_lookalike(rows: int, nonzeros: int, *, longest: int, hubs: int, spr
             expected=f"at most {rows} hubs and entries in the longest row together",
             actual=f"{hubs} and {longest}",
         )
-    lattice = _lattice(rows)
+    side, k = ceil(rows ** (1 / 3)), np.arange(rows)
+    lattice = np.stack([k // side**2, k // side % side, k % side], axis=1)
     centres = rng.choice(rows, hubs, replace=False)
     lengths = np.linspace(longest, MIN_HUB * longest, hubs).round().astype(int)
     pairs = _hub_pairs(lattice, centres, lengths)
@@ -507,19 +472,12 @@ def assemble_lookalike(rows: int, nonzeros: int, *, longest: int, hubs: int, spr
     return _symmetric(lattice, np.concatenate([pairs, chosen]), rng)
 
 
-def _lattice(rows: int) -> NDArray[np.int64]:
-    """Return the places of the first so many nodes of a cubic lattice, int64 `(rows, 3)`."""
-    side = ceil(rows ** (1 / 3))
-    k = np.arange(rows)
-    return np.stack([k // side**2, k // side % side, k % side], axis=1)
-
-
 def _near_pairs(lattice: NDArray[np.int64]) -> Pairs:
-    """Return every pair of nodes within `REACH`, the lower number first: `(pairs, 2)`."""
+    """Return all pairs of nodes within `LATTICE_REACH`, `(pairs, 2)`, with the lower number first."""
     rows, side = len(lattice), int(lattice.max()) + 1
     steps = np.indices((2 * LATTICE_REACH + 1,) * 3).reshape(3, -1).T - LATTICE_REACH
     pairs = []
-    for step in steps[len(steps) // 2 + 1 :]:  # the half of them that lead to higher numbers
+    for step in steps[len(steps) // 2 + 1 :]:  # only steps to higher node numbers
         there = lattice + step
         inside = ((there >= 0) & (there < side)).all(axis=1)
         here = np.flatnonzero(inside)
@@ -530,7 +488,7 @@ def _near_pairs(lattice: NDArray[np.int64]) -> Pairs:
 
 
 def _hub_pairs(lattice: NDArray[np.int64], centres: NDArray[np.int64], lengths: NDArray[np.int64]) -> Pairs:
-    """Couple each hub with the nodes nearest to it, other hubs excepted."""
+    """Couple each hub with the nodes nearest to it, except other hubs."""
     pairs = [np.empty((0, 2), np.int64)]
     for centre, length in zip(centres, lengths, strict=True):
         distances = ((lattice - lattice[centre]) ** 2).sum(axis=1)
@@ -546,7 +504,7 @@ def _squared(lattice: NDArray[np.int64], pairs: Pairs) -> NDArray[np.int64]:
 
 
 def _symmetric(lattice: NDArray[np.int64], pairs: Pairs, rng: np.random.Generator) -> Assembled:
-    """Give the pairs, and the diagonal, complex values that are symmetric, and sort them into rows."""
+    """Assign values to node pairs, equal in both directions, and to the diagonal; sort the entries by rows."""
     n = len(lattice)
     size = 1 / (1 + _squared(lattice, pairs))
     coupled = rng.uniform(-1, 1, (len(pairs), 2)) * size[:, None]

@@ -1,4 +1,4 @@
-"""Problems that are a sparse matrix and the entries to insert into it, drawn batch by batch."""
+"""Problems that consist of a sparse matrix and batches of entries to insert into this matrix."""
 
 from __future__ import annotations
 
@@ -16,36 +16,13 @@ from repro.problems.assembly import Assembled
 from repro.problems.matrix import Matrix
 from repro.problems.problem import Problem, allowed, check_array, check_pointers, infinite, outside, quantiles, refuse
 
-#: More entries in all than this would not fit 32-bit offsets beside the matrix.
+#: Maximum number of entries in matrix and batches together, since offsets have 32 bits.
 MAX_ENTRIES = 2**31 - 1
 
 
 def draw_batches(matrix: Assembled, wished: Batches, seed: int, where: str) -> dict[str, NDArray[Any]]:
-    """Draw batches of entries: columns uniform, values uniform between -1 and 1.
-
-    An entry may be one that the matrix has, or one that was drawn before.
-
-    Parameters
-    ----------
-    matrix
-        What they are inserted into.
-    wished
-        How many they are, how rows are drawn, and in which order a batch has them.
-    seed
-        Of what is drawn.
-    where
-        The problem's name, for errors.
-
-    Returns
-    -------
-    dict
-        The arrays of a `repro.problems.updates.Updates`, by the names of its fields.
-
-    Raises
-    ------
-    ReproError
-        The matrix has no rows or columns to insert into, or no entries to draw rows by; or the batches have more
-        entries than 32-bit offsets can tell apart.
+    """Draw random batches of entries, with uniform columns and values uniform in [-1, 1]; return the fields of
+    `Updates`.
     """
     rng = np.random.default_rng(seed)
     rows, nonzeros = matrix.n, len(matrix.indices)
@@ -61,7 +38,7 @@ def draw_batches(matrix: Assembled, wished: Batches, seed: int, where: str) -> d
             actual=f"{entries:,} entries, and a matrix of {rows:,} x {columns:,} with {nonzeros:,} non-zeros",
         )
     if wished.rows == "degree":
-        # the row of an entry that is drawn: each as often as it has entries
+        # Draw rows with probabilities proportional to their numbers of entries.
         drawn = rng.integers(nonzeros, size=entries, dtype=np.int32) if entries else np.empty(0, np.int32)
         batch_rows = (np.searchsorted(matrix.indptr, drawn, side="right") - 1).astype(np.int32)
     else:
@@ -84,63 +61,52 @@ def draw_batches(matrix: Assembled, wished: Batches, seed: int, where: str) -> d
 
 @dataclass(frozen=True)
 class Updates(Problem):
-    """A real sparse matrix, and batches of entries that are inserted into it one after the other.
+    """A real sparse matrix, and batches of entries to insert into the matrix one after the other.
 
-    Matrix and batches may be empty. A batch may be in any order, and name an entry that is already there or that it
-    has itself; what that means is the study's to say.
-
-    Attributes
-    ----------
-    n
-        Rows.
-    indptr, indices, values
-        The matrix before the first batch: int32 `(n + 1,)`, int32 `(nnz,)`, float64 `(nnz, 1)`, as of a `Matrix`.
-    batch_pointers
-        int64 `(batches + 1,)`; batch i has the entries from `batch_pointers[i]` to before `batch_pointers[i + 1]`.
-    batch_rows, batch_columns
-        int32 `(entries,)`, all batches one after the other.
-    batch_values
-        float64 `(entries,)`.
-    columns
-        Columns; None: as many as rows.
+    Matrix and batches may be empty. A batch may be unsorted, and it may contain an entry several times or an entry that
+    the matrix already has. The study defines what a repeated entry means.
     """
 
     kind: ClassVar[str] = "updates"
 
+    #: Number of rows.
     n: int
+    #: `(n + 1,)`; this array and the next two are the CSR arrays of the matrix before the first batch.
     indptr: NDArray[np.int32]
     indices: NDArray[np.int32]
+    #: `(nnz, 1)`
     values: NDArray[np.float64]
+    #: `(batches + 1,)`; batch i consists of the entries from `batch_pointers[i]` up to `batch_pointers[i + 1]`,
+    #: exclusive.
     batch_pointers: NDArray[np.int64]
+    #: `(entries,)`; row of each entry, for all batches one after the other.
     batch_rows: NDArray[np.int32]
     batch_columns: NDArray[np.int32]
     batch_values: NDArray[np.float64]
+    #: Number of columns; None if it equals the number of rows.
     columns: int | None = None
 
     @property
     def base(self) -> Matrix:
-        """The matrix before the first batch."""
         return Matrix(
             self.name, "real", self.n, self.indptr, self.indices, self.values, self.columns, origin=self.origin
         )
 
     @property
     def batches(self) -> int:
-        """Number of batches."""
         return len(self.batch_pointers) - 1
 
     @property
     def entries(self) -> int:
-        """Entries of all batches."""
+        """Total number of entries in all batches."""
         return len(self.batch_rows)
 
     def batch(self, i: int) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]:
-        """Return rows, columns and values of a batch, counted from 0."""
+        """Return rows, columns and values of batch number `i`, counted from 0."""
         begin, end = self.batch_pointers[i : i + 2]
         return self.batch_rows[begin:end], self.batch_columns[begin:end], self.batch_values[begin:end]
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:
-        """Return the arrays of the matrix, and those of the batches."""
         return {
             **self.base.arrays(),
             "batch_pointers": self.batch_pointers,
@@ -150,18 +116,10 @@ class Updates(Problem):
         }
 
     def traits(self) -> Mapping[str, Any]:
-        """Return `n`, `columns`."""
         return {"n": self.n, "columns": self.columns}
 
     def validate(self) -> Self:
-        """Return the problem itself if matrix and batches are sound.
-
-        Raises
-        ------
-        ReproError
-            The matrix is none (as `Matrix.validate`), arrays do not fit, batch pointers decrease or do not end at the
-            number of entries, or an entry is out of range, NaN or infinite.
-        """
+        """Return the problem; raise `ReproError` for an invalid matrix, arrays, pointers or entries."""
         rows, columns = self.base.validate().shape
         check_array(self.name, "batch pointers", self.batch_pointers, np.int64, (max(self.batches, 0) + 1,))
         check_array(self.name, "rows of the batches", self.batch_rows, np.int32, (self.entries,))
@@ -182,17 +140,8 @@ class Updates(Problem):
         return f"{place}: row {self.batch_rows[entry]}, column {self.batch_columns[entry]}"
 
     def describe(self) -> dict[str, Any]:
-        """Return the statistics of the matrix before the first batch, and of the batches.
-
-        Returns
-        -------
-        dict
-            As `Matrix.describe`, and
-
-            batch_length
-                Quantiles and mean of the entries in a batch.
-            updated_rows
-                Rows that any batch has an entry in.
+        """Return the statistics of `Matrix.describe`, and quantiles of `batch_length` and of the number of
+        `updated_rows`.
         """
         return {
             **self.base.describe(),
@@ -201,11 +150,9 @@ class Updates(Problem):
         }
 
     def summary(self) -> dict[str, Any]:
-        """Return `n`, `columns`, `nnz` of the matrix before the first batch, `batches`, and `entries` of them all."""
         rows, columns = self.base.shape
         return {"n": rows, "columns": columns, "nnz": self.base.nnz, "batches": self.batches, "entries": self.entries}
 
     def info(self) -> list[tuple[str, str]]:
-        """Return rows, columns and non-zeros of the matrix before the first batch, batches, and entries of them all."""
         heads = ("rows", "columns", "non-zeros", "batches", "entries in batches")
         return [(head, f"{number:,}") for head, number in zip(heads, self.summary().values(), strict=True)]

@@ -1,1 +1,1 @@
-"""Tables, figures and the report, from recorded rows and the papers' own numbers: what all studies make them with."""
+"""Common code of all studies for tables, figures and the report, made from recorded rows and published numbers."""

@@ -1,7 +1,6 @@
-"""Several campaigns: in columns of one table, and two of them compared row by row.
+"""Tables with columns for several campaigns, and the row-by-row comparison of two campaigns.
 
-Tables with columns of several campaigns take their problems, the titles of columns and the sentences of captions
-from here. A comparison judges each row: the same, faster, slower, or undecided where runs scatter as much.
+The comparison labels each row as same, faster, slower, or undecided if the difference is within the noise of runs.
 """
 
 from __future__ import annotations
@@ -9,27 +8,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pandas as pd
 
-from repro.bench.rows import ALL_CLOCKS, TIMED
-from repro.bench.runnable import ClockName
+from repro.bench.rows import ALL_CLOCKS, TIMED, ClockName
 from repro.bench.store import recorded_studies
 from repro.errors import ReproError
-from repro.results.campaign_data import Campaign, ProblemRecord, median
+from repro.results.campaign_data import Campaign, ProblemRecord
 from repro.results.significance import adjusted, interval_of_mean, p_values, sampling_error, spread_between_runs
 
-#: Of a number that stands in no line with another campaign's.
+#: Note on a cell without a number because the campaigns use one name for different problems.
 OTHER_CONTENT = "another problem by this name: its content is not that of the line’s, so that no number stands here"
 
 
 def with_all_problems(campaign: Campaign) -> Campaign:
-    """Return a campaign with the problems of those beside it as well: what a table of all has lines of.
+    """Return a campaign whose problems also include those of `campaign.beside`, for a table of all campaigns.
 
-    The record of a problem is the first one's that could have it, so that what is unavailable here has a line of what
-    was measured elsewhere.
+    Each problem has the record of the first campaign in which it is available.
     """
     records: dict[str, ProblemRecord] = {}
     for one in (campaign, *campaign.beside):
@@ -40,14 +37,10 @@ def with_all_problems(campaign: Campaign) -> Campaign:
 
 
 def blank_reason(record: ProblemRecord | None, line: ProblemRecord | None) -> tuple[str, ...] | None:
-    """Return what a campaign's cell has to say where it has no number to show in a line; None where it may have one.
+    """Return the notes for an empty cell of a campaign, or None if the cell may have a number.
 
-    Parameters
-    ----------
-    record
-        The campaign's own of the problem, None where it has none.
-    line
-        That of the line, which says itself why it is unavailable.
+    `record` is the campaign's record of the problem, `line` the record that the table line shows; an unavailable line
+    already says why.
     """
     if record is None:
         return ()
@@ -57,20 +50,20 @@ def blank_reason(record: ProblemRecord | None, line: ProblemRecord | None) -> tu
 
 
 def conflicting_names(campaign: Campaign, other: Campaign) -> list[str]:
-    """Return the names by which two campaigns mean different problems."""
+    """Return the problem names that stand for different content in two campaigns."""
     shared = ((name, record, other.problems.get(name)) for name, record in campaign.problems.items())
     return [name for name, mine, theirs in shared if theirs is not None and mine.differs(theirs)]
 
 
 def conflict_note(campaign: Campaign) -> str:
-    """Return the sentence that names the problems that are not compared for that; empty where there is none."""
+    """Return a sentence on problems that are not compared because of `conflicting_names`; empty if there are none."""
     names = {other.name: conflicting_names(campaign, other) for other in campaign.beside}
     said = [f"{', '.join(problems)} ({name})" for name, problems in names.items() if problems]
     return f"Not compared, since their content differs in spite of the name: {'; '.join(said)}." if said else ""
 
 
 def others_note(campaign: Campaign) -> str:
-    """Return the sentences that say which campaigns stand beside this one, and of which code; empty where none does."""
+    """Return sentences that name the campaigns in `campaign.beside` and their code versions; empty if none."""
     if not campaign.beside:
         return ""
     places = [f"campaign {other.name} on {other.device or 'no device yet'}" for other in campaign.beside]
@@ -80,12 +73,12 @@ def others_note(campaign: Campaign) -> str:
 
 
 def column_title(campaign: Campaign, other: Campaign) -> str:
-    """Return the title of another campaign's column: its device, and its name where another has the same device."""
+    """Return the column title of another campaign: its device, followed by its name if devices repeat."""
     return f"{other.column}, {other.name}" if _repeats(campaign, other) else other.column
 
 
 def campaign_label(campaign: Campaign, one: Campaign) -> str:
-    """Return what stands for this campaign, or one beside it, in few words: its device, its name where that repeats."""
+    """Return a short label of `one`, which is `campaign` or beside it: its device, or its name if devices repeat."""
     return one.name if _repeats(campaign, one) else one.column
 
 
@@ -98,71 +91,50 @@ VERDICTS: tuple[Verdict, ...] = ("same", "faster", "slower", "undecided")
 KEY = ["study", "problem", "precision", "kind", "name", "cache"]
 CASE = ["study", "problem", "precision"]
 SAMPLED = ["q1", "median", "q3"]
-#: Of the rows that are called faster or slower, the share that may be neither.
+#: False discovery rate: expected share of wrong verdicts among the rows labelled faster or slower.
 FALSE_DISCOVERIES = 0.05
 
 
 @dataclass(frozen=True)
 class Winner:
-    """What one tuning chose in both campaigns.
-
-    Attributes
-    ----------
-    study, problem, precision, clock, tuning
-        Which choice.
-    first, second
-        The variant that each campaign chose.
-    loss
-        By how much, as a fraction, the foreign winner is slower than a campaign's own, in the search of the campaign
-        where that is less; None where neither has timed both.
-    agree
-        One variant, one among the ties of the other, or a loss within the first campaign's tie.
-    """
+    """The variants that one tuning chose in the two campaigns."""
 
     study: str
     problem: str
     precision: str
     clock: str
     tuning: str
+    #: The variant that each campaign chose.
     first: str
     second: str
+    #: Relative slowdown from using the other campaign's winner: the smaller of the two campaigns' values, from times of
+    #: the search; None if neither campaign has timed both winners.
     loss: float | None
+    #: Whether the winners are the same variant, tied in a campaign, or have a loss within the first campaign's tie.
     agree: bool
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two campaigns side by side.
-
-    Attributes
-    ----------
-    first, second
-        Names of the campaigns; a ratio is the second's time over the first's.
-    devices
-        Model of each.
-    rows
-        A line for each row that both have timed: `KEY`, `phase`; for each clock `<clock>_first` and `<clock>_second`
-        (medians in seconds), `<clock>_ratio`, `<clock>_spread` (between runs, the scale of Student's t) and `<clock>_p`
-        (all absent where a campaign lacks the clock); `ratio` (the geometric mean of the clocks'), `p` (the largest
-        of the clocks', 1 where they contradict each other), `adjusted` (that for the number of rows) and `verdict`.
-        Across devices there are neither spreads, p values nor verdicts.
-    uncompared
-        Why rows of one campaign have no line, and how many.
-    winners
-        Every choice that both have made.
-    changes
-        What differs between the environments: key to the values of the first and of the second; empty across devices.
-    across
-        Whether the devices are of different models.
-    """
+    """Comparison of two campaigns; a ratio is the second campaign's time divided by the first's."""
 
     first: str
     second: str
+    #: Device models of the two campaigns.
     devices: tuple[str, str]
+    #: One line for each row that both campaigns have timed. Columns: `KEY` and `phase`; for each clock
+    #: `<clock>_first` and `<clock>_second` (medians in seconds), `<clock>_ratio`, `<clock>_spread` (scale of Student's
+    #: t for changes between runs) and `<clock>_p`, all NaN if a campaign lacks the clock; `ratio` (geometric mean of
+    #: the clocks' ratios), `p` (largest p value of the clocks, or 1 if they contradict each other), `adjusted` (`p`
+    #: corrected for the number of rows), `verdict`. Different devices get no spreads, p values and verdicts.
     rows: pd.DataFrame
+    #: Number of rows that were not compared, for each reason.
     uncompared: Mapping[str, int]
+    #: Choices that exist in both campaigns.
     winners: tuple[Winner, ...]
+    #: Differing entries of the environments with the values of both campaigns; empty for different devices.
     changes: Mapping[str, tuple[str, str]]
+    #: Whether the devices are of different models.
     across: bool
 
     @property
@@ -171,20 +143,14 @@ class Comparison:
         return self.rows[self.rows["verdict"] == "slower"].sort_values(["ratio", *KEY], ascending=[False] + [True] * 6)
 
     def mean_ratio(self) -> tuple[float, tuple[float, float] | None]:
-        """Return the geometric mean of all ratios, and its interval by the bootstrap where there are two cases."""
+        """Return the geometric mean of all ratios and its bootstrap interval; no interval for fewer than two cases."""
         timed = self.rows[self.rows["ratio"].notna()]
         changes = np.log(timed["ratio"].to_numpy(float))
         return float(np.exp(changes.mean())), interval_of_mean(changes, list(timed[CASE].itertuples(index=False)))
 
 
 def find_campaign(given: str, results: Path) -> Path:
-    """Return the `raw` folder of a campaign that is given by its name or by its folder.
-
-    Raises
-    ------
-    ReproError
-        There is none.
-    """
+    """Return the `raw` folder of a campaign that is given by its name or by its folder, or raise `ReproError`."""
     tried = [results / given / "raw", Path(given) / "raw", Path(given)]
     for path in tried:
         if path.name == "raw" and path.is_dir():
@@ -206,27 +172,19 @@ def compare_campaigns(
     across_devices: bool = False,
     load: Callable[[Path, str], Campaign] = Campaign.load,
 ) -> Comparison:
-    """Compare all studies that two campaigns share.
+    """Compare all studies that two campaigns share, given their `raw` folders.
 
     Parameters
     ----------
-    first, second
-        Their `raw` folders.
     tolerance
-        The smallest change that matters: medians whose ratio is within 1 + tolerance either way are the same, and a row
-        is faster or slower where its true change is larger than that.
+        Largest relative change that does not matter. Medians within a factor of 1 + tolerance count as the same; a row
+        is faster or slower if its true change exceeds the tolerance.
     search
-        Compare the full rows of the search as well as the report's.
+        Also compare fully timed rows of the search phase, not only rows of the report phase.
     across_devices
-        Give ratios, and no verdict, where the devices are of different models.
+        Allow different device models, with ratios but no verdicts; otherwise they are refused.
     load
-        Reads a study of a campaign.
-
-    Raises
-    ------
-    ReproError
-        A campaign cannot be read, they share no study or no timed row, or the devices differ and that was not asked
-        for.
+        Function that reads one study of a campaign.
     """
     shared = [name for name in recorded_studies(first) if name in recorded_studies(second)]
     if not shared:
@@ -249,12 +207,14 @@ def compare_campaigns(
         if search:
             phases.append((_full(one.search), _full(other.search)))
         for mine, theirs in phases:
+            if mine.empty and theirs.empty:  # recorded campaigns may lack the rows of the search phase
+                continue
             rows, left_out = _pair(mine, theirs)
             frames.append(rows)
             for why, count in left_out.items():
                 counts[why] = counts.get(why, 0) + count
         winners += _winners(one, other)
-    timed = pd.concat(frames, ignore_index=True)
+    timed = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
     if timed.empty:
         raise ReproError(
             "the campaigns share no timed row",
@@ -276,17 +236,17 @@ def compare_campaigns(
 
 
 def _devices(pairs: Sequence[tuple[Campaign, Campaign]]) -> tuple[str, str]:
-    """Return the device of either side, by the first pair."""
+    """Return the devices of the two campaigns, from their first study."""
     one, other = pairs[0]
     return one.device or "nothing measured", other.device or "nothing measured"
 
 
 def _full(rows: pd.DataFrame) -> pd.DataFrame:
-    return rows[rows["protocol"] == "full"]
+    return rows[rows.protocol == "full"]
 
 
 def _pair(mine: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, int]]:
-    """Put rows of one key side by side; return those that both have timed, and why the others are left out."""
+    """Join rows with equal keys; return those timed in both campaigns, and counts of the others by reason."""
     columns = [
         *KEY,
         "phase",
@@ -294,11 +254,11 @@ def _pair(mine: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.DataFrame, dict[
         "least_bytes",
         *(f"{c}_{q}" for c in ALL_CLOCKS for q in (*SAMPLED, "launches")),
     ]
-    mine, theirs = (frame.loc[frame["status"] != "unavailable", columns] for frame in (mine, theirs))
+    mine, theirs = (frame.loc[frame.status != "unavailable", columns] for frame in (mine, theirs))
     both = mine.merge(theirs, on=KEY, how="outer", suffixes=("_first", "_second"), indicator="in")
     matched = both["in"] == "both"
     timed = [both[f"status_{side}"].isin(TIMED) for side in ("first", "second")]
-    # the same name, but another matrix: the least bytes differ
+    # different `least_bytes` reveal different matrices with the same name
     changed = (both["least_bytes_first"] != both["least_bytes_second"]).fillna(False).astype(bool)
     keep = matched & timed[0] & timed[1] & ~changed
     left_out = {
@@ -313,7 +273,7 @@ def _pair(mine: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.DataFrame, dict[
 
 
 def _verdicts(pairs: pd.DataFrame, tolerance: float, *, judged: bool) -> pd.DataFrame:
-    """Return a line for each pair; without verdicts where nothing is to be judged."""
+    """Return one line for each joined pair of rows; with verdicts if `judged`."""
     lines = pairs[[*KEY, "phase"]].copy()
     for clock in ALL_CLOCKS:
         sides = [
@@ -328,15 +288,15 @@ def _verdicts(pairs: pd.DataFrame, tolerance: float, *, judged: bool) -> pd.Data
         if not judged:
             continue
         errors = np.hypot(*(sampling_error(**side) for side in sides))
-        for phase in lines["phase"].unique():  # the search times otherwise than the report
-            part = timed & (lines["phase"] == phase).to_numpy()
+        for phase in lines.phase.unique():  # search and report phases use different timing protocols
+            part = timed & (lines.phase == phase).to_numpy()
             changes = np.log(medians[1][part] / medians[0][part])
             spreads = spread_between_runs(changes, np.sqrt(medians[0][part] * medians[1][part]), clock)
             lines.loc[part, f"{clock}_spread"] = spreads
             lines.loc[part, f"{clock}_p"] = p_values(changes, spreads, errors[part], tolerance)
     ratios = lines[[f"{clock}_ratio" for clock in ALL_CLOCKS]]
-    lines["ratio"] = np.exp(np.log(ratios).mean(axis=1))  # of the clocks that there are
-    # a row has changed if all of its clocks say so and none says the opposite: intersection and union of tests
+    lines["ratio"] = np.exp(np.log(ratios).mean(axis=1))  # geometric mean over available clocks
+    # a row has changed only if all of its clocks show a change in the same direction: intersection-union test
     # (R. L. Berger: Multiparameter Hypothesis Testing and Acceptance Sampling, Technometrics 24(4), 1982)
     longer, shorter = (ratios > 1).any(axis=1), (ratios < 1).any(axis=1)
     lines["p"] = lines[[f"{clock}_p" for clock in ALL_CLOCKS]].max(axis=1).mask(longer & shorter & judged, 1.0)
@@ -351,43 +311,40 @@ def _verdicts(pairs: pd.DataFrame, tolerance: float, *, judged: bool) -> pd.Data
 def _winners(one: Campaign, other: Campaign) -> Iterator[Winner]:
     chosen = [
         {
-            (c["problem"], c["precision"], c["clock"], c["tuning"]): c
-            for c in campaign.choices.to_dict("records")
+            (*case, choice.clock, choice.tuning): choice
+            for case, choices in campaign.choices_by_case.items()
+            for choice in choices
         }
         for campaign in (one, other)
-    ]  # fmt: skip
+    ]
     for key in (key for key in chosen[0] if key in chosen[1]):
         problem, precision, clock, tuning = key
-        first, second = (str(chosen[side][key]["name"]) for side in (0, 1))
+        first, second = (chosen[side][key] for side in (0, 1))
         losses = [
             loss
-            for campaign, own, foreign in ((one, first, second), (other, second, first))
+            for campaign, own, foreign in ((one, first.name, second.name), (other, second.name, first.name))
             if (loss := _loss(campaign, key, own, foreign)) is not None
         ]
         loss = min(losses, default=None)
-        tied = first in _names(chosen[1][key]["ties"]) or second in _names(chosen[0][key]["ties"])
-        agree = first == second or tied or (loss is not None and loss <= one.tie)
-        yield Winner(one.study, problem, precision, clock, tuning, first, second, loss, agree)
-
-
-def _names(ties: Any) -> set[str]:
-    return set() if ties is None else set(map(str, ties))
+        tied = first.name in (second.name, *second.ties) or second.name in first.ties
+        agree = tied or (loss is not None and loss <= one.tie)
+        yield Winner(one.study, problem, precision, clock, tuning, first.name, second.name, loss, agree)
 
 
 def _loss(campaign: Campaign, key: tuple[str, str, ClockName, str], own: str, foreign: str) -> float | None:
-    """Return by how much, as a fraction, the foreign winner is slower in a campaign's search than its own."""
+    """Return the relative slowdown of the other campaign's winner over the own one, by times of the search."""
     problem, precision, clock, _ = key
     times = {
-        row["name"]: seconds
+        row.name: seconds
         for row in campaign.search_rows(problem, precision)
-        # a few launches of the screening say too little
-        if row["name"] in (own, foreign) and row["protocol"] == "full" and (seconds := median(row, clock))
+        # only fully timed rows: the few launches of the screening are too inexact
+        if row.name in (own, foreign) and row.protocol == "full" and (seconds := row.seconds(clock))
     }
     return times[foreign] / times[own] - 1 if {own, foreign} <= set(times) else None
 
 
 def _changes(one: Campaign, other: Campaign) -> dict[str, tuple[str, str]]:
-    """Return what differs between the environments that the reports were measured in."""
+    """Return the differing entries of the two campaigns' environments, with both values."""
     mine, theirs = (_environment(campaign) for campaign in (one, other))
     return {
         key: (mine.get(key, "–"), theirs.get(key, "–"))
@@ -397,7 +354,7 @@ def _changes(one: Campaign, other: Campaign) -> dict[str, tuple[str, str]]:
 
 
 def _environment(campaign: Campaign) -> dict[str, str]:
-    used = sorted(set(campaign.report["environment"].dropna()) & set(campaign.environments))
+    used = sorted(set(campaign.report.environment.dropna()) & set(campaign.environments))
     flat: dict[str, set[str]] = {}
     for name in used:
         for key, value in campaign.environments[name].items():

@@ -1,4 +1,4 @@
-"""The one look of all figures, and bytes that depend on the data alone."""
+"""Common style of all figures; equal data give byte-identical files."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
 
 
-# inches: one column and the text width of a two-column paper
+# in inches: widths of a column and of the text in a two-column paper, and height per row
 COLUMN = 3.45
 TEXT = 7.1
 ROW = 0.17
 
-# of bars, lines and marks; the next two are too pale for lines and marks on white
+# colours of bars, lines and markers; LIGHT and PALE are too pale for lines and markers on white
 DARK = "#1f4e79"
 MIDDLE = "#3f88c5"
 ACCENT = "#d55e00"
@@ -36,18 +36,18 @@ PINK = "#cc79a7"
 GREY = "#6b6b6b"
 LIGHT = "#9cc3e6"
 PALE = "#c8c8c8"
-#: Of a range that is published.
+#: Colour of a published range.
 BAND = "#e8e4d8"
-#: Colours and markers of precisions, which have to be told apart in grey as well.
+#: Colour and marker for each precision; distinguishable in greyscale too.
 PRECISIONS = {"single": (ACCENT, "s"), "double": (DARK, "o")}
-#: Heads of columns of numbers: the marks of bars and of diamonds.
+#: Symbols of bars and diamonds, as heads of columns of numbers.
 BAR, DIAMOND = "■", "◇"
-#: A thin light edge, which thin lines are seen by on dark bars.
+#: White outline that makes thin lines visible on dark bars.
 ON_BARS: dict[str, Any] = {"path_effects": [withStroke(linewidth=1.4, foreground="white")]}
-# sequential, even in luminance and safe for the colour-blind; dark is slow, so that the fast region is bright
+# colour map with uniform luminance, safe for colour-blind readers; fast regions are bright
 HEAT = "cividis_r"
 
-#: Points of labels of ticks and between two of them, and the width of a digit over its height.
+#: Font size of tick labels and least gap between them in points; width / height of a digit.
 TICK_POINTS, APART, DIGIT = 6.5, 3.0, 0.64
 
 RC: dict[str, Any] = {
@@ -77,19 +77,19 @@ RC: dict[str, Any] = {
     "path.simplify": False,
 }
 
-#: Pixels an inch of a figure in the report: two a point.
+#: Pixels per inch of figures in the report (2 pixels per point).
 SCREEN = 144
 
 FORMATS = ("pdf", "svg", "png")
 
 
 def canvas(width: float, height: float) -> Canvas:
-    """Return an empty figure of a size in inches, laid out so that no label is cut off."""
+    """Return an empty figure (size in inches) with a layout that does not cut off labels."""
     return Canvas(figsize=(width, height), layout="constrained")
 
 
 def laid_out(figure: Figure, device: str) -> Canvas:
-    """Draw a figure once, name the device below it, and lay it out for good: the same for each format."""
+    """Draw a figure with the device's name below it, and freeze its layout, so that all formats look the same."""
     drawn = figure.draw()
     _below(drawn, device, "outside lower right")
     _take_words_as_they_are(drawn)
@@ -99,7 +99,7 @@ def laid_out(figure: Figure, device: str) -> Canvas:
 
 
 def _take_words_as_they_are(drawn: Canvas) -> None:
-    """Have nothing but the labels of axes and ticks be mathematics: a reason may name `$HOME/$USER`."""
+    """Turn off math mode (`$`) in all texts but axis and tick labels: a message may contain `$HOME/$USER`."""
     legends = [*drawn.legends, *(legend for axes in drawn.axes if (legend := axes.get_legend()))]
     texts = [*drawn.texts, *(text for axes in drawn.axes for text in (*axes.texts, axes.title))]
     for text in (*texts, *(text for legend in legends for text in legend.get_texts())):
@@ -107,10 +107,10 @@ def _take_words_as_they_are(drawn: Canvas) -> None:
 
 
 def save(figure: Figure, paths: Iterable[Path], title: str, device: str, *, screen: bool = False) -> None:
-    """Write a figure to files, the device named below it; a suffix is the format.
+    """Write a figure with the device's name below it to files; their suffixes select the formats.
 
-    There are no dates: equal data, equal bytes. Letters of an SVG are outlines, which look the same everywhere; for a
-    screen they are text, which can be searched and is far smaller, and images are no finer than can be seen there.
+    Files contain no dates, so that equal data give equal bytes. SVG files draw letters as outlines, which look the same
+    everywhere. With `screen` letters are text (searchable and smaller), and images have screen resolution.
     """
     with look(screen=screen):
         drawn = laid_out(figure, device)
@@ -127,13 +127,13 @@ def save(figure: Figure, paths: Iterable[Path], title: str, device: str, *, scre
 
 
 def look(*, screen: bool = False) -> AbstractContextManager[None]:
-    """Return the context that figures are drawn in, whatever the user's own matplotlibrc says."""
+    """Return a context manager with the project's matplotlib settings; it ignores the user's matplotlibrc."""
     medium = {"svg.fonttype": "none", "savefig.dpi": SCREEN} if screen else {"svg.fonttype": "path"}
     return mpl_style.context(["default", RC, medium])
 
 
 def rows_axis(axes: Axes, names: Sequence[str], *, missing: Sequence[str | None]) -> None:
-    """Label the y axis with one name a row, the first on top, and say in its row why one is not there."""
+    """Label the rows of the y axis, the first on top, and write the reason into each row without data."""
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
@@ -141,9 +141,9 @@ def rows_axis(axes: Axes, names: Sequence[str], *, missing: Sequence[str | None]
 
 
 def log_ticks(axis: Axis, steps: Sequence[float] = (1, 2, 5)) -> None:
-    """Label a logarithmic axis at some numbers of each decade, without exponents, and nowhere between.
+    """Put ticks with plain numbers on a logarithmic axis at `steps` in each decade, without minor ticks.
 
-    Where the labels would meet only powers of ten have one, or some of them.
+    If the labels would overlap, only powers of ten, or some of them, are labelled.
     """
     axis.set_major_locator(_Decades(steps))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
@@ -151,7 +151,7 @@ def log_ticks(axis: Axis, steps: Sequence[float] = (1, 2, 5)) -> None:
 
 
 class _Decades(LogLocator):
-    """As many ticks of a logarithmic axis as there is room for."""
+    """Tick locator for a logarithmic axis that omits ticks if their labels would overlap."""
 
     def __init__(self, steps: Sequence[float]) -> None:
         super().__init__(10)
@@ -169,7 +169,7 @@ class _Decades(LogLocator):
 
 
 def _meet(axis: Axis, ticks: Sequence[float]) -> bool:
-    """Return whether labels of ticks would meet."""
+    """Return whether neighbouring tick labels would overlap."""
     low, high = sorted(axis.get_view_interval())
     wide = axis is axis.axes.xaxis
     box, dpi = axis.axes.bbox, axis.axes.figure.dpi
@@ -183,16 +183,9 @@ def _meet(axis: Axis, ticks: Sequence[float]) -> bool:
 def column(
     axes: Axes, texts: Sequence[str | None], head: tuple[str, str], *, points: float = 3, bold: Sequence[int] = ()
 ) -> None:
-    """Write a column of numbers at the right of an axes, a row each.
+    """Write a column of numbers to the right of an axes, one number per row.
 
-    Parameters
-    ----------
-    head
-        What stands above them, the mark of the series that they are of, and its colour.
-    points
-        Between the axes and the column.
-    bold
-        Rows whose number is bold.
+    `head` has the symbol and colour of the series to which the numbers belong; `points` is the gap to the axes.
     """
     mark, colour = head
     beside: dict[str, Any] = {"textcoords": "offset points", "fontsize": 6, "annotation_clip": False}
@@ -206,13 +199,13 @@ def column(
 
 
 def whisker(axes: Axes, interval: tuple[float, float] | None, at: float) -> None:
-    """Draw the interval of a horizontal bar's number over its end; nothing where there is none."""
+    """Draw a confidence interval over the end of a horizontal bar at height `at`, if there is one."""
     if interval is not None:
         axes.plot(interval, (at, at), color="black", linewidth=0.6, marker="|", markersize=2.5, zorder=4, **ON_BARS)
 
 
 def say_missing(axes: Axes, missing: Sequence[str | None]) -> None:
-    """Say in its row why something is not there."""
+    """Write into each row without data the reason why it is missing."""
     for row, why in enumerate(missing):
         if why:
             axes.text(
@@ -222,7 +215,7 @@ def say_missing(axes: Axes, missing: Sequence[str | None]) -> None:
 
 
 def say_in_panel(axes: Axes, why: str) -> None:
-    """Say in the middle of a panel why nothing is drawn there."""
+    """Write into the middle of an empty panel why nothing is drawn."""
     axes.text(
         0.5, 0.5, why, transform=axes.transAxes, ha="center", va="center", color=GREY, style="italic",
         bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
@@ -230,24 +223,24 @@ def say_in_panel(axes: Axes, why: str) -> None:
 
 
 def footnote(figure: Canvas, text: str | None) -> None:
-    """Write a line below everything else, where there is one."""
+    """Write a line of text below the figure, if there is one."""
     if text is not None:
         _below(figure, text, "outside lower left")
 
 
 def _below(figure: Canvas, text: str, place: Literal["outside lower left", "outside lower right"]) -> None:
-    """Write a line below everything else: a legend without handles, so that room is kept for it."""
+    """Write a line of text below the figure, as a legend without handles, for which the layout reserves space."""
     handle = Line2D([], [], linestyle="")
     figure.legend([handle], [text], loc=place, handlelength=0, handletextpad=0, borderpad=0.1)
 
 
 def height(rows: int, extra: float = 0.75, per_row: float = ROW) -> float:
-    """Return the height in inches of a figure with so many rows."""
+    """Return the height in inches of a figure with a number of rows."""
     return extra + per_row * max(rows, 2)
 
 
 def empty(why: str) -> Canvas:
-    """Return a figure that says why there is nothing to draw."""
+    """Return an empty figure with the reason as text."""
     figure = canvas(COLUMN, 1.0)
     figure.text(0.5, 0.5, why, ha="center", va="center", color=GREY, style="italic", wrap=True)
     return figure

@@ -1,6 +1,6 @@
-"""The files of artifacts: tables as CSV, Markdown and LaTeX (booktabs), figures as PDF, SVG and PNG.
+"""Writing tables as CSV, Markdown and LaTeX (booktabs), and figures as PDF, SVG and PNG.
 
-Every file is written whole or not at all.
+Every file is written atomically.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from repro.results.published import Published
 from repro.results.registry import Artifact
 from repro.results.tables import Cell, Figure, Table, Value, letter
 
-# characters a row: beyond the first a smaller font is needed, beyond the second the table is scaled as well
+# characters per row above which a LaTeX table gets a smaller font, and above which it is also scaled to the text width
 SMALL, SHRUNK = 85, 115
 
 _LATEX = {
@@ -36,20 +36,17 @@ _LATEX = {
 
 
 def latex_escape(text: str) -> str:
-    """Return text that LaTeX prints as it is; letters that plain pdfLaTeX lacks become `?`."""
-    return "".join(_LATEX.get(c, c if _in_latex(c) else "?") for c in text)
+    """Escape text for LaTeX; letters that pdfLaTeX cannot print become `?`."""
+    printed = {c: c for c in text if c.isprintable() and (c.isascii() or (c.isalpha() and ord(c) < 0x180))} | _LATEX
+    return "".join(printed.get(c, "?") for c in text)
 
 
-def _in_latex(c: str) -> bool:
-    return c.isprintable() and (c.isascii() or (c.isalpha() and ord(c) < 0x180))
-
-
-#: What spreadsheets take for the start of a formula, or for blanks before one.
+#: Characters that start a formula in spreadsheets, or may precede one.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
 def as_text(value: Value) -> Value:
-    """Return what a CSV file holds of a value: text that a spreadsheet would reckon with has its mark of text, `'`."""
+    """Return a value for a CSV file; text that a spreadsheet would take for a formula gets the prefix `'`."""
     if not isinstance(value, str) or not value.startswith(_FORMULA):
         return value
     try:
@@ -60,11 +57,10 @@ def as_text(value: Value) -> Value:
 
 
 def as_csv(table: Table) -> str:
-    """Return the values at full precision, then columns `notes` and `keys`; summary rows at the end.
+    """Return a table as CSV: values at full precision, then columns `notes` and `keys`; summary rows at the end.
 
-    A column any cell of which has an interval is followed by `…_low` and `…_high`. `keys` has those of the recorded
-    rows that a line's numbers are from, apart by blanks; of a campaign that stands beside `keys_<campaign>` has them,
-    since its rows lie elsewhere. See `as_text` for text that a spreadsheet would take for a formula.
+    A column with confidence intervals is followed by columns `…_low` and `…_high`. `keys` names the recorded rows from
+    which a line was computed, separated by blanks; `keys_<campaign>` does so for other campaigns in the table.
     """
     rows = (*table.rows, *table.summary)
     sure = [any(row[place].interval for row in rows) for place in range(len(table.columns))]
@@ -88,19 +84,19 @@ def as_csv(table: Table) -> str:
 
 
 def _csv_line(values: list[Value]) -> str:
-    """Return a line; by its end the writer knows which letters have to be quoted, a lone CR among them."""
+    """Return one CSV line; the writer's line end CR LF makes it quote values that contain a CR."""
     out = io.StringIO(newline="")
     csv.writer(out, lineterminator="\r\n").writerow([as_text(value) for value in values])
     return out.getvalue().removesuffix("\r\n") + "\n"
 
 
 def _keys(table: Table, row: tuple[Cell, ...], campaign: str) -> str:
-    """Return the keys of the rows of one campaign that a line is from, each once."""
+    """Return the distinct keys of the recorded rows of one campaign from which a table line was computed."""
     cells = (cell for cell, column in zip(row, table.columns, strict=True) if column.campaign == campaign)
     return " ".join(dict.fromkeys(key for cell in cells for key in cell.keys))
 
 
-# HTML, links and images are nobody's meaning, and a line break would end a row
+# escape HTML, links and images, and replace line breaks, which would end a table row
 _MARKDOWN = {
     **{character: f"\\{character}" for character in "\\|_*"},
     **{"&": "&amp;", "<": "&lt;", ">": "&gt;"},
@@ -109,12 +105,12 @@ _MARKDOWN = {
 
 
 def markdown_escape(text: str) -> str:
-    """Return text that GitHub's Markdown prints as it is, in one line; words in backticks are code."""
+    """Escape text for GitHub's Markdown and join it to one line; words in backticks remain code."""
     return "".join(_MARKDOWN.get(c, c) for c in text).replace("](", "]\\(")
 
 
 def as_markdown(table: Table) -> str:
-    """Return a table of GitHub's Markdown between its caption and its notes."""
+    """Return a table in GitHub's Markdown."""
 
     def cell_text(cell: Cell) -> str:
         letters = table.letters(cell)
@@ -135,13 +131,7 @@ def _pipe(cells: list[str]) -> str:
 
 
 def as_latex(table: Table, label: str) -> str:
-    """Return a `table*` float that needs the package booktabs, and graphicx where it is shrunk to the text width.
-
-    Parameters
-    ----------
-    label
-        Name for `\\label{tab:…}`.
-    """
+    """Return a LaTeX `table*`; it needs the package booktabs, and graphicx if the table is scaled to the text width."""
 
     def cell_text(cell: Cell) -> str:
         letters = table.letters(cell)
@@ -149,7 +139,7 @@ def as_latex(table: Table, label: str) -> str:
 
     def line(row: tuple[Cell, ...]) -> str:
         text = " & ".join(cell_text(cell) for cell in row) + r" \\"
-        # which the end of the row above would take for its own
+        # LaTeX would take a leading [ or * for an argument of the previous row's \\
         return f"{{}}{text}" if text.startswith(("[", "*")) else text
 
     width = sum(
@@ -201,24 +191,16 @@ TABLE_FORMATS: Mapping[str, Callable[[Table, str], str]] = {
 
 
 def tables_folder(results: Path, campaign: str, study: str) -> Path:
-    """Where a study's tables of a campaign lie."""
     return results / campaign / "tables" / study
 
 
 def figures_folder(figures: Path, campaign: str, study: str) -> Path:
-    """Where a study's figures of a campaign lie."""
     return figures / campaign / study
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a temporary file beside `path` that takes its place at the end, or vanishes on an error.
-
-    Raises
-    ------
-    ReproError
-        The folder cannot be written or the disk is full.
-    """
+    """Yield a temporary file next to `path` that replaces it at the end, or is deleted after an error."""
     try:
         with atomic_write.replacing(path) as partial:
             yield partial
@@ -243,7 +225,7 @@ def write_table(artifact: Artifact, table: Table, folder: Path) -> list[Path]:
 
 
 def write_figure(artifact: Artifact, figure: Figure, folder: Path, device: str) -> list[Path]:
-    """Write one figure as PDF, SVG and PNG, the device named below it; return the files."""
+    """Write one figure as PDF, SVG and PNG with the device's name below it; return the files."""
     paths = [folder / f"{artifact.name}.{suffix}" for suffix in figure_style.FORMATS]
     with ExitStack() as stack:
         figure_style.save(figure, [stack.enter_context(replacing(path)) for path in paths], artifact.title, device)
@@ -251,9 +233,9 @@ def write_figure(artifact: Artifact, figure: Figure, folder: Path, device: str) 
 
 
 def write(artifact: Artifact, campaign: Campaign, published: Published, folder: Path) -> list[Path]:
-    """Make one artifact of a campaign and write all its files; return them.
+    """Make one table or figure of a campaign, write it in all formats, and return the files.
 
-    A table of a campaign whose yardsticks were disturbed says so first.
+    If yardstick times of the campaign were disturbed, a table's caption starts with this warning.
     """
     made = artifact.make(campaign, published)
     if artifact.kind == "table":

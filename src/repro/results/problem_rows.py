@@ -1,88 +1,87 @@
-"""Which problems a table lists, in which order, and the sentences that captions of all studies share."""
+"""Selection and order of the problems in a table, and common sentences for captions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from repro.bench.runnable import ClockName
+from repro.bench.rows import ClockName
 from repro.results.campaign_data import NEAR_EMPTY, Campaign, ProblemRecord
 from repro.results.published import Published
 from repro.results.tables import Cell, Column
 
 ABBREVIATIONS = {"single": "SP", "double": "DP"}
-#: What each clock reads.
+#: Description of each clock for captions.
 CLOCK_WORDS: dict[ClockName, str] = {
     "event": "events around single launches",
     "graph": "replayed batches of launches",
     "host": "the host’s, from an idle device to an idle device",
 }
 PROBLEM = Column("problem", "problem", numeric=False)
-#: In figures, behind names: rebuilt or a stand-in, and of no paper.
+#: Marks after problem names in figures: rebuilt or stand-in problems, and problems that are in no paper.
 MARK, ADDED = "†", "‡"
 OF_NO_PAPER = "of no paper, added here"
-#: How the sentences of `remarks` begin.
+#: First words of the sentences that `remarks` returns.
 REMARKS = (f"Not the papers’ own ({MARK} in figures):", f"Of no paper, added here ({ADDED} in figures):")
+
+
+def precision_cell(precision: str) -> Cell:
+    return Cell(precision, ABBREVIATIONS[precision])
 
 
 @dataclass(frozen=True)
 class ProblemRow:
-    """One problem of a table.
-
-    Attributes
-    ----------
-    problem, entry
-        Its name, and of a matrix its entry, else its kind.
-    published
-        The problem of the papers whose numbers stand beside it, None for ours.
-    record
-        What the campaign has of it, None if it is only published.
-    added
-        Whether it is of no paper, in a campaign that has problems of the papers as well.
-    """
+    """Table row for one problem."""
 
     problem: str
+    #: Entry type for a matrix, else the kind of problem.
     entry: str
+    #: The papers' problem whose published numbers are in this row; None if it is in no paper.
     published: str | None
+    #: The campaign's record of the problem; None if there are only published numbers.
     record: ProblemRecord | None
+    #: Whether the problem is in no paper, while other problems of the campaign are.
     added: bool = False
 
     @property
     def cell(self) -> Cell:
-        """The name, with the remark that belongs to it."""
         if self.record is None:
             return Cell(self.problem, notes=("not in this campaign",))
         cell = name_cell(self.record)
         return replace(cell, notes=(*cell.notes, OF_NO_PAPER)) if self.added else cell
 
+    def noted(self, why_not: str | None) -> Cell:
+        """Return the cell with the problem's name; for an available problem, `why_not` is added as a note."""
+        return replace(self.cell, notes=(*self.cell.notes, why_not)) if why_not and self.available else self.cell
+
+    @property
+    def available(self) -> bool:
+        return self.record is not None and self.record.available
+
     @property
     def marked(self) -> bool:
-        """Whether the problem is there but not the papers' own: rebuilt, or a stand-in."""
         return is_marked(self.record)
 
     @property
     def marks(self) -> str:
-        """What figures print behind the name."""
         return MARK * self.marked + ADDED * self.added
 
     @property
     def label(self) -> str:
-        """The name as figures print it."""
         return self.problem + self.marks
 
 
 def is_marked(record: ProblemRecord | None) -> bool:
-    """Return whether a problem is there but not the papers' own: rebuilt, or a stand-in."""
+    """Return whether a problem is available, but rebuilt or a stand-in instead of the papers' original."""
     return record is not None and record.available and record.remark is not None
 
 
 def name_cell(record: ProblemRecord) -> Cell:
-    """Return the name of a problem with the remark that belongs to it."""
     return Cell(record.name, notes=(record.remark,) if record.remark else ())
 
 
 def remarks(lines: Iterable[ProblemRow]) -> str:
-    """Return the sentences that name what was rebuilt, what stands in for what, and what is of no paper."""
+    """Return sentences that name the rebuilt problems, the stand-ins, and the problems that are in no paper."""
     lines = [*lines]
     marked = [f"{line.problem} ({line.record.remark})" for line in lines if line.record and line.marked]
     added = [line.problem for line in lines if line.added]
@@ -92,14 +91,14 @@ def remarks(lines: Iterable[ProblemRow]) -> str:
 
 
 def missing_note(lines: Iterable[ProblemRow]) -> str:
-    """Return the sentence that names the papers' problems that are missing; empty where all are, or none is."""
+    """Return a sentence that names the missing problems of the papers; empty if all or none are missing."""
     of_papers = [line for line in lines if line.published is not None]
     names = [line.problem for line in of_papers if line.record is None]
     return f"Of the papers’ problems missing: {', '.join(names)}." if 0 < len(names) < len(of_papers) else ""
 
 
 def footnote(lines: Iterable[ProblemRow]) -> str | None:
-    """Return the line of a figure's legend that explains the marks, None where nothing is marked."""
+    """Return the line below a figure that explains the marks after problem names; None if there are no marks."""
     lines = [*lines]
     marks = {
         f"{MARK} rebuilt, or a stand-in": any(line.marked for line in lines),
@@ -109,9 +108,9 @@ def footnote(lines: Iterable[ProblemRow]) -> str | None:
 
 
 def problem_rows(campaign: Campaign, published: Published, entry: str | None = None) -> list[ProblemRow]:
-    """Return the papers' problems in their order, each as the campaign has it, then the campaign's others.
+    """Return rows for the papers' problems in the papers' order, then for the other problems of the campaign.
 
-    A problem of the papers that the campaign has only a stand-in for is represented by the stand-in.
+    If the campaign has only a stand-in for a problem of the papers, its row shows the stand-in.
     """
     lines: list[ProblemRow] = []
     for name, kind in published.problems.items():
@@ -124,7 +123,7 @@ def problem_rows(campaign: Campaign, published: Published, entry: str | None = N
     rank = {kind: i for i, kind in enumerate(dict.fromkeys(published.problems.values()))}
     others = [r for r in campaign.problems.values() if r.name not in listed]
     others.sort(key=lambda r: (rank.get(_entry(r), len(rank)), _entry(r), r.nnz or 0, r.name))
-    beside = any(line.record is not None and line.record.available for line in lines)
+    beside = any(line.available for line in lines)
     lines += [ProblemRow(r.name, _entry(r), None, r, added=beside and r.available) for r in others]
     return [line for line in lines if entry in (None, line.entry)]
 
@@ -134,14 +133,14 @@ def _entry(record: ProblemRecord) -> str:
 
 
 def ours(campaign: Campaign, published: Published) -> list[ProblemRow]:
-    """Return the lines that the campaign has a record of, kind by kind."""
+    """Return only the rows of problems with a record in the campaign, sorted by kind."""
     lines = [line for line in problem_rows(campaign, published) if line.record is not None]
     rank = {kind: i for i, kind in enumerate(dict.fromkeys(line.entry for line in lines))}
     return sorted(lines, key=lambda line: rank[line.entry])
 
 
 def measurement_note(campaign: Campaign, clock: ClockName, phase: str = "the report phase") -> str:
-    """Return the sentence that says on what, by which clock and in which cache state our times were taken."""
+    """Return the sentence on the device, clock and cache state of our times."""
     if campaign.device is None:
         return "Ours: nothing was measured yet."
     place = f"the CPU ({campaign.device}, through OpenCL)" if campaign.on_cpu else campaign.device
@@ -152,7 +151,7 @@ def measurement_note(campaign: Campaign, clock: ClockName, phase: str = "the rep
 
 
 def empty_kernel_reading(campaign: Campaign, clock: ClockName) -> str | None:
-    """Return what an empty kernel reads by a clock, in words; None where it was not timed."""
+    """Return a text with the time of an empty kernel by a clock; None if it was not timed."""
     seconds = campaign.empty_readings(clock)
     if seconds is None:
         return None
@@ -161,25 +160,24 @@ def empty_kernel_reading(campaign: Campaign, clock: ClockName) -> str | None:
 
 
 def launch_note(marked: int, of: int) -> str:
-    """Return the sentence that counts what is mostly launch, empty where nothing is."""
+    """Return a sentence with the number of times that are mostly launch overhead; empty if there are none."""
     if not marked:
         return ""
     return f"In {marked} of {of} cases a time is within {NEAR_EMPTY:g}× of that, and the ratio says little: marked."
 
 
 def cpu_note(campaign: Campaign) -> str:
-    """Return the sentence that keeps a CPU's column apart from the published GPUs'."""
+    """Return the sentence that CPU times are not compared with published GPU times; empty on a GPU."""
     return "The published GPU columns are context for the CPU’s: no CPU time is compared with a GPU’s." * (
         campaign.on_cpu
     )
 
 
 def unavailable_note(campaign: Campaign, entry: str | None = None) -> str:
-    """Return the sentence that names what could not be had."""
+    """Return a sentence that names unavailable problems."""
     names = [r.name for r in campaign.problems.values() if not r.available and entry in (None, _entry(r))]
     return f"Unavailable, with the reasons in the report: {', '.join(names)}." if names else ""
 
 
 def join_sentences(parts: Iterable[str]) -> str:
-    """Join the sentences that are there."""
     return " ".join(part for part in parts if part)

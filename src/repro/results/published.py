@@ -1,4 +1,4 @@
-"""The papers' own numbers, as typed into `config/published/<study>/*.csv`, and our targets, `config/targets`."""
+"""Reading the papers' numbers (`config/published/<study>/*.csv`) and our targets (`config/targets`)."""
 
 from __future__ import annotations
 
@@ -16,17 +16,11 @@ Record = dict[str, str]
 
 @dataclass(frozen=True)
 class Published:
-    """What is printed in the papers of one study, a record a line: a number is kept as the text that was printed.
+    """Published numbers for one study, with one record per line; numbers are kept as printed text."""
 
-    Attributes
-    ----------
-    tables
-        Records of each of the study's files, by the file's name.
-    targets
-        What we aim at ourselves; empty where a study aims at nothing.
-    """
-
+    #: Records of each file, by file name.
     tables: Mapping[str, list[Record]]
+    #: Our own performance targets; empty if the study has none.
     targets: list[Record]
 
     @classmethod
@@ -37,40 +31,27 @@ class Published:
         targets: tuple[str, ...] = (),
         folder: Path = FOLDER,
     ) -> Published:
-        """Read all published tables of a study, and its targets beside them.
+        """Read the published numbers and targets of a study; raise `ReproError` if a file is missing or malformed.
 
-        Parameters
-        ----------
-        study
-            Its name.
-        files, targets
-            Columns of `<folder>/published/<study>/<file>.csv`, by file, and of `<folder>/targets/<study>.csv`; a study
-            without published numbers names no file, one that aims at nothing no columns.
-        folder
-            The folder of configurations; the package's own where the current folder has none.
-
-        Raises
-        ------
-        ReproError
-            A file is missing or has other columns.
+        `files` has the expected columns of each `published/<study>/<file>.csv`, `targets` those of
+        `targets/<study>.csv`. Both are in `folder`, or in the package if the current folder lacks them.
         """
         published = folder / "published" / study
         tables = {name: _read(published / f"{name}.csv", columns) for name, columns in files.items()}
         return cls(tables, _read(folder / "targets" / f"{study}.csv", targets) if targets else [])
 
     def __getitem__(self, name: str) -> list[Record]:
-        """Return the records of one file."""
         return self.tables[name]
 
     @property
     def problems(self) -> dict[str, str]:
-        """The papers' problems in their order, with the entry of each; empty where the papers' sizes are not typed."""
+        """Names and entry types of the papers' problems in order; empty if there is no file `sizes.csv`."""
         return {item["problem"]: item["entry"] for item in self.tables.get("sizes", [])}
 
     def quantity(self, name: str, precision: str = "", gpu: str = "") -> str:
-        """Return a number from the text, as printed."""
+        """Return a number from the running text of a paper, as printed."""
         wanted = (name, precision, gpu)
-        return next(i["value"] for i in self["text"] if (i["quantity"], i["precision"], i["gpu"]) == wanted)
+        return next(i["value"] for i in self.tables["text"] if (i["quantity"], i["precision"], i["gpu"]) == wanted)
 
 
 def _read(path: Path, columns: tuple[str, ...]) -> list[Record]:
@@ -94,7 +75,7 @@ def _read(path: Path, columns: tuple[str, ...]) -> list[Record]:
             actual=", ".join(heads),
         )
     for line, record in enumerate(records, start=2):
-        if None in record or None in record.values():  # the reader's marks for too many and too few
+        if None in record or None in record.values():  # csv.DictReader marks too many or too few cells by None
             raise ReproError(
                 "a line of published numbers has another number of columns",
                 where=f"{path}:{line}",

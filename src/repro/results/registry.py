@@ -1,6 +1,6 @@
-"""The registry of artifacts: one item for each table or figure of a paper, and for each of ours.
+"""Registry of artifacts (the papers' tables and figures, and our additional ones).
 
-A figure of a campaign with more problems than a page has lines for is given a selection of them.
+If a campaign has more problems than fit on a page, figures get a selection of them.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from repro.results.problem_rows import problem_rows
 from repro.results.published import Published
 from repro.results.tables import Figure, Table
 
-#: A line each, they fill a page.
+#: Most problems in a figure; with one line each they fill a page.
 MAX_DRAWN = 60
 
 
 def select_for_figure(campaign: Campaign, published: Published) -> tuple[Campaign, str]:
-    """Return the campaign with the problems that a figure has lines for, and what a caption says of the others.
+    """Return the campaign with at most `MAX_DRAWN` problems for a figure, and a sentence on the omitted ones.
 
-    The papers' own and their stand-ins are drawn in any case; the others, ordered by kind of entry and size, evenly. Of
-    a campaign that has few problems it is the campaign itself, of which nothing is to be said.
+    The papers' problems and their stand-ins are always drawn. Of the others, sorted by entry type and size, an evenly
+    spaced subset is drawn.
     """
     if len(campaign.problems) <= MAX_DRAWN:
         return campaign, ""
     lines = [line for line in problem_rows(campaign, published) if line.record is not None]
     own = [line.problem for line in lines if line.published is not None]
-    others = [line.problem for line in lines if line.published is None and line.record and line.record.available]
+    others = [line.problem for line in lines if line.published is None and line.available]
     room = min(max(MAX_DRAWN - len(own), 1), len(others))
     chosen = {*own, *(others[i] for i in np.linspace(0, len(others) - 1, room).round().astype(int))}
     frames = {
-        name: (frame := getattr(campaign, name))[frame["problem"].isin(chosen)]
+        name: (frame := getattr(campaign, name))[frame.problem.isin(chosen)]
         for name in ("search", "report", "choices", "counters")
     }
     problems = {name: record for name, record in campaign.problems.items() if name in chosen}
@@ -54,35 +54,21 @@ MakeFigure = Callable[[Campaign, Published], Figure]
 
 @dataclass(frozen=True)
 class Artifact:
-    """One table or figure.
-
-    Attributes
-    ----------
-    study, name
-        Together its key: `compound_spmv`, `table-2`.
-    title
-        One line without a full stop.
-    numbering
-        Where the paper prints it, or `ours`.
-    kind
-        `table` or `figure`.
-    make
-        Builds it from a campaign and the published numbers.
-    several
-        Whether it compares campaigns, and is made only where others stand beside one.
-    """
+    """One table or figure."""
 
     study: str
     name: str
     title: str
+    #: Its number in the paper, or `ours`.
     numbering: str
     kind: Kind
     make: MakeTable | MakeFigure
+    #: Whether it compares campaigns; then it is made only if `Campaign.beside` is not empty.
     several: bool = False
 
     @property
     def short(self) -> str:
-        """The name as a list of artifacts has it: Table 5.2, Figure speedup."""
+        """Display name in lists of artifacts: Table 5.2, Figure speedup."""
         kind, _, rest = self.name.partition("-")
         return f"{kind.capitalize()} {rest.replace('-', '.' if rest[:1].isdigit() else ' ')}"
 
@@ -112,7 +98,7 @@ def table(
 def figure(
     study: str, name: str, *, title: str, numbering: str, several: bool = False
 ) -> Callable[[MakeFigure], MakeFigure]:
-    """Register the decorated function as a figure; of a campaign with many problems it is given those to draw."""
+    """Register the decorated function as a figure; it is called with the result of `select_for_figure`."""
 
     def decorate(make: MakeFigure) -> MakeFigure:
         def make_drawn(campaign: Campaign, published: Published) -> Figure:
@@ -132,19 +118,13 @@ def _natural(name: str) -> tuple[bool, int, str]:
 
 
 def artifacts(study: str, kind: Kind | None = None) -> list[Artifact]:
-    """Return a study's artifacts, once it has registered them: tables before figures, by their numbers, ours last."""
+    """Return a study's registered artifacts: tables before figures, sorted by number, ours last."""
     registered = [a for a in _REGISTRY.values() if a.study == study and kind in (None, a.kind)]
     return sorted(registered, key=lambda a: (a.kind != "table", _natural(a.name)))
 
 
 def get_artifact(study: str, name: str) -> Artifact:
-    """Return one artifact.
-
-    Raises
-    ------
-    ReproError
-        The study has none of that name.
-    """
+    """Return the artifact with this name; raise `ReproError` if the study has none."""
     by_name = {artifact.name: artifact for artifact in artifacts(study)}
     if name not in by_name:
         raise ReproError(

@@ -1,9 +1,4 @@
-"""The HTML report: all studies of a campaign on one page that opens without a network.
-
-On top of the page stands the result of each study in one number. Below it each study has its tables and figures as
-elements of the page, what was measured on what and how, and a summary of all rows and problems by status: what
-failed, what is missing, and why.
-"""
+"""The HTML report: all studies of a campaign on one page that opens without a network."""
 
 from __future__ import annotations
 
@@ -16,13 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import jinja2
-import pandas as pd
 from markupsafe import Markup, escape
 
-from repro.bench.rows import TIMED
-from repro.bench.runnable import ClockName
+from repro.bench.rows import ClockName, median_column
 from repro.results import figure_style
-from repro.results.campaign_data import NEAR_EMPTY, Campaign, Case, ReportedTime, one_line
+from repro.results.campaign_data import NEAR_EMPTY, Campaign, Case
+from repro.results.claims import CLAIMS, VERDICT_ORDER, Verdict, tally
 from repro.results.output import replacing
 from repro.results.problem_rows import (
     CLOCK_WORDS,
@@ -35,6 +29,7 @@ from repro.results.problem_rows import (
     remarks,
 )
 from repro.results.published import Published
+from repro.results.recorded_rows import ReportedTime, Selection, one_line
 from repro.results.registry import Artifact
 from repro.results.tables import ABSENT, Cell, Column, Figure, Result, Table, letter
 
@@ -42,33 +37,32 @@ if TYPE_CHECKING:
     from repro.tuning.search import ProgressCallback
 
 
-#: In the order in which a time is looked for.
+#: Clocks of the report, in order of preference.
 REPORT_CLOCKS: tuple[ClockName, ...] = ("event", "graph", "host")
-# campaigns hold thousands of failed variants of one cause: so many names are printed of each
+# thousands of variants can fail for the same reason: most names that are printed for each reason
 NAMES_SHOWN = 12
 
 
 def statuses(campaign: Campaign) -> Table:
-    """Return how many rows have which status, by phase, state of the cache and kind."""
+    """Return a table with the number of rows for each phase, cache state, kind and status."""
     titles = ("phase", "cache", "kind", "status")
-    counts: Counter[tuple[str, ...]] = Counter()
-    for frame in (campaign.search, campaign.report):
-        counts.update(zip(*(frame[title] for title in titles), strict=True))
+    measured = (*campaign.searched, *campaign.reported)
+    counts = Counter((row.phase, row.cache, row.kind, row.status) for row in measured)
     rows = [(*map(Cell, key), Cell(count)) for key, count in sorted(counts.items())]
     columns = (*(Column(title, title, numeric=False) for title in titles), Column("rows", "rows"))
     return Table(columns, rows, "Rows by status. Only `ok` and `noisy` rows have a time.")
 
 
 def failures(campaign: Campaign) -> Table:
-    """Return every row that is not `ok`, those of one cause together."""
+    """Return a table of all rows with another status than `ok`, grouped by cause."""
     causes: dict[tuple[str, ...], list[str]] = {}
     for problem in campaign.problems.values():
         for precision in campaign.precisions if problem.available else ():
             for row in campaign.search_rows(problem.name, precision) + campaign.report_rows(problem.name, precision):
-                if row["status"] != "ok":
-                    message = one_line(str(row["message"] or ""))
-                    key = (problem.name, precision, row["phase"], row["kind"], row["status"], message)
-                    causes.setdefault(key, []).append(str(row["name"]))
+                if row.status != "ok":
+                    message = one_line(row.message or "")
+                    key = (problem.name, precision, row.phase, row.kind, row.status, message)
+                    causes.setdefault(key, []).append(row.name)
     rows: list[tuple[Cell, ...]] = []
     for (name, precision, phase, kind, status, message), names in causes.items():
         more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
@@ -86,7 +80,7 @@ def failures(campaign: Campaign) -> Table:
 
 
 def missing(campaign: Campaign, headline: str) -> Table:
-    """Return what has no winner or no floor: unavailable problems, cases not measured or not chosen, and why."""
+    """Return a table of cases without a winner or a floor time, with reasons."""
     rows: list[tuple[Cell, ...]] = []
     floor = has_floor(campaign)
     for problem in campaign.problems.values():
@@ -109,43 +103,36 @@ def missing(campaign: Campaign, headline: str) -> Table:
 
 
 def winner_of(case: Case, headline: str) -> ReportedTime | None:
-    """Return the winner of a tuning by the first clock that has one."""
+    """Return the winner of a tuning by the first clock in `REPORT_CLOCKS` that has one."""
     return next((winner for clock in REPORT_CLOCKS if (winner := case.winner(headline, clock))), None)
 
 
 def has_floor(campaign: Campaign) -> bool:
-    """Return whether a floor was tried on anything: a study need not have one."""
-    return bool((campaign.report["kind"] == "floor").any())
+    """Return whether any floor (streaming kernel as a lower bound) was measured; some studies have none."""
+    return bool(campaign.reported.select(kind="floor"))
 
 
-#: Words of a caption that are seen before it is opened.
+#: Most words of a collapsed caption.
 WORDS_SHOWN = 60
-#: What a word ends with where a sentence can be parted.
+#: Characters after which a long sentence may be split.
 PAUSES = (".", "!", "?", ";")
 
 
 @dataclass(frozen=True)
 class Caption:
-    """A caption as the page has it.
+    """A caption on the page, collapsed if long."""
 
-    Attributes
-    ----------
-    shown, more
-        What is always seen, and what is when it is opened.
-    clocks
-        The clocks that it names.
-    marked
-        Whether it had the list of problems that are not the papers' own, which stands once in the study's section.
-    """
-
+    #: Always visible text; `more` is visible when the caption is expanded.
     shown: str
     more: str = ""
+    #: Clocks that the caption names.
     clocks: tuple[str, ...] = ()
+    #: Whether the list of problems that are not from the papers was removed; the study's section prints it once.
     marked: bool = False
 
     @classmethod
     def of(cls, text: str) -> Caption:
-        """Part a caption at the end of a sentence; within a longer one, where it pauses, or else with an ellipsis."""
+        """Split a caption after a sentence; within a too long sentence at a pause, else with an ellipsis."""
         sentences = re.split(r"(?<=[.!?]) (?=[^\W\d_a-z])", text)
         kept = [sentence for sentence in sentences if not sentence.startswith(REMARKS)]
         words = " ".join(kept).split()
@@ -153,21 +140,17 @@ class Caption:
         for sentence in kept:
             count += len(sentence.split())
             end = count if count <= WORDS_SHOWN else end
-        end = end or _last_pause(words)
+        if not end:  # the first sentence is too long: split at a pause in the second half of the allowed words
+            pauses = [at for at, word in enumerate(words[:WORDS_SHOWN], 1) if word.endswith(PAUSES)]
+            end = pauses[-1] if pauses and pauses[-1] > WORDS_SHOWN // 2 else WORDS_SHOWN
         cut = " …" if end < len(words) and not words[end - 1].endswith(PAUSES) else ""
         clocks = tuple(dict.fromkeys(re.findall(r"by the (event|graph|host) clock", text)))
         return cls(" ".join(words[:end]) + cut, " ".join(words[end:]), clocks, len(kept) < len(sentences))
 
 
-def _last_pause(words: list[str]) -> int:
-    """Return how many words are shown of a sentence that is too long: up to a pause in the second half of the room."""
-    ends = [at for at, word in enumerate(words[:WORDS_SHOWN], 1) if word.endswith(PAUSES)]
-    return ends[-1] if ends and ends[-1] > WORDS_SHOWN // 2 else WORDS_SHOWN
-
-
 @dataclass(frozen=True)
 class PageArtifact:
-    """An artifact as the template takes it; one of `table` and `svg` is None."""
+    """A table or figure for the HTML template; either `table` or `svg` is None."""
 
     artifact: Artifact
     caption: Caption
@@ -176,13 +159,13 @@ class PageArtifact:
 
     @property
     def size(self) -> tuple[float, float]:
-        """A figure's width and height in points."""
+        """Width and height of a figure in points."""
         size = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', self.svg or "")
         return (float(size[1]), float(size[2])) if size else (0.0, 0.0)
 
 
 def render_artifact(artifact: Artifact, campaign: Campaign, published: Published) -> PageArtifact | None:
-    """Make an artifact, a figure as an element of the page; None where nothing was measured that it is about."""
+    """Make a table or figure for the page; None if none of its data was measured."""
     made = artifact.make(campaign, published)
     if made.nothing:
         return None
@@ -196,7 +179,7 @@ def render_artifact(artifact: Artifact, campaign: Campaign, published: Published
 
 
 def inline_svg(text: str, artifact: Artifact) -> Markup:
-    """Return an SVG file as an element of the page: no prologue, no metadata, ids only of what is used."""
+    """Return an SVG file as an HTML element, without prologue, metadata and unused ids."""
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     used = {*re.findall(r'href="#([^"]+)"', text), *re.findall(r"url\(#([^)]+)\)", text)}
@@ -205,7 +188,7 @@ def inline_svg(text: str, artifact: Artifact) -> Markup:
     text = re.sub(r'\bid="', f'id="{prefix}', text)
     text = re.sub(r'href="#', f'href="#{prefix}', text)
     text = text.replace("url(#", f"url(#{prefix}")
-    # a hundredth of a point is seen on no screen
+    # two decimals of a point are exact enough for a screen
     text = re.sub(r' (?:d|x|y)="[^"]*"', lambda found: re.sub(r"(\.\d\d)\d+", r"\1", found[0]), text)
     text = re.sub(r"\n\s*", "\n", text)
     width = float(re.findall(r'viewBox="0 0 ([\d.]+)', text)[0])
@@ -217,39 +200,20 @@ def inline_svg(text: str, artifact: Artifact) -> Markup:
 
 @dataclass(frozen=True)
 class Card:
-    """A study's result, as the template takes it.
-
-    Attributes
-    ----------
-    result
-        Which number it is.
-    says
-        What the number is, the library named.
-    numbers
-        As printed, by campaign.
-    others
-        By campaign the same number by other clocks.
-    table
-        The tables of these campaigns beside each other; None where there is one alone.
-    """
+    """The main result of a study for the HTML template."""
 
     result: Result
+    #: Description of the number with the library's name.
     says: str
+    #: Printed number for each campaign; `others` has the numbers by other clocks.
     numbers: Mapping[str, str]
     others: Mapping[str, Mapping[str, str]]
+    #: The result's table with the columns of all campaigns; None if there is a single campaign.
     table: Table | None = None
 
 
 def make_card(result: Result, library: str, tables: Mapping[str, Table]) -> Card:
-    """Return the result of a study.
-
-    Parameters
-    ----------
-    library
-        What the baselines are of; may be empty.
-    tables
-        By campaign the table that the result is in.
-    """
+    """Return a study's main result; `library` provides the baselines, `tables` has the result's table per campaign."""
     return Card(
         result,
         result.said_of(next(iter(tables.values()))).format(library=library or "the library"),
@@ -263,9 +227,9 @@ def make_card(result: Result, library: str, tables: Mapping[str, Table]) -> Card
 
 
 def side_by_side(tables: Mapping[str, Table]) -> Table:
-    """Return one table of several campaigns' tables of one kind: lines of the same first cell are one line.
+    """Join the same table from several campaigns; lines with the same first cell become one line.
 
-    Columns without a group, which say nothing of a campaign, are the first one's.
+    Columns without a group do not depend on the campaign and are taken from the first table.
     """
     first = next(iter(tables.values()))
     shared = [at for at, column in enumerate(first.columns) if not column.group]
@@ -293,105 +257,64 @@ def _of(campaign: str, column: Column) -> Column:
 
 @dataclass(frozen=True)
 class PageStudy:
-    """One study of the page, as it is asked for.
-
-    Attributes
-    ----------
-    campaign, published, artifacts
-        What was measured, what is published, and the tables and figures to show.
-    headline
-        The tuning whose winner a case is counted by.
-    library
-        What the baselines are of.
-    highlights
-        The names of the artifacts to look at first, in their order, with what each shows.
-    words
-        A template of HTML, how this study's tables are read; None where there is nothing to say.
-    title, reference
-        What the study is about, and the papers.
-    result
-        The study's result in one number; None where it has none. Those of the campaigns beside it, and the tables that
-        they are in, stand beside it.
-    """
+    """Input of `write_report` for one study."""
 
     campaign: Campaign
     published: Published
     artifacts: Sequence[Artifact]
+    #: The tuning whose winner represents a case.
     headline: str = "joint"
+    #: Name of the library that provides the baselines.
     library: str = ""
+    #: Descriptions of the most important tables and figures by name, in display order.
     highlights: Mapping[str, str] = field(default_factory=dict)
+    #: HTML template that explains how to read the study's tables.
     words: Path | None = None
     title: str = ""
+    #: Citation of the papers.
     reference: str = ""
+    #: The study's result in one number; the page also shows it for `campaign.beside`.
     result: Result | None = None
 
 
 @dataclass(frozen=True)
 class Section:
-    """One study of the page, as the template takes it.
-
-    Attributes
-    ----------
-    campaign, drawn
-        What was measured, and the tables and figures made of it.
-    title, reference
-        What the study is about, and the papers.
-    card
-        Its result in one number; None where the page has no such table.
-    facts
-        What stands at the head of the section.
-    remarks
-        The problems that are not the papers' own, and what is missing of theirs, in sentences; empty where there is
-        neither.
-    rows
-        Where the measured rows lie, from the page.
-    highlights
-        Names of what is drawn and to be looked at first, with what each shows.
-    statuses, failures, missing
-        Tables of rows by status, of rows that are not ok, and of what has no result.
-    clocks
-        The clocks that anything was reported by.
-    protocol
-        Launches a row, by phase and protocol.
-    floor
-        Whether a floor was tried on anything: a study need not have one.
-    disturbed
-        Whether any row was disturbed.
-    words
-        How this study's tables are read; empty where there is nothing to say.
-    """
+    """Section of one study for the HTML template."""
 
     campaign: Campaign
     drawn: Sequence[PageArtifact]
     title: str
+    #: Citation of the papers.
     reference: str
+    #: The study's result in one number; None if the page lacks the result's table.
     card: Card | None
+    #: Names and values that are printed at the head of the section.
     facts: Mapping[str, str]
+    #: Sentences on problems that are not from the papers, and on missing ones from the papers.
     remarks: str
+    #: Links from the page to the measured rows.
     rows: Mapping[str, str]
+    #: Ids of the papers' claims for each verdict; empty if the page has no table of claims.
+    claims: Mapping[str, Sequence[str]]
+    #: Descriptions of the most important tables and figures on the page, by name.
     highlights: Mapping[str, str]
     statuses: Table
     failures: Table
     missing: Table
+    #: Clocks with reported times.
     clocks: Sequence[ClockName]
+    #: Number of launches per row, for each phase and protocol.
     protocol: Mapping[str, str]
+    #: Whether any floor (streaming kernel as a lower bound) was measured.
     floor: bool
+    #: Whether any row was disturbed.
     disturbed: bool
+    #: HTML that explains how to read the study's tables.
     words: Markup
 
 
 def write_report(parts: Sequence[PageStudy], path: Path, progress: ProgressCallback = lambda *_: None) -> Path:
-    """Write the page with all studies of one campaign.
-
-    Parameters
-    ----------
-    parts
-        A campaign's studies.
-    path
-        `results/<campaign>/report.html`.
-    progress
-        Is told of each table and figure, by its study.
-    """
+    """Write the page with all studies of one campaign; `progress` is called for each table and figure."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -409,6 +332,9 @@ def write_report(parts: Sequence[PageStudy], path: Path, progress: ProgressCallb
         others=list({other.name: other for part in parts for other in part.campaign.beside}.values()),
         sections=sections,
         environments={key: dict(_flat(record)) for key, record in first.environments.items()},
+        verdicts=[str(verdict) for verdict in VERDICT_ORDER],
+        reversed=str(Verdict.REVERSED),
+        claims_table=CLAIMS,
         near_empty=f"{NEAR_EMPTY:g}",
         tie=" and ".join(dict.fromkeys(f"{100 * part.campaign.tie:g} %" for part in parts)),
     )
@@ -418,7 +344,7 @@ def write_report(parts: Sequence[PageStudy], path: Path, progress: ProgressCallb
 
 
 def _code(text: str) -> Markup:
-    """Return text for the page in which words in backticks are code, as they are in Markdown."""
+    """Return text as HTML, with words in backticks as `<code>`."""
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
@@ -446,20 +372,20 @@ def _section(part: PageStudy, environment: jinja2.Environment, folder: Path, pro
         facts=_facts(part) | ({"left out, as not measured": ", ".join(left_out)} if left_out else {}),
         remarks=join_sentences([remarks(lines), missing_note(lines)]),
         rows=_rows(folder, campaign.study),
+        claims=next((tally(item.table) for item in drawn if item.table and item.artifact.name == CLAIMS), {}),
         highlights={name: what for name, what in part.highlights.items() if name in shown},
         statuses=statuses(campaign),
         failures=failures(campaign),
         missing=missing(campaign, part.headline),
         clocks=_clocks(campaign),
         floor=has_floor(campaign),
-        disturbed=any((frame["status"] == "disturbed").any() for frame in (campaign.search, campaign.report)),
+        disturbed=any(rows.select(status="disturbed") for rows in (campaign.searched, campaign.reported)),
         protocol=_protocol(campaign),
         words=Markup(words),
     )
 
 
 def _card(part: PageStudy, drawn: Sequence[PageArtifact]) -> Card | None:
-    """Return the study's result, beside those of the other campaigns."""
     result = part.result
     shown = next((item for item in drawn if result and item.artifact.name == result.table), None)
     if result is None or shown is None or shown.table is None:
@@ -471,52 +397,55 @@ def _card(part: PageStudy, drawn: Sequence[PageArtifact]) -> Card | None:
 
 
 def _rows(folder: Path, study: str) -> dict[str, str]:
-    """Return where the rows that all is made of lie, seen from the page: files of a record, else a folder."""
+    """Return links from the page to the measured rows: the Parquet files of a packed campaign, else a folder."""
     own = folder / "raw" / study
     steps = [f"raw/{study}/{path.name}" for path in sorted(own.glob("*.parquet"))]
     return {path.rpartition("/")[2]: path for path in steps} or {f"raw/{study}": f"raw/{study}"}
 
 
+def days_measured(campaigns: Sequence[Campaign]) -> str:
+    """Return the first and the last day of measurement of some studies, `2026-11-24 to 2026-11-25`; empty if none."""
+    rows = (row for one in campaigns for row in (*one.searched, *one.reported))
+    stamps = [row.measured_at for row in rows if row.measured_at]
+    return " to ".join(dict.fromkeys((min(stamps)[:10], max(stamps)[:10]))) if stamps else ""
+
+
 def _summary(parts: Sequence[PageStudy]) -> dict[str, str]:
-    """Return on what the campaign was measured, when, and of how much."""
     campaigns = [part.campaign for part in parts]
     records = {name: record for campaign in campaigns for name, record in campaign.problems.items()}
-    stamps = pd.concat([rows["measured_at"] for one in campaigns for rows in (one.search, one.report)]).dropna()
-    timed = sum(int(rows["status"].isin(TIMED).sum()) for one in campaigns for rows in (one.search, one.report))
-    days = dict.fromkeys((min(stamps)[:10], max(stamps)[:10])) if len(stamps) else {}
+    rows = [row for one in campaigns for row in (*one.searched, *one.reported)]
+    days = days_measured(campaigns)
     devices = dict.fromkeys(campaign.device or "none yet" for campaign in campaigns)
     return {
         "device": ", ".join(devices) + " (a CPU, through OpenCL)" * campaigns[0].on_cpu,
-        "campaign": campaigns[0].name + (f", {' to '.join(days)}" if days else ""),
+        "campaign": campaigns[0].name + (f", {days}" if days else ""),
         "problems": f"{sum(record.available for record in records.values())} of {len(records)}",
-        "timed": f"{timed:,} rows",
+        "timed": f"{sum(row.timed for row in rows):,} rows",
     }
 
 
 def _clocks(campaign: Campaign) -> list[ClockName]:
-    """Return the clocks that anything was reported by; both of a launch on the device where none was yet."""
-    reported = [clock for clock in REPORT_CLOCKS if campaign.report[f"{clock}_median"].notna().any()]
+    """Return the clocks with reported times; both device clocks if there are no reported times yet."""
+    reported = [clock for clock in REPORT_CLOCKS if campaign.report[median_column(clock)].notna().any()]
     return reported or ["event", "graph"]
 
 
 def _facts(part: PageStudy) -> dict[str, str]:
-    """Return what was measured, on what, against what and when."""
     campaign = part.campaign
     records = list(campaign.problems.values())
-    tried = campaign.search[campaign.search["kind"] != "solver"]
-    timed = tried["status"].isin(TIMED)
+    tried = campaign.searched.select(lambda row: row.kind != "solver")
     cases = [Case(campaign, r.name, precision) for r in records for precision in campaign.precisions]
     reported = sum(winner_of(case, part.headline) is not None for case in cases)
-    stamps = pd.concat([campaign.search, campaign.report])["measured_at"].dropna()
+    stamps = [row.measured_at for row in (*campaign.searched, *campaign.reported) if row.measured_at]
     facts = {
         "device": f"{campaign.device or 'none'}" + (" (CPU, through OpenCL)" if campaign.on_cpu else ""),
         "baseline": part.library or "none",
         "problems": f"{sum(r.available for r in records)} of {len(records)} available",
         "cases with a winner": f"{reported} of {len(cases)} (problem and precision)",
-        "variants": f"{int(timed.sum())} timed of {len(tried)} tried",
+        "variants": f"{sum(row.timed for row in tried)} timed of {len(tried)} tried",
         "cache": " and ".join(campaign.caches) or campaign.cache,
     }
-    if len(stamps):
+    if stamps:
         facts["measured"] = f"{min(stamps)[:19]} to {max(stamps)[:19]} UTC"
     for clock in REPORT_CLOCKS:
         if readings := empty_kernel_reading(campaign, clock):
@@ -525,20 +454,19 @@ def _facts(part: PageStudy) -> dict[str, str]:
 
 
 def _protocol(campaign: Campaign) -> dict[str, str]:
-    """Return launches a row, as the rows say: the configuration that made them need not be at hand."""
-    rows = pd.concat([campaign.search, campaign.report])
-    rows = rows[rows["status"].isin(TIMED)]
+    """Return the number of launches per row, read from the rows because the configuration may be unavailable."""
+    rows = Selection([row for row in (*campaign.searched, *campaign.reported) if row.timed])
     protocols = {}
     for phase, protocol in (("search", "screen"), ("search", "full"), ("report", "full")):
-        part = rows[(rows["phase"] == phase) & (rows["protocol"] == protocol)]
+        part = rows.select(phase=phase, protocol=protocol)
         words = []
         for clock in REPORT_CLOCKS:
-            launches = part[f"{clock}_launches"].dropna()
-            if len(launches):
-                low, high = int(launches.min()), int(launches.max())
+            launches = [launches for row in part if (launches := row.get(f"{clock}_launches")) is not None]
+            if launches:
+                low, high = min(launches), max(launches)
                 by = "by the host" if clock == "host" else f"by {clock}s"
                 words.append(f"{low}–{high} {by}" if low != high else f"{low} {by}")
-        if len(part):
+        if part:
             protocols[f"{phase}, {protocol}"] = (
                 f"{len(part)} rows; launches a row: {', '.join(words) or 'not recorded'}"
             )
@@ -546,7 +474,7 @@ def _protocol(campaign: Campaign) -> dict[str, str]:
 
 
 def _flat(record: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Return the values of a nested record with their dotted keys, as text."""
+    """Yield the values of a nested record with their dotted keys, as text."""
     if isinstance(record, Mapping):
         for key, value in sorted(record.items()):
             yield from _flat(value, f"{prefix}.{key}" if prefix else str(key))

@@ -1,17 +1,16 @@
-"""Ratios and means of times, and how sure they are.
+"""Ratios and means of times with confidence intervals, and tests of changes between two campaigns.
 
-The interval of a time, or of a ratio of two, comes from the rounds of one campaign.
+The interval of a time, or of a ratio of two times, is computed from the rounds of one campaign.
 
-Between two campaigns a change is the natural logarithm of a ratio of medians. Searched rows and older records have
-quantiles and a count alone, so that a median's error is approximated from these. That error is the smaller part:
-launches of one process share its addresses, its device and its clocks, and a repetition differs by many such
-errors. The larger part, between runs, is therefore taken from the rows themselves, most of which a repetition
-leaves as they were.
+A change between two campaigns is the natural logarithm of a ratio of medians. It has two errors. The sampling error of
+a median is approximated from quartiles and the number of launches, since some rows have no single samples. The error
+between runs is larger, because all launches of one process share memory addresses, device state and clock rates. It is
+estimated from the compared rows themselves, assuming that most of them did not really change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from math import exp, log, log1p
 from statistics import median
@@ -19,63 +18,50 @@ from statistics import median
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.results.campaign_data import ReportedTime
+from repro.results.recorded_rows import ReportedTime
 
 Floats = NDArray[np.float64]
 Interval = tuple[float, float]
 
-#: Rows of like duration whose spread between runs is taken together; short ones scatter by more.
+#: Least number of rows with similar duration that share one estimated spread; short kernels scatter more.
 GROUP = 100
-#: Degrees of freedom of Student's t that changes between runs are held against: their tails are heavier than the
-#: normal distribution's, since a kernel can have two speeds. Of `results/first-h200` and its repetition, no level down
-#: to 0.001 is then reached by more rows than it should be, all clocks of a row taken together; by the graph clock alone
-#: the tails are heavier still.
+#: Degrees of freedom of Student's t distribution for changes between runs; its tails are heavier than those of a normal
+#: distribution, since a kernel can alternate between two speeds. Checked on `results/first-h200` and its repetition:
+#: with all clocks of a row together, no level down to 0.001 has too many false positives (the graph clock alone has).
 DEGREES = 5
-#: The spread between runs where the compared rows do not tell it: of `results/first-h200` and its repetition, in the
-#: group that has the largest. The clock `host` has no repetition on record, and reads at least what events do.
+#: Spread between runs by clock, used if there are too few rows to estimate it: the largest value of any group in
+#: `results/first-h200` and its repetition. The clock `host` was not repeated and uses the value of `event`.
 RECORDED: Mapping[str, float] = {"event": 0.0225, "graph": 0.0094, "host": 0.0225}
-#: Of the quartiles' distance and the count, the standard error of a normal sample's median.
+#: Standard error of a normal sample's median = this factor x interquartile range / sqrt(count).
 MEDIAN_ERROR = 1.25 / 1.35
-#: Draws of cases that an interval is taken from; and of rounds, of which there are so few that few draws differ.
+#: Number of bootstrap draws of cases, and of rounds (fewer, since few rounds have few different draws).
 CASE_DRAWS, ROUND_DRAWS = 9999, 1999
 LEVEL = 0.95
-#: What a caption says of whiskers.
+#: Sentence on whiskers in captions.
 WHISKERS = "Whiskers: 95 % intervals of each ratio, over the rounds of this campaign."
 
 
 def sampling_error(q1: Floats, median: Floats, q3: Floats, launches: Floats) -> Floats:
-    """Return the standard error of medians, as a fraction of each, as if samples were normal and independent.
+    """Return the relative standard errors of medians, assuming normal and independent samples.
+
+    `launches` are the sample sizes; NaN (not recorded) counts as 1.
 
     Source: R. McGill, J. W. Tukey, W. A. Larsen: Variations of Box Plots, The American Statistician 32(1), 1978.
-
-    Parameters
-    ----------
-    q1, median, q3
-        Of each sample in seconds, of shape (rows,).
-    launches
-        Its size, of shape (rows,); NaN, where it was not recorded, counts as one.
     """
     error: Floats = MEDIAN_ERROR * (q3 - q1) / (median * np.sqrt(np.where(launches >= 1, launches, 1)))
     return error
 
 
 def spread_between_runs(changes: Floats, seconds: Floats, clock: str) -> Floats:
-    """Return for each row the scale of t that changes of rows of like duration have from one run to another.
+    """Return for each row the scale of Student's t for changes between runs of kernels with similar duration.
 
-    Rows are sorted by duration and cut into groups of at least `GROUP`. A group's scale is that of the shortest
-    interval that holds half of its changes, wherever that lies: a change of fewer than half of the rows hardly enters
-    it, and one that all rows share does not. Fewer rows than `GROUP` have at least the recorded spread, and so have
-    groups half of which did not change at all: a clock read no finer, or one campaign is a copy.
+    Rows are sorted by duration and split into groups of at least `GROUP` rows. The scale of a group is computed from
+    the shortest interval that contains half of its changes. It is robust: changes in fewer than half of the rows hardly
+    affect it, and a change common to all rows does not. The value in `RECORDED` is a lower bound for fewer than `GROUP`
+    rows, and for groups in which half of the rows did not change at all (coarse clock, or a copied campaign).
 
     Source: P. J. Rousseeuw, A. M. Leroy: A robust scale estimator based on the shortest half, Statistica Neerlandica
-    42(2), 1988; here for Student's t in the place of the normal distribution.
-
-    Parameters
-    ----------
-    changes, seconds
-        Change and duration of each row, of shape (rows,).
-    clock
-        Which of `repro.bench.rows.ALL_CLOCKS` read them.
+    42(2), 1988; here with Student's t instead of the normal distribution.
     """
     from scipy.stats import t
 
@@ -92,18 +78,12 @@ def spread_between_runs(changes: Floats, seconds: Floats, clock: str) -> Floats:
 
 
 def p_values(changes: Floats, spreads: Floats, errors: Floats, tolerance: float) -> Floats:
-    """Return how likely changes this large are where no true change is larger than the tolerance, either way.
+    """Return the probabilities of changes this large if all true changes are within the tolerance.
+
+    Spreads between runs already include sampling errors; adding `errors` again is on the safe side (fewer changes).
 
     Source: D. J. McCarthy, G. K. Smyth: Testing significance relative to a fold-change threshold is a TREAT,
     Bioinformatics 25(6), 2009; here without their moderated variance.
-
-    Parameters
-    ----------
-    changes, spreads, errors
-        Change, spread between runs and sampling error of each row, of shape (rows,). The spread holds errors of
-        sampling already; to add them again errs towards no change.
-    tolerance
-        The smallest change that matters, as a fraction.
     """
     from scipy.stats import t
 
@@ -115,16 +95,12 @@ def p_values(changes: Floats, spreads: Floats, errors: Floats, tolerance: float)
 
 
 def adjusted(p: Floats) -> Floats:
-    """Return p values corrected for their number: those up to a level have at most that share of false ones.
+    """Return p values corrected for multiple tests: selecting values up to a level bounds the false discovery rate.
 
-    Source: Y. Benjamini, Y. Hochberg: Controlling the False Discovery Rate, J. R. Stat. Soc. B 57(1), 1995. Rows of a
-    process go together, which it bears where they do so positively (Y. Benjamini, D. Yekutieli, Ann. Stat. 29(4),
-    2001).
+    NaN stays NaN and is not counted. Rows of one process are correlated; the method allows positive dependence
+    (Y. Benjamini, D. Yekutieli, Ann. Stat. 29(4), 2001).
 
-    Parameters
-    ----------
-    p
-        Of shape (rows,); NaN stays NaN and is not counted.
+    Source: Y. Benjamini, Y. Hochberg: Controlling the False Discovery Rate, J. R. Stat. Soc. B 57(1), 1995.
     """
     from scipy.stats import false_discovery_control
 
@@ -136,21 +112,11 @@ def adjusted(p: Floats) -> Floats:
 
 
 def relative_interval(*rounds: Sequence[Sequence[float]]) -> Interval | None:
-    """Return the bootstrap's 95 % interval of a median, or of one median over another, in parts of it.
+    """Return the 95 % bootstrap interval of a median, or of a ratio of two medians, relative to its value.
 
-    Whole rounds are drawn, of the two sides apart, since launches that follow each other are not independent: the
-    interval of the launches alone would be too narrow. Of so few rounds it is too narrow still, of three it is about
-    their least to their largest; and what all rounds of a run share is not in it.
-
-    Parameters
-    ----------
-    rounds
-        Of one side or of both, the samples of each round.
-
-    Returns
-    -------
-    tuple[float, float] or None
-        What the value is multiplied by at either end; None where a side has fewer than two rounds.
+    Each argument has the samples of one kernel, grouped by round; fewer than two rounds give None. Whole rounds are
+    drawn, since consecutive launches are not independent. With few rounds the interval is somewhat too narrow, and it
+    does not include errors that all rounds of a run share.
     """
     if any(len(side) < 2 for side in rounds):
         return None
@@ -159,7 +125,7 @@ def relative_interval(*rounds: Sequence[Sequence[float]]) -> Interval | None:
 
 @lru_cache(maxsize=1 << 16)  # a ratio is in several tables and figures
 def _drawn_interval(rounds: tuple[tuple[tuple[float, ...], ...], ...]) -> Interval:
-    """Return `relative_interval` of sides that have two rounds at the least."""
+    """Compute `relative_interval` for at least two rounds per kernel."""
     from scipy.stats import bootstrap
 
     parts = [[np.asarray(part, float) for part in side] for side in rounds]
@@ -183,9 +149,9 @@ def _drawn_interval(rounds: tuple[tuple[tuple[float, ...], ...], ...]) -> Interv
 
 
 def _medians(rounds: Sequence[Floats], draws: NDArray[np.integer]) -> Floats:
-    """Return the median of all samples of each draw of rounds; of few rounds there are few different draws."""
+    """Return, for each draw of rounds, the median of all samples; equal draws are computed once."""
     flat = draws.reshape(-1, len(rounds))
-    # a draw is told by the sum of its rounds' numbers, which are random, so that no two draws have the same
+    # hash of a draw, independent of order: the sum of random numbers, one per round
     codes = np.random.default_rng(1).integers(1 << 62, size=len(rounds))[flat].sum(axis=1)
     _, first, place = np.unique(codes, return_index=True, return_inverse=True)
     medians = np.array([np.median(np.concatenate([rounds[number] for number in flat[one]])) for one in first])
@@ -193,17 +159,10 @@ def _medians(rounds: Sequence[Floats], draws: NDArray[np.integer]) -> Floats:
 
 
 def interval_of_mean(changes: Floats, cases: Sequence[object]) -> Interval | None:
-    """Return the bootstrap's 95 % interval of the geometric mean of ratios; None of fewer than two cases.
+    """Return the 95 % bootstrap interval of the geometric mean of ratios; None for fewer than two cases.
 
-    Whole cases are drawn, since a case is measured in one process and its rows are not independent. What all processes
-    of a campaign share, such as the device, is not in it.
-
-    Parameters
-    ----------
-    changes
-        Logarithms of the ratios, of shape (rows,).
-    cases
-        The case of each row, of length rows; only whether two are equal counts.
+    `changes` are logarithms of ratios, and `cases` names the case of each. Whole cases are drawn, since rows of one
+    case are measured in one process and not independent. Errors common to all processes are not included.
     """
     from scipy.stats import bootstrap
 
@@ -220,42 +179,53 @@ def interval_of_mean(changes: Floats, cases: Sequence[object]) -> Interval | Non
         n_resamples=CASE_DRAWS,
         confidence_level=LEVEL,
         method="percentile",
-        random_state=np.random.default_rng(0),  # the same campaigns always have the same interval
+        random_state=np.random.default_rng(0),  # reproducible intervals
     )
     low, high = drawn.confidence_interval
     return exp(low), exp(high)
 
 
+def interval_of_statistic(
+    values: Sequence[float], statistic: Callable[[Iterable[float]], float | None]
+) -> Interval | None:
+    """Return the 95 % bootstrap interval of a statistic of one value per case; None for fewer than two cases."""
+    if len(values) < 2:
+        return None
+    draws = np.random.default_rng(0).choice(np.asarray(values, float), size=(CASE_DRAWS, len(values)))
+    statistics = [float(statistic(draw) or 0) for draw in draws.tolist()]
+    low, high = np.quantile(statistics, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(low), float(high)
+
+
 def ratio_of(base: ReportedTime | None, over: ReportedTime | None) -> float | None:
-    """Return how many times faster `over` is than `base`, None if either is missing."""
+    """Return the speedup of `over` relative to `base` (time of `base` / time of `over`); None if either is missing."""
     return base.seconds / over.seconds if base and over else None
 
 
 def interval_of(timed: ReportedTime | None) -> Interval | None:
-    """Return the interval of a time in seconds; None without samples of several rounds."""
+    """Return the confidence interval of a time in seconds; None without samples of several rounds."""
     factors = relative_interval(timed.rounds) if timed else None
     return (timed.seconds * factors[0], timed.seconds * factors[1]) if timed and factors else None
 
 
 def interval_of_ratio(base: ReportedTime | None, over: ReportedTime | None) -> Interval | None:
-    """Return the interval of `ratio_of`; None without samples of several rounds of both."""
+    """Return the confidence interval of `ratio_of`; None if either time lacks samples of several rounds."""
     ratio = ratio_of(base, over)
     factors = relative_interval(base.rounds, over.rounds) if base and over else None
     return (ratio * factors[0], ratio * factors[1]) if ratio and factors else None
 
 
 def scaled(interval: Interval | None, factor: float) -> Interval | None:
-    """Return an interval in another unit."""
     return (interval[0] * factor, interval[1] * factor) if interval else None
 
 
 def geometric_mean(values: Iterable[float | None]) -> float | None:
-    """Return the geometric mean of the numbers that are there, None of none."""
+    """Return the geometric mean of all values but None and 0; None if there are none."""
     numbers = [value for value in values if value]
     return exp(sum(map(log, numbers)) / len(numbers)) if numbers else None
 
 
 def median_of(values: Iterable[float | None]) -> float | None:
-    """Return the median of the numbers that are there, None of none."""
+    """Return the median of all values but None; None if there are none."""
     numbers = [value for value in values if value is not None]
     return median(numbers) if numbers else None

@@ -1,1 +1,1 @@
-"""What studies on products y = A x share: operands, verification, orders, the library's products, solvers, vectors."""
+"""Code shared by studies of y = A x: operands, verification, orderings, products of libraries, solvers, vectors."""

@@ -1,35 +1,30 @@
-"""The library's times of a case of y = A x, and which library it is, for tables and figures."""
+"""Times of library routines (baselines) in one measured case of y = A x, for tables and figures."""
 
 from __future__ import annotations
 
-from repro.bench.runnable import ClockName
-from repro.results.campaign_data import Campaign, Case, ReportedTime, fastest_time
+from repro.bench.rows import ClockName
+from repro.results.campaign_data import Campaign, Case
+from repro.results.recorded_rows import ReportedTime
 from repro.sparse.study_kit import LIBRARIES
 
 
 def library_of(campaign: Campaign) -> str:
-    """Return the library that the baselines are from."""
     return LIBRARIES["opencl" if campaign.on_cpu else "cuda"]
 
 
 def fastest_baseline(
     case: Case, clock: ClockName, *, papers_choice: bool = False, ordering: str = "natural", form: str | None = None
 ) -> ReportedTime | None:
-    """Return the library's fastest routine of any representation, or the fastest that the papers used.
+    """Return the fastest library routine with any representation of the entries, or None.
 
-    Routines run on the problem in its own ordering unless another is asked for, and on any format unless one is named.
+    `papers_choice`: consider only the routines that the papers chose. `form`: consider only one matrix format.
     """
-    rows = [
-        row
-        for row in case.rows
-        if row["kind"] == "baseline" and (row["papers_choice"] or not papers_choice) and row["ordering"] == ordering
-        and form in (None, row["format"])
-    ]  # fmt: skip
-    return fastest_time(rows, clock)
+    columns = {**({"papers_choice": True} if papers_choice else {}), **({"format": form} if form else {})}
+    return case.select(kind="baseline", ordering=ordering, **columns).fastest(clock)
 
 
 def routine_text(routine: ReportedTime) -> str:
-    """Return a routine and what it works on, without the library's name: `bsrmv/real3`, after an order's `@` that."""
+    """Return the name of a routine for tables, such as `bsrmv/real3`; `@ordering` is added unless it is natural."""
     row = routine.row
     marked = "" if row["ordering"] == "natural" else f"@{row['ordering']}"
     return f"{row['routine']}/{row['representation']}{marked}"

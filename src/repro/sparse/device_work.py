@@ -1,247 +1,124 @@
-"""Modules, memory, launches and parallel primitives of runnables that have several kernels.
+"""Modules, memory, launches and parallel primitives for operations that need several kernels.
 
-`Work` is for what is timed, `Launches` for kernels that are launched at once, one after the other. Both own the
-memory that their kernels pass results on in. The primitives are exclusive sums, which make of row sizes the
-offsets of rows, and a stable radix sort that yields the order, which sorts coordinates by column and then by row.
+The primitives are exclusive sums, which turn row sizes into offsets, and a stable radix sort, which also returns the
+permutation. Coordinates are sorted by two such sorts, first by column and then by row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.bench.runnable import ModuleError, Unsupported
-from repro.bench.workspace import Guards, Workspace
+from repro.bench.errors import ModuleError, Unsupported
+from repro.bench.guards import Guards
+from repro.bench.runnable import Workspace
 from repro.codegen.build_cache import Module, manifest_path
 from repro.codegen.targets import Target
 from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, CaptureError, Device, Program
 from repro.errors import ReproError
-from repro.sparse.elementwise import BLOCK_SIZE, Kernels
+from repro.sparse.elementwise import BLOCK_SIZE, Kernels, Launch, in_order
 
 
 @dataclass(frozen=True)
 class ModuleFile:
-    """A module's manifest, and where it lies.
-
-    Attributes
-    ----------
-    module
-        The manifest.
-    folder
-        Its folder; binaries are relative to it.
-    """
+    """A module's manifest, and the folder that contains it; paths of binaries are relative to the folder."""
 
     module: Module
     folder: Path
 
     @classmethod
     def read(cls, manifest: Path) -> ModuleFile:
-        """Read a manifest.
-
-        Raises
-        ------
-        ReproError
-            It is missing or damaged.
-        """
         return cls(Module.load(manifest), manifest.parent)
 
     def program(self, workspace: Workspace, at: int = 0) -> Program:
-        """Return the module, loaded on the device of that number.
-
-        Raises
-        ------
-        ModuleError
-            It did not compile, or its binary is not what was compiled.
-        """
+        """Load the module on device number `at`; raise `ModuleError` if it has no valid binary."""
         if self.module.binary is None:
             raise ModuleError(self.module.message)
         return workspace.program(self.folder / self.module.binary, at)
 
 
 def read_modules(target: Target, study: str, group: str, names: Iterable[str]) -> dict[str, ModuleFile]:
-    """Return a study's compiled modules of a group by name.
-
-    Raises
-    ------
-    ReproError
-        One is not compiled yet.
-    """
     return {name: ModuleFile.read(manifest_path(target.name, study, f"{group}/{name}")) for name in names}
 
 
-#: Blocks for each multiprocessor at most: kernels go through their numbers in steps of the grid.
+class Factor(Protocol):
+    @property
+    def shape(self) -> tuple[int, int]: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+
+
+def check_factors(a: Factor, b: Factor) -> None:
+    """Refuse sparse matrices whose shapes or precisions do not allow a product."""
+    if a.shape[1] != b.shape[0]:
+        raise ReproError(
+            "the matrices cannot be multiplied",
+            expected=f"a second matrix with {a.shape[1]} rows, as the first has columns",
+            actual=f"{b.shape[0]} rows",
+        )
+    if a.dtype != b.dtype:
+        raise ReproError("the matrices are in two precisions", expected=f"both of {a.dtype}", actual=b.dtype)
+
+
+#: Largest number of blocks per multiprocessor for kernels with grid-stride loops.
 BLOCKS_PER_SM = {"cuda": 16, "opencl": 2}
 
 
 class Releases(Protocol):
-    """What holds memory of a device."""
+    """Owner of device memory."""
 
-    def release(self) -> None:
-        """Give it back."""
+    def release(self) -> None: ...
 
 
 R = TypeVar("R", bound=Releases)
-T = TypeVar("T")
 
 
 def keep(held: ExitStack, thing: R) -> R:
-    """Return what holds memory, which is given back when the stack is closed."""
+    """Return `thing`, released when the stack is closed."""
     held.callback(thing.release)
     return thing
 
 
 def reserve(held: ExitStack, device: Device, guards: Guards | None, nbytes: int, name: str) -> Buffer:
-    """Return memory that is given back when the stack is closed, between guard zones where somebody looks after them.
-
-    Raises
-    ------
-    OutOfDeviceMemory
-    """
-    return keep(held, guards.allocate(nbytes, name)).memory if guards else keep(held, device.allocate(nbytes))
+    """Allocate memory that is freed when the stack is closed; with `guards`, it lies between guard zones."""
+    if guards is None:
+        return keep(held, device.allocate(nbytes))
+    return keep(held, guards.allocate(nbytes, name, device)).memory
 
 
-class Work:
-    """The programs and the memory of a runnable.
-
-    Parameters
-    ----------
-    workspace
-        Where it works.
-    built
-        The modules by name, those that it needs among them.
-    held
-        What gives everything back once it is closed.
-    """
-
-    def __init__(self, workspace: Workspace, built: Mapping[str, ModuleFile], held: ExitStack) -> None:
-        self.device, self.guards = workspace.device, workspace.guards
-        self.workspace, self._built, self._held = workspace, built, held
-        self._programs: dict[str, Program] = {}
-
-    def program(self, module: str) -> Program:
-        """Return a module, loaded.
-
-        Raises
-        ------
-        ModuleError
-            It did not compile, or is damaged.
-        """
-        if module not in self._programs:
-            self._programs[module] = self._built[module].program(self.workspace)
-        return self._programs[module]
-
-    def keep(self, thing: R) -> R:
-        """Return what holds memory, which is given back at the end."""
-        return keep(self._held, thing)
-
-    def fact(self, key: Hashable, compute: Callable[[], T]) -> T:
-        """Return what runnables of a problem share on the host, computed at first use."""
-        return self.workspace.fact(key, compute)
-
-    def at_end(self, call: Callable[[], object]) -> None:
-        """Have something done when all is given back."""
-        self._held.callback(call)
-
-    def upload(self, array: NDArray[Any]) -> Buffer:
-        """Copy an array to the device; of an empty one there is memory for a number."""
-        return self.keep(self.device.upload(array if array.size else np.zeros(1, array.dtype)))
-
-    def allocate(self, nbytes: int, name: str) -> Buffer:
-        """Return memory to write to, between guard zones."""
-        return self.keep(self.guards.allocate(nbytes, name)).memory
-
-    def load(self, array: NDArray[Any], name: str, count: int | None = None) -> Buffer:
-        """Copy an array, or its first numbers, to memory to write to for all of it, between guard zones."""
-        buffer, first = self.allocate(array.nbytes, name), array[:count]
-        if first.size:
-            self.device.write(buffer, first)
-        return buffer
-
-    def download(self, buffer: Buffer, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-        """Wait for what is queued and return the first numbers of a buffer."""
-        array = np.empty(count, dtype)
-        if count:
-            self.device.download(buffer, array)
-        return array
-
-    def captured(self, launch: Callable[[], None]) -> Callable[[], None]:
-        """Launch once, and return what queues the same as one operation.
-
-        Raises
-        ------
-        Unsupported
-            The device cannot.
-        """
-        launch()
-        self.device.synchronize()
-        try:
-            captured = self.device.capture(launch)
-        except CaptureError as error:
-            raise Unsupported(f"the launch cannot be captured into a graph: {error}") from None
-        self.at_end(captured.release)
-        return captured.replay
-
-    def bind(self, module: str, kernel: str, count: int, *arguments: Argument) -> Callable[[], None]:
-        """Return what queues a kernel that goes through so many numbers."""
-        n_t = BLOCK_SIZE[self.device.backend]
-        blocks = min(-(-count // n_t), self.device.n_s * BLOCKS_PER_SM[self.device.backend])
-        return self.device.bind(self.program(module).kernel(kernel), max(blocks, 1), n_t, arguments)
-
-
-#: Numbers that a thread takes at once.
+#: Number of elements per thread in a scan tile.
 SCAN_ITEMS = 8
-#: Blocks that a multiprocessor holds, each of which has a run of tiles.
+#: Number of resident blocks per multiprocessor for a scan; each block works on a run of successive tiles.
 SCAN_BLOCKS_PER_SM = {"cuda": 8, "opencl": 2}
-#: So many tiles are one run, which needs one launch.
+#: Up to this number of tiles, a scan uses a single block and thus one launch.
 FEW_TILES = 4
 
 
 class Scan:
-    """Exclusive sums of int32 numbers, with the memory that they need on the way.
+    """Exclusive sums of up to `capacity` int32 numbers, and the temporary memory that they need.
 
-    Parameters
-    ----------
-    device
-        Where the numbers are.
-    program
-        The module `sort`.
-    capacity
-        The most numbers that are ever added up.
-    guards
-        What looks after the memory that is written; None: nobody.
-
-    Raises
-    ------
-    OutOfDeviceMemory
+    `program` is the loaded module `sort`; with `guards`, the memory has guard zones.
     """
 
     def __init__(self, device: Device, program: Program, capacity: int, guards: Guards | None = None) -> None:
         self._device, self._program, self._capacity = device, program, capacity
         self._n_t = BLOCK_SIZE[device.backend]
-        self._most = device.n_s * SCAN_BLOCKS_PER_SM[device.backend]
+        self._most = device.sm_count * SCAN_BLOCKS_PER_SM[device.backend]
         self._held = ExitStack()
         self._partial = reserve(self._held, device, guards, 4 * self._most, "the sums of runs")
 
     def bind(self, counts: Buffer, sums: Buffer, n: int) -> Callable[[], None]:
-        """Return what queues sums[i] = counts[0] + … + counts[i - 1] for i from 0 to n.
+        """Return a launch of sums[i] = counts[0] + … + counts[i - 1] for i from 0 to n.
 
-        Parameters
-        ----------
-        counts
-            int32 `(n,)`; they and their sum fit into 31 bits.
-        sums
-            int32 `(n + 1,)`; may be `counts`, where that has room for one number more.
-
-        Raises
-        ------
-        ReproError
-            n is more than the capacity.
+        `counts` is int32 `(n,)` with a sum below 2³¹. `sums` is int32 `(n + 1,)`; it may be the buffer `counts` if this
+        has n + 1 elements. If n exceeds the capacity, it raises `ReproError`.
         """
         check_size(n, self._capacity, "numbers to add up")
         run, blocks = runs_of(n, self._n_t * SCAN_ITEMS, self._most, FEW_TILES)
@@ -254,21 +131,15 @@ class Scan:
         write = bind("scan_write", counts, partial, sums)
         if blocks == 1:
             return write
-        count = bind("scan_count", counts, partial)
-
-        def launch() -> None:
-            count()
-            write()
-
-        return launch
+        return in_order([bind("scan_count", counts, partial), write])
 
     def release(self) -> None:
-        """Give the memory back; harmless a second time."""
+        """Release the memory; a second call has no effect."""
         self._held.close()
 
 
 def read_total(device: Device, sums: Buffer, n: int) -> int:
-    """Wait for what is queued, and return the sum of all n numbers: the last of their n + 1 sums."""
+    """Wait for queued work, and return the last of the n + 1 numbers in `sums`."""
     first = 4 * n // PART_ALIGNMENT * PART_ALIGNMENT
     end = device.part(sums, first, 4 * (n + 1) - first)
     numbers = np.empty(n + 1 - first // 4, np.int32)
@@ -278,81 +149,51 @@ def read_total(device: Device, sums: Buffer, n: int) -> int:
 
 
 def check_size(n: int, capacity: int, what: str) -> None:
-    """Refuse more than there is memory for.
-
-    Raises
-    ------
-    ReproError
-    """
     if not 0 <= n <= capacity:
         raise ReproError(f"more {what} than there is memory for", expected=f"0 to {capacity:,}", actual=f"{n:,}")
 
 
 def runs_of(n: int, tile: int, most: int, few: int = 1) -> tuple[int, int]:
-    """Return the numbers of a run, a multiple of the tile, and how many runs there are: 1 at least, `most` at most.
+    """Split n elements into runs of whole tiles; return the elements per run and the number of runs, 1 to `most`.
 
-    Parameters
-    ----------
-    few
-        So many tiles are one run.
+    If there are at most `few` tiles, they are one run.
     """
     tiles = -(-n // tile)
     per_run = few if tiles <= few else -(-tiles // most)
     return per_run * tile, max(1, -(-tiles // per_run))
 
 
-#: Threads of a block that counts or scatters, and the keys of each in a tile: as in `sort.j2`.
+#: Threads per block of the counting and scattering kernels, and keys per thread; must agree with `sort.j2`.
 SORT_BLOCK_SIZE = {"cuda": 256, "opencl": 16}
 SORT_ITEMS = {"cuda": 12, "opencl": 256}
-#: Digits of a pass at most, and their bits.
+#: Number of different digit values in a pass (at most), and number of bits of a digit.
 RADIX, DIGIT_BITS = 256, 8
 SORT_KEY_BITS = 32
-#: Blocks that a multiprocessor holds, each of which has a run of tiles.
+#: Number of resident blocks per multiprocessor for a sort; each block works on a run of successive tiles.
 SORT_BLOCKS_PER_SM = {"cuda": 4, "opencl": 2}
 
 
 class BoundSort(NamedTuple):
-    """A sort that is bound to its keys.
-
-    Attributes
-    ----------
-    launch
-        Queues it.
-    keys
-        uint32 `(n,)`: the keys in order, until the next sort with the same memory.
-    order
-        int32 `(n,)`: where the i-th key of these is in the input, until then.
-    """
+    """A sort bound to its keys; the results are valid until the next sort of the same `RadixSort`."""
 
     launch: Callable[[], None]
+    #: Sorted keys, uint32 `(n,)`.
     keys: Buffer
+    #: Index of each sorted key in the input, int32 `(n,)`.
     order: Buffer
 
 
 class RadixSort:
-    """A stable sort of keys that are not negative, with the memory that it needs on the way.
+    """A stable sort of up to `capacity` non-negative keys, with a little more than 16 bytes of memory per key.
 
-    Parameters
-    ----------
-    device
-        Where the keys are.
-    program
-        The module `sort`.
-    capacity
-        The most keys that are ever sorted; it takes a little more than 16 bytes for each.
-    guards
-        What looks after the memory that is written; None: nobody.
-
-    Raises
-    ------
-    OutOfDeviceMemory
+    `program` is the loaded module `sort`; with `guards`, the memory has guard zones.
     """
 
     def __init__(self, device: Device, program: Program, capacity: int, guards: Guards | None = None) -> None:
         self._device, self._program, self._capacity = device, program, capacity
         self._tile = SORT_BLOCK_SIZE[device.backend] * SORT_ITEMS[device.backend]
-        self._most = device.n_s * SORT_BLOCKS_PER_SM[device.backend]
-        runs = max(1, min(-(-capacity // self._tile), self._most))  # fewer keys can have more runs, but not above these
+        self._most = device.sm_count * SORT_BLOCKS_PER_SM[device.backend]
+        runs = max(1, min(-(-capacity // self._tile), self._most))  # sorts of fewer keys need no more runs
         with ExitStack() as held:
 
             def allocate(name: str, count: int) -> Buffer:
@@ -364,29 +205,17 @@ class RadixSort:
             self._held = held.pop_all()
 
     def bind(self, keys: Buffer, n: int, bits: int, order: Buffer | None = None) -> BoundSort:
-        """Return the sort of n keys; they stay as they are.
+        """Return a sort of n uint32 or non-negative int32 keys with `bits` significant bits; `keys` is not changed.
 
-        Parameters
-        ----------
-        keys
-            uint32 or int32 `(n,)`, none of them negative.
-        bits
-            Those that the keys have, from the lowest on; higher ones are not looked at.
-        order
-            int32 `(n,)`: the keys are taken in this order, and the order that comes out is of the same input: sorted
-            first by column, then in that order by row, coordinates are sorted by row and column. It may be one that
-            this sort left, which is overwritten then.
-
-        Raises
-        ------
-        ReproError
-            More keys than there is memory for, or more bits than keys have.
+        `order`, int32 `(n,)`, is a permutation in which the keys are read, such as the result of an earlier sort. If
+        the earlier sort used this object, its result is overwritten. To sort coordinates, sort by column, then by row
+        with the `order` of the first sort.
         """
         check_size(n, self._capacity, "keys to sort")
         if not 0 <= bits <= SORT_KEY_BITS:
             raise ReproError("keys have no such number of bits", expected=f"0 to {SORT_KEY_BITS}", actual=bits)
         passes = max(1, -(-bits // DIGIT_BITS))
-        width = max(1, -(-bits // passes))  # digits of equal width: fewer of them lie side by side for longer
+        width = max(1, -(-bits // passes))  # equal widths: narrower digits have longer contiguous runs
         if n <= self._tile:
             return self._bind_tile(keys, n, bits, width, order)
         run, runs = runs_of(n, self._tile, self._most)
@@ -416,15 +245,10 @@ class RadixSort:
                 launches.append(self._bind("sort_scatter", runs, [*arguments, order]))
             keys, order = to, behind
         assert order is not None
-
-        def launch() -> None:
-            for part in launches:
-                part()
-
-        return BoundSort(launch, keys, order)
+        return BoundSort(in_order(launches), keys, order)
 
     def _bind_tile(self, keys: Buffer, n: int, bits: int, width: int, order: Buffer | None) -> BoundSort:
-        """Return the sort of a tile, all passes in one launch."""
+        """Return a sort of keys that fit into one tile; all passes run in one launch."""
         to, behind = _other(self._keys, keys), _other(self._orders, order)
         arguments: list[Argument] = [np.int32(n), np.int32(width), np.int32(bits), keys, to, behind]
         if order is None:
@@ -435,94 +259,118 @@ class RadixSort:
         return self._device.bind(self._program.kernel(kernel), runs, SORT_BLOCK_SIZE[self._device.backend], arguments)
 
     def release(self) -> None:
-        """Give the memory back; harmless a second time."""
+        """Release the memory; a second call has no effect."""
         self._held.close()
 
 
 def _other(pair: tuple[Buffer, Buffer], buffer: Buffer | None) -> Buffer:
-    """Return the buffer of a pair that is not this one."""
     return pair[1] if buffer is pair[0] else pair[0]
 
 
 def bits_of(count: int) -> int:
-    """Return the bits of the numbers from 0 to count - 1."""
     return max(count - 1, 0).bit_length()
 
 
-#: Gives a module of a precision by its name.
+#: Function that loads a kernel module by name; the precision is fixed.
 Load = Callable[[str], Program]
 
 
 class Launches:
-    """Launches on a device.
+    """Memory and launches on a device; `held` releases all memory when it is closed.
 
-    Parameters
-    ----------
-    device, load
-        The device, and what gives a module of it, `sort` among others.
-    held
-        What gives memory back once it is closed.
-    guards
-        What looks after memory that kernels write; None: nobody does.
+    `load` loads a kernel module by name, such as `sort`. With `guards`, memory that kernels write has guard zones.
     """
 
     def __init__(self, device: Device, load: Load, held: ExitStack, guards: Guards | None = None) -> None:
         self.device, self.load, self.held, self.guards = device, load, held, guards
 
     def within(self, held: ExitStack) -> Launches:
-        """Return launches of the same modules whose memory another stack gives back."""
+        """Return a copy whose memory is freed by another stack; device and modules stay the same."""
         return Launches(self.device, self.load, held, self.guards)
 
     def keep(self, thing: R) -> R:
-        """Return what holds memory, which is given back at the end."""
+        """Return `thing`, which is released when `held` is closed."""
         return keep(self.held, thing)
 
+    def allocate(self, nbytes: int, name: str = "what is passed on") -> Buffer:
+        return reserve(self.held, self.device, self.guards, nbytes, name)
+
     def numbers(self, count: int, dtype: Any) -> Buffer:
-        """Return memory for so many numbers of a type, until the end."""
-        nbytes = max(count, 1) * np.dtype(dtype).itemsize
-        if self.guards is None:
-            return self.keep(self.device.allocate(nbytes))
-        return self.keep(self.guards.allocate(nbytes, "what is passed on", self.device)).memory
+        """Return memory for `count` numbers, at least one."""
+        return self.allocate(max(count, 1) * np.dtype(dtype).itemsize)
 
     def zeros(self, count: int, dtype: Any) -> Buffer:
-        """Return zeros, until the end."""
         buffer = self.numbers(count, dtype)
         self.device.fill(buffer, 0)
         return buffer
 
     def upload(self, array: NDArray[Any]) -> Buffer:
-        """Return an array's numbers, until the end."""
-        return self.keep(self.device.upload(array))
+        """Copy an array to read-only device memory; for an empty array, allocate one number."""
+        return self.keep(self.device.upload(array if array.size else np.zeros(1, array.dtype)))
+
+    def upload_writable(self, array: NDArray[Any], name: str, count: int | None = None) -> Buffer:
+        """Allocate writable memory of the array's size, and copy the array, or only its first `count` numbers."""
+        buffer, first = self.allocate(array.nbytes, name), array[:count]
+        if first.size:
+            self.device.write(buffer, first)
+        return buffer
 
     def download(self, buffer: Buffer, count: int, dtype: Any) -> NDArray[Any]:
-        """Wait, and return the first numbers of a buffer."""
         array = np.empty(count, dtype)
         if count:
             self.device.download(buffer, array)
         return array
 
+    def kernels(self, module: str) -> Kernels:
+        return Kernels(self.device, self.load(module))
+
+    def bind(self, module: str, kernel: str, count: int, *arguments: Argument) -> Launch:
+        """Return a launch of a grid-stride kernel."""
+        backend = self.device.backend
+        blocks = min(-(-count // BLOCK_SIZE[backend]), self.device.sm_count * BLOCKS_PER_SM[backend])
+        return self.kernels(module).blocks(kernel, blocks, arguments)
+
     def over(self, module: str, kernel: str, count: int, *arguments: Argument, lanes: int = 1) -> None:
-        """Launch a kernel of a module with so many lanes for each of so many things."""
-        Kernels(self.device, self.load(module)).over(kernel, count * lanes, arguments)()
+        """Launch a kernel with `lanes` threads for each of `count` elements."""
+        self.kernels(module).over(kernel, count * lanes, arguments)()
 
     def blocks(self, module: str, kernel: str, count: int, *arguments: Argument) -> None:
-        """Launch so many blocks of a kernel of a module."""
-        Kernels(self.device, self.load(module)).blocks(kernel, count, arguments)()
+        self.kernels(module).blocks(kernel, count, arguments)()
 
     def offsets(self, sizes: Buffer, sums: Buffer, count: int) -> int:
-        """Put the sums of the sizes before each of so many, and of all, where they belong; return that of all.
-
-        Parameters
-        ----------
-        sums
-            int32 `(count + 1,)`; may be `sizes`, where that has room for one number more.
-        """
+        """Compute exclusive sums of sizes, and return the total; see `Scan.bind`."""
         self.keep(Scan(self.device, self.load("sort"), max(count, 1))).bind(sizes, sums, count)()
         return read_total(self.device, sums, count)
 
     def sort(self, keys: Buffer, count: int, below: int) -> BoundSort:
-        """Sort keys that are all below a number, those that are equal in the order that they have."""
+        """Sort keys from 0 to `below` - 1, stably."""
         memory = self.keep(RadixSort(self.device, self.load("sort"), max(count, 1)))
         sorted_by = memory.bind(keys, count, bits_of(below))
         sorted_by.launch()
         return sorted_by
+
+
+class Work(Launches):
+    """Memory and launches for one measured runnable on device number `at` of a workspace; `built`: modules by name."""
+
+    guards: Guards
+
+    def __init__(self, workspace: Workspace, built: Mapping[str, ModuleFile], held: ExitStack, at: int = 0) -> None:
+        load = cache(lambda module: built[module].program(workspace, at))
+        super().__init__(workspace.devices[at], load, held, workspace.guards)
+        self.workspace, self._built = workspace, built
+
+    def on(self, at: int) -> Work:
+        """Return a `Work` for device number `at`; its memory is released together with the memory of this object."""
+        return Work(self.workspace, self._built, self.held, at)
+
+    def captured(self, launch: Launch) -> Launch:
+        """Launch once, then return the launch as a captured graph; raise `Unsupported` if it cannot be captured."""
+        launch()
+        self.device.synchronize()
+        try:
+            captured = self.device.capture(launch)
+        except CaptureError as error:
+            raise Unsupported(f"the launch cannot be captured into a graph: {error}") from None
+        self.held.callback(captured.release)
+        return captured.replay

@@ -1,4 +1,4 @@
-"""Matrices with compound entries as the libraries take them: expanded to real or complex numbers, in their formats."""
+"""Conversion of matrices with compound entries to plain real or complex matrices, in the formats of libraries."""
 
 from __future__ import annotations
 
@@ -19,62 +19,50 @@ INDEX_LIMIT = np.iinfo(np.int32).max
 
 @dataclass(frozen=True)
 class Representation:
-    """One way to write an entry as a square block of plain numbers.
+    """One way to write an entry as a square block of plain numbers."""
 
-    Attributes
-    ----------
-    name
-        `real`, `complex`, `real3`, `real4`, `complex2`: what the numbers are, and how many in a row of a block.
-    size
-        Numbers in a row of a block.
-    is_complex
-        Whether they are complex.
-    blocks
-        Maps `(nnz, members)` to `(nnz, size, size)`, in the same precision.
-    signs
-        What each member of a vector entry is multiplied by before the members, side by side, are the numbers of the
-        vector; the same for x and for y.
-    """
-
+    #: `real`, `complex`, `real3`, `real4` or `complex2`: number type and block size.
     name: str
+    #: Number of rows, and of columns, of a block.
     size: int
     is_complex: bool
+    #: Maps `(nnz, members)` to `(nnz, size, size)`, in the same precision.
     blocks: Callable[[NDArray[Any]], Numbers]
+    #: Sign with which each vector member is stored in the library's vectors x and y.
     signs: tuple[int, ...]
 
     @property
     def arrangement(self) -> str:
-        """The name of the vectors' order: `AoS`, marked by the members that change their sign."""
+        """Name of the order of the library's vectors: `AoS`, followed by the numbers of members with changed signs."""
         changed = "".join(str(i) for i, sign in enumerate(self.signs) if sign < 0)
         return f"AoS-minus-{changed}" if changed else "AoS"
 
     def dtype(self, real: np.dtype[np.floating[Any]]) -> np.dtype[np.inexact[Any]]:
-        """Return the type of the numbers for a working precision."""
+        """Return the number type for a working precision."""
         return np.dtype(np.result_type(real, np.complex64)) if self.is_complex else real
 
     def arrange(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Bring vector members `(n, k)` into the order, with the signs, of the library's vector; flat."""
+        """Return vector members `(n, k)` as a flat vector with the order and signs that the library needs."""
         signed: NDArray[Any] = values * np.asarray(self.signs, values.dtype)
         return signed.ravel()
 
 
 def complex_blocks(values: NDArray[Any]) -> Numbers:
-    """Return complex numbers as 1×1 blocks."""
     return _pairs(values).reshape(-1, 1, 1)
 
 
 def quaternion_as_complex(values: NDArray[Any]) -> Numbers:
     """Return w + xi + yj + zk as ((a, −b), (b*, a*)) with a = w + xi and b = y + zi.
 
-    With j i = −i j the product (a + bj)(c + dj) is (ac − bd*) + (ad + bc*)j, so on (c, d*) the block gives the first
-    part and the conjugate of the second: in members, x and y are w, x, y, −z.
+    As j i = −i j, the product (a + bj)(c + dj) is (ac − bd*) + (ad + bc*)j. The block times (c, d*) gives (ac − bd*)
+    and the conjugate of (ad + bc*), so a quaternion in a vector must be stored as w, x, y, −z.
     """
     a, b = _pairs(values).T
     return np.stack([a, -b, b.conj(), a.conj()], axis=1).reshape(-1, 2, 2)
 
 
 def _pairs(values: NDArray[Any]) -> Numbers:
-    """Return each two members as a complex number of the same precision: `(nnz, members / 2)`."""
+    """Return pairs of adjacent members as complex numbers of the same precision, `(nnz, members / 2)`."""
     pairs: Numbers = np.ascontiguousarray(values).view(np.result_type(values.dtype, np.complex64))
     return pairs
 
@@ -84,21 +72,21 @@ COMPLEX2 = Representation("complex2", 2, True, quaternion_as_complex, (1, 1, 1, 
 
 
 def real_expansion(entry: str) -> Representation:
-    """Return the real k×k expansion that every entry has."""
+    """Return the representation of an entry type as real k×k blocks, which every entry type has."""
     what = get_entry(entry)
     name = "real" if what.size == 1 else f"real{what.size}"
     return Representation(name, what.size, False, what.expand, (1,) * what.size)
 
 
 def representations(entry: str) -> list[Representation]:
-    """Return every representation that is no larger than it has to be: complex numbers stay complex."""
+    """Return the representations of an entry type that are used; complex entries are not expanded to real blocks."""
     if entry == "complex":
         return [COMPLEX]
     return [real_expansion(entry), COMPLEX2] if entry == "quaternion" else [real_expansion(entry)]
 
 
 class Csr(NamedTuple):
-    """Compressed sparse rows: int32 `(rows + 1,)`, int32 `(nnz,)`, `(nnz,)`."""
+    """Compressed sparse rows; shapes: offsets `(rows + 1,)`, columns and values `(nnz,)`."""
 
     offsets: NDArray[np.int32]
     columns: NDArray[np.int32]
@@ -106,7 +94,7 @@ class Csr(NamedTuple):
 
 
 class Coo(NamedTuple):
-    """Coordinates, sorted by row: int32 `(nnz,)`, int32 `(nnz,)`, `(nnz,)`."""
+    """Coordinates sorted by row; all arrays are `(nnz,)`."""
 
     rows: NDArray[np.int32]
     columns: NDArray[np.int32]
@@ -114,7 +102,7 @@ class Coo(NamedTuple):
 
 
 class Bsr(NamedTuple):
-    """Block sparse rows, blocks by rows: int32 `(n + 1,)`, int32 `(blocks,)`, `(blocks, size, size)`."""
+    """Block sparse rows; shapes: offsets `(n + 1,)`, columns `(blocks,)`, values `(blocks, size, size)`."""
 
     offsets: NDArray[np.int32]
     columns: NDArray[np.int32]
@@ -122,10 +110,10 @@ class Bsr(NamedTuple):
 
 
 class Sell(NamedTuple):
-    """Sliced ELLPACK as cuSPARSE has it.
+    """cuSPARSE's sliced ELLPACK.
 
-    int32 `(slices + 1,)` counted in slots, int32 `(slots,)` with −1 in the padding, `(slots,)` with 0. The slots of a
-    slice lie column by column, the last slice has as many rows as the others.
+    Shapes: offsets `(slices + 1,)`, counted in slots; columns `(slots,)`, −1 for padding; values `(slots,)`, 0 for
+    padding. The slots of a slice are stored column by column. The last slice is padded to full height.
     """
 
     offsets: NDArray[np.int32]
@@ -134,19 +122,12 @@ class Sell(NamedTuple):
 
 
 def to_bsr(problem: Matrix, representation: Representation, real: np.dtype[np.floating[Any]]) -> Bsr:
-    """Return a matrix as blocks, in a working precision."""
     blocks = representation.blocks(problem.values.astype(real, copy=False))
     return Bsr(problem.indptr, problem.indices, np.ascontiguousarray(blocks))
 
 
 def to_csr(bsr: Bsr) -> Csr:
-    """Return the single numbers; zeros within a block stay stored.
-
-    Raises
-    ------
-    OverflowError
-        More numbers than 32-bit indices can count.
-    """
+    """Expand blocks to single numbers; zeros in a block stay stored. More than 2³¹ − 1 numbers: `OverflowError`."""
     size = bsr.values.shape[1]
     _check(bsr.values.size)
     if size == 1:
@@ -157,19 +138,12 @@ def to_csr(bsr: Bsr) -> Csr:
 
 
 def to_coo(csr: Csr) -> Coo:
-    """Return the numbers with the row of each."""
     rows = np.repeat(np.arange(len(csr.offsets) - 1, dtype=np.int32), np.diff(csr.offsets))
     return Coo(rows, csr.columns, csr.values)
 
 
 def to_sell(csr: Csr, slice_rows: int) -> Sell:
-    """Return sliced ELLPACK with slices of so many rows.
-
-    Raises
-    ------
-    OverflowError
-        More slots than 32-bit indices can count.
-    """
+    """Convert CSR to sliced ELLPACK; more than 2³¹ − 1 slots raise `OverflowError`."""
     lengths = np.diff(csr.offsets)
     n = len(lengths)
     slices = -(-n // slice_rows)
@@ -177,7 +151,7 @@ def to_sell(csr: Csr, slice_rows: int) -> Sell:
     offsets = np.concatenate([[0], np.cumsum(widths.astype(np.int64) * slice_rows)])
     _check(int(offsets[-1]))
     rows = np.arange(n)
-    # the slot of a row's first number, less those that the numbers of the rows before it would take
+    # slot of the first number of each row, minus `slice_rows` times the count of numbers in earlier rows
     first = offsets[rows // slice_rows] + rows % slice_rows - csr.offsets[:-1].astype(np.int64) * slice_rows
     slots = np.repeat(first, lengths)
     slots += np.arange(0, len(csr.columns) * slice_rows, slice_rows)

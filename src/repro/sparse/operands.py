@@ -1,4 +1,4 @@
-"""A and x of y = A x in a working precision, what the product must be, and its verification on the device."""
+"""Operands of y = A x in a working precision, the reference product, and verification on the device."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from repro.bench.runnable import IncorrectError, Runnable
-from repro.bench.workspace import Workspace
+from repro.bench.errors import IncorrectError
+from repro.bench.runnable import Runnable, Workspace
 from repro.codegen.targets import DTYPES, INDEX_BYTES
 from repro.codegen.templates import VERIFY_BLOCK_SIZE
 from repro.devices.base import Buffer
@@ -29,30 +29,21 @@ NAN_BYTE = 0xFF
 
 
 class ExpectedProduct(Protocol):
-    """What a product must be."""
+    @property
+    def precision(self) -> str: ...
 
     @property
-    def precision(self) -> str:
-        """That of the result, `single` or `double`."""
-
-    @property
-    def reference(self) -> NDArray[np.float64]:
-        """What it must be."""
+    def reference(self) -> NDArray[np.float64]: ...
 
     @property
     def bound(self) -> NDArray[np.float64]:
-        """By how much it may differ from that, in the shape of the reference."""
+        """Largest allowed absolute error of each number, in the shape of `reference`."""
 
 
 def compare(operands: ExpectedProduct, runnable: Multiplies, workspace: Workspace) -> float | None:
-    """Run a product once into an output poisoned with NaN; return its largest error over the bound.
+    """Fill the output with NaN, run a product once and compare it; return the largest ratio of error to bound.
 
-    None where the runnable has no result.
-
-    Raises
-    ------
-    IncorrectError
-        A number lies outside its bound, or is NaN.
+    It returns None if the runnable has no result. An error above its bound, or NaN, raises `IncorrectError`.
     """
     y = runnable.result()
     if y is None:
@@ -61,16 +52,16 @@ def compare(operands: ExpectedProduct, runnable: Multiplies, workspace: Workspac
     device.fill(y, NAN_BYTE)
     runnable.before()
     runnable.launch()
-    # asked for once more: a library that runs on the host brings its result to the device only now
+    # called again, as the result of a library on the host is uploaded only now
     y = runnable.result() or y
     reference, bound = _expected(operands, runnable, workspace)
-    count = reference.nbytes // operands.reference.itemsize  # more than the members where the order pads them
+    count = reference.nbytes // operands.reference.itemsize  # number of elements, including padding
     report = workspace.buffer("report", lambda: device.allocate(8))
     n_t = VERIFY_BLOCK_SIZE[device.backend]
     device.fill(report, 0)
     device.bind(
         workspace.common.program.kernel(f"verify_{operands.precision}"),
-        min(device.n_s * 8, -(-count // n_t)),
+        min(device.sm_count * 8, -(-count // n_t)),
         n_t,
         [np.int32(count), y, reference, bound, report],
     )()
@@ -84,7 +75,7 @@ def compare(operands: ExpectedProduct, runnable: Multiplies, workspace: Workspac
 
 
 def _expected(operands: ExpectedProduct, runnable: Multiplies, workspace: Workspace) -> tuple[Buffer, Buffer]:
-    """Return reference and bound on the device, in the order of a runnable's result."""
+    """Return reference and bound on the device, arranged like the result of the runnable."""
     order, upload = runnable.arrangement, workspace.device.upload
     return (
         workspace.buffer(("reference", order), lambda: upload(runnable.arrange(operands.reference))),
@@ -93,14 +84,14 @@ def _expected(operands: ExpectedProduct, runnable: Multiplies, workspace: Worksp
 
 
 class Multiplies(Runnable):
-    """A runnable that leaves y = A x, also for other vectors than its own, as an iterative solver needs.
+    """A measured product y = A x; iterative solvers can also bind it to other vectors.
 
     Attributes
     ----------
     arrangement
-        Names the order of the numbers in `result`; equal names, equal order.
+        Name of the order of numbers in `result`; runnables with the same name have the same order.
     matrix_bytes
-        Bytes of the matrix in its layout, once prepared.
+        Bytes of the matrix in the layout of the runnable.
     """
 
     arrangement: str
@@ -111,16 +102,16 @@ class Multiplies(Runnable):
         raise NotImplementedError
 
     def arrange(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Bring `(n, k)` members into the order, with the signs, of `result`; flat. Linear."""
+        """Return the members of a vector, `(n, k)`, as a flat array with the order and signs of `result`."""
         raise NotImplementedError
 
     def product(self, x: Buffer, y: Buffer) -> Callable[[], None]:
-        """Return what queues y = A x for other vectors; once prepared, and valid until `release`.
+        """Return a launch of y = A x for the given vectors; valid from `prepare` to `release`.
 
         Parameters
         ----------
         x, y
-            As many numbers of the working precision as the matrix has columns and rows, in the order of `result`,
+            x has an entry for each column and y one for each row, in the working precision and the order of `result`,
             aligned to 16 bytes.
         """
         raise NotImplementedError
@@ -128,21 +119,21 @@ class Multiplies(Runnable):
 
 @dataclass(frozen=True)
 class ProductOperands:
-    """A and x in the working precision, and what the product must be.
+    """A and x in the working precision, and the reference product.
 
     Attributes
     ----------
     problem
-        The pattern and, in `values`, the entries before they are rounded to the working precision.
+        The matrix; its `values` are not rounded to the working precision.
     precision
         `single` or `double`.
     x
         `(columns, k)` in the working precision.
     reference, bound
-        float64 `(n, k)`: the product of the rounded operands, and by how much a result may differ from it:
-        (m_i + 2) k ε (|A||x|)_i for a row of m_i entries of size k.
+        float64 `(n, k)`. `reference` is the product of the rounded A and x in double precision. `bound` is the largest
+        allowed error, (m_i + 2) k ε (|A||x|)_i for row i with m_i entries of size k.
     checksum
-        Of the problem, and of the seed that x was drawn by.
+        Checksum of the matrix and the seed of x.
     """
 
     problem: Matrix
@@ -156,47 +147,44 @@ class ProductOperands:
 
     @property
     def entry(self) -> Entry:
-        """What the non-zeros are."""
         return get_entry(self.problem.entry)
 
     @property
     def dtype(self) -> np.dtype[np.floating]:
-        """The working precision."""
         return self.x.dtype
 
     @cached_property
     def values(self) -> NDArray[np.floating]:
-        """`(nnz, members)` in the working precision."""
+        """Values of the matrix, `(nnz, members)`, rounded to the working precision."""
         return self.problem.values.astype(self.dtype, copy=False)
 
     @property
-    def least_bytes(self) -> tuple[int, int]:
-        """Bytes of the matrix in CSR, members side by side, and of x; and of y."""
+    def min_bytes(self) -> tuple[int, int]:
+        """Fewest bytes that a product reads (matrix as CSR, and x) and writes (y)."""
         matrix = csr_bytes(self.problem, self.dtype.itemsize)
         return matrix + self.x.nbytes, self.reference.size * self.dtype.itemsize
 
     @property
     def operations(self) -> int:
-        """Two for each member of an entry that a product takes: one multiplication, one addition."""
+        """Number of floating-point operations of a product: multiplications and additions for all entries."""
         return self.problem.nnz * self.entry.operations
 
     @property
     def columns(self) -> Mapping[str, Any]:
-        """The entry."""
         return {"entry": self.problem.entry}
 
     def permutation(self, ordering: str) -> NDArray[np.int64]:
-        """Return which row of the matrix as it came each row of the reordered one is, int64 `(n,)`."""
+        """Return the original row of each reordered row, int64 `(n,)`."""
         if ordering not in self._permutations:
             self._permutations[ordering] = permutation(self.problem, ordering)
         return self._permutations[ordering]
 
     def x_in(self, ordering: str) -> NDArray[np.floating]:
-        """Return x with its entries in an order of the unknowns; a matrix in another than its own is square."""
+        """Return x reordered for an ordering of the unknowns."""
         return self.x if ordering == "natural" else self.x[self.permutation(ordering)]
 
     def reordered(self, ordering: str) -> Matrix:
-        """Return the matrix with its rows and columns in an order."""
+        """Return the matrix with rows and columns renumbered by an ordering."""
         if ordering == "natural":
             return self.problem
         if ordering not in self._reordered:
@@ -204,27 +192,26 @@ class ProductOperands:
         return self._reordered[ordering]
 
     def check(self, runnable: Runnable, workspace: Workspace) -> float | None:
-        """Run a product into an output poisoned with NaN and compare it with the reference, on the device."""
+        """Verify a runnable on the device if it is a product; see `compare`."""
         return compare(self, runnable, workspace) if isinstance(runnable, Multiplies) else None
 
 
 class WithProduct(ABC):
-    """Operands of a study of more than products: what multiplies is given those of the product alone."""
+    """Operands of a study that measures more than products; `product` has the operands of y = A x."""
 
     @property
     @abstractmethod
-    def product(self) -> ProductOperands:
-        """A, x and what their product must be."""
+    def product(self) -> ProductOperands: ...
 
 
 def csr_bytes(matrix: Matrix, number_bytes: int) -> int:
-    """Return the bytes of a matrix as CSR with 4-byte indices, an entry's members side by side."""
+    """Return the bytes of a matrix stored as CSR with 4-byte indices."""
     members = len(get_entry(matrix.entry).members)
     return matrix.nnz * (INDEX_BYTES + members * number_bytes) + (matrix.n + 1) * INDEX_BYTES
 
 
 def expand(matrix: Matrix, values: NDArray[np.floating]) -> sp.bsr_array:
-    """Return the real expansion of a matrix as a float64 BSR matrix of k×k blocks: `(nk, nk)`."""
+    """Return the matrix as a real float64 BSR matrix `(nk, nk)`, with one k×k block for each entry of size k."""
     entry = get_entry(matrix.entry)
     blocks = entry.expand(values.astype(np.float64, copy=False))
     size = matrix.n * entry.size
@@ -232,12 +219,9 @@ def expand(matrix: Matrix, values: NDArray[np.floating]) -> sp.bsr_array:
 
 
 def make_operands(matrix: Matrix, precision: str, seed: int) -> ProductOperands:
-    """Draw x, round A and x to the working precision, and compute the reference once, in float64 by SciPy.
+    """Draw x, round A and x to the working precision, and compute the float64 reference with SciPy.
 
-    Raises
-    ------
-    ReproError
-        The matrix has no entries or is not square, or its values or their sums are beyond the working precision.
+    It raises `ReproError` if the matrix is empty or not square, or if its values or products would overflow.
     """
     matrix.require_product()
     entry = get_entry(matrix.entry)
@@ -259,25 +243,10 @@ def make_operands(matrix: Matrix, precision: str, seed: int) -> ProductOperands:
 def rounded_values(
     name: str, values: NDArray[np.float64], rows: Callable[[], NDArray[np.integer[Any]]], precision: str
 ) -> NDArray[np.floating]:
-    """Round entries to a precision, if none becomes infinite, and something is left of each row that is not zero.
+    """Round entries `(nnz, members)` to a precision; refuse overflow, and rows whose values would all underflow.
 
-    What is lost beside larger numbers of its row is less than the rounding of a product's sum.
-
-    Parameters
-    ----------
-    name
-        Of the problem.
-    values
-        `(nnz, members)`.
-    rows
-        Gives the row of each entry, `(nnz,)`.
-    precision
-        `single` or `double`.
-
-    Raises
-    ------
-    ReproError
-        There are values beyond the precision.
+    If only some values of a row underflow, the loss is below the rounding error of the product. `rows` returns the row
+    of each entry, `(nnz,)`.
     """
     with np.errstate(over="ignore"):
         rounded = values.astype(DTYPES[precision], copy=False)
@@ -314,7 +283,7 @@ def rows_of(matrix: Matrix) -> NDArray[np.int64]:
 
 
 def _require_products(matrix: Matrix, size: NDArray[np.float64], precision: str) -> None:
-    """Refuse a matrix whose product with x may not be a number of the working precision."""
+    """Raise `ReproError` if the product of the matrix and x may overflow in the working precision."""
     largest = np.finfo(DTYPES[precision]).max
     too_large = (size > largest) & np.isfinite(matrix.values).all()
     if too_large.any():
@@ -333,7 +302,7 @@ def _beyond(what: str, name: str, expected: str, actual: str, precision: str) ->
 
 
 def operands_of(workspace: Workspace) -> ProductOperands:
-    """Return the operands of a workspace as those of a product, which they have to be or to have."""
+    """Return the product operands of a workspace."""
     operands = workspace.operands
     if isinstance(operands, WithProduct):
         return operands.product
@@ -342,7 +311,7 @@ def operands_of(workspace: Workspace) -> ProductOperands:
 
 
 def x_on(workspace: Workspace, order: str, ordering: str = "natural") -> Buffer:
-    """Return x on the device: members in AoS, SoA or Padded order, entries in the order of the rows."""
+    """Return x on the device; members are in AoS, SoA or Padded order, entries in the ordering of the unknowns."""
     operands = operands_of(workspace)
 
     def upload() -> Buffer:
@@ -352,9 +321,9 @@ def x_on(workspace: Workspace, order: str, ordering: str = "natural") -> Buffer:
 
 
 def y_on(workspace: Workspace, order: str = "AoS") -> Buffer:
-    """Return device memory for y, members in AoS, SoA or Padded order; runnables use it one after the other.
+    """Return device memory for y between guard zones; all runnables with a y of the same size share the memory.
 
-    It is between guard zones, which start where y ends: padded and plain vectors share none.
+    A guard zone starts directly behind y, so the Padded order, whose y is longer, needs a separate buffer.
     """
     operands = operands_of(workspace)
     n, size = operands.reference.shape
@@ -363,7 +332,7 @@ def y_on(workspace: Workspace, order: str = "AoS") -> Buffer:
 
 
 def symmetry_on(workspace: Workspace, ordering: str = "natural") -> Symmetry:
-    """Return whether a workspace's matrix, in an ordering, is symmetric in the working precision; found out once."""
+    """Return the symmetry of the reordered matrix in the working precision; computed once per workspace."""
     operands = operands_of(workspace)
 
     def symmetry() -> Symmetry:

@@ -1,15 +1,13 @@
 """Orders of rows and unknowns: recursive bisection of the graph, clusters of rows, and P A Pᵀ.
 
-Bisection gives an order of a graph's vertices whose aligned runs hang together: the graph is halved again and
-again, in three steps, each on all parts at once. Distances from a few landmarks are coordinates of the vertices,
-and a part is cut across its longest direction in them. A part that is small enough is cut by a smooth function
-instead: Chebyshev's polynomial of the random walk within the part, applied to that direction, leaves little but
-its slowest modes, whose level sets are short (spectral bisection: Fiedler 1975; Pothen, Simon, Liou 1990). Pairs
-of vertices then change sides while that may shorten the cut (Kernighan, Lin 1970).
+Bisection halves all parts of the graph at once, repeatedly. The coordinates of a vertex are its distances from a few
+landmark vertices. A large part is cut across its longest direction. A small part is cut at the median of a smooth
+function: a Chebyshev polynomial of the random walk on the part is applied to the coordinate along the longest
+direction. The polynomial damps all but the slowest modes, whose level sets are short (spectral bisection: Fiedler 1975;
+Pothen, Simon, Liou 1990). Swaps of vertices then shorten the cut (Kernighan, Lin 1970).
 
-Clusters are rows that read the same entries of x; rows that are too long for a warp take no part in them.
-Renumbering the unknowns costs once what an iterative solver then gains in every product; times of reordered
-matrices are reported separately from those of the matrix as it came.
+A cluster is a group of rows that read similar entries of x; rows that are too long for a warp are kept out of clusters.
+Times of reordered matrices are reported separately from times of matrices in the original order.
 """
 
 from __future__ import annotations
@@ -26,22 +24,24 @@ from scipy.sparse.csgraph import breadth_first_order, connected_components, reve
 from repro.errors import ReproError
 from repro.problems.matrix import Matrix
 
-#: Distances from so many vertices, far from each other, are the coordinates; they are averaged with those of neighbours
-#: so many times, since a distance has few values within a small part.
+#: Number of landmarks, and number of times a distance is averaged with the neighbours' distances: without averaging,
+#: distances within a small part have few different values.
 LANDMARKS, AVERAGED = 6, 2
-#: Parts of at most so many leaves are cut by smooth functions, and keep so many coordinates, those along which they are
-#: longest. Of parts of at most so many the second longest is tried as well, and what lies between the two: a part as
-#: wide as long has no longest direction, and across its diagonal more edges are cut.
+#: A part of at most SMOOTH leaves is cut by a smooth function, and keeps coordinates along its AXES longest directions.
+#: A part of at most BOTH leaves also tries the second direction and both diagonals, as a square has no longest
+#: direction.
 SMOOTH, AXES, BOTH = 64, 3, 8
-#: Degree of the polynomial for parts of two leaves, and how much it grows where parts are twice as large.
+#: Degree of the Chebyshev polynomial for a part of two leaves, and increase of the degree per doubling of the part.
 DEGREE, DEGREE_STEP = 9, 2
-#: What the polynomial damps ends at the eigenvalue 1 - (RESOLUTION / degree)²; the constant has 1.
+#: The polynomial of the random walk on a part's graph damps eigenvectors with eigenvalues up to
+#: 1 - (RESOLUTION / degree)²; the constant vector has the eigenvalue 1.
 RESOLUTION = 2.5
-#: Pairs of a part that change sides at the most, and how many in a row without a shorter cut.
+#: Largest number of swaps per part, and largest number of successive swaps that do not shorten the cut.
 SWAPS, PATIENCE = 24, 6
-#: The weakest direction of steps, of their mean: a coordinate that hardly changes between neighbours is not all.
+#: Relative regularisation of the covariance of steps to neighbours, so that nearly constant coordinates do not
+#: dominate.
 WEAKEST = 1e-2
-#: Vertices of a part that its directions are found by, about.
+#: Approximate number of sampled vertices per part, from which the directions of the part are computed.
 SAMPLE = 4096
 SEED = 1
 
@@ -52,7 +52,6 @@ T = TypeVar("T", bound=np.generic)
 
 
 def adjacency(indptr: NDArray[np.int32], indices: NDArray[np.int32]) -> Graph:
-    """Return the graph of A + Aᵀ without its diagonal, all weights 1."""
     n = len(indptr) - 1
     pattern = sp.csr_array((np.ones(len(indices), np.float32), indices, indptr), shape=(n, n))
     graph = sp.csr_array(pattern + pattern.T)
@@ -62,21 +61,17 @@ def adjacency(indptr: NDArray[np.int32], indices: NDArray[np.int32]) -> Graph:
 
 
 def bisect(graph: Graph, leaf: int) -> Order:
-    """Return an order of the vertices, int64 `(n,)`: each aligned run of 2ᵏ·leaf of them has few edges to others.
+    """Return an order of the vertices, int64 `(n,)`, whose aligned runs of 2ᵏ·leaf vertices have few edges to others.
 
-    Parameters
-    ----------
-    graph
-        Symmetric, float32, all weights 1, without a diagonal; connected or not.
-    leaf
-        Vertices of the shortest runs; the last run may be shorter.
+    `graph` is symmetric, float32, with all weights 1 and no diagonal; it need not be connected. The last run may be
+    shorter.
     """
     n = graph.shape[0]
     if n <= leaf:
         return np.arange(n)
     order, joined = _traverse(graph)
     places, steps = _coordinates(_renumber(joined, order))
-    at = np.arange(n)  # the vertex at each place of the order, by its number in `order`
+    at = np.arange(n)  # vertex at each place, as an index into `order`
     size = leaf
     while size < n:
         size *= 2
@@ -84,7 +79,7 @@ def bisect(graph: Graph, leaf: int) -> Order:
         at = at[_sides(_lower(_axes(places, steps, at, size, 1)[:, 0], size), size)]
         size //= 2
     order, places = order[at], _axes(places, steps, at, size, AXES)
-    graph, at = _renumber(graph, order), np.arange(n)  # so that each part's numbers are near each other
+    graph, at = _renumber(graph, order), np.arange(n)  # parts become contiguous
     while size > leaf:
         part = _cut(graph, at, size)
         axes = np.empty((2, n), np.float32)
@@ -99,7 +94,7 @@ def bisect(graph: Graph, leaf: int) -> Order:
 
 
 def _traverse(graph: Graph) -> tuple[Order, Graph]:
-    """Return the vertices breadth first, and the graph, its components joined to a string, each by two far ends."""
+    """Return the vertices in breadth-first order, and a connected graph: components are linked in a chain."""
     order = breadth_first_order(graph, 0, return_predecessors=False)
     if len(order) < graph.shape[0]:
         _, label = connected_components(graph, directed=False)
@@ -120,12 +115,15 @@ def _renumber(graph: Graph, order: Order) -> Graph:
     new = np.empty(len(order), np.int32)
     new[order] = np.arange(len(order), dtype=np.int32)
     rows = graph[order]
-    rows.indices = new[rows.indices]  # not sorted, which nothing here needs
+    rows.indices = new[rows.indices]  # unsorted, which is sufficient here
     return rows
 
 
 def _coordinates(graph: Graph) -> tuple[Floats, Floats]:
-    """Return each vertex's distances from landmarks, and their difference from one neighbour's, `(n, LANDMARKS)`."""
+    """Return each vertex's distances from the landmarks, and their differences to a random neighbour's distances.
+
+    Both arrays are `(n, LANDMARKS)`.
+    """
     n = graph.shape[0]
     degrees = np.diff(graph.indptr)
     weights = (1 / degrees).astype(np.float32)
@@ -133,8 +131,8 @@ def _coordinates(graph: Graph) -> tuple[Floats, Floats]:
     neighbour = graph.indices[graph.indptr[:-1] + drawn]
     distances, steps = np.empty((n, LANDMARKS), np.float32), np.empty((n, LANDMARKS), np.float32)
     nearest = np.full(n, np.inf, np.float32)
-    searched = graph.astype(np.float64)  # what searches would else convert the graph to each time
-    landmark = n - 1  # the last in breadth-first order is far from the first
+    searched = graph.astype(np.float64)  # SciPy's search would convert it each time
+    landmark = n - 1  # last in breadth-first order, far from the first
     for k in range(LANDMARKS):
         distance = _distances(searched, landmark)
         np.minimum(nearest, distance, out=nearest)
@@ -147,13 +145,13 @@ def _coordinates(graph: Graph) -> tuple[Floats, Floats]:
 
 
 def _distances(graph: Graph, root: int) -> Floats:
-    """Return how many edges each vertex of a connected graph is away from one, `(n,)`."""
+    """Return the number of edges from the root to each vertex of a connected graph, `(n,)`."""
     n = graph.shape[0]
     order, parent = breadth_first_order(graph, root)
     place = np.empty(n, np.int32)
     place[order] = np.arange(n, dtype=np.int32)
     children = np.bincount(place[parent[order[1:]]], minlength=n)
-    # vertices at one distance follow each other; behind the children of all before one are its own
+    # breadth-first order is sorted by distance, and children by parent
     own = np.cumsum(children) - children + 1
     first, start = np.zeros(n, np.float32), 1
     while start < n:
@@ -165,30 +163,24 @@ def _distances(graph: Graph, root: int) -> Floats:
 
 
 def _blocks(values: NDArray[T], size: int) -> list[NDArray[T]]:
-    """Return the parts that are full, `(parts, size, …)`, and the one that is not, as `(1, rest, …)`."""
+    """Split values into blocks: full parts as `(parts, size, …)`, and an incomplete last part as `(1, rest, …)`."""
     full = len(values) // size * size
     both = values[:full], values[full:]
     return [block.reshape(-1, min(size, len(block)), *block.shape[1:]) for block in both if len(block)]
 
 
 def _axes(places: Floats, steps: Floats | None, at: Order, size: int, count: int) -> Floats:
-    """Return coordinates of each part along its longest directions, `(n, count)`, the longest first.
+    """Return coordinates of each part along its longest directions, `(n, count)`, longest first.
 
-    Parameters
-    ----------
-    places
-        Coordinates of all vertices.
-    steps
-        The difference from a neighbour's, by which lengths are counted; None: coordinates are in such units already.
-    at
-        The vertex at each place of the order, of which each `size` on end are a part.
+    `steps` are the differences of coordinates to a neighbour; they set the unit of length along each direction. None:
+    the coordinates already have this unit. Each `size` successive vertices of `at` are one part.
     """
     axes = [_axes_of(places, steps, part, count).reshape(-1, count) for part in _blocks(at, size)]
     return np.concatenate(axes)
 
 
 def _axes_of(places: Floats, steps: Floats | None, parts: Order, count: int) -> Floats:
-    """Return what `_axes` does of parts of one size, `(parts, size)`; directions are those of a sample of each."""
+    """Compute `_axes` for parts of equal size, `(parts, size)`; the directions come from a sample of vertices."""
     sample = parts[:, :: max(1, parts.shape[1] // SAMPLE)]
     block = places[sample]
     mean = block.mean(axis=1, keepdims=True)
@@ -209,7 +201,7 @@ def _axes_of(places: Floats, steps: Floats | None, parts: Order, count: int) -> 
 
 
 def _cut(graph: Graph, at: Order, size: int) -> NDArray[np.int64]:
-    """Leave out the edges between parts, in place; return the part of each vertex."""
+    """Remove the edges between parts from `graph`, in place; return the part number of each vertex."""
     part = np.empty(len(at), np.int32)
     part[at] = np.arange(len(at), dtype=np.int32) // size
     graph.data *= np.repeat(part, np.diff(graph.indptr)) == part[graph.indices]
@@ -218,10 +210,10 @@ def _cut(graph: Graph, at: Order, size: int) -> NDArray[np.int64]:
 
 
 def _smoothed(graph: Graph, axes: Floats, part: NDArray[np.int64], degree: int) -> list[Floats]:
-    """Return each axis without what changes fast from neighbour to neighbour, of mean 0 and length 1 in each part."""
+    """Return the coordinates `axes` after the low-pass filter, normalised to mean 0 and norm 1 within each part."""
     degrees = np.diff(graph.indptr).astype(np.float32)
     total = np.maximum(np.bincount(part, degrees), 1)
-    # Chebyshev's recurrence, with the eigenvalues from -1 to `kept` mapped to -1 to 1
+    # Chebyshev's recurrence; eigenvalues from -1 to `kept` are mapped to -1 to 1
     kept = 1 - (RESOLUTION / degree) ** 2
     scale, shift = 2 / (kept + 1), np.float32(2 * (kept - 1) / (kept + 1))
     walk = (2 * scale / np.maximum(degrees, 1)).astype(np.float32)
@@ -248,7 +240,7 @@ def _smoothed(graph: Graph, axes: Floats, part: NDArray[np.int64], degree: int) 
 def _shortest(
     graph: Graph, directions: Sequence[Floats], part: NDArray[np.int64], at: Order, size: int
 ) -> NDArray[np.bool_]:
-    """Return which places are in the lower half of their part, in the direction that cuts its fewest edges."""
+    """Return which places are in the lower half of their part; each part uses the direction that cuts fewest edges."""
     fewest = np.full(part.max() + 1, np.inf)
     shortest, side = np.zeros(len(at), bool), np.empty(len(at), np.float32)
     for scores in directions:
@@ -262,7 +254,7 @@ def _shortest(
 
 
 def _lower(scores: Floats, size: int) -> NDArray[np.bool_]:
-    """Return which places have the `size // 2` lowest scores of their part; of equal ones the first."""
+    """Return which places have the `size // 2` lowest scores of their part; of equal scores, the first are lower."""
     half, lower = size // 2, []
     for block in _blocks(scores, size):
         if block.shape[1] <= half:
@@ -276,7 +268,7 @@ def _lower(scores: Floats, size: int) -> NDArray[np.bool_]:
 
 
 def _sides(lower: NDArray[np.bool_], size: int) -> Order:
-    """Return the order in which each part has its lower vertices first, `size // 2` of them, and else stays."""
+    """Return a stable order in which the `size // 2` lower vertices of each part come first in the part."""
     full, half = len(lower) // size, size // 2
     first, second = np.flatnonzero(lower), np.flatnonzero(~lower)
     sides = [vertices[: full * half].reshape(full, half) for vertices in (first, second)]
@@ -284,17 +276,18 @@ def _sides(lower: NDArray[np.bool_], size: int) -> Order:
 
 
 def _swapped(graph: Graph, at: Order, size: int) -> NDArray[np.bool_]:
-    """Return which places are in the first half of their part once pairs have changed sides.
+    """Return which places are in the first half of their part after swaps.
 
-    In each round each part moves the vertex that gains most from its first half to its second, then one back. It does
-    not move them again, goes on for a while where the cut gets longer, and keeps the rounds up to the shortest.
+    In each round, each part moves the vertex with the largest gain from the first half to the second, then one vertex
+    from the second half to the first. A vertex moves at most once. A few rounds may lengthen the cut; each part keeps
+    only the rounds up to its shortest cut.
     """
     n, half = len(at), size // 2
     lower = np.arange(n) % size < half
     side, place = np.empty(n, np.float32), np.empty(n, np.int64)
     side[at], place[at] = np.where(lower, -1, 1), np.arange(n)
     parts = -(-n // size)
-    gains = np.full(parts * size, -np.inf, np.float32)  # by place; moved or absent: no gain is worse
+    gains = np.full(parts * size, -np.inf, np.float32)  # by place; -inf: moved or absent
     gains[:n] = -(side * (graph @ side))[at]
     by_part = gains.reshape(parts, size)
     total, best = np.zeros(parts, np.float32), np.zeros(parts, np.float32)
@@ -322,7 +315,7 @@ def _swapped(graph: Graph, at: Order, size: int) -> NDArray[np.bool_]:
 
 
 def _move(graph: Graph, vertices: Order, side: Floats, gains: Floats, place: Order) -> None:
-    """Move vertices, at most one a part, to the other side, and bring the gains of their neighbours up to date."""
+    """Move vertices, at most one per part, to the other half; update the gains of their neighbours."""
     starts = graph.indptr[vertices]
     lengths = graph.indptr[vertices + 1] - starts
     entries = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths) + np.arange(lengths.sum())
@@ -333,16 +326,16 @@ def _move(graph: Graph, vertices: Order, side: Floats, gains: Floats, place: Ord
 
 #: Rows of a cluster; the last one may have fewer.
 CLUSTER = 64
-#: Rows of more entries than this, and than so many times the mean, are long: a block takes each by itself.
+#: A row is long if it exceeds both this length and this multiple of the mean length; a whole block works on a long row.
 LONG_ROW, LONG_ROW_OF_MEAN = 128, 4
 
 
 def cluster_rows(problem: Matrix) -> NDArray[np.int64]:
     """Return an order in which neighbouring rows read the same entries of x, int64 `(n,)`.
 
-    The graph is halved again and again (`repro.sparse.ordering`), so that each 64 rows on end are a cluster, and so
-    are each 128, 256, …; rows of 64 are sorted by length. Long rows come last, the longest first, and take no part in
-    clusters: they would bring all rows together. Only rows are stored in this order: x and y keep theirs.
+    The order comes from bisection: each 64 successive rows are a cluster, and so are each 128, 256, … rows. Within a
+    cluster of 64, rows are sorted by length. Long rows come last, the longest first; they are left out of the graph,
+    since they would connect all rows. The order of x and y does not change.
     """
     lengths, long = problem.row_lengths, long_rows(problem)
     last = np.flatnonzero(long)
@@ -356,33 +349,22 @@ def cluster_rows(problem: Matrix) -> NDArray[np.int64]:
 
 
 def long_rows(problem: Matrix) -> NDArray[np.bool_]:
-    """Return which rows are so long that a warp would still be at one when all others are done, `(n,)`."""
+    """Return which rows are so long that their warp would still work after all others are done, `(n,)`."""
     lengths = problem.row_lengths
     return np.asarray(lengths > max(LONG_ROW, LONG_ROW_OF_MEAN * lengths.mean()))
 
 
-#: Rows are sorted by length within windows of so many, which leaves what the order has of locality.
+#: Number of rows per sorting window; small windows keep locality.
 WINDOW = 1024
-#: Orders of the unknowns, the matrix's own first.
+#: Orders of the unknowns; `natural` is the original order of the matrix.
 UNKNOWNS = ("natural", "rcm", "sorted", "bisected")
 
 
 def permutation(problem: Matrix, ordering: str) -> NDArray[np.int64]:
-    """Return which old row each new row is, int64 `(n,)`.
+    """Return the original row of each new row, int64 `(n,)`.
 
-    Parameters
-    ----------
-    problem
-        The pattern; `rcm` takes that of A + Aᵀ.
-    ordering
-        `natural`; `rcm`: reverse Cuthill–McKee (George 1971), neighbours close to each other; `sorted`: by length,
-        longest first, within windows of 1024 rows (the σ of SELL-C-σ, Kreutzer et al. 2014); `bisected`: that of
-        `repro.sparse.ordering.cluster_rows`, in which each aligned run of 64, 128, … is a cluster.
-
-    Raises
-    ------
-    ReproError
-        There is no such ordering.
+    Orderings are `natural`; `rcm`: reverse Cuthill–McKee of A + Aᵀ (George 1971); `sorted`: by length, longest first,
+    within windows of 1024 rows (the σ of SELL-C-σ, Kreutzer et al. 2014); `bisected`: `cluster_rows`.
     """
     if ordering == "natural":
         return np.arange(problem.n)
@@ -399,14 +381,14 @@ def permutation(problem: Matrix, ordering: str) -> NDArray[np.int64]:
 
 
 def select_rows(problem: Matrix, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the row pointers `(n + 1,)` of the rows in another order, and which entry each of theirs was, `(nnz,)`."""
+    """Return the row pointers `(n + 1,)` for the order `rows`, and the original index of each entry, `(nnz,)`."""
     lengths = problem.row_lengths[rows].astype(np.int64)
     indptr = np.concatenate([[0], np.cumsum(lengths)])
     return indptr, np.repeat(problem.indptr[rows] - indptr[:-1], lengths) + np.arange(problem.nnz)
 
 
 def reorder(problem: Matrix, rows: NDArray[np.int64]) -> Matrix:
-    """Renumber rows and columns alike: new row i is old row ``rows[i]``; columns are sorted again."""
+    """Renumber rows and columns in the same way: new row i is old row ``rows[i]``; columns are sorted again."""
     new = np.empty(problem.n, np.int64)
     new[rows] = np.arange(problem.n)
     indptr, old = select_rows(problem, rows)

@@ -1,24 +1,20 @@
-"""Pairs: of a symmetric matrix A_ij and A_ji are stored once, where both of their rows are in one tile.
+"""Pair storage of a symmetric matrix: A_ij and A_ji are stored once if rows i and j are in the same tile.
 
-Rows are cut into tiles of 64 to 256, a thread block each. One of the two rows owns a pair: it adds A_ij x_j to its
-own sum and writes A_ji x_i, A_ji being A_ij transposed or conjugated, to a slot that is row j's alone, from which
-row j takes it after a barrier. So nothing is added up by atomics, and the same bits come out each time.
+Rows are cut into tiles of 64 to 256 rows, one thread block for each tile. One row of a pair, say i, owns the pair: it
+adds A_ij x_j to its own sum, and writes A_ji x_i (A_ij transposed or conjugated) to a slot of row j in shared memory.
+Row j adds up its slots after a barrier. There are no atomics, so results are reproducible bit for bit.
 
-Entries across tiles are stored by both of their rows, as in other formats, and read x in another tile: their
-columns, each of them once, are the tile's foreign columns. As many of these as most tiles have lie at the same
-distance from tile to tile, so that a block finds them before it has read anything; the further ones of tiles that
-have more follow behind those of all tiles.
+If rows i and j are in different tiles, both entries are stored, as in other formats. The distinct columns of such
+entries are the tile's foreign columns. The first `leading` foreign columns of each tile are stored at a fixed stride
+from tile to tile, so a block can load them at once; further foreign columns of all tiles are stored behind them.
 
-Each stored entry has a code of 16 bits. Below 2^15 it is that of a pair: the other row's number in the tile, and
-above its bits the number of the slot among those of that row. Otherwise the bits below are a place in what the
-block keeps of x: the tile's own rows, and behind them its foreign columns.
+Each stored entry has a code of 16 bits. A code below 2^15 is a pair: the low bits are the number of the other row in
+the tile, the higher bits its slot. Any other code is an index into the block's part of x, which has the tile's own rows
+first and then the foreign columns.
 
-Diagonal entries are stored separately: they need no column, and each is its own transposed or conjugated, so that
-some of its members need not be stored (`repro.sparse.symmetry.diagonal_members`). Within a tile, rows are ordered
-by the number of their other entries, the longest first, and are stored in slices of 8 (sliced ELLPACK, sorted
-within the tile), entry by entry or, where a thread loads several at once, in runs of so many side by side.
-
-32-bit indices limit how many slots a matrix may be stored in, whatever its layout; `check_slots` refuses more.
+Diagonal entries are stored separately, without a column index. Some members of a diagonal entry are redundant
+(`repro.sparse.symmetry.diagonal_members`). The rows of a tile are sorted by length and stored in slices of 8 rows
+(sliced ELLPACK). If a thread loads several entries at once, runs of entries of a row are stored side by side.
 """
 
 from __future__ import annotations
@@ -28,38 +24,24 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.bench.runnable import Unsupported
+from repro.bench.errors import Unsupported
 from repro.codegen.targets import STATIC_SHARED
 from repro.problems.matrix import Matrix
 from repro.sparse.symmetry import HERMITIAN, SYMMETRIC, Symmetry
 
 MAX_INDEX = int(np.iinfo(np.int32).max)
-#: Entries of a row that its threads take at once, at the most: those of a warp, width times unroll; and those of a
-#: block, which long rows of clustered layouts have.
+#: Largest number of entries of one row that are processed in one loop step: by a warp (threads per row times unroll),
+#: and by a block (for long rows of clustered layouts).
 STEPS, STEPS_OF_BLOCK = 128, 4 * 1024
 
 
 def check_slots(problem: Matrix, layout: object, slots: int, step: int, steps: int = STEPS) -> None:
-    """Refuse more slots than 32-bit indices can count, those of a row so far apart.
+    """Raise `Unsupported` if a layout has so many slots, including padding, that 32-bit indices overflow.
 
-    Parameters
-    ----------
-    problem
-        What is stored.
-    layout
-        How, as the message says it.
-    slots
-        Entries stored, padding included.
-    step
-        Slots from one entry of a row to the next.
-    steps
-        Entries of a row that are taken at once.
-
-    Raises
-    ------
-    Unsupported
+    `step` is the distance between successive entries of a row, in slots. `steps` is the largest number of entries of a
+    row in one loop step.
     """
-    # a thread's last step takes it past the end, before it looks
+    # before the loop ends, the index of a thread goes past the end by up to one loop step
     if slots + steps * step > MAX_INDEX:
         raise Unsupported(
             f"too large for 32-bit indices: {problem.name} in {layout} has {slots} slots, and the last step goes "
@@ -67,27 +49,16 @@ def check_slots(problem: Matrix, layout: object, slots: int, step: int, steps: i
         )
 
 
-#: Rounds of evening out after which what is left uneven stays so; meshes take about ten.
+#: Largest number of balancing rounds; meshes need about ten.
 ROUNDS = 60
 
 
 def orient(a: NDArray[np.integer], b: NDArray[np.integer], work: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Deal pairs of rows out to one of the two, so that rows have equally much to do.
+    """Choose an owner for each pair of rows (a, b), with balanced work; return whether a is the owner, `(pairs,)`.
 
-    By turns at first; then a pair goes to its other row wherever its owner has at least two entries more than that one,
-    each row giving away and taking on one at the most in a round: the sum of squares falls with each pair.
-
-    Parameters
-    ----------
-    a, b
-        `(pairs,)`, the two rows of each.
-    work
-        `(n,)`, entries that each row has beside the pairs.
-
-    Returns
-    -------
-    numpy.ndarray
-        `(pairs,)`, whether row a owns it.
+    The parity of a + b gives a first choice. Then, in each round, a pair moves to its other row if the owner has at
+    least two entries more. At most one pair leaves and one pair enters each row per round, so the sum of squared row
+    lengths decreases. `work` is the number of stored entries of each row that are not in pairs, `(n,)`.
     """
     owned_by_a = (a + b) % 2 == 0
     owner, other = np.where(owned_by_a, a, b), np.where(owned_by_a, b, a)
@@ -97,7 +68,7 @@ def orient(a: NDArray[np.integer], b: NDArray[np.integer], work: NDArray[np.int6
         uneven = np.flatnonzero(work[owner] > work[other] + 1)
         if not len(uneven):
             break
-        for end in (owner, other):  # of those of one row the last that is written stays
+        for end in (owner, other):  # the last of conflicting writes selects one pair for each row
             taken[end[uneven]] = uneven
             uneven = uneven[taken[end[uneven]] == uneven]
         work[owner[uneven]] -= 1
@@ -107,137 +78,91 @@ def orient(a: NDArray[np.integer], b: NDArray[np.integer], work: NDArray[np.int6
     return owned
 
 
-#: What kernels are given to tell the two apart.
+#: Value of the kernels' argument `sign` for each kind of symmetry.
 SIGNS = {HERMITIAN: -1, SYMMETRIC: 1}
-#: A code with this bit is no pair's, and has no slot.
+#: Bit that is set in the code of an entry that is not in a pair.
 NO_PAIR = 1 << 15
-#: Slots that a row may have: a byte of its word counts them.
+#: Largest number of slots per row: the number is stored in one byte of the row's word.
 MAX_SLOTS = 255
-#: A column that is none, where a tile has fewer than others.
+#: Value that pads the leading columns of a tile.
 NO_COLUMN = -1
-#: Columns that have a place in each tile, at the most: so many times what tiles have in the mean. On the meshes of the
-#: campaigns 98 % of the tiles have no more, and all columns take half as much again.
+#: Limit of `leading`, as a multiple of the mean number of foreign columns per tile. On the campaigns' meshes, 98 % of
+#: the tiles have fewer foreign columns than this limit, and padding increases the number of stored columns by one half.
 LEADING = 1.5
 
 
 @dataclass(frozen=True)
 class Tiles:
-    """Rows in tiles, and what becomes of their entries, however these are then laid out.
-
-    Attributes
-    ----------
-    problem
-        The pattern.
-    tile_rows
-        Rows of a tile.
-    sign
-        -1 where the matrix is Hermitian, or 1.
-    order
-        The row at each place, `(n,)`; None where places are within the matrix's own tiles.
-    lengths
-        Of the row at each place, its stored entries beside the diagonal one, `(n,)`.
-    words
-        uint32, of each place of all tiles, `(places,)`: the number in the tile of its row (8 bits), the first slot for
-        what the row receives (16) and their count (8).
-    diagonal
-        Which of the matrix's entries is the diagonal one of the row at each place, -1 where there is none; `(places,)`.
-    entries, codes, place, step
-        Which of the others are stored, in CSR's order; of each its code, the place of its row, and how many stored
-        entries of the row come before it; `(stored,)`.
-    columns
-        int32, the foreign columns: `leading` of each tile, `NO_COLUMN` where it has fewer, and the further ones of all.
-    first_further
-        The first further one of each tile, and one more; `(tiles + 1,)`.
-    leading
-        Columns that have a place in each tile.
-    shared
-        Vector entries that a block keeps in shared memory, at the most: of x its tile's own and the foreign ones, and
-        the products that its rows receive.
-    """
+    """Assignment of rows to tiles, and the stored entries, before they are laid out in slots."""
 
     problem: Matrix
     tile_rows: int
+    #: -1 for a Hermitian matrix, 1 for a symmetric one.
     sign: int
+    #: Row stored at each place, `(n,)`; None: tiles follow the matrix's order.
     order: NDArray[np.int64] | None
+    #: Number of stored off-diagonal entries of the row at each place, `(n,)`.
     lengths: NDArray[np.int64]
+    #: One 32-bit word per place, `(places,)`: row number in the tile (8 bits), first slot (16), number of slots (8).
     words: NDArray[np.uint32]
+    #: CSR index of the diagonal entry of the row at each place, `(places,)`; -1: no diagonal entry.
     diagonal: NDArray[np.int64]
+    #: CSR indices of the stored off-diagonal entries, ascending, `(stored,)`; `codes`, `place` and `step` are parallel.
     entries: NDArray[np.int64]
     codes: NDArray[np.uint16]
+    #: Place of the row that contains the entry.
     place: NDArray[np.int32]
+    #: Number of stored entries before the entry in the same row.
     step: NDArray[np.int32]
+    #: Foreign columns: first `leading` for each tile, padded with `NO_COLUMN`; then the further columns of all tiles.
     columns: NDArray[np.int32]
+    #: Offset in `columns` at which the further columns of each tile begin, `(tiles + 1,)`.
     first_further: NDArray[np.int64]
     leading: int
+    #: Largest number of vector entries that a block keeps in shared memory: x of own rows and foreign columns, and
+    #: slots.
     shared: int
 
     @property
     def count(self) -> int:
-        """How many tiles there are."""
         return len(self.words) // self.tile_rows
 
 
 @dataclass(frozen=True)
 class Placement:
-    """Where rows stand.
+    """Tile, number within the tile, and storage place of each row."""
 
-    Attributes
-    ----------
-    tile, number
-        Of each row its tile, and its number in the tile, by which codes name it; `(n,)`.
-    place
-        Of each row the place at which it is stored, `(n,)`.
-    order
-        The row at each place, `(n,)`.
-    """
-
+    #: Tile of each row, `(n,)`.
     tile: NDArray[np.int64]
+    #: Number of each row within its tile, as used in codes, `(n,)`.
     number: NDArray[np.int64]
+    #: Place in storage of each row, `(n,)`.
     place: NDArray[np.int64]
+    #: Row stored at each place, `(n,)`.
     order: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Split:
-    """What becomes of each entry: `(nnz,)` each, entries in CSR's order.
-
-    Attributes
-    ----------
-    row
-        Its row.
-    across
-        The entry across from it.
-    diagonal, foreign, owned, received
-        Whether it is a row's diagonal entry, reads x in another tile, is stored for itself and the one across from it,
-        or is the other one of such a pair.
-    """
+    """Role of each entry of the matrix. All arrays are `(nnz,)`, in CSR order."""
 
     row: NDArray[np.int64]
+    #: CSR index of the transposed entry of each entry.
     across: NDArray[np.int32]
     diagonal: NDArray[np.bool_]
+    #: Whether the entry reads x of a row in another tile.
     foreign: NDArray[np.bool_]
+    #: Whether the entry is the stored one of a pair.
     owned: NDArray[np.bool_]
+    #: Whether the entry is the one of a pair that is not stored.
     received: NDArray[np.bool_]
 
 
 def cut_into_tiles(problem: Matrix, symmetry: Symmetry, tile_rows: int, rows: NDArray[np.int64] | None = None) -> Tiles:
-    """Cut the rows of a symmetric matrix into tiles, and say what becomes of its entries.
+    """Cut the rows of a symmetric matrix into tiles of 64, 128 or 256, and assign roles to its entries.
 
-    Parameters
-    ----------
-    problem
-        The pattern.
-    symmetry
-        What `repro.sparse.symmetry.symmetry_of` says of it and of its values; of the matrix in this very order.
-    tile_rows
-        Rows of a tile: 64, 128 or 256.
-    rows
-        The order that tiles are cut from, `(n,)`. None: that of the matrix.
-
-    Raises
-    ------
-    Unsupported
-        The matrix is not symmetric, or too large for what codes or indices can say.
+    `symmetry` is the symmetry of `problem`. `rows` is the order in which rows are cut into tiles, `(n,)`; None: the
+    matrix's order. It raises `Unsupported` if the matrix is not symmetric, or too large for codes or indices.
     """
     if not symmetry.kind:
         raise Unsupported(symmetry.why)
@@ -279,7 +204,6 @@ def cut_into_tiles(problem: Matrix, symmetry: Symmetry, tile_rows: int, rows: ND
 
 
 def _split(problem: Matrix, across: NDArray[np.int32], tile: NDArray[np.int64]) -> Split:
-    """Say what becomes of each entry when rows are in tiles."""
     row = np.repeat(np.arange(problem.n), problem.row_lengths)
     diagonal = row == problem.indices
     foreign = tile[row] != tile[problem.indices]
@@ -291,7 +215,7 @@ def _split(problem: Matrix, across: NDArray[np.int32], tile: NDArray[np.int64]) 
 
 
 def _place_rows(tile: NDArray[np.int64], lengths: NDArray[np.int64], tile_rows: int, *, natural: bool) -> Placement:
-    """Stand the rows of each tile by their lengths; numbers are those of the matrix's order, or else of the places."""
+    """Sort the rows of each tile by length. Numbers within a tile follow the matrix if `natural`, else places."""
     order = np.lexsort((-lengths, tile))
     place = np.empty(len(tile), np.int64)
     place[order] = np.arange(len(tile))
@@ -299,7 +223,7 @@ def _place_rows(tile: NDArray[np.int64], lengths: NDArray[np.int64], tile_rows: 
 
 
 def _rank(of: NDArray[np.bool_], problem: Matrix) -> NDArray[np.int32]:
-    """Return how many entries of a kind stand before each in its row."""
+    """Return, for each entry, the number of entries marked by `of` before it in the same row."""
     before = np.zeros(len(of) + 1, np.int32)
     np.cumsum(of, out=before[1:])
     ranks: NDArray[np.int32] = before[:-1] - np.repeat(before[problem.indptr[:-1]], problem.row_lengths)
@@ -309,7 +233,7 @@ def _rank(of: NDArray[np.bool_], problem: Matrix) -> NDArray[np.int32]:
 def _codes(
     problem: Matrix, split: Split, placement: Placement, foreign: NDArray[np.int64], tile_rows: int
 ) -> NDArray[np.uint16]:
-    """Return the code of each entry that is stored; of others there is none."""
+    """Return an array `(nnz,)` with the codes of stored entries; its other elements are undefined."""
     codes = np.empty(problem.nnz, np.uint16)
     codes[split.foreign] = NO_PAIR + tile_rows + foreign
     slots = _rank(split.received, problem)[split.across[split.owned]]
@@ -318,7 +242,7 @@ def _codes(
 
 
 def _words(placement: Placement, received: NDArray[np.int64], count: int, tile_rows: int) -> NDArray[np.uint32]:
-    """Return the word of each place."""
+    """Return the 32-bit words of `Tiles.words`, one for each place."""
     slots = np.zeros((count, tile_rows), np.int64)
     slots[placement.tile, placement.number] = received
     first = np.cumsum(slots, axis=1) - slots
@@ -332,7 +256,10 @@ def _words(placement: Placement, received: NDArray[np.int64], count: int, tile_r
 def _foreign_columns(
     problem: Matrix, split: Split, tile: NDArray[np.int64], tiles: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
-    """Return how many foreign columns each tile has; all, tile by tile; and which of its tile's each entry reads."""
+    """Return the number of foreign columns per tile, these columns tile by tile, and an index per foreign entry.
+
+    The index of a foreign entry is the position of its column among the foreign columns of its tile.
+    """
     tile_of_entry = tile[split.row[split.foreign]]
     keys, which = np.unique(tile_of_entry * problem.n + problem.indices[split.foreign], return_inverse=True)
     counts = np.bincount(keys // problem.n, minlength=tiles)
@@ -343,7 +270,7 @@ def _foreign_columns(
 def _led(
     counts: NDArray[np.int64], columns: NDArray[np.int32], leading: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Give so many columns a place in each tile; return all, the others behind, and where these start and end."""
+    """Separate up to `leading` columns per tile from further columns; return `Tiles.columns` and `first_further`."""
     tiles = len(counts)
     tile = np.repeat(np.arange(tiles), counts)
     rank = np.arange(len(columns)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -355,7 +282,7 @@ def _led(
 
 
 def _check(received: NDArray[np.int64], tile_rows: int, foreign: int) -> None:
-    """Refuse more than a code or a word can say."""
+    """Raise `Unsupported` if a tile has more slots or foreign columns than the bits of a code or word can express."""
     most = min(MAX_SLOTS, NO_PAIR // tile_rows)
     if received.max(initial=0) > most:
         raise Unsupported(f"a row receives {received.max()} products in its tile, more than {most}")
@@ -363,66 +290,38 @@ def _check(received: NDArray[np.int64], tile_rows: int, foreign: int) -> None:
         raise Unsupported(f"a tile of {tile_rows} rows reads {foreign} columns of others, more than {most}")
 
 
-#: Rows of a slice.
+#: Number of rows per slice.
 SLICE = 8
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Where the entries of a symmetric matrix lie when each pair is stored once, and what a kernel is told of them.
-
-    Attributes
-    ----------
-    tiles
-        Which entries are stored, and what else a kernel is told of the tiles.
-    index
-        int32: the first slot of each slice, and one more; the first of each tile's further columns, and one more; a
-        word for each place, of the number in the tile (8 bits), the first slot for what the row receives (16) and their
-        count (8); and the rows at all places, if they are in another order.
-    codes
-        uint16, of each slot.
-    position
-        The slot of each stored entry, `(stored,)`.
-    slots
-        How many there are, padding included.
-    """
+    """Layout in slots of a symmetric matrix whose pairs are stored once."""
 
     tiles: Tiles
+    #: Concatenated: offsets of slices, `first_further`, `words`, and, if the rows are reordered, the row at each place.
     index: NDArray[np.int32]
+    #: 16-bit code of each slot, including padding.
     codes: NDArray[np.uint16]
+    #: Slot of each stored entry, `(stored,)`.
     position: NDArray[np.int64]
+    #: Number of slots, including padding.
     slots: int
 
 
 def find_pairs(
     problem: Matrix, symmetry: Symmetry, tile_rows: int, rows: NDArray[np.int64] | None = None, run: int = 1
 ) -> Pairs:
-    """Say where the entries of a symmetric matrix lie when each pair is stored once.
-
-    Parameters
-    ----------
-    problem, symmetry, tile_rows, rows
-        As `repro.sparse.pairs.cut_into_tiles`.
-    run
-        Entries of a row that lie side by side.
-
-    Raises
-    ------
-    Unsupported
-        The matrix is not symmetric, or too large for what codes or indices can say.
-    """
+    """Cut a matrix into tiles and lay it out; runs of `run` entries of a row are stored side by side."""
     return lay_out_pairs(cut_into_tiles(problem, symmetry, tile_rows, rows), run)
 
 
 def lay_out_pairs(tiles: Tiles, run: int) -> Pairs:
-    """Say where the stored entries of tiles lie, runs of so many of a row side by side.
-
-    Raises
-    ------
-    Unsupported
-        There are more slots than 32-bit indices can count.
-    """
-    starts = _slices(tiles.lengths, tiles.count * tiles.tile_rows // SLICE, run)
+    """Lay out the entries of tiles in slots; runs of `run` entries of a row are stored side by side."""
+    padded = np.zeros(tiles.count * tiles.tile_rows, np.int64)
+    padded[: len(tiles.lengths)] = tiles.lengths
+    runs = -(-padded.reshape(-1, SLICE).max(axis=1) // run)  # number of runs of the longest row of each slice
+    starts = np.concatenate([[0], np.cumsum(SLICE * run * runs)])
     slots = int(starts[-1])
     check_slots(tiles.problem, f"pairs within {tiles.tile_rows} rows", slots, SLICE)
     slice_of_entry, within = np.divmod(tiles.place, SLICE)
@@ -435,34 +334,20 @@ def lay_out_pairs(tiles: Tiles, run: int) -> Pairs:
 
 
 def shared_entries(tile_rows: int, entry_bytes: int) -> int:
-    """Return how many vector entries of so many bytes a block can keep in shared memory, beside its first slots."""
+    """Return the number of vector entries that fit into shared memory next to the table of each row's first slot."""
     return (STATIC_SHARED - 2 * tile_rows) // entry_bytes
 
 
 def shared_bytes(entries: int, tile_rows: int, entry_bytes: int) -> int:
-    """Return the bytes of shared memory that a launch gives to a block for so many vector entries.
-
-    Raises
-    ------
-    Unsupported
-        There is not so much.
-    """
+    """Return the bytes of dynamic shared memory per block; raise `Unsupported` if they exceed the limit."""
     most = shared_entries(tile_rows, entry_bytes)
     if entries > most:
         raise Unsupported(f"a tile keeps {entries} vector entries in shared memory, which has room for {most}")
     return entries * entry_bytes
 
 
-def _slices(lengths: NDArray[np.int64], slices: int, run: int) -> NDArray[np.int64]:
-    """Return the first slot of each slice, and one more: whole runs of its longest row."""
-    padded = np.zeros(slices * SLICE, np.int64)
-    padded[: len(lengths)] = lengths
-    longest = padded.reshape(slices, SLICE).max(axis=1)
-    return np.concatenate([[0], np.cumsum(SLICE * run * -(-longest // run))])
-
-
 def _padding(numbers: NDArray[np.integer], starts: NDArray[np.int64], run: int) -> NDArray[np.uint16]:
-    """Return codes for all slots, those of padding, which reads what the row has in the tile."""
+    """Return codes that fill all slots with padding; a padding code reads x of the row itself."""
     slots = np.diff(starts)
     place = np.repeat(np.arange(len(slots)) * SLICE, slots) + np.arange(slots.sum()) // run % SLICE
     codes: NDArray[np.uint16] = (NO_PAIR + numbers[place]).astype(np.uint16)

@@ -1,10 +1,9 @@
-"""Symmetric and Hermitian matrices: transposed entries, whether values agree, and counts of pairs.
+"""Symmetric and Hermitian matrices: exact comparison with the transpose, and counts of pairs within tiles.
 
-A Hermitian matrix of quaternions is one whose real expansion is symmetric, and so is a symmetric one of blocks.
-Complex numbers have both: A_ji = conj(A_ij), Hermitian, and A_ji = A_ij, complex symmetric. Pairs within tiles are
-counted without storing anything, to see what storing each of them once would save.
-
-Records of problems are made from this module, so that it imports nothing that measures.
+A pair is an entry A_ij and its transposed entry A_ji. The real expansion is symmetric for a Hermitian matrix of
+quaternions and for a symmetric matrix of blocks. A complex matrix can be Hermitian, A_ji = conj(A_ij), or complex
+symmetric, A_ji = A_ij. Code that records problems imports this module, so the module must not import code that
+measures.
 """
 
 from __future__ import annotations
@@ -21,40 +20,30 @@ from repro.errors import ReproError
 from repro.problems.matrix import Matrix
 
 HERMITIAN, SYMMETRIC = "Hermitian", "symmetric"
-#: Entries that are compared at a time: few enough for the cache.
+#: Number of entries compared at once; so few that they fit into the cache.
 AT_ONCE = 1 << 15
-#: How the reason begins where a matrix is neither.
+#: First words of the reason why a matrix is not symmetric (`Symmetry.why`).
 NOT_SYMMETRIC = "not symmetric"
-#: What matrices of an entry can be; those of all others are symmetric where their real expansion is.
+#: Possible kinds of symmetry, by entry type; for other types, a matrix is `symmetric` if its real expansion is.
 KINDS = {"complex": (HERMITIAN, SYMMETRIC), "quaternion": (HERMITIAN,)}
 
 
 @dataclass(frozen=True)
 class Symmetry:
-    """Whether a matrix is symmetric, entry by entry and exactly.
+    """Result of the exact test of a matrix for symmetry, entry by entry."""
 
-    Attributes
-    ----------
-    kind
-        `Hermitian` or `symmetric`; empty where it is neither.
-    why
-        Where it is neither, why not: the first entry that shows it.
-    across
-        Of each entry the one across from it, int32 `(nnz,)`; empty where it is neither.
-    """
-
+    #: `Hermitian` or `symmetric`; empty: the matrix is neither.
     kind: str
+    #: Why the matrix is not symmetric, with the first entry that breaks the symmetry.
     why: str = ""
+    #: Index of the transposed entry of each entry, int32 `(nnz,)`; empty if the matrix is not symmetric.
     across: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32), repr=False, compare=False)
 
 
 def adjoint_factors(name: str) -> NDArray[np.float64]:
-    """Return the matrix, of 0 and ±1, from an entry's members to those of the entry whose expansion is transposed.
+    """Return a matrix of 0 and ±1 that maps the members of an entry to the members of the transposed entry.
 
-    Raises
-    ------
-    ReproError
-        There is no such entry.
+    The transposed entry is the one whose real block is the transpose. If there is none, it raises `ReproError`.
     """
     entry = get_entry(name)
     members, k = len(entry.members), entry.size
@@ -67,16 +56,15 @@ def adjoint_factors(name: str) -> NDArray[np.float64]:
 
 
 def adjoint_members(name: str) -> list[tuple[int, int]]:
-    """Return of each member of the transposed entry which member it is, and its sign."""
+    """Return, for each member of the transposed entry, the equal member of the entry and its sign."""
     factors = adjoint_factors(name)
     return [(int(np.abs(column).argmax()), int(column[np.abs(column).argmax()])) for column in factors.T]
 
 
 def diagonal_members(name: str) -> list[int | None]:
-    """Return of each member of a diagonal entry the member that it equals, where the matrix is symmetric.
+    """Return, for each member of a diagonal entry of a symmetric matrix, the first equal member; None: always zero.
 
-    The first of those that are equal stands for them; None: it is zero. Complex matrices may be of either kind, of
-    which the symmetric ones have diagonal entries like all others.
+    For complex matrices all members are kept, as the diagonal entries of a complex symmetric matrix are arbitrary.
     """
     adjoint = adjoint_members(name)
     if len(KINDS.get(name, (SYMMETRIC,))) > 1:
@@ -85,26 +73,21 @@ def diagonal_members(name: str) -> list[int | None]:
 
 
 def kept_on_diagonal(name: str) -> list[int]:
-    """Return the members of a diagonal entry that are stored: all others are zero, or equal to one of these."""
+    """Return the members of a diagonal entry that are stored; all others are zero or equal to a stored member."""
     return [member for member, same in enumerate(diagonal_members(name)) if same == member]
 
 
 def transposed_order(matrix: Matrix) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
-    """Return row pointers and columns of the transpose, and which entry of the matrix each of its entries is."""
+    """Return row pointers and columns of the transpose, and, for each transpose entry, its index in the matrix."""
     order = np.arange(matrix.nnz, dtype=np.int32)
     columns = sp.csr_array((order, matrix.indices, matrix.indptr), shape=(matrix.n, matrix.n)).tocsc()
     return columns.indptr.astype(np.int32), columns.indices.astype(np.int32), columns.data
 
 
 def symmetry_of(matrix: Matrix, values: NDArray[np.floating]) -> Symmetry:
-    """Say whether a square matrix is symmetric or Hermitian.
+    """Test whether a square matrix is symmetric or Hermitian.
 
-    Parameters
-    ----------
-    matrix
-        The pattern.
-    values
-        `(nnz, members)` in the precision that they are to agree in: they have to be equal, not close.
+    `values` are the entries `(nnz, members)` in the working precision; they must agree exactly.
     """
     indptr, columns, order = transposed_order(matrix)
     if not (np.array_equal(indptr, matrix.indptr) and np.array_equal(columns, matrix.indices)):
@@ -119,7 +102,7 @@ def symmetry_of(matrix: Matrix, values: NDArray[np.floating]) -> Symmetry:
         other = _first_that_differs(values, order, [(member, 1) for member, _ in enumerate(adjoint)])
         if other is None:
             return Symmetry(SYMMETRIC, across=order)
-        first = max(first, other)  # it is neither, and until there could have been one of them
+        first = max(first, other)  # only at the later of both entries is the matrix neither Hermitian nor symmetric
     row = int(np.searchsorted(matrix.indptr, first, side="right")) - 1
     where = f"row {row}, column {matrix.indices[first]}"
     return Symmetry("", f"{NOT_SYMMETRIC}: the values of {where}, and across from it do not agree exactly")
@@ -128,7 +111,7 @@ def symmetry_of(matrix: Matrix, values: NDArray[np.floating]) -> Symmetry:
 def _first_that_differs(
     values: NDArray[np.floating], order: NDArray[np.int32], adjoint: list[tuple[int, int]]
 ) -> int | None:
-    """Return the first entry that is not, by members and signs, the one across from it; None where all are."""
+    """Return the index of the first entry that differs from its transposed entry under `adjoint`, or None."""
     members, signs = [member for member, _ in adjoint], np.array([sign for _, sign in adjoint], values.dtype)
     for first in range(0, len(order), AT_ONCE):
         others = values[order[first : first + AT_ONCE]]
@@ -139,7 +122,7 @@ def _first_that_differs(
 
 
 def _without_partner(matrix: Matrix) -> tuple[int, int]:
-    """Return row and column of the first entry that has none across from it; of a matrix that has one."""
+    """Return row and column of the first entry A_ij for which there is no entry A_ji."""
     shape = (matrix.n, matrix.n)
     pattern = sp.csr_array((np.ones(matrix.nnz, np.int8), matrix.indices, matrix.indptr), shape=shape)
     alone = (pattern - pattern.T).tocsr()
@@ -150,53 +133,38 @@ def _without_partner(matrix: Matrix) -> tuple[int, int]:
     return int(alone.coords[0][first]), int(alone.coords[1][first])
 
 
-#: Bytes of the code that an entry has in place of its column.
+#: Bytes per entry for the code that replaces the column index in pair storage.
 CODE_BYTES = 2
 
 
 @dataclass(frozen=True)
 class PairCounts:
-    """A symmetric matrix in tiles of consecutive rows.
-
-    Attributes
-    ----------
-    rows, tiles
-        Of the matrix.
-    within
-        Entries beside the diagonal whose column is in the tile of their row: two a pair, one of which is stored.
-    across
-        Entries whose column is in another tile, all of which are stored.
-    foreign
-        Columns of other tiles that the rows of a tile read, each once a tile; the sum over all tiles.
-    """
+    """Numbers of entries of a symmetric matrix inside and outside tiles of consecutive rows."""
 
     rows: int
     tiles: int
+    #: Number of off-diagonal entries with row and column in the same tile; two form a pair, of which one is stored.
     within: int
+    #: Number of entries whose column is in another tile than the row; all are stored.
     across: int
+    #: Number of distinct columns of other tiles that a tile reads, summed over all tiles.
     foreign: int
 
     @property
     def inside(self) -> float:
-        """Share of the entries beside the diagonal that are stored once for two; 1 where there are none."""
+        """Share of off-diagonal entries whose row and column are in the same tile; 1 for a diagonal matrix."""
         return self.within / (self.within + self.across) if self.within + self.across else 1.0
 
     @property
     def foreign_per_tile(self) -> float:
-        """Columns of other tiles that a tile reads, in the mean."""
         return self.foreign / self.tiles
 
     def nbytes(self, members: int, on_diagonal: int, number_bytes: int) -> int:
-        """Return the bytes of the matrix with each pair within a tile stored once, padding left out.
+        """Return the bytes of the matrix if each pair within a tile is stored once, without padding.
 
-        Of each row there are a diagonal entry and a word, of each tile the place of its foreign columns.
-
-        Parameters
-        ----------
-        members, on_diagonal
-            Numbers of an entry, and of one on the diagonal.
-        number_bytes
-            4 or 8.
+        Each row takes a diagonal entry of `on_diagonal` numbers and one word. Each tile takes one offset, and an index
+        for each foreign column. Each other stored entry takes `members` numbers and a code. A number takes
+        `number_bytes`.
         """
         stored = self.within // 2 + self.across
         numbers = stored * members + self.rows * on_diagonal
@@ -204,7 +172,7 @@ class PairCounts:
 
 
 def count_pairs(matrix: Matrix, tile_rows: int) -> PairCounts:
-    """Count the pairs of a matrix of symmetric pattern within tiles of so many rows, in the order of its rows."""
+    """Count pairs within tiles of `tile_rows` consecutive rows; the pattern of the matrix must be symmetric."""
     row = np.repeat(np.arange(matrix.n), matrix.row_lengths)
     tile = row // tile_rows
     across = tile != matrix.indices // tile_rows

@@ -1,4 +1,4 @@
-"""Studies: a folder a paper, each with a `study.py`; what the commands ask of one, and how it is found."""
+"""Studies: one folder for each reproduced paper. Defines the interface `Study` and finds the studies by name."""
 
 from __future__ import annotations
 
@@ -8,53 +8,54 @@ from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from repro.bench.rows import NO_COLUMNS, ColumnType
 from repro.errors import ReproError
 
 if TYPE_CHECKING:
-    # for its types alone: what renders kernels or builds problems is in a study too, and does not depend on what
-    # measures (see `repro.campaign.dependencies`)
+    # imported for types only: a study also renders kernels and builds problems, and these steps must not depend on
+    # the measuring code (see `repro.campaign.dependencies`)
     from repro.bench.rows import Row
     from repro.bench.runnable import Operands, Runnable
+    from repro.bench.variant_id import BaseId
     from repro.codegen.targets import Target
     from repro.config.models import StudySettings
     from repro.problems.problem import Outline, Problem
     from repro.tuning.search import Choice
     from repro.tuning.session import Session
 
-#: What a step of measuring gives: rows, or choices among them.
+#: Result of one measuring step: measured rows, or choices among rows.
 StepResult: TypeAlias = "Sequence[Row] | Sequence[Choice]"
 
 
 @dataclass(frozen=True)
 class Workload:
-    """How much measuring one case is, as far as it can be told before anything is built.
+    """Expected amount of work to measure one case, known before anything is built.
 
     Attributes
     ----------
     variants
-        How many there are to try.
+        Number of kernel variants in the search space.
     groups
-        Groups of them, of which the best get the full protocol.
+        Number of groups of variants; the best variants of each group are timed with the full protocol.
     routines
-        Baselines that are timed beside the winners.
-    operand_bytes, moved_bytes
-        Bytes of the operand, and of a launch at the least.
+        Number of library baselines that are timed together with the winners.
+    operand_bytes, bytes_moved
+        Size of the operand, and the least bytes that one launch moves.
     beside
-        What else there is to do, in parts of `Pace.beside`.
+        Amount of other work, as a factor of `CostModel.beside`.
     packing
-        Seconds that the host takes to pack for all variants what is far more work than the others.
+        Host seconds to pack the operands of all variants, for layouts that are very slow to pack.
     all_tried
-        Whether a search in part, too, tries all variants, since they are few.
+        Whether a partial search tries all variants too, because there are few.
     """
 
     variants: int
     groups: int
     routines: int
     operand_bytes: int
-    moved_bytes: int
+    bytes_moved: int
     beside: float = 1.0
     packing: float = 0.0
     all_tried: bool = False
@@ -62,17 +63,17 @@ class Workload:
 
 @dataclass(frozen=True)
 class CostModel:
-    """What cases of a study take beside what is reckoned of all studies alike.
+    """Corrections to the common time estimate for the cases of one study on one kind of device.
 
-    Those of GPUs are fits to the times between rows of `results/h200`. Those of CPUs are the default campaign's 7 min
-    21 s on two cores, dealt out by the processor time of single cases: good for its sum, less so for one case.
+    GPU values were fitted to the time stamps of the rows in `results/h200`. CPU values divide the 7 min 21 s of the
+    default campaign on two cores among its cases by their processor time: the total is accurate, a single case less so.
 
     Attributes
     ----------
     beside
-        Seconds of all that is no variant's: what is verified and timed beside, and operands on the host.
+        Seconds of work outside the variants: verification, other timed kernels, and preparing operands on the host.
     launches
-        How many times longer variants, library and operands take than by the bytes that they move.
+        Factor by which launches and operand setup take longer than their memory traffic predicts.
     """
 
     beside: float = 0.0
@@ -80,49 +81,52 @@ class CostModel:
 
 
 class Study:
-    """What a study tells the commands; the base of the object `STUDY` in its `study.py`.
+    """Interface of a study for the commands; base class of the object `STUDY` in each `study.py`.
 
     Attributes
     ----------
     name
-        That of its folder.
+        Name of the study's folder.
     title
-        What it is about, in a few words; empty: its name.
+        Topic of the study in a few words; if empty, the name is used.
     reference
-        The papers that it re-runs.
+        The papers that the study reproduces.
+    settings
+        Pydantic model of the study's settings: `StudySettings` or a subclass with more keys or narrower types.
     kinds
-        Kinds of problems that it takes; see `repro.problems.problem`.
+        Kinds of problems that the study accepts; see `repro.problems.problem`.
     columns
-        Its own columns of a row with their types; `stage_<name>` for each stage that a runnable of it has.
+        Additional columns of the study's rows with their types; `stage_<name>` for each stage of its kernels.
     outputs
-        The names of the steps that `measure` gives, in their order; each becomes a Parquet file. The first has what
-        is chosen among, `choices` what was chosen.
+        Names of the steps that `measure` yields, in order; each step becomes a Parquet file. The first step holds the
+        searched variants, the step `choices` the chosen ones.
     parts
-        Names of what it times beside its variants, which a configuration can leave out.
+        Names of optional measurements besides the variants; a configuration can leave them out.
     published, targets
-        Columns of its files in `config/published/<study>/`, by name, and of `config/targets/<study>.csv`.
+        Columns of each file in `config/published/<study>/`, by file name, and of `config/targets/<study>.csv`.
     headline
-        The tuning whose winner the report counts a case by.
+        The tuning whose winner represents a case in the report.
+    id_class
+        Class that parses the names of variants; None if variants cannot be looked up by name.
     libraries
-        What its baselines are of, by backend.
+        Name of the library that provides the baselines, for each backend.
     highlights
-        The tables and figures to look at first, by name in their order, with what each shows; the first figure of the
-        first study stands on top of the report.
+        Most important tables and figures: a description for each name, in display order. The first figure of the
+        first study is at the top of the report.
     result
-        The study's result in one number: what `repro.results.tables.Result` has; empty where it has none.
+        Keyword arguments of `repro.results.tables.Result`, the study's result in one number; empty if there is none.
     paces
-        By dialect how long its cases take; see `repro.campaign.jobs`.
-    unused
-        Keys of its settings that it has no use for: a configuration that sets one is refused.
+        Cost model for each dialect; see `repro.campaign.jobs`.
     packages
-        Python packages, by their names, that its times depend on and those of other studies do not.
+        Names of Python packages that affect the times of this study only.
     gpu_sharing
-        Whether its variants pack operands for so long (`Runnable.pack`) that others are let to measure meanwhile.
+        Whether packing operands (`Runnable.pack`) takes so long that other jobs may use the GPU meanwhile.
     """
 
     name: str
     title: str = ""
     reference: str
+    settings: type[StudySettings] | None = None
     kinds: tuple[str, ...] = ("matrix",)
     columns: Mapping[str, ColumnType] = NO_COLUMNS
     outputs: tuple[str, ...] = ("search", "baseline", "report", "choices")
@@ -130,32 +134,22 @@ class Study:
     published: Mapping[str, tuple[str, ...]] = {}
     targets: tuple[str, ...] = ()
     headline: str = "joint"
+    id_class: type[BaseId] | None = None
     libraries: Mapping[str, str] = {}
     highlights: Mapping[str, str] = {}
     result: Mapping[str, str] = {}
     paces: Mapping[str, CostModel] = {}
-    unused: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
     gpu_sharing: bool = False
 
     def check(self, settings: StudySettings, problems: Sequence[Outline]) -> None:
-        """Refuse settings and problems that it cannot take, before anything is written.
+        """Refuse settings and problems that the study does not support, before anything is written.
 
         Raises
         ------
         ReproError
-            The first that it cannot.
+            Names the first unsupported setting or problem.
         """
-        for key in self.unused:
-            value, default = getattr(settings, key), type(settings).model_fields[key].default
-            if value != default:
-                raise ReproError(
-                    "a setting that the study has no use for",
-                    where=f"studies.{self.name}.{key}",
-                    expected=f"{default}, the default",
-                    actual=value,
-                    todo="leave the key out",
-                )
         unknown = [name for name in settings.parts if name not in self.parts] if settings.parts != "all" else []
         if unknown:
             raise ReproError(
@@ -169,20 +163,20 @@ class Study:
                 raise self.refusal(problem, f"a problem of kind {' or '.join(self.kinds)}", problem.kind)
 
     def check_on(self, settings: StudySettings, problems: Sequence[Outline], target: Target) -> None:
-        """Refuse settings that it cannot take on devices of a target, before anything is written.
+        """Refuse settings that the study does not support on devices of a target, before anything is written.
 
         Raises
         ------
         ReproError
-            The first that it cannot.
+            Names the first unsupported setting.
         """
 
     def parts_of(self, settings: StudySettings, precision: str) -> tuple[str, ...]:
-        """Return the parts that are timed in a precision."""
+        """Return the optional measurements (`Study.parts`) that are made in a precision."""
         return self.parts if settings.parts == "all" else tuple(name for name in self.parts if name in settings.parts)
 
     def refusal(self, problem: Outline, expected: str, actual: object) -> ReproError:
-        """Return the error that a problem cannot be taken."""
+        """Return the error for a problem that the study does not support."""
         return ReproError(
             "a problem that the study cannot take",
             where=f"studies.{self.name}.problems: {problem.name}",
@@ -192,56 +186,68 @@ class Study:
         )
 
     def modules(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> list[str]:
-        """Return the keys of the modules that measuring a problem on a target needs, `group/name`.
+        """Return the keys `group/name` of the compiled modules that are needed to measure a problem on a target.
 
-        A job compiles a group; a module's manifest is `modules/<target>/<study>/<key>.json`.
+        One job compiles all modules of a group; the manifest of a module is `modules/<target>/<study>/<key>.json`.
         """
         return []
 
     def render(self, templates: Path, key: str, target: Target) -> str:
-        """Return the source of the module of a key.
+        """Return the source code of the module with this key.
 
         Raises
         ------
         ReproError
-            The key is none, or a template is missing or wrong.
+            The key is unknown, or a template is missing or wrong.
         """
         raise ReproError("the study has no module of that key", where=self.name, actual=key)
 
     def operands(self, problem: Problem, precision: str, seed: int) -> Operands:
-        """Return what is measured on, on the host.
+        """Return the operands of the kernels (such as matrix and vectors) in host memory.
 
         Raises
         ------
         ReproError
-            The problem, now that it is built, turns out to be none that the study can take.
+            The built problem turns out to be unsupported by the study.
         """
         raise NotImplementedError
 
     def measure(self, session: Session) -> Iterator[tuple[str, StepResult]]:
-        """Take the steps of measuring one case; give each one's name and rows when it is done."""
+        """Measure one case step by step; yield the name and the rows of each step when it is done."""
         raise NotImplementedError
 
     def tunings(self, settings: StudySettings, problem: Outline) -> Sequence[str]:
-        """Return the tunings that a case of a problem has to have a winner of, where nothing went wrong."""
+        """Return the tunings that must have a winner in each complete case of a problem."""
         return (self.headline,)
 
     def find(self, templates: Path, problem: Outline, precision: str, name: str, target: Target) -> Runnable:
-        """Return what a name stands for, from a compiled module that holds it or from one of its own.
+        """Return the variant or baseline with this name.
 
         Raises
         ------
         ReproError
-            The name stands for nothing, or its kernel does not compile.
+            The name is unknown, or the kernel does not compile.
         """
-        raise ReproError("the study has nothing of that name", where=self.name, actual=name)
+        if self.id_class is None:
+            raise ReproError("the study has nothing of that name", where=self.name, actual=name)
+        return self.variant(templates, problem, precision, self.id_class.parse(name), target)
 
-    def workload(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> Workload:
-        """Return how much measuring a problem is."""
-        return Workload(1, 1, 0, 0, 0)
+    def variant(self, templates: Path, problem: Outline, precision: str, id: Any, target: Target) -> Runnable:
+        """Return the variant with an id of type `id_class`, from an already compiled module or from a new one.
+
+        Raises
+        ------
+        ReproError
+            The kernel does not compile.
+        """
+        raise NotImplementedError
+
+    def workload(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> Workload | None:
+        """Return the expected work to measure a problem; None if the study gives no estimate."""
+        return None
 
     def layouts(self) -> Sequence[tuple[str, str | None]]:
-        """Return the layouts that a configuration can name, each with a remark."""
+        """Return the names of the configurable matrix layouts, each with a remark or None."""
         return ()
 
 
@@ -252,12 +258,12 @@ def study_names() -> tuple[str, ...]:
 
 @cache
 def get_study(name: str) -> Study:
-    """Return the study of a name.
+    """Return the study with this name.
 
     Raises
     ------
     ReproError
-        There is none.
+        There is no such study.
     """
     if name not in study_names():
         raise ReproError("unknown study", expected=f"one of {', '.join(study_names())}", actual=name)
@@ -267,9 +273,9 @@ def get_study(name: str) -> Study:
 
 
 def study_facts(problem: Problem) -> dict[str, Mapping[str, object]]:
-    """Return what a problem's record holds for the tables of each study: what the `facts` of its `facts.py` returns.
+    """Return, for each study, the additional data of a problem for its tables: the result of `facts()` in `facts.py`.
 
-    It is a module of its own: problems are built again when it changes, and not when anything else of a study does.
+    `facts.py` is a separate module, so that problems are rebuilt after an edit of it but not of other study code.
     """
     by_study = {}
     for name in study_names():
@@ -279,13 +285,26 @@ def study_facts(problem: Problem) -> dict[str, Mapping[str, object]]:
     return by_study
 
 
+def check_facts(study: str, facts: Mapping[str, object]) -> None:
+    """Validate facts of a study by the model `Facts` in its `facts.py`, if there is one.
+
+    Raises
+    ------
+    pydantic.ValidationError
+        The facts do not fit the model.
+    """
+    module = f"{__name__}.{study}.facts"
+    if find_spec(module) is not None and (model := getattr(import_module(module), "Facts", None)):
+        model.model_validate(facts, strict=True)
+
+
 @cache
 def load_artifacts(name: str) -> None:
-    """Import the modules in which a study registers tables and figures: its `tables` and `figures`, where it has them.
+    """Import the modules `tables`, `claims` and `figures` of a study, if present; they register their artifacts.
 
-    Where they are folders, their `__init__` loads what is in them; see `repro.plugins`. This module cannot do so for
-    them: all studies are below it.
+    If such a module is a folder, its `__init__` imports all files in it; see `repro.plugins`. Studies themselves are
+    not imported that way, because this package contains all of them.
     """
-    for part in ("tables", "figures"):
+    for part in ("tables", "claims", "figures"):
         if find_spec(f"{__name__}.{name}.{part}"):
             import_module(f"{__name__}.{name}.{part}")

@@ -1,4 +1,4 @@
-"""Evaluation of strategies on recorded campaigns: a strategy asks for times and gets the recorded ones."""
+"""Evaluates search strategies on recorded campaigns: recorded times replace measurements."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from repro.bench.variant_id import BaseId
 from repro.tuning.recordings import Recording
-from repro.tuning.strategies import Strategy
-from repro.tuning.strategies.predicted import Predicted, covers
-from repro.tuning.strategies.random_sample import RandomSample
-from repro.tuning.variant_space import PointOf
+from repro.tuning.strategies import Predicted, RandomSample, Strategy, covers
 
-#: Random searches that are averaged over.
+#: Number of random searches to average over.
 SEEDS = 20
-#: Recorded problems that are judged at the most; what all learn from makes the time to judge all of them a square.
+#: Maximum number of recorded problems to evaluate. Each one learns from all others, so the time grows quadratically.
 MAX_EVALUATED = 100
-#: Loss of a search that has not found a variant that works.
+#: Loss assigned to a search that has found no working variant.
 NOTHING_FOUND = 10.0
 
 Array = NDArray[np.float64]
@@ -26,38 +24,31 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What strategies of one budget lost on one recorded problem, as shares of the best time.
-
-    Attributes
-    ----------
-    recording
-        The problem.
-    problem_unknown
-        Loss of the predicted search after each variant, learning from all other problems; None where there are none.
-    family_unknown
-        The same without any problem of that family: for a kind of problem never seen before.
-    device_unknown, both_unknown
-        The same, learning from campaigns on other devices alone: from all of them, and without that problem; None where
-        there are none.
-    random
-        Mean loss of random searches after each variant; an infinite one counts as `NOTHING`.
+    """Losses of a predicted and a random search with equal budget on one recorded problem, relative to the best
+    time.
     """
 
     recording: Recording
+    #: Loss after each measured variant if all other problems are known; None if there are no other problems.
     problem_unknown: Array | None
+    #: Loss after each measured variant if no problem of the problem's family is known.
     family_unknown: Array | None
+    #: Loss after each measured variant if all problems are known, but only from other devices; None without such
+    #: recordings.
     device_unknown: Array | None
+    #: Loss after each measured variant if all other problems are known, but only from other devices; None without such
+    #: recordings.
     both_unknown: Array | None
+    #: Mean loss of random searches after each variant; infinite losses count as `NOTHING_FOUND`.
     random: Array
 
     @property
     def tried(self) -> int:
-        """Variants that each search has measured."""
         return len(self.random)
 
 
 def replay(strategy: Strategy, recording: Recording) -> list[str]:
-    """Let a strategy search a recorded problem; return what it tried, in order."""
+    """Let a strategy search a recorded problem; return the names of the variants it measured, in order."""
     names = recording.names
     tried = []
 
@@ -72,31 +63,21 @@ def replay(strategy: Strategy, recording: Recording) -> list[str]:
 def evaluate(
     recordings: Sequence[Recording],
     budget: float,
-    point_of: PointOf,
+    id_class: type[BaseId],
     reference: str | None = None,
     elsewhere: Sequence[Recording] = (),
 ) -> list[Evaluation]:
-    """Replay predicted and random searches on each recorded problem, as if it had not been recorded.
+    """Replay predicted and random searches on recorded problems; the searched problem's own recording is hidden.
 
-    Of more than `MOST_JUDGED` so many are judged, evenly in the order that they come in; each learns from all others.
-
-    Parameters
-    ----------
-    recordings
-        Problems that were searched in full, of one space.
-    budget
-        Share of the space that may be measured.
-    point_of, reference
-        See `repro.tuning.strategies.predicted.Predicted`.
-    elsewhere
-        What was recorded on other devices of the same backend.
+    At most `MAX_EVALUATED` evenly chosen problems of one search space are evaluated; each search learns from all other
+    problems. `elsewhere` contains recordings from other devices of the same backend.
     """
     judged = np.linspace(0, len(recordings) - 1, min(len(recordings), MAX_EVALUATED)).round().astype(int)
-    return [_evaluate_one(recordings[at], recordings, elsewhere, budget, point_of, reference) for at in judged]
+    return [_evaluate_one(recordings[at], recordings, elsewhere, budget, id_class, reference) for at in judged]
 
 
 def sample_note(judged: Iterable[Sequence[Evaluation]]) -> str:
-    """Return what a caption says where not all recorded problems were judged; nothing where they were."""
+    """Return a sentence for a caption if only some recorded problems were evaluated, else an empty text."""
     if all(len(replays) < MAX_EVALUATED for replays in judged):
         return ""
     return f"At most {MAX_EVALUATED} cases of a space are judged, evenly by name; each learns from all others."
@@ -107,14 +88,14 @@ def _evaluate_one(
     recordings: Sequence[Recording],
     elsewhere: Sequence[Recording],
     budget: float,
-    point_of: PointOf,
+    id_class: type[BaseId],
     reference: str | None,
 ) -> Evaluation:
     def predicted(recorded: Sequence[Recording], learnable: Callable[[Recording], bool]) -> Array | None:
         others = [other for other in recorded if learnable(other) and covers(other, one.names)]
         if not others:
             return None
-        return one.losses(replay(Predicted(others, one.features, budget, point_of, reference), one))
+        return one.losses(replay(Predicted(others, one.features, budget, id_class, reference), one))
 
     sampled = [one.losses(replay(RandomSample(budget, seed), one)) for seed in range(SEEDS)]
     return Evaluation(

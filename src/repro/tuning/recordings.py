@@ -1,4 +1,4 @@
-"""What recorded campaigns know: for each problem and precision the times of all variants that were tried."""
+"""Reads the times of all variants that recorded campaigns measured, for each problem and precision."""
 
 from __future__ import annotations
 
@@ -13,26 +13,28 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from repro.bench.records import read_environments, read_problems
+from repro.bench.rows import median_column
 from repro.bench.store import read_rows
 from repro.codegen.targets import TARGETS
 from repro.errors import ReproError
 
 Array = NDArray[np.float64]
-COLUMNS = ("problem", "precision", "kind", "name", "status", "message", "protocol", "event_median", "backend",
+TIME = median_column("event")
+COLUMNS = ("problem", "precision", "kind", "name", "status", "message", "protocol", TIME, "backend",
            "environment")  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What of a device a time depends on: multiprocessors, threads that each holds, bytes of the last-level cache."""
+    """Properties of a device that affect the time of a variant."""
 
-    n_s: int = 1
+    sm_count: int = 1
     threads_per_sm: int = 1
     cache_bytes: int = 1
 
     @classmethod
     def of(cls, environment: Mapping[str, Any]) -> Machine:
-        """Read an environment record; what it does not say is 1, the same for all problems of its campaign."""
+        """Read the properties from an environment record; a property that no record contains is 1."""
         target = TARGETS.get(str(environment.get("target")))
         return cls(
             int(environment.get("multiprocessors") or 1),
@@ -41,66 +43,56 @@ class Machine:
         )
 
 
-#: Returns what problems are compared by, of a problem's record, a precision and a machine; free of units, so that
-#: devices of one kind can be compared too. NaN is what a record does not say, and problems are not compared by it.
+#: Function that computes a problem's features from its record, precision and device. Features have no units, so that
+#: devices can be compared too. A NaN feature is unknown and is ignored in comparisons.
 FeaturesOf = Callable[[Mapping[str, Any], str, Machine], Array]
-#: Says of searched rows, with `COLUMNS` at least, which are of variants that are for another kind of problem: a search
-#: with a budget does not try them.
+#: Function that marks variants meant for another kind of problem, which a search with a budget skips. Its argument has
+#: at least the columns `COLUMNS`.
 Prune = Callable[[pd.DataFrame], pd.Series]
 
 
 def prune_nothing(rows: pd.DataFrame) -> pd.Series:
-    """Say of no row that a search would not try its variant."""
     return pd.Series(False, index=rows.index)
 
 
 @dataclass(frozen=True)
 class Recording:
-    """One problem in one precision, searched before.
-
-    Attributes
-    ----------
-    problem, precision, backend
-        What was searched, and where.
-    family
-        The kind of problem, within which times tell more of each other: of a matrix its entry.
-    features
-        What `FeaturesOf` returns of it.
-    seconds
-        Median by the event clock of each variant that was tried, None where it failed.
-    full
-        The names that were timed by the full protocol.
-    """
+    """Recorded search of one problem in one precision."""
 
     problem: str
+    #: Kind of problem, such as the entry type of a matrix; times of one family resemble each other more.
     family: str
     precision: str
     backend: str
+    #: Features as returned by `FeaturesOf`.
     features: Array
+    #: Median event time of each measured variant, or None if the variant failed.
     seconds: Mapping[str, float | None]
+    #: Names of the variants that were timed with the full protocol.
     full: frozenset[str] = field(default=frozenset())
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All variants that were tried."""
         return tuple(self.seconds)
 
     @cached_property
     def fastest(self) -> str:
-        """What the search chose: the fastest of those timed in full, else of all."""
+        """Name of the variant that the search chose: the fastest one timed with the full protocol, or else the fastest
+        of all.
+        """
         timed = {name: seconds for name, seconds in self.seconds.items() if seconds is not None}
         finalists = {name: timed[name] for name in timed if name in self.full} or timed
         return min(finalists, key=lambda name: finalists[name])
 
     def among(self, names: Iterable[str]) -> Recording:
-        """Return the same of some of its variants alone."""
         kept = {name: self.seconds[name] for name in names}
         return replace(self, seconds=kept, full=self.full & kept.keys())
 
     def losses(self, names: Iterable[str]) -> Array:
-        """Return by what share the fastest so far is slower than the fastest of all, after each of some variants.
+        """For a sequence of measured variants, return after each one the loss of the fastest so far.
 
-        A screened median below the best full one is noise and counts as no loss; infinite as long as all failed.
+        The loss is relative to the best time, and infinite until a variant works. A screened median below the best
+        fully timed median is noise and counts as zero loss.
         """
         times = [np.inf if (seconds := self.seconds[name]) is None else seconds for name in names]
         best = self.seconds[self.fastest]
@@ -115,31 +107,21 @@ def recordings(
     features_of: FeaturesOf,
     prune: Prune = prune_nothing,
 ) -> list[Recording]:
-    """Return a recording for each problem and precision of which a search has timed anything.
+    """Return one recording for each problem and precision that has a time in the phase `search`.
 
-    Parameters
-    ----------
-    search
-        Rows of the phase `search`, with `COLUMNS` at least.
-    problems
-        Records by the problem's name; problems without statistics are left out.
-    environments
-        Environment records by hash.
-    features_of
-        What problems are compared by.
-    prune
-        Which rows are left out, because a search of the problem would not try them.
+    `problems` contains problem records by name, and `environments` environment records by hash. Problems without
+    statistics are left out.
     """
     searched = []
     variants = search[search["kind"] == "variant"]
     variants = variants[~prune(variants)]
     for (problem, precision), rows in variants.groupby(["problem", "precision"], sort=True):
-        timed = rows["status"].isin(["ok", "noisy"]) & rows["event_median"].notna()
+        timed = rows["status"].isin(["ok", "noisy"]) & rows[TIME].notna()
         record = problems.get(str(problem), {})
         if not record.get("statistics") or not timed.any():
             continue
         first = rows.iloc[0]
-        times = zip(rows["name"], rows["event_median"], timed, strict=True)
+        times = zip(rows["name"], rows[TIME], timed, strict=True)
         machine = Machine.of(environments.get(first["environment"], {}))
         searched.append(
             Recording(
@@ -164,23 +146,14 @@ def load_recordings(
     features_of: FeaturesOf,
     prune: Prune = prune_nothing,
 ) -> list[Recording]:
-    """Read what campaigns have recorded of a study on a backend.
+    """Read the recordings of a study on a backend from the given campaigns, or from all campaigns except `without`.
 
-    Parameters
-    ----------
-    results
-        The folder of all campaigns.
-    campaigns
-        Those to read; None for all that there are.
-    without
-        The campaign that is being measured: it does not learn from itself, or its jobs' order would matter.
-    features_of, prune
-        See `recordings`.
+    The campaign `without` is being measured; using its rows would make results depend on the order of its jobs.
 
     Raises
     ------
     ReproError
-        A campaign that was asked for is not there, or nothing is recorded of the study on the backend.
+        A given campaign is missing, or no campaign has rows of this study on this backend.
     """
     there = sorted(path.parent.name for path in results.glob("[!.]*/raw") if (path / study).is_dir())
     wanted = [name for name in there if name != without] if campaigns is None else list(campaigns)
@@ -206,7 +179,7 @@ def load_recordings(
 
 
 def _campaign(raw: Path, study: str, features_of: FeaturesOf, prune: Prune) -> tuple[Recording, ...]:
-    """Return what a campaign has recorded; a process reads it once, for all the cases of a batch, while it stays."""
+    """Return the recordings of a campaign, cached until the campaign's files change."""
     searches = (raw / study).rglob("search.parquet")
     records = (path for folder in ("problems", "environment") for path in (raw / folder).rglob("[!.]*.json"))
     stats = ((path, path.stat()) for path in (*searches, *records))

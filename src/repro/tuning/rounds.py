@@ -1,7 +1,7 @@
-"""Timing the chosen variants again, side by side with the baselines, in shuffled rounds.
+"""Times chosen variants again together with the baselines, in several rounds with shuffled order.
 
-All runnables stay resident on the device. Between rounds a probe times an empty kernel and a copy: where these take
-longer than before, something disturbs the device, and the round does not count.
+All runnables stay on the device. Between rounds, a probe times an empty kernel and a device copy. If either has become
+slower, the device is disturbed, and the round is repeated.
 """
 
 from __future__ import annotations
@@ -25,41 +25,29 @@ from repro.config.models import Timing
 from repro.devices.base import LaunchError
 from repro.tuning.search import ProgressCallback, attempt
 
-#: Launches of each.
+#: Number of launches for each yardstick.
 LAUNCHES = 5
 
 
 @dataclass(frozen=True)
 class Slowdown:
-    """What takes longer than it did.
+    """Result of a probe in which some yardsticks were slower than before."""
 
-    Attributes
-    ----------
-    words
-        Which yardsticks, with the numbers.
-    each_launch
-        Seconds by which every launch takes longer, where it is the empty one alone that does; infinite where it is the
-        copy: of what moves bytes, a launch takes the longer the more there are.
-    """
-
+    #: Names of the slow yardsticks, with their times.
     words: str
+    #: Extra seconds for each launch if only the empty kernel is slow. Infinite if the copy is slow, because the
+    #: slowdown of a launch then depends on its number of bytes.
     each_launch: float
 
     def disturbs(self, samples: Samples, tolerance: float) -> bool:
-        """Say whether launches of a sample may have been longer by more than the tolerated factor."""
         shortest = min(float(np.median(seconds)) for seconds in samples.seconds.values())
         return self.each_launch > (tolerance - 1) * shortest
 
 
 class Probe:
-    """Yardsticks held against their own best of a whole case.
+    """Times one yardstick of each kind and compares it with its best time in this case.
 
-    Parameters
-    ----------
-    bench
-        What they are timed on.
-    yardsticks
-        What is timed, each kind once; one that there is no room for is left out.
+    A yardstick that does not fit into device memory is left out.
     """
 
     def __init__(self, bench: Bench, yardsticks: Sequence[Runnable] = ()) -> None:
@@ -69,7 +57,7 @@ class Probe:
         self._best: dict[tuple[str, int], float] = {}
 
     def look(self) -> Slowdown | None:
-        """Time the yardsticks; return which of them takes longer than it did before."""
+        """Time the yardsticks; return a `Slowdown` if any is slower than before, else None."""
         if self._ready is None:
             self._ready = self._prepared()
         slow = [one for yardstick in self._ready if (one := self._slow(yardstick))]
@@ -78,7 +66,6 @@ class Probe:
         return Slowdown("; ".join(one.words for one in slow), max(one.each_launch for one in slow))
 
     def release(self) -> None:
-        """Give back what the yardsticks hold; the next look prepares them again."""
         ready, self._ready = self._ready or [], None
         if not self._bench.lost:
             for yardstick in ready:
@@ -88,7 +75,7 @@ class Probe:
         ready = []
         for yardstick in self._yardsticks:
             try:
-                # not by the bench, which spares a batch what an earlier case has timed: this is launched in every case
+                # Not prepared through the bench, which skips preparation if it has cached samples of earlier cases.
                 yardstick.prepare(self._bench.workspace)
                 self._bench.devices.synchronize()
                 ready.append(yardstick)
@@ -99,14 +86,14 @@ class Probe:
     def _slow(self, yardstick: Runnable) -> Slowdown | None:
         kind, bench = yardstick.kind, self._bench
         backend = bench.devices.backend
-        same = kind, yardstick.moved  # a copy is shorter where there is less room for it
+        same = kind, yardstick.bytes_moved  # the size of a copy depends on free memory
         best = self._best.get(same, np.inf)
         median = np.inf
-        for _ in range(2):  # the second time only where it is slow: a device that has idled starts slowly
+        for _ in range(2):  # a second try, since an idle device starts slowly
             try:
                 median = float(np.median(bench.devices.time_events(yardstick.launch, LAUNCHES)))
             except LaunchError:
-                return None  # whose failure it is, the next launch of a runnable will say
+                return None  # the next launch of a runnable will report the failure
             self._best[same] = min(self._best.get(same, median), median)
             if not is_far(median, best, bench.timing.tolerance(backend), WAKING[backend]):
                 return None
@@ -119,7 +106,7 @@ COLD_ROUNDS = 2
 
 @dataclass(frozen=True)
 class Rounds:
-    """So many rounds, and the effort of each."""
+    """Number of rounds, and sampling plan for each round."""
 
     name: str
     count: int
@@ -127,7 +114,7 @@ class Rounds:
 
 
 def warm_rounds(timing: Timing) -> Rounds:
-    """Return rounds that come to the full protocol: launches one by one, and replays of a graph."""
+    """Return rounds whose launches add up to those of the full protocol."""
     effort = SamplingPlan(
         -(-timing.launches // timing.rounds),
         timing.graph_launches,
@@ -137,7 +124,9 @@ def warm_rounds(timing: Timing) -> Rounds:
 
 
 def cold_rounds(timing: Timing) -> Rounds:
-    """Return rounds of launches before which the cache is flushed; what a graph does between its launches is warm."""
+    """Return rounds that flush the cache before each launch. They use no graphs, since no flush is possible inside a
+    graph.
+    """
     return Rounds("cold rounds", COLD_ROUNDS, SamplingPlan(-(-timing.cold_launches // COLD_ROUNDS), cold=True))
 
 
@@ -149,15 +138,15 @@ def shuffled_rounds(
     progress: ProgressCallback = lambda *_: None,
     probe: Probe | None = None,
 ) -> list[Row]:
-    """Time all runnables side by side, warm and then cold; return the rows of both, of the samples of all rounds.
+    """Time all runnables in shuffled rounds, first with warm and then with cold cache; return one row for each.
 
-    A winner is the smallest of many noisy numbers and would look faster than it is if those numbers were reported;
-    these samples were not chosen by. The shuffled order spreads drift over all. What cannot be timed has one row, that
-    says why.
+    These samples are independent of the search. The times in the search are biased low, because the winner is the
+    minimum of many noisy times. Shuffling spreads slow drifts over all runnables. A runnable that fails gets a row with
+    the reason.
 
-    A round after which the probe's yardsticks take longer than they did, by more than is tolerated of its launches, is
-    taken again, and so is a sample that is far from the other rounds of its runnable. What stays far does not count;
-    where that is most, the row is disturbed.
+    A round is repeated if the probe after it is slower by more than the launches' tolerance. A sample that is far from
+    the other rounds of its runnable is repeated too. Samples that remain far are dropped; if most are dropped, the
+    row's status is disturbed.
     """
     probe = probe or Probe(bench)
     stage = _Stage(bench, store, np.random.default_rng(seed), progress, probe)
@@ -175,7 +164,7 @@ def shuffled_rounds(
 
 
 class _Stage:
-    """All that is resident on the device."""
+    """Runnables that stay on the device, and the rounds to time them in."""
 
     watchdog: Watchdog
 
@@ -190,12 +179,12 @@ class _Stage:
         self._ready: dict[str, tuple[float, float | None]] = {}
 
     def time(self, runnables: Sequence[Runnable], rounds: Rounds) -> dict[str, Row]:
-        """Return a row of each; where the store has them all, nothing is measured."""
+        """Return one row for each runnable; skip measuring if the store already has all rows."""
         bench, effort = self._bench, rounds.effort
         stored = {r.name: row for r in runnables if (row := self._store.get(bench.key(r, REPORT, effort)))}
         if len(stored) == len(runnables):
             return stored
-        # times taken in another process are not compared with these: only what failed is not tried again
+        # Times of an earlier process are not comparable with new ones, so only failures are kept.
         rows = {name: row for name, row in stored.items() if row.status not in TIMED}
         todo = {r.name: r for r in runnables if r.name not in rows}
         unprepared = [(name, runnable) for name, runnable in todo.items() if name not in self._ready]
@@ -211,7 +200,7 @@ class _Stage:
             self._progress(rounds.name, number, rounds.count)
             for name, samples in self._quiet_round(todo, effort, rows).items():
                 taken[name].append(samples)
-        self._take_far_ones_again(taken, todo, effort, rows)
+        self._retake_outliers(taken, todo, effort, rows)
         self._progress(rounds.name, rounds.count, rounds.count)
         for name, runnable in todo.items():
             preprocess, error = self._ready[name]
@@ -221,7 +210,7 @@ class _Stage:
         return rows
 
     def _quiet_round(self, todo: dict[str, Runnable], effort: SamplingPlan, rows: dict[str, Row]) -> dict[str, Samples]:
-        """Take a round, and again after a rest where something disturbs the probe, until it is given up."""
+        """Time one round. If the probe reports a disturbance, wait and repeat the round, a few times at most."""
         round_ = self._round(todo, todo, effort, rows)
         slow = self._disturbed_by(self._probe.look(), round_)
         for rest in CALM_RESTS:
@@ -234,16 +223,18 @@ class _Stage:
         return {name: _with_disturbance(slow.get(name), samples) for name, samples in round_.items()}
 
     def _disturbed_by(self, slow: Slowdown | None, round_: dict[str, Samples]) -> dict[str, str]:
-        """Return the samples of a round that are disturbed by what the probe found, with its words."""
+        """Return a message for each sample of a round that the slowdown disturbed."""
         tolerance = self._bench.timing.tolerance(self._bench.devices.backend)
         return {name: slow.words for name, samples in round_.items() if slow and slow.disturbs(samples, tolerance)}
 
-    def _take_far_ones_again(
+    def _retake_outliers(
         self, taken: dict[str, list[Samples]], todo: dict[str, Runnable], effort: SamplingPlan, rows: dict[str, Row]
     ) -> None:
-        """Replace samples that are far from the other rounds of their runnable by new ones, while that helps."""
+        """Repeat samples that are far from other rounds of the same runnable, as long as repeating helps."""
         for rest in CALM_RESTS:
-            far = {name: set(far_rounds(taken[name], *self._tolerances(runnable))) for name, runnable in todo.items()}
+            far = {
+                name: set(outlying_rounds(taken[name], *self._tolerances(runnable))) for name, runnable in todo.items()
+            }
             if not any(far.values()):
                 return
             time.sleep(rest)
@@ -256,7 +247,7 @@ class _Stage:
                 far = {name: numbers for name, numbers in far.items() if name in todo}
 
     def _tolerances(self, runnable: Runnable) -> tuple[float, float, float]:
-        """Return by how much rounds of a runnable may differ: `tolerance`, `of_host` and `waking` of `far_rounds`."""
+        """Return the arguments `tolerance`, `host_tolerance` and `waking` for `outlying_rounds`."""
         timing, devices = self._bench.timing, self._bench.devices
         tolerance = timing.tolerance(devices.backend, runnable.devices or len(devices))
         return tolerance, max(tolerance, timing.cpu_disturbed), WAKING[devices.backend]
@@ -264,7 +255,7 @@ class _Stage:
     def _round(
         self, names: Iterable[str], todo: dict[str, Runnable], effort: SamplingPlan, rows: dict[str, Row]
     ) -> dict[str, Samples]:
-        """Return a sample each, taken in a shuffled order, of those that do not fail."""
+        """Take one sample of each runnable in shuffled order; runnables that fail are left out."""
         taken = {}
         for name in self._random.permutation(sorted(names)):
             with self._failing_alone(todo[name], effort, todo, rows):
@@ -275,7 +266,9 @@ class _Stage:
     def _failing_alone(
         self, runnable: Runnable, effort: SamplingPlan, todo: dict[str, Runnable], rows: dict[str, Row]
     ) -> Iterator[None]:
-        """Where the body fails, or never ends, move the runnable from `todo` to `rows`; the others go on."""
+        """If the body fails or hangs, move the runnable from `todo` to `rows` as a failure and continue with the
+        others.
+        """
         bench = self._bench
         try:
             with attempt(bench, self._store, runnable, REPORT, effort, self.watchdog):
@@ -288,9 +281,9 @@ class _Stage:
             runnable.release()
 
 
-def join_rounds(rounds: Sequence[Samples], tolerance: float, of_host: float, waking: float = 0.0) -> Samples:
-    """Return the samples of all rounds that count; of all, disturbed, where fewer than half of them do."""
-    far = far_rounds(rounds, tolerance, of_host, waking)
+def join_rounds(rounds: Sequence[Samples], tolerance: float, host_tolerance: float, waking: float = 0.0) -> Samples:
+    """Join the samples of all valid rounds. If fewer than half are valid, join all and mark the result as disturbed."""
+    far = outlying_rounds(rounds, tolerance, host_tolerance, waking)
     kept = [samples for number, samples in enumerate(rounds) if number not in far]
     if 2 * len(kept) < len(rounds):
         why = f"{next(iter(far.values()))} in {len(far)} of {len(rounds)} rounds"
@@ -300,27 +293,23 @@ def join_rounds(rounds: Sequence[Samples], tolerance: float, of_host: float, wak
     return replace(joined, discarded=joined.discarded + dropped)
 
 
-def far_rounds(rounds: Sequence[Samples], tolerance: float, of_host: float, waking: float = 0.0) -> dict[int, str]:
-    """Return which rounds of a runnable do not count, and why: disturbed, or far from the best of the others.
+def outlying_rounds(
+    rounds: Sequence[Samples], tolerance: float, host_tolerance: float, waking: float = 0.0
+) -> dict[int, str]:
+    """Return the invalid rounds and the reasons: disturbed, or much slower than the best other round.
 
-    Parameters
-    ----------
-    tolerance, of_host
-        By which factor they may differ, by the devices' clocks and by the host's.
-    waking
-        Seconds by which they may differ beside, because threads have to be woken.
+    Medians may differ between rounds by the factor `tolerance` for device clocks and `host_tolerance` for the host's
+    clock, plus `waking` seconds for waking CPU threads.
     """
     disturbed = {number: samples.disturbed for number, samples in enumerate(rounds) if samples.disturbed}
     calm = [number for number in range(len(rounds)) if number not in disturbed]
-    far = outlying([rounds[number].seconds for number in calm], tolerance, of_host, waking)
+    far = outlying([rounds[number].seconds for number in calm], tolerance, host_tolerance, waking)
     return disturbed | {calm[number]: why for number, why in far.items()}
 
 
 def _replacement(new: Samples, old: Samples) -> Samples:
-    """Return a sample that was taken in the place of another, which is discarded."""
     return replace(new, discarded=new.discarded + old.taken)
 
 
 def _with_disturbance(why: str | None, samples: Samples) -> Samples:
-    """Return a sample as disturbed where there is a reason."""
     return replace(samples, disturbed=samples.disturbed or why)

@@ -1,7 +1,8 @@
-"""Searching a space of variants, and choosing winners from the searched rows.
+"""Searches a space of variants, and chooses winners from the measured rows.
 
-A search screens what a strategy asks for with a few launches, then gives the full protocol to what is near the
-best. The winner of a tuning is the fastest row among those that it may choose from, by each clock.
+A search first screens the variants that a strategy requests, with a few launches each. Variants close to the best are
+then timed with the full protocol. A tuning is a set of candidates with one winner for each clock: the fastest
+candidate.
 """
 
 from __future__ import annotations
@@ -16,68 +17,66 @@ from repro.bench.runnable import Runnable
 from repro.bench.store import Store
 from repro.bench.timing import SamplingPlan, full, screen
 from repro.bench.trial import FAILURES, Bench
+from repro.bench.variant_id import BaseId
 from repro.bench.worker import ContextLost, Watchdog, restart
 from repro.config.models import Timing
-from repro.tuning.strategies import Strategy, allowed
-from repro.tuning.strategies.exhaustive import Exhaustive
+from repro.tuning.strategies import Exhaustive, Strategy, allowed
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One answer to "which variant?".
+    """The winner of one tuning by one clock."""
 
-    Attributes
-    ----------
-    clock
-        The clock whose medians were compared.
-    tuning
-        What was tuned, as the study names it: `joint`, `extended`, …
-    name
-        The variant.
-    ties
-        Variants it could be told from by less than the tie.
-    """
-
+    #: Clock by which the candidates were compared.
     clock: str
+    #: Name of the tuning, defined by the study: `joint`, `extended`, …
     tuning: str
-    name: str
+    #: Id of the winning variant; its name if it has no id.
+    id: BaseId | str
+    #: Names of variants whose time differs from the best time by less than the tie tolerance.
     ties: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return str(self.id)
 
 
 def pick(
-    rows: Sequence[Row], tie: float, asked: Callable[[Sequence[Row], str], Mapping[str, Sequence[Row]]]
+    rows: Sequence[Row],
+    tie: float,
+    asked: Callable[[Sequence[Row], str], Mapping[str, Sequence[Row]]],
+    ids: Iterable[BaseId] = (),
 ) -> list[Choice]:
-    """Return the best row of each tuning by each clock; an answer that no row can give is left out.
+    """Return the winner of each tuning by each clock; tunings without a row are left out.
 
-    Rows of the full protocol are preferred to screened ones, which are too few launches to choose by; noisy rows are
-    taken only where there is nothing else.
+    Rows timed with the full protocol are preferred to screened rows; noisy rows are used only if there are no others.
 
     Parameters
     ----------
-    rows
-        What was searched.
     tie
-        Share of the best time within which another is a tie.
+        Maximum relative difference from the best time for a tie.
     asked
-        Returns by tuning what it chooses from, of the rows that have a time by a clock.
+        Function that returns the candidates of each tuning. Arguments: rows with a time by a clock, and the clock.
+    ids
+        Ids of the candidates. A winner that is not among them is stored by name.
     """
-    choices = []
+    choices, by_name = [], {str(id): id for id in ids}
     for clock in ALL_CLOCKS:
         timed = [row for row in rows if row.median(clock) is not None and row.status in TIMED]
         for tuning, candidates in asked(timed, clock).items() if timed else ():
             best = best_row(candidates, clock)
             if best is not None:
-                choices.append(Choice(clock, tuning, best.name, _ties(candidates, best, clock, tie)))
+                choices.append(
+                    Choice(clock, tuning, by_name.get(best.name, best.name), _ties(candidates, best, clock, tie))
+                )
     return choices
 
 
 def best_row(rows: Sequence[Row], clock: str) -> Row | None:
-    """Return the fastest row; full before screened, ok before noisy."""
     return min(rows, key=lambda r: (r.protocol != "full", r.status != "ok", r.median(clock)), default=None)
 
 
 def ranked(rows: Sequence[Row], clock: str = "event") -> list[Row]:
-    """Return the rows that have a time to choose by, rows of the full protocol first, the fastest of them first."""
     timed = [row for row in rows if row.median(clock) is not None and row.status in TIMED]
     return sorted(timed, key=lambda row: (row.protocol != "full", row.median(clock)))
 
@@ -93,17 +92,7 @@ PHASE = "search"
 
 
 class Search:
-    """Tries runnables on one problem; rows that the store finds are not measured again.
-
-    Parameters
-    ----------
-    bench, store
-        What to measure on, and where the rows go.
-    cold
-        Whether the cache is flushed before each launch.
-    progress
-        Told how far it is.
-    """
+    """Measures runnables on one problem; rows that are already in the store are not measured again."""
 
     def __init__(self, bench: Bench, store: Store, cold: bool, progress: ProgressCallback = lambda *_: None) -> None:
         self._bench = bench
@@ -113,7 +102,6 @@ class Search:
         self._progress = progress
 
     def exhaustive(self, runnables: Sequence[Runnable], what: str = "variants") -> list[Row]:
-        """Try every runnable; return a row each, of the full protocol where it got that far."""
         return self.by(Exhaustive(), runnables, what)
 
     def by(
@@ -123,12 +111,10 @@ class Search:
         what: str = "variants",
         also: Callable[[Sequence[Row]], Container[str]] = lambda rows: (),
     ) -> list[Row]:
-        """Try what a strategy asks for; return a row each, of the full protocol where it got that far.
+        """Measure the runnables that a strategy requests; return one row for each, from the full protocol if it was
+        used.
 
-        Parameters
-        ----------
-        also
-            Returns the names, by the rows so far, that are asked for in full whatever their time.
+        `also` receives the rows so far and returns names of further variants to time with the full protocol.
         """
         rows = {row.name: row for row in self._try(runnables, self._screen, f"screening {what}", strategy)}
         runnables = [runnable for runnable in runnables if runnable.name in rows]
@@ -141,7 +127,6 @@ class Search:
         return list(rows.values())
 
     def screened(self, runnables: Sequence[Runnable], what: str = "variants") -> list[Row]:
-        """Try every runnable with a few launches; return a row each."""
         return self._try(runnables, self._screen, f"screening {what}", Exhaustive())
 
     def _timed(self, runnables: Sequence[Runnable], what: str) -> dict[str, Row]:
@@ -155,57 +140,50 @@ class Search:
             def measure(index: int) -> float | None:
                 self._progress(stage, len(rows), allowed(names, strategy.budget))
                 row = self._store.get(self._bench.key(runnables[index], PHASE, effort))
-                rows.append(row or self._try_one(runnables[index], effort, watchdog))
-                return rows[-1].screened_by if rows[-1].status == "ok" else None
+                if row is None:
+                    with attempt(self._bench, self._store, runnables[index], PHASE, effort, watchdog):
+                        row = self._store.add(self._bench.try_once(runnables[index], PHASE, effort))
+                    if self._bench.lost:
+                        raise ContextLost(f"{runnables[index].name}: {row.message}")
+                rows.append(row)
+                return row.screened_by if row.status == "ok" else None
 
             strategy(names, measure)
         self._progress(stage, len(rows), len(rows))
         return rows
-
-    def _try_one(self, runnable: Runnable, effort: SamplingPlan, watchdog: Watchdog) -> Row:
-        with attempt(self._bench, self._store, runnable, PHASE, effort, watchdog):
-            row = self._store.add(self._bench.try_once(runnable, PHASE, effort))
-        if self._bench.lost:
-            raise ContextLost(f"{runnable.name}: {row.message}")
-        return row
 
 
 @contextmanager
 def attempt(
     bench: Bench, store: Store, runnable: Runnable, phase: str, effort: SamplingPlan, watchdog: Watchdog
 ) -> Iterator[None]:
-    """Try a runnable in the body, which may hang or crash: what ends the process is stored as a row of the runnable.
+    """Run the body, in which a runnable is measured and may hang or crash the process.
 
-    Where it takes longer than a variant may, that is stored, and a new process goes on. What is to be stored should the
-    process not survive is noted first; see `repro.bench.store.crashed_row`. Packing comes before the body, and waiting
-    until others are done with the devices: neither counts.
+    If it hangs, a row with this status is stored and a new process continues. For a crash, a note is saved beforehand
+    (see `repro.bench.store.crashed_row`). Packing and waiting for devices happen before the body and do not count as
+    hanging.
     """
 
     def expired() -> None:
         reason = f"{runnable.name} did not end within {bench.timing.timeout:g} s"
         try:
             store.add(bench.row(runnable, phase, effort, "timeout", message=reason))
-        except OSError as error:  # the thread has nobody to tell, and the process hangs all the same
+        except OSError as error:  # an exception in the watchdog's thread would be lost
             reason = f"{reason}, which cannot be stored: {error}"
         restart(reason)
 
     with store.in_flight(bench.row(runnable, phase, effort, "launch_error")):
-        with suppress(*FAILURES):  # `prepare` meets it again, and says so
+        with suppress(*FAILURES):  # `prepare` raises the exception again
             runnable.pack(bench.workspace)
         with watchdog.guard(expired):
             yield
 
 
 def within_reach(rows: Iterable[Row], groups: Mapping[str, Hashable], timing: Timing) -> set[str]:
-    """Return the names that deserve the full protocol.
+    """Return the names of variants to time with the full protocol.
 
-    Those within `reach` of the fastest, at most `finalists` of them, and the best `per_group` of each group (layout and
-    kind of schedule, say), so that tables by group stand on full measurements as well.
-
-    Parameters
-    ----------
-    groups
-        The group of each name.
+    These are at most `finalists` variants with times within the factor `reach` of the fastest, plus the best
+    `per_group` variants of each group, because tables compare groups.
     """
     ranked = sorted((r for r in rows if r.status == "ok"), key=_time)
     if not ranked:

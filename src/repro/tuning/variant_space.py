@@ -1,53 +1,27 @@
-"""Where a variant lies in its space, and how much alike two variants are."""
+"""Measures how alike two variants of a search space are."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from repro.bench.variant_id import BaseId, Point
 
-#: Two variants of which one size differs by a factor of two are alike by exp(-1/2) …
+Array = NDArray[np.float64]
+Id = TypeVar("Id", bound=BaseId)
+
+#: Likeness falls to exp(-1/2) for variants that differ by a factor of two in one size.
 OCTAVE = 1.0
-#: … and by a half for each word that differs: the format, an order, the kind of schedule.
+#: Likeness is multiplied by this factor for each different word: format, order, or kind of schedule.
 UNLIKE = 0.5
 
 
-@dataclass(frozen=True)
-class Point:
-    """A variant's place in its space: what it is, and how much of it.
-
-    Attributes
-    ----------
-    group
-        What fails mostly fails for its sake: the layout, say.
-    words
-        What it is, in as many words for each variant of a space.
-    numbers
-        Binary logarithms of its sizes, as many for each.
-    """
-
-    group: str
-    words: tuple[str, ...]
-    numbers: tuple[float, ...]
-
-
-#: Reads the text of a variant.
-PointOf = Callable[[str], Point]
-
-
 class Likeness:
-    """How much alike the variants of a space are, as a covariance: 1 for the same, towards 0 for the unlike.
-
-    Parameters
-    ----------
-    points
-        The places of n variants.
-    """
+    """Likeness of variants, used as a covariance: 1 for equal variants, near 0 for very different ones."""
 
     def __init__(self, points: Sequence[Point]) -> None:
         codes: dict[str, int] = {}
@@ -57,24 +31,26 @@ class Likeness:
         self._computed: dict[int, Array] = {}
 
     def words(self) -> Array:
-        """Return for each word that some variants have and others lack which have it, 1 or 0: `(words, n)`."""
+        """Return a 0-1 array `(words, n)` that tells which variants have each word; words that all variants have are
+        left out.
+        """
         columns = [column == code for column in self._words.T for code in np.unique(column)]
         return np.array([has for has in columns if not has.all()], dtype=float).reshape(-1, len(self._words))
 
     def __call__(self, index: int) -> Array:
-        """Return the likeness of all variants to one: `(n,)`, kept for the next time that it is asked for."""
+        """Return the likeness of each variant to the variant `index`, `(n,)`."""
         if index not in self._computed:
-            self._computed[index] = self._compute(index)
+            octaves = ((self._numbers - self._numbers[index]) ** 2).sum(axis=1) / (2 * OCTAVE**2)
+            differing = (self._words != self._words[index]).sum(axis=1)
+            self._computed[index] = np.exp(-octaves) * UNLIKE**differing
         return self._computed[index]
 
-    def _compute(self, index: int) -> Array:
-        octaves = ((self._numbers - self._numbers[index]) ** 2).sum(axis=1) / (2 * OCTAVE**2)
-        differing = (self._words != self._words[index]).sum(axis=1)
-        likeness: Array = np.exp(-octaves) * UNLIKE**differing
-        return likeness
+
+def read_ids(names: Iterable[str], id_class: type[Id]) -> list[Id]:
+    return [id_class.parse(name) for name in names]
 
 
 @lru_cache(maxsize=4)
-def likeness_of(space: tuple[str, ...], point_of: PointOf) -> Likeness:
-    """Return the likeness of a space of variants, given by their texts; shared between searches of the same."""
-    return Likeness([point_of(text) for text in space])
+def likeness_of(space: tuple[str, ...], id_class: type[BaseId]) -> Likeness:
+    """Return the likeness of variants given by their ids as text; cached for searches of one space."""
+    return Likeness([id.point for id in read_ids(space, id_class)])

@@ -18,7 +18,7 @@ from repro.sparse.compound.layouts import all_layouts, extended_layouts
 from repro.sparse.compound.runnables import Variant
 from repro.sparse.compound.schedules import Schedule, extended_space
 from repro.sparse.symmetry import HERMITIAN, SYMMETRIC
-from symmetric_problems import KINDS, symmetric_problem
+from support.symmetric_problems import KINDS, symmetric_problem
 
 pytestmark = pytest.mark.gpu
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from encoded_problems import ENCODINGS, encoded, possible
 from repro.bench.timing import SamplingPlan
 from repro.codegen.build_cache import compile_module
 from repro.sparse.symmetry import SYMMETRIC
@@ -17,8 +16,9 @@ from repro.studies.compressed_coo.ids import HEIGHTS, PAIRS, SPLITS, TILES, Bloc
 from repro.studies.compressed_coo.kernels import render_coo
 from repro.studies.compressed_coo.runnables import CoordinateVariant
 from repro.studies.compressed_coo.study import variant_of
-from sliced_problems import PROBLEMS
-from symmetric_problems import symmetric_problem
+from support.encoded_problems import ENCODINGS, encoded, possible
+from support.sliced_problems import PROBLEMS
+from support.symmetric_problems import symmetric_problem
 
 pytestmark = pytest.mark.gpu
 

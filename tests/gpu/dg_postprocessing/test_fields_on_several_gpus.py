@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from field_bench import field_benches
 from repro.bench.timing import SamplingPlan
 from repro.codegen.build_cache import compile_module
 from repro.sparse.device_work import ModuleFile
 from repro.studies.dg_postprocessing.ids import FilterId
 from repro.studies.dg_postprocessing.kernels import modules_of, render_key
-from repro.studies.dg_postprocessing.runnables_filters import FieldFilter, device_filters
+from repro.studies.dg_postprocessing.runnables_plane import FieldFilter, device_filters
 from repro.tuning.search import Choice
+from support.benches import field_benches
 
 pytestmark = pytest.mark.gpu
 
 EFFORT = SamplingPlan(5)
-EDGES, ELEMENT = "edges-t64-c0.5-b16", "element-t64-c0.5-b1"
+EDGES, ELEMENT = FilterId.parse("edges-t64-c0.5-b16"), FilterId.parse("element-t64-c0.5-b1")
 CHOICES = [Choice("event", "edges", EDGES), Choice("event", "paper/element", ELEMENT)]
 
 
@@ -55,7 +55,7 @@ def test_everything_is_right_over_all_gpus(gpus, built, make_bench, variance, de
 @pytest.mark.parametrize("variance", ["low", "high"])
 def test_two_share_a_larger_field(gpus, built, make_bench, variance):
     bench = make_bench(gpus, 60_000, 1, variance)
-    one = bench.try_once(FieldFilter(built(1), FilterId.parse(EDGES)), "report", EFFORT)
+    one = bench.try_once(FieldFilter(built(1), EDGES), "report", EFFORT)
     rows = [bench.try_once(runnable, "report", EFFORT) for runnable in device_filters(built(1), CHOICES, len(gpus))]
     for row in (one, *rows):
         print(f"{variance} {row.name:32} {row.status:8} {1e3 * row.event_median:9.3f} ms {row.message or ''}")

@@ -6,7 +6,7 @@ import pytest
 from repro.filtering.kernels import BLOCK_SIZES, CONTOUR_BLOCK_SIZES
 from repro.filtering.reference import contour_rows
 from repro.filtering.stencil_geometry import at_points
-from siac_on_devices import (
+from support.siac_on_devices import (
     WAYS,
     bound_of,
     filtered,
@@ -15,7 +15,7 @@ from siac_on_devices import (
     random_modes,
     siac_loader,
 )
-from triangulations import graded, hexagonal, one_huge, structured
+from support.triangulations import graded, hexagonal, one_huge, structured
 
 pytestmark = pytest.mark.gpu
 

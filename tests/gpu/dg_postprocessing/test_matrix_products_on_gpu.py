@@ -5,14 +5,14 @@ from contextlib import ExitStack
 import numpy as np
 import pytest
 
-from dg_products import ready, small_operands
-from repro.bench.runnable import Unsupported
+from repro.bench.errors import Unsupported
 from repro.filtering.kernels import FIELDS
 from repro.filtering.matrix import MatrixRows
 from repro.sparse.library.cusparse_bindings import load as load_library
-from repro.studies.dg_postprocessing.runnables_matrix import library_products, matrix_runnables, routine_names
-from siac_on_devices import check_shares, random_modes, siac_loader, stencil_on
-from triangulations import hexagonal
+from repro.studies.dg_postprocessing.runnables_plane import library_products, matrix_runnables, routine_names
+from support.dg_products import ready, small_operands
+from support.siac_on_devices import check_shares, random_modes, siac_loader, stencil_on
+from support.triangulations import hexagonal
 
 pytestmark = pytest.mark.gpu
 degrees = pytest.mark.parametrize("degree", [1, 2, 3])
@@ -87,5 +87,5 @@ def test_streams_move_what_a_product_does_and_write_nothing_else(gpu, load, degr
             assert guards.out_of_bounds_writes() == []
             if runnable.what == "apply":
                 assert operands.check(runnable, None) <= 1
-            applied = applied or runnable.moved
-            assert runnable.what == "apply" or 0 <= applied - runnable.moved < 8 * 16
+            applied = applied or runnable.bytes_moved
+            assert runnable.what == "apply" or 0 <= applied - runnable.bytes_moved < 8 * 16

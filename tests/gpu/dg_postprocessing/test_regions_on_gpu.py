@@ -5,18 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from region_lists import cube_field, region_list
-from repro.bench.workspace import Workspace
+from repro.bench.runnable import Workspace
 from repro.codegen.build_cache import compile_module, manifest_path
 from repro.devices.device_group import Devices
 from repro.filtering.spline_kernel import kernel as siac_kernel
 from repro.sparse.device_work import ModuleFile
 from repro.sparse.dynamic.kernels import render_module
+from repro.studies.dg_postprocessing import STUDY_NAME
 from repro.studies.dg_postprocessing.ids import own_region_ids, region_module_keys
-from repro.studies.dg_postprocessing.kernels import FOLDER, render_regions
+from repro.studies.dg_postprocessing.kernels import render_regions
 from repro.studies.dg_postprocessing.operands import RegionOperands
 from repro.studies.dg_postprocessing.regions import evaluation_points, make_regions
 from repro.studies.dg_postprocessing.runnables_regions import ClipRegions, RegionFilter, RegionKernel, region_kernels
+from support.region_lists import cube_field, region_list
 
 pytestmark = pytest.mark.gpu
 degrees = pytest.mark.parametrize("degree", [1, 2])
@@ -27,11 +28,11 @@ def build_regions(gpu, templates, gpu_modules):
     """Compile the module of a key for the GPU."""
 
     def build(key):
-        manifest = manifest_path(gpu.target.name, FOLDER, key, gpu_modules)
-        is_sort = key == "double/sort"
-        render = (
-            render_module(templates, key, gpu.target, FOLDER) if is_sort else render_regions(templates, key, gpu.target)
-        )
+        manifest = manifest_path(gpu.target.name, STUDY_NAME, key, gpu_modules)
+        if key == "double/sort":
+            render = render_module(templates, key, gpu.target, STUDY_NAME)
+        else:
+            render = render_regions(templates, key, gpu.target)
         compile_module(render, gpu.target, manifest)
         return ModuleFile.read(manifest)
 

@@ -8,7 +8,14 @@ import pytest
 import scipy.sparse as sp
 
 import repro
-from inserted_batches import (
+from repro.codegen.build_cache import compile_module
+from repro.errors import ReproError
+from repro.operators.arrays import INTERFACE
+from repro.operators.runtime import open_runtime
+from repro.sparse.dynamic.kernels import MAX_MEDIUM_BATCH, MAX_SMALL_BATCH
+from repro.sparse.dynamic.matrix import DynamicMatrix
+from repro.studies.dynamic_csr.kernels import render_key
+from support.insertion_batches import (
     COLUMNS,
     COUNTS,
     GROUPED_COUNTS,
@@ -29,13 +36,6 @@ from inserted_batches import (
     two_windows_of_a_part,
     uniform,
 )
-from repro.codegen.build_cache import compile_module
-from repro.errors import ReproError
-from repro.operators.arrays import INTERFACE
-from repro.operators.runtime import open_runtime
-from repro.sparse.dynamic.kernels import MEDIUM, SMALL
-from repro.sparse.dynamic.matrix import DynamicMatrix
-from repro.studies.dynamic_csr.kernels import render_key
 
 pytestmark = pytest.mark.gpu
 
@@ -128,7 +128,7 @@ def test_a_grouped_batch_is_inserted_as_any_other(on_gpu, kind, m):
 @pytest.mark.parametrize("kind", [uniform, half_in_one_row, skewed, few_rows])
 def test_batches_follow_each_other_until_chains_are_full(on_gpu, kind):
     dynamic, lefts = on_gpu(grown(ROWS, 3, 1_000_000)), []
-    for turn, m in enumerate((9000, 100, MEDIUM, 9000, SMALL + 1)):
+    for turn, m in enumerate((9000, 100, MAX_MEDIUM_BATCH, 9000, MAX_SMALL_BATCH + 1)):
         lefts.append(len(assert_inserted(dynamic, drawn_batch(kind, m, turn), 1)))
     assert lefts[-1] > 0
 
@@ -140,7 +140,7 @@ def test_rows_whose_chain_is_full_take_nothing(on_gpu, kind, m):
     assert len(assert_inserted(on_gpu(half_inserted(kind, batch)), batch, 2)) >= m // 2
 
 
-@pytest.mark.parametrize("m", [SMALL + 1, 9000, MEDIUM])
+@pytest.mark.parametrize("m", [MAX_SMALL_BATCH + 1, 9000, MAX_MEDIUM_BATCH])
 @pytest.mark.parametrize("kind", [uniform, half_in_one_row, skewed, one_part_of_many_rows, two_windows_of_a_part])
 def test_a_buffer_without_room_for_all_takes_rows_whole_or_not(on_gpu, kind, m):
     dynamic = on_gpu(grown(KINDS[kind], 4, m // 3))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from graph_bench import graph_benches
-from grown_graphs import around_limits, growing
 from repro.bench.timing import SamplingPlan
 from repro.codegen.build_cache import compile_module
 from repro.devices.device_group import Devices
@@ -13,6 +11,8 @@ from repro.sparse.library import for_problem
 from repro.studies.dynamic_csr.ids import SPACES, product_ids
 from repro.studies.dynamic_csr.kernels import render_key
 from repro.studies.dynamic_csr.runnables_products import ProductVariant
+from support.benches import graph_benches
+from support.growing_matrices import around_limits, growing
 
 pytestmark = pytest.mark.gpu
 

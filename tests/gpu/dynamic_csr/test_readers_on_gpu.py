@@ -8,7 +8,7 @@ from repro.sparse.dynamic import layout
 from repro.sparse.dynamic.matrix import DynamicMatrix
 from repro.sparse.dynamic.storage import Batch
 from repro.studies.dynamic_csr.kernels import render_key
-from torn_rows import Readers, Rows, appending, replacing, sums_of_swapping, swapping, without_check
+from support.concurrent_readers import Readers, Rows, appending, replacing, sums_of_swapping, swapping, without_check
 
 pytestmark = pytest.mark.gpu
 

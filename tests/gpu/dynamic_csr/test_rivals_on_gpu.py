@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from repro.bench.workspace import Workspace
+from repro.bench.runnable import Workspace
 from repro.codegen.build_cache import compile_module
 from repro.devices.device_group import Devices
 from repro.sparse.device_work import SORT_BLOCK_SIZE, SORT_ITEMS, ModuleFile, RadixSort, Scan, bits_of
@@ -14,7 +14,7 @@ from repro.studies.dynamic_csr.kernels import render_key
 from repro.studies.dynamic_csr.operands import make_operands
 from repro.studies.dynamic_csr.runnables_baselines import HybridProduct
 from repro.studies.dynamic_csr.study import suite
-from rival_problems import PROBLEMS, drawn, growing
+from support.update_problems import PROBLEMS, drawn, growing
 
 pytestmark = pytest.mark.gpu
 

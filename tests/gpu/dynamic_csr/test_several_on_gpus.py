@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from graph_bench import OF_SEVERAL, graph_benches
-from grown_graphs import around_limits, growing
 from repro.bench.timing import SamplingPlan
 from repro.codegen.build_cache import compile_module
 from repro.devices.base import Copy
 from repro.sparse.device_work import ModuleFile
 from repro.studies.dynamic_csr.kernels import render_key
 from repro.studies.dynamic_csr.runnables_devices import DistributedProduct, device_runnables
+from support.benches import graph_benches
+from support.growing_matrices import around_limits, growing
 
 pytestmark = pytest.mark.gpu
 
@@ -36,7 +36,7 @@ def built(gpus, templates, tmp_path_factory):
 def make_bench(gpus, modules_of_gpus):
     """Open a bench on all GPUs for a growing matrix."""
     few = {"launches": 20, "graph_launches": 5}
-    yield from graph_benches(gpus, modules_of_gpus, OF_SEVERAL, resident=1, **few)
+    yield from graph_benches(gpus, modules_of_gpus, resident=1, **few)
 
 
 def banded(rows):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from repro.devices.base import Program
-from sparse_modules import by_precision, loader
+from support.sparse_modules import by_precision, loader
 
 
 @pytest.fixture(scope="session")

@@ -5,9 +5,8 @@ import pytest
 import scipy.sparse as sp
 
 import repro
-from grids import poisson
 from repro.errors import ReproError
-from sparse_factors import random
+from support.matrices import poisson, random
 
 pytestmark = pytest.mark.gpu
 

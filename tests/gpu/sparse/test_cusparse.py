@@ -1,12 +1,12 @@
 import pytest
 
-from other_vectors import check_products
-from repro.bench.runnable import Unsupported
+from repro.bench.errors import Unsupported
 from repro.bench.timing import SamplingPlan
 from repro.entries import entries
 from repro.sparse.library import for_problem
 from repro.sparse.library.cusparse import lacks_spmvop
 from repro.sparse.library.cusparse_bindings import load, version
+from support.product_checks import check_products
 
 pytestmark = pytest.mark.gpu
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from repro.bench.runnable import Unsupported
+from repro.bench.errors import Unsupported
 from repro.devices.base import OutOfDeviceMemory
 from repro.sparse.library.cusparse_bindings import load
 from repro.sparse.library.cusparse_csr import SPGEMM_ALGORITHMS, Gemm, GemmReuse, GpuCsr
-from sparse_factors import assert_csr_product, of_sizes, random
+from support.matrices import assert_csr_product, of_sizes, random
 
 pytestmark = pytest.mark.gpu
 WAYS = [*SPGEMM_ALGORITHMS, "reuse"]

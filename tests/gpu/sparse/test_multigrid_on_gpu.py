@@ -5,14 +5,13 @@ import pytest
 import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator, cg
 
-from grids import poisson
 from repro.sparse.dynamic.layout import lay_out
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.multigrid import reference
 from repro.sparse.multigrid.hierarchy import set_up_on
 from repro.sparse.multigrid.reference import Cycle
 from repro.sparse.multigrid.solver import Solver
-from sparse_factors import to_csr
+from support.matrices import poisson, to_csr
 
 pytestmark = pytest.mark.gpu
 PROBLEMS = {"5": ((200, 200), 5), "9": ((200, 200), 9), "7": ((32, 32, 32), 7), "27": ((32, 32, 32), 27)}

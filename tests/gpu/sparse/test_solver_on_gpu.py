@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from repro.bench.runnable import Unsupported
+from repro.bench.errors import Unsupported
 from repro.bench.timing import SamplingPlan
 from repro.codegen.build_cache import compile_module
 from repro.problems.matrix import Matrix

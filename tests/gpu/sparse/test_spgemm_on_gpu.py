@@ -9,7 +9,7 @@ from repro.sparse.dynamic.storage import Storage
 from repro.sparse.spgemm.kernels import BINS
 from repro.sparse.spgemm.multiplication import CoordinateMultiplication, Multiplication
 from repro.sparse.spgemm.rows import Factors, papers_plan, plan_products
-from sparse_factors import around_edges, assert_product, doubled, fragmented, of_sizes, random
+from support.matrices import around_edges, assert_product, doubled, fragmented, of_sizes, random
 
 pytestmark = pytest.mark.gpu
 DTYPES = {"single": np.float32, "double": np.float64}

@@ -14,11 +14,11 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from products_by_shape import check_shape, every_shape, five_point, rows_that_fit  # noqa: E402
 from repro.codegen.targets import DTYPES  # noqa: E402
 from repro.devices.base import LaunchError  # noqa: E402
 from repro.devices.cuda import open_cuda  # noqa: E402
-from sparse_modules import by_precision, loader  # noqa: E402
+from support.products_by_shape import check_shape, every_shape, five_point, rows_that_fit  # noqa: E402
+from support.sparse_modules import by_precision, loader  # noqa: E402
 
 #: Rows and columns of the grid by precision; the same kernels are in both.
 SIDE = {"single": 128, "double": 512}

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from products_by_shape import every_shape
 from repro.codegen.targets import DTYPES, get_target
-from sparse_modules import by_precision, loader
+from support.products_by_shape import every_shape
+from support.sparse_modules import by_precision, loader
 
 pytestmark = pytest.mark.gpu
 

@@ -7,10 +7,8 @@ import faulthandler
 import pytest
 import scipy.sparse as sp
 
-from amg_problems import PROBLEMS, around_limits, as_problem, of_blocks, only_multiplied, runnables
-from products_by_shape import five_point
-from repro.bench.runnable import Unsupported
-from repro.bench.workspace import Workspace
+from repro.bench.errors import Unsupported
+from repro.bench.runnable import Workspace
 from repro.codegen.build_cache import compile_module
 from repro.devices.device_group import Devices
 from repro.sparse.device_work import ModuleFile
@@ -28,6 +26,8 @@ from repro.studies.spgemm_amg.product_runnables import (
     library_products,
 )
 from repro.studies.spgemm_amg.setup_runnables import LevelSetUp
+from support.amg_problems import PROBLEMS, around_limits, as_problem, of_blocks, only_multiplied, runnables
+from support.products_by_shape import five_point
 
 pytestmark = pytest.mark.gpu
 

@@ -11,7 +11,7 @@ from repro.devices.base import Program
 from repro.sparse.dynamic.layout import Arrays
 from repro.sparse.dynamic.matrix import DynamicMatrix
 from repro.sparse.dynamic.storage import Batch
-from sparse_modules import loader
+from support.sparse_modules import loader
 
 
 @pytest.fixture(scope="session")

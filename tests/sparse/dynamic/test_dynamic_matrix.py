@@ -10,15 +10,15 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
-from full_device import fill_after
-from inserted_batches import assert_disjoint
 from repro.devices.base import OutOfDeviceMemory
 from repro.errors import ReproError
 from repro.sparse.dynamic import layout, operations
 from repro.sparse.dynamic import matrix as dynamic_matrix
-from repro.sparse.dynamic.kernels import MEDIUM, SMALL
+from repro.sparse.dynamic.kernels import MAX_MEDIUM_BATCH, MAX_SMALL_BATCH
 from repro.sparse.dynamic.matrix import NoRoom
 from repro.sparse.dynamic.storage import Storage
+from support.device_memory import fill_after
+from support.insertion_batches import assert_disjoint
 
 pytestmark = pytest.mark.medium
 
@@ -112,10 +112,10 @@ class Operations(RuleBasedStateMachine):
             self.compare()
 
 
-@pytest.mark.parametrize("small", [SMALL, 2])
+@pytest.mark.parametrize("small", [MAX_SMALL_BATCH, 2])
 def test_any_operations_in_any_order(on_cpu, make_batch, monkeypatch, small):
     """Also if all but the smallest batches are shared out to several blocks."""
-    monkeypatch.setattr(operations, "SMALL", small)
+    monkeypatch.setattr(operations, "MAX_SMALL_BATCH", small)
     Operations.on_cpu, Operations.make_batch = staticmethod(on_cpu), staticmethod(make_batch)
     run_state_machine_as_test(
         Operations,
@@ -128,7 +128,9 @@ def test_any_operations_in_any_order(on_cpu, make_batch, monkeypatch, small):
 # insertion
 
 
-@pytest.mark.parametrize("m", [1, 2, 100, SMALL, SMALL + 1, 3 * SMALL + 5, MEDIUM + 1])
+@pytest.mark.parametrize(
+    "m", [1, 2, 100, MAX_SMALL_BATCH, MAX_SMALL_BATCH + 1, 3 * MAX_SMALL_BATCH + 5, MAX_MEDIUM_BATCH + 1]
+)
 @pytest.mark.parametrize("segments", [1, 2, 3, 4])
 def test_a_batch_in_any_order_is_inserted(on_cpu, make_batch, m, segments):
     random, matrix = np.random.default_rng(m), random_matrix(300, 200)
@@ -141,7 +143,7 @@ def test_a_batch_in_any_order_is_inserted(on_cpu, make_batch, m, segments):
 
 
 def test_entries_of_a_row_stay_in_the_order_of_the_batch(on_cpu, make_batch):
-    for m in (50, SMALL + 50, MEDIUM + 50):
+    for m in (50, MAX_SMALL_BATCH + 50, MAX_MEDIUM_BATCH + 50):
         dynamic = on_cpu(layout.lay_out(sp.csr_array((4, m)), 4, 5 * m))
         dynamic.insert(make_batch(np.arange(m) % 4, np.arange(m), np.arange(m)))
         grown = dynamic.to_csr()
@@ -161,22 +163,22 @@ def test_insertion_does_what_its_model_on_the_host_does(on_cpu, make_batch):
     np.testing.assert_array_equal(after.sizes, expected.sizes)
     np.testing.assert_array_equal(after.segment_capacity, expected.segment_capacity)
     assert after.pointer == expected.pointer
-    assert not left.any() and dynamic.storage.report().left == 0
+    assert not left.any() and dynamic.storage.report().unplaced == 0
     assert_equal(after.to_csr(), expected.to_csr())
 
 
-@pytest.mark.parametrize("m", [40, SMALL + 40, MEDIUM + 40])
+@pytest.mark.parametrize("m", [40, MAX_SMALL_BATCH + 40, MAX_MEDIUM_BATCH + 40])
 def test_rows_that_find_no_slot_or_no_room_take_nothing_and_are_named(on_cpu, make_batch, m):
     matrix = sp.csr_array(np.eye(8))
     full = on_cpu(layout.lay_out(matrix, 1, 10 * m))
     full.operations.insertion(make_batch(np.arange(m) % 8, np.zeros(m), np.ones(m)), 1).launch()
     report = full.storage.report()
-    assert (report.full, report.beyond, report.left, report.whole) == (8, 0, m, True)
+    assert (report.full, report.beyond, report.unplaced, report.finished) == (8, 0, m, True)
     np.testing.assert_array_equal(full.storage.download().sizes, 1)
     beyond = on_cpu(layout.lay_out(matrix, 4, 10))
     beyond.operations.insertion(make_batch(np.arange(m) % 8, np.zeros(m), np.ones(m)), 1).launch()
     report = beyond.storage.report()
-    assert (report.full, report.beyond, report.left) == (0, 8, m)
+    assert (report.full, report.beyond, report.unplaced) == (0, 8, m)
     assert report.pointer == 10  # what was asked for in vain is given up
     np.testing.assert_array_equal(beyond.storage.download().sizes, 1)
 
@@ -220,8 +222,8 @@ def test_nothing_is_lost_where_no_room_can_be_made(on_cpu, make_batch, monkeypat
 def test_a_full_device_leaves_a_sound_matrix_and_says_what_is_not_in_it(
     on_cpu, make_batch, device, monkeypatch, existing
 ):
-    monkeypatch.setattr(operations, "SMALL", 10)
-    monkeypatch.setattr(operations, "MEDIUM", 10)
+    monkeypatch.setattr(operations, "MAX_SMALL_BATCH", 10)
+    monkeypatch.setattr(operations, "MAX_MEDIUM_BATCH", 10)
     matrix = random_matrix(60, 40, 0.3)
     rows, columns, values = np.arange(500) % 60, np.arange(500) % 37, 1.0 + np.arange(500)
     outcomes = set()
@@ -266,7 +268,7 @@ def test_matrices_of_any_shape(on_cpu, make_batch, shape):
         assert dynamic.to_csr()[shape[0] - 1, shape[1] - 1] == 1
 
 
-@pytest.mark.parametrize("m", [1, SMALL + 1, MEDIUM + 1])
+@pytest.mark.parametrize("m", [1, MAX_SMALL_BATCH + 1, MAX_MEDIUM_BATCH + 1])
 @pytest.mark.parametrize(("row", "column"), [(-1, 0), (5, 0), (2**31 - 1, 0), (-(2**31), 0), (0, -1), (0, 7)])
 @pytest.mark.parametrize("existing", [None, "replace"])
 def test_entries_outside_of_the_matrix_leave_it_as_it_was(on_cpu, make_batch, m, row, column, existing):

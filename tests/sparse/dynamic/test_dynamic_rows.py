@@ -7,7 +7,7 @@ from dynamic_matrices import assert_equal, canonical, random_matrix
 
 from repro.errors import ReproError
 from repro.sparse.dynamic import kernels, layout
-from repro.sparse.dynamic.kernels import LONG_ROW, MEDIUM, SMALL
+from repro.sparse.dynamic.kernels import LONG_ROW, MAX_MEDIUM_BATCH, MAX_SMALL_BATCH
 from repro.sparse.dynamic.matrix import Unfinished
 from repro.sparse.dynamic.storage import Storage
 
@@ -38,7 +38,7 @@ def test_long_rows_are_changed_like_short_ones(on_cpu, make_batch, length):
 
 
 def test_many_entries_of_a_batch_for_one_place(on_cpu, make_batch):
-    for m in (100, 3 * SMALL):
+    for m in (100, 3 * MAX_SMALL_BATCH):
         matrix = on_cpu(layout.lay_out(sp.csr_array((2, 2)), 2, 10))
         matrix.insert(make_batch(np.ones(m), np.zeros(m), np.arange(m)), "replace")
         np.testing.assert_array_equal(matrix.to_csr().toarray(), [[0, 0], [m - 1, 0]])
@@ -122,7 +122,7 @@ def test_the_defragmented_matrix_is_csr(on_cpu, make_batch):
 
 
 def test_a_matrix_that_was_left_between_allocation_and_size_is_refused(on_cpu, make_batch):
-    matrix = on_cpu(layout.lay_out(sp.csr_array(np.eye(4)), 4, 2 * MEDIUM))
+    matrix = on_cpu(layout.lay_out(sp.csr_array(np.eye(4)), 4, 2 * MAX_MEDIUM_BATCH))
     operations = matrix.operations
     bound = []
     over = operations._kernels.over
@@ -132,7 +132,7 @@ def test_a_matrix_that_was_left_between_allocation_and_size_is_refused(on_cpu, m
         return bound[-1][1]
 
     operations._kernels.over = remember
-    many = MEDIUM + 1  # fewer are inserted by one kernel
+    many = MAX_MEDIUM_BATCH + 1  # fewer are inserted by one kernel
     operations.insertion(make_batch(np.sort(np.arange(many) % 4), np.zeros(many), np.ones(many), grouped=True), 1)
     for name, launch in bound:
         if name in ("check_batch", "insert_runs"):

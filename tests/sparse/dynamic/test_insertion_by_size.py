@@ -3,7 +3,10 @@
 import numpy as np
 import pytest
 
-from inserted_batches import (
+from repro.sparse.dynamic import kernels
+from repro.sparse.dynamic.kernels import MAX_MEDIUM_BATCH, MAX_SMALL_BATCH
+from repro.sparse.dynamic.matrix import Unfinished
+from support.insertion_batches import (
     COLUMNS,
     COUNTS,
     GROUPED_COUNTS,
@@ -30,13 +33,10 @@ from inserted_batches import (
     two_windows_of_a_part,
     uniform,
 )
-from repro.sparse.dynamic import kernels
-from repro.sparse.dynamic.kernels import MEDIUM, SMALL
-from repro.sparse.dynamic.matrix import Unfinished
 
 pytestmark = pytest.mark.medium
 
-FEW, SEVERAL = SMALL + 1, 9000
+FEW, SEVERAL = MAX_SMALL_BATCH + 1, 9000
 
 
 @pytest.mark.parametrize("m", COUNTS)
@@ -56,7 +56,7 @@ def test_a_grouped_batch_is_inserted_as_any_other(on_cpu, kind, m):
 @pytest.mark.parametrize("kind", [uniform, half_in_one_row, skewed, few_rows])
 def test_batches_follow_each_other_until_chains_are_full(on_cpu, kind):
     dynamic, lefts = on_cpu(grown(ROWS, 3, 1_000_000)), []
-    for turn, m in enumerate((SEVERAL, 100, MEDIUM, SEVERAL, FEW)):
+    for turn, m in enumerate((SEVERAL, 100, MAX_MEDIUM_BATCH, SEVERAL, FEW)):
         lefts.append(len(assert_inserted(dynamic, drawn_batch(kind, m, turn), 1)))
     assert lefts[-1] > 0
 
@@ -70,7 +70,8 @@ def test_rows_whose_chain_is_full_take_nothing(on_cpu, kind, m):
     assert len(assert_inserted(dynamic, batch, 2)) >= m // 2
 
 
-@pytest.mark.parametrize("m", [FEW, MEDIUM])
+@pytest.mark.slow
+@pytest.mark.parametrize("m", [FEW, MAX_MEDIUM_BATCH])
 @pytest.mark.parametrize("kind", [uniform, half_in_one_row, skewed, one_part_of_many_rows, two_windows_of_a_part])
 def test_a_buffer_without_room_for_all_takes_rows_whole_or_not(on_cpu, kind, m):
     batch = drawn_batch(kind, m)
@@ -98,7 +99,7 @@ def test_a_bad_entry_at_the_end_refuses_the_batch(on_cpu, kind, m, bad):
     assert_inserted(dynamic, (rows, columns, values), 2)
 
 
-@pytest.mark.parametrize("m", [FEW, MEDIUM])
+@pytest.mark.parametrize("m", [FEW, MAX_MEDIUM_BATCH])
 def test_entries_of_one_place_come_beside_each_other(on_cpu, m):
     dynamic = on_cpu(grown(ROWS, 2, 100_000))
     for rows in (np.full(m, 5), np.arange(m) % 2 * 7):
@@ -117,11 +118,11 @@ def test_a_matrix_is_open_until_the_last_block_is_done(on_cpu):
 
 
 def test_batches_are_as_adverse_as_they_say():
-    for m in (FEW, MEDIUM):
+    for m in (FEW, MAX_MEDIUM_BATCH):
         spread = hashes(drawn_batch(uniform, m)[0]).astype(np.int64) * parts_of(m) >> 32
         assert np.bincount(spread).max() < 800
         rows = drawn_batch(one_part_of_many_rows, m)[0]
-        assert len(np.unique(rows)) == m > SMALL
+        assert len(np.unique(rows)) == m > MAX_SMALL_BATCH
         assert len(np.unique(hashes(rows).astype(np.int64) * parts_of(m) >> 32)) == 1
         narrow = hashes(drawn_batch(narrow_window_at_the_start, m)[0])
         assert np.ptp(narrow) < 2**32 // parts_of(m)

@@ -11,7 +11,7 @@ from repro.sparse.dynamic import layout
 from repro.sparse.dynamic.kernels import render_module
 from repro.sparse.dynamic.matrix import DynamicMatrix, Reading
 from repro.sparse.dynamic.schedules import widths_of
-from torn_rows import Readers, Rows, appending, replacing, sums_of_swapping, swapping, without_check
+from support.concurrent_readers import Readers, Rows, appending, replacing, sums_of_swapping, swapping, without_check
 
 pytestmark = pytest.mark.medium
 

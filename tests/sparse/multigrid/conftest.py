@@ -11,7 +11,7 @@ from repro.sparse.dynamic.layout import lay_out
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.multigrid.hierarchy import set_up_on
 from repro.sparse.multigrid.solver import Solver
-from sparse_modules import by_precision, loader
+from support.sparse_modules import by_precision, loader
 
 
 @pytest.fixture(scope="session")

@@ -4,14 +4,13 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from grids import poisson
-from hierarchies import assert_levels, read
 from repro.errors import ReproError
 from repro.sparse.multigrid import kernels, reference
 from repro.sparse.multigrid.hierarchy import set_up_on
 from repro.sparse.multigrid.reference import MultigridSettings
-from sparse_factors import to_csr
-from sparse_modules import loader
+from support.hierarchies import assert_levels, read
+from support.matrices import poisson, to_csr
+from support.sparse_modules import loader
 
 GRID = poisson((20, 20), 5)
 
@@ -39,6 +38,7 @@ SET_UP = {
 }
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", SET_UP)
 def test_edges(device, levels_of, name):
     matrix, given = SET_UP[name]
@@ -107,6 +107,7 @@ def test_vectors_that_are_zero_over_an_aggregate(device, levels_of, k):
     assert row.data[row.col == 3 * k] == [1] and not row.data[row.col != 3 * k].any()  # nothing meets it
 
 
+@pytest.mark.medium
 def test_nodes_with_the_same_random_key(device, templates, tmp_path, on_device, monkeypatch):
     # keys of two bits: four of them, and what is next to each other has often the same one
     for module in (reference, kernels):

@@ -4,15 +4,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from full_device import fill_after
-from grids import PROBLEMS, poisson
-from hierarchies import assert_levels, read
 from repro.devices.base import OutOfDeviceMemory
 from repro.errors import ReproError
 from repro.sparse.multigrid import hierarchy, reference
 from repro.sparse.multigrid.reference import MultigridSettings
 from repro.sparse.multigrid.solver import Repeated, Solver
-from sparse_factors import to_csr
+from support.device_memory import fill_after
+from support.hierarchies import assert_levels, read
+from support.matrices import PROBLEMS, poisson, to_csr
 
 pytestmark = pytest.mark.medium
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from grids import poisson
-from hierarchies import read
 from repro.errors import ReproError
 from repro.sparse.multigrid.solver import COMPUTED_EVERY, MAX_IDLE, ConvergenceMonitor
+from support.hierarchies import read
+from support.matrices import poisson
 
 DTYPES = {"single": np.float32, "double": np.float64}
 METHODS = ("conjugate_gradients", "iterate")

@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from grids import PROBLEMS, poisson
-from hierarchies import assert_levels
 from repro.errors import ReproError
 from repro.sparse.multigrid import reference
 from repro.sparse.multigrid.reference import MultigridSettings
-from sparse_factors import to_csr
+from support.hierarchies import assert_levels
+from support.matrices import PROBLEMS, poisson, to_csr
 
 pytestmark = pytest.mark.medium
 

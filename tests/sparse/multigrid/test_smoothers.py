@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from scipy.sparse.linalg import LinearOperator, cg
 
-from grids import PROBLEMS, poisson
-from hierarchies import read
 from repro.errors import ReproError
 from repro.sparse.multigrid import reference
 from repro.sparse.multigrid.reference import Cycle, MultigridSettings, Smoother
+from support.hierarchies import read
+from support.matrices import PROBLEMS, poisson
 
 SETTINGS = MultigridSettings(coarsest=20)
 

@@ -5,11 +5,11 @@ import pytest
 import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator, cg
 
-from grids import PROBLEMS, poisson
-from hierarchies import read
 from repro.sparse.multigrid import reference
 from repro.sparse.multigrid import solver as solve
 from repro.sparse.multigrid.reference import Cycle, MultigridSettings
+from support.hierarchies import read
+from support.matrices import PROBLEMS, poisson
 
 pytestmark = pytest.mark.medium
 

@@ -11,7 +11,7 @@ from repro.devices.base import Program
 from repro.sparse.dynamic.layout import lay_out
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.spgemm.multiplication import Multiplication
-from sparse_modules import by_precision, loader
+from support.sparse_modules import by_precision, loader
 
 
 @pytest.fixture(scope="session")

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from products_by_shape import check_shape, every_shape, five_point, rows_that_fit
 from repro.codegen.targets import get_target
 from repro.sparse.spgemm.kernels import hash_shapes
+from support.products_by_shape import check_shape, every_shape, five_point, rows_that_fit
 
 
 @pytest.mark.slow

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from grids import PROBLEMS, poisson
 from repro.codegen.targets import get_target
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.spgemm import multiplication as product
@@ -20,7 +19,7 @@ from repro.sparse.spgemm.rows import (
     spread_out,
     take_sample,
 )
-from sparse_factors import around_edges, assert_product, of_sizes, random
+from support.matrices import PROBLEMS, around_edges, assert_product, of_sizes, poisson, random
 
 SM_90 = get_target("sm_90")
 

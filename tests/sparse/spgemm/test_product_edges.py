@@ -11,7 +11,7 @@ from repro.sparse.dynamic.storage import Storage
 from repro.sparse.spgemm.kernels import LIMITS
 from repro.sparse.spgemm.multiplication import CoordinateMultiplication, Factors
 from repro.sparse.spgemm.rows import ProductBins
-from sparse_factors import assert_product, doubled, fragmented, of_sizes, random
+from support.matrices import assert_product, doubled, fragmented, of_sizes, random
 
 pytestmark = pytest.mark.medium
 

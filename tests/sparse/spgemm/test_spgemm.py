@@ -10,7 +10,7 @@ from repro.sparse.spgemm import multiplication as product
 from repro.sparse.spgemm.kernels import BINS, EXPECTED
 from repro.sparse.spgemm.multiplication import CoordinateMultiplication
 from repro.sparse.spgemm.rows import Factors, papers_plan, plan_products
-from sparse_factors import around_edges, assert_product, doubled, fragmented, of_sizes, random
+from support.matrices import around_edges, assert_product, doubled, fragmented, of_sizes, random
 
 
 @pytest.mark.parametrize("phases", ["one", "two"])

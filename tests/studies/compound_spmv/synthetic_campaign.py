@@ -11,12 +11,12 @@ from math import log2
 from pathlib import Path
 from typing import Any
 
-from recorder import QUANTILES, Recorder
 from repro.bench.rows import CLOCKS, Row
 from repro.results.campaign_data import Campaign
 from repro.sparse.compound.ids import VariantId
 from repro.sparse.compound.layouts import all_layouts
 from repro.studies.compound_spmv.study import STUDY as CONTRACT
+from support.campaigns import QUANTILES, Recorder
 
 STUDY = CONTRACT.name
 N_T, N_B = (32, 64, 96, 128, 192, 256, 384, 512, 768, 1024), (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)

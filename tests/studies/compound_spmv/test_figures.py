@@ -10,7 +10,6 @@ from matplotlib.colors import LogNorm
 from matplotlib.text import Text
 from synthetic_campaign import PROBLEMS, STUDY, Maker
 
-from pictures import flaws, laid_out
 from repro.results import figure_style
 from repro.results.campaign_data import Campaign
 from repro.results.output import write_figure
@@ -19,6 +18,7 @@ from repro.results.registry import artifacts, get_artifact
 from repro.results.tables import Figure
 from repro.studies.compound_spmv.figures.performance import speedups
 from repro.studies.compound_spmv.figures.search import _ticks, choose_problem, surface
+from support.figure_flaws import flaws, laid_out
 
 pytestmark = pytest.mark.medium
 
@@ -86,11 +86,11 @@ def test_unavailable_problems_have_their_row(gpu: Campaign, published: Published
 def test_surface(gpu: Campaign) -> None:
     one = surface(gpu, "generated/hubs", "ELL-SoA-AoS", "static")
     i, j = np.unravel_index(np.nanargmin(one.seconds), one.seconds.shape)
-    assert (one.n_t[j], one.n_b[i]) == (64, 2)
+    assert (one.block_sizes[j], one.blocks_per_sm[i]) == (64, 2)
     assert np.nanmin(one.seconds) == pytest.approx(10e-6 * 1.5 * 1.5)
-    assert one.failed[one.n_b.index(2), one.n_t.index(1024)]
-    assert np.isnan(one.seconds[one.n_b.index(32), one.n_t.index(1024)])
-    assert not one.failed[one.n_b.index(32), one.n_t.index(1024)]  # outside of the limits: never tried
+    assert one.failed[one.blocks_per_sm.index(2), one.block_sizes.index(1024)]
+    assert np.isnan(one.seconds[one.blocks_per_sm.index(32), one.block_sizes.index(1024)])
+    assert not one.failed[one.blocks_per_sm.index(32), one.block_sizes.index(1024)]  # outside the limits
     assert 0 < one.screened < np.isfinite(one.seconds).sum()
 
 

@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from recorded_campaigns import RESULTS, recorded_campaigns
 from repro.bench.store import read_rows
 from repro.results.campaign_data import Campaign
-from repro.sparse.compound.ids import point_of
+from repro.sparse.compound.ids import VariantId
 from repro.sparse.compound.layouts import REFERENCE
 from repro.studies.compound_spmv.searches import SPACE_TITLES, judged_searches, searched
 from repro.studies.compound_spmv.tables.search import BUDGET
 from repro.tuning.evaluation import evaluate, replay, sample_note
-from repro.tuning.strategies.exhaustive import Exhaustive
+from repro.tuning.strategies import Exhaustive
+from support.campaigns import RESULTS, recorded_campaigns
 
 pytestmark = pytest.mark.medium
 
@@ -51,7 +51,7 @@ def test_what_cannot_be_learnt_from_is_not(monkeypatch):
     seen = []
 
     class Spy:
-        def __init__(self, recordings, features, budget, point_of, reference):
+        def __init__(self, recordings, features, budget, id_class, reference):
             seen.append({(other.problem, other.family) for other in recordings})
 
         def __call__(self, space, measure):
@@ -59,7 +59,7 @@ def test_what_cannot_be_learnt_from_is_not(monkeypatch):
 
     monkeypatch.setattr("repro.tuning.evaluation.Predicted", Spy)
     recordings = searched(Campaign.load(RECORDED[0], "compound_spmv"), "paper")
-    evaluate(recordings[:1] + recordings, BUDGET, point_of, str(REFERENCE))
+    evaluate(recordings[:1] + recordings, BUDGET, VariantId, str(REFERENCE))
     one = recordings[0]
     assert (one.problem, one.family) not in seen[0]
     assert one.family not in {family for _, family in seen[1]}
@@ -69,9 +69,9 @@ def test_what_cannot_be_learnt_from_is_not(monkeypatch):
 def test_of_many_problems_some_are_judged_and_all_are_learnt_from(monkeypatch):
     recordings = searched(Campaign.load(RECORDED[0], "compound_spmv"), "paper")
     assert len(recordings) > 5
-    whole = {id(one.recording): one for one in evaluate(recordings, BUDGET, point_of, str(REFERENCE))}
+    whole = {id(one.recording): one for one in evaluate(recordings, BUDGET, VariantId, str(REFERENCE))}
     monkeypatch.setattr("repro.tuning.evaluation.MAX_EVALUATED", 3)
-    few = evaluate(recordings, BUDGET, point_of, str(REFERENCE))
+    few = evaluate(recordings, BUDGET, VariantId, str(REFERENCE))
     assert len(few) == 3
     assert few[0].recording is recordings[0]
     assert few[-1].recording is recordings[-1]

@@ -10,9 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from emulated_cuda import EmulatedCuda, needs_compiler
-from emulated_products import SM_90, emulated
-from repro.bench.runnable import Unsupported
+from repro.bench.errors import Unsupported
 from repro.bench.timing import SamplingPlan
 from repro.bench.trial import Bench
 from repro.codegen import nvcc
@@ -26,6 +24,8 @@ from repro.sparse.compound.kernels import kernel_name, render_module
 from repro.sparse.compound.layouts import Layout, extended_layouts
 from repro.sparse.compound.runnables import Variant
 from repro.sparse.compound.schedules import AHEAD, LOADS, Schedule, extended_space
+from support.emulated_cuda import EmulatedCuda, needs_compiler
+from support.emulated_workspace import SM_90, emulated
 
 pytestmark = pytest.mark.medium
 
@@ -72,7 +72,7 @@ def test_copies_are_waited_for(
     """Without the wait the emulated kernel reads what was in shared memory before, and the result is wrong."""
     id, problem = VariantId.parse("Sl-4-AoSoA-AoS/direct-64-2-w2-a"), small_problem("block3", n=200)
     assert emulated(problem, "double", id, templates, tmp_path).max() <= 1
-    source = "emulated_products.render_module"
+    source = "support.emulated_workspace.render_module"
     monkeypatch.setattr(source, lambda *given: render_module(*given).replace("COPIES_DONE(1);", ""))
     assert not emulated(problem, "double", id, templates, tmp_path).max() <= 1
 

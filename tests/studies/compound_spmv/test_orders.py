@@ -56,7 +56,10 @@ def test_the_customary_schedule_fills_the_multiprocessor():
 
 def test_a_product_knows_one_pair():
     # of the product 128 it keeps 128-1, and the dynamic 64-2, which is alone in its kind
-    largest, smallest = searches.by_product(lambda pair: -pair.n_t), searches.by_product(lambda pair: pair.n_t)
+    largest, smallest = (
+        searches.by_product(lambda pair: -pair.block_size),
+        searches.by_product(lambda pair: pair.block_size),
+    )
     assert largest(TIMES) == Outcome(VariantId.parse("ELL-SoA-AoS/dynamic-64-2"), 3 + 2 + 3)
     static = {layout: {p: t for p, t in pairs.items() if p.kind == "static"} for layout, pairs in TIMES.items()}
     assert largest(static) == Outcome(VariantId.parse("ELL-AoS-AoS/static-256-8"), 3 + 2)

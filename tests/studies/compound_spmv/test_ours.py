@@ -17,7 +17,7 @@ from repro.results.registry import artifacts, get_artifact
 from repro.results.significance import geometric_mean
 from repro.results.tables import Figure, Table
 from repro.studies.compound_spmv.figures.performance import MEAN, cache_bytes, speedup_bars
-from repro.studies.compound_spmv.results import comparisons, paper_rows
+from repro.studies.compound_spmv.results import all_times, paper_rows
 from repro.studies.compound_spmv.tables.performance import QUANTITIES
 
 pytestmark = pytest.mark.medium
@@ -145,7 +145,7 @@ def test_without_the_extended_space_ours_is_absent(gpu: Campaign, published: Pub
 def test_bars(extended: Campaign, gpu: Campaign, published: Published) -> None:
     rows = {
         bar.label: bar
-        for bar in speedup_bars([s for s in comparisons(extended, published) if s.case.precision == "single"])
+        for bar in speedup_bars([s for s in all_times(extended, published) if s.case.precision == "single"])
     }
     hubs = rows[f"{HUBS}‡"]
     assert (hubs.ours, hubs.papers, hubs.floor) == pytest.approx((15 / 6, 1.5, 15 / 8))

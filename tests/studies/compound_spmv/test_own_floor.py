@@ -15,11 +15,12 @@ from repro.codegen.targets import CPU
 from repro.codegen.templates import Stream, streams
 from repro.results.campaign_data import Campaign
 from repro.results.published import Published
+from repro.sparse.compound.layouts import Layout
 from repro.sparse.compound.runnables import OWN_FLOOR, OwnFloor, own_floors
 from repro.sparse.symmetry import HERMITIAN
-from repro.studies.compound_spmv.results import comparisons
+from repro.studies.compound_spmv.results import OURS, PAPERS, WITHOUT_PAIRS, all_times
 from repro.studies.compound_spmv.tables.performance import OWN
-from symmetric_problems import symmetric_problem
+from support.symmetric_problems import symmetric_problem
 
 pytestmark = pytest.mark.medium
 
@@ -93,12 +94,14 @@ def test_without_pairs_their_targets_have_no_number(extended: Campaign, publishe
 
 
 def test_with_a_cold_cache_the_floors_are_cold(pairs: Campaign, published: Published) -> None:
-    (case,) = [s for s in comparisons(pairs, published) if s.own_floor(s.ours) and s.case.precision == "single"]
+    (case,) = [s for s in all_times(pairs, published) if s.own_floor(s[OURS]) and s.case.precision == "single"]
     cold = case.cold
-    assert cold and cold.ours and cold.unpaired and (cold.ours.name, cold.unpaired.name) == (PAIRS, EXTENDED)
-    floor = cold.own_floor(cold.ours)
-    assert floor and floor.seconds == pytest.approx(1.5 * 4.5e-6) and floor.row["cache"] == "cold"
-    assert case.own_floor(case.papers) is None
+    assert cold
+    best, unpaired = cold[OURS], cold[WITHOUT_PAIRS]
+    assert best and unpaired and (best.name, unpaired.name) == (PAIRS, EXTENDED)
+    floor = cold.own_floor(best)
+    assert floor and floor.seconds == pytest.approx(1.5 * 4.5e-6) and floor.row.cache == "cold"
+    assert case.own_floor(case[PAPERS]) is None
 
 
 @pytest.mark.wording
@@ -111,34 +114,27 @@ def test_the_figure_has_both_fractions(pairs: Campaign, extended: Campaign, publ
 
 def test_the_floor_streams_the_formats_own_bytes(make_bench: Callable[..., Bench]) -> None:
     bench = make_bench(symmetric_problem("complex", HERMITIAN))
-    layout, size = "Pairs-64-AoSoA-AoS@clustered", 1234
+    layout, size = Layout.parse("Pairs-64-AoSoA-AoS@clustered"), 1234
     rows = [
         bench.try_once(floor, "search", SamplingPlan(3))
-        for floor in own_floors(
-            [
-                paired(layout, size),
-                paired("Sl-8-AoSoA-AoS", 999),
-                paired("Pairs-128-AoSoA-AoS", None),  # failed, so that its bytes are not known
-            ],
-            streams(CPU),
-        )[layout]
+        for floor in own_floors({layout: size, Layout.parse("Sl-8-AoSoA-AoS"): 999}, streams(CPU))[layout]
     ]
     bench.release()
     assert len({row.name for row in rows}) == len(streams(CPU))
     vector = bench.operands.x.nbytes
     for row in rows:
-        assert (row.kind, row.status, row["layout"], row["matrix_bytes"]) == (OWN_FLOOR, "ok", layout, size)
+        assert (row.kind, row.status, row["layout"], row["matrix_bytes"]) == (OWN_FLOOR, "ok", str(layout), size)
         assert row.bytes - (size + 2 * vector) in range(2 * 4)  # whole words are moved
         assert row.event_median
-    assert list(own_floors([paired("Sl-8-AoSoA-AoS", 999), paired("Pairs-128-AoSoA-AoS", None)], streams(CPU))) == []
+    assert list(own_floors({Layout.parse("Sl-8-AoSoA-AoS"): 999}, streams(CPU))) == []
 
 
 def test_floors_of_two_sizes_do_not_share_memory(make_bench: Callable[..., Bench]) -> None:
     """The first is the larger: with the smaller one's memory it would read past the end."""
     bench = make_bench(symmetric_problem("real", "symmetric"))
-    small, large = (own_floors([paired("Pairs-64-AoSoA-AoS", size)], [Stream(64, 1)]) for size in (64, 1 << 20))
+    small, large = (own_floors({Layout.parse("Pairs-64-AoSoA-AoS"): size}, [Stream(64, 1)]) for size in (64, 1 << 20))
     for floors in (small, large):
-        (floor,) = floors["Pairs-64-AoSoA-AoS"]
+        (floor,) = floors[Layout.parse("Pairs-64-AoSoA-AoS")]
         assert isinstance(floor, OwnFloor)
         floor.prepare(bench.workspace)
     buffers = {key: buffer.nbytes for key, buffer in bench.workspace._buffers.items() if key[0] == "streamed"}

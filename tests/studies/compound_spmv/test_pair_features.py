@@ -13,7 +13,7 @@ import pytest
 from repro.codegen.targets import get_target
 from repro.entries import get_entry
 from repro.problems.matrix import Matrix
-from repro.sparse.compound.ids import VariantId, point_of
+from repro.sparse.compound.ids import VariantId
 from repro.sparse.compound.layouts import REFERENCE, Layout, extended_layouts
 from repro.sparse.compound.packing import pack_pairs
 from repro.sparse.compound.schedules import extended_space
@@ -26,8 +26,8 @@ from repro.studies.compound_spmv.facts import facts, measure_pairs
 from repro.studies.compound_spmv.study import features, prune_mask
 from repro.tuning.evaluation import evaluate, replay
 from repro.tuning.recordings import Machine, Recording
-from repro.tuning.strategies.predicted import Predicted, _weights
-from symmetric_problems import KINDS, disturbed, symmetric_problem, without_entry
+from repro.tuning.strategies import Predicted, _weights
+from support.symmetric_problems import KINDS, disturbed, symmetric_problem, without_entry
 
 MACHINE = Machine(132, 2048, 60 << 20)
 BUDGET = 0.02
@@ -184,7 +184,7 @@ def made_up(number: int) -> Recording:
             )
             slow = 0.05 * (layout.outer == "CSR") + 0.04 * (schedule.kind == "chunk")
         slow += 0.08 * abs(np.log2(schedule.width) - width + layout.of_pairs) + liked[str(layout)]
-        slow += 0.04 * abs(np.log2(schedule.unroll) - unroll) + 0.02 * abs(np.log2(schedule.n_t) - n_t)
+        slow += 0.04 * abs(np.log2(schedule.unroll) - unroll) + 0.02 * abs(np.log2(schedule.block_size) - n_t)
         if schedule.load == "el" and cached:
             continue
         slow += {"ca": 0.0, "cg": -0.01, "cs": 0.15 - 0.2 * beyond, "el": -0.03}[schedule.load]
@@ -198,7 +198,7 @@ RECORDED = [made_up(number) for number in range(18)]
 
 def test_a_predicted_search_finds_pairs_where_they_gain_and_nothing_else_where_not() -> None:
     """The promise of docs/tuning.md on problems that are made up; recorded ones are held to it in test_judging.py."""
-    judged = evaluate(RECORDED, BUDGET, point_of, str(REFERENCE))
+    judged = evaluate(RECORDED, BUDGET, VariantId, str(REFERENCE))
     losses = np.array([one.problem_unknown[-1] for one in judged if one.problem_unknown is not None])
     assert len(losses) == len(RECORDED)
     assert np.median(losses) <= 0.02 and losses.max() <= 0.10
@@ -225,6 +225,6 @@ def test_the_first_pairs_tried_are_not_the_last() -> None:
         one = RECORDED[number]
         assert one.fastest.startswith("Pairs-")
         others = [other for other in RECORDED if not any(name.startswith("Pairs-") for name in other.seconds)]
-        tried = replay(Predicted(others, one.features, BUDGET, point_of, str(REFERENCE)), one)
+        tried = replay(Predicted(others, one.features, BUDGET, VariantId, str(REFERENCE)), one)
         assert sum(name.startswith("Pairs-") for name in tried) >= 3
         assert one.losses(tried)[-1] <= 0.10

@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from emulated_cuda import EmulatedCuda, needs_compiler
-from emulated_products import emulated
-from repro.bench.runnable import Unsupported
+from repro.bench.errors import Unsupported
 from repro.bench.timing import SamplingPlan
 from repro.bench.trial import Bench
 from repro.codegen import nvcc
@@ -26,7 +24,9 @@ from repro.sparse.compound.runnables import Variant
 from repro.sparse.compound.schedules import AHEAD, Schedule, extended_space
 from repro.sparse.ordering import UNKNOWNS
 from repro.sparse.symmetry import HERMITIAN, SYMMETRIC
-from symmetric_problems import KINDS, disturbed, symmetric_problem, without_entry
+from support.emulated_cuda import EmulatedCuda, needs_compiler
+from support.emulated_workspace import emulated
+from support.symmetric_problems import KINDS, disturbed, symmetric_problem, without_entry
 
 pytestmark = pytest.mark.medium
 
@@ -204,7 +204,11 @@ def test_compiled_for_an_h200_nothing_spills(tmp_path: Path, templates: Path) ->
     schedules = [
         Schedule("direct", 128, 4, 1, 4, "cs"),
         Schedule("direct", 256, 2, 2, 2),
-        *(schedule for schedule in extended_space(SM_90, layout) if schedule.n_t * schedule.n_b == 512),
+        *(
+            schedule
+            for schedule in extended_space(SM_90, layout)
+            if schedule.block_size * schedule.blocks_per_sm == 512
+        ),
     ]
     assert {schedule.ahead for schedule in schedules} == set(AHEAD)
     module = compile_module(

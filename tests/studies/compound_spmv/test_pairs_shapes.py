@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from test_pairs_kernels import PRECISIONS, emulated
 
-from emulated_cuda import needs_compiler
-from repro.bench.runnable import Unsupported
+from repro.bench.errors import Unsupported
 from repro.problems.matrix import Matrix
 from repro.sparse.compound.ids import VariantId
 from repro.sparse.compound.layouts import TILE_ROWS, Layout
 from repro.sparse.compound.schedules import Schedule
 from repro.sparse.symmetry import HERMITIAN
-from symmetric_problems import KINDS, disturbed, symmetric_problem, without_entry
+from support.emulated_cuda import needs_compiler
+from support.symmetric_problems import KINDS, disturbed, symmetric_problem, without_entry
 
 pytestmark = pytest.mark.medium
 

@@ -25,8 +25,8 @@ def test_a_cuda_module_has_a_kernel_and_a_launch_bound_for_every_schedule(templa
     space = paper_space(GPU)
     source = render_module(templates, "complex", "single", Layout.parse("CSR-AoS-AoS"), space, GPU)
     for schedule in space:
-        name = f"spmv_{schedule.kind}_{schedule.n_t}_{schedule.n_b}"
-        assert f"KERNEL({schedule.n_t}, {schedule.n_b}) {name}(" in source
+        name = f"spmv_{schedule.kind}_{schedule.block_size}_{schedule.blocks_per_sm}"
+        assert f"KERNEL({schedule.block_size}, {schedule.blocks_per_sm}) {name}(" in source
 
 
 def test_opencl_kernels_that_differ_in_the_grid_alone_are_one(templates):

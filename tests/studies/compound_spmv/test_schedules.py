@@ -15,13 +15,13 @@ LAYOUTS = sorted({layout for entry in entries().values() for layout in extended_
 def test_the_papers_space_on_an_h200_has_sixty_pairs_of_both_kinds():
     space = paper_space(get_target("sm_90"))
     assert len(space) == len(set(space)) == 120
-    assert len({(s.n_t, s.n_b) for s in space}) == 60
+    assert len({(s.block_size, s.blocks_per_sm) for s in space}) == 60
 
 
 def test_the_grid_on_the_cpu_has_four_by_three_pairs_of_both_kinds():
     space = paper_space(get_target("cpu"))
-    assert len({s.n_t for s in space}) == 4
-    assert len({s.n_b for s in space}) == 3
+    assert len({s.block_size for s in space}) == 4
+    assert len({s.blocks_per_sm for s in space}) == 3
     assert len(space) == 24
 
 
@@ -30,9 +30,9 @@ def test_every_schedule_keeps_the_limits(target):
     for space in (paper_space(target), *(extended_space(target, layout) for layout in LAYOUTS)):
         assert len(set(space)) == len(space)
         for schedule in space:
-            assert schedule.n_t <= target.threads_per_block
-            assert schedule.n_b <= target.blocks_per_sm
-            assert schedule.n_t * schedule.n_b <= target.threads_per_sm
+            assert schedule.block_size <= target.threads_per_block
+            assert schedule.blocks_per_sm <= target.blocks_per_sm
+            assert schedule.block_size * schedule.blocks_per_sm <= target.threads_per_sm
 
 
 @pytest.mark.parametrize(
@@ -46,8 +46,8 @@ def test_every_schedule_keeps_the_limits(target):
 def test_tiles_on_an_h200_have_registers_for_half_and_a_quarter_and_for_more(rows, blocks):
     space = extended_space(get_target("sm_90"), Layout(f"Pairs-{rows}", "AoSoA", "AoS"))
     for n_t, n_b in blocks.items():
-        assert list(dict.fromkeys(s.n_b for s in space if s.n_t == n_t)) == n_b
-    assert {s.n_t for s in space} == set(blocks)
+        assert list(dict.fromkeys(s.blocks_per_sm for s in space if s.block_size == n_t)) == n_b
+    assert {s.block_size for s in space} == set(blocks)
 
 
 def test_our_space_on_an_h200_is_the_recorded_one():

@@ -9,7 +9,7 @@ from repro.results.campaign_data import Campaign
 from repro.results.published import Published
 from repro.results.registry import get_artifact
 from repro.results.tables import Figure, Table
-from repro.sparse.compound.ids import point_of
+from repro.sparse.compound.ids import VariantId
 from repro.sparse.compound.layouts import REFERENCE
 from repro.studies.compound_spmv.figures.search import curves
 from repro.studies.compound_spmv.searches import searched
@@ -58,7 +58,7 @@ def test_predicted_finds_what_all_problems_share(predicted: dict[tuple[str, ...]
 
 
 def test_curves_fall(gpu: Campaign) -> None:
-    judged = evaluate(searched(gpu, "paper")[:4], BUDGET, point_of, str(REFERENCE))
+    judged = evaluate(searched(gpu, "paper")[:4], BUDGET, VariantId, str(REFERENCE))
     for key in ("problem_unknown", "entry_unknown", "random"):
         losses = curves(judged, key)
         assert losses is not None and losses.shape[0] == 4

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from synthetic_campaign import PROBLEMS, REASON, STUDY, Maker
 
-from html_page import Page
 from repro.results.campaign_data import Campaign
 from repro.results.published import Published
 from repro.results.registry import Kind, artifacts
 from repro.results.report import PageStudy, failures, missing, statuses, write_report
 from repro.studies import get_study
+from support.html_page import Page
 
 pytestmark = pytest.mark.medium
 

@@ -26,7 +26,7 @@ def variants_of(target, entry):
     """Return all variants of both spaces, and those of renumbered unknowns."""
     ids = []
     for space in SPACES:
-        for layout in map(Layout.parse, layouts(ALL, space, entry)):
+        for layout in layouts(ALL, space, entry):
             orderings = UNKNOWNS[1:] if layout.ordering == "natural" else ()
             stored = [layout, *(replace(layout, ordering=ordering) for ordering in orderings)]
             ids += [VariantId(one, schedule) for schedule in schedules(target, space, layout) for one in stored]

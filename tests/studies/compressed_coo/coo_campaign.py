@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from recorder import Recorder
 from repro.bench.rows import Row
 from repro.results.campaign_data import Campaign
 from repro.results.published import Published
 from repro.studies.compressed_coo.ids import CoordinateId
 from repro.studies.compressed_coo.study import STUDY as CONTRACT
+from support.campaigns import Recorder
 
 ROOT = Path(__file__).parents[3]
 STUDY = CONTRACT.name

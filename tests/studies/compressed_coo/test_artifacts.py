@@ -20,9 +20,6 @@ from coo_campaign import (
 )
 from matplotlib.text import Text
 
-from html_page import Page
-from pictures import flaws, laid_out
-from recorder import Recorder
 from repro.campaign.artifacts import Asked
 from repro.campaign.report import report
 from repro.errors import ReproError
@@ -35,6 +32,9 @@ from repro.studies import get_study, load_artifacts
 from repro.studies.compressed_coo.results import DISTINCT as ARE_DISTINCT
 from repro.studies.compressed_coo.results import REPEAT as REPEATS
 from repro.studies.compressed_coo.results import all_times, counted
+from support.campaigns import Recorder
+from support.figure_flaws import flaws, laid_out
+from support.html_page import Page
 
 pytestmark = pytest.mark.medium
 

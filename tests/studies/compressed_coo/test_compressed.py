@@ -224,6 +224,7 @@ def test_frequent_values_are_in_the_table_among_many():
     assert_equal(decompress(compressed), balance(*diagonal(values), Chunking(256, 4, "unpadded")))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     "chunking", [Chunking(256, 4, "padded"), Chunking(256, 8, "unpadded"), Chunking(64, 1, "aligned")]
 )

@@ -6,7 +6,6 @@ from itertools import product
 import numpy as np
 import pytest
 
-from encoded_problems import ENCODINGS, encoded, possible
 from repro.bench.timing import SamplingPlan
 from repro.codegen.build_cache import compile_module
 from repro.codegen.targets import CPU
@@ -16,6 +15,7 @@ from repro.studies.compressed_coo.ids import HEIGHTS, PAIRS, SPLITS, Blocking, C
 from repro.studies.compressed_coo.kernels import render_coo
 from repro.studies.compressed_coo.runnables import CoordinateVariant
 from repro.studies.compressed_coo.study import variant_of
+from support.encoded_problems import ENCODINGS, encoded, possible
 
 pytestmark = pytest.mark.medium
 

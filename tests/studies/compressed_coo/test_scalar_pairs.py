@@ -11,9 +11,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from emulated_cuda import needs_compiler
-from emulated_workspace import EmulatedWorkspace
-from repro.bench.runnable import Unsupported
+from repro.bench.errors import Unsupported
 from repro.bench.timing import SamplingPlan
 from repro.bench.trial import Bench
 from repro.codegen import nvcc
@@ -32,7 +30,9 @@ from repro.studies.compressed_coo.ids import LOADS, PAIRS, RUNS, TILES, Blocking
 from repro.studies.compressed_coo.kernels import render_coo
 from repro.studies.compressed_coo.pair_format import PLAIN, TABLED, SymmetricPairs, store_pairs
 from repro.studies.compressed_coo.study import variant_of
-from symmetric_problems import disturbed, symmetric_problem, without_entry
+from support.emulated_cuda import needs_compiler
+from support.emulated_workspace import EmulatedWorkspace
+from support.symmetric_problems import disturbed, symmetric_problem, without_entry
 
 pytestmark = pytest.mark.medium
 

@@ -8,8 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from emulated_cuda import needs_compiler
-from emulated_workspace import EmulatedWorkspace
 from repro.bench.timing import SamplingPlan
 from repro.codegen import nvcc
 from repro.codegen.build_cache import Module, compile_module
@@ -22,7 +20,9 @@ from repro.studies.compressed_coo.ids import CHUNKS, HEIGHTS, Blocking, Coordina
 from repro.studies.compressed_coo.kernels import render_coo
 from repro.studies.compressed_coo.runnables import SlicedVariant
 from repro.studies.compressed_coo.study import variant_of
-from sliced_problems import PROBLEMS, REACH, coded, matrix, uneven
+from support.emulated_cuda import needs_compiler
+from support.emulated_workspace import EmulatedWorkspace
+from support.sliced_problems import PROBLEMS, REACH, coded, matrix, uneven
 
 pytestmark = pytest.mark.medium
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from quick_timing import QUICK
 from repro.bench.rows import Row
 from repro.campaign.measurement import measure
 from repro.campaign.profiler import launch
@@ -22,6 +21,7 @@ from repro.problems.matrix import Matrix
 from repro.problems.problem import Outline, describe_pattern
 from repro.studies.compressed_coo.ids import HEIGHTS, PAIRS, SPLITS, blockings
 from repro.studies.compressed_coo.study import STUDY, choose, layouts
+from support.benches import QUICK
 
 NAME = "grid"
 TIMING = {**QUICK, "cpu_budget": 0.02}
@@ -116,6 +116,7 @@ def test_products_are_searched_and_solvers_timed_with_the_best(campaign):
     assert all(row.graph_median > alone.get(row["product"], 0) for _, row in solvers.iterrows())
 
 
+@pytest.mark.medium
 def test_a_variant_is_found_by_its_name_alone(campaign):
     names = ["CCOO-aligned/b64-k2-c8", "CSELL-8/b32-k2-c3-cs", "Pairs@clustered/b128-k4-c1", "floor"]
     rows = launch(config(), STUDY.name, NAME, "double", names, 2)

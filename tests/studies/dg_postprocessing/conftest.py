@@ -8,16 +8,17 @@ from pathlib import Path
 import pytest
 from dg_campaign import APPLIES, Maker
 
-from region_lists import region_list
-from repro.bench.workspace import Workspace
+from repro.bench.runnable import Workspace
 from repro.codegen.build_cache import compile_module, manifest_path
 from repro.codegen.targets import CPU
 from repro.devices.device_group import Devices
 from repro.devices.opencl import OpenClDevice
 from repro.results.campaign_data import Campaign
 from repro.sparse.device_work import ModuleFile
-from repro.studies.dg_postprocessing.kernels import FOLDER, render_regions
+from repro.studies.dg_postprocessing import STUDY_NAME
+from repro.studies.dg_postprocessing.kernels import render_regions
 from repro.studies.dg_postprocessing.operands import RegionOperands
+from support.region_lists import region_list
 
 
 @pytest.fixture(scope="session")
@@ -31,7 +32,7 @@ def region_modules(templates: Path, modules_folder: Path) -> Callable[[str], Mod
     """Compile the module of a key for the CPU."""
 
     def build(key: str) -> ModuleFile:
-        manifest = manifest_path(CPU.name, FOLDER, key, modules_folder)
+        manifest = manifest_path(CPU.name, STUDY_NAME, key, modules_folder)
         compile_module(render_regions(templates, key, CPU), CPU, manifest)
         return ModuleFile.read(manifest)
 

@@ -13,19 +13,19 @@ import matplotlib as mpl
 from matplotlib.figure import Figure as Canvas
 from matplotlib.text import Text
 
-from recorder import DEVICES, READS, Recorder
 from repro.bench.rows import Row
 from repro.results import figure_style
 from repro.results.published import Published
 from repro.results.registry import get_artifact
 from repro.results.tables import Cell, Figure, Table
 from repro.studies import load_artifacts
-from repro.studies.dg_postprocessing import PUBLISHED, STUDY, TARGETS
+from repro.studies.dg_postprocessing import PUBLISHED, STUDY_NAME, TARGETS
 from repro.studies.dg_postprocessing.ids import FilterId
 from repro.studies.dg_postprocessing.study import DgPostprocessing
+from support.campaigns import DEVICES, READS, Recorder
 
-load_artifacts(STUDY)
-NUMBERS = Published.load(STUDY, PUBLISHED, TARGETS, Path(__file__).parents[3] / "config")
+load_artifacts(STUDY_NAME)
+NUMBERS = Published.load(STUDY_NAME, PUBLISHED, TARGETS, Path(__file__).parents[3] / "config")
 NOTHING_PUBLISHED = Published({}, [])
 
 #: Of each tuning what is chosen and how long it takes; the paper's point and element come first.
@@ -67,7 +67,7 @@ class Maker(Recorder):
     """Writes the raw folder of a campaign of this study."""
 
     def __init__(self, root: Path, backend: str = "cuda") -> None:
-        super().__init__(root, backend, STUDY, DgPostprocessing.columns)
+        super().__init__(root, backend, STUDY_NAME, DgPostprocessing.columns)
         self.environment()
 
     def environment(self) -> None:
@@ -88,7 +88,7 @@ class Maker(Recorder):
                   "mean_edge": edge, "overhead": {"16": 1.75, "132": 7.5}, **counted, **facts}  # fmt: skip
         self.record(problem, kind="field", dimension=2, cells=triangles, degree=degree,
                     origin={"source": "field", "function": "sine", "parameters": {"variance": variance}},
-                    facts={STUDY: counts})  # fmt: skip
+                    facts={STUDY_NAME: counts})  # fmt: skip
 
     def rows(self, problem: str, degree: int, triangles: int, weight: float = 1.0) -> list[Row]:
         """Return everything that a report has of a field."""
@@ -161,14 +161,14 @@ class Maker(Recorder):
 
 def table(campaign: object, name: str, published: Published = NUMBERS) -> Table:
     """Make a table of the study."""
-    made = get_artifact(STUDY, name).make(campaign, published)  # type: ignore[arg-type]
+    made = get_artifact(STUDY_NAME, name).make(campaign, published)  # type: ignore[arg-type]
     assert isinstance(made, Table)
     return made
 
 
 def drawn(campaign: object, name: str, published: Published = NUMBERS) -> tuple[Canvas, list[str], str]:
     """Make a figure of the study; return it with its texts and caption."""
-    made = get_artifact(STUDY, name).make(campaign, published)  # type: ignore[arg-type]
+    made = get_artifact(STUDY_NAME, name).make(campaign, published)  # type: ignore[arg-type]
     assert isinstance(made, Figure)
     with mpl.rc_context(figure_style.RC):
         figure = made.draw()

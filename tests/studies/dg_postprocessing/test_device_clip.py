@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 from scipy.spatial import cKDTree
 
-from emulated_cuda import EmulatedCuda, compile_kernels, needs_compiler
-from region_lists import cube_field
-from repro.bench.runnable import IncorrectError, Unsupported
-from repro.bench.workspace import Workspace
+from repro.bench.errors import IncorrectError, Unsupported
+from repro.bench.runnable import Workspace
 from repro.codegen import nvcc
 from repro.codegen.build_cache import compile_module, manifest_path
 from repro.codegen.targets import CPU, get_target
@@ -17,10 +15,13 @@ from repro.devices.device_group import Devices
 from repro.filtering.spline_kernel import kernel as siac_kernel
 from repro.sparse.device_work import ModuleFile
 from repro.sparse.dynamic.kernels import render_module
-from repro.studies.dg_postprocessing.kernels import FOLDER, render_regions
+from repro.studies.dg_postprocessing import STUDY_NAME
+from repro.studies.dg_postprocessing.kernels import render_regions
 from repro.studies.dg_postprocessing.operands import ClippedRegions, RegionOperands
 from repro.studies.dg_postprocessing.regions import evaluation_points, make_regions
 from repro.studies.dg_postprocessing.runnables_regions import ClipRegions, DeviceClip
+from support.emulated_cuda import EmulatedCuda, compile_kernels, needs_compiler
+from support.region_lists import cube_field
 
 pytestmark = pytest.mark.medium
 
@@ -51,8 +52,10 @@ def clip_modules(templates, modules_folder):
     """The modules for the CPU by key."""
     built = {}
     for key in ("p1/clip", "p2/clip", "double/sort"):
-        manifest = manifest_path(CPU.name, FOLDER, key, modules_folder)
-        render = render_regions(templates, key, CPU) if "clip" in key else render_module(templates, key, CPU, FOLDER)
+        manifest = manifest_path(CPU.name, STUDY_NAME, key, modules_folder)
+        render = (
+            render_regions(templates, key, CPU) if "clip" in key else render_module(templates, key, CPU, STUDY_NAME)
+        )
         compile_module(render, CPU, manifest)
         built[key] = ModuleFile.read(manifest)
     return built
@@ -99,7 +102,7 @@ def test_the_text_of_cuda_makes_the_hosts_list(templates, tmp_path):
         compile_kernels(source, tmp_path)
         for source in (
             render_regions(templates, "p1/clip", target),
-            render_module(templates, "double/sort", target, FOLDER),
+            render_module(templates, "double/sort", target, STUDY_NAME),
         )
     )
     made = DeviceClip(device, clip, sort, operands)

@@ -21,7 +21,7 @@ from dg_campaign import (
     values,
 )
 
-from repro.bench.runnable import IncorrectError
+from repro.bench.errors import IncorrectError
 from repro.filtering.reference import contour_rows
 from repro.filtering.stencil_geometry import at_points
 from repro.galerkin.basis import evaluate
@@ -29,10 +29,9 @@ from repro.problems.field import FUNCTIONS, generate_field
 from repro.problems.files import mesh_checksum
 from repro.results import figure_style
 from repro.results.registry import get_artifact
-from repro.studies.dg_postprocessing import MAX_LOCAL_TRIANGLES, STUDY
+from repro.studies.dg_postprocessing import MAX_LOCAL_TRIANGLES, STUDY_NAME
 from repro.studies.dg_postprocessing.figures_accuracy import lattice, sample_field
-from repro.studies.dg_postprocessing.metrics import exact, unfiltered
-from repro.studies.dg_postprocessing.operands import DgOperands, Filters, make_operands
+from repro.studies.dg_postprocessing.operands import DgOperands, Filters, exact, make_operands, unfiltered
 
 
 class Given(Filters):
@@ -184,7 +183,7 @@ def test_local_h_that_failed_or_was_left_out_says_so(tmp_path):
 
 
 def drawn(campaign, name):
-    made = get_artifact(STUDY, name).make(campaign, NUMBERS)
+    made = get_artifact(STUDY_NAME, name).make(campaign, NUMBERS)
     with mpl.rc_context(figure_style.RC):
         figure = made.draw()
         figure.draw_without_rendering()
@@ -210,7 +209,7 @@ def field_of_picture(tmp_path, **changes):
     origin = {"kind": "delaunay", "function": "sine", "parameters": parameters,
               "checksum": {"sha256": mesh_checksum(made.vertices, made.cells)}, **changes}  # fmt: skip
     maker = Maker(tmp_path)
-    facts = {STUDY: {"longest_edge": 0.3, "mean_edge": 0.2}}
+    facts = {STUDY_NAME: {"longest_edge": 0.3, "mean_edge": 0.2}}
     maker.record("small", kind="field", dimension=2, cells=len(made.cells), degree=1, origin=origin, facts=facts)
     return maker.load(), made
 
@@ -227,8 +226,8 @@ def test_a_picture_of_a_field_that_is_generated_again(tmp_path):
 
 def test_what_is_drawn_is_the_field_and_what_the_filter_makes_of_it():
     parameters = {"triangles": 300, "variance": "low", "degree": 1, "seed": 2}
-    record = SimpleNamespace(origin={"kind": "delaunay", "function": "sine", "parameters": parameters})
-    shown = sample_field(SimpleNamespace(line=SimpleNamespace(record=record, problem="any")))  # type: ignore[arg-type]
+    origin = {"kind": "delaunay", "function": "sine", "parameters": parameters}
+    shown = sample_field(SimpleNamespace(origin=origin))  # type: ignore[arg-type]
     made = generate_field("delaunay", **parameters)
     mesh = make_operands(made, "double", 1).mesh
     assert len(shown.points) == 21 * len(shown.corners) and len(shown.parts) == 25 * len(shown.corners)

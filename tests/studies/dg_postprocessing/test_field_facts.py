@@ -12,7 +12,7 @@ import yaml
 from dg_campaign import NUMBERS, Maker, lines, table, values
 
 from repro.problems.field import generate_field
-from repro.studies.dg_postprocessing import STUDY
+from repro.studies.dg_postprocessing import STUDY_NAME
 from repro.studies.dg_postprocessing.facts import facts
 
 PROBLEMS = Path(__file__).parents[3] / "config" / "problems.yaml"
@@ -37,7 +37,7 @@ def test_table_3_1_is_that_of_our_meshes_of_low_variance(tmp_path, item):
     name = item["problem"]
     counted = facts(generate_field("delaunay", **parameters(name)))
     maker = Maker(tmp_path)
-    maker.record(name, kind="field", dimension=2, cells=counted["triangles"], degree=1, facts={STUDY: counted})
+    maker.record(name, kind="field", dimension=2, cells=counted["triangles"], degree=1, facts={STUDY_NAME: counted})
     line = lines(table(maker.load(), "table-3-1"))[name]
     over = values(line, "point_over_published", "element_over_published")
     assert over == pytest.approx([1, 1], abs=0.1)

@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 from region_campaign import RegionMaker
 
-from quick_timing import QUICK
 from repro.campaign.measurement import measure
 from repro.campaign.profiler import launch
 from repro.codegen.build_cache import compile_module, manifest_path
@@ -28,6 +27,7 @@ from repro.studies import load_artifacts
 from repro.studies.dg_postprocessing.ids import WIDTHS, FilterMethod, full_width
 from repro.studies.dg_postprocessing.regions import SHORT_LIST, region_count
 from repro.studies.dg_postprocessing.study import STUDY
+from support.benches import QUICK
 
 pytestmark = pytest.mark.medium
 
@@ -119,6 +119,7 @@ def steps(name: str, **keys) -> dict[str, pd.DataFrame]:
     return {path.stem: pd.read_parquet(path) for path in paths}
 
 
+@pytest.mark.slow
 def test_ways_in_the_plane_are_searched_and_the_matrix_is_timed(field_campaign):
     tables = steps(FLAT)
     assert set(tables["search"].way) == set(get_args(FilterMethod)) and set(tables["search"].status) == {"ok"}
@@ -152,7 +153,7 @@ def test_a_routine_that_there_is_not_is_refused():
 
 
 def test_a_named_way_is_run_over_two_devices_and_nothing_else(field_campaign):
-    if OpenClDevice().n_s < 2:
+    if OpenClDevice().sm_count < 2:
         pytest.skip("the CPU has one core and cannot be split")
     tables = steps(FLAT, device="opencl:0/2", layouts=(WAY,), parts=("devices",))
     assert tables["search"].name.to_list() == [WAY] and set(tables["search"].protocol) == {"screen"}
@@ -180,6 +181,7 @@ def test_ways_that_there_are_not_are_refused():
     assert listed[WAY] == "extended on the CPU" and listed["element-t64-c0.5-b1"] == "paper"
 
 
+@pytest.mark.slow
 def test_widths_in_space_are_searched_and_shown(field_campaign):
     tables = steps(SOLID)
     search, report = tables["search"], tables["report"]

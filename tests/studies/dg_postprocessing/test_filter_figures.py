@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 from dg_campaign import APPLIES, NOTHING_PUBLISHED, NUMBERS, OPERATIONS, Maker, drawn, lines, table, values
 
-from pictures import flaws, laid_out
 from repro.results.registry import artifacts, get_artifact
 from repro.results.tables import Table
 from repro.studies import get_study
-from repro.studies.dg_postprocessing import STUDY
+from repro.studies.dg_postprocessing import STUDY_NAME
 from repro.studies.dg_postprocessing.figures_accuracy import mesh_ticks, short_triangles
+from support.figure_flaws import flaws, laid_out
 
 #: Those of the plane.
 NAMES = [
-    "table-3-1", "table-devices", "table-errors", "table-filters", "table-local", "table-matrix", "table-memory",
-    "table-targets", "table-work", "figure-3-7", "figure-3-10", "figure-3-11", "figure-3-12",
+    "table-3-1", "table-baselines", "table-devices", "table-errors", "table-filters", "table-local", "table-matrix",
+    "table-memory", "table-targets", "table-work", "figure-3-7", "figure-3-10", "figure-3-11", "figure-3-12",
     "figure-errors", "figure-fields", "figure-picture",
 ]  # fmt: skip
 
@@ -27,8 +27,8 @@ def marks(axes, marker):
 
 
 def test_all_of_the_plane_are_registered():
-    assert set(NAMES) <= {artifact.name for artifact in artifacts(STUDY)}
-    assert {"table-filters", "figure-3-11"} <= set(get_study(STUDY).highlights)
+    assert set(NAMES) <= {artifact.name for artifact in artifacts(STUDY_NAME)}
+    assert {"table-filters", "figure-3-11"} <= set(get_study(STUDY_NAME).highlights)
 
 
 def test_rates_over_triangles_with_what_is_published(dg_campaign_of_some):
@@ -120,7 +120,7 @@ def test_the_matrix_by_the_number_of_fields(dg_campaign_of_some):
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("figure")])
 def test_a_picture_has_no_flaw(dg_campaign_of_some, name):
-    assert flaws(laid_out(get_artifact(STUDY, name).make(dg_campaign_of_some, NUMBERS))) == []
+    assert flaws(laid_out(get_artifact(STUDY_NAME, name).make(dg_campaign_of_some, NUMBERS))) == []
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -130,7 +130,7 @@ def test_every_artifact_of_a_campaign_without_any_time(tmp_path, name):
     maker.record("later", kind="field", dimension=2, cells=100, degree=1)
     campaign = maker.load()
     for published in (NUMBERS, NOTHING_PUBLISHED):
-        made = get_artifact(STUDY, name).make(campaign, published)
+        made = get_artifact(STUDY_NAME, name).make(campaign, published)
         assert made.caption
         if isinstance(made, Table):
             assert made.summary == []

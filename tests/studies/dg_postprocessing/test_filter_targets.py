@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from dg_campaign import NOTHING_PUBLISHED, NUMBERS, OPERATIONS, PEAK, Maker, table
 
-from recorder import READS
 from repro.results.tables import Cell
 from repro.studies.dg_postprocessing.results import IN_PLANE, IN_SPACE, QUANTITIES
+from support.campaigns import READS
 
 TRIANGLES = {"4k": 4_096, "16k": 16_384, "64k": 65_536, "256k": 262_144, "1024k": 1_048_576}
 SLOW = "siac/high_16k_p2"

@@ -7,9 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from field_bench import field_benches
-from quick_timing import QUICK
-from repro.bench.runnable import IncorrectError
+from repro.bench.errors import IncorrectError
 from repro.bench.timing import SamplingPlan
 from repro.codegen.build_cache import compile_module
 from repro.codegen.targets import CPU
@@ -24,8 +22,8 @@ from repro.sparse.device_work import ModuleFile
 from repro.studies.dg_postprocessing import POINT_CELL, SEVERAL
 from repro.studies.dg_postprocessing.ids import FilterId
 from repro.studies.dg_postprocessing.kernels import modules_of, render_key
-from repro.studies.dg_postprocessing.metrics import Work2D, contour_operations, triangle_operations
-from repro.studies.dg_postprocessing.runnables_filters import (
+from repro.studies.dg_postprocessing.operands import Work2D, contour_operations, triangle_operations
+from repro.studies.dg_postprocessing.runnables_plane import (
     DistributedFilter,
     FilterParts,
     FilterPatches,
@@ -33,7 +31,8 @@ from repro.studies.dg_postprocessing.runnables_filters import (
     device_filters,
 )
 from repro.tuning.search import Choice
-from triangulations import graded, hexagonal, one_huge, structured
+from support.benches import QUICK, field_benches
+from support.triangulations import graded, hexagonal, one_huge, structured
 
 pytestmark = pytest.mark.medium
 
@@ -41,8 +40,8 @@ EFFORT = SamplingPlan(3)
 EDGES, ELEMENT = FilterId("edges", 16, 0.5, 4), FilterId("element", 16, 0.5, 1)
 MADE = ((FilterParts, EDGES), (GatherParts, EDGES), (FilterPatches, ELEMENT))
 CHOICES = [
-    Choice("event", "edges", str(EDGES)), Choice("graph", "edges", "edges-t64-c1-b4"),
-    Choice("event", "paper/element", str(ELEMENT)), Choice("event", "point", "point-t16-c1-b1"),
+    Choice("event", "edges", EDGES), Choice("graph", "edges", FilterId.parse("edges-t64-c1-b4")),
+    Choice("event", "paper/element", ELEMENT), Choice("event", "point", FilterId.parse("point-t16-c1-b1")),
 ]  # fmt: skip
 
 
@@ -115,7 +114,7 @@ def test_a_device_that_does_nothing_is_found(modules, make_bench, monkeypatch, k
         devices[1],
         "bind",
         lambda kernel, *given: (
-            (lambda: None) if kernel.handle.function_name.startswith(id.way) else bind(kernel, *given)
+            (lambda: None) if kernel.handle.function_name.startswith(id.method) else bind(kernel, *given)
         ),
     )
     runnable = kind(modules(1), id, 2)

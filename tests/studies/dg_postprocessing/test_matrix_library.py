@@ -2,14 +2,11 @@
 
 import pytest
 
-from dg_products import ready, small_operands
-from emulated_cuda import EmulatedCuda, needs_compiler
-from host_cusparse import STREAM, HostLibrary
-from repro.bench.runnable import IncorrectError, Unsupported
+from repro.bench.errors import IncorrectError, Unsupported
 from repro.filtering.matrix import MatrixRows
-from repro.sparse.library import cusparse_csr
-from repro.studies.dg_postprocessing import runnables_matrix as library_module
-from repro.studies.dg_postprocessing.runnables_matrix import (
+from repro.sparse.library import cusparse_bindings, cusparse_csr
+from repro.studies.dg_postprocessing import runnables_plane as library_module
+from repro.studies.dg_postprocessing.runnables_plane import (
     FIELD_COUNTS,
     ApplyMatrix,
     BlockMatrix,
@@ -17,7 +14,10 @@ from repro.studies.dg_postprocessing.runnables_matrix import (
     matrix_runnables,
     routine_names,
 )
-from siac_on_devices import siac_loader
+from support.dg_products import ready, small_operands
+from support.emulated_cuda import EmulatedCuda, needs_compiler
+from support.host_cusparse import STREAM, HostLibrary
+from support.siac_on_devices import siac_loader
 
 pytestmark = pytest.mark.medium
 
@@ -47,10 +47,11 @@ def load(templates, built_folder):
 def host_library(monkeypatch):
     """Cusparse on the host, for an emulated GPU whose memory is the host's."""
     library = HostLibrary(None)
-    for module in (cusparse_csr, library_module):
+    for module in (cusparse_bindings, library_module):
         monkeypatch.setattr(module, "gpu", lambda device: device)
         monkeypatch.setattr(module, "load", lambda: library)
-    monkeypatch.setattr(cusparse_csr, "address", lambda buffer: buffer.pointer)
+    for module in (cusparse_csr, cusparse_bindings):
+        monkeypatch.setattr(module, "address", lambda buffer: buffer.pointer)
     return library
 
 
@@ -85,7 +86,7 @@ def test_every_routine_of_the_gpus_library_multiplies_with_one_matrix(operands, 
         assert operands.check(products[0], None) <= 1 and first.out_of_bounds_writes() == []
         assert len(makings) == 1, "all share the matrix"
     size = products[0].columns
-    assert products[0].moved > 12 * 6 * size["matrix_pairs"]
+    assert products[0].bytes_moved > 12 * 6 * size["matrix_pairs"]
     assert not any(host_library.made.values())
     with ready(products[0], device, load, operands):
         assert len(makings) == 2, "the last one gave it back"

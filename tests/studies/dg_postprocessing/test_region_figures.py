@@ -7,16 +7,16 @@ import pytest
 from dg_campaign import NOTHING_PUBLISHED, NUMBERS, PEAK, drawn, lines, table, values
 from region_campaign import FASTEST, MICRO, REGIONS, RegionMaker, ids_of, micro, target_of
 
-from pictures import flaws, laid_out
 from repro.results.registry import artifacts, get_artifact
 from repro.results.tables import Figure, Table
 from repro.studies import get_study
-from repro.studies.dg_postprocessing import STUDY
+from repro.studies.dg_postprocessing import STUDY_NAME
 from repro.studies.dg_postprocessing.ids import REGION_BLOCKS, WIDTHS, full_width, width_region_pairs
-from repro.studies.dg_postprocessing.metrics import region_features, region_formula, region_operations
+from repro.studies.dg_postprocessing.regions import region_features, region_formula, region_operations
 from repro.studies.dg_postprocessing.results import IN_SPACE, width_times
 from repro.studies.dg_postprocessing.tables import complete_recordings
 from repro.tuning.recordings import Machine
+from support.figure_flaws import flaws, laid_out
 
 pytestmark = pytest.mark.medium
 
@@ -45,8 +45,8 @@ def best(degree, width):
 
 
 def test_all_of_space_are_registered():
-    assert set(NAMES) <= {artifact.name for artifact in artifacts(STUDY)}
-    assert "figure-4-6" in get_study(STUDY).highlights
+    assert set(NAMES) <= {artifact.name for artifact in artifacts(STUDY_NAME)}
+    assert "figure-4-6" in get_study(STUDY_NAME).highlights
 
 
 def test_pairs_are_the_fastest_over_the_blocks_and_black_without_room(both):
@@ -179,7 +179,7 @@ def test_features_are_free_of_units():
 @pytest.mark.parametrize("name", NAMES)
 def test_every_artifact_of_a_campaign_without_tetrahedra(dg_campaign_of_some, name):
     for published in (NUMBERS, NOTHING_PUBLISHED):
-        made = get_artifact(STUDY, name).make(dg_campaign_of_some, published)
+        made = get_artifact(STUDY_NAME, name).make(dg_campaign_of_some, published)
         assert made.caption
         if isinstance(made, Table):
             assert name == "table-4-1" or not made.rows
@@ -192,7 +192,7 @@ def test_every_artifact_of_the_cpu(tmp_path, name):
     maker = RegionMaker(tmp_path, "opencl")
     maker.cubes("small", 1, cells=162)
     campaign = maker.load()
-    made = get_artifact(STUDY, name).make(campaign, NUMBERS)
+    made = get_artifact(STUDY_NAME, name).make(campaign, NUMBERS)
     if isinstance(made, Figure):
         figure, texts, caption = drawn(campaign, name)
         assert not any("K20c" in text for text in texts)
@@ -202,4 +202,4 @@ def test_every_artifact_of_the_cpu(tmp_path, name):
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("figure")])
 def test_a_picture_has_no_flaw(both, name):
-    assert flaws(laid_out(get_artifact(STUDY, name).make(both, NUMBERS))) == []
+    assert flaws(laid_out(get_artifact(STUDY_NAME, name).make(both, NUMBERS))) == []

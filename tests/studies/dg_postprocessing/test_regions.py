@@ -5,7 +5,6 @@ from math import factorial
 import numpy as np
 import pytest
 
-from region_lists import PAPERS_COUNT, cube_field
 from repro.errors import ReproError
 from repro.filtering.spline_kernel import kernel as siac_kernel
 from repro.galerkin.basis import evaluate, exponents, mode_count, monomials
@@ -20,6 +19,7 @@ from repro.studies.dg_postprocessing.regions import (
     paper_counts,
     paper_rule,
 )
+from support.region_lists import PAPERS_COUNT, cube_field
 
 pytestmark = pytest.mark.medium
 

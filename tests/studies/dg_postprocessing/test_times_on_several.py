@@ -6,11 +6,11 @@ import matplotlib as mpl
 import pytest
 from dg_campaign import CHOSEN, NUMBERS, Maker, lines, table, values
 
-from recorder import READS
 from repro.results import figure_style
 from repro.results.registry import get_artifact
-from repro.studies.dg_postprocessing import FILTER, GATHER, SEVERAL, STUDY
+from repro.studies.dg_postprocessing import FILTER, GATHER, SEVERAL, STUDY_NAME
 from repro.studies.dg_postprocessing.ids import FilterId
+from support.campaigns import READS
 
 LOW, HIGH, SMALL = "siac/low_1024k_p1", "siac/high_1024k_p2", "siac/low_4k_p1"
 #: Microseconds on one device, and of what is done over several, by their number.
@@ -62,7 +62,7 @@ def test_times_are_of_the_same_clock_on_one_and_on_several(shared):
 
 
 def test_lines_are_of_the_largest_meshes(shared):
-    made = get_artifact(STUDY, "figure-3-12").make(shared, NUMBERS)
+    made = get_artifact(STUDY_NAME, "figure-3-12").make(shared, NUMBERS)
     with mpl.rc_context(figure_style.RC):
         drawn = made.draw()
         drawn.draw_without_rendering()
@@ -96,5 +96,5 @@ def test_targets_are_of_the_largest_meshes_of_a_family(shared):
 def test_one_device_has_no_speedup(dg_campaign_of_some):
     made = table(dg_campaign_of_some, "table-devices")
     assert [column.key for column in made.columns][-1] == "triangles" and "ran on one device" in made.caption
-    figure = get_artifact(STUDY, "figure-3-12").make(dg_campaign_of_some, NUMBERS)
+    figure = get_artifact(STUDY_NAME, "figure-3-12").make(dg_campaign_of_some, NUMBERS)
     assert "ran on one device" in figure.caption and made.nothing and figure.nothing

@@ -2,11 +2,11 @@
 
 import pytest
 
-from graph_bench import graph_benches
 from repro.codegen.build_cache import compile_module
 from repro.codegen.targets import CPU
 from repro.devices.device_group import Devices
 from repro.studies.dynamic_csr.kernels import render_key
+from support.benches import graph_benches
 
 
 @pytest.fixture(scope="session")

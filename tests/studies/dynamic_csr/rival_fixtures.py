@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from repro.bench.workspace import Workspace
+from repro.bench.runnable import Workspace
 from repro.codegen.build_cache import compile_module
 from repro.codegen.targets import CPU
 from repro.devices.device_group import Devices

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from grown_graphs import around_limits, growing
 from repro.codegen.targets import CPU, get_target
 from repro.sparse.dynamic.schedules import (
     LONG_ROWS,
@@ -18,6 +17,7 @@ from repro.sparse.dynamic.schedules import (
     spans_of,
 )
 from repro.studies.dynamic_csr.operands import STATES, grow, lay_out_state, make_operands, slack_of
+from support.growing_matrices import around_limits, growing
 
 SIZES = np.array([0, 1, 2, 3, 4, 7, 8, 15, 16, 31, 32, 511, 512, 9000, 5, 0], np.int32)
 

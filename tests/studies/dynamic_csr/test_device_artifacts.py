@@ -11,18 +11,17 @@ import matplotlib as mpl
 import pytest
 from matplotlib.text import Text
 
-from graph_bench import OWN
-from pictures import flaws, laid_out
-from recorder import Recorder
 from repro.results import figure_style
 from repro.results.published import Published
-from repro.studies.dynamic_csr import PUBLISHED, STUDY, TARGETS
+from repro.studies.dynamic_csr import PUBLISHED, STUDY_NAME, TARGETS
 from repro.studies.dynamic_csr.figures import ONE_DEVICE, scaling
 from repro.studies.dynamic_csr.tables import devices, exchange
+from support.benches import OWN
+from support.campaigns import Recorder
+from support.figure_flaws import flaws, laid_out
 
-COLUMNS = {**OWN, "devices": int, "exchange": str, "steps": int}
 NOTHING_PUBLISHED = Published({}, [])
-PAPERS = Published.load(STUDY, PUBLISHED, TARGETS, Path(__file__).parents[3] / "config")
+PAPERS = Published.load(STUDY_NAME, PUBLISHED, TARGETS, Path(__file__).parents[3] / "config")
 #: Of a step by what, devices, exchange and steps of a launch.
 TIMES = {
     ("product", 1, "none", 1): 90.0,
@@ -50,7 +49,7 @@ class Maker(Recorder):
     """Writes the raw folder of a campaign over several devices."""
 
     def __init__(self, root):
-        super().__init__(root, "cuda", STUDY, COLUMNS)
+        super().__init__(root, "cuda", STUDY_NAME, OWN)
 
     def case(self, problem, precision, times=TIMES, **origin):
         rows = [

@@ -2,16 +2,19 @@
 
 import ctypes
 from contextlib import ExitStack
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from repro.bench.runnable import Unsupported
+from repro.bench.errors import Unsupported
 from repro.devices.cuda_driver import CudaBuffer
-from repro.studies.dynamic_csr.formats import CsrMemory
+from repro.sparse.library import cusparse_bindings
+from repro.sparse.library.cusparse_bindings import Handle
+from repro.studies.dynamic_csr.operands import CsrMemory
 from repro.studies.dynamic_csr.runnables_baselines import CubSort, CubSums, Geam, _Addition
-from rival_problems import drawn, growing
+from support.update_problems import drawn, growing
 
 pytest_plugins = ("rival_fixtures",)
 HANDLE, DESCRIPTION, STREAM = 11, 22, 33
@@ -27,6 +30,10 @@ def _at(address, count, dtype):
 
 class _Library:
     """csrgeam2 in double precision."""
+
+    Operation = SimpleNamespace(NON_TRANSPOSE=0)
+    Status = SimpleNamespace()
+    cuSPARSEError = RuntimeError  # noqa: N815
 
     def __init__(self):
         self.sizes, self.destroyed = [], []
@@ -91,14 +98,20 @@ class _Library:
         _at(val_c, total.nnz, float)[:] = total.data
 
 
+class _Device:
+    stream = STREAM
+
+    def synchronize(self):
+        pass
+
+
 class _Work:
     """Memory of the host as a GPU's."""
 
     def __init__(self):
         self.held, self.arrays = ExitStack(), []
 
-    def at_end(self, call):
-        self.held.callback(call)
+    device = _Device()
 
     def allocate(self, nbytes, name):
         self.arrays.append(np.zeros(max(nbytes, 1), np.uint8))
@@ -110,15 +123,10 @@ class _Work:
         return CsrMemory(*(CudaBuffer(array.ctypes.data, array.nbytes) for array in arrays))
 
 
-class _Device:
-    stream = STREAM
-
-    def synchronize(self):
-        pass
-
-
-def test_the_routine_is_called_as_cusparse_has_it():
+def test_the_routine_is_called_as_cusparse_has_it(monkeypatch):
     library, work = _Library(), _Work()
+    monkeypatch.setattr(cusparse_bindings, "load", lambda: library)
+    monkeypatch.setattr(cusparse_bindings, "gpu", lambda device: device)
     shape = 30, 40
     a, b, c = (
         sp.random_array(shape, density=density, rng=np.random.default_rng(seed), format="csr")
@@ -126,7 +134,7 @@ def test_the_routine_is_called_as_cusparse_has_it():
     )
     for matrix in (a, b, c):
         matrix.sort_indices()
-    added = _Addition(work, library, _Device(), shape, np.dtype(float))
+    added = _Addition(work, Handle(work.device, work.held), shape, np.dtype(float))
     most = a.nnz + b.nnz + c.nnz
     targets = [CsrMemory.allocate(work, shape[0], most, 8) for _ in range(2)]
     nnz = added(work.memory(a), a.nnz, work.memory(b), b.nnz, targets[0])

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from grown_graphs import around_limits, growing
-from repro.bench.runnable import IncorrectError
+from repro.bench.errors import IncorrectError
 from repro.errors import ReproError
 from repro.problems.updates import Updates
 from repro.studies.dynamic_csr.operands import GraphOperands, MatrixRunnable, make_operands
+from support.growing_matrices import around_limits, growing
 
 
 class Left(MatrixRunnable):
@@ -53,7 +53,7 @@ def test_rows_have_their_own_entries_first_then_those_of_the_batches_in_order():
     exact = np.array([[1, 0, 0, 22], [30, 0, 0, 0], [40, 13, 0, 0]]) @ operands.x
     np.testing.assert_allclose(operands.reference, exact, rtol=1e-15)
     assert operands.operations == 14
-    assert operands.least_bytes == (7 * 12 + 4 * 4 + 4 * 8, 3 * 8)
+    assert operands.min_bytes == (7 * 12 + 4 * 4 + 4 * 8, 3 * 8)
     assert operands.summed.indices.tolist() == [0, 3, 0, 0, 1]
     assert operands.summed.data.tolist() == [1, 22, 30, 40, 13]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from grown_graphs import around_limits, growing
-from other_vectors import check_products
 from repro.bench.timing import SamplingPlan
 from repro.codegen.targets import CPU
 from repro.sparse.library import for_problem
 from repro.studies.dynamic_csr.ids import SPACES, ProductId, product_ids
 from repro.studies.dynamic_csr.operands import grow, lay_out_state
 from repro.studies.dynamic_csr.runnables_products import PackedMatrix, ProductVariant, matrix_arrays
+from support.growing_matrices import around_limits, growing
+from support.product_checks import check_products
 
 EFFORT = SamplingPlan(2)
 EVERY = [id for space in SPACES for mean in (1.0, 8.0, 64.0) for id in product_ids(CPU, space, mean)]
@@ -40,6 +40,7 @@ def right(rows):
     return len(rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["single", "double"])
 def test_every_variant_is_right_around_every_limit(try_all, precision):
     rows = try_all(around_limits(), precision)

@@ -7,18 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from recorder import Recorder
 from repro.problems.updates import Updates
 from repro.results.campaign_data import Campaign
 from repro.results.published import Published
 from repro.results.registry import artifacts, get_artifact
 from repro.results.tables import Cell, Table
 from repro.studies import load_artifacts
-from repro.studies.dynamic_csr import PUBLISHED, STUDY, TARGETS
+from repro.studies.dynamic_csr import PUBLISHED, STUDY_NAME, TARGETS
 from repro.studies.dynamic_csr.facts import facts
+from support.campaigns import Recorder
 
-load_artifacts(STUDY)
-PUBLISHED_NUMBERS = Published.load(STUDY, PUBLISHED, TARGETS, Path(__file__).parents[3] / "config")
+load_artifacts(STUDY_NAME)
+PUBLISHED_NUMBERS = Published.load(STUDY_NAME, PUBLISHED, TARGETS, Path(__file__).parents[3] / "config")
 NONE = np.empty(0)
 
 
@@ -34,21 +34,21 @@ def updates(name: str, lengths: list[int]) -> Updates:
 
 @pytest.fixture(scope="module")
 def campaign(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
-    maker = Recorder(tmp_path_factory.mktemp("king"), "cuda", STUDY)
+    maker = Recorder(tmp_path_factory.mktemp("king"), "cuda", STUDY_NAME)
     maker.environment()
     for name, lengths, origin in (
         ("like_cnr-2000", [12_345, 3, 0, 7], {"stand_in": "cnr-2000"}),
         ("mine", [1, 2, 3, 3, 1, 5], {}),
     ):
         problem = updates(name, lengths)
-        maker.record(name, kind="updates", **problem.summary(), origin=origin, facts={STUDY: facts(problem)})
+        maker.record(name, kind="updates", **problem.summary(), origin=origin, facts={STUDY_NAME: facts(problem)})
     maker.record("enron", kind="updates", status="unavailable", reason="no network", entry=None)
     maker.write("mine", "double", "report", [maker.row("mine", "double", "variant", "any", 1.0)])
     return maker.load()
 
 
 def made(campaign: Campaign, name: str) -> Table:
-    table = get_artifact(STUDY, name).make(campaign, PUBLISHED_NUMBERS)
+    table = get_artifact(STUDY_NAME, name).make(campaign, PUBLISHED_NUMBERS)
     assert isinstance(table, Table)
     return table
 
@@ -60,7 +60,7 @@ def lines(table: Table) -> dict[str, dict[str, Cell]]:
 
 
 def test_both_are_found_in_the_papers_order() -> None:
-    assert [a.name for a in artifacts(STUDY) if a.name in ("table-5-1", "table-5-2")] == ["table-5-1", "table-5-2"]
+    assert [a.name for a in artifacts(STUDY_NAME) if a.name in ("table-5-1", "table-5-2")] == ["table-5-1", "table-5-2"]
 
 
 def test_table_5_1(campaign: Campaign) -> None:
@@ -107,7 +107,7 @@ def test_table_5_2(campaign: Campaign) -> None:
 
 
 def test_a_campaign_without_any_of_it(tmp_path: Path) -> None:
-    maker = Recorder(tmp_path, "opencl", STUDY)
+    maker = Recorder(tmp_path, "opencl", STUDY_NAME)
     maker.environment()
     maker.record("bare", kind="updates")
     maker.write("bare", "double", "report", [maker.row("bare", "double", "variant", "any", 1.0)])

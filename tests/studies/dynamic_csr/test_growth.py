@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from repro.bench.runnable import IncorrectError, Unsupported
+from repro.bench.errors import IncorrectError, Unsupported
 from repro.config.models import StudySettings
 from repro.errors import ReproError
 from repro.sparse.device_work import Work
@@ -21,7 +21,7 @@ from repro.studies.dynamic_csr.runnables_updates import (
     guarded_storage,
 )
 from repro.studies.dynamic_csr.study import DYNAMIC_PAIRS, MODES, OPERATIONS, ORDERS, STUDY, suite
-from rival_problems import PROBLEMS, RANDOM, cases, check_twice, drawn, growing, problems
+from support.update_problems import PROBLEMS, RANDOM, cases, check_twice, drawn, growing, problems
 
 pytest_plugins = ("rival_fixtures",)
 
@@ -115,7 +115,7 @@ def test_the_bytes_that_a_defragmentation_moves(rivals_built, work_on):
     defragmentation = Defragmentation(rivals_built["double"])
     defragmentation.prepare(work_on(SMALL))
     # four entries read and written; four pairs in use, and those of all slots; sizes read and written
-    assert defragmentation.moved == 2 * 4 * 12 + 8 * 4 + 8 * SEGMENTS * 3 + 2 * 4 * 3
+    assert defragmentation.bytes_moved == 2 * 4 * 12 + 8 * 4 + 8 * SEGMENTS * 3 + 2 * 4 * 3
     defragmentation.release()
 
 

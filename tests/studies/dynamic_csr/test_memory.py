@@ -19,7 +19,7 @@ from repro.problems.registry import Generated, load_registry
 from repro.problems.updates import Updates
 from repro.results.published import Published
 from repro.sparse.dynamic.layout import lay_out
-from repro.studies.dynamic_csr import MIB, PUBLISHED, STUDY, TARGETS
+from repro.studies.dynamic_csr import MIB, PUBLISHED, STUDY_NAME, TARGETS
 from repro.studies.dynamic_csr.facts import (
     FormatSizes,
     all_bytes,
@@ -35,7 +35,7 @@ from repro.studies.dynamic_csr.results import short_count
 pytestmark = pytest.mark.medium
 
 CONFIG = Path(__file__).parents[3] / "config"
-PRINTED = Published.load(STUDY, PUBLISHED, TARGETS, CONFIG)
+PRINTED = Published.load(STUDY_NAME, PUBLISHED, TARGETS, CONFIG)
 TABLE_5_2 = {item["problem"]: item for item in PRINTED["memory"]}
 TABLE_5_1 = {item["problem"]: item for item in PRINTED["sizes"]}
 REGISTRY = load_registry(CONFIG / "problems.yaml")

@@ -6,18 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from recorder import Recorder
-from repro.results.campaign_data import NOISY, Campaign
+from repro.results.campaign_data import Campaign
 from repro.results.problem_rows import OF_NO_PAPER
 from repro.results.published import Published
+from repro.results.recorded_rows import NOISY
 from repro.results.registry import get_artifact
 from repro.results.tables import Cell, Table
 from repro.studies import load_artifacts
-from repro.studies.dynamic_csr import PUBLISHED, STUDY, TARGETS
+from repro.studies.dynamic_csr import PUBLISHED, STUDY_NAME, TARGETS
+from repro.studies.dynamic_csr.rows import DynamicRow
+from support.campaigns import Recorder
 
-load_artifacts(STUDY)
-PUBLISHED_NUMBERS = Published.load(STUDY, PUBLISHED, TARGETS, Path(__file__).parents[3] / "config")
-OWN = {"what": str, "format": str, "to_format": str, "order": str, "mode": str, "schedule": str}
+load_artifacts(STUDY_NAME)
+PUBLISHED_NUMBERS = Published.load(STUDY_NAME, PUBLISHED, TARGETS, Path(__file__).parents[3] / "config")
+OWN = DynamicRow.own_columns()
 # microseconds by events
 CONVERSIONS = {"csr-csr": 10.0, "coo-csr": 25.0, "coo-dcsr": 30.0, "coo-hyb": 200.0, "csr-dcsr": 11.0, "dcsr-csr": 9.0}
 UPDATES = {("dcsr", "sorted"): 40.0, ("hyb", "sorted"): 160.0, ("dcsr", "any"): 50.0, ("hyb", "any"): 170.0}
@@ -25,7 +27,7 @@ UPDATES = {("dcsr", "sorted"): 40.0, ("hyb", "sorted"): 160.0, ("dcsr", "any"): 
 
 @pytest.fixture(scope="module")
 def campaign(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
-    maker = Recorder(tmp_path_factory.mktemp("king"), "cuda", STUDY, OWN)
+    maker = Recorder(tmp_path_factory.mktemp("king"), "cuda", STUDY_NAME, OWN)
     maker.environment()
     for name, origin in (("like_cnr-2000", {"stand_in": "cnr-2000"}), ("mine", {}), ("untimed", {})):
         maker.record(name, kind="updates", origin=origin)
@@ -59,7 +61,7 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
 
 
 def made(campaign: Campaign, name: str) -> tuple[Table, dict[str, dict[str, Cell]]]:
-    table = get_artifact(STUDY, name).make(campaign, PUBLISHED_NUMBERS)
+    table = get_artifact(STUDY_NAME, name).make(campaign, PUBLISHED_NUMBERS)
     assert isinstance(table, Table)
     keys = [column.key for column in table.columns]
     assert len(set(keys)) == len(keys)
@@ -106,7 +108,7 @@ def test_updates_are_over_the_product_and_say_by_which_protocol(campaign):
 
 
 def test_nothing_is_compared_where_nothing_was_measured(tmp_path):
-    maker = Recorder(tmp_path, "opencl", STUDY, OWN)
+    maker = Recorder(tmp_path, "opencl", STUDY_NAME, OWN)
     maker.environment()
     maker.record("enron", kind="updates", status="unavailable", reason="no network", entry=None)
     for name in ("table-5-3", "table-5-4"):

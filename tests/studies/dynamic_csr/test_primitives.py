@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from repro.bench.runnable import IncorrectError
+from repro.bench.errors import IncorrectError
 from repro.codegen.build_cache import compile_module
 from repro.codegen.targets import CPU, get_target
 from repro.errors import ReproError

@@ -10,8 +10,9 @@ from repro.codegen.build_cache import Module
 from repro.codegen.targets import get_target
 from repro.errors import ReproError
 from repro.sparse.dynamic.schedules import Schedule
-from repro.studies.dynamic_csr.ids import PRODUCT_COLUMNS, SPACES, ProductId, point_of, product_ids, twins
+from repro.studies.dynamic_csr.ids import SPACES, ProductId, product_ids, twins
 from repro.studies.dynamic_csr.kernels import render_key
+from repro.studies.dynamic_csr.rows import DynamicRow
 from repro.studies.dynamic_csr.runnables_products import ProductVariant
 
 
@@ -30,10 +31,10 @@ def test_text_and_columns_say_every_parameter(target, space):
     for id in ids:
         assert ProductId.parse(str(id)) == id
         assert from_columns(id.columns) == id
-        assert id.columns.keys() == PRODUCT_COLUMNS.keys()
+        assert id.columns.keys() <= DynamicRow.own_columns().keys()
         assert id.space == space
-        assert point_of(str(id)).group == f"{id.format}-{id.state}"
-        assert all(str(id) in twins(twin) for twin in twins(str(id)))
+        assert id.point.group == f"{id.format}-{id.state}"
+        assert all(id in twins(twin) for twin in twins(id))
 
 
 @pytest.mark.parametrize("target", ["sm_90", "cpu"])
@@ -93,11 +94,11 @@ def test_what_is_no_product_is_one_message(text, message):
 
 
 def test_the_twins_of_a_variant_have_its_schedule():
-    assert twins("csr/vector-w8-u2") == [
+    assert [str(twin) for twin in twins(ProductId.parse("csr/vector-w8-u2"))] == [
         "dcsr-fragmented/vector-w8-u2", "dcsr-defragmented/vector-w8-u2", "dcsr-defragmented/vector-w8-u2-exact",
     ]  # fmt: skip
-    assert twins("csr/chunks-u4") == ["dcsr-defragmented/chunks-u4-exact"]
-    assert twins("dcsr-sorted/adaptive-e2-u2") == [
+    assert [str(twin) for twin in twins(ProductId.parse("csr/chunks-u4"))] == ["dcsr-defragmented/chunks-u4-exact"]
+    assert [str(twin) for twin in twins(ProductId.parse("dcsr-sorted/adaptive-e2-u2"))] == [
         "dcsr-fragmented/adaptive-e2-u2", "dcsr-defragmented/adaptive-e2-u2", "dcsr-defragmented/adaptive-e2-u2-exact",
         "dcsr-sorted/adaptive-e2-u2-exact",
     ]  # fmt: skip

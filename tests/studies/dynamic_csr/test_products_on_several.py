@@ -8,9 +8,7 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 
-from graph_bench import OF_SEVERAL, graph_benches
-from grown_graphs import around_limits, growing
-from repro.bench.runnable import IncorrectError, Unsupported
+from repro.bench.errors import IncorrectError, Unsupported
 from repro.bench.store import Store
 from repro.bench.timing import SamplingPlan
 from repro.codegen.build_cache import compile_module
@@ -31,6 +29,8 @@ from repro.studies.dynamic_csr.runnables_devices import (
     split_columns,
 )
 from repro.tuning.rounds import shuffled_rounds
+from support.benches import graph_benches
+from support.growing_matrices import around_limits, growing
 
 pytestmark = pytest.mark.medium
 
@@ -59,7 +59,7 @@ def modules(tmp_path_factory, templates):
 @pytest.fixture
 def make_bench(halves, modules_folder):
     """Open a bench on both halves for a growing matrix."""
-    yield from graph_benches(halves, modules_folder, OF_SEVERAL, resident=1)
+    yield from graph_benches(halves, modules_folder, resident=1)
 
 
 def square(lengths, added=60, **keys):

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from repro.bench.runnable import IncorrectError, ModuleError, Unsupported
+from repro.bench.errors import IncorrectError, ModuleError, Unsupported
 from repro.sparse.device_work import ModuleFile, Work
-from repro.studies.dynamic_csr.formats import (
+from repro.studies.dynamic_csr.operands import (
     DeviceEntries,
     Entries,
     HybridArrays,
     SortedCoordinates,
     ell_pitch,
+    make_operands,
     overflow,
 )
-from repro.studies.dynamic_csr.operands import make_operands
 from repro.studies.dynamic_csr.runnables_baselines import (
     CoordinateUpdate,
     HybridProduct,
@@ -29,7 +29,7 @@ from repro.studies.dynamic_csr.runnables_baselines import (
     Sums,
 )
 from repro.studies.dynamic_csr.runnables_updates import STATIC_PAIRS, StaticConversion, update_plan
-from rival_problems import PROBLEMS, RANDOM, cases, check_twice, drawn, growing, problems
+from support.update_problems import PROBLEMS, RANDOM, cases, check_twice, drawn, growing, problems
 
 pytest_plugins = ("rival_fixtures",)
 UPDATES = (HybridUpdate, CoordinateUpdate, Rebuild)

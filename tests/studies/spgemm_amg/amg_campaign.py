@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from recorder import Recorder
 from repro.bench.rows import Row
 from repro.results.published import Published
 from repro.results.registry import get_artifact
 from repro.results.tables import Cell, Table
 from repro.studies import load_artifacts
-from repro.studies.spgemm_amg import STUDY_NAME
+from repro.studies.spgemm_amg import PHASES, STUDY_NAME
 from repro.studies.spgemm_amg.ids import KernelId
-from repro.studies.spgemm_amg.results import PHASES
 from repro.studies.spgemm_amg.study import PUBLISHED, TARGETS, SpgemmAmg
+from support.campaigns import Recorder
 
 load_artifacts(STUDY_NAME)
 NUMBERS = Published.load(STUDY_NAME, PUBLISHED, TARGETS, Path(__file__).parents[3] / "config")

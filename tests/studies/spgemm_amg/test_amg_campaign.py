@@ -5,20 +5,19 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from quick_timing import QUICK
+from repro.campaign.configuration import resolve
 from repro.campaign.folders import Folders
 from repro.campaign.measurement import measure
 from repro.campaign.plan import make_plan
 from repro.campaign.problem_files import build_problem
-from repro.config import resolve
 from repro.config.models import Config, StudySettings, Timing
-from repro.studies.spgemm_amg import STUDY_NAME
+from repro.sparse.spgemm.multiplication import ONE_PHASE, TWO_PHASES
+from repro.studies.spgemm_amg import PHASES, STUDY_NAME
 from repro.studies.spgemm_amg.ids import KernelId
 from repro.studies.spgemm_amg.kernels import MODULES
 from repro.studies.spgemm_amg.operands import make_operands
 from repro.studies.spgemm_amg.product_runnables import HEADLINE
-from repro.studies.spgemm_amg.setup_runnables import PHASES
-from repro.studies.spgemm_amg.study import STEPS
+from support.benches import QUICK
 
 pytestmark = pytest.mark.medium
 
@@ -50,6 +49,7 @@ def run(built, modules_folder, templates, monkeypatch, tmp_path):
     return measured
 
 
+@pytest.mark.slow
 def test_everything_is_measured_and_kernels_are_chosen(run):
     rows = run(space="extended")
     search, report, choices = rows["search"], rows["report"], rows["choices"]
@@ -66,9 +66,9 @@ def test_everything_is_measured_and_kernels_are_chosen(run):
              for way in ("one", "one-tuned", "two-tuned", "paper", "coordinates")}  # fmt: skip
     assert set(whole.index) == names | {f"scipy/spgemm-csr/{product}" for product in ("AA", "AP", "RAP")}
     assert whole.host_median.notna().all() and whole.event_median.isna().all()
-    for name, stages in (("AP/one", STEPS[:3]), ("AP/two-tuned", ("count", "symbolic", "place", "numeric"))):
+    for name, stages in (("AP/one", ONE_PHASE), ("AP/two-tuned", TWO_PHASES)):
         told = whole.loc[name]
-        assert {step for step in STEPS if not pd.isna(told[f"stage_{step}"])} == set(stages)
+        assert {step for step in {*ONE_PHASE, *TWO_PHASES} if not pd.isna(told[f"stage_{step}"])} == set(stages)
     assert set(report[report.what == "numeric"].method) == {"default", "tuned"}
     assert set(report[report.what == "setup"].method) == {"default", "sort", "coordinates"}
     levels = report[report.what == "level"]

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from amg_problems import BLOCK, PROBLEMS, as_problem, of_blocks, only_multiplied
-from products_by_shape import five_point
-from repro.bench.runnable import IncorrectError, Runnable
+from repro.bench.errors import IncorrectError
+from repro.bench.runnable import Runnable
 from repro.config.models import StudySettings
 from repro.errors import ReproError
 from repro.problems.matrix import Matrix
@@ -19,7 +18,9 @@ from repro.sparse.spgemm.kernels import LIMITS
 from repro.studies import get_study
 from repro.studies.spgemm_amg import operands as amg_expected
 from repro.studies.spgemm_amg.operands import compare_product, compare_rows, make_operands
-from sparse_factors import random
+from support.amg_problems import BLOCK, PROBLEMS, as_problem, of_blocks, only_multiplied
+from support.matrices import random
+from support.products_by_shape import five_point
 
 #: In A A the entry (0, 0) cancels: 1·1 + 1·(−1).
 CANCELLING = sp.csr_array([[1.0, 1.0, 0.0], [-1.0, 2.0, 0.0], [0.0, 3.0, 1.0]])
@@ -77,7 +78,7 @@ def test_the_products_of_a_set_up(precision):
     amount = sum(int(operands.expected(name).products.sum()) for name in ("AP", "RAP"))
     assert operands.operations == 2 * amount
     assert operands.bytes_of(operands.a) == operands.a.nnz * (4 + operands.dtype.itemsize) + 4 * 401
-    read, written = operands.least_bytes
+    read, written = operands.min_bytes
     assert read == operands.bytes_of(operands.a)
     level = operands.levels[0]
     assert written == sum(map(operands.bytes_of, (level.p, level.r, operands.levels[1].a)))
@@ -108,7 +109,7 @@ def test_a_matrix_that_is_not_made_coarser_has_one_product():
     assert operands.products == ("AA",)
     assert len(operands.levels) == 1
     assert operands.operations == 2 * operands.expected("AA").products.sum()
-    assert operands.least_bytes == 2 * (operands.bytes_of(operands.a),)
+    assert operands.min_bytes == 2 * (operands.bytes_of(operands.a),)
     for name in ("AP", "RAP"):
         with pytest.raises(KeyError, match=name):
             operands.factor(name)

@@ -14,15 +14,7 @@ from repro.sparse.spgemm.kernels import BINS, LIMITS, HashShape, SortShape, hash
 from repro.sparse.spgemm.rows import plan_for_any, plan_products
 from repro.studies import get_study
 from repro.studies.spgemm_amg import PRODUCTS, STUDY_NAME
-from repro.studies.spgemm_amg.ids import (
-    KERNEL_COLUMNS,
-    MAX_SLOTS,
-    MIN_DENSE,
-    SPACES,
-    KernelId,
-    point_of,
-    shapes_for,
-)
+from repro.studies.spgemm_amg.ids import MAX_SLOTS, MIN_DENSE, SPACES, KernelId, shapes_for
 from repro.studies.spgemm_amg.kernels import MODULES, render_key
 from repro.studies.spgemm_amg.product_runnables import (
     HEADLINE,
@@ -33,6 +25,7 @@ from repro.studies.spgemm_amg.product_runnables import (
     choose_kernels,
     plans_of,
 )
+from repro.studies.spgemm_amg.rows import AmgRow
 from repro.tuning.search import Choice
 
 TARGETS = pytest.mark.parametrize("target", [get_target("sm_90"), CPU], ids=lambda target: target.name)
@@ -60,9 +53,9 @@ def test_text_and_columns_say_every_parameter(target, scalar_bytes):
     for id in ids:
         assert KernelId.parse(str(id)) == id
         assert from_columns(id.columns) == id
-        assert id.columns.keys() == KERNEL_COLUMNS.keys()
+        assert set(id.columns) < set(AmgRow.own_columns())
         assert id.space == ("paper" if id.method == "sort" else "extended")
-        point = point_of(str(id))
+        point = id.point
         assert point.group == f"{id.product}-{id.mode}-{id.bin}"
         assert len(point.numbers) == 3
 
@@ -139,6 +132,7 @@ def test_a_key_that_is_none_is_refused(templates, key):
         render_key(templates, key, CPU)
 
 
+@pytest.mark.slow
 def test_a_kernel_is_found_by_its_name_and_runs(templates, built, modules_folder, tmp_path, monkeypatch):
     (tmp_path / "modules").symlink_to(modules_folder)
     monkeypatch.chdir(tmp_path)
@@ -204,7 +198,8 @@ def test_the_fastest_kernel_of_each_bin_and_that_of_the_papers_space():
         timed("RAP/one/b3/hash-w8-s256-r8", 4.0, products=7000),
         timed("AA/one/b10/dense", 9.0, products=9000),
     ]
-    choices = {choice.tuning: choice for choice in choose_kernels(rows, 0.01)}
+    ids = [KernelId.parse(row.name) for row in rows]
+    choices = {choice.tuning: choice for choice in choose_kernels(rows, 0.01, ids)}
     assert {tuning: choice.name for tuning, choice in choices.items()} == {
         "headline": "AP/one/b2/hash-w8-s128-r16",
         "AP/one/b1": "AP/one/b1/hash-w4-s64-r32",
@@ -236,7 +231,7 @@ def test_without_a_set_up_a_case_counts_by_the_matrix_with_itself():
 def test_nothing_is_chosen_of_nothing():
     assert choose_kernels([], 0.01) == []
     assert choose_kernels([timed("AP/one/b1/hash-w4-s64-r32", None, status="timeout")], 0.01) == []
-    assert plans_of([Choice("graph", "AP/one/b1", "AP/one/b1/dense")]) == {}
+    assert plans_of([Choice("graph", "AP/one/b1", KernelId.parse("AP/one/b1/dense"))]) == {}
 
 
 @TARGETS

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import scipy
 
-from amg_problems import PROBLEMS
-from repro.bench.runnable import IncorrectError, Unsupported
+from repro.bench.errors import IncorrectError, Unsupported
 from repro.codegen.targets import CPU, get_target
 from repro.config.models import StudySettings
 from repro.errors import ReproError
@@ -16,6 +15,7 @@ from repro.studies import get_study
 from repro.studies.spgemm_amg import STUDY_NAME
 from repro.studies.spgemm_amg.operands import make_operands
 from repro.studies.spgemm_amg.product_runnables import REUSE, ROUTINES, ScipyProduct, library_products, routines
+from support.amg_problems import PROBLEMS
 
 
 def test_routines_that_are_asked_for():
@@ -71,7 +71,7 @@ def test_scipys_product_is_right(workspace_of, problem, precision):
         assert product.identity == f"{scipy.__version__} {product.name}"
         factors = operands.factor(name)
         written = operands.bytes_of_csr(len(expected.sizes), int(expected.sizes.sum()))
-        assert product.moved == sum(map(operands.bytes_of, factors)) + written
+        assert product.bytes_moved == sum(map(operands.bytes_of, factors)) + written
         launch = product.launch
 
         def wrong(product=product, launch=launch):

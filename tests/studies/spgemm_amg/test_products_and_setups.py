@@ -8,9 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from amg_problems import PROBLEMS, around_limits, as_problem, only_multiplied, runnables
-from products_by_shape import five_point
-from repro.bench.runnable import IncorrectError, ModuleError, Unsupported
+from repro.bench.errors import IncorrectError, ModuleError, Unsupported
 from repro.codegen.targets import CPU
 from repro.devices.base import OutOfDeviceMemory
 from repro.sparse.device_work import ModuleFile, Work
@@ -30,6 +28,8 @@ from repro.studies.spgemm_amg.product_runnables import (
     kernels_of,
 )
 from repro.studies.spgemm_amg.setup_runnables import PHASES, LevelSetUp, LevelSteps, SetUp, Solution
+from support.amg_problems import PROBLEMS, around_limits, as_problem, only_multiplied, runnables
+from support.products_by_shape import five_point
 
 pytestmark = pytest.mark.medium
 

@@ -6,13 +6,8 @@ import pytest
 from amg_campaign import UNKNOWNS, Maker, lines, table, values
 
 from repro.results.problem_rows import OF_NO_PAPER
-from repro.studies.spgemm_amg import results, setup_runnables
 
 OOM = "setup/default: out of memory (1 GiB more)"
-
-
-def test_the_phases_are_those_that_are_timed():
-    assert tuple(results.PHASES) == setup_runnables.PHASES
 
 
 def test_set_up_by_three_kinds_of_products(amg_campaign_of_some):

@@ -1,13 +1,9 @@
-"""Readers of mesh files, one module a format: strict, with NumPy alone, and unaware of the file's path.
+"""Strict readers of mesh files that need only NumPy: one module for each format, and functions that all modules use.
 
-Each has `read(path, values)`, which returns points `(p, d)` and blocks of cells, and raises `Flaw`. This module has
-what the readers share: the content of a file, read as lines, words and arrays of numbers in turn, each complete or
-refused; and cells, with rows of differing lengths split into blocks of cells of one kind.
-
-Why the readers are ours: of the libraries that need no graphics stack, meshio refuses or misreads much of what
-programs write (texture and relative indices, lists beside those of faces, groups, partitions, pieces) and takes
-some truncated files for complete ones; trimesh merges vertices and reads no volumes; Gmsh's package is a large
-binary that renumbers.
+Each module has a function `read(path, values)`. It returns points `(p, d)` and blocks of cells, and raises `Flaw` for
+an invalid file. A `Flaw` does not name the file, since the reader may see only an unpacked copy. Other libraries
+without graphics software do not suffice: meshio misreads many valid files and accepts some truncated ones, trimesh
+merges vertices and reads no volumes, and Gmsh renumbers vertices.
 """
 
 from __future__ import annotations
@@ -22,12 +18,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.problems.assembly import Floats
-
-#: Of bytes; "" for text.
+Floats = NDArray[np.float64]
+#: Byte order of binary numbers; "" for a text file.
 Order = Literal["", "<", ">"]
 AGAIN = "fetch or export it again"
-#: Bytes that are looked at a time.
+#: Number of bytes to search for words in one step.
 _WINDOW = 1 << 24
 _SPACE = np.zeros(256, bool)
 _SPACE[list(b" \t\n\r\v\f")] = True
@@ -36,7 +31,7 @@ _MARK = b"\xef\xbb\xbf"
 
 
 class Flaw(Exception):
-    """What is wrong with a mesh or beyond its reader; the parts are those of `repro.errors.ReproError`."""
+    """A mesh is invalid or not supported. The arguments are parts of a `repro.errors.ReproError`."""
 
     def __init__(self, what: str, expected: object = None, actual: object = None, todo: str | None = AGAIN) -> None:
         super().__init__(what)
@@ -44,18 +39,11 @@ class Flaw(Exception):
 
 
 def truncated(expected: str, actual: str) -> Flaw:
-    """Return the flaw that a file ends before all is there."""
     return Flaw("the mesh file is truncated", expected, actual)
 
 
 def load_text(path: Path, comment: bytes = b"") -> bytes:
-    """Return a file of text without the mark of its encoding, its lines ended by a line feed, comments left out.
-
-    Raises
-    ------
-    Flaw
-        It is empty, or text in two bytes a character.
-    """
+    """Read a text file without byte-order mark and comments, with line feeds only; `Flaw` if it is empty or UTF-16."""
     text = path.read_bytes()
     if text.startswith(_WIDE):
         raise Flaw(
@@ -75,14 +63,14 @@ def load_text(path: Path, comment: bytes = b"") -> bytes:
 
 
 class Content:
-    """The bytes of a file, read from the start on; `binary` arrays are in the byte `order` `<` or `>`."""
+    """Content of a file, read from start to end. `order` is the byte order of `binary` arrays, `<` or `>`."""
 
     def __init__(self, content: bytes, place: int = 0, order: Order = "") -> None:
         self.content, self.place = content, place
         self.order: Order = order
 
     def line(self) -> bytes:
-        """Return the next line that is not blank, without the blanks around it; b"" at the end."""
+        """Return the next line that is not blank, stripped; b"" at the end."""
         while self.place < len(self.content):
             end = self.content.find(b"\n", self.place)
             end = len(self.content) if end < 0 else end
@@ -93,44 +81,25 @@ class Content:
         return b""
 
     def word(self) -> bytes:
-        """Return the next word; b"" at the end."""
         found = _WORD.search(self.content, self.place)
         self.place = found.end() if found else len(self.content)
         return found[0] if found else b""
 
     def peek(self) -> bytes:
-        """Return the next word, which stays the next."""
+        """Return the next word without consuming it."""
         found = _WORD.search(self.content, self.place)
         return found[0] if found else b""
 
     def count(self, what: str) -> int:
-        """Return the next word as a number of things.
-
-        Raises
-        ------
-        Flaw
-            It is none.
-        """
+        """Return the next word as a count of `what`; raises `Flaw`."""
         return whole(self.word(), what)
 
     def array(self, count: int, dtype: Any, what: str) -> NDArray[Any]:
-        """Return the next numbers: bytes where the file has a byte `order`, else words.
-
-        Raises
-        ------
-        Flaw
-            There are not so many, or other words between them.
-        """
+        """Return the next `count` numbers, binary if the file has a byte order, else text; raise `Flaw` if invalid."""
         return self.raw(count, np.dtype(dtype), what) if self.order else self.numbers(count, dtype, what)
 
     def raw(self, count: int, dtype: np.dtype[Any], what: str) -> NDArray[Any]:
-        """Return the next numbers of a binary file, in the byte order of this machine.
-
-        Raises
-        ------
-        Flaw
-            There are not so many.
-        """
+        """Return the next binary numbers in native byte order; raises `Flaw`."""
         left = max(len(self.content) - self.place, 0)
         if count * dtype.itemsize > left:
             raise truncated(f"{count:,} {what}, {count * dtype.itemsize:,} bytes", f"{left:,} bytes")
@@ -139,24 +108,18 @@ class Content:
         return stored.astype(dtype)
 
     def numbers(self, count: int, dtype: Any, what: str) -> NDArray[Any]:
-        """Return the next words as numbers.
-
-        Raises
-        ------
-        Flaw
-            There are not so many, or other words between them.
-        """
+        """Return the next words as numbers; raises `Flaw`."""
         end = self._behind(count, what)
         text, self.place = self.content[self.place : end], end
         return parse(text, dtype, count, what)
 
     def rest(self, dtype: Any, what: str) -> NDArray[Any]:
-        """Return all that is left as numbers."""
+        """Return the remaining words as numbers."""
         text, self.place = self.content[self.place :], len(self.content)
         return parse(text, dtype, None, what)
 
     def _behind(self, count: int, what: str) -> int:
-        """Return where the next so many words end."""
+        """Return the position after the next `count` words."""
         left = max(len(self.content) - self.place, 0)
         if not count:
             return self.place
@@ -178,13 +141,7 @@ _WORD = re.compile(rb"\S+")
 
 
 def whole(word: bytes, what: str) -> int:
-    """Return a word as a number of things.
-
-    Raises
-    ------
-    Flaw
-        It is none.
-    """
+    """Return a word as a count of `what`; raises `Flaw`."""
     if not word.isdigit():
         if not word:
             raise truncated(f"a number of {what}", "the end of the file")
@@ -193,18 +150,12 @@ def whole(word: bytes, what: str) -> int:
 
 
 def parse(text: bytes, dtype: Any, count: int | None, what: str) -> NDArray[Any]:
-    """Return the words of a text as numbers, so many where a count is given.
-
-    Raises
-    ------
-    Flaw
-        A word is no number of the type, or they are more or fewer.
-    """
+    """Return the words of a text as numbers, exactly `count` if given; raises `Flaw`."""
     if not text.strip():
         found = np.empty(0, dtype)
     else:
         with warnings.catch_warnings():
-            warnings.simplefilter("error", DeprecationWarning)  # what NumPy says of words that are no numbers
+            warnings.simplefilter("error", DeprecationWarning)  # NumPy reports words that are not numbers this way
             try:
                 found = np.fromstring(text, dtype, sep=" ")
             except (ValueError, DeprecationWarning):
@@ -219,13 +170,7 @@ def parse(text: bytes, dtype: Any, count: int | None, what: str) -> NDArray[Any]
 
 
 def whole_numbers(given: NDArray[Any], what: str) -> NDArray[np.int64]:
-    """Return numbers that are to be whole as such.
-
-    Raises
-    ------
-    Flaw
-        One is not, or too large.
-    """
+    """Convert numbers to integers; raise `Flaw` for a number that is too large or not an integer."""
     if given.dtype.kind == "f":
         wrong = ~((given == np.trunc(given)) & (np.abs(given) < 2.0**63))
         if wrong.any():
@@ -255,16 +200,14 @@ _OF_SIZE = {1: "vertex", 2: "line", 3: "triangle", 4: "quad"}
 
 @dataclass(frozen=True)
 class Cells:
-    """Cells of one kind, as meshio calls it: `(c, k)` vertex numbers in `dimension` dimensions.
-
-    `values` are what the file keeps of each, `(c,)` or `(c, m)` by name, where they are asked for. `places` are where
-    the cells are in the order of the file, `(c,)`; None: behind those of the blocks before.
-    """
+    """Cells of one kind (named as in meshio), with vertex numbers `(c, k)` and their `dimension`."""
 
     kind: str
     dimension: int
     data: Numbers
+    #: Cell data by name, `(c,)` or `(c, m)`; empty unless requested.
     values: Mapping[str, Floats] = field(default_factory=dict)
+    #: Position of each cell in file order `(c,)`; None if the cells follow the previous blocks.
     places: Numbers | None = None
 
 
@@ -276,22 +219,18 @@ def split(
     values: Mapping[str, Floats] | None = None,
     first: int = 0,
 ) -> list[Cells]:
-    """Return cells of differing sizes as blocks of one kind and size, each in the order of the file.
+    """Split cells of mixed sizes into blocks of one kind and size, each in the order of the file.
 
     Parameters
     ----------
-    sizes
-        How many corners each cell has, `(c,)`.
-    corners
-        Those of all cells, one cell behind the other.
+    sizes, corners
+        Number of corners of each cell `(c,)`, and the corners of all cells one after the other.
     kind_of
-        Gives kind and dimension of cells by code and size.
+        Function that returns kind and dimension for a code and a number of corners.
     codes
-        What the format calls each cell's kind, `(c,)`; None: 0.
-    values
-        Of all cells, `(c,)` or `(c, m)` by name.
+        Code of each cell's kind in the file format `(c,)`; None means 0 for all.
     first
-        The place of the first cell.
+        Position of the first cell in the file.
     """
     codes = np.zeros(len(sizes), np.int64) if codes is None else codes
     starts = np.cumsum(sizes) - sizes
@@ -308,21 +247,13 @@ def split(
 
 
 def face(_: int, size: int) -> tuple[str, int]:
-    """Return kind and dimension of what a format of surfaces calls a face, by the number of its corners."""
+    """Return kind and dimension of a face with `size` corners; for surface formats."""
     kind = _OF_SIZE.get(size, "polygon")
     return kind, LINEAR[kind]
 
 
 def renumbered(cells: Numbers, numbers: Numbers, what: str) -> Numbers:
-    """Return cells whose corners are counted from 0, of those that name them by any numbers `(p,)`.
-
-    A corner without a vertex is -1.
-
-    Raises
-    ------
-    Flaw
-        Two vertices have one number.
-    """
+    """Replace vertex numbers of a file by indices from 0; -1 for a missing vertex, `Flaw` for a repeated number."""
     if not len(numbers):
         return np.full_like(cells, -1)
     if (numbers == np.arange(numbers[0], numbers[0] + len(numbers))).all():

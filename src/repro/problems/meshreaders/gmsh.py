@@ -1,8 +1,7 @@
-"""Gmsh's format, versions 1, 2, 4.0 and 4.1, as text and binary, with groups, partitions and node parameters.
+"""Reads Gmsh's format, versions 1, 2, 4.0 and 4.1, text and binary, with groups, partitions and node parameters.
 
-The same mesh gives the same cells in each version: nodes are taken in the order of their numbers, which all
-versions keep where the order of the lines differs; and an element that versions 1 and 2 repeat for each of its
-physical groups counts once. Sections other than those of nodes and elements are skipped.
+Every version of a mesh gives equal cells. Nodes are sorted by number. Versions 1 and 2 repeat an element for each of
+its physical groups; it is read once. Only sections of nodes and elements are read.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from repro.problems.assembly import Floats
 from repro.problems.meshreaders import (
     Cells,
     Content,
     Contents,
     Flaw,
+    Floats,
     Numbers,
     Order,
     load_text,
@@ -28,7 +27,7 @@ from repro.problems.meshreaders import (
     whole_numbers,
 )
 
-#: Corners of elements by type, by kind and dimension; a kind's name has the corners behind it where they are more.
+#: Number of corners for each kind, dimension and type of element; a higher-order kind contains this number in its name.
 _TYPES = {
     ("line", 1): {1: 2, 8: 3, 26: 4, 27: 5, 28: 6, 62: 7, 63: 8, 64: 9, 65: 10, 66: 11},
     ("triangle", 2): {
@@ -55,7 +54,7 @@ _TYPES = {
     ("vertex", 0): {15: 1},
 }  # fmt: skip
 _LINEAR = (1, 2, 3, 4, 5, 6, 7, 15)
-#: Kind, dimension and corners of elements by type.
+#: Kind, dimension and number of corners for each type of element.
 KINDS = {
     number: (kind if number in _LINEAR else f"{kind}{corners}", dimension, corners)
     for (kind, dimension), types in _TYPES.items()
@@ -65,7 +64,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Elements:
-    """Elements of one type: their numbers, the groups and the entities that they are in, `(c,)`, and nodes `(c, k)`."""
+    """Elements of one type: numbers, groups and entities `(c,)`, and nodes `(c, k)`."""
 
     type: int
     numbers: Numbers
@@ -75,10 +74,11 @@ class Elements:
 
 
 def once(parts: list[Elements]) -> Numbers:
-    """Return the nodes of elements of one type, each element once.
+    """Return the nodes of elements of one type without repetitions.
 
-    It is the same one if the nodes are the same and the number is, or, in versions 1 and 2, the entity is and the group
-    is not: Gmsh repeats it there under another number for each group, turned round where the group is.
+    Two elements count as one if they have equal nodes and equal numbers. In versions 1 and 2, they also count as one if
+    they have equal nodes and entities but different groups, since Gmsh writes an element once for each of its groups,
+    with another number and with the orientation in this group.
     """
     numbers, nodes = (np.concatenate(of) for of in zip(*((of.numbers, of.nodes) for of in parts), strict=True))
     if parts[0].groups is None:
@@ -94,26 +94,19 @@ def once(parts: list[Elements]) -> Numbers:
     order = np.lexsort(keys.T)
     new = np.concatenate([[True], (np.diff(keys[order], axis=0) != 0).any(axis=1)])
     first = np.empty(len(nodes), np.int64)
-    first[order] = order[new][np.cumsum(new) - 1]  # of the same elements the first, since the sort is stable
+    first[order] = order[new][np.cumsum(new) - 1]  # the sort is stable, so this is the first of equal elements
     here = np.arange(len(nodes))
     again = (first != here) & ((groups != groups[first]) | (numbers == numbers[first]))
     return np.asarray(nodes[~again])
 
 
-#: What a node in the inside of a surface or a line has behind its coordinates, by the dimension of that.
+#: Number of node parameters after the coordinates, for each dimension of the node's entity.
 _PARAMETERS = {0: 0, 1: 1, 2: 2, 3: 3}
 _INT, _REAL = np.dtype(np.int32), np.dtype(np.float64)
 
 
 def read(path: Path, values: bool = False) -> Contents:
-    """Read a surface or a volume; see the package.
-
-    Raises
-    ------
-    Flaw
-        It is of another program or version, a section is incomplete or holds more than it says, or the elements are of
-        a type that is unknown here.
-    """
+    """Read a surface or a volume; `Flaw` for unknown versions or element types, or incomplete sections."""
     with path.open("rb") as file:
         start = file.read(200).removeprefix(b"\xef\xbb\xbf").lstrip()
     if start and not start.startswith((b"$", b"\xff\xfe", b"\xfe\xff")):
@@ -131,14 +124,12 @@ def read(path: Path, values: bool = False) -> Contents:
 
 
 def _is_binary(path: Path) -> bool:
-    """Look for the header behind comments."""
+    """Find the format header after comments; return whether the file is binary."""
     found = re.search(rb"\$MeshFormat\s+\S+\s+(\d+)\s", path.read_bytes())
     return bool(found and found[1] == b"1")
 
 
 class _Reader:
-    """What of a file is read already."""
-
     def __init__(self, content: Content) -> None:
         self._content = content
         self._version, self._size = "1", np.dtype(np.uint64)
@@ -147,7 +138,6 @@ class _Reader:
         self._interfaces: set[tuple[int, int]] = set()
 
     def read(self) -> Contents:
-        """Go through the sections."""
         content = self._content
         read = {
             "MeshFormat": self._format, "Nodes": self._read_nodes, "NOD": self._read_nodes,
@@ -220,18 +210,18 @@ class _Reader:
             raise Flaw("unknown kind of mesh file", expected="0 (text) or 1 (binary)", actual=repr(kind))
 
     def _counts(self, count: int, what: str, dtype: np.dtype[Any] | None = None) -> list[int]:
-        """Return numbers of things, which in binary files are as wide as the version has them."""
+        """Read integers; in binary files, the version determines their width."""
         found = self._content.array(count, (dtype or self._size) if self._content.order else np.int64, what).tolist()
         if min(found, default=0) < 0 and dtype is None:
             raise Flaw("the mesh is damaged", expected=f"a number of {what}", actual=min(found))
         return [int(of) for of in found]
 
     def _count(self, what: str) -> int:
-        """Return the number that a section begins with, which is text up to version 2."""
+        """Read the count at the start of a section; up to version 2, it is text in binary files too."""
         return self._content.count(what)
 
     def _begin(self) -> None:
-        """Pass the end of a line, behind which a binary section of version 2 begins."""
+        """In binary files of version 2, skip the end of the line before a section's data."""
         content = self._content
         if content.order:
             content.place = content.content.index(b"\n", content.place) + 1
@@ -256,7 +246,7 @@ class _Reader:
         self._nodes.append((whole_numbers(table[:, 0], "nodes"), table[:, 1:]))
 
     def _read_lines(self, count: int, end: bytes) -> None:
-        """Read nodes as text, of whose lines no more is wanted than number and coordinates."""
+        """Read nodes as text: number and coordinates of each line."""
         content = self._content
         place = content.content.find(end, content.place)
         if place < 0:
@@ -270,7 +260,7 @@ class _Reader:
         content.place = place
 
     def _read_parametric(self) -> None:
-        """Read nodes of version 2 with the entity that each lies on, and the parameters there."""
+        """Read nodes of version 2 with entities and parameters."""
         content, count = self._content, self._count("nodes")
         self._begin()
         if not content.order:
@@ -292,7 +282,7 @@ class _Reader:
         return _PARAMETERS[dimension]
 
     def _read_entities_nodes(self) -> None:
-        """Read nodes of version 4, entity by entity."""
+        """Read nodes of version 4 by entity."""
         content, later = self._content, self._version == "4.1"
         head = self._counts(4 if later else 2, "nodes")
         for _ in range(head[0]):
@@ -347,7 +337,7 @@ class _Reader:
         self._check_sum(head[1], found, "elements")
 
     def _read_binary_elements(self) -> None:
-        """Read elements of version 2, of which a few or many follow each header."""
+        """Read elements of version 2, several after each header."""
         content, count, found = self._content, self._count("elements"), 0
         self._begin()
         while found < count:
@@ -361,7 +351,7 @@ class _Reader:
         self._check_sum(count, found, "elements")
 
     def _read_listed_elements(self) -> None:
-        """Read elements as text of versions 1 and 2, in runs of as many numbers a line."""
+        """Read text elements of versions 1 and 2, in blocks of lines with equally many numbers."""
         content, count = self._content, self._count("elements")
         name = b"$ENDELM" if self._version == "1" else b"$EndElements"
         end = content.content.find(name, content.place)
@@ -391,7 +381,7 @@ class _Reader:
 
     @staticmethod
     def _run(table: Numbers, place: int, width: int, before: int) -> Numbers:
-        """Return the rows from a place on that begin as the first one does: with the same type and number of tags."""
+        """Return consecutive rows from `place` on that have one type and number of tags."""
         most, taken = (len(table) - place) // width, 1
         if not most:
             return np.empty((0, before), np.int64)
@@ -405,7 +395,7 @@ class _Reader:
                 return rows
 
     def _add_rows(self, kind: int, tags: int, numbers: Numbers, rest: Numbers) -> None:
-        """Keep elements of versions 1 and 2: of the tags the first is the group, the second the entity."""
+        """Add elements of versions 1 and 2, whose first tag is the group and second the entity."""
         none = np.zeros(len(numbers), np.int64)
         groups = rest[:, 0] if tags > 0 else none
         entities = rest[:, 1] if tags > 1 else none
@@ -425,7 +415,9 @@ class _Reader:
     # partitions
 
     def _read_partitions(self) -> None:
-        """Note the entities that partitions meet in, which are no part of the mesh: they have a parent of more."""
+        """Record entities on borders between partitions, which are not part of the mesh; their parents have a higher
+        dimension.
+        """
         content = self._content
         self._counts(1, "partitions")
         (ghosts,) = self._counts(1, "ghost entities")
@@ -449,7 +441,7 @@ class _Reader:
     # the whole
 
     def _joined(self) -> Contents:
-        """Return nodes in the order of their numbers, and elements once each."""
+        """Return nodes sorted by number, and each element once."""
         numbers = np.concatenate([of for of, _ in self._nodes]) if self._nodes else np.empty(0, np.int64)
         points = np.concatenate([of for _, of in self._nodes]) if self._nodes else np.empty((0, 3))
         if len(numbers) and (np.diff(numbers) <= 0).any():
@@ -457,7 +449,7 @@ class _Reader:
             numbers, points = numbers[order], points[order]
             again = np.concatenate([[False], np.diff(numbers) == 0])
             same = (points[1:] == points[:-1]).all(axis=1)
-            if again.any() and same[again[1:]].all():  # in the borders of several parts
+            if again.any() and same[again[1:]].all():  # nodes on borders between partitions are repeated
                 numbers, points = numbers[~again], points[~again]
         cells = []
         for kind in dict.fromkeys(of.type for of in self._elements):

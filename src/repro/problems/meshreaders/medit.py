@@ -1,7 +1,4 @@
-"""MEDIT's format, as text and binary, of versions 1 to 4: what mmg, BAMG, libMeshb and others write.
-
-Sections that name no cells, such as corners, ridges, required elements and normals, are passed over by their numbers.
-"""
+"""Reads MEDIT's format, text and binary, versions 1 to 4, as written by mmg, BAMG, libMeshb and others."""
 
 from __future__ import annotations
 
@@ -11,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from repro.problems.assembly import Floats
-from repro.problems.meshreaders import Cells, Content, Contents, Flaw, Order, load_text, truncated
+from repro.problems.meshreaders import Cells, Content, Contents, Flaw, Floats, Order, load_text, truncated
 
-#: Kind, dimension and corners of the cells of each section, by its name in text and its number in binary files.
+#: Kind, dimension and corners of the cells in each section, by its name in text and number in binary files. Other
+#: sections are skipped.
 _CELLS = {
     "edges": ("line", 1, 2), "triangles": ("triangle", 2, 3), "quadrilaterals": ("quad", 2, 4),
     "tetrahedra": ("tetra", 3, 4), "prisms": ("wedge", 3, 6), "hexahedra": ("hexahedron", 3, 8),
@@ -34,14 +31,7 @@ _MAGIC: dict[bytes, Order] = {b"\1\0\0\0": "<", b"\0\0\0\1": ">"}
 
 
 def read(path: Path, values: bool = False) -> Contents:
-    """Read a surface or a volume; see the package. Text is read with all its digits, whatever the version.
-
-    Raises
-    ------
-    Flaw
-        It is of another program, version or dimension, a section ends early or holds what is no number, cells are of a
-        kind that is unknown here, or the end is missing.
-    """
+    """Read a surface or a volume, text with all digits; `Flaw` for unknown versions or kinds, or incomplete parts."""
     with path.open("rb") as file:
         order = _MAGIC.get(file.read(4))
     return _binary(path, order) if order else _text(path)

@@ -1,4 +1,4 @@
-"""Wavefront's OBJ: `v` and `f`; all other lines, and the numbers of textures and normals, say nothing of the mesh."""
+"""Wavefront's OBJ: `v` and `f`; other lines, and numbers of textures and normals, are ignored."""
 
 from __future__ import annotations
 
@@ -7,34 +7,27 @@ from pathlib import Path
 
 import numpy as np
 
-from repro.problems.assembly import Floats
-from repro.problems.meshreaders import Contents, Flaw, Numbers, face, load_text, parse, split
+from repro.problems.meshreaders import Contents, Flaw, Floats, Numbers, face, load_text, parse, split
 
 _CONTINUED = re.compile(rb"(?m)^[ \t]*(?:v|f|fo)[ \t](?:[^\n\\]*\\[ \t]*\n)+[^\n]*")
 _BREAK = re.compile(rb"\\[ \t]*\n")
 _NO_CORNER = re.compile(rb"(?<!\S)(?!\s|[+-]?\d+(?:/(?:[+-]?\d+)?){0,2}(?!\S)).")
 _BESIDE = re.compile(rb"/\S*")
 _VERTEX, _FACES = b"v", (b"f", b"fo")
-#: What would be more of the surface.
+#: Keywords of unsupported surface elements, which are rejected.
 _NOT_READ = (b"cstype", b"surf", b"curv", b"call")
-#: How many numbers a vertex may have: three coordinates, a weight, or a colour of three or four.
+#: Allowed counts of numbers for a vertex: coordinates only, with a weight, or with a colour of three or four numbers.
 _WIDTHS = (3, 4, 6, 7)
 
 
 def read(path: Path, values: bool = False) -> Contents:
-    """Read a surface; see the package.
-
-    Raises
-    ------
-    Flaw
-        A vertex has too few numbers or a weight, or a corner is none.
-    """
+    """Read a surface; `Flaw` for a vertex with too few numbers or a weight, or an invalid corner."""
     text = load_text(path, b"#")
     if b"\\" in text:
         text = _CONTINUED.sub(lambda found: _BREAK.sub(b" ", found[0]), text)
     vertices: list[bytes] = []
     faces: list[bytes] = []
-    before: list[int] = []  # vertices above each face, which negative numbers count from
+    before: list[int] = []  # for negative indices: number of vertices before each face
     for line in text.split(b"\n"):
         key, _, numbers = line.strip().replace(b"\t", b" ").partition(b" ")
         if key == _VERTEX:

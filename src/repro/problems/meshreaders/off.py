@@ -1,4 +1,4 @@
-"""Geomview's OFF as text: vertices with normals, colours and texture behind, faces with colours behind."""
+"""Geomview's OFF as text: vertices optionally with normals, colours and texture, faces with colours."""
 
 from __future__ import annotations
 
@@ -7,20 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
-from repro.problems.assembly import Floats
-from repro.problems.meshreaders import Cells, Contents, Flaw, face, load_text, parse, split, truncated, whole
+from repro.problems.meshreaders import Cells, Contents, Flaw, Floats, face, load_text, parse, split, truncated, whole
 
 _HEADER = re.compile(rb"(?P<kind>(?:ST|C|N){0,3}(?P<more>4?n?)OFF)(?:\s+|$)")
 
 
 def read(path: Path, values: bool = False) -> Contents:
-    """Read a surface; see the package.
-
-    Raises
-    ------
-    Flaw
-        It is binary, of another number of dimensions or of another format; lines are missing, too many or no numbers.
-    """
+    """Read a surface; `Flaw` for binary files, other formats or dimensions, and incomplete or invalid lines."""
     with path.open("rb") as file:
         start = file.readline(80).strip()
     if re.match(rb"\S*OFF\s+BINARY", start):
@@ -55,11 +48,32 @@ def read(path: Path, values: bool = False) -> Contents:
         )
     vertices, faces = whole(counts[0], "vertices"), whole(counts[1], "faces")
     if len(lines) - 1 != vertices + faces:
+        if (found := _unlined(b" ".join(lines[1:]).split(), vertices, faces)) is not None:
+            return found
         parts = f"{vertices + faces:,} lines, a vertex or a face each"
         if len(lines) - 1 < vertices + faces:
             raise truncated(parts, f"{len(lines) - 1:,}")
         raise Flaw("the OFF file has more lines than it says", expected=parts, actual=f"{len(lines) - 1:,}")
     return _points(lines[1 : 1 + vertices]), _faces(lines[1 + vertices :])
+
+
+def _unlined(words: list[bytes], vertices: int, faces: int) -> Contents | None:
+    """Return a surface whose lines are broken arbitrarily; None unless the words are exactly coordinates and
+    corners.
+    """
+    heads, place = [], 3 * vertices
+    for _ in range(faces):
+        if place >= len(words) or not words[place].isdigit():
+            return None
+        heads.append(place)
+        place += 1 + int(words[place])
+    if place != len(words):
+        return None
+    ends = [*heads[1:], place]
+    return (
+        parse(b" ".join(words[: 3 * vertices]), np.float64, 3 * vertices, "vertices").reshape(-1, 3),
+        _faces([b" ".join(words[start:end]) for start, end in zip(heads, ends[: len(heads)], strict=True)]),
+    )
 
 
 def _points(lines: list[bytes]) -> Floats:

@@ -1,4 +1,4 @@
-"""Stanford's PLY, as text and in both byte orders: any elements with any properties, single ones and lists."""
+"""Stanford's PLY, as text and in both byte orders, with any elements and properties, single ones and lists."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.problems.assembly import Floats
 from repro.problems.meshreaders import (
     Cells,
     Contents,
     Flaw,
+    Floats,
     Numbers,
     Order,
     face,
@@ -34,13 +34,13 @@ _ORDERS: dict[bytes, Order] = {b"ascii": "", b"binary_little_endian": "<", b"bin
 _COORDINATES = ("x", "y", "z")
 _CORNERS = ("vertex_indices", "vertex_index")
 _END = b"end_header"
-#: The longest header, in bytes.
+#: Maximum bytes of a file header.
 _LONGEST = 1 << 20
 
 
 @dataclass(frozen=True)
 class _Property:
-    """A number, or a list of them whose length is a number of type `count`."""
+    """A property of an element: a number, or a list whose length is stored with the type `count`."""
 
     name: str
     dtype: np.dtype[Any]
@@ -55,14 +55,7 @@ class _Element:
 
 
 def read(path: Path, values: bool = False) -> Contents:
-    """Read a surface; see the package.
-
-    Raises
-    ------
-    Flaw
-        The header is none or incomplete, there are more or fewer data than it says, vertices have no coordinates or
-        faces no corners, or the faces are strips.
-    """
+    """Read a surface; `Flaw` for an invalid header, missing data, or triangle strips."""
     raw = path.read_bytes()
     elements, order, start = _header(raw)
     _check_names("elements", [element.name for element in elements])
@@ -94,7 +87,7 @@ def read(path: Path, values: bool = False) -> Contents:
 
 
 def _header(raw: bytes) -> tuple[list[_Element], Order, int]:
-    """Return the elements, the order of bytes, and where the data start."""
+    """Parse the header; return elements, byte order, and offset of the data."""
     head = raw[:_LONGEST].removeprefix(b"\xef\xbb\xbf")
     mark = len(raw[:_LONGEST]) - len(head)
     feed = b"\r" if head[3:5].startswith(b"\r") and head[4:5] != b"\n" else b"\n"
@@ -160,10 +153,7 @@ def _type(word: bytes) -> np.dtype[Any]:
 
 
 class _Body:
-    """What is behind the header, numbers of text or bytes, and how far it is read.
-
-    Text is read as real numbers, which hold whole ones exactly up to 2^53.
-    """
+    """Data after the header. Text is read as float64, which is exact for integers up to 2^53."""
 
     def __init__(self, content: NDArray[Any], order: Order) -> None:
         self._content, self.place = content, 0
@@ -171,11 +161,11 @@ class _Body:
 
     @property
     def left(self) -> int:
-        """How many bytes or words nobody has read."""
+        """Number of remaining bytes (binary) or words (text)."""
         return len(self._content) - self.place
 
     def rows(self, element: _Element, wanted: Sequence[str]) -> dict[str, tuple[Numbers, NDArray[Any]]]:
-        """Pass over an element, and return of wanted properties how many numbers each row has, and the numbers."""
+        """Read all rows of an element; return for each wanted property the number of values per row, and all values."""
         if not element.properties:
             return {}
         lengths = self._lengths(element, 1)
@@ -192,7 +182,10 @@ class _Body:
         for i, of in enumerate(element.properties):
             if of.name in wanted:
                 starts = rows + (ends[:, i - 1] if i else 0) + heads[i]
-                found[of.name] = (lengths[:, i], self._take(starts, lengths[:, i], of.dtype))
+                numbers = self._take(starts, lengths[:, i], of.dtype)
+                if of.dtype.kind in "iu":
+                    numbers = whole_numbers(numbers, f"{of.name} of {element.name}, a property of type {of.dtype}")
+                found[of.name] = (lengths[:, i], numbers)
         self.place += int(total.sum())
         return found
 
@@ -200,7 +193,7 @@ class _Body:
         return dtype.itemsize if self._order else 1
 
     def _alike(self, element: _Element, lengths: Numbers) -> bool:
-        """Say whether all rows of an element have lists as long as those of the first one."""
+        """Return whether the lists in all rows of an element have the lengths of those in the first row."""
         widths = [self._width(of.dtype) for of in element.properties]
         heads = [0 if of.count is None else self._width(of.count) for of in element.properties]
         ends = np.cumsum(np.array(heads, np.int64) + lengths * np.array(widths, np.int64))
@@ -224,7 +217,7 @@ class _Body:
         return np.ndarray((count,), dtype.newbyteorder(self._order or "="), self._content, start, (step,))
 
     def _lengths(self, element: _Element, count: int) -> Numbers:
-        """Return how many numbers each property of the next rows has."""
+        """Return the number of values of each property in the next rows."""
         count = min(count, element.count)
         steps = [(self._width(of.dtype), of.count) for of in element.properties]
         place, end, lengths = self.place, len(self._content), []
@@ -295,4 +288,4 @@ def _faces(element: _Element, found: dict[str, tuple[Numbers, NDArray[Any]]]) ->
             actual=", ".join(of.name for of in element.properties) or "no properties",
         )
     sizes, given = found[corners[0].name]
-    return split(sizes, whole_numbers(given, "corners"), face)
+    return split(sizes, given, face)

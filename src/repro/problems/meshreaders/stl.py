@@ -1,4 +1,4 @@
-"""STL, as text and binary: triangles whose corners are vertices where their coordinates are the same."""
+"""Reads STL, text and binary; corners with equal coordinates become one vertex."""
 
 from __future__ import annotations
 
@@ -17,13 +17,7 @@ _RECORD = np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("attribut
 
 
 def read(path: Path, values: bool = False) -> Contents:
-    """Read a surface; see the package. Vertices are in the order of their coordinates, since the file has none.
-
-    Raises
-    ------
-    Flaw
-        It is neither binary of the size that it says, nor text of whole facets up to endsolid.
-    """
+    """Read a surface with vertices sorted by coordinates; `Flaw` for sizes or facets that are incomplete."""
     content = path.read_bytes()
     count = int.from_bytes(content[80:_HEAD], "little")
     if len(content) >= _HEAD and len(content) == _HEAD + count * _RECORD.itemsize:
@@ -42,7 +36,6 @@ def read(path: Path, values: bool = False) -> Contents:
 
 
 def _text(text: bytes) -> NDArray[np.float64]:
-    """Return the corners `(t, 3, 3)` of facets."""
     kinds: list[int] = []
     corners: list[bytes] = []
     solids, wrong = 0, ""

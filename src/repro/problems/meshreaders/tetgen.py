@@ -1,4 +1,4 @@
-"""TetGen's two files: vertices in `.node` and cells in `.ele`, both numbered from 0, 1 or by any numbers."""
+"""Reads TetGen's pair of files: vertices in `.node`, cells in `.ele`. Numbers start from 0 or 1, or are arbitrary."""
 
 from __future__ import annotations
 
@@ -13,12 +13,8 @@ _KINDS = {3: ("triangle", 2), 4: ("tetra", 3), 6: ("triangle6", 2), 10: ("tetra1
 
 
 def read(path: Path, values: bool = False) -> Contents:
-    """Read a volume from either of the two files, the other one beside it; see the package.
-
-    Raises
-    ------
-    Flaw
-        A header is none, rows are more or fewer than it says, or vertices share a number.
+    """Read a volume mesh from both files, given the path of either; raise `Flaw` for invalid headers, rows or
+    numbers.
     """
     header, rows = _table(path.with_suffix(".node"), "vertices", (3, 0, 0))
     dimension = header[1]
@@ -32,7 +28,7 @@ def read(path: Path, values: bool = False) -> Contents:
 
 
 def _table(path: Path, what: str, defaults: tuple[int, ...]) -> tuple[list[int], NDArray[np.float64]]:
-    """Return the numbers of the first line, and the rows that follow; each begins with its own number."""
+    """Return the numbers of the first line, and the rows after it; each row starts with its own number."""
     content = Content(load_text(path, b"#"))
     words = content.line().split()
     if not words or len(words) > 1 + len(defaults):

@@ -1,7 +1,7 @@
-"""VTK's legacy format, versions 1 to 5.1, as text and binary: grids of cells, surfaces, and structured grids.
+"""Reads VTK's legacy format, versions 1 to 5.1, text and binary: unstructured grids, surfaces and structured grids.
 
-Cell types are those of the XML format as well: strips are cut, pixels reordered, and types that are not read are
-named.
+The reader of VTK's XML format uses the cell types defined here. Triangle strips are split, pixels are reordered, and
+unsupported types are named in errors.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repro.casts import cast
-from repro.problems.assembly import Floats
 from repro.problems.meshreaders import (
     Cells,
     Content,
     Contents,
     Flaw,
+    Floats,
     Numbers,
     load_text,
     parse,
@@ -30,7 +30,7 @@ from repro.problems.meshreaders import (
 )
 
 _PIXEL, _STRIP, _POLYGON = 8, 6, 7
-#: Kind, dimension and corners of cells by type; 0: as many as the cell has.
+#: Kind, dimension and number of corners for each cell type; 0 means any number of corners.
 _KINDS = {
     1: ("vertex", 0, 1), 2: ("poly_vertex", 0, 0), 3: ("line", 1, 2), 4: ("poly_line", 1, 0), 5: ("triangle", 2, 3),
     _STRIP: ("triangle_strip", 2, 0), _POLYGON: ("polygon", 2, 0), _PIXEL: ("quad", 2, 4), 9: ("quad", 2, 4),
@@ -50,13 +50,7 @@ _KINDS = {
 
 
 def blocks(types: Numbers, sizes: Numbers, corners: Numbers, values: Mapping[str, Floats] | None = None) -> list[Cells]:
-    """Return cells by kind, from the type and number of corners of each, `(c,)`, and all corners behind each other.
-
-    Raises
-    ------
-    Flaw
-        Types and cells are not as many, a type is unknown, or a cell has another number of corners than its type.
-    """
+    """Return cells by kind, from types and numbers of corners `(c,)` and all corners; `Flaw` if they do not fit."""
     if len(types) != len(sizes):
         raise Flaw("the mesh is damaged: cells and their types are not as many",
                    expected=f"{len(sizes)} types", actual=len(types))  # fmt: skip
@@ -87,7 +81,7 @@ def blocks(types: Numbers, sizes: Numbers, corners: Numbers, values: Mapping[str
         elif code == _PIXEL:
             data = data[:, [0, 1, 3, 2]]
         elif code == _STRIP and size > 2:
-            # the triangles of a strip are turned by turns
+            # The orientation of triangles in a strip alternates.
             turned = np.arange(size - 2)[:, None] + np.array([0, 1, 2])
             turned[1::2] = turned[1::2][:, [1, 0, 2]]
             kind, data = "triangle", data[:, turned].reshape(-1, 3)
@@ -106,20 +100,14 @@ _TYPES = {
 }  # fmt: skip
 _GRIDS = ("structured_points", "structured_grid", "rectilinear_grid")
 _DATASETS = ("unstructured_grid", "polydata", *_GRIDS)
-#: What is a cell each in a surface: the type of VTK's cells, or None for strips of triangles.
+#: Cell type for each keyword of a surface; None for triangle strips.
 _SURFACE = {"vertices": 2, "lines": 4, "polygons": 7, "triangle_strips": 6}
-#: Numbers a cell or point of data by their keyword.
+#: Number of components for each keyword of data.
 _DATA = {"vectors": 3, "normals": 3, "tensors": 9, "tensors6": 6}
 
 
 def read(path: Path, values: bool = False) -> Contents:
-    """Read a surface or a volume, with data of cells if asked; see the package.
-
-    Raises
-    ------
-    Flaw
-        It is none of VTK, of another kind of data, or a part is incomplete or unknown.
-    """
+    """Read a surface or a volume, with cell data if asked; `Flaw` for other data, or incomplete or unknown parts."""
     with path.open("rb") as file:
         head = [file.readline(512).strip() for _ in range(3)]
     if not head[0].removeprefix(b"\xef\xbb\xbf").lower().startswith(b"# vtk datafile version"):
@@ -142,8 +130,6 @@ def read(path: Path, values: bool = False) -> Contents:
 
 
 class _Reader:
-    """What of a file is read already."""
-
     def __init__(self, content: Content, offsets: bool, values: bool) -> None:
         self._content, self._offsets, self._keep = content, offsets, values
         self._dataset = ""
@@ -158,7 +144,6 @@ class _Reader:
         self._values: dict[str, Floats] = {}
 
     def read(self) -> Contents:
-        """Go through the parts."""
         content = self._content
         while line := content.line():
             words = line.decode(errors="replace").split()
@@ -209,7 +194,7 @@ class _Reader:
                 self._data(key, words)
 
     def _data(self, key: str, words: list[str]) -> None:
-        """Read data of points or cells under the old keywords."""
+        """Read data of points or cells that are stored under older keywords."""
         name = unquote(self._word(words, 1))
         match key:
             case "scalars":
@@ -233,7 +218,7 @@ class _Reader:
                 raise self._not_understood(words)
 
     def _fields(self, count: int) -> None:
-        """Read arrays that say their own sizes."""
+        """Read arrays that each state their own size."""
         for _ in range(count):
             words = self._content.line().decode(errors="replace").split()
             while words and words[0].lower() == "metadata":
@@ -255,7 +240,7 @@ class _Reader:
             self._values[name] = values if width == 1 else values.reshape(-1, width)
 
     def _connectivity(self, words: list[str]) -> tuple[Numbers, Numbers]:
-        """Return how many corners each cell has, and the corners, in either of two forms."""
+        """Return sizes and corners of cells; there are two formats of storing them."""
         first, second = self._number(words, 1, "cells"), self._number(words, 2, "numbers")
         content = self._content
         if self._offsets and content.peek().upper() == b"OFFSETS":
@@ -309,7 +294,7 @@ class _Reader:
         if dtype not in _TYPES:
             raise Flaw("unknown type in the VTK file", expected=f"one of {', '.join(_TYPES)}", actual=dtype)
         stored = np.dtype(_TYPES[dtype])
-        # text may have more digits than its type
+        # Numbers in text may be more precise than the stated type.
         return content.array(
             count, stored if content.order else np.dtype(f"{'f' if stored.kind == 'f' else 'i'}8"), what
         )
@@ -323,7 +308,7 @@ class _Reader:
                     raise truncated(f"{count} strings", "the end of the file")
                 content.place = end + 1
                 continue
-            # the first two bits say in how many bytes the length is
+            # The first two bits state how many bytes the length has.
             first = int(content.raw(1, np.dtype("u1"), "strings")[0])
             bytes_ = {3: 1, 2: 2, 1: 4, 0: 8}[first >> 6]
             content.place -= 1
@@ -331,7 +316,7 @@ class _Reader:
             content.raw(length & ((1 << (8 * bytes_ - 2)) - 1), np.dtype("u1"), "strings")
 
     def _pass_metadata(self) -> None:
-        """Pass over what ends with a blank line."""
+        """Skip metadata, up to a blank line."""
         content = self._content
         while content.place < len(content.content):
             end = content.content.find(b"\n", content.place)
@@ -354,7 +339,7 @@ class _Reader:
     def _polydata(self) -> Contents:
         if self._points is None:
             raise truncated("POINTS", "the end of the file")
-        order = sorted(self._surface, key=lambda of: list(_SURFACE).index(of[0]))  # in which cell data are
+        order = sorted(self._surface, key=lambda of: list(_SURFACE).index(of[0]))  # sort by the order of cell data
         none = [np.empty(0, np.int64)]
         sizes = np.concatenate(none + [of[1] for of in order])
         corners = np.concatenate(none + [of[2] for of in order])
@@ -362,7 +347,7 @@ class _Reader:
         return self._points, blocks(types, sizes, corners, self._checked(len(sizes)))
 
     def _checked(self, count: int) -> dict[str, Floats]:
-        """Return the data of cells, of which there have to be as many."""
+        """Return the cell data after checking that there is one value for each cell."""
         for name, of in self._values.items():
             if len(of) != count:
                 raise Flaw("the mesh is damaged: cells and their data are not as many",
@@ -370,7 +355,7 @@ class _Reader:
         return self._values
 
     def _structured(self) -> Contents:
-        """Return the points and the cells between them of a grid that says its dimensions."""
+        """Return points and cells of a structured grid."""
         sizes = self._sizes
         if min(sizes, default=0) < 1:
             raise truncated("DIMENSIONS, three numbers of 1 or more", str(sizes or "none"))
@@ -396,7 +381,7 @@ class _Reader:
 
 
 def _between(sizes: list[int]) -> Numbers:
-    """Return the cells between the points of a grid, whose first index runs fastest."""
+    """Return the cells of a structured grid, whose first index varies fastest."""
     number = np.arange(int(np.prod(sizes))).reshape(sizes[::-1]).transpose(2, 1, 0)
     wide = [axis for axis in range(3) if sizes[axis] > 1]
     steps = [(0,), (0, 1), (0, 1, 3, 2), (0, 1, 3, 2, 4, 5, 7, 6)][len(wide)]
@@ -409,7 +394,7 @@ def _between(sizes: list[int]) -> Numbers:
 
 
 def _counted(table: Numbers, count: int) -> tuple[Numbers, Numbers]:
-    """Return sizes and corners of cells that are listed with their sizes before them."""
+    """Return sizes and corners of cells from a table in which each size precedes the corners."""
     if not count:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     size = int(table[0]) if len(table) else -1

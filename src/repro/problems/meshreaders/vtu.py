@@ -1,7 +1,7 @@
-"""VTK's grids of cells in XML: text, base64 and raw bytes, inline or appended, packed by zlib, LZMA or LZ4, in pieces.
+"""VTK's unstructured grids in XML: text, base64 and raw, inline or appended, packed by zlib, LZMA or LZ4, in pieces.
 
-Cells that a piece repeats of another (`vtkGhostType`) are left out. Pieces have their vertices each for itself: those
-of different pieces at the same place are one vertex of the mesh, unless data of cells are asked for.
+Ghost cells (`vtkGhostType`) are left out. Vertices of different pieces at the same position are merged, unless cell
+data are asked for.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from repro.casts import cast
-from repro.problems.assembly import Floats
-from repro.problems.meshreaders import Cells, Contents, Flaw, Numbers, Order, parse, truncated, whole
+from repro.problems.meshreaders import Cells, Contents, Flaw, Floats, Numbers, Order, parse, truncated, whole
 from repro.problems.meshreaders.vtk import blocks
 
 _TYPES = {
@@ -32,7 +31,7 @@ _TYPES = {
 _ORDERS: dict[str, Order] = {"LittleEndian": "<", "BigEndian": ">"}
 _APPENDED = re.compile(rb"<AppendedData\b[^>]*>")
 _GHOSTS = "vtkGhostType"
-#: Bits of it: a cell that is another piece's, and one that is not shown.
+#: Bits of vtkGhostType for cells to skip: a copy of another piece's cell, and a hidden cell.
 _LEFT_OUT = 1 | 32
 
 
@@ -49,7 +48,7 @@ def _unpack_lz4(packed: bytes, size: int) -> bytes:
     return unpacked
 
 
-#: Points, types, sizes and corners of cells, and data of cells.
+#: Points; types, sizes and corners of cells; and cell data.
 _Part = tuple[Floats, Numbers, Numbers, Numbers, dict[str, Floats]]
 _COMPRESSORS: dict[str, Callable[[bytes, int], bytes]] = {
     "vtkZLibDataCompressor": _unpack_zlib,
@@ -59,13 +58,7 @@ _COMPRESSORS: dict[str, Callable[[bytes, int], bytes]] = {
 
 
 def read(path: Path, values: bool = False) -> Contents:
-    """Read a surface or a volume, with data of cells if asked; see the package.
-
-    Raises
-    ------
-    Flaw
-        It is no XML of VTK's, of another kind of data, or an array is incomplete or of an unknown form.
-    """
+    """Read a surface or a volume, with cell data if asked; `Flaw` for other XML, or incomplete or unknown arrays."""
     content = path.read_bytes()
     if content.strip() and b"<VTKFile" not in content[:4096]:
         raise Flaw(
@@ -90,8 +83,6 @@ def read(path: Path, values: bool = False) -> Contents:
 
 
 class _Reader:
-    """The arrays of a file, and how they are kept."""
-
     def __init__(self, root: ElementTree.Element, appended: bytes) -> None:
         self._root = root
         self._order: Order = _ORDERS.get(root.get("byte_order", "LittleEndian"), "")
@@ -112,7 +103,7 @@ class _Reader:
                 self._appended = b"".join(appended.partition(b"<")[0].split())
 
     def read(self, values: bool) -> Contents:
-        """Return what all pieces have."""
+        """Return the mesh of all pieces."""
         pieces = self._root.findall("UnstructuredGrid/Piece")
         if not pieces:
             raise Flaw("the .vtu file has no mesh", expected="a Piece in an UnstructuredGrid", actual="none")
@@ -138,7 +129,7 @@ class _Reader:
     def _piece(
         self, piece: ElementTree.Element, values: bool
     ) -> tuple[Floats, Numbers, Numbers, Numbers, dict[str, Floats]]:
-        """Return points, types, sizes and corners of cells, and data of cells, without those that are left out."""
+        """Return a piece's points, types, sizes and corners of cells, and cell data, without ghost cells."""
         count = whole(piece.get("NumberOfCells", "").encode(), "cells")
         vertices = whole(piece.get("NumberOfPoints", "").encode(), "points")
         place = piece.find("Points/DataArray")
@@ -180,14 +171,14 @@ class _Reader:
         return found
 
     def _array(self, of: ElementTree.Element, count: int) -> NDArray[Any]:
-        """Return the numbers of an array, which has to have so many."""
+        """Return the numbers of an array after checking their count."""
         name, kind = of.get("Name", "points"), _TYPES.get(of.get("type", ""))
         if kind is None:
             raise Flaw("unknown type in the .vtu file", expected=f"one of {', '.join(_TYPES)}", actual=of.get("type"))
         dtype = np.dtype(kind)
         match of.get("format", "ascii"):
             case "ascii":
-                # text may have more digits than its type
+                # Numbers in text may be more precise than the stated type.
                 wide = "f8" if dtype.kind == "f" else "i8"
                 return parse("".join(of.itertext() if not len(of) else [of.text or ""]).encode(), wide, count, name)
             case "binary":
@@ -203,7 +194,7 @@ class _Reader:
         return np.frombuffer(stored, dtype.newbyteorder(self._order or "=")).astype(dtype)
 
     def _bytes(self, source: bytes, start: int, raw: bool, name: str) -> bytes:
-        """Return the bytes of an array behind the header that says how many there are."""
+        """Return the bytes of an array, which follow a header that states their number."""
         stream = _Stream(source, start, raw, name)
         head = self._head.newbyteorder(self._order or "=")
         size = head.itemsize
@@ -227,13 +218,13 @@ class _Reader:
 
 
 class _Stream:
-    """Bytes from a place on, as they are or as base64, which begins anew behind a header that is padded."""
+    """Bytes from a position on, raw or base64. In base64, a padded header is encoded separately."""
 
     def __init__(self, source: bytes, start: int, raw: bool, name: str) -> None:
         self._source, self._start, self._raw, self._name = source, start, raw, name
 
     def take(self, skip: int, count: int) -> bytes:
-        """Return so many bytes behind others."""
+        """Return `count` bytes after skipping others."""
         if self._raw:
             found = self._source[self._start + skip : self._start + skip + count]
         else:
@@ -243,7 +234,7 @@ class _Stream:
                 place, left = place + len(ahead), 0
             try:
                 text = self._source[place : place + 4 * -(-(left + count) // 3)]
-                # what a stream of a header alone ends in is behind the bytes that are asked for
+                # If only the header is encoded in this stream, its padding follows the requested bytes.
                 found = base64.b64decode(text, validate=True)[left : left + count]
             except (binascii.Error, ValueError) as error:
                 raise Flaw(f"the mesh is damaged: {self._name} is no base64", actual=error) from None
@@ -253,17 +244,18 @@ class _Stream:
 
 
 def _moved(corners: Numbers, vertices: int, before: int) -> Numbers:
-    """Return corners of a piece as those of all pieces; one without a vertex is -1."""
     return np.where((corners >= 0) & (corners < vertices), corners + before, -1)
 
 
 def _merged(points: Floats, before: NDArray[Any]) -> tuple[Floats, Numbers]:
-    """Return points once for all pieces, in the order in which they come first, and where each one went."""
+    """Merge equal points of different pieces, in order of first appearance; also return the new number of each
+    point.
+    """
     pieces = np.repeat(np.arange(len(before) - 1), np.diff(before))
     rows = np.column_stack([points + 0.0, pieces])
     order = np.lexsort(rows.T[::-1])
     starts = np.concatenate([[True], (np.diff(rows[order], axis=0) != 0).any(axis=1)])
-    # a piece may have several vertices at a place, which stay several
+    # Equal points within one piece are kept separate.
     rank = np.empty(len(points))
     rank[order] = np.arange(len(points)) - np.flatnonzero(starts)[np.cumsum(starts) - 1]
     _, first, at = np.unique(np.column_stack([points + 0.0, rank]), axis=0, return_index=True, return_inverse=True)

@@ -2,38 +2,29 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from repro.problems.recipes import (
     Made,
     MeshRecipe,
     SurfaceSource,
     fill_by_tetgen,
     first_of,
-    fit,
+    make_from_scan,
     register,
     repair,
-    simplify,
-    versions,
 )
-
-ROWS, FACES = 27112, 50250
 
 
 def make(source: SurfaceSource) -> Made:
-    """Make the mesh.
+    """Build the mesh.
 
-    The published one has 10.5 entries a row and a row of about 78. A fine surface around an interior with very few
-    vertices gives both: each of these sees a large patch of the surface. So no tetrahedron is refined for its size or
-    ratio, only for a sharp angle; how sharp decides between fewer vertices with longer rows and the opposite.
+    The published mesh has 10.5 entries per row, and one row of about 78. This results from a fine surface with very few
+    interior vertices. Tetrahedra are therefore refined only for sharp angles, not for size or radius-edge ratio.
     """
     surface, notes = first_of(source, "surfaces/bunny")
-    closed = repair(surface)
-
-    def filled(faces: int) -> Made:
-        coarse = repair(simplify(closed, faces, aggressiveness=1.8))
-        return Made(*fill_by_tetgen(coarse, ratio=30, dihedral=3.5, flattest=140), notes)
-
-    made = fit(filled, FACES, ROWS)
-    return made._replace(notes=(*notes, f"made with {versions('pymeshfix', 'fast-simplification', 'tetgen')}"))
+    fill = partial(fill_by_tetgen, ratio=30, dihedral=3.5, flattest=140)
+    return make_from_scan((repair(surface), notes), fill, "tetgen", faces=50250, rows=27112, aggressiveness=1.8)
 
 
 register(MeshRecipe("bunny2.4M", make, ell_factor=7.4))

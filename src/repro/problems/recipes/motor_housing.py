@@ -11,12 +11,12 @@ from typing import Any
 
 from repro.problems.recipes import Made, MeshRecipe, SurfaceSource, mesh_solid, register, versions
 
-# In mm. The axis is z; the flange is at its start, the end shield with the bearing's seat at its end, feet below.
+# In mm. Along the z axis from the flange to the end shield with the bearing's seat; feet below.
 LENGTH, RADIUS, BORE = 150.0, 62.0, 44.0
 FLANGE, FLANGE_RADIUS, BOLTS, BOLT_RADIUS = 16.0, 80.0, 8, 3.5
 SHIELD, SHAFT_RADIUS, SEAT, SEAT_RADIUS = 20.0, 18.0, 8.0, 30.0
 FINS, FIN_WIDTH, FIN_HEIGHT = 12, 8.0, 10.0
-BOX, BOX_WALL, BOX_CENTRE = 64.0, 9.0, 77.0  # terminal box: edge length, thickness of the walls, place along the axis
+BOX, BOX_WALL, BOX_CENTRE = 64.0, 9.0, 77.0  # terminal box: edge length, wall thickness, z
 # Edge lengths of the two meshes
 EDGE, FINE_EDGE = 2.81, 1.69
 
@@ -24,7 +24,7 @@ Entity = tuple[int, int]
 
 
 def draw(occ: Any) -> None:
-    """Draw the housing: everything that adds material, fused, less everything that takes some away."""
+    """Draw the housing: the union of all added parts minus the union of all removed parts."""
     solid, _ = occ.fuse(
         [_cylinder(occ, 0, LENGTH, RADIUS)],
         [_cylinder(occ, 0, FLANGE, FLANGE_RADIUS), *_fins(occ), *_feet(occ), _box(occ, 48, BOX, 46)],
@@ -43,7 +43,7 @@ def draw(occ: Any) -> None:
 
 
 def make(_: SurfaceSource, edge: float) -> Made:
-    """Make a mesh of an edge length in mm; it needs no input."""
+    """Build a mesh with the given edge length in mm; no input surface is needed."""
     notes = ("a finned housing with flange, feet and terminal box", f"made with {versions('gmsh')}")
     return Made(*mesh_solid(draw, {"Mesh.MeshSizeMax": edge}), notes)
 
@@ -53,14 +53,14 @@ def _cylinder(occ: Any, z: float, length: float, radius: float, x: float = 0, y:
 
 
 def _box(occ: Any, bottom: float, edge: float, height: float) -> Entity:
-    """Draw a box at the place of the terminal box, square when seen from above."""
+    """Draw a box at the terminal box, square in top view."""
     return 3, occ.addBox(-edge / 2, bottom, BOX_CENTRE - edge / 2, edge, height, edge)
 
 
 def _fins(occ: Any) -> list[Entity]:
     fins = []
     for i in range(FINS):
-        # they start inside the shell, so that fusing leaves no gap
+        # starting inside the shell, so that the union has no gap
         low, length = RADIUS - 4, LENGTH - FLANGE - 10
         fin = 3, occ.addBox(low, -FIN_WIDTH / 2, FLANGE, FIN_HEIGHT + 4, FIN_WIDTH, length)
         occ.rotate([fin], 0, 0, 0, 0, 0, 1, 2 * pi * (i + 0.5) / FINS)

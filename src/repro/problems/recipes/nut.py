@@ -5,8 +5,7 @@ from __future__ import annotations
 from math import cos, hypot, pi, sin, sqrt
 from typing import Any
 
-from repro.problems.assembly import Floats
-from repro.problems.recipes import Made, MeshRecipe, SurfaceSource, mesh_solid, register, versions
+from repro.problems.recipes import Floats, Made, MeshRecipe, SurfaceSource, mesh_solid, register, versions
 
 # An M10 nut, in mm: width across flats, height, radius and pitch of the thread (ISO 4032 and 261)
 WIDTH, HEIGHT, RADIUS, PITCH, TURNS = 16.0, 8.4, 5.0, 1.5, 5
@@ -17,11 +16,11 @@ FINE, COARSE = 0.301, 2.2
 
 
 def draw(occ: Any) -> None:
-    """Draw the nut: a hexagonal prism, cut to a body of revolution with the thread inside and chamfers outside."""
+    """Draw a hexagonal prism, intersected with a body of revolution that has the thread and the chamfers."""
     corner = WIDTH / sqrt(3)
     hexagon = [(corner * cos(i * pi / 3), corner * sin(i * pi / 3), 0.0) for i in range(6)]
     prism = occ.extrude([(2, _polygon(occ, hexagon))], 0, 0, HEIGHT)
-    # the thread's turns are rings, not a helix: of the same sizes, and it can be revolved
+    # the thread is made of rings instead of a helix, so that it is a body of revolution
     start = (HEIGHT - TURNS * PITCH) / 2
     profile = [(RADIUS, 0.0), (RADIUS, start)]
     for i in range(TURNS):
@@ -34,12 +33,11 @@ def draw(occ: Any) -> None:
 
 
 def size_at(position: Floats) -> float:
-    """Return the edge length at a corner of the nut."""
     return FINE if hypot(position[0], position[1]) < RADIUS + 1e-6 else COARSE
 
 
 def make(_: SurfaceSource) -> Made:
-    """Make the mesh, which needs no input."""
+    """Build the mesh; no input surface is needed."""
     notes = ("an M10 nut with ring grooves for its thread", f"made with {versions('gmsh')}")
     return Made(*mesh_solid(draw, {}, size_at), notes)
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
-from math import log2
 from typing import Any
 
+from repro.bench.variant_id import BaseId, Point
 from repro.codegen.targets import Target
 from repro.errors import ReproError
 from repro.sparse.compound.layouts import TILE_ROWS, Layout
 from repro.sparse.compound.schedules import CHUNK, DIRECT, KINDS, Schedule
-from repro.tuning.variant_space import Point
 
 _SCHEDULE = re.compile(
     rf"(?P<kind>{'|'.join((*KINDS, DIRECT, CHUNK))})-(?P<n_t>\d+)-(?P<n_b>\d+)"
@@ -21,7 +19,7 @@ _SCHEDULE = re.compile(
 
 
 @dataclass(frozen=True, order=True)
-class VariantId:
+class VariantId(BaseId):
     """A layout under a schedule, spelt `Sl-32-SoA-AoS/static-256-4`."""
 
     layout: Layout
@@ -31,19 +29,54 @@ class VariantId:
         return f"{self.layout}/{self.schedule}"
 
     @classmethod
-    def parse(cls, text: str) -> VariantId:
-        """Read a variant's text; the inverse of `str`.
-
-        Raises
-        ------
-        ReproError
-            It is no variant's.
-        """
-        return _parse(text)
+    def _read(cls, text: str) -> VariantId:
+        layout_text, _, schedule_text = text.partition("/")
+        layout = Layout.parse(layout_text)
+        parts = _SCHEDULE.fullmatch(schedule_text)
+        if parts is None:
+            raise ReproError(
+                "unknown schedule",
+                where=text,
+                expected="kind-n_t-n_b, kind static, dynamic, direct or chunk, after it -w and -u with numbers, -cg, "
+                "-cs or -el, and -p, -a or -f",
+                actual=schedule_text,
+                todo="spell the variant as the tables do, for example Sl-32-SoA-AoS/static-256-4",
+            )
+        schedule = Schedule(
+            parts["kind"],
+            int(parts["n_t"]),
+            int(parts["n_b"]),
+            int(parts["width"] or 1),
+            int(parts["unroll"] or 1),
+            parts["load"] or "ca",
+            parts["ahead"] or "",
+        )
+        rows = TILE_ROWS.get(layout.outer)
+        if (schedule.load != "ca" or schedule.ahead) and layout.inner != "AoSoA":
+            raise ReproError(
+                "only tiles can be loaded so",
+                where=text,
+                expected="AoSoA with -cg, -cs, -el, -p, -a or -f",
+                actual=layout.inner,
+            )
+        if not rows and (schedule.ahead == "f" or (schedule.ahead == "a" and schedule.load != "ca")):
+            raise ReproError(
+                "a schedule that there is for pairs alone",
+                where=text,
+                expected="-f for pairs; for others no word of loads beside -a, whose copies have none",
+                actual=schedule,
+            )
+        if rows and (schedule.kind != DIRECT or schedule.block_size != rows * schedule.width):
+            raise ReproError(
+                "pairs have a block for each tile",
+                where=text,
+                expected=f"{DIRECT}-{rows}-… for one thread to a row, {DIRECT}-{2 * rows}-…-w2 for two, and so on",
+                actual=schedule,
+            )
+        return cls(layout, schedule)
 
     @property
     def columns(self) -> dict[str, Any]:
-        """The columns of a row: everything that the text says."""
         layout, schedule = self.layout, self.schedule
         return {
             "layout": str(layout),
@@ -53,8 +86,8 @@ class VariantId:
             "vector": layout.vector,
             "clustered": layout.ordering == "clustered",
             "schedule": schedule.kind,
-            "n_t": schedule.n_t,
-            "n_b": schedule.n_b,
+            "n_t": schedule.block_size,
+            "n_b": schedule.blocks_per_sm,
             "width": schedule.width,
             "unroll": schedule.unroll,
             "load": schedule.load,
@@ -63,89 +96,22 @@ class VariantId:
 
     @property
     def point(self) -> Point:
-        """The variant's place in its space, for searches that learn: its words, and its sizes as binary logarithms."""
         layout, schedule = self.layout, self.schedule
         outer, _, rows = layout.outer.partition("-")
-        sizes = (int(rows or 1), schedule.n_t, schedule.n_b, schedule.width, schedule.unroll)
+        sizes = (int(rows or 1), schedule.block_size, schedule.blocks_per_sm, schedule.width, schedule.unroll)
         load = schedule.load if schedule.load != "ca" else ""
         words = (outer, layout.inner, layout.vector, layout.ordering, schedule.kind, load, schedule.ahead)
-        return Point(str(layout), words, tuple(log2(size) for size in sizes))
-
-
-@lru_cache(maxsize=1 << 15)
-def _parse(text: str) -> VariantId:
-    layout_text, _, schedule_text = text.partition("/")
-    layout = Layout.parse(layout_text)
-    parts = _SCHEDULE.fullmatch(schedule_text)
-    if parts is None:
-        raise ReproError(
-            "unknown schedule",
-            where=text,
-            expected="kind-n_t-n_b, kind static, dynamic, direct or chunk, after it -w and -u with numbers, -cg, -cs "
-            "or -el, and -p, -a or -f",
-            actual=schedule_text,
-            todo="spell the variant as the tables do, for example Sl-32-SoA-AoS/static-256-4",
-        )
-    schedule = Schedule(
-        parts["kind"],
-        int(parts["n_t"]),
-        int(parts["n_b"]),
-        int(parts["width"] or 1),
-        int(parts["unroll"] or 1),
-        parts["load"] or "ca",
-        parts["ahead"] or "",
-    )
-    rows = TILE_ROWS.get(layout.outer)
-    if (schedule.load != "ca" or schedule.ahead) and layout.inner != "AoSoA":
-        raise ReproError(
-            "only tiles can be loaded so",
-            where=text,
-            expected="AoSoA with -cg, -cs, -el, -p, -a or -f",
-            actual=layout.inner,
-        )
-    if not rows and (schedule.ahead == "f" or (schedule.ahead == "a" and schedule.load != "ca")):
-        raise ReproError(
-            "a schedule that there is for pairs alone",
-            where=text,
-            expected="-f for pairs; for others no word of loads beside -a, whose copies have none",
-            actual=schedule,
-        )
-    if rows and (schedule.kind != DIRECT or schedule.n_t != rows * schedule.width):
-        raise ReproError(
-            "pairs have a block for each tile",
-            where=text,
-            expected=f"{DIRECT}-{rows}-… for one thread to a row, {DIRECT}-{2 * rows}-…-w2 for two, and so on",
-            actual=schedule,
-        )
-    return VariantId(layout, schedule)
-
-
-@lru_cache(maxsize=1 << 15)
-def point_of(text: str) -> Point:
-    """Return the place of a variant that is given by its text.
-
-    Raises
-    ------
-    ReproError
-        It is no variant's.
-    """
-    return VariantId.parse(text).point
+        return Point.of(str(layout), words, sizes)
 
 
 def fitting(variant: VariantId, target: Target) -> VariantId:
-    """Return the variant if a target can hold its schedule.
-
-    Raises
-    ------
-    ReproError
-        It cannot.
-    """
+    """Return the variant if the target can hold its schedule; otherwise raise `ReproError`."""
     schedule = variant.schedule
     fits = (
-        0 < schedule.n_t <= target.threads_per_block
-        and schedule.n_t % target.warp == 0
-        and 0 < schedule.n_b <= target.blocks_per_sm
-        and schedule.n_t * schedule.n_b <= target.threads_per_sm
+        0 < schedule.block_size <= target.threads_per_block
+        and schedule.block_size % target.warp == 0
+        and 0 < schedule.blocks_per_sm <= target.blocks_per_sm
+        and schedule.block_size * schedule.blocks_per_sm <= target.threads_per_sm
         and schedule.width in (1 << i for i in range(target.warp.bit_length()))
         and schedule.unroll > 0
     )

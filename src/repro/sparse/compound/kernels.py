@@ -1,4 +1,4 @@
-"""Rendering a layout and its schedules to the source of a module."""
+"""Rendering of a layout and its schedules to the source of a module."""
 
 from __future__ import annotations
 
@@ -20,18 +20,19 @@ from repro.sparse.symmetry import KINDS, SYMMETRIC, adjoint_members, diagonal_me
 
 #: The folder of the templates.
 TEMPLATES = "compound_spmv"
-#: Columns of other tiles that a thread of pairs asks for at once: on meshes a tile has fewer than two for each.
+#: Foreign columns that a thread of pairs loads at once: meshes have fewer than two for each thread.
 COLUMNS_AT_ONCE = 2
 
 
 def kernel_name(schedule: Schedule, target: Target) -> str:
-    """Return the name of the kernel that runs a schedule.
+    """Return the kernel name of a schedule.
 
-    In CUDA every schedule has its own, since n_b is a launch bound; in OpenCL n_b changes the grid alone.
+    In CUDA each schedule has its own kernel, since blocks per multiprocessor are a launch bound; in OpenCL they change
+    only the grid.
     """
-    name = f"spmv_{schedule.kind}_{schedule.n_t}"
+    name = f"spmv_{schedule.kind}_{schedule.block_size}"
     if target.dialect == "cuda":
-        name += f"_{schedule.n_b}"
+        name += f"_{schedule.blocks_per_sm}"
     return f"{name}_{schedule.shape}" if schedule.shape else name
 
 
@@ -43,18 +44,14 @@ def render_module(
     schedules: Sequence[Schedule],
     target: Target,
 ) -> str:
-    """Return the source of the module that holds all schedules of one (entry, precision, layout).
-
-    Raises
-    ------
-    ReproError
-        A template is missing or wrong; template and line are named.
-    """
+    """Return the source of the module with all schedules of an entry, precision and layout."""
     if layout.of_pairs:
         return _render_pairs(templates, entry, precision, layout, schedules, target)
     what, outer = get_entry(entry), get_outer(layout.outer)
+    clustered = layout.ordering == "clustered"
     unique = {kernel_name(s, target): s for s in schedules}
-    with_long_rows = {name for name, s in unique.items() if _takes_long_rows(s, layout)}
+    # the first blocks of these schedules each take one of the long rows at the end of a clustered layout
+    with_long_rows = {name for name, s in unique.items() if s.kind in (DIRECT, CHUNK)} if clustered else set()
     return render_template(
         templates,
         f"{TEMPLATES}/module.j2",
@@ -62,17 +59,17 @@ def render_module(
         outer=outer.template,
         rows_adjacent=outer.rows_adjacent,
         **outer.constants,
-        # an entry without members has no zero to stand where there is none
+        # padding of entries without members needs a check, as they have no zero
         absent_entries=outer.padded and not what.members,
         warp=target.warp,
         warp_distances=_distances(target.warp, 1),
-        # of long rows the caches keep everything
+        # long rows use plain loads
         loads=sorted(
             {s.load for s in unique.values() if s.shape and not _copies(s, what)}
             | ({"ca"} if with_long_rows else set())
         ),
         copies=any(_copies(s, what) for s in unique.values()),
-        blocks_of_long_rows=sorted({unique[name].n_t for name in with_long_rows}),
+        blocks_of_long_rows=sorted({unique[name].block_size for name in with_long_rows}),
         papers_schedules=any(not s.shape for s in unique.values()),
         loads_vectors=True,
         stores_vectors=True,
@@ -93,7 +90,6 @@ def render_module(
 def _render_pairs(
     templates: Path, entry: str, precision: str, layout: Layout, schedules: Sequence[Schedule], target: Target
 ) -> str:
-    """Return the source of a module of pairs."""
     what = get_entry(entry)
     if not what.members:
         raise ReproError(
@@ -102,7 +98,7 @@ def _render_pairs(
             todo="choose another layout; `repro list layouts` prints all",
         )
     unique = {kernel_name(s, target): s for s in schedules}
-    # halves of a vector's entry of which each takes a load
+    # whether a vector entry takes two loads
     halves = layout.vector != "SoA" and _vector_numbers(entry, layout) * SCALARS[precision][1] == 2 * LOAD_BYTES
     return render_template(
         templates,
@@ -123,7 +119,7 @@ def _render_pairs(
 
 
 def pairs_constants(entry: str, layout: Layout) -> dict[str, Any]:
-    """Return what the templates of pairs read: the sizes, and what an entry is across from another."""
+    """Return the template context of pairs: sizes, and the transposition of an entry."""
     members = get_entry(entry).members
     kinds = KINDS.get(entry, (SYMMETRIC,))
     sign_given = len(kinds) > 1
@@ -147,7 +143,7 @@ def pairs_constants(entry: str, layout: Layout) -> dict[str, Any]:
 
 
 def _context(entry: str, precision: str, layout: Layout, target: Target) -> dict[str, Any]:
-    """Return what the templates of all formats read."""
+    """Return the template context of all formats."""
     what, size = get_entry(entry), _vector_numbers(entry, layout)
     scalar, scalar_bytes = SCALARS[precision]
     loads = chunks(len(what.members), scalar_bytes)
@@ -173,26 +169,20 @@ def _context(entry: str, precision: str, layout: Layout, target: Target) -> dict
 
 
 def _vector_numbers(entry: str, layout: Layout) -> int:
-    """Return how many numbers an entry of a vector has, with those that pad it."""
+    """Return the numbers of a vector entry, with padding."""
     size = get_entry(entry).size
     return padded_size(size) if layout.vector == "Padded" else size
 
 
-def _takes_long_rows(schedule: Schedule, layout: Layout) -> bool:
-    """Say whether each of the first blocks takes one of the long rows, which a clustered layout stores last."""
-    return layout.ordering == "clustered" and schedule.kind in (DIRECT, CHUNK)
-
-
 def _copies(schedule: Schedule, entry: Entry) -> bool:
-    """Say whether entries are copied to shared memory before their turn."""
+    """Return whether entries are prefetched into shared memory by asynchronous copies."""
     return schedule.ahead == "a" and bool(entry.members)
 
 
 def _staged(schedule: Schedule, entry: Entry, warp: int) -> dict[str, int] | None:
-    """Return where a warp's copied entries lie, in scalars; None where none are copied.
+    """Return offsets in scalars for a warp's prefetched entries, or None.
 
-    `this` and `other`: where the two batches begin that take turns; `entry`: from each of a batch to the next; `warp`:
-    from a warp's to the next one's.
+    `this` and `other` are the two alternating batches; `entry` and `warp` are strides of entries and warps.
     """
     if not _copies(schedule, entry):
         return None
@@ -202,7 +192,7 @@ def _staged(schedule: Schedule, entry: Entry, warp: int) -> dict[str, int] | Non
 
 
 def _shape(schedule: Schedule, outer: Outer, entry: Entry, warp: int) -> dict[str, Any]:
-    """Return how the threads of a warp share its rows, and over which distances their sums meet."""
+    """Return the distribution of rows over a warp's threads, and the shuffle distances of their sums."""
     return {
         "name": schedule.shape,
         "width": schedule.width,
@@ -215,5 +205,5 @@ def _shape(schedule: Schedule, outer: Outer, entry: Entry, warp: int) -> dict[st
 
 
 def _distances(width: int, nearest: int) -> list[int]:
-    """Return the distances of the shuffles in which the sums of so many threads meet, the farthest first."""
+    """Return shuffle distances for the sum over some threads, the largest first."""
     return [nearest << i for i in reversed(range(width.bit_length() - 1))]

@@ -1,9 +1,8 @@
-"""Layouts of matrices with compound entries: outer format, inner order, order of the vectors, order of the rows.
+"""Layouts of matrices with compound entries: outer format, inner order, vector order, row order.
 
-The inner order AoSoA stores tiles of 32 slots. The members of an entry are cut into chunks as wide as one load,
-and each chunk of all 32 slots lies side by side. A thread that reads an entry of 36 or 72 bytes whole strides
-over its neighbours' bytes; member by member (SoA) it needs as many loads as members. In a tile each load of a
-warp is one contiguous run and as wide as a load can be.
+The inner order AoSoA stores tiles of 32 slots. An entry's members are cut into chunks of one load, and a chunk of
+all 32 slots is contiguous, so each load of a warp is contiguous and as wide as possible. In AoS a thread strides over
+entries of 36 or 72 bytes; in SoA it needs a load for each member.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ TILE = 32
 
 
 def chunks(members: int, scalar_bytes: int) -> list[tuple[int, int]]:
-    """Cut an entry into loads: (first member, members) of each, widths powers of two, the widest first."""
+    """Cut an entry into loads: (first member, number of members), powers of two, the widest first."""
     cut, first = [], 0
     width = LOAD_BYTES // scalar_bytes
     while first < members:
@@ -40,7 +39,6 @@ def chunks(members: int, scalar_bytes: int) -> list[tuple[int, int]]:
 
 
 def tiled_slots(slots: int) -> int:
-    """Return so many slots rounded up to whole tiles."""
     return -(-slots // TILE) * TILE
 
 
@@ -57,41 +55,33 @@ def tile(entries: NDArray[F]) -> NDArray[F]:
 
 #: The papers' orders of the members of an entry.
 ORDER = ("AoS", "SoA")
-#: Ours beside them: tiles of 32 slots (see `tile`), and vector entries padded to a power of two.
+#: Our additions: tiles of 32 slots (see `tile`), and vector entries padded to a power of two.
 INNER = (*ORDER, "AoSoA")
 VECTOR = (*ORDER, "Padded")
-#: Rows of a tile of the formats that store each pair of a symmetric matrix once (`repro.sparse.pairs`).
+#: Rows of a tile, by pair format (`repro.sparse.pairs`).
 TILE_ROWS = {f"Pairs-{rows}": rows for rows in (64, 128, 256)}
-#: Outer formats of the space `extended`, beside pairs.
+#: Outer formats of the space `extended` besides pairs.
 OURS = ("CSR", "ELLPACK", "Sl-4", "Sl-8")
 CLUSTERED = ("CSR", "Sl-4", "Sl-8")
-#: Formats with an order of vectors that won on none of 36 recorded cases, nor came within a tie alone.
+#: Formats and vector orders that neither won nor were the only ones within a tie, in 36 recorded cases.
 NEVER_BEST = (("ELLPACK", "Padded"), ("Sl-8", "Padded"))
-#: `clustered` stores rows that read the same entries of x together and keeps both vectors as they are; after the other
-#: words the unknowns are renumbered, x and y with them (`repro.sparse.ordering.permutation`).
+#: `clustered` stores rows with similar entries of x together and keeps the order of both vectors. The other orders
+#: renumber the unknowns, and so x and y (`repro.sparse.ordering.permutation`).
 ORDERINGS = ("natural", "clustered", *UNKNOWNS[1:])
 
 
 @dataclass(frozen=True, order=True)
 class Layout:
-    """A layout, spelt as in the papers: `CSR-AoS-AoS`, `ELL-SoA-AoS`, `Sl-32-SoA-SoA`; ours add to the words.
+    """A layout, spelt as in the papers, `CSR-AoS-AoS` or `ELL-SoA-AoS`, with additional words for ours."""
 
-    Attributes
-    ----------
-    outer
-        `CSR`, `ELL` (ELLPACK-R), `Sl-k` (sliced ELLPACK with slices of k rows), see `outer`; or `Pairs-k` (each pair
-        of a symmetric matrix once, in tiles of k rows), see `repro.sparse.pairs`.
-    inner
-        Order of the members of the matrix entries: `AoS`, `SoA`, or `AoSoA` (tiles of 32 slots).
-    vector
-        Order of the members of the two vectors: `AoS`, `SoA`, or `Padded` (AoS, each entry padded to a power of two).
-    ordering
-        Order of the rows: `natural`, or one of `repro.sparse.ordering`, then spelt `CSR-AoS-AoS@clustered`.
-    """
-
+    #: `CSR`, `ELL` (ELLPACK-R), `Sl-k` (sliced ELLPACK, slices of k rows), see `outer`; or `Pairs-k` (each pair of a
+    #: symmetric matrix once, in tiles of k rows), see `repro.sparse.pairs`.
     outer: str
+    #: Order of the members of the matrix entries: `AoS`, `SoA`, or `AoSoA` (tiles of 32 slots).
     inner: str
+    #: Order of the members of both vectors: `AoS`, `SoA`, or `Padded` (AoS, each entry padded to a power of two).
     vector: str
+    #: Order of the rows: `natural`, or one of `repro.sparse.ordering`, then spelt `CSR-AoS-AoS@clustered`.
     ordering: str = "natural"
 
     def __str__(self) -> str:
@@ -104,23 +94,17 @@ class Layout:
 
     @property
     def unknowns(self) -> str:
-        """The order of the unknowns, and so of x and y: one of `repro.sparse.ordering.UNKNOWNS`."""
+        """Order of the unknowns, and so of x and y: one of `repro.sparse.ordering.UNKNOWNS`."""
         return "natural" if self.ordering == "clustered" else self.ordering
 
     @property
     def stored(self) -> Layout:
-        """The layout whatever the order of the unknowns: what a kernel is compiled for."""
+        """The layout without the order of the unknowns, on which its kernel does not depend."""
         return self if self.ordering == "clustered" else replace(self, ordering="natural")
 
     @classmethod
     def parse(cls, text: str) -> Layout:
-        """Read the papers' spelling; the inverse of `str`.
-
-        Raises
-        ------
-        ReproError
-            The text names no layout.
-        """
+        """Read the papers' spelling, the inverse of `str`; unknown text raises `ReproError`."""
         name, _, ordering = text.strip().partition("@")
         outer, inner, vector = ([""] * 3 + name.rsplit("-", 2))[-3:]
         layout = cls(outer, inner, vector, ordering or "natural")
@@ -152,17 +136,17 @@ REFERENCE = Layout("CSR", "AoS", "AoS")
 
 
 def all_layouts() -> list[Layout]:
-    """Return every layout in the papers' words, the reference layout first: the papers' 16, and added formats'."""
+    """Return the papers' 16 layouts and those of added formats, the reference layout first."""
     outers = [outer.name for outer in outer_formats().values() if outer.space == "paper"]
     layouts = [Layout(*parts) for parts in product(outers, ORDER, ORDER)]
     return sorted(layouts, key=lambda layout: layout != REFERENCE)
 
 
 def extended_layouts(entry: Entry) -> list[Layout]:
-    """Return the layouts of the space `extended` for matrices of an entry.
+    """Return the layouts of the space `extended` for an entry.
 
-    Tiles alone, and none of the papers' padded formats: no matrix gained by another inner order, or more than 1 %
-    by ELLPACK-R or slices of 16 or 32 rows (docs/performance.md). Pairs have values.
+    All have tiles, and none are the papers' padded formats: no matrix gained by another inner order, or more than 1 %
+    by ELLPACK-R or slices of 16 or 32 rows (docs/performance.md). Pairs need entries with values.
     """
     vectors = ["AoS"] if entry.size & (entry.size - 1) == 0 else ["AoS", "Padded"]
     combined = [(outer, vector) for outer, vector in product(OURS, vectors) if (outer, vector) not in NEVER_BEST]

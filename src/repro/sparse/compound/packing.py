@@ -1,4 +1,4 @@
-"""Packing a matrix into a layout, and counting the bytes of one."""
+"""Packing of a matrix into a layout, and byte counts of layouts."""
 
 from __future__ import annotations
 
@@ -17,52 +17,36 @@ from repro.sparse.ordering import long_rows, select_rows
 from repro.sparse.pairs import STEPS, STEPS_OF_BLOCK, check_slots, find_pairs
 from repro.sparse.symmetry import Symmetry, kept_on_diagonal
 
-#: The column of a slot without an entry, where entries have no members and so no zero that could stand there.
+#: Padding column for entries without members, which have no zero.
 NO_COLUMN = -1
 
 
 @dataclass(frozen=True)
 class PackedFacts:
-    """What is known on the host of a packed matrix.
+    """Sizes of a packed matrix, kept on the host."""
 
-    Attributes
-    ----------
-    slots
-        Entries stored, padding included.
-    stride
-        Distance between the entries of a row where the outer format has one; in a clustered layout, whose formats have
-        none, the number of long rows, which are its last; of pairs -1 where they are Hermitian, or 1.
-    nbytes
-        Bytes of all arrays.
-    shared
-        Vector entries that a block of pairs keeps in shared memory, at the most.
-    leading
-        Of pairs, the columns of other tiles that have a place in each tile.
-    """
-
+    #: Slots with padding.
     slots: int
+    #: Kernel argument: distance between the entries of a row; in a clustered layout the number of long rows, which
+    #: come last; for pairs -1 if Hermitian, else 1.
     stride: int
+    #: Bytes of all arrays.
     nbytes: int
+    #: Maximal vector entries of a pair block in shared memory.
     shared: int = 0
+    #: Leading foreign columns of a pair tile.
     leading: int = 0
 
 
 @dataclass(frozen=True)
 class Packed:
-    """A matrix in a layout, ready to upload.
+    """A matrix in a layout, ready for upload; sizes as in `PackedFacts`."""
 
-    Attributes
-    ----------
-    arrays
-        In the order in which a kernel takes them: `index` int32 (the outer format's: row pointers, row lengths, slice
-        offsets), `columns` int32 `(slots,)`, `values` `(slots·members,)`, the members of an entry side by side (AoS),
-        apart by `slots` (SoA), or in whole tiles of 32 slots (AoSoA, `repro.sparse.compound.layouts`). Pairs have
-        `codes` beside them (`repro.sparse.pairs`), and `diagonal`: of each tile what is kept of its rows' diagonal
-        entries (`repro.sparse.symmetry.kept_on_diagonal`), member by member.
-    slots, stride, shared, leading
-        As of `Facts`.
-    """
-
+    #: In the order of a kernel's arguments: `index` int32 (row pointers, row lengths or slice offsets of the outer
+    #: format), `columns` int32 `(slots,)`, `values` `(slots·members,)`: the members of an entry side by side (AoS),
+    #: `slots` apart (SoA), or in tiles of 32 slots (AoSoA). Pairs have `codes` too (`repro.sparse.pairs`), and
+    #: `diagonal`: the kept part of the diagonal entries of each tile, member by member
+    #: (`repro.sparse.symmetry.kept_on_diagonal`).
     arrays: Mapping[str, NDArray[Any]]
     slots: int
     stride: int
@@ -71,12 +55,10 @@ class Packed:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays."""
         return sum(array.nbytes for array in self.arrays.values())
 
     @property
     def facts(self) -> PackedFacts:
-        """What is to be known once the arrays are on a device."""
         return PackedFacts(self.slots, self.stride, self.nbytes, self.shared, self.leading)
 
 
@@ -87,25 +69,10 @@ def pack(
     warp: int,
     rows: NDArray[np.int64] | None = None,
 ) -> Packed:
-    """Bring a matrix into a layout.
+    """Bring a matrix with `values` `(nnz, members)` into a layout's outer format and inner order.
 
-    Parameters
-    ----------
-    problem
-        The pattern.
-    values
-        `(nnz, members)` in the working precision.
-    layout
-        Outer and inner order; the vector order does not matter here.
-    warp
-        Rows of ELL are padded to a multiple of it.
-    rows
-        The order that a clustered layout stores rows in, `(n,)`; it follows in `index`.
-
-    Raises
-    ------
-    Unsupported
-        More slots than 32-bit indices can count.
+    ELL rows are padded to a multiple of `warp`. `rows` is the row order of a clustered layout, `(n,)`, and is appended
+    to `index`. More slots than 32-bit indices raise `Unsupported`.
     """
     if rows is not None:
         indptr, entries = select_rows(problem, rows)
@@ -130,25 +97,10 @@ def pack_pairs(
     layout: Layout,
     rows: NDArray[np.int64] | None = None,
 ) -> Packed:
-    """Store each pair of a symmetric matrix once.
+    """Store each pair of a symmetric matrix with `values` `(nnz, members)` once.
 
-    Parameters
-    ----------
-    problem
-        The pattern.
-    values
-        `(nnz, members)` in the working precision.
-    symmetry
-        What `repro.sparse.symmetry.symmetry_of` says of these.
-    layout
-        Outer and inner order.
-    rows
-        The order that tiles are cut from, `(n,)`; it follows in `index`. None: that of the matrix.
-
-    Raises
-    ------
-    Unsupported
-        The matrix is not symmetric, or too large for what codes or indices can say.
+    `symmetry` is that of these values. `rows` is the order before cutting into tiles, `(n,)`, and is appended to
+    `index`; None: the matrix's. Unsymmetric or too large matrices raise `Unsupported`.
     """
     tile_rows = TILE_ROWS[layout.outer]
     pairs = find_pairs(problem, symmetry, tile_rows, rows)
@@ -169,7 +121,7 @@ def pack_pairs(
 def put_values(
     values: NDArray[np.floating], position: NDArray[np.int64], slots: int, inner: str
 ) -> NDArray[np.floating]:
-    """Return `(entries, members)` in their slots, `(entries,)`, in an inner order, flat; 0 in all others."""
+    """Return values `(entries, members)` at their slots in an inner order, flat, with zeros elsewhere."""
     if inner == "SoA":
         packed = np.zeros((values.shape[1], slots), values.dtype)
         packed[:, position] = values.T
@@ -180,7 +132,7 @@ def put_values(
 
 
 def _columns(problem: Matrix, place: Slots, slots: int, absent: bool) -> NDArray[np.int32]:
-    """Return the column of each slot; where absent is asked for, `NO_COLUMN` in the padding."""
+    """Return the column of each slot; with `absent` padding has `NO_COLUMN`."""
     columns = np.full(slots, NO_COLUMN if absent else 0, np.int32)
     if place.padding is not None and not absent:
         free = np.ones(slots, bool)
@@ -191,18 +143,9 @@ def _columns(problem: Matrix, place: Slots, slots: int, absent: bool) -> NDArray
 
 
 def count_bytes(row_lengths: NDArray[np.int32], members: int, precision_bytes: int, outer: str) -> int:
-    """Count the bytes of a matrix in an outer format, without packing it and unpadded (Table 9 of the 2020 paper).
+    """Return the bytes of a matrix in an outer format without padding (Table 9 of the 2020 paper).
 
-    Parameters
-    ----------
-    row_lengths
-        `(n,)`.
-    members
-        Numbers of an entry.
-    precision_bytes
-        4 or 8.
-    outer
-        Name of the outer format.
+    Row lengths are `(n,)`; entries have `members` numbers of 4 or 8 bytes.
     """
     slots, index = get_outer(outer).count(row_lengths, 1)
     return slots * (INDEX_BYTES + members * precision_bytes) + index * INDEX_BYTES

@@ -1,7 +1,4 @@
-"""Rendering of the modules of a dynamic matrix, a template each, in a precision; and the words of its state.
-
-The state is what a dynamic matrix counts on the device. Host and kernels share the positions of its words.
-"""
+"""Rendering of the modules of a dynamic matrix, and the words of its device state."""
 
 from __future__ import annotations
 
@@ -16,17 +13,16 @@ from repro.codegen.targets import DTYPES, SCALARS, Target
 from repro.codegen.templates import render_template
 from repro.sparse.elementwise import BLOCK_SIZE, split_key
 
-#: Where the next segment is cut off; operations begun and ended: where these differ, the last one was left in the
-#: middle.
+#: Offset of the next segment; counts of begun and ended operations, which differ after an interruption.
 STATE_POINTER, STATE_OPENED, STATE_CLOSED = 0, 1, 2
-#: The entries of the matrix, or what it takes once it is brought together, where that was asked for.
+#: Entries of a defragmented copy, set by `Operations.total`.
 STATE_TOTAL = 3
-#: Counters of the operation under way, which ends by moving them on by so many words: rows whose chain was full, rows
-#: for which the buffer had no more segment, entries of the batch that were left, and entries outside of the matrix.
+#: Counters of the running operation: rows with a full chain, rows without space in the buffer, unplaced entries, and
+#: entries outside the matrix. At its end the operation copies them to its report, after these words.
 STATE_FULL, STATE_BEYOND, STATE_UNPLACED, STATE_BAD = STATE_COUNTERS = 4, 5, 6, 7
-#: Blocks that have come to the end of the operation under way.
+#: Finished blocks of the running operation.
 STATE_DONE = 12
-#: Rows that it listed for blocks, since they have many entries.
+#: Rows with many entries, listed for blocks.
 STATE_LONG = 13
 STATE_WORDS = 16
 #: For templates.
@@ -37,7 +33,7 @@ STATE_NAMES = {
     "TOTAL": STATE_TOTAL,
     "FULL": STATE_FULL,
     "BEYOND": STATE_BEYOND,
-    "LEFT": STATE_UNPLACED,
+    "UNPLACED": STATE_UNPLACED,
     "BAD": STATE_BAD,
     "DONE": STATE_DONE,
     "LONG": STATE_LONG,
@@ -47,44 +43,32 @@ STATE_NAMES = {
 
 @dataclass(frozen=True)
 class Report:
-    """What the last operation on a matrix came to.
+    """Report of the last operation on a matrix."""
 
-    Attributes
-    ----------
-    full, beyond
-        Rows that took none of their entries because their chain had no empty slot, or the buffer no room.
-    left
-        Entries of the batch for these rows.
-    bad
-        Entries outside of the matrix; where there is one, nothing was done.
-    pointer
-        Where the next segment is cut off.
-    total
-        Entries, where they were counted.
-    whole
-        Whether the operation came to its end.
-    """
-
+    #: Rows that took none of their entries because all segments of their chain are full.
     full: int
+    #: Rows that took none of their entries because the buffer has no space for another segment.
     beyond: int
-    left: int
+    #: Entries of the batch for these rows.
+    unplaced: int
+    #: Entries outside of the matrix; with one of them nothing is done.
     bad: int
+    #: Where the next segment is cut off.
     pointer: int
+    #: Entries of the matrix, if they were counted.
     total: int
-    whole: bool
+    #: Whether the operation finished.
+    finished: bool
 
     @classmethod
     def of(cls, words: NDArray[np.int32]) -> Report:
-        """Read the words of a state, int32 `(WORDS,)`."""
-        full, beyond, left, bad = (int(words[counter + len(STATE_COUNTERS)]) for counter in STATE_COUNTERS)
-        whole = bool(words[STATE_OPENED] == words[STATE_CLOSED])
-        return cls(full, beyond, left, bad, int(words[STATE_POINTER]), int(words[STATE_TOTAL]), whole)
+        """Read the words of a state, int32 `(STATE_WORDS,)`."""
+        full, beyond, unplaced, bad = (int(words[counter + len(STATE_COUNTERS)]) for counter in STATE_COUNTERS)
+        finished = bool(words[STATE_OPENED] == words[STATE_CLOSED])
+        return cls(full, beyond, unplaced, bad, int(words[STATE_POINTER]), int(words[STATE_TOTAL]), finished)
 
 
-pass  # codemod
-
-#: What there is a module of, and the template of each. Readers beside changes, and batches in other types, are for a
-#: matrix that is taken away.
+#: Template of each module; `reader` and `arrays` are for operators only.
 TEMPLATES = {
     "matrix": "sparse/dynamic/matrix.j2",
     "sort": "sparse/sort.j2",
@@ -93,53 +77,39 @@ TEMPLATES = {
     "arrays": "sparse/dynamic/arrays.j2",
 }
 #: The largest batch that one block inserts, and its threads.
-SMALL = 2048
+MAX_SMALL_BATCH = 2048
 SMALL_BLOCK_SIZE = {"cuda": 1024, "opencl": 64}
-#: The largest batch that several such blocks insert without sorting it, each the rows of a part of all hashes.
-MEDIUM = 32768
-#: The entries of such a batch that there is a block for.
-OF_PART = 512
-#: Rows of more entries, or with more of a batch, are changed by a block together; a batch has a bit of a word for each.
+#: The largest batch that several such blocks insert without sorting it, each block the rows of a range of hashes.
+MAX_MEDIUM_BATCH = 32768
+#: Entries of such a batch for each block.
+ENTRIES_PER_PART = 512
+#: A block changes a row of more entries, or with more entries of a batch; below, a thread has a bit of a word for each.
 LONG_ROW, LONG_RUN = 128, 32
-#: Blocks of a multiprocessor for them.
+#: Blocks for them on each multiprocessor.
 LONG_BLOCKS = 2
-#: Entries of a batch that a thread looks at where there is little to do for one.
-SEVERAL = 2
-#: Blocks of `insert_runs` that a multiprocessor shall hold: it bounds their registers.
+#: Entries of a batch that a thread processes where each takes little work.
+ENTRIES_PER_THREAD = 2
+#: Blocks of `insert_runs` resident on a multiprocessor, which bounds their registers.
 RUNS_BLOCKS_PER_SM = 5
-#: A group of lanes of `insert_rest` does the share of one block of `insert_runs`; a block has so many groups.
-OF_REST = {"cuda": BLOCK_SIZE["cuda"] // 32, "opencl": BLOCK_SIZE["opencl"]}
-#: Entries of the new buffer that a block of a defragmentation copies, per thread.
-COPIED = 8
-#: Entries for each thread up to which a row of a mixed product is left to its threads, or to a warp.
+#: Groups of lanes in a block of `insert_rest`; each does the rest of one block of `insert_runs`.
+REST_GROUPS_PER_BLOCK = {"cuda": BLOCK_SIZE["cuda"] // 32, "opencl": BLOCK_SIZE["opencl"]}
+#: Entries that each thread of a defragmentation copies.
+COPIES_PER_THREAD = 8
+#: Entries for each thread up to which the threads of a row, or a warp, multiply it in a mixed product.
 MIXED_MAX = 32
 #: Other devices that a kernel can store to.
 PEERS = 7
 
 
 def render_module(templates: Path, key: str, target: Target, study: str, more: dict[str, str] | None = None) -> str:
-    """Return the source of the module of a key, PRECISION/MODULE.
-
-    Parameters
-    ----------
-    study
-        Whose module it is, for its title and for messages.
-    more
-        Modules beside those of `TEMPLATES`, and the template of each.
-
-    Raises
-    ------
-    ReproError
-        The key is none, or a template is missing or wrong.
-    """
+    """Return the source of module PRECISION/MODULE; `study` stands in its title and in messages."""
     every = {**TEMPLATES, **(more or {})}
     precision, module = split_key(key, every, f"study {study}")
     title = f"{study}: {module}, {precision} precision"
-    return render_template(templates, every[module], title=title, **_words(precision, target))
+    return render_template(templates, every[module], title=title, **_template_variables(precision, target))
 
 
-def _words(precision: str, target: Target) -> dict[str, Any]:
-    """Return what the templates are told."""
+def _template_variables(precision: str, target: Target) -> dict[str, Any]:
     (scalar, scalar_bytes), limits = SCALARS[precision], np.finfo(DTYPES[precision])
     return {
         "dialect": target.dialect,
@@ -149,13 +119,13 @@ def _words(precision: str, target: Target) -> dict[str, Any]:
         "largest": float(limits.max),
         "warp": target.warp,
         "n_t": BLOCK_SIZE[target.dialect],
-        "small": SMALL,
+        "small": MAX_SMALL_BATCH,
         "small_n_t": SMALL_BLOCK_SIZE[target.dialect],
         "long_row": LONG_ROW,
         "long_run": LONG_RUN,
-        "several": SEVERAL,
+        "several": ENTRIES_PER_THREAD,
         "runs_n_b": RUNS_BLOCKS_PER_SM,
-        "copied": COPIED,
+        "copied": COPIES_PER_THREAD,
         "peers": PEERS,
         "mixed_most": MIXED_MAX,
         "state": STATE_NAMES,

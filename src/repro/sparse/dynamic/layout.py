@@ -1,9 +1,9 @@
-"""How a dynamic matrix lies in memory, and what its operations leave there, as arrays on the host.
+"""The layout of a dynamic matrix in memory, and its operations on the host, which define the results of the device.
 
 A row is a chain of at most k segments. The table has a pair (start, end) for each slot of each row, counted in
-entries: slot s of row i is at `s * pitch + 2 * i`. Slots are filled from 0 on; an empty one has an end that is its
-start. A row's entries fill its segments in the order of the slots; there are `sizes[i]` of them, and what is left of
-the last segments is room. New segments are cut off at `pointer` (King 2017, section 5.1.1).
+entries: slot s of row i is at `s * pitch + 2 * i`. Slots are filled from 0 on; an empty slot has equal start and end.
+A row's `sizes[i]` entries fill its segments in the order of the slots. New segments are cut off at `pointer` (King
+2017, section 5.1.1).
 """
 
 from __future__ import annotations
@@ -16,52 +16,39 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from repro.bench.runnable import IncorrectError
+from repro.bench.errors import IncorrectError
 from repro.errors import ReproError
 
-#: The first pairs of two slots of a row lie so many words apart, or a multiple: 128 bytes, as a GPU's cache lines.
+#: The pitch of the table is a multiple of this many words, 128 bytes, which is a GPU's cache line.
 PITCH_ALIGNMENT = 32
-#: As many entries can be told apart by 32-bit offsets while allocations that found no room still count up.
+#: 32-bit offsets address as many entries, with a margin for failed allocations, which still count up.
 MAX_ENTRIES = 1 << 30
 SEGMENTS = 4
 
 
 @dataclass(frozen=True)
 class Arrays:
-    """A dynamic matrix on the host, in the arrays that the device has.
-
-    Attributes
-    ----------
-    shape
-        Rows and columns.
-    segments
-        The most that a row's chain has: k.
-    columns, values
-        int32 and floating `(capacity,)`; what no row's entries lie in is undefined.
-    table
-        int32 `(segments * pitch_of(rows),)`.
-    sizes
-        int32 `(rows,)`, entries of each row.
-    pointer
-        Where the next segment is cut off.
-    """
+    """A dynamic matrix on the host, in the device's arrays."""
 
     shape: tuple[int, int]
+    #: Maximum length of a row's chain: k.
     segments: int
+    #: int32 and floating `(capacity,)`; undefined outside of the rows' entries.
     columns: NDArray[np.int32]
     values: NDArray[np.floating]
+    #: int32 `(segments * pitch_of(rows),)`.
     table: NDArray[np.int32]
+    #: int32 `(rows,)`, entries of each row.
     sizes: NDArray[np.int32]
     pointer: int
 
     @property
     def capacity(self) -> int:
-        """Entries that there is memory for."""
         return len(self.columns)
 
     @property
     def nnz(self) -> int:
-        """Entries, those of the same place counted one by one."""
+        """Entries with duplicates."""
         return int(self.sizes.sum(dtype=np.int64))
 
     @property
@@ -73,18 +60,18 @@ class Arrays:
 
     @property
     def segment_capacity(self) -> NDArray[np.int64]:
-        """Slots of memory of each segment: int64 `(segments, rows)`."""
+        """Entries that each segment can hold: int64 `(segments, rows)`."""
         starts, ends = self.pairs[..., 0], self.pairs[..., 1]
         return ends.astype(np.int64) - starts
 
     @property
     def fragments(self) -> NDArray[np.int64]:
-        """Segments that each row's chain has: int64 `(rows,)`."""
+        """Segments of each row: int64 `(rows,)`."""
         used: NDArray[np.int64] = (self.segment_capacity > 0).sum(axis=0)
         return used
 
     def places(self, rows: NDArray[np.int64], nth: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return where the nth entries of rows lie, both `(m,)`; each row has room for its nth."""
+        """Return the places of the nth entries of rows, both `(m,)`; each row has space for its nth entry."""
         places = np.full(len(rows), -1, np.int64)
         before = np.zeros(len(rows), np.int64)
         for starts, ends in np.moveaxis(self.pairs, 2, 1):
@@ -96,17 +83,14 @@ class Arrays:
         return places
 
     def to_csr(self) -> sp.csr_array:
-        """Return the entries in CSR, each row's in the order of its chain, none of them added up.
+        """Return the matrix in CSR; a row's entries keep their order, and duplicates stay.
 
-        Raises
-        ------
-        IncorrectError
-            A row has more entries than its segments have room for: its table or its size is damaged.
+        A damaged table or size raises `IncorrectError`.
         """
         sizes = self.sizes.astype(np.int64)
         indptr = np.concatenate([[0], np.cumsum(sizes)])
         room = self.segment_capacity
-        # what the slots before it leave of a row is in a slot, as far as it has room
+        # each segment has the row's entries that follow those of earlier segments, up to its capacity
         counts = np.minimum(room, np.maximum(sizes - (np.cumsum(room, axis=0) - room), 0))
         lacking = np.flatnonzero(counts.sum(axis=0) != sizes)
         if len(lacking):
@@ -121,12 +105,12 @@ class Arrays:
 
 
 def pitch_of(rows: int) -> int:
-    """Return the words from one slot of a row to the next."""
+    """Return the distance in words between two slots of a row."""
     return max(1, -(-2 * rows // PITCH_ALIGNMENT)) * PITCH_ALIGNMENT
 
 
 def consecutive(starts: NDArray[np.integer[Any]], counts: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
-    """Return runs of consecutive numbers, one behind the other, from their starts and lengths, `(m,)` each."""
+    """Return concatenated runs of consecutive numbers, given their starts and lengths, `(m,)` each."""
     before = np.cumsum(counts, dtype=np.int64) - counts
     numbers = np.repeat(starts - before, counts)
     numbers += np.arange(len(numbers))
@@ -134,13 +118,7 @@ def consecutive(starts: NDArray[np.integer[Any]], counts: NDArray[np.integer[Any
 
 
 def check_capacity(capacity: int, where: str = "dynamic matrix") -> int:
-    """Return a number of entries that there shall be memory for, if offsets can tell them apart.
-
-    Raises
-    ------
-    ReproError
-        They are too many.
-    """
+    """Return a capacity in entries, or refuse one that 32-bit offsets cannot address."""
     if capacity > MAX_ENTRIES:
         raise ReproError(
             "more entries than a dynamic matrix can hold",
@@ -152,14 +130,9 @@ def check_capacity(capacity: int, where: str = "dynamic matrix") -> int:
 
 
 def room_for(batches: Iterable[int], rows: int, segments: int, slack: int) -> int:
-    """Return the entries that inserting batches cuts off at the most, without bringing the matrix together.
+    """Return the maximal allocation for batches of these sizes without defragmentation.
 
-    A batch cuts a segment off for each of its rows at the most, and a row has room for so many segments.
-
-    Parameters
-    ----------
-    batches
-        Entries of each.
+    A batch allocates at most one segment for each of its rows, and a row has a limited number of segments.
     """
     counts = list(batches)
     return sum(counts) + slack * min(sum(min(rows, count) for count in counts), rows * segments)
@@ -168,24 +141,10 @@ def room_for(batches: Iterable[int], rows: int, segments: int, slack: int) -> in
 def lay_out(
     matrix: sp.csr_array, segments: int = SEGMENTS, capacity: int | None = None, width: int = 0, slack: int = 0
 ) -> Arrays:
-    """Return a matrix with one segment a row, one after the other.
+    """Return a CSR matrix, duplicates allowed, with one segment a row, in row order.
 
-    Parameters
-    ----------
-    matrix
-        In CSR; rows may have columns more than once, in any order.
-    segments
-        The most that a row's chain can have.
-    capacity
-        Entries that there shall be memory for; None: as many as the segments need.
-    width, slack
-        Each segment has room for so many entries at the least, and for so many beside those that it has: with 0 and 0
-        an empty row has none.
-
-    Raises
-    ------
-    ReproError
-        More entries than offsets can tell apart, or than the capacity.
+    `capacity` None: what the segments need. Each segment can hold at least `width` entries, and `slack` more than it
+    has; with 0 and 0 an empty row has no segment. A capacity that is too small raises `ReproError`.
     """
     rows = matrix.shape[0]
     sizes = np.diff(matrix.indptr).astype(np.int64)
@@ -203,7 +162,7 @@ def lay_out(
     table[: 2 * rows : 2] = np.where(filled, ends - room, 0)
     table[1 : 2 * rows : 2] = np.where(filled, ends, 0)
     columns, values = np.zeros(capacity, np.int32), np.zeros(capacity, matrix.dtype)
-    if needed == matrix.nnz:  # one row behind the other, as in CSR
+    if needed == matrix.nnz:  # no free space: the same order as CSR
         columns[:needed], values[:needed] = matrix.indices, matrix.data
     else:
         places = consecutive(ends - room, sizes)
@@ -219,22 +178,10 @@ def insert(
     slack: int,
     copy: bool = True,
 ) -> tuple[Arrays, NDArray[np.bool_]]:
-    """Append a batch of entries, each row's in the order of the batch, as the device does.
+    """Append a batch `(m,)` of entries, each row's in the order of the batch, as the device does.
 
-    Parameters
-    ----------
-    rows, columns, values
-        The batch, in any order: `(m,)` each.
-    slack
-        Room for so many entries beside those that a new segment is made for.
-    copy
-        Whether the given matrix stays as it is; else its arrays are written to, and are the result's.
-
-    Returns
-    -------
-    tuple
-        The matrix, and which entries of the batch found no room, `(m,)`: those of rows whose chain is full, and of
-        rows that the buffer has no segment for. A row takes all of its entries or none.
+    Each new segment has `slack` free entries. Without `copy` the given arrays are overwritten and returned. Second
+    result: the entries without space, bool `(m,)`; a row takes all of its entries or none.
     """
     if copy:
         owned = {name: getattr(arrays, name).copy() for name in ("columns", "values", "table", "sizes")}
@@ -267,7 +214,7 @@ def insert(
 
 
 def defragment(arrays: Arrays, capacity: int | None = None, slack: int = 0) -> Arrays:
-    """Bring each row back into one segment, with room for so many entries more."""
+    """Return the matrix with one segment a row, each with free space for `slack` entries."""
     needed = arrays.nnz + slack * arrays.shape[0]
     wanted = arrays.capacity if capacity is None else capacity
     return lay_out(arrays.to_csr(), arrays.segments, max(needed, wanted), slack=slack)

@@ -1,7 +1,7 @@
-"""A sparse matrix that grows on a device: its operations with the memory that they need, and its products.
+"""A sparse matrix on a device that entries can be inserted into and deleted from.
 
-Products y = A x, of a dynamic matrix or of one in CSR, run the kernels of the module `product`. A reader
-multiplies while others change the matrix, and takes each row as it was before a change or as it is after it.
+It allocates the memory that its operations need, and multiplies. A product may run during a change: it sees each row
+either wholly before or wholly after the change.
 """
 
 from __future__ import annotations
@@ -23,36 +23,20 @@ from repro.sparse.dynamic.schedules import LONG_ROWS, RowBins, Schedule, widths_
 from repro.sparse.dynamic.storage import Arranged, Batch, Storage
 from repro.sparse.elementwise import BLOCK_SIZE, Scratch
 
-#: A buffer that has to grow gets so many times the entries that it has to hold.
+#: Capacity of a grown buffer over its entries.
 GROWTH = 1.5
 
 
 @dataclass(frozen=True)
 class Inserted:
-    """What an insertion came to.
-
-    Attributes
-    ----------
-    moved
-        Entries of the batch that found room only after the matrix was brought together.
-    grown
-        Entries that the buffer was made larger by.
-    """
-
+    #: Entries inserted after a defragmentation.
     moved: int = 0
+    #: Additional capacity in entries.
     grown: int = 0
 
 
 class NoRoom(ReproError):
-    """There is no memory to make room for some entries of a batch; all others are in the matrix, which is sound.
-
-    Attributes
-    ----------
-    left
-        Which entries of the batch are not in the matrix, int32 `(m,)`.
-    reason
-        Why no room could be made.
-    """
+    """The device has no memory for some entries of a batch; all others are in the matrix, which is intact."""
 
     def __init__(self, left: NDArray[np.int32], of: int, reason: object) -> None:
         self.left, self.reason = left, reason
@@ -65,7 +49,7 @@ class NoRoom(ReproError):
 
 
 class Unfinished(ReproError):
-    """The matrix was left in the middle of an operation: what is in it cannot be told."""
+    """An operation on the matrix was interrupted, so its content is unknown."""
 
     def __init__(self, operation: str) -> None:
         super().__init__(
@@ -77,7 +61,7 @@ class Unfinished(ReproError):
 
 @contextmanager
 def _preparing() -> Iterator[None]:
-    """Refuse a batch that there is no memory to arrange: nothing has been done to the matrix yet."""
+    """Refuse a batch without memory for sorting; the matrix is unchanged."""
     try:
         yield
     except OutOfDeviceMemory as error:
@@ -87,18 +71,11 @@ def _preparing() -> Iterator[None]:
 
 
 class DynamicMatrix:
-    """A matrix on a device that entries are inserted into and deleted from.
+    """A matrix on a device with insertion and deletion of entries.
 
-    Parameters
-    ----------
-    device
-        Where it lies.
-    matrix, sort
-        The modules of these names, loaded there, in the precision of the matrix.
-    start
-        What it starts as: on the host, or on the device, where it becomes the matrix's own.
-    slack
-        Room for so many entries beside those that a new segment is made for.
+    An operation raises `Unfinished` after an interrupted one. `matrix` and `sort` are the loaded modules of these
+    names. `start` is the initial content, on the host, or on the device, which the matrix then owns. Each new segment
+    has `slack` free entries.
     """
 
     def __init__(self, device: Device, matrix: Program, sort: Program, start: Arrays | Storage, slack: int) -> None:
@@ -111,26 +88,15 @@ class DynamicMatrix:
 
     @property
     def storage(self) -> Storage:
-        """Its arrays; others after it was brought together or grew.
-
-        Raises
-        ------
-        Unfinished
-            An operation was left in the middle.
-        """
+        """Its arrays; a defragmentation or growth replaces them."""
         if self._under_way is not None:
             raise Unfinished(self._under_way)
         return self._storage
 
     def retain(self) -> Storage:
-        """Return its arrays as they are now, also during an operation, kept until they are released by who asked.
+        """Return the current arrays, even during an operation, kept until the caller releases them.
 
-        They stay a sound matrix for a reader that looks at the versions of rows, if not the newest one.
-
-        Raises
-        ------
-        ReproError
-            The matrix was released.
+        They stay a valid matrix for a reader that checks row versions, though not the newest one.
         """
         while True:
             storage = self._storage
@@ -141,41 +107,25 @@ class DynamicMatrix:
 
     @property
     def operations(self) -> Operations:
-        """Its operations, to be queued one by one; they make no room."""
+        """Operations to queue one by one, which allocate no space for entries."""
         return self._operations
 
     @property
     def nnz(self) -> int:
-        """Entries, those of the same place counted one by one; waits for the device."""
-        self.check()  # and no operation, for nothing is changed
+        """Entries with duplicates; waits for the device."""
+        self.check()
         rooms, offsets = self._operations.rooms(0)
         rooms()
         self._operations.total(offsets)()
         return self._report().total
 
     def insert(self, batch: Batch, existing: Existing | None = None, grow: bool = True) -> Inserted:
-        """Insert a batch, all of it, and wait for the device.
+        """Insert a whole batch in any order, and wait for the device; `NoRoom` without memory for more space.
 
-        Rows that have no slot or no room left take none of their entries at first. The matrix is then brought together
-        with room for these, in a larger buffer where it has to be, and they are inserted.
-
-        Parameters
-        ----------
-        batch
-            Entries in any order.
-        existing
-            What becomes of the value of a place that is there: `replace` or `add`; None: entries of the same place
-            come beside each other.
-        grow
-            Whether entries whose place is not there are inserted, where `existing` says what becomes of the others.
-
-        Raises
-        ------
-        NoRoom
-            The device has no memory to make room.
-        ReproError
-            An entry lies outside of the matrix; nothing was done. Or the batch is too large, or the matrix was left in
-            the middle of an operation.
+        Rows without a free slot or without space in the buffer take none of their entries at first. The matrix is then
+        defragmented with space for them, in a larger buffer if necessary, and they are inserted. `existing` is
+        `replace` or `add` to the value of an existing place; None: duplicates stay side by side. Without `grow` other
+        places are ignored.
         """
         self._require_countable(batch.count)
         if not batch.count or not self._storage.shape[0]:
@@ -194,25 +144,22 @@ class DynamicMatrix:
             report = self._report()
             if report.bad:
                 raise self._outside(report.bad)
-            if not report.left:
+            if not report.unplaced:
                 return Inserted()
             try:
-                left = insertion.left(report.left)
+                left = insertion.gather_unplaced(report.unplaced)
             except OutOfDeviceMemory as reason:
-                raise NoRoom(insertion.named(report.left), batch.count, reason) from None
+                raise NoRoom(insertion.unplaced_indices(report.unplaced), batch.count, reason) from None
             before = self._storage.capacity
             self._into_new_room(batch, left, existing, grow).launch()
-            remaining = self._report().left
+            remaining = self._report().unplaced
             assert not remaining, f"{remaining} entries found no room that was made for them"
             return Inserted(left.count, self._storage.capacity - before)
 
     def delete(self, batch: Batch) -> None:
-        """Take all entries of some places out; places that have none are ignored.
+        """Delete all entries at some places; other places are ignored.
 
-        Raises
-        ------
-        ReproError
-            A place lies outside of the matrix; nothing was done. Or the matrix was left in the middle of an operation.
+        A place outside the matrix raises `ReproError`, and the matrix is unchanged.
         """
         if not batch.count or not self._storage.shape[0]:
             self._refuse_all(batch)
@@ -225,20 +172,10 @@ class DynamicMatrix:
                 raise self._outside(bad)
 
     def defragment(self, slack: int = 0, capacity: int | None = None) -> None:
-        """Bring each row back into one segment, in a new buffer.
+        """Bring each row into one segment with `slack` free entries, in a new buffer.
 
-        Parameters
-        ----------
-        slack
-            Room beside the entries of each row.
-        capacity
-            Of the new buffer; None: that of the present one, or more where it is too small.
-
-        Raises
-        ------
-        ReproError
-            The device has no memory for a second buffer, or offsets cannot count so many entries; the matrix is as it
-            was. Or it was left in the middle of an operation.
+        `capacity` is that of the new buffer; None: the present one, or more if necessary. Without memory for the new
+        buffer the matrix is unchanged, and `ReproError` is raised.
         """
         with self._operation("defragment"):
             try:
@@ -252,9 +189,9 @@ class DynamicMatrix:
                 ) from None
 
     def tidy(self, at_least: int | None = None) -> None:
-        """Bring rows of so many segments and more together, each into a new one of the same buffer, while it has room.
+        """Defragment single rows within the buffer, while it has space.
 
-        None: those that have at most one slot left.
+        Rows with `at_least` segments get one new segment each; None: rows with at most one free slot.
         """
         limit = max(2, self._storage.segments - 1) if at_least is None else at_least
         with self._operation("tidy"):
@@ -262,13 +199,7 @@ class DynamicMatrix:
             self._report()
 
     def to_csr(self) -> sp.csr_array:
-        """Return the entries in CSR on the host, each row's in the order of its chain, none of them added up.
-
-        Raises
-        ------
-        Unfinished
-            An operation was left in the middle.
-        """
+        """Return the matrix in CSR on the host; a row's entries keep their order, and duplicates stay."""
         self.check()
         storage = self._storage
         rooms, offsets = self._operations.rooms(0)
@@ -288,7 +219,6 @@ class DynamicMatrix:
             compact.release()
 
     def release(self) -> None:
-        """Give all memory back."""
         self._operations.release()
         self._scratch.release()
         self._storage.release()
@@ -296,7 +226,7 @@ class DynamicMatrix:
     # making room ------------------------------------------------------------------------------------------------------
 
     def _into_new_room(self, batch: Batch, left: Arranged, existing: Existing | None, grow: bool) -> Insertion:
-        """Make room for what an insertion left; return the insertion of that."""
+        """Make space for unplaced entries of a batch, and return their insertion."""
         try:
             self._move(0, left, None)
             if existing is None:
@@ -311,7 +241,7 @@ class DynamicMatrix:
             raise NoRoom(entries, batch.count, reason) from None
 
     def _move(self, slack: int, demand: Arranged | None, capacity: int | None) -> None:
-        """Bring the matrix together in a new buffer."""
+        """Defragment the matrix into a new buffer."""
         old = self._storage
         check_capacity(
             slack * old.shape[0] + (demand.count if demand else 0) + 1
@@ -327,7 +257,7 @@ class DynamicMatrix:
         new = Storage.empty(old.device, old.shape, old.segments, max(wanted, 1), old.dtype)
         try:
             self._operations.copy(offsets, new, slack=slack > 0 or demand is not None)()
-            old.device.synchronize()  # a reader of the old buffers, too, is done with them when they go
+            old.device.synchronize()  # readers of the old buffers are done, too
         except BaseException:
             new.release()
             raise
@@ -336,36 +266,31 @@ class DynamicMatrix:
         self._operations = Operations(new, *self._programs, self._scratch)
         old.release()
 
-    # staying whole ----------------------------------------------------------------------------------------------------
+    # interrupted operations -------------------------------------------------------------------------------------------
 
     @contextmanager
     def _operation(self, what: str) -> Iterator[None]:
-        """Refuse a matrix that was left in the middle of an operation, and remember one that this leaves so."""
+        """Refuse a matrix after an interrupted operation, and record an interruption of this one."""
         self.check()
         self._under_way = what
         try:
             yield
-        except (ReproError, OutOfDeviceMemory) as refusal:  # memory is taken between kernels, never within one
+        except (ReproError, OutOfDeviceMemory) as refusal:  # raised between kernels: the matrix is intact
             if not isinstance(refusal, Unfinished):
                 self._under_way = None
             raise
         self._under_way = None
 
     def check(self) -> None:
-        """Wait for the device, and refuse a matrix that was left in the middle of an operation.
-
-        Raises
-        ------
-        Unfinished
-        """
-        if self._under_way is None and not self._storage.report().whole:
+        """Wait for the device, and raise `Unfinished` after an interrupted operation."""
+        if self._under_way is None and not self._storage.report().finished:
             self._under_way = "insert or delete"
         if self._under_way is not None:
             raise Unfinished(self._under_way)
 
     def _report(self) -> Report:
         report = self._storage.report()
-        if not report.whole:
+        if not report.finished:
             raise Unfinished(self._under_way or "insert or delete")
         return report
 
@@ -393,32 +318,24 @@ class DynamicMatrix:
         )
 
 
-#: What gives a kernel of its name.
+#: Returns a kernel by name.
 GetKernel = Callable[[str], Kernel]
 Run = Callable[[], None]
 
 
 @dataclass(frozen=True)
 class StoredRows:
-    """A matrix on the device.
-
-    Attributes
-    ----------
-    rows, segments
-        Rows, and the most segments of a row's chain; 0 in CSR.
-    buffers
-        `columns`, `values`, and `table` and `sizes`, or `offsets` of CSR.
-    sizes
-        Returns the entries of each row, int32 `(rows,)`, on the host.
-    """
+    """A matrix on the device in the form of product kernels."""
 
     rows: int
+    #: Maximum length of a row's chain; 0 in CSR.
     segments: int
+    #: `columns`, `values`, and `table` and `sizes`, or `offsets` of CSR.
     buffers: Mapping[str, Buffer]
+    #: Returns the entries of each row, int32 `(rows,)`, on the host.
     sizes: Callable[[], NDArray[np.int32]]
 
     def arguments(self, exact: bool) -> list[Argument]:
-        """Return what kernels take of it: `csr`, `exact` or `dcsr`."""
         entries = [self.buffers["columns"], self.buffers["values"]]
         if not self.segments:
             return [self.buffers["offsets"], *entries]
@@ -429,26 +346,15 @@ class StoredRows:
 
 
 def bind_product(program: Program, schedule: Schedule, storage: Storage, x: Buffer, y: Buffer) -> Callable[[], None]:
-    """Return what queues y = A x for a matrix on a device, whatever is inserted into it or deleted from it later.
+    """Return a launch of y = A x, which stays valid after insertions and deletions.
 
-    It is of no use once the matrix has other buffers, as after it was brought together or grew.
-
-    Parameters
-    ----------
-    program
-        The module `product`, in the precision of the matrix.
-    schedule
-        One of kind `vector` or `mixed` that is not exact; see `usual_schedule`.
-    storage
-        The matrix.
-    x, y
-        `(columns,)` and `(rows,)` in its precision.
+    A defragmentation or growth replaces the buffers, and needs a new launch. `program` is the module `product`; the
+    schedule is `vector` or `mixed` and not exact, see `usual_schedule`. x and y are `(columns,)` and `(rows,)`.
     """
     return bind_vector(storage.device, program.kernel, schedule, matrix_of(storage), (x, y))
 
 
 def matrix_of(storage: Storage) -> StoredRows:
-    """Return a matrix on a device as kernels of products take it."""
     buffers = {name: getattr(storage, name) for name in ("columns", "values", "table", "sizes")}
     return StoredRows(storage.shape[0], storage.segments, buffers, lambda: storage.download().sizes)
 
@@ -456,16 +362,9 @@ def matrix_of(storage: Storage) -> StoredRows:
 def bind_vector(
     device: Device, kernel: GetKernel, schedule: Schedule, matrix: StoredRows, vectors: tuple[Buffer, Buffer]
 ) -> Run:
-    """Return what queues y = A x by so many threads a row; it needs nothing beside the matrix, which may change.
+    """Return a launch of y = A x by a fixed number of threads a row, for a schedule `vector` or `mixed`.
 
-    Parameters
-    ----------
-    kernel
-        Returns a kernel of the module `product`.
-    schedule
-        One of kind `vector` or `mixed`.
-    vectors
-        x and y.
+    It has no preprocessing, so the matrix may change. `kernel` returns a kernel of the module `product`.
     """
     n_t = BLOCK_SIZE[device.backend]
     format = "csr" if not matrix.segments else "exact" if schedule.exact else "dcsr"
@@ -481,18 +380,9 @@ def bind_bins(
     parts: tuple[int, Sequence[Argument]],
     arguments: Sequence[Argument],
 ) -> Run:
-    """Bind all of our bins to one launch.
+    """Bind all bins, made with `our_min_lengths`, to one launch of a kernel `bins_...`.
 
-    Parameters
-    ----------
-    kernel
-        One that is called `bins_...`.
-    bins
-        Those of `our_least`.
-    parts
-        How many parts the longest rows have, and the buffers that the kernel takes for them.
-    arguments
-        What it takes from `order` on.
+    `parts` are the number of parts of the longest rows and their buffers; `arguments` are the kernel's from `order` on.
     """
     n_t = BLOCK_SIZE[device.backend]
     blocks, for_parts = parts
@@ -506,23 +396,13 @@ def bind_bins(
 
 
 def suffix_of(schedule: Schedule) -> str:
-    """Return the end of a kernel's name."""
     return f"u{schedule.unroll}_{schedule.load}"
 
 
 class Reading:
-    """Products on a queue beside the one that the matrix is changed on, for the thread that has the queue.
+    """Products on a second queue while others change the matrix, for the thread that owns the queue.
 
-    Parameters
-    ----------
-    queue
-        The queue.
-    program
-        The module `reader`, in the precision of the matrix.
-    width
-        Threads of a row: one of `widths_of`.
-    matrix
-        What is read.
+    `program` is the module `reader` in the precision of the matrix, `width` one of `widths_of`.
     """
 
     def __init__(self, queue: Queue, program: Program, width: int, matrix: DynamicMatrix) -> None:
@@ -530,14 +410,9 @@ class Reading:
         self._bound: tuple[Storage, Buffer, Buffer, Callable[[], None]] | None = None
 
     def multiply(self, x: Buffer, y: Buffer) -> None:
-        """Put A x into y and wait for it.
+        """Compute y = A x, and wait; a concurrent defragmentation leaves the arrays in use unchanged.
 
-        A matrix that is brought together meanwhile leaves the arrays that are read as they are until then.
-
-        Parameters
-        ----------
-        x, y
-            `(columns,)` and `(rows,)` in the precision of the matrix.
+        x is `(columns,)` and y `(rows,)`, in the precision of the matrix.
         """
         with self._queue.current():
             storage = self._matrix.retain()
@@ -549,7 +424,7 @@ class Reading:
                 storage.release()
 
     def _launch(self, storage: Storage, x: Buffer, y: Buffer) -> Callable[[], None]:
-        """Return what queues the product; the one of before, where it is of the same arrays."""
+        """Return the launch, reused for the same arrays."""
         if self._bound is not None:
             *arrays, launch = self._bound
             if all(one is other for one, other in zip(arrays, (storage, x, y), strict=True)):

@@ -1,7 +1,7 @@
-"""The operations of a dynamic matrix on its device, each queued as one launch of several kernels.
+"""Operations of a dynamic matrix on its device, each queued as one launch of several kernels.
 
-None of them waits for the device. `Storage.report` says afterwards what an operation left undone; see
-`repro.sparse.dynamic.matrix` for who looks at it and makes room.
+None of them waits for the device. `repro.sparse.dynamic.matrix` reads what was not completed (`Storage.report`) and
+makes space.
 """
 
 from __future__ import annotations
@@ -17,56 +17,40 @@ from numpy.typing import NDArray
 from repro.devices.base import Argument, Buffer, Device, Program
 from repro.sparse.device_work import SORT_KEY_BITS, RadixSort, Scan, bits_of
 from repro.sparse.dynamic.kernels import (
-    COPIED,
+    COPIES_PER_THREAD,
+    ENTRIES_PER_PART,
+    ENTRIES_PER_THREAD,
     LONG_BLOCKS,
-    MEDIUM,
-    OF_PART,
-    OF_REST,
-    SEVERAL,
-    SMALL,
+    MAX_MEDIUM_BATCH,
+    MAX_SMALL_BATCH,
+    REST_GROUPS_PER_BLOCK,
     SMALL_BLOCK_SIZE,
 )
 from repro.sparse.dynamic.storage import Arranged, Batch, Storage
 from repro.sparse.elementwise import BLOCK_SIZE, Kernels, Launch, Scratch, in_order
 
-#: Bits of a key that four passes of seven sort by, and how many of them are those of a column's hash: the more these
-#: are, the fewer entries of a row with equal ones are looked through.
+#: Key bits of four passes of seven, and limits of the bits of a column's hash: more bits, fewer collisions in a row.
 KEPT_BITS = 28
 MIN_HASH_BITS, MAX_HASH_BITS = 8, 16
-#: What becomes of a value whose place has one already.
+#: Treatment of a value at an existing place.
 Existing = Literal["replace", "add"]
 
 
 @dataclass(frozen=True)
 class Insertion:
-    """An insertion that can be launched, once or again.
-
-    Attributes
-    ----------
-    launch
-        Queues it.
-    left
-        Queues what brings the entries together that found no room, as many as the report says, to be inserted again.
-    named
-        Waits, and returns which entries of the batch these are, int32 `(m,)`; takes no memory of the device.
-    """
+    """An insertion that can be launched repeatedly."""
 
     launch: Launch
-    left: Callable[[int], Arranged]
-    named: Callable[[int], NDArray[np.int32]]
+    #: Queues the gathering of the reported number of unplaced entries, to be inserted again.
+    gather_unplaced: Callable[[int], Arranged]
+    #: Waits, and returns the unplaced entries' indices in the batch, int32 `(m,)`, without device memory.
+    unplaced_indices: Callable[[int], NDArray[np.int32]]
 
 
 class Operations:
-    """What can be done to one matrix; bound to its arrays, so that a new one is made when these change.
+    """The operations of one matrix, bound to its arrays; other arrays need new operations.
 
-    Parameters
-    ----------
-    storage
-        The matrix.
-    matrix, sort
-        The modules of these names in the precision of the matrix, loaded on its device.
-    scratch
-        Memory for what passes between kernels.
+    `matrix` and `sort` are the loaded modules of these names; `scratch` is memory between kernels.
     """
 
     def __init__(self, storage: Storage, matrix: Program, sort: Program, scratch: Scratch) -> None:
@@ -84,20 +68,15 @@ class Operations:
     # inserting --------------------------------------------------------------------------------------------------------
 
     def insertion(self, batch: Batch, slack: int) -> Insertion:
-        """Append entries; those whose place is there already come beside it.
+        """Append entries; duplicates of a place stay side by side, and each new segment has `slack` free entries.
 
-        A launch costs more than the work on a small batch: one block inserts it, or several that share out its rows.
-        A large one is sorted by row.
-
-        Parameters
-        ----------
-        slack
-            Room for so many entries beside those that a new segment is made for.
+        A launch costs more than the work on a small batch: one block inserts it, or several that divide its rows. A
+        large batch is sorted by row.
         """
-        if batch.count <= SMALL:
+        if batch.count <= MAX_SMALL_BATCH:
             return self._in_one_launch("insert_small", 1, batch, slack)
-        if batch.count <= MEDIUM:
-            bits = max(1, (-(-batch.count // OF_PART) - 1).bit_length())
+        if batch.count <= MAX_MEDIUM_BATCH:
+            bits = max(1, (-(-batch.count // ENTRIES_PER_PART) - 1).bit_length())
             return self._in_one_launch("insert_parts", 1 << bits, batch, slack, np.int32(bits))
         if batch.grouped:
             insertion = self.insertion_of(batch, Arranged(batch.count, batch.rows), slack)
@@ -107,52 +86,45 @@ class Operations:
         return replace(insertion, launch=in_order([self._check(batch), by_row.launch, insertion.launch]))
 
     def insertion_of(self, batch: Batch, arranged: Arranged, slack: int) -> Insertion:
-        """Append entries of a batch, all or some, that are arranged by row and known to lie in the matrix."""
+        """Append entries of a batch that are arranged by row and known to be inside the matrix."""
         storage, m = self.storage, np.int32(arranged.count)
-        blocks = -(-arranged.count // (SEVERAL * BLOCK_SIZE[self._device.backend]))
-        spots, left = self._ints("spots", 8 * blocks), self._ints("left", arranged.count)
-        order = arranged.order or arranged.rows  # any buffer where none is read
+        blocks = -(-arranged.count // (ENTRIES_PER_THREAD * BLOCK_SIZE[self._device.backend]))
+        destinations, unplaced = self._ints("destinations", 8 * blocks), self._ints("unplaced", arranged.count)
+        order = arranged.order or arranged.rows  # without an order the argument is not read
         assert batch.values is not None
         entries: list[Argument] = [
-            m,
-            np.int32(arranged.order is not None),
-            arranged.rows,
-            order,
-            batch.columns,
-            batch.values,
-            spots,
-            left,
-        ]
-        to: list[Argument] = [
-            np.int32(storage.capacity),
-            *self._chain,
-            storage.columns,
-            storage.values,
-            storage.state,
-        ]
-        launches = [
-            self._kernels.over("insert_runs", arranged.count, [*entries, np.int32(slack), *to], SEVERAL),
-            self._kernels.over("insert_rest", arranged.count, [*entries, *to], SEVERAL * OF_REST[self._device.backend]),
+            m, np.int32(arranged.order is not None), arranged.rows, order, batch.columns, batch.values, destinations,
+            unplaced,
         ]  # fmt: skip
+        to: list[Argument] = [
+            np.int32(storage.capacity), *self._chain, storage.columns, storage.values, storage.state,
+        ]  # fmt: skip
+        per_block = ENTRIES_PER_THREAD * REST_GROUPS_PER_BLOCK[self._device.backend]
+        launches = [
+            self._kernels.over("insert_runs", arranged.count, [*entries, np.int32(slack), *to], ENTRIES_PER_THREAD),
+            self._kernels.over("insert_rest", arranged.count, [*entries, *to], per_block),
+        ]
         return Insertion(
-            in_order(launches), partial(self._left_of, batch, arranged, left), partial(self._named, arranged, left)
+            in_order(launches),
+            partial(self._gather_unplaced, batch, arranged, unplaced),
+            partial(self._unplaced_indices, arranged, unplaced),
         )
 
-    def _left_of(self, batch: Batch, arranged: Arranged, left: Buffer, count: int) -> Arranged:
-        """Bring the entries at some places of an arrangement together; those of a row stay in their order."""
-        rows, order = self._ints("left rows", count), self._ints("left order", count)
+    def _gather_unplaced(self, batch: Batch, arranged: Arranged, unplaced: Buffer, count: int) -> Arranged:
+        """Compact the unplaced entries of an arrangement; a row's stay in their order."""
+        rows, order = self._ints("unplaced rows", count), self._ints("unplaced order", count)
         self._over(
-            "gather_left", count, np.int32(count), np.int32(arranged.order is not None), left, arranged.rows,
+            "gather_unplaced", count, np.int32(count), np.int32(arranged.order is not None), unplaced, arranged.rows,
             arranged.order or arranged.rows, rows, order,
         )()  # fmt: skip
         if arranged.columns is None:
             return Arranged(count, rows, order)
-        columns = self._ints("left columns", count)
+        columns = self._ints("unplaced columns", count)
         self._over("gather", count, np.int32(count), order, batch.columns, columns)()
         return Arranged(count, rows, order, columns)
 
-    def _named(self, arranged: Arranged, left: Buffer, count: int) -> NDArray[np.int32]:
-        places = self._download(left, count)
+    def _unplaced_indices(self, arranged: Arranged, unplaced: Buffer, count: int) -> NDArray[np.int32]:
+        places = self._download(unplaced, count)
         return places if arranged.order is None else self._download(arranged.order, arranged.count)[places]
 
     def _download(self, numbers: Buffer, count: int) -> NDArray[np.int32]:
@@ -162,7 +134,7 @@ class Operations:
 
     def _in_one_launch(self, name: str, blocks: int, batch: Batch, slack: int, *parts: Argument) -> Insertion:
         storage, shape = self.storage, self.storage.shape
-        rows, order = self._ints("left rows", batch.count), self._ints("left order", batch.count)
+        rows, order = self._ints("unplaced rows", batch.count), self._ints("unplaced order", batch.count)
         assert batch.values is not None
         arguments: list[Argument] = [
             np.int32(batch.count), *parts, np.int32(shape[0]), np.int32(shape[1]), batch.rows, batch.columns,
@@ -175,7 +147,7 @@ class Operations:
     # changing ---------------------------------------------------------------------------------------------------------
 
     def arranged(self, batch: Batch) -> tuple[Launch, Arranged]:
-        """Return what checks a batch and sorts it by row and a hash of the column, and how it is arranged then."""
+        """Return a launch that checks a batch and sorts it by row and a hash of the column, and its arrangement."""
         count, storage = batch.count, self.storage
         keys, rows, columns = (self._ints(name, count) for name in ("keys", "sorted rows", "sorted columns"))
         m, bits, n_rows, n_columns = map(np.int32, (count, self._hash_bits, *storage.shape))
@@ -194,29 +166,18 @@ class Operations:
     def unique_insertion_of(
         self, batch: Batch, arranged: Arranged, slack: int, existing: Existing = "replace", grow: bool = True
     ) -> Insertion:
-        """Insert entries whose place is not there; give the others their values, or add to them.
+        """Insert entries at new places; at existing places replace the value or add to it.
 
-        Parameters
-        ----------
-        arranged
-            As `arranged` returns it, or what an insertion left of it.
-        existing
-            What becomes of the value of a place that is there. Of several entries of the batch for one place the last
-            counts, or their sum.
-        grow
-            Whether entries whose place is not there are inserted; if not they are ignored.
+        `arranged` is from `arranged`, or the unplaced entries of an insertion. Of several entries for one place the
+        last counts, or their sum. Without `grow` entries at new places are ignored.
         """
         storage, count = self.storage, arranged.count
         assert arranged.order is not None and batch.values is not None
-        hits, ranks, left = (self._ints(name, count) for name in ("hits", "ranks", "left"))
+        hits, ranks, unplaced = (self._ints(name, count) for name in ("hits", "ranks", "unplaced"))
         given: list[Argument] = [
-            *self._of_rows(arranged),
-            np.int32(existing == "add"),
-            np.int32(grow),
-            arranged.order,
-            batch.values,
-        ]
-        to: list[Argument] = [left, np.int32(slack), np.int32(storage.capacity), *self._changed]
+            *self._of_rows(arranged), np.int32(existing == "add"), np.int32(grow), arranged.order, batch.values,
+        ]  # fmt: skip
+        to: list[Argument] = [unplaced, np.int32(slack), np.int32(storage.capacity), *self._changed]
         long_runs = self._ints("long runs", count)
         launches = [
             self._over("merge", count, *given, long_runs, *to),
@@ -224,36 +185,36 @@ class Operations:
             self._settle(),
         ]  # fmt: skip
         return Insertion(
-            in_order(launches), partial(self._left_of, batch, arranged, left), partial(self._named, arranged, left)
+            in_order(launches),
+            partial(self._gather_unplaced, batch, arranged, unplaced),
+            partial(self._unplaced_indices, arranged, unplaced),
         )
 
     def deletion(self, batch: Batch) -> Launch:
-        """Take all entries of some places out of their rows; places that have none are ignored."""
         arrange, arranged = self.arranged(batch)
         arguments = [*self._of_rows(arranged), self._ints("long runs", batch.count), *self._changed]
         erase = self._over("erase", batch.count, *arguments)
         return in_order([arrange, erase, self._over_long_rows("erase_long", batch.count, arguments), self._settle()])
 
     def _of_rows(self, arranged: Arranged) -> list[Argument]:
-        """Return what says which entries a batch has, sorted by row and the hash of the column."""
         assert arranged.columns is not None
         return [np.int32(arranged.count), arranged.rows, arranged.columns, np.int32(self._hash_bits)]
 
     @property
     def _changed(self) -> list[Argument]:
-        """The matrix, whose rows are changed one by one."""
+        """Kernel arguments of a matrix whose rows change one by one."""
         storage = self.storage
         return [*self._chain, storage.columns, storage.values, storage.versions, storage.state]
 
     def _over_long_rows(self, name: str, count: int, arguments: Sequence[Argument]) -> Launch:
-        """Bind a kernel whose blocks take the rows that the one before it listed."""
+        """Bind a kernel whose blocks process the rows listed by the previous kernel."""
         n_t = SMALL_BLOCK_SIZE[self._device.backend]
-        return self._kernels.blocks(name, min(count, self._device.n_s * LONG_BLOCKS), arguments, n_t)
+        return self._kernels.blocks(name, min(count, self._device.sm_count * LONG_BLOCKS), arguments, n_t)
 
     # bringing together ------------------------------------------------------------------------------------------------
 
     def tidying(self, at_least: int, slack: int) -> Launch:
-        """Bring rows of so many segments and more together, each into a new one, while the buffer has room."""
+        """Bring rows of at least `at_least` segments together, each into a new segment, while the buffer has space."""
         rows, limits = self.storage.shape[0], map(np.int32, (at_least, slack, self.storage.capacity))
         tidy = self._over("tidy", rows, np.int32(rows), *limits, *self._changed)
         return in_order([tidy, self._settle()])
@@ -261,21 +222,10 @@ class Operations:
     def rooms(
         self, slack: int, permutation: Buffer | None = None, demand: Arranged | None = None
     ) -> tuple[Launch, Buffer]:
-        """Return what computes where each row begins once all are brought together, and the offsets.
+        """Return a launch for the row offsets of a defragmented matrix, and the offsets, int32 `(rows + 1,)`.
 
-        Parameters
-        ----------
-        slack
-            Room beside the entries of each row.
-        permutation
-            The order of the rows in memory, int32 `(rows,)`; None: their own.
-        demand
-            Entries that rows shall have room for besides; with rows in their own order.
-
-        Returns
-        -------
-        tuple
-            A launch, and int32 `(rows + 1,)`: the offsets, and last the entries in all.
+        Rows have `slack` free entries and space for `demand`. `permutation`, int32 `(rows,)`, is the order of rows in
+        memory, without `demand`. The last offset is the total.
         """
         storage, rows = self.storage, self.storage.shape[0]
         offsets = self._ints("offsets", rows + 1)
@@ -294,20 +244,12 @@ class Operations:
         return in_order(launches), offsets
 
     def copy(self, offsets: Buffer, target: Storage, slack: bool, permutation: Buffer | None = None) -> Launch:
-        """Copy all rows into another matrix of the same shape, each into one segment at its offset.
+        """Copy all rows into another matrix of the same shape, each into one segment at its offset (see `rooms`).
 
-        Parameters
-        ----------
-        offsets, permutation
-            As of `rooms`.
-        target
-            Its sizes, its table and where its next segment is cut off are set as well; without slack its columns and
-            values are CSR, by the offsets.
-        slack
-            Whether rows have room beside their entries.
+        It sets sizes, table and pointer of `target`, too. Without `slack` columns and values are CSR, by the offsets.
         """
         storage, rows = self.storage, self.storage.shape[0]
-        tile = COPIED * BLOCK_SIZE[self._device.backend]
+        tile = COPIES_PER_THREAD * BLOCK_SIZE[self._device.backend]
         tiles = -(-target.capacity // tile)
         firsts, n_rows = self._ints("first rows", tiles + 1), np.int32(rows)
         permuted = _permuted(permutation, storage.sizes)
@@ -322,12 +264,12 @@ class Operations:
         return in_order([place, self._kernels.blocks("copy_rows", tiles, arguments)])
 
     def total(self, offsets: Buffer) -> Launch:
-        """Put the last of the offsets where the report has it: the entries that a copy takes, slack included."""
+        """Store the last offset in the report: the entries of a copy, with slack."""
         arguments: list[Argument] = [np.int32(self.storage.shape[0]), offsets, self.storage.state]
         return self._kernels.blocks("note_total", 1, arguments, n_t=32)
 
     def adoption(self, offsets: Buffer) -> Launch:
-        """Make what lies in the columns and values a matrix of one segment a row, from the offsets of CSR."""
+        """Make columns and values in CSR a matrix of one segment a row."""
         storage, rows = self.storage, self.storage.shape[0]
         return self._over(
             "adopt", rows, np.int32(rows), np.int32(storage.segments), np.int32(storage.pitch), offsets, storage.table,
@@ -337,20 +279,13 @@ class Operations:
     # parts ------------------------------------------------------------------------------------------------------------
 
     def _check(self, batch: Batch) -> Launch:
-        rows, columns = map(np.int32, self.storage.shape)
-        arguments: list[Argument] = [
-            np.int32(batch.count),
-            rows,
-            columns,
-            batch.rows,
-            batch.columns,
-            self.storage.state,
-        ]
-        return self._kernels.over("check_batch", batch.count, arguments, SEVERAL)
+        storage, shape = self.storage, map(np.int32, self.storage.shape)
+        arguments: list[Argument] = [np.int32(batch.count), *shape, batch.rows, batch.columns, storage.state]
+        return self._kernels.over("check_batch", batch.count, arguments, ENTRIES_PER_THREAD)
 
     @property
     def _hash_bits(self) -> int:
-        """Bits that a key has for a column's hash, beside those of the row."""
+        """Bits of a column's hash in a key, besides the bits of the row."""
         of_row = bits_of(self.storage.shape[0])
         return min(max(KEPT_BITS - of_row, MIN_HASH_BITS), MAX_HASH_BITS, SORT_KEY_BITS - of_row)
 
@@ -382,7 +317,7 @@ class Operations:
         return self._scratch.take(name, 4 * count)
 
     def release(self) -> None:
-        """Give back what sorts and scans; the matrix and the scratch are their owner's."""
+        """Release memory for sorting and scanning; matrix and scratch belong to their owner."""
         for sort in self._sorts.values():
             sort.release()
         for scan in self._scans.values():
@@ -392,5 +327,4 @@ class Operations:
 
 
 def _permuted(permutation: Buffer | None, any_buffer: Buffer) -> tuple[Argument, Argument]:
-    """Return whether rows come in another order, and the order."""
     return (np.int32(0), any_buffer) if permutation is None else (np.int32(1), permutation)

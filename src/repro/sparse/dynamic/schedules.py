@@ -1,7 +1,6 @@
-"""Schedules of y = A x for a dynamic matrix: how entries are assigned to threads, and the bins of rows.
+"""Schedules of y = A x for a dynamic matrix: assignments of entries to threads, and their data from the host.
 
-A schedule has a spelling, which is part of a variant's id. What a schedule is given beside the matrix, rows binned
-by their sizes and rows assigned to blocks, is made on the host.
+A schedule's text is part of a variant's id.
 """
 
 from __future__ import annotations
@@ -19,70 +18,55 @@ from repro.codegen.targets import TARGETS, Target
 from repro.errors import ReproError
 from repro.sparse.dynamic.layout import Arrays, pitch_of
 
-#: Entries that a row of each of the paper's bins has at the least; the bin of the longest rows has a block a row, the
-#: others so many threads.
+#: Minimum row sizes of the paper's bins, and threads of a row; the last bin has a block for each row.
 PAPERS_MIN_LENGTHS = (0, 2, 4, 8, 16, 32, 512)
 PAPERS_WIDTHS = (1, 2, 4, 8, 16, 32)
 
 
 @dataclass(frozen=True)
 class LongRows:
-    """From how many entries on a row has a block, or several, and how many each of those takes."""
+    """Minimum row sizes for one block, and for several blocks with `part_length` entries each."""
 
     block: int
     parts: int
     part_length: int
 
 
-#: By dialect. A block of the CPU has a quarter of the threads, and no other to hide its waiting.
+#: By dialect. A CPU block has a quarter of the threads, and no other block hides its latencies.
 LONG_ROWS = {"cuda": LongRows(1024, 8192, 4096), "opencl": LongRows(128, 512, 256)}
 
 
 @dataclass(frozen=True)
 class RowBins:
-    """Rows in the order of their bins, the longest first; those of one bin as they lie in the matrix.
+    """Rows in the order of their bins, the longest rows first; within a bin in the order of the matrix."""
 
-    Attributes
-    ----------
-    order
-        int32 `(rows,)`.
-    ends
-        Where each bin ends in that order, the bin of the longest rows first.
-    """
-
+    #: int32 `(rows,)`.
     order: NDArray[np.int32]
+    #: End of each bin in `order`.
     ends: tuple[int, ...]
 
     @property
     def spans(self) -> list[tuple[int, int]]:
-        """Where each bin starts and ends."""
+        """Start and end of each bin in `order`."""
         return list(zip((0, *self.ends[:-1]), self.ends, strict=True))
 
 
 def bin_rows(sizes: NDArray[np.int32], least: Sequence[int]) -> RowBins:
-    """Bin rows by their sizes.
-
-    Parameters
-    ----------
-    sizes
-        Entries of each row, `(rows,)`.
-    least
-        Entries that a row of each bin has at the least, ascending from 0.
-    """
+    """Bin rows by their sizes `(rows,)`, given the minimum size of each bin, ascending from 0."""
     labels = (len(least) - np.searchsorted(np.asarray(least), sizes, side="right")).astype(np.uint8)
     order = np.argsort(labels, kind="stable").astype(np.int32)
     return RowBins(order, tuple(np.cumsum(np.bincount(labels, minlength=len(least))).tolist()))
 
 
 def widths_of(target: Target) -> tuple[int, ...]:
-    """Return by how many threads a row can be multiplied: those of a warp at the most."""
+    """Return the possible numbers of threads a row, at most a warp."""
     return tuple(width for width in PAPERS_WIDTHS if width <= target.warp)
 
 
 def our_min_lengths(target: Target, per_thread: int) -> tuple[int, ...]:
-    """Return the least entries of our bins: twice as many threads from `per_thread` entries for each of them on.
+    """Return the minimum sizes of our bins: for each of `widths_of`, a block a row, and several blocks a row.
 
-    The bins are those of `widths_of`, then of a block a row, then of several blocks a row.
+    The number of threads doubles where each would have `per_thread` entries.
     """
     long = LONG_ROWS[target.dialect]
     return (0, *(width * per_thread for width in widths_of(target)[1:]), long.block, long.parts)
@@ -91,14 +75,7 @@ def our_min_lengths(target: Target, per_thread: int) -> tuple[int, ...]:
 def deal_parts(rows: NDArray[Any], sizes: NDArray[np.int32], part_length: int) -> NDArray[np.int32]:
     """Return the parts of long rows, a block each: int32 `(parts, 4)`.
 
-    What names the row, the part's first entry, the number of the row's first part, parts of the row.
-
-    Parameters
-    ----------
-    rows, sizes
-        What names each long row, and its entries.
-    part_length
-        Entries of a part.
+    Columns: the row's name, the part's first entry, the index of the row's first part, and the row's parts.
     """
     counts = -(-sizes.astype(np.int64) // part_length)
     firsts = np.cumsum(counts) - counts
@@ -108,16 +85,9 @@ def deal_parts(rows: NDArray[Any], sizes: NDArray[np.int32], part_length: int) -
 
 
 def parts_of(bins: RowBins, sizes: NDArray[np.int32], target: Target, by_place: bool = False) -> NDArray[np.int32]:
-    """Return the parts of the rows in the bin of the longest, as `deal_parts`.
+    """Return the parts of rows in the first of `our_min_lengths`' bins, as `deal_parts`.
 
-    Parameters
-    ----------
-    bins
-        Those of `our_least`.
-    sizes
-        Entries of each row, `(rows,)`.
-    by_place
-        Whether a row is named by its place in the order of the bins, as where rows are given in that order.
+    `by_place` names a row by its place in the order of the bins.
     """
     long_rows = bins.order[: bins.ends[0]]
     names = np.arange(len(long_rows)) if by_place else long_rows
@@ -125,19 +95,14 @@ def parts_of(bins: RowBins, sizes: NDArray[np.int32], target: Target, by_place: 
 
 
 def at_least_one(parts: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Return the parts as the device gets them: one of zeros where there is none, which may be loaded but not used."""
+    """Return the parts for upload: an unused part of zeros if there is none, since buffers are not empty."""
     return parts if len(parts) else np.zeros((1, 4), np.int32)
 
 
 def spans_of(sizes: NDArray[np.int32], order: NDArray[np.int32] | None = None) -> NDArray[np.int32]:
-    """Return where each row's entries start and end, rows without room one after the other: int32 `(rows, 2)`.
+    """Return start and end of each row's entries, for rows without free space: int32 `(rows, 2)`.
 
-    Parameters
-    ----------
-    sizes
-        Entries of each row, `(rows,)`.
-    order
-        Which row's entries come where, `(rows,)`; None: that of the rows.
+    `order` is the order of rows in memory; None: their own.
     """
     lengths = sizes if order is None else sizes[order]
     ends = np.cumsum(lengths, dtype=np.int32)
@@ -150,22 +115,10 @@ def spans_of(sizes: NDArray[np.int32], order: NDArray[np.int32] | None = None) -
 
 
 def deal_chunks(sizes: NDArray[np.int32], most: int, part_length: int) -> NDArray[np.int32]:
-    """Deal rows to blocks, each as many consecutive ones as have together at most `most` entries.
+    """Deal consecutive rows to blocks of at most `most` entries and rows.
 
-    Parameters
-    ----------
-    sizes
-        Entries of each row, `(rows,)`; the entries of all rows lie one after the other.
-    most
-        Also the most rows of a block, which empty ones could be.
-    part_length
-        Entries that a block takes of a row that alone has more than `most`.
-
-    Returns
-    -------
-    ndarray
-        int32 `(blocks, 4)`: first row, row behind the last, first entry, entry behind the last; or of a part of a row
-        the row, which part it is, 0, and how many parts there are, negative.
+    Longer rows are cut into parts of `part_length`. Result: int32 `(blocks, 4)` with first row, end row, first entry,
+    end entry; or, for a part, row, part number, 0, and the negative number of parts.
     """
     ends = np.cumsum(sizes, dtype=np.int64)
     long_rows = np.flatnonzero(sizes > most)
@@ -182,12 +135,12 @@ def deal_chunks(sizes: NDArray[np.int32], most: int, part_length: int) -> NDArra
 
 
 def _short_rows(ends: NDArray[np.int64], first: int, last: int, most: int) -> NDArray[np.int64]:
-    """Return the blocks of rows from `first` to before `last`, none of which is too long for a block."""
+    """Return the blocks of rows from `first` to before `last`, each of which fits into a block."""
     starts = [first]
     before = int(ends[first - 1]) if first else 0
     begin = before
     while first < last:
-        # the rows of a block are few: to search among all of them would take longer
+        # a block has few rows, so the search is limited to a window
         window = ends[first : min(last, first + most)]
         first += int(np.searchsorted(window, before + most, side="right"))
         before = int(ends[first - 1])
@@ -198,17 +151,7 @@ def _short_rows(ends: NDArray[np.int64], first: int, last: int, most: int) -> ND
 
 
 def lay_out_sorted(matrix: sp.csr_array, order: NDArray[np.int32], segments: int) -> Arrays:
-    """Return a matrix with one segment a row, without room, the rows' segments in an order of theirs.
-
-    Parameters
-    ----------
-    matrix
-        In CSR; rows may have columns more than once, in any order.
-    order
-        Which row's segment comes where, `(rows,)`.
-    segments
-        The most that a row's chain can have.
-    """
+    """Return a CSR matrix with one segment a row without free space, the segments in a given order of the rows."""
     rows = matrix.shape[0]
     sizes = np.diff(matrix.indptr)
     room = sizes[order].astype(np.int64)
@@ -224,12 +167,12 @@ def lay_out_sorted(matrix: sp.csr_array, order: NDArray[np.int32], segments: int
 
 
 ScheduleKind = Literal["vector", "mixed", "streams", "adaptive", "chunks"]
-#: Entries of a thread that are under way at a time, and how columns and values are loaded: as anything else (`ca`), or
-#: as what is read once (`cs`). By dialect; and those of `mixed` and of `chunks`.
+#: Entries in flight per thread and cache hint for columns and values, by dialect: `ca` for cached, `cs` for read once.
+#: Schedules of kind `mixed` and `chunks` have their own.
 WAYS = {"cuda": ((1, "ca"), (2, "ca"), (2, "cs"), (4, "cs")), "opencl": ((1, "ca"), (2, "ca"))}
 MIXED_WAYS = {"cuda": ((2, "ca"), (4, "cs")), "opencl": ((2, "ca"),)}
 CHUNK_WAYS = {"cuda": ((4, "ca"), (4, "cs"), (8, "cs")), "opencl": ((2, "ca"), (4, "ca"))}
-#: Entries for each thread from which on a row of our bins has twice as many.
+#: Entries per thread at which a row of our bins gets twice as many threads.
 PER_THREAD = (2, 4)
 _TEXT = re.compile(
     r"(?P<kind>vector|mixed|streams|adaptive|chunks)(-w(?P<width>\d+))?(-e(?P<per_thread>\d+))?(-u(?P<unroll>\d+))?"
@@ -239,32 +182,21 @@ _TEXT = re.compile(
 
 @dataclass(frozen=True, order=True)
 class Schedule:
-    """One way to deal the entries, spelt `vector-w8-u2-cs`, `streams`, `adaptive-e4-u2`, `chunks-u4-exact`.
+    """One assignment of entries to threads, spelt `vector-w8-u2-cs`, `streams`, `adaptive-e4-u2`, `chunks-u4-exact`."""
 
-    Attributes
-    ----------
-    kind
-        `vector`: so many threads for each row. `mixed`: the same, but a warp for a longer row, and a block for a row
-        that is longer still; it knows nothing of the rows beforehand. `streams`: the paper's bins of rows, each by a
-        kernel on a stream of its own. `adaptive`: our bins, all in one launch. `chunks`: consecutive rows of about
-        equally many entries for each block.
-    width
-        Threads of a row, for `vector` and `mixed`; else 0.
-    per_thread
-        For `adaptive`: entries for each thread from which on a row has twice as many threads; else 0.
-    unroll
-        Entries of a thread under way at a time.
-    load
-        `ca` or `cs`: whether columns and values stay in the caches or are read as once.
-    exact
-        Whether it relies on each row being in one segment without room.
-    """
-
+    #: `vector`: `width` threads a row. `mixed`: the same, with a warp or a block for long rows. `streams`: the
+    #: paper's bins of rows, a kernel on its own stream each. `adaptive`: our bins in one launch. `chunks`:
+    #: consecutive rows of about equally many entries for each block.
     kind: ScheduleKind
+    #: Threads of a row, for `vector` and `mixed`.
     width: int = 0
+    #: Entries per thread at which a row gets twice as many threads, for `adaptive`.
     per_thread: int = 0
+    #: Entries of a thread in flight at a time.
     unroll: int = 1
+    #: `ca` or `cs`: whether caches keep columns and values, or treat them as read once.
     load: str = "ca"
+    #: Whether it relies on rows of one segment without free space.
     exact: bool = False
 
     def __str__(self) -> str:
@@ -278,13 +210,7 @@ class Schedule:
 
     @classmethod
     def parse(cls, text: str) -> Schedule:
-        """Read a schedule's text; the inverse of `str`.
-
-        Raises
-        ------
-        ReproError
-            It is no schedule's.
-        """
+        """Read a schedule's text; the inverse of `str`."""
         match = _TEXT.fullmatch(text)
         if match:
             kind: ScheduleKind = match["kind"]  # type: ignore[assignment]  # the expression has these alone
@@ -306,12 +232,11 @@ class Schedule:
 
     @property
     def papers(self) -> bool:
-        """Whether the paper has it: one entry of a thread at a time, no hints, sizes read."""
+        """Whether the paper has it: one entry in flight, no hints, sizes read."""
         return self.kind in ("vector", "streams") and self.unroll == 1 and self.load == "ca" and not self.exact
 
 
 def schedules(target: Target) -> list[Schedule]:
-    """Return all schedules of a device generation, exact ones and others."""
     made: list[Schedule] = []
     for unroll, load in WAYS[target.dialect]:
         if load == "ca":
@@ -331,9 +256,9 @@ def schedules(target: Target) -> list[Schedule]:
 
 
 def usual_schedule(target: Target, mean: float) -> Schedule:
-    """Return a schedule for products that are not searched, of a matrix whose rows change.
+    """Return the default schedule, without search, for a matrix whose rows change.
 
-    Each thread has about four entries of a row of the mean size.
+    Each thread has about four entries of a row of mean size.
     """
     widths = widths_of(target)
     width = next((width for width in widths if 4 * width >= mean), widths[-1])
@@ -341,9 +266,9 @@ def usual_schedule(target: Target, mean: float) -> Schedule:
 
 
 def usual_bins(target: Target) -> Schedule:
-    """Return a schedule by our bins for products that are not searched, of a matrix whose rows change little."""
+    """Return the default schedule by our bins for a matrix whose rows change little."""
     return Schedule("adaptive", 0, PER_THREAD[0], *WAYS[target.dialect][-1])
 
 
-#: Those of any device.
+#: Schedules of all devices.
 _EVERY = frozenset(schedule for target in TARGETS.values() for schedule in schedules(target))

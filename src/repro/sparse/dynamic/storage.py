@@ -1,4 +1,4 @@
-"""A dynamic matrix in the memory of a device, and batches of entries with the order in which they are processed."""
+"""A dynamic matrix in the memory of a device, and batches of entries with an order of processing."""
 
 from __future__ import annotations
 
@@ -16,75 +16,42 @@ from repro.sparse.dynamic.layout import Arrays, pitch_of
 
 @dataclass(frozen=True)
 class Batch:
-    """Entries on a device.
-
-    Attributes
-    ----------
-    count
-        How many: m.
-    rows, columns, values
-        int32, int32 and floating `(m,)`; no values where entries are deleted.
-    grouped
-        Whether entries of equal rows follow each other, as in a batch that is sorted by row.
-    """
+    """Entries on a device."""
 
     count: int
+    #: int32 `(count,)`.
     rows: Buffer
     columns: Buffer
+    #: Floating `(count,)`; None where entries are deleted.
     values: Buffer | None = None
+    #: Whether entries of equal rows follow each other, as in a batch sorted by row.
     grouped: bool = False
 
 
 @dataclass(frozen=True)
 class Arranged:
-    """The entries of a batch in an order in which equal rows follow each other.
-
-    Attributes
-    ----------
-    count
-        How many.
-    rows
-        Of each, in that order: int32 `(count,)`.
-    order
-        Which of the batch each is; None: the order of the batch.
-    columns
-        Of each in that order, by a hash of the column within a row; None where they come in any order.
-    """
+    """Entries of a batch in an order that groups equal rows."""
 
     count: int
+    #: Rows in that order, int32 `(count,)`.
     rows: Buffer
+    #: The entries' places in the batch; None: the order of the batch.
     order: Buffer | None = None
+    #: Columns in that order, a row's sorted by their hashes; None where a row's are unsorted.
     columns: Buffer | None = None
 
 
 class _Nothing:
-    """In the place of memory that could not be had."""
+    """A stand-in for memory that could not be allocated."""
 
     nbytes = 0
 
-    def release(self) -> None:
-        """There is nothing to give back."""
+    def release(self) -> None: ...
 
 
 @dataclass
 class Storage:
-    """The arrays of `repro.sparse.dynamic.layout.Arrays` on a device, with the state of the matrix.
-
-    Attributes
-    ----------
-    device
-        Whose memory it is.
-    shape, segments, capacity
-        As of the arrays.
-    dtype
-        Of the values.
-    columns, values, table, sizes
-        The arrays.
-    versions
-        int32 `(rows,)`: odd while a row is changed otherwise than by appending to it.
-    state
-        int32 `(state.WORDS,)`.
-    """
+    """The arrays of `repro.sparse.dynamic.layout.Arrays` on a device, and the state of the matrix."""
 
     device: Device
     shape: tuple[int, int]
@@ -95,19 +62,15 @@ class Storage:
     values: Buffer
     table: Buffer
     sizes: Buffer
+    #: int32 `(rows,)`: odd while a row is changed in another way than by appending to it.
     versions: Buffer
+    #: int32 `(STATE_WORDS,)`.
     state: Buffer
     _holders: int = field(default=1, init=False, repr=False)
     _lock: Lock = field(default_factory=Lock, init=False, repr=False)
 
     @classmethod
     def upload(cls, device: Device, arrays: Arrays) -> Storage:
-        """Bring a matrix to a device.
-
-        Raises
-        ------
-        OutOfDeviceMemory
-        """
         words = np.zeros(kernels.STATE_WORDS, np.int32)
         words[kernels.STATE_POINTER] = arrays.pointer
         held: list[Buffer] = []
@@ -120,7 +83,7 @@ class Storage:
                 np.zeros_like(arrays.sizes),
                 words,
             ):
-                # a device has no buffer of nothing
+                # devices have no empty buffers
                 held.append(device.upload(array if array.size else np.zeros(1, array.dtype)))
         except Exception:
             for buffer in held:
@@ -132,12 +95,7 @@ class Storage:
     def empty(
         cls, device: Device, shape: tuple[int, int], segments: int, capacity: int, dtype: np.dtype[np.floating]
     ) -> Storage:
-        """Return a matrix whose entries and table are still to be written, with no operation on it begun.
-
-        Raises
-        ------
-        OutOfDeviceMemory
-        """
+        """Return a matrix with undefined entries and table, before any operation."""
         rows = shape[0]
         held: list[Buffer] = []
         try:
@@ -153,33 +111,19 @@ class Storage:
         return cls(device, shape, segments, capacity, dtype, *held)
 
     def make_room(self, capacity: int) -> None:
-        """Have memory for so many entries in the place of what there is, whose entries are lost.
-
-        Raises
-        ------
-        OutOfDeviceMemory
-            There is memory for no entry then.
-        """
+        """Allocate another capacity; the entries are lost. Without memory for it the capacity is 0."""
         self.columns.release()
         self.values.release()
-        # where there is no memory, nothing is given back twice
+        # stand-ins keep `release` valid if an allocation fails
         self.columns, self.values, self.capacity = _Nothing(), _Nothing(), 0
         self.columns = self.device.allocate(4 * max(capacity, 1))
         self.values = self.device.allocate(self.dtype.itemsize * max(capacity, 1))
         self.capacity = capacity
 
     def grow(self, capacity: int, copy: Callable[[Buffer, Buffer, Buffer, Buffer], None]) -> None:
-        """Have memory for so many entries, with those that there are.
+        """Allocate another capacity, and move the entries there; `OutOfDeviceMemory` leaves the matrix unchanged.
 
-        Parameters
-        ----------
-        copy
-            Queues the copying of columns and values, the first two, to the others.
-
-        Raises
-        ------
-        OutOfDeviceMemory
-            Everything is as it was then.
+        `copy` queues the copy of columns and values, its first two arguments, to the other two.
         """
         columns = self.device.allocate(4 * max(capacity, 1))
         try:
@@ -193,29 +137,27 @@ class Storage:
         self.columns, self.values, self.capacity = columns, values, capacity
 
     def set_pointer(self, pointer: int) -> None:
-        """Say where the next segment is cut off, for who wrote entries and table in another way."""
+        """Set the offset of the next segment, after entries and table were written directly."""
         words = np.zeros(kernels.STATE_WORDS, np.int32)
         words[kernels.STATE_POINTER] = pointer
         self.device.write(self.state, words)
 
     @property
     def pitch(self) -> int:
-        """Words from one slot of a row to the next."""
         return pitch_of(self.shape[0])
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays."""
         return sum(buffer.nbytes for buffer in self._buffers)
 
     def report(self) -> Report:
-        """Wait for what is queued, and return what the last operation came to."""
+        """Wait for queued work, and return the report of the last operation."""
         words = np.empty(kernels.STATE_WORDS, np.int32)
         self.device.download(self.state, words)
         return Report.of(words)
 
     def download(self) -> Arrays:
-        """Wait for what is queued, and return the matrix as arrays on the host: zeros where no segment was cut off."""
+        """Wait for queued work, and return the matrix on the host, with zeros behind the last segment."""
         rows, pointer = self.shape[0], self.report().pointer
         columns, values = np.zeros(self.capacity, np.int32), np.zeros(self.capacity, self.dtype)
         table, sizes = np.zeros(self.segments * self.pitch, np.int32), np.zeros(rows, np.int32)
@@ -229,13 +171,13 @@ class Storage:
         return self.columns, self.values, self.table, self.sizes, self.versions, self.state
 
     def retain(self) -> bool:
-        """Keep the memory until `release` is called once more; False where it has been given back already."""
+        """Keep the memory until `release` is called once more; return False if it was released already."""
         with self._lock:
             self._holders += self._holders > 0
             return self._holders > 0
 
     def release(self) -> None:
-        """Give the memory back, once all who hold it have let go."""
+        """Release the memory, once all holders have done so."""
         with self._lock:
             if not self._holders:
                 return

@@ -1,6 +1,6 @@
-"""What kernels are compared with: cuSPARSE on a GPU, SciPy on the CPU.
+"""Vendor and SciPy baselines: cuSPARSE on a GPU, SciPy on the CPU.
 
-One file a library; every file of this folder is imported and registers what it has.
+Each library has one file; importing this package registers the baselines of all files.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""cuSPARSE: every routine for y = A x that fits an entry, in every representation.
+"""cuSPARSE baselines for y = A x: all routines that fit an entry, in all representations.
 
-The arrays of all formats are uploaded once, for all routines that use them. SpMVOp, z = α A x + β y, works by a
-plan that is made for A once; it is an experimental function of the library. The order of its calls is that of
-NVIDIA's sample `spmv_op`, without code for an epilogue.
+All routines share one upload of each format's arrays. SpMVOp, z = α A x + β y, is an experimental function that
+works by a plan made for A once; calls follow NVIDIA's sample `spmv_op`, without epilogue code.
 """
 
 from __future__ import annotations
@@ -19,20 +18,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.bench.runnable import Unsupported
-from repro.bench.workspace import Guards, Workspace
+from repro.bench.errors import Unsupported
+from repro.bench.guards import Guards
+from repro.bench.runnable import Workspace
 from repro.codegen.targets import INDEX_BYTES
-from repro.devices.base import Buffer, LaunchError
-from repro.devices.cuda import CudaDevice
+from repro.devices.base import Buffer
 from repro.sparse.expansions import Bsr, Csr, Representation, representations, to_bsr, to_coo, to_csr, to_sell
-from repro.sparse.library.cusparse_bindings import TYPES, Calls, address, destroy, gpu, load, refusals, scalars, version
+from repro.sparse.library.cusparse_bindings import TYPES, WORKING_MEMORY, Handle, address, scalars, version
 from repro.sparse.library.registry import baseline, suffix
 from repro.sparse.operands import Multiplies, operands_of, y_on
 
 #: Rows of a slice of sliced ELLPACK: a warp.
 SLICE_ROWS = 32
 
-#: The arrays of each format; coordinates are CSR with a row for each number.
+#: Arrays of each format. COO shares columns and values with CSR.
 ARRAYS = {
     "csr": ("csr offsets", "csr columns", "csr values"),
     "coo": ("coo rows", "csr columns", "csr values"),
@@ -43,17 +42,9 @@ VECTOR = "x"
 
 
 class Resident:
-    """One representation of a matrix in one ordering, as far as somebody uses it.
+    """One representation of a matrix in one ordering; routines share its device arrays by reference counts.
 
-    Expanding tens of millions of numbers takes the host seconds, and a GPU's memory holds a large matrix only so often:
-    the routines of a library are given one of these together.
-
-    Parameters
-    ----------
-    representation
-        What the numbers are.
-    ordering
-        The order of the rows and columns.
+    Expanding tens of millions of numbers takes the host seconds, and GPU memory holds few copies of a large matrix.
     """
 
     def __init__(self, representation: Representation, ordering: str) -> None:
@@ -64,13 +55,9 @@ class Resident:
         self._users: Counter[str] = Counter()
 
     def take(self, workspace: Workspace, name: str) -> list[Buffer]:
-        """Return the arrays of a format (offsets or rows, columns, values), and x; `give_back` ends their use.
+        """Return the arrays of a format (offsets or rows, columns, values) and x; `give_back` ends their use.
 
-        Raises
-        ------
-        OverflowError
-            More numbers than 32-bit indices can count.
-        OutOfDeviceMemory
+        More numbers than 32-bit indices raise `OverflowError`.
         """
         wanted = (*ARRAYS[name], VECTOR)
         self._users.update(wanted)
@@ -86,7 +73,7 @@ class Resident:
         return [self._buffers[array] for array in wanted]
 
     def give_back(self, name: str) -> None:
-        """End the use of a format; what nobody else uses is released."""
+        """End one use of a format, and release arrays without users."""
         self._users.subtract((*ARRAYS[name], VECTOR))
         for array in [array for array in self._buffers if self._users[array] == 0]:
             self._buffers.pop(array).release()
@@ -94,7 +81,6 @@ class Resident:
             self._csr = None
 
     def _expand(self, workspace: Workspace, name: str) -> dict[str, NDArray[Any]]:
-        """Return the arrays of a format on the host, and x."""
         operands, representation = operands_of(workspace), self._representation
         x = representation.arrange(operands.x_in(self._ordering))
 
@@ -105,7 +91,7 @@ class Resident:
             return self._named(name, blocks(), x)
         csr = self._csr or to_csr(blocks())
         if name == "sell":
-            self._csr = None  # routines come in the order of `ARRAYS`, and this is the last that needs it
+            self._csr = None  # routines come in the order of `ARRAYS`: no later format needs CSR
             return self._named(name, to_sell(csr, SLICE_ROWS), x)
         self._csr = csr
         return self._named(name, csr if name == "csr" else to_coo(csr), x)
@@ -114,96 +100,24 @@ class Resident:
         return dict(zip((*ARRAYS[name], VECTOR), (*arrays, x), strict=True))
 
 
-#: The first version whose functions have the parameters of today, and float32; that of CUDA 13.3.
+#: First version with float32 and the current parameters of SpMVOp; it came with CUDA 13.3.
 SINCE = (12, 8, 1)
-#: Values of `cusparseSpMVOpAlg_t`. By NVIDIA's notes on CUDA 13.3 the first prepares less and takes values that change.
+#: Values of `cusparseSpMVOpAlg_t`. By NVIDIA's CUDA 13.3 notes ALG1 prepares less and allows changing values.
 SPMVOP_ALGORITHMS = {"ALG1": 1, "ALG2": 2}
 
 
 def lacks_spmvop(library_version: str) -> str | None:
-    """Return why a version of the library is too old, or None."""
+    """Return why a library version is too old for SpMVOp, or None."""
     if tuple(int(part) for part in library_version.split(".")) >= SINCE:
         return None
     return f"SpMVOp needs {'.'.join(map(str, SINCE))}, which came with CUDA 13.3, or newer"
 
 
-class PlannedProduct:
-    """A product that the library has planned.
-
-    Parameters
-    ----------
-    calls
-        The library's calls, on the device where all lies.
-    handle, matrix, vectors
-        The library's handle, and its descriptions of A and of some x, y and z; other vectors can be multiplied later.
-    dtype
-        The type of all numbers.
-    algorithm
-        One of `ALGORITHMS`.
-    guards
-        What looks after the library's working memory.
-    held
-        Gives back all that the library makes, and its working memory; what it was given has to be there till then.
-
-    Raises
-    ------
-    Unsupported
-        The library is too old, or refuses the matrix.
-    OutOfDeviceMemory, LaunchError
-    """
-
-    def __init__(
-        self,
-        calls: Calls,
-        handle: int,
-        matrix: int,
-        vectors: tuple[int, int, int],
-        dtype: np.dtype[Any],
-        algorithm: str,
-        guards: Guards,
-        held: ExitStack,
-    ) -> None:
-        if why := lacks_spmvop(version()):
-            raise Unsupported(f"cuSPARSE {version()}: {why}")
-        self._calls, self._handle, self._scalars = calls, handle, scalars(dtype)
-        plain = calls.library.Operation.NON_TRANSPOSE
-        what = plain, matrix, *vectors, TYPES[dtype], SPMVOP_ALGORITHMS[algorithm]
-        size = c_size_t()
-        calls.run("cusparseSpMVOp_bufferSize", handle, *what, byref(size))
-        working = guards.allocate(size.value, "the library's working memory")
-        held.callback(working.release)
-        given = *what, address(working.memory)
-        described = calls.make_directly(
-            held, "cusparseSpMVOp_createDescr", "cusparseSpMVOp_destroyDescr", (handle,), given
-        )
-        no_code = None, 0
-        self._plan = calls.make_directly(
-            held, "cusparseSpMVOp_createPlan", "cusparseSpMVOp_destroyPlan", (handle, described), no_code
-        )
-
-    def bind(self, x: int, y: int, z: int) -> Callable[[], None]:
-        """Return what queues z = A x + 0 y and raises the library's error where it refuses.
-
-        Parameters
-        ----------
-        x, y, z
-            The library's descriptions of vectors.
-        """
-        compute, failure = self._calls.function("cusparseSpMVOp"), self._calls.library.cuSPARSEError
-        arguments = self._handle, self._plan, *self._scalars, x, y, z
-
-        def run() -> None:
-            if status := compute(*arguments):
-                raise failure(status)
-
-        return run
-
-
-#: What calls a routine with the matrix for some x and y.
+#: Binds a routine to vectors x and y, and returns the call.
 _Bind = Callable[[Buffer, Buffer], Callable[[], None]]
 
-#: What the papers compare with, by entry. csrmv, which they use for complex numbers, left the library with CUDA 11;
-#: SpMV with CSR is what took its place.
+#: Baseline of the papers, by entry. csrmv, their choice for complex numbers, left the library with CUDA 11; its
+#: replacement is SpMV with CSR.
 PAPERS_CHOICE = {
     "real": "spmv-csr-alg1/real",
     "complex": "spmv-csr-alg1/complex",
@@ -214,23 +128,13 @@ PAPERS_CHOICE = {
 
 @dataclass(frozen=True)
 class Routine:
-    """A routine of the library.
-
-    Attributes
-    ----------
-    name
-        As in a row: `spmv-csr-alg1`, …, `bsrmv`.
-    format
-        `csr`, `coo`, `sell` or `bsr`.
-    function
-        `SpMV`, `SpMVOp`, or `bsrmv`.
-    algorithm
-        The name in `SpMVAlg` or `cusparse_op.ALGORITHMS`; empty for `bsrmv`, which has one alone.
-    """
-
+    #: As in a row: `spmv-csr-alg1`, …, `bsrmv`.
     name: str
+    #: `csr`, `coo`, `sell` or `bsr`.
     format: str
+    #: `SpMV`, `SpMVOp` or `bsrmv`.
     function: str
+    #: Name in `SpMVAlg` or `SPMVOP_ALGORITHMS`; empty for `bsrmv`, which has only one.
     algorithm: str
 
 
@@ -249,7 +153,7 @@ ROUTINES = (
 
 @baseline("cuda")
 def cusparse(entry: str, ordering: str) -> Iterable[Multiplies]:
-    """Return all routines in all representations; block formats only where there are blocks."""
+    """Return all routines in all representations; block formats only for entries with blocks."""
     return [
         CuSparse(entry, routine, representation, ordering, resident)
         for representation in representations(entry)
@@ -260,15 +164,7 @@ def cusparse(entry: str, ordering: str) -> Iterable[Multiplies]:
 
 
 class CuSparse(Multiplies):
-    """One routine of the library.
-
-    Parameters
-    ----------
-    entry, routine, representation, ordering
-        What it is.
-    resident
-        The matrix in that representation and ordering, which several routines share.
-    """
+    """One routine for one representation and ordering; `resident` has the arrays that several routines share."""
 
     kind = "baseline"
 
@@ -291,7 +187,6 @@ class CuSparse(Multiplies):
 
     @property
     def columns(self) -> dict[str, Any]:
-        """Routine, format and representation, and the seconds of the library's analysis once there was one."""
         columns = {
             "ordering": self._ordering,
             "routine": self._routine.name,
@@ -304,248 +199,178 @@ class CuSparse(Multiplies):
 
     @property
     def identity(self) -> str:
-        """The library's version."""
         return version()
 
     def prepare(self, workspace: Workspace) -> None:
-        """Convert and upload the matrix, let the library analyse it, and run once.
+        """Upload the matrix, let the library analyse it, and run once; `Unsupported` if it is missing or refuses.
 
-        The seconds that the library's own analysis takes are the column `preprocess`.
-
-        Raises
-        ------
-        Unsupported
-            The library is not there or refuses; the message is its own.
+        The seconds of the library's analysis become the column `preprocess`.
         """
-        library, device = load(), gpu(workspace.device)
         self.release()
-        with ExitStack() as held, refusals(library, device):
-            handle = library.create()
-            held.callback(destroy, library, library.destroy, handle)
-            library.set_stream(handle, device.stream)
-            try:
-                *matrix, x = self._resident.take(workspace, self._routine.format)
-            except OverflowError as error:
-                raise Unsupported(str(error)) from None
-            held.callback(self._resident.give_back, self._routine.format)
-            operands, y, size = operands_of(workspace), y_on(workspace), self._representation.size
-            dtype = self._representation.dtype(operands.dtype)
-            call = _Call(
-                library,
-                device,
-                handle,
-                _Matrix(*operands.problem.shape, operands.problem.nnz, size, dtype, matrix),
-                (x, y),
-                workspace.guards,
-                held,
-            )
-            bind, seconds = self._analyse(call)
-            run = bind(x, y)
-            run()
-            device.synchronize()
-            self._held = call.held = held.pop_all()
+        with ExitStack() as held:
+            handle = Handle(workspace.device, held, label="")
+            with handle.refusals():
+                try:
+                    *matrix, x = self._resident.take(workspace, self._routine.format)
+                except OverflowError as error:
+                    raise Unsupported(str(error)) from None
+                held.callback(self._resident.give_back, self._routine.format)
+                operands, y, size = operands_of(workspace), y_on(workspace), self._representation.size
+                dtype, problem = self._representation.dtype(operands.dtype), operands.problem
+                product = _Product(
+                    handle, *problem.shape, problem.nnz, size, dtype, matrix, (x, y), workspace.guards, held
+                )
+                if self._routine.function == "bsrmv":
+                    bind, seconds = product.bsrmv(), 0.0
+                elif self._routine.function == "SpMVOp":
+                    bind, seconds = product.spmvop(self._routine.algorithm)
+                else:
+                    algorithm = handle.algorithm("SpMVAlg", self._routine.algorithm)
+                    bind, seconds = product.spmv(self._routine.format, algorithm)
+                run = bind(x, y)
+                run()
+                handle.device.synchronize()
+            self._held = product.held = held.pop_all()
         self._preprocess = seconds
         self._permutation = operands.permutation(self._ordering)
         self.matrix_bytes = sum(buffer.nbytes for buffer in matrix)
-        self.moved = self.matrix_bytes + x.nbytes + y.nbytes
+        self.bytes_moved = self.matrix_bytes + x.nbytes + y.nbytes
         self._y = y
-        self._bind = lambda x, y: _launcher(bind(x, y), library.cuSPARSEError)
-        self.launch = _launcher(run, library.cuSPARSEError)
+        self._bind = lambda x, y: handle.launcher(bind(x, y))
+        self.launch = handle.launcher(run)
 
     def product(self, x: Buffer, y: Buffer) -> Callable[[], None]:
-        """Return what queues y = A x for other vectors, in the representation's order, with its signs; once prepared.
+        """Return a launch of y = A x for vectors in the representation's order and signs.
 
-        Matrix, analysis and working memory are those of `launch`.
+        It shares matrix, analysis and working memory with `launch`.
         """
         assert self._bind is not None
         return self._bind(x, y)
 
-    def _analyse(self, call: _Call) -> tuple[_Bind, float]:
-        """Return what binds the routine to x and y, and the seconds of the library's analysis."""
-        if self._routine.function == "bsrmv":
-            return call.bsrmv(), 0.0
-        if self._routine.function == "SpMVOp":
-            return call.spmvop(self._routine.algorithm)
-        algorithm = getattr(call.library.SpMVAlg, self._routine.algorithm, None)
-        if algorithm is None:
-            raise Unsupported(f"nvmath-python does not know SpMVAlg.{self._routine.algorithm}")
-        return call.spmv(self._routine.format, algorithm)
-
     def result(self) -> Buffer | None:
-        """Return y, in the representation's order."""
         return self._y
 
     def arrange(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Bring `(n, k)` members into the ordering and the representation's order, with its signs; once prepared."""
+        """Bring `(n, k)` members into the ordering and the representation's order and signs."""
         return self._representation.arrange(values[self._permutation])
 
     def release(self) -> None:
-        """Give handle, descriptors and matrix back."""
         self._bind = None
         self._held, held = ExitStack(), self._held
         held.close()
 
 
-@dataclass(frozen=True)
-class _Matrix:
-    """A matrix of n×m blocks of size×size numbers, and its arrays on the GPU: offsets or rows, columns, values."""
+@dataclass
+class _Product:
+    """An n×m matrix of size×size blocks on the GPU, and the vectors of the library's analysis."""
 
+    handle: Handle
     n: int
     m: int
     blocks: int
     size: int
     dtype: np.dtype[Any]
+    #: Offsets or rows, columns, values.
     arrays: list[Buffer]
+    vectors: tuple[Buffer, Buffer]
+    guards: Guards
+    #: Releases the routine's descriptors and memory.
+    held: ExitStack
 
     @property
     def rows(self) -> int:
-        """Rows, counted in numbers."""
         return self.n * self.size
 
-    @property
-    def columns(self) -> int:
-        """Columns, counted in numbers."""
-        return self.m * self.size
-
-    @property
-    def count(self) -> int:
-        """Numbers that are no padding."""
-        return self.blocks * self.size**2
-
-
-class _Call:
-    """A handle of the library with matrix and vectors, from which calls are made.
-
-    The vectors are what the library's analysis sees.
-
-    Attributes
-    ----------
-    guards
-        What looks after the library's working memory.
-    held
-        What is to be given back with the routine; all that is made goes there.
-    """
-
-    def __init__(
-        self,
-        library: Any,
-        device: CudaDevice,
-        handle: int,
-        matrix: _Matrix,
-        vectors: tuple[Buffer, Buffer],
-        guards: Guards,
-        held: ExitStack,
-    ) -> None:
-        self.library = library
-        self._device = device
-        self._handle = handle
-        self._matrix = matrix
-        self._vectors = vectors
-        self._guards = guards
-        self.held = held
-
     def spmv(self, name: str, algorithm: int) -> tuple[_Bind, float]:
-        """Analyse the matrix in the format of that name for `cusparseSpMV`; return the seconds that took as well."""
-        library, kind = self.library, TYPES[self._matrix.dtype]
-        matrix = self._describe(name)
-        one, zero = scalars(self._matrix.dtype)
+        """Analyse a format for `cusparseSpMV`; return the binding and the seconds of the analysis."""
+        handle, matrix = self.handle, self._describe(name)
+        one, zero = scalars(self.dtype)
 
         def arguments(x: Buffer, y: Buffer) -> tuple[int, ...]:
-            plain = library.Operation.NON_TRANSPOSE
-            described = self._describe_vectors(x, y)
-            return self._handle, plain, one, matrix, described[0], zero, described[1], kind, algorithm
+            of_x, of_y = self._describe_vectors(x, y)
+            return handle.value, handle.plain, one, matrix, of_x, zero, of_y, TYPES[self.dtype], algorithm
 
-        first = arguments(*self._vectors)
-        self._device.synchronize()
+        first = arguments(*self.vectors)
+        handle.device.synchronize()
         start = time.perf_counter()
-        guarded = self._guards.allocate(library.sp_mv_buffer_size(*first), "the library's working memory")
-        self.held.callback(guarded.release)
-        buffer = address(guarded.memory)
-        try:
-            library.sp_mv_preprocess(*first, buffer)
-        except (library.cuSPARSEError, RuntimeError) as error:  # optional, and not there for every format and version
-            if getattr(error, "status", library.Status.NOT_SUPPORTED) != library.Status.NOT_SUPPORTED:
-                raise
-        self._device.synchronize()
+        working = handle.prepare(self.held, "sp_mv", first, self.guards)
+        handle.device.synchronize()
         seconds = time.perf_counter() - start
-        return lambda x, y: partial(library.sp_mv, *arguments(x, y), buffer), seconds
+        return lambda x, y: partial(handle.library.sp_mv, *arguments(x, y), working), seconds
 
     def spmvop(self, algorithm: str) -> tuple[_Bind, float]:
-        """Plan the product of CSR for `cusparseSpMVOp`; return the seconds that took as well."""
-        calls, dtype = Calls(self._device), self._matrix.dtype
-        matrix = self._describe("csr")
-        # z = A x + 0 y: nothing says that y, if it is the unset z, is left alone
-        zeros = self._device.allocate(self._matrix.rows * dtype.itemsize)
+        """Plan CSR for `cusparseSpMVOp`; return the binding and the seconds of planning."""
+        handle, matrix = self.handle, self._describe("csr")
+        # z = A x + 0 y: the library's manual does not promise to ignore an uninitialised y
+        zeros = handle.device.allocate(self.rows * self.dtype.itemsize)
         self.held.callback(zeros.release)
-        self._device.fill(zeros, 0)
+        handle.device.fill(zeros, 0)
 
         def vectors(x: Buffer, z: Buffer) -> tuple[int, int, int]:
             of_x, of_z = self._describe_vectors(x, z)
-            return of_x, self._vector(zeros, self._matrix.rows), of_z
+            return of_x, handle.make_vector(self.held, zeros, self.rows, self.dtype), of_z
 
-        first = vectors(*self._vectors)
-        self._device.synchronize()
+        first = vectors(*self.vectors)
+        handle.device.synchronize()
         start = time.perf_counter()
-        planned = PlannedProduct(calls, self._handle, matrix, first, dtype, algorithm, self._guards, self.held)
-        self._device.synchronize()
+        if why := lacks_spmvop(version()):
+            raise Unsupported(f"cuSPARSE {version()}: {why}")
+        what = handle.plain, matrix, *first, TYPES[self.dtype], SPMVOP_ALGORITHMS[algorithm]
+        size = c_size_t()
+        handle.run("cusparseSpMVOp_bufferSize", handle.value, *what, byref(size))
+        working = self.guards.allocate(size.value, WORKING_MEMORY)
+        self.held.callback(working.release)
+        described = self._make("Descr", handle.value, after=(*what, address(working.memory)))
+        plan = self._make("Plan", handle.value, described, after=(None, 0))  # without code for an epilogue
+        handle.device.synchronize()
         seconds = time.perf_counter() - start
-        return lambda x, z: planned.bind(*vectors(x, z)), seconds
+        compute, failure = handle.function("cusparseSpMVOp"), handle.library.cuSPARSEError
 
-    def _describe_vectors(self, x: Buffer, y: Buffer) -> tuple[int, int]:
-        """Return the descriptors of x and y."""
-        return self._vector(x, self._matrix.columns), self._vector(y, self._matrix.rows)
+        def bind(x: Buffer, z: Buffer) -> Callable[[], None]:
+            arguments = handle.value, plan, *scalars(self.dtype), *vectors(x, z)
 
-    def _vector(self, vector: Buffer, size: int) -> int:
-        """Return the descriptor of a vector of so many numbers."""
-        library = self.library
-        described = int(library.create_dn_vec(size, address(vector), TYPES[self._matrix.dtype]))
-        self.held.callback(destroy, library, library.destroy_dn_vec, described)
-        return described
+            def run() -> None:
+                if status := compute(*arguments):
+                    raise failure(status)
 
-    def _describe(self, name: str) -> int:
-        """Return the descriptor of the matrix in a format."""
-        described = self._create(name)
-        self.held.callback(destroy, self.library, self.library.destroy_sp_mat, described)
-        return described
+            return run
 
-    def _create(self, name: str) -> int:
-        """Make the descriptor of the matrix in a format, which is the caller's to destroy."""
-        library, matrix = self.library, self._matrix
-        kind = TYPES[matrix.dtype]
-        index, base = library.IndexType.INDEX_32I, library.IndexBase.ZERO
-        rows, columns, count, size = matrix.rows, matrix.columns, matrix.count, matrix.size
-        pointers = [address(buffer) for buffer in matrix.arrays]
-        if name == "csr":
-            return int(library.create_csr(rows, columns, count, *pointers, index, index, base, kind))
-        if name == "coo":
-            return int(library.create_coo(rows, columns, count, *pointers, index, base, kind))
-        if name == "sell":
-            slots = matrix.arrays[1].nbytes // INDEX_BYTES
-            shape = (rows, columns, count, slots, SLICE_ROWS)
-            return int(library.create_sliced_ell(*shape, *pointers, index, index, base, kind))
-        shape = (matrix.n, matrix.m, matrix.blocks, size, size)
-        return int(library.create_bsr(*shape, *pointers, index, index, base, kind, library.Order.ROW))
+        return bind, seconds
+
+    def _make(self, what: str, *before: int, after: tuple[Any, ...]) -> int:
+        create, destroyer = f"cusparseSpMVOp_create{what}", f"cusparseSpMVOp_destroy{what}"
+        return self.handle.make_directly(self.held, create, destroyer, before, after)
 
     def bsrmv(self) -> _Bind:
-        """Return what binds the older function for blocks, `cusparse?bsrmv`; it has no analysis."""
-        library, matrix = self.library, self._matrix
-        function = getattr(library, {"f": "s", "d": "d", "F": "c", "D": "z"}[matrix.dtype.char] + "bsrmv")
-        description = library.create_mat_descr()  # general, counted from 0
-        self.held.callback(destroy, library, library.destroy_mat_descr, description)
-        offsets, columns, values = (address(buffer) for buffer in matrix.arrays)
-        one, zero = scalars(matrix.dtype)
-        orders = (library.Direction.ROW, library.Operation.NON_TRANSPOSE)
-        blocks = (description, values, offsets, columns, matrix.size)
-        shape = (matrix.n, matrix.m, matrix.blocks)
-        before = (self._handle, *orders, *shape, one, *blocks)
+        """Return the binding of the older block function `cusparse?bsrmv`, which has no analysis."""
+        handle, library = self.handle, self.handle.library
+        function = getattr(library, {"f": "s", "d": "d", "F": "c", "D": "z"}[self.dtype.char] + "bsrmv")
+        description = handle.make(self.held, "create_mat_descr", "destroy_mat_descr")  # general, counted from 0
+        offsets, columns, values = (address(buffer) for buffer in self.arrays)
+        one, zero = scalars(self.dtype)
+        orders = library.Direction.ROW, handle.plain
+        blocks = description, values, offsets, columns, self.size
+        before = handle.value, *orders, self.n, self.m, self.blocks, one, *blocks
         return lambda x, y: partial(function, *before, address(x), zero, address(y))
 
+    def _describe_vectors(self, x: Buffer, y: Buffer) -> tuple[int, int]:
+        make = partial(self.handle.make_vector, self.held, dtype=self.dtype)
+        return make(x, self.m * self.size), make(y, self.rows)
 
-def _launcher(run: Callable[[], None], failure: type[Exception]) -> Callable[[], None]:
-    def launch() -> None:
-        try:
-            run()
-        except failure as error:
-            raise LaunchError(f"cuSPARSE: {error}") from None
-
-    return launch
+    def _describe(self, name: str) -> int:
+        library, size = self.handle.library, self.size
+        shape, count = (self.rows, self.m * size), self.blocks * size**2
+        pointers = [address(buffer) for buffer in self.arrays]
+        if name == "csr":
+            return self.handle.make_csr(self.held, shape, count, pointers, self.dtype)
+        index, base, kind = library.IndexType.INDEX_32I, library.IndexBase.ZERO, TYPES[self.dtype]
+        make = partial(self.handle.make, self.held)
+        if name == "coo":
+            return make("create_coo", "destroy_sp_mat", *shape, count, *pointers, index, base, kind)
+        if name == "sell":
+            slots = self.arrays[1].nbytes // INDEX_BYTES
+            sizes = *shape, count, slots, SLICE_ROWS
+            return make("create_sliced_ell", "destroy_sp_mat", *sizes, *pointers, index, index, base, kind)
+        sizes = self.n, self.m, self.blocks, size, size
+        kinds = index, index, base, kind, library.Order.ROW
+        return make("create_bsr", "destroy_sp_mat", *sizes, *pointers, *kinds)

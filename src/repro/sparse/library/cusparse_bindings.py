@@ -1,25 +1,25 @@
-"""cuSPARSE through nvmath-python and ctypes: loading it, its types, and what its refusals mean.
+"""The wrapper of cuSPARSE: nvmath-python's bindings, and ctypes where these do not fit the library.
 
 `sp_gemm_work_estimation` and `sp_gemm_reuse_work_estimation`, `_nnz` and `_copy` of nvmath-python 1.0 pass the
-address of a size that nothing has set together with the caller's memory, and the library reads that size. Its
-`sp_mv_op_buffer_size` and `_create_descr` have no algorithm, which the library takes since 12.8.1. All functions
-of these kinds are therefore called by ctypes, in the library that nvmath-python has loaded.
+address of an uninitialised size, which the library reads. `sp_mv_op_buffer_size` and `_create_descr` lack the
+algorithm parameter of 12.8.1. ctypes calls these in the shared library that nvmath-python has loaded.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from ctypes import POINTER, byref, c_float, c_int, c_size_t, c_void_p
-from functools import cache
+from functools import cache, cached_property
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-from repro.bench.runnable import Unsupported
+from repro.bench.errors import Unsupported
+from repro.bench.guards import Guards
 from repro.devices.base import Buffer, LaunchError, OutOfDeviceMemory
 from repro.devices.cuda import CudaDevice
 from repro.devices.cuda_driver import CudaBuffer
@@ -32,13 +32,16 @@ TYPES: dict[np.dtype[Any], int] = {
     np.dtype(np.complex128): 5,
 }
 
-#: 1 and 0 of each type, which calls point to for as long as they may be made.
+#: Name of the library's work area in messages.
+WORKING_MEMORY = "the library's working memory"
+
+#: 1 and 0 of each type, as calls take pointers to α and β that must stay valid.
 _SCALARS = {dtype: np.array([1, 0], dtype) for dtype in TYPES}
 
 
 @cache
 def _find() -> tuple[Any, str]:
-    """Return the bindings and the library's version, or None and why there are none."""
+    """Return bindings and library version, or None and the reason of their absence."""
     try:
         library = import_module("nvmath.bindings.cusparse")
         return library, ".".join(str(library.get_property(part)) for part in range(3))
@@ -51,13 +54,7 @@ def _find() -> tuple[Any, str]:
 
 
 def load() -> Any:
-    """Return `nvmath.bindings.cusparse`.
-
-    Raises
-    ------
-    Unsupported
-        It is not installed, or it finds no cuSPARSE.
-    """
+    """Return `nvmath.bindings.cusparse`, or raise `Unsupported` if it is not installed or finds no cuSPARSE."""
     library, reason = _find()
     if library is None:
         raise Unsupported(reason)
@@ -65,62 +62,25 @@ def load() -> Any:
 
 
 def version() -> str:
-    """Return the library's version, or why there is none."""
+    """Return the library's version, or the reason of its absence."""
     return _find()[1]
 
 
 def gpu(device: Any) -> CudaDevice:
-    """Return the device as the GPU that it has to be."""
     if not isinstance(device, CudaDevice):
         raise Unsupported(f"cuSPARSE runs on NVIDIA GPUs, not on {device.name}")
     return device
 
 
 def address(buffer: Buffer) -> int:
-    """Return where a buffer of the GPU lies."""
     assert isinstance(buffer, CudaBuffer)
     return buffer.pointer
 
 
 def scalars(dtype: np.dtype[Any]) -> tuple[int, int]:
-    """Return the addresses, in the host's memory, of 1 and 0."""
+    """Return the host addresses of 1 and 0."""
     numbers = _SCALARS[dtype]
     return numbers.ctypes.data, numbers.ctypes.data + dtype.itemsize
-
-
-def destroy(library: Any, function: Callable[[int], object], what: int) -> None:
-    """Give a handle or a descriptor back by the library's function for it."""
-    with suppress(library.cuSPARSEError):  # a lost context has nothing to give back, and its own error to tell
-        function(what)
-
-
-@contextmanager
-def refusals(library: Any, device: CudaDevice, function: str = "") -> Iterator[None]:
-    """Turn the library's errors into ours: no memory, a failed kernel, or something that it does not do.
-
-    Parameters
-    ----------
-    library, device
-        The library and the device that it works on.
-    function
-        What is called, for the message; empty for several calls in turn.
-
-    Raises
-    ------
-    OutOfDeviceMemory, LaunchError, Unsupported
-    """
-    status, what = library.Status, function and f"{function}: "
-    try:
-        yield
-    except library.cuSPARSEError as error:
-        if error.status in (status.ALLOC_FAILED, status.INSUFFICIENT_RESOURCES):
-            raise OutOfDeviceMemory(f"cuSPARSE: {what}{error}") from None
-        if error.status in (status.EXECUTION_FAILED, status.INTERNAL_ERROR, status.MAPPING_ERROR):
-            device.synchronize()  # says so itself where the context is lost
-            raise LaunchError(f"cuSPARSE: {what}{error}") from None
-        raise Unsupported(f"cuSPARSE {version()}: {what}{error}") from None
-    except RuntimeError as error:  # this version of the library has no such function
-        raise Unsupported(f"cuSPARSE {version()}: {what}{error}") from None
 
 
 #: Handle, operations, alpha, A, B, beta, C, type, algorithm, descriptor.
@@ -133,7 +93,7 @@ _MADE = POINTER(c_void_p)
 #: Operation, A, x, y, z, type, algorithm.
 _PLANNED = (c_int, c_void_p, c_void_p, c_void_p, c_void_p, c_int, c_int)
 
-#: The parameters of the functions, as in cusparse.h of 12.6, of SpMVOp as in that of 12.8.1 to 12.9.4.
+#: Parameters of functions: cusparse.h of 12.6, for SpMVOp of 12.8.1 to 12.9.4.
 PARAMETERS: dict[str, tuple[Any, ...]] = {
     "cusparseSpGEMM_createDescr": (_MADE,),
     "cusparseSpGEMM_destroyDescr": (c_void_p,),
@@ -155,96 +115,79 @@ PARAMETERS: dict[str, tuple[Any, ...]] = {
 
 
 def shared_library(library: Any) -> ctypes.CDLL:
-    """Return the shared library that nvmath-python has loaded.
-
-    Raises
-    ------
-    Unsupported
-        It is not among what the process has loaded under the name that it has on Linux.
-    """
+    """Return the shared library that nvmath-python has loaded, by its name on Linux."""
     name = f"libcusparse.so.{library.get_property(0)}"
     try:
-        # found by its name wherever it was loaded from, and never loaded a second time from elsewhere
+        # RTLD_NOLOAD finds the loaded library by name and never loads a second copy from another folder
         return ctypes.CDLL(name, mode=os.RTLD_NOLOAD)
     except (OSError, AttributeError) as error:  # RTLD_NOLOAD is not known everywhere
         raise Unsupported(f"cuSPARSE {version()}: {name} cannot be called directly: {error}") from None
 
 
-class Calls:
-    """Calls of the library for a device.
+class Handle:
+    """A library handle on an NVIDIA device's stream, destroyed when `held` is closed.
 
-    Parameters
-    ----------
-    device
-        Where it works.
-
-    Attributes
-    ----------
-    library
-        nvmath-python's bindings.
-
-    Raises
-    ------
-    Unsupported
-        The device is no GPU of NVIDIA's, or the library is not there.
+    `label` is the function name in errors of the bindings; None: the name of the called function.
     """
 
-    def __init__(self, device: Any) -> None:
-        self._device: CudaDevice = gpu(device)
+    def __init__(self, device: Any, held: ExitStack, label: str | None = None) -> None:
+        self.device: CudaDevice = gpu(device)
         self.library = load()
-        self._shared = shared_library(self.library)
+        self._label = label
+        self.value = self.make(held, "create", "destroy")
+        self.bound("set_stream", self.value, self.device.stream)
+        self.plain = self.library.Operation.NON_TRANSPOSE
+
+    @contextmanager
+    def refusals(self, function: str = "") -> Iterator[None]:
+        """Translate library errors: out of memory, a failed kernel, or an unsupported call."""
+        status, what = self.library.Status, function and f"{function}: "
+        try:
+            yield
+        except self.library.cuSPARSEError as error:
+            if error.status in (status.ALLOC_FAILED, status.INSUFFICIENT_RESOURCES):
+                raise OutOfDeviceMemory(f"cuSPARSE: {what}{error}") from None
+            if error.status in (status.EXECUTION_FAILED, status.INTERNAL_ERROR, status.MAPPING_ERROR):
+                self.device.synchronize()  # raises its own error where the context is lost
+                raise LaunchError(f"cuSPARSE: {what}{error}") from None
+            raise Unsupported(f"cuSPARSE {version()}: {what}{error}") from None
+        except RuntimeError as error:  # this version of the library has no such function
+            raise Unsupported(f"cuSPARSE {version()}: {what}{error}") from None
 
     def bound(self, name: str, *arguments: Any) -> Any:
-        """Return what a function of nvmath-python's bindings returns.
-
-        Raises
-        ------
-        OutOfDeviceMemory, LaunchError, Unsupported
-        """
-        with refusals(self.library, self._device, name):
+        """Call a function of nvmath-python's bindings."""
+        with self.refusals(name if self._label is None else self._label):
             return getattr(self.library, name)(*arguments)
 
     def make(self, held: ExitStack, create: str, destroyer: str, *arguments: Any) -> int:
-        """Return a handle or descriptor that the bindings make, destroyed when the stack is closed."""
-        made = int(self.bound(create, *arguments))
-        held.callback(destroy, self.library, getattr(self.library, destroyer), made)
-        return made
+        """Return a handle or descriptor made by the bindings, destroyed when the stack is closed."""
+        made, function = int(self.bound(create, *arguments)), getattr(self.library, destroyer)
 
-    def make_product(self, held: ExitStack) -> int:
-        """Return the library's description of a product, destroyed when the stack is closed."""
-        return self.make_directly(held, "cusparseSpGEMM_createDescr", "cusparseSpGEMM_destroyDescr")
+        def destroy() -> None:
+            with suppress(self.library.cuSPARSEError):  # a lost context has its own error to report
+                function(made)
+
+        held.callback(destroy)
+        return made
 
     def make_directly(
         self, held: ExitStack, create: str, destroyer: str, before: tuple[Any, ...] = (), after: tuple[Any, ...] = ()
     ) -> int:
-        """Return what a function of C makes, destroyed when the stack is closed.
+        """Return an object made by a function of `PARAMETERS`, destroyed when the stack is closed.
 
-        Parameters
-        ----------
-        held
-            The stack.
-        create, destroyer
-            The functions.
-        before, after
-            The arguments of the first one, before and after the place that it writes to.
-
-        Raises
-        ------
-        OutOfDeviceMemory, LaunchError, Unsupported
+        `before` and `after` are the arguments around the output pointer.
         """
-        made, destroy_it = c_void_p(), self.function(destroyer)
+        made, destroy = c_void_p(), self.function(destroyer)
         self.run(create, *before, byref(made), *after)
-        held.callback(destroy_it, made.value)
+        held.callback(destroy, made.value)
         return int(made.value or 0)
 
-    def function(self, name: str) -> Callable[..., int]:
-        """Return a function of `PARAMETERS` as it is in C; it returns a status.
+    @cached_property
+    def _shared(self) -> ctypes.CDLL:
+        return shared_library(self.library)
 
-        Raises
-        ------
-        Unsupported
-            This version of the library has none of that name.
-        """
+    def function(self, name: str) -> Callable[..., int]:
+        """Return a C function of `PARAMETERS`, which returns a status; `Unsupported` if this version lacks it."""
         try:
             function = getattr(self._shared, name)
         except AttributeError:
@@ -254,13 +197,57 @@ class Calls:
         return called
 
     def run(self, name: str, *arguments: Any) -> None:
-        """Call a function of `PARAMETERS`.
-
-        Raises
-        ------
-        OutOfDeviceMemory, LaunchError, Unsupported
-        """
         function = self.function(name)
-        with refusals(self.library, self._device, name):
+        with self.refusals(name):
             if status := function(*arguments):
                 raise self.library.cuSPARSEError(status)
+
+    def algorithm(self, kind: str, name: str) -> int:
+        """Return a value of an enumeration such as `SpMVAlg`; unknown names raise `Unsupported`."""
+        algorithm = getattr(getattr(self.library, kind, None), name, None)
+        if algorithm is None:
+            raise Unsupported(f"nvmath-python does not know {kind}.{name}")
+        return int(algorithm)
+
+    def make_csr(
+        self, held: ExitStack, shape: tuple[int, int], nnz: int, arrays: Iterable[int], dtype: np.dtype[Any]
+    ) -> int:
+        """Return the CSR descriptor of arrays at these addresses (offsets, columns, values)."""
+        index = self.library.IndexType.INDEX_32I
+        kinds = index, index, self.library.IndexBase.ZERO, TYPES[dtype]
+        return self.make(held, "create_csr", "destroy_sp_mat", *shape, nnz, *arrays, *kinds)
+
+    def make_vector(self, held: ExitStack, buffer: Buffer, length: int, dtype: np.dtype[Any]) -> int:
+        return self.make(held, "create_dn_vec", "destroy_dn_vec", length, address(buffer), TYPES[dtype])
+
+    def make_vectors(self, held: ExitStack, buffer: Buffer, length: int, count: int, dtype: np.dtype[Any]) -> int:
+        """Return the descriptor of `(length, count)` numbers, row by row."""
+        shape = length, count, count, address(buffer), TYPES[dtype], self.library.Order.ROW
+        return self.make(held, "create_dn_mat", "destroy_dn_mat", *shape)
+
+    def prepare(self, held: ExitStack, function: str, arguments: tuple[Any, ...], guards: Guards) -> int:
+        """Let the library analyse a call of `sp_mv` or `sp_mm`; return the address of its working memory."""
+        nbytes = self.bound(f"{function}_buffer_size", *arguments)
+        working = guards.allocate(nbytes, WORKING_MEMORY)
+        held.callback(working.release)
+        library = self.library
+        with self.refusals(self._label or ""):
+            try:
+                getattr(library, f"{function}_preprocess")(*arguments, address(working.memory))
+            except (library.cuSPARSEError, RuntimeError, AttributeError) as error:
+                # preprocessing is optional; some formats and versions lack it
+                if getattr(error, "status", library.Status.NOT_SUPPORTED) != library.Status.NOT_SUPPORTED:
+                    raise
+        return address(working.memory)
+
+    def launcher(self, run: Callable[[], object]) -> Callable[[], None]:
+        """Wrap a call of the bindings so that its errors become `LaunchError`."""
+        failure = self.library.cuSPARSEError
+
+        def launch() -> None:
+            try:
+                run()
+            except failure as error:
+                raise LaunchError(f"cuSPARSE: {error}") from None
+
+        return launch

@@ -14,16 +14,11 @@ _PROVIDERS: list[tuple[str, Provider]] = []
 
 
 def baseline(backend: str) -> Callable[[Provider], Provider]:
-    """Register what names the baselines of a library; for use as a decorator.
+    """Register a provider of a library's baselines for the devices of a backend, `cuda` or `opencl`; a decorator.
 
-    Parameters
-    ----------
-    backend
-        The backend of the devices that they run on: `cuda` or `opencl`.
-
-    The decorated function takes the names of an entry and of an ordering and returns new baselines, all that fit the
-    entry, for the matrix in that ordering. It must not need the library: a baseline that finds it missing says so when
-    it is prepared, by `Unsupported`.
+    The decorated function takes the names of an entry and an ordering and returns new baselines, all that fit the
+    entry, for the matrix in that ordering. It must not need the library: a missing library raises `Unsupported` in
+    `prepare`.
     """
 
     def register(provider: Provider) -> Provider:
@@ -34,34 +29,17 @@ def baseline(backend: str) -> Callable[[Provider], Provider]:
 
 
 def for_problem(entry: str, backend: str, ordering: str = "natural") -> list[Multiplies]:
-    """Return new baselines for problems with that entry, in an ordering, on devices of that backend."""
+    """Return new baselines for an entry, a backend and an ordering."""
     return [runnable for name, provider in _PROVIDERS if name == backend for runnable in provider(entry, ordering)]
 
 
 def suffix(ordering: str) -> str:
-    """Return what the names of baselines in an ordering end in, as layouts do: `@rcm`, nothing for `natural`."""
+    """Return the suffix of names in an ordering, as in layouts: `@rcm`, empty for `natural`."""
     return "" if ordering == "natural" else f"@{ordering}"
 
 
 def check_names(study: str, wanted: Literal["all"] | Sequence[str], entries: Iterable[str], backend: str) -> None:
-    """Refuse names of baselines that there are not, before anything is measured.
-
-    Parameters
-    ----------
-    study
-        Whose configuration names them.
-    wanted
-        The names.
-    entries
-        Those of its problems.
-    backend
-        That of the device.
-
-    Raises
-    ------
-    ReproError
-        A name is none for an entry.
-    """
+    """Refuse unknown names of baselines in a study's configuration, before anything is measured."""
     for entry in entries:
         there = [baseline.name for baseline in for_problem(entry, backend)]
         among(study, wanted, there, f"for {entry} entries on this device")
@@ -70,13 +48,7 @@ def check_names(study: str, wanted: Literal["all"] | Sequence[str], entries: Ite
 def among(
     study: str, wanted: Literal["all"] | Sequence[str], there: Sequence[str], where: str = "on this device"
 ) -> list[str]:
-    """Return the baselines that a study's configuration asks for, of those that there are.
-
-    Raises
-    ------
-    ReproError
-        One is none of them.
-    """
+    """Return the known baselines that a study's configuration names; unknown names raise `ReproError`."""
     if wanted == "all":
         return list(there)
     if unknown := set(wanted) - set(there):
@@ -93,13 +65,7 @@ def among(
 def asked_for(
     wanted: Literal["all"] | Sequence[str], entry: str, backend: str, ordering: str = "natural"
 ) -> list[Multiplies]:
-    """Return new baselines, all or those of some names, for the matrix in an ordering.
-
-    Raises
-    ------
-    ReproError
-        A name is none.
-    """
+    """Return new baselines, all or by name, for the matrix in an ordering; unknown names raise `ReproError`."""
     everything = for_problem(entry, backend, ordering)
     if wanted == "all":
         return everything

@@ -10,8 +10,8 @@ import scipy
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from repro.bench.runnable import Unsupported, not_prepared
-from repro.bench.workspace import Workspace
+from repro.bench.errors import Unsupported
+from repro.bench.runnable import Workspace, not_prepared
 from repro.devices.base import Buffer, Device
 from repro.sparse.expansions import COMPLEX, Bsr, Representation, real_expansion, to_bsr, to_csr
 from repro.sparse.library.registry import baseline, suffix
@@ -20,7 +20,7 @@ from repro.sparse.operands import Multiplies, operands_of
 
 @baseline("opencl")
 def scipy_products(entry: str, ordering: str) -> Iterable[Multiplies]:
-    """Return what SciPy has for an entry; blocks only where there are any."""
+    """Return SciPy's products for an entry; BSR only for entries with blocks."""
     real = real_expansion(entry)
     formats = [("csr", real)]
     if real.size > 1:
@@ -31,17 +31,7 @@ def scipy_products(entry: str, ordering: str) -> Iterable[Multiplies]:
 
 
 class SciPy(Multiplies):
-    """A product on the host; it is timed as a kernel is, and its result uploaded outside that time.
-
-    Parameters
-    ----------
-    format_name
-        `csr` or `bsr`.
-    representation
-        What the numbers are.
-    ordering
-        The order of the rows and columns.
-    """
+    """A product on the host, timed like a kernel; its upload is outside the measured time."""
 
     kind = "baseline"
     identity = f"scipy {scipy.__version__} numpy {np.__version__}"
@@ -60,7 +50,6 @@ class SciPy(Multiplies):
 
     @property
     def columns(self) -> dict[str, Any]:
-        """Format and representation."""
         return {
             "ordering": self._ordering,
             "routine": self._format,
@@ -71,13 +60,7 @@ class SciPy(Multiplies):
         }
 
     def prepare(self, workspace: Workspace) -> None:
-        """Build SciPy's matrix.
-
-        Raises
-        ------
-        Unsupported
-            The matrix has more numbers than 32-bit indices can count.
-        """
+        """Build SciPy's matrix; more numbers than 32-bit indices raise `Unsupported`."""
         self.release()
         operands = operands_of(workspace)
         problem = operands.reordered(self._ordering)
@@ -88,7 +71,7 @@ class SciPy(Multiplies):
         self.matrix_bytes = matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes
         self._device = workspace.device
         self._product = np.full(matrix.shape[0], np.nan, x.dtype)
-        self.moved = self.matrix_bytes + x.nbytes + self._product.nbytes
+        self.bytes_moved = self.matrix_bytes + x.nbytes + self._product.nbytes
 
         def launch() -> None:
             self._product = matrix @ x
@@ -96,7 +79,7 @@ class SciPy(Multiplies):
         self.launch = launch
 
     def product(self, x: Buffer, y: Buffer) -> Callable[[], None]:
-        """Return what multiplies on the host, x brought from the device's memory and y to it; once prepared."""
+        """Return a product on the host: it downloads x and writes y."""
         assert self._device is not None
         device, matrix = self._device, self._matrix
         host = np.empty(matrix.shape[1], matrix.dtype)
@@ -108,13 +91,7 @@ class SciPy(Multiplies):
         return launch
 
     def build(self, bsr: Bsr, columns: int) -> Any:
-        """Return SciPy's matrix of so many columns, counted in entries.
-
-        Raises
-        ------
-        Unsupported
-            As `prepare`.
-        """
+        """Return SciPy's matrix with `columns` columns of entries; `Unsupported` above 32-bit indices."""
         size = self._representation.size
         shape = (len(bsr.offsets) - 1) * size, columns * size
         if self._format == "bsr":
@@ -126,7 +103,7 @@ class SciPy(Multiplies):
         return sp.csr_array((csr.values, csr.columns, csr.offsets), shape=shape)
 
     def result(self) -> Buffer | None:
-        """Return the last product, uploaded anew: a buffer that was asked for before a launch does not see it."""
+        """Return the last product, uploaded anew; earlier buffers do not see later launches."""
         if self._product is None or self._device is None:
             return None
         if self._y is not None:
@@ -135,11 +112,10 @@ class SciPy(Multiplies):
         return self._y
 
     def arrange(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Bring `(n, k)` members into the ordering and the representation's order; once prepared."""
+        """Bring `(n, k)` members into the ordering and the representation's order."""
         return self._representation.arrange(values[self._permutation])
 
     def release(self) -> None:
-        """Drop the matrix and the uploaded result."""
         if self._y is not None:
             self._y.release()
         self._y = self._matrix = self._product = self._device = None

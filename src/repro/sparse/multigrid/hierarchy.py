@@ -1,7 +1,6 @@
-"""The hierarchy of multigrid by smoothed aggregation on a device: its levels, and its set-up there.
+"""The hierarchy of smoothed-aggregation multigrid on a device: levels and set-up.
 
-The whole set-up runs on the device (King 2017, Algorithm 8): each level makes the next one. Where only values
-change, a hierarchy is refreshed and keeps its aggregates.
+The whole set-up runs on the device (King 2017, Algorithm 8). If only values change, a refresh keeps the aggregates.
 """
 
 from __future__ import annotations
@@ -14,38 +13,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.bench.runnable import in_turn
 from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Device
 from repro.errors import ReproError
 from repro.sparse.device_work import Launches, Load
 from repro.sparse.dynamic.storage import Storage
-from repro.sparse.elementwise import BLOCK_SIZE, Kernels, Scratch
+from repro.sparse.elementwise import BLOCK_SIZE, Kernels, Scratch, in_order
 from repro.sparse.multigrid.kernels import LANES_OF_AGGREGATE, width_for
-from repro.sparse.multigrid.reference import MIN_RADIUS, MultigridSettings, largest_eigenvalue
+from repro.sparse.multigrid.reference import MIN_RADIUS, MultigridSettings, bad_diagonal, largest_eigenvalue
 from repro.sparse.spgemm.multiplication import Multiplication
 from repro.sparse.spgemm.rows import Factors
 
-#: Numbers from one column to the next, so that each is a buffer of its own.
+#: Stride of float64 columns that are aligned as separate buffers.
 COLUMN = PART_ALIGNMENT // 8
-#: Blocks of a multiprocessor that add up a share of a product of vectors each.
+#: Blocks per multiprocessor for dot products; each computes a partial sum.
 SHARES = 4
 
 
 def rows_of(matrix: Storage) -> list[Argument]:
-    """Return what kernels take of a matrix whose rows lie in one segment each, without room."""
+    """Return kernel arguments of a matrix with one segment a row and no free space."""
     return [matrix.table, matrix.columns, matrix.values]
 
 
 class LevelLaunches(Launches):
-    """Kernels of multigrid, launched at once.
-
-    Parameters
-    ----------
-    device, load, held
-        As of `Launches`.
-    dtype
-        Of the numbers.
-    """
+    """Kernels of multigrid, launched immediately, for numbers of one precision."""
 
     def __init__(self, device: Device, load: Load, dtype: np.dtype[Any], held: ExitStack) -> None:
         super().__init__(device, load, held)
@@ -53,19 +43,16 @@ class LevelLaunches(Launches):
         self._scratch = self.keep(Scratch(device))
 
     def scalars(self, count: int) -> Buffer:
-        """Return memory for so many numbers of the precision, until the end."""
         return self.numbers(count, self.dtype)
 
     def setup(self, kernel: str, count: int, *arguments: Argument, lanes: int = 1) -> None:
-        """Launch a kernel of the module `setup` with so many lanes for each of so many things."""
         self.over("setup", kernel, count, *arguments, lanes=lanes)
 
     def cycle(self, kernel: str, count: int, *arguments: Argument, lanes: int = 1) -> None:
-        """Launch a kernel of the module `cycle` with so many lanes for each of so many things."""
         self.over("cycle", kernel, count, *arguments, lanes=lanes)
 
     def vectors(self, count: int, n: int) -> tuple[list[Buffer], Buffer, int]:
-        """Return so many vectors of n numbers, the memory that they lie in, and how many numbers they are apart."""
+        """Return `count` vectors of n numbers, the memory of all, and their stride in numbers."""
         stride = -(-max(n, 1) // PART_ALIGNMENT) * PART_ALIGNMENT
         whole, size = self.scalars(count * stride), self.dtype.itemsize
         return (
@@ -75,85 +62,68 @@ class LevelLaunches(Launches):
         )
 
     def column(self, numbers: Buffer, at: int) -> Buffer:
-        """Return one of the columns of float64 numbers, each a buffer of its own, that a buffer consists of."""
+        """Return a column of a buffer of float64 columns as a buffer."""
         return self.keep(self.device.part(numbers, 8 * at * COLUMN, 8 * COLUMN))
 
     def blocks_over(self, n: int) -> int:
-        """Return how many blocks add up numbers over n things, each a share."""
-        return max(1, min(self.device.n_s * SHARES, -(-n // BLOCK_SIZE[self.device.backend])))
+        """Return the blocks of a dot product over n elements."""
+        return max(1, min(self.device.sm_count * SHARES, -(-n // BLOCK_SIZE[self.device.backend])))
 
     def dots(self, n: int, vectors: Buffer, count: int, stride: int, w: Buffer, sums: Buffer) -> None:
-        """Queue the products of a vector with so many others that lie a stride apart, float64 `(count,)`."""
+        """Queue the products of w with `count` vectors at a stride: float64 `(count,)`."""
         self.bind_dots(n, vectors, count, stride, w, sums)()
 
     def bind_dots(
         self, n: int, vectors: Buffer, count: int, stride: int, w: Buffer, sums: Buffer
     ) -> Callable[[], None]:
-        """Return what queues them."""
         blocks = self.blocks_over(n)
         partial = self._scratch.take("shares", 8 * blocks * count)
         given: list[Argument] = [np.int32(n), np.int32(count), np.int32(stride), vectors, w, partial]
-        kernels = Kernels(self.device, self.load("cycle"))
+        kernels = self.kernels("cycle")
         lanes = self.device.target.warp if self.device.backend == "cuda" else 1
         added: list[Argument] = [np.int32(count), np.int32(blocks), partial, sums]
-        return in_turn(kernels.blocks("dots", blocks, given), kernels.over("add_shares", count * lanes, added))
+        return in_order([kernels.blocks("dots", blocks, given), kernels.over("add_shares", count * lanes, added)])
 
     @property
     def lanes_of_aggregate(self) -> int:
-        """Lanes that go through the nodes of an aggregate."""
         return LANES_OF_AGGREGATE[self.device.backend]
 
     def lanes(self, matrix: Storage, nnz: int) -> int:
-        """Return how many lanes go through a row of a matrix with so many entries."""
+        """Return the lanes of a row, for a matrix of `nnz` entries."""
         return width_for(self.device.target, nnz / max(matrix.shape[0], 1))
 
 
 #: Steps of the kernel `largest_near`.
 WITHIN_ONE, WITHIN_TWO, SPREAD = range(3)
-#: Rounds of the search for an independent set after which it is seen whether there is more to do.
+#: Rounds of the search for an independent set between two readbacks of its progress.
 SEARCH_ROUNDS = 2
-#: Returns a product whose rows lie in one segment each, without room.
+#: Multiplies into a matrix with one segment a row and no free space.
 Multiply = Callable[[Factors], Storage]
 
 
 @dataclass(frozen=True)
 class DeviceLevel:
-    """A level on the device.
-
-    Attributes
-    ----------
-    a
-        Its matrix, each row in one segment without room.
-    nnz
-        Entries of it.
-    diagonal
-        `(n,)`, in the precision.
-    radius
-        The estimate of the spectral radius of D⁻¹A; 0 on the coarsest level, which needs none.
-    p, r
-        The prolongator from the next level, and its transpose; None on the coarsest.
-    aggregates
-        int32, of each node; None on the coarsest.
-    t, ap
-        The tentative prolongator, and A P: kept where values are to be refreshed, else None.
-    unknowns, vectors
-        Of a node of this level and of the next one: k columns of T for each aggregate.
-    """
+    """A level on the device; matrices have one segment a row and no free space."""
 
     a: Storage
     nnz: int
+    #: `(n,)`, in the precision.
     diagonal: Buffer
+    #: Estimate of the spectral radius of D⁻¹A; 0 on the coarsest level, which does not need it.
     radius: float = 0.0
+    #: Prolongator from the next level, and its transpose; None on the coarsest.
     p: Storage | None = None
     r: Storage | None = None
+    #: Aggregate of each node, int32; None on the coarsest.
     aggregates: Buffer | None = None
+    #: Tentative prolongator T, and A P; kept only for a refresh.
     t: Storage | None = None
     ap: Storage | None = None
+    #: Unknowns of a node on this level and on the next one, which has a column of T for each.
     unknowns: int = 1
     vectors: int = 1
 
     def release(self) -> None:
-        """Give the memory back."""
         for part in (self.a, self.diagonal, self.p, self.r, self.aggregates, self.t, self.ap):
             if part is not None:
                 part.release()
@@ -161,45 +131,21 @@ class DeviceLevel:
 
 @dataclass(frozen=True)
 class NearNull:
-    """Vectors that a matrix nearly takes to 0.
-
-    Attributes
-    ----------
-    vectors
-        `(rows, count)`, row by row.
-    count
-        How many.
-    """
+    """The near null space of a matrix: `count` vectors, `(rows, count)`, row by row."""
 
     vectors: Buffer
     count: int
 
 
 class Coarsening:
-    """One level's set-up: from a matrix to the prolongator from the next level, and that level's matrix.
-
-    Parameters
-    ----------
-    run
-        What launches, and what holds memory for the time of this level.
-    multiply
-        Multiplies matrices.
-    settings
-        What is asked for.
-    """
+    """The set-up of one level: its prolongator, and the next level's matrix."""
 
     def __init__(self, run: LevelLaunches, multiply: Multiply, settings: MultigridSettings) -> None:
         self._run, self._multiply, self._settings = run, multiply, settings
-        self._zeros = True  # whether the matrix may store some
+        self._zeros = True  # whether the matrix may store zeros
 
     def diagonal(self, a: Storage) -> Buffer:
-        """Return the diagonal of a matrix, which the caller keeps.
-
-        Raises
-        ------
-        ReproError
-            One of its entries is missing, 0, or no number.
-        """
+        """Return the diagonal, which the caller releases; see `take_diagonal`."""
         diagonal = self._run.device.allocate(max(a.shape[0], 1) * self._run.dtype.itemsize)
         try:
             self.take_diagonal(a, diagonal)
@@ -209,20 +155,17 @@ class Coarsening:
         return diagonal
 
     def take_diagonal(self, a: Storage, diagonal: Buffer) -> None:
-        """Put the diagonal of a matrix into memory for it; see `diagonal`."""
+        """Copy the diagonal of a matrix; a missing, zero or non-finite entry raises `ReproError`."""
         run, n, bad = self._run, a.shape[0], self._run.zeros(3, np.int32)
         run.setup("take_diagonal", n, n, *rows_of(a), diagonal, bad)
         count, first, zeros = run.download(bad, 3, np.int32).tolist()
         self._zeros = bool(zeros)
         if count:
-            raise ReproError(
-                "multigrid needs a diagonal without zeros",
-                where=f"row {0x7FFFFFFF - first}, the first of {count}",
-                expected="a number other than 0",
-            )
+            row = 0x7FFFFFFF - first
+            raise bad_diagonal(row, count, float(run.download(diagonal, n, run.dtype)[row]))
 
     def aggregates(self, level: DeviceLevel, unknowns: int) -> tuple[Buffer, Buffer, int]:
-        """Return the aggregate of each node, which the caller keeps, keys to sort nodes by, and how many there are."""
+        """Return each node's aggregate (the caller releases it), the nodes' sort keys, and the number of aggregates."""
         run, n = self._run, level.a.shape[0] // unknowns
         lanes = run.lanes(level.a, level.nnz)
         plain = "_plain" if unknowns == 1 and not self._settings.theta and not self._zeros else ""
@@ -255,7 +198,7 @@ class Coarsening:
     def tentative(
         self, aggregates: Buffer, keys: Buffer, nodes: int, count: int, unknowns: int, near: NearNull
     ) -> tuple[Storage, NearNull]:
-        """Return the tentative prolongator, and the near null space of the next level, which the caller keeps."""
+        """Return the tentative prolongator, and the next level's near null space, which the caller releases."""
         run, k, rows = self._run, near.count, nodes * unknowns
         by_aggregate = run.sort(keys, nodes, count + 1)
         begins = run.numbers(count + 1, np.int32)
@@ -269,13 +212,7 @@ class Coarsening:
         return t, NearNull(coarse, k)
 
     def radius(self, level: DeviceLevel) -> float:
-        """Return the estimate of the spectral radius of D⁻¹A; see `repro.sparse.multigrid.reference.spectral_radius`.
-
-        Raises
-        ------
-        ReproError
-            The matrix has numbers that are not finite.
-        """
+        """Return the estimated spectral radius of D⁻¹A; see `repro.sparse.multigrid.reference.spectral_radius`."""
         radius = 0.0
         for first in (0, level.a.shape[0]):
             radius = max(radius, self._largest_ritz_value(level, first))
@@ -284,12 +221,12 @@ class Coarsening:
         return max(radius, 1.0)
 
     def _largest_ritz_value(self, level: DeviceLevel, first: int) -> float:
-        """Do the steps of Arnoldi's process, which begins with the keys of nodes from one on."""
+        """Run Arnoldi's process from the keys of nodes `first` on."""
         run, n, steps = self._run, level.a.shape[0], self._settings.ritz_steps
         lanes = run.lanes(level.a, level.nnz)
         basis, whole, stride = run.vectors(steps + 1, n)
         w, blocks = run.scalars(n), run.blocks_over(n)
-        # of each step the products with the vectors before, and the square of what is left
+        # for each step: products with earlier vectors, and the squared norm of the remainder
         numbers = run.zeros(2 * (steps + 1) * COLUMN, np.float64)
         products, squares = ([run.column(numbers, at * (steps + 1) + j) for j in range(steps + 1)] for at in (0, 1))
         shares, of_square = run.numbers(blocks * (steps + 1), np.float64), run.numbers(blocks, np.float64)
@@ -314,7 +251,7 @@ class Coarsening:
     def prolongator(
         self, level: DeviceLevel, aggregates: Buffer, t: Storage, unknowns: int, k: int, radius: float
     ) -> Storage:
-        """Return the smoothed prolongator, which the caller keeps: P = T - ω/ρ D⁻¹ A T, made of A T where it lies."""
+        """Return the smoothed prolongator P = T - ω/ρ D⁻¹ A T, which the caller releases; it overwrites A T."""
         p = self._multiply(Factors(level.a, t))
         self._smooth(level, aggregates, t, p, unknowns, k, radius)
         return p
@@ -327,7 +264,7 @@ class Coarsening:
         self._run.setup("smooth", rows, rows, unknowns, k, weight, *of_rows)
 
     def transposed(self, p: Storage) -> Storage:
-        """Return the transpose of a matrix, which the caller keeps, its columns in order."""
+        """Return the transpose, which the caller releases, with sorted columns."""
         run, (rows, columns) = self._run, p.shape
         offsets = run.numbers(rows + 1, np.int32)
         nnz = run.offsets(p.sizes, offsets, rows)
@@ -343,7 +280,7 @@ class Coarsening:
         return r
 
     def coarse(self, a: Storage, p: Storage, r: Storage) -> tuple[Storage, int]:
-        """Return R (A P), which the caller keeps, and its entries; a row that nothing meets has a 1 on the diagonal."""
+        """Return R (A P), which the caller releases, and its entries; an empty row gets a 1 on the diagonal."""
         ap = self.multiplied(a, p)
         try:
             return self.coarse_of(r, ap)
@@ -351,11 +288,10 @@ class Coarsening:
             ap.release()
 
     def multiplied(self, a: Storage, p: Storage) -> Storage:
-        """Return A P, which the caller keeps."""
         return self._multiply(Factors(a, p))
 
     def coarse_of(self, r: Storage, ap: Storage) -> tuple[Storage, int]:
-        """Return R (A P) of R and A P; see `coarse`."""
+        """Return R (A P) from R and A P; see `coarse`."""
         product = self._multiply(Factors(r, ap))
         self._fill_empty(product)
         return product, product.report().pointer
@@ -365,16 +301,9 @@ class Coarsening:
         self._run.setup("fill_empty", n, n, product.table, product.columns, product.values)
 
     def refresh(self, level: DeviceLevel, coarse: Storage, multiplication: Multiplication) -> None:
-        """Make P, R, A P and the next level's matrix of the values of a level's matrix, where they lie.
+        """Recompute the values of P, R, A P and the next level's matrix in place, from new values of A.
 
-        Parameters
-        ----------
-        level
-            With T and A P, and with diagonal and radius of these values.
-        coarse
-            The next level's matrix.
-        multiplication
-            What multiplies into patterns that are there.
+        `level` has T and A P, and diagonal and radius of the new values.
         """
         t, p, r, ap, aggregates = level.t, level.p, level.r, level.ap, level.aggregates
         assert t is not None and p is not None and r is not None and ap is not None and aggregates is not None
@@ -383,7 +312,7 @@ class Coarsening:
         def refill(a: Storage, b: Storage, c: Storage) -> None:
             with multiplication.refilled(Factors(a, b), c) as launch:
                 launch()
-                run.device.synchronize()  # its lists of rows are given back here
+                run.device.synchronize()  # the product's lists of rows are released here
 
         refill(level.a, t, p)
         self._smooth(level, aggregates, t, p, level.unknowns, level.vectors, level.radius)
@@ -405,21 +334,10 @@ def set_up_on(
 ) -> list[DeviceLevel]:
     """Return the levels of a hierarchy, the finest first; the caller releases them.
 
-    Parameters
-    ----------
-    device, load
-        Where, and what gives modules in the precision of the matrix.
-    a
-        A square matrix, each row in one segment without room, no column twice. It becomes that of the finest level;
-        where there will be none, it is given back.
-    near_null
-        `(n, k)` on the host; None: the constant vector.
-    unknowns
-        Of a node, one after the other.
-    refreshable
-        Whether levels keep T and A P, so that `refresh_on` can take other values.
-    multiply
-        Multiplies matrices; None: in one phase.
+    `load` loads modules in the precision of the matrix. `a` is square with one segment a row, no free space and no
+    duplicates; the finest level owns it, and on failure it is released. `near_null` is `(n, k)` on the host; None: the
+    constant vector. Nodes have `unknowns` successive rows. `refreshable` keeps T and A P on each level for
+    `refresh_on`. `multiply` None: in one phase.
 
     Raises
     ------
@@ -429,13 +347,18 @@ def set_up_on(
     """
     settings = settings or MultigridSettings()
     levels: list[DeviceLevel] = []
-    left: Storage | None = a  # a matrix that no level has yet
+    left: Storage | None = a  # matrix without an owner yet
     try:
         vectors = None if near_null is None else np.asarray(near_null)
         _check(a, vectors, unknowns)
         multiply = multiply or Multiplication(device, load, a.dtype).in_one_phase
         nnz = a.report().pointer
-        near = _ones(device, load, a) if vectors is None else _upload(device, vectors, a.dtype)
+        if vectors is None:
+            n = a.shape[0]
+            near = NearNull(device.allocate(max(n, 1) * a.dtype.itemsize), 1)
+            Kernels(device, load("setup")).over("fill_ones", n, [np.int32(n), near.vectors])()
+        else:
+            near = NearNull(device.upload(np.ascontiguousarray(vectors, a.dtype).ravel()), vectors.shape[1])
         while True:
             with device.pooling(), ExitStack() as of_level:
                 of_level.callback(near.vectors.release)
@@ -461,24 +384,11 @@ def set_up_on(
 def refresh_on(
     device: Device, load: Load, levels: Sequence[DeviceLevel], settings: MultigridSettings | None = None
 ) -> list[DeviceLevel]:
-    """Return levels that were set up before, for other values of the finest matrix in the same places.
+    """Return levels, set up as `refreshable`, after new values in the finest matrix.
 
-    Aggregates, tentative prolongators and the patterns of all matrices stay, those of strong connections therefore too,
-    whatever the values say; diagonals, radii and the values of P, R and all coarser matrices are computed anew where
-    they lie. With the same aggregates a set-up comes to the same, but for rounding.
-
-    Parameters
-    ----------
-    device, load, settings
-        As of the set-up.
-    levels
-        Set up as `refreshable`; the finest matrix has the new values.
-
-    Raises
-    ------
-    ReproError
-        The values make no sense. Those of some levels are new then, and those of others are not.
-    OutOfDeviceMemory
+    Aggregates, tentative prolongators and patterns stay, whatever the new strong connections are. Diagonals, radii and
+    values of P, R and coarser matrices are recomputed in place. For equal aggregates the result is that of a new set-up
+    but for rounding. After a `ReproError` some levels have new values, and others old ones.
     """
     multiplication = Multiplication(device, load, levels[0].a.dtype)
     refreshed: list[DeviceLevel] = []
@@ -498,7 +408,7 @@ def refresh_on(
 def _coarsen(
     step: Coarsening, level: DeviceLevel, near: NearNull, stall: float, refreshable: bool
 ) -> tuple[DeviceLevel, Storage, int, NearNull] | None:
-    """Return a level with its prolongator, and what the next one is made of; None where that would not be coarser."""
+    """Return a level with its prolongator, and the next level's inputs; None if that level is hardly coarser."""
     rows, unknowns = level.a.shape[0], level.unknowns
     with ExitStack() as made, ExitStack() as passing:
         aggregates, keys, count = step.aggregates(level, unknowns)
@@ -508,7 +418,7 @@ def _coarsen(
         t, coarse_near = step.tentative(aggregates, keys, rows // unknowns, count, unknowns, near)
         made.callback(coarse_near.vectors.release)
         if refreshable:
-            t.retain()  # longer than for this level's set-up
+            t.retain()  # beyond this level's set-up
             made.callback(t.release)
         radius = step.radius(level)
         p = step.prolongator(level, aggregates, t, unknowns, near.count, radius)
@@ -521,17 +431,6 @@ def _coarsen(
         made.pop_all()
     level = replace(level, radius=radius, p=p, r=r, aggregates=aggregates, vectors=near.count)
     return replace(level, t=t, ap=ap) if refreshable else level, a, nnz, coarse_near
-
-
-def _ones(device: Device, load: Load, a: Storage) -> NearNull:
-    """Return the constant vector."""
-    n, with_room = a.shape[0], device.allocate(max(a.shape[0], 1) * a.dtype.itemsize)
-    Kernels(device, load("setup")).over("fill_ones", n, [np.int32(n), with_room])()
-    return NearNull(with_room, 1)
-
-
-def _upload(device: Device, vectors: NDArray[np.floating], dtype: np.dtype[np.floating]) -> NearNull:
-    return NearNull(device.upload(np.ascontiguousarray(vectors, dtype).ravel()), vectors.shape[1])
 
 
 def _check(a: Storage, vectors: NDArray[np.floating] | None, unknowns: int) -> None:

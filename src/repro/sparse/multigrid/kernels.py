@@ -11,29 +11,18 @@ from repro.codegen.templates import render_template
 from repro.sparse.elementwise import BLOCK_SIZE, split_key
 from repro.sparse.multigrid.reference import DEPENDENT, KEY_BITS, MAX_STEPS
 
-#: What there is a module of: a template of that name in `kernels/sparse/multigrid/`.
+#: Modules, and templates in `kernels/sparse/multigrid/`.
 MODULES = ("setup", "cycle")
-#: Lanes of a row, where rows are gone through.
+#: Threads (lanes) for each row.
 WIDTHS = {"cuda": (1, 2, 4, 8, 16, 32), "opencl": (1,)}
-#: Lanes that go through the nodes of an aggregate.
+#: Threads (lanes) for each aggregate.
 LANES_OF_AGGREGATE = {"cuda": 8, "opencl": 1}
-#: The square of a length that is next to nothing.
+#: Squared norms below this count as zero.
 TINY = 1e-24
 
 
 def render_multigrid(templates: Path, key: str, target: Target, owner: str) -> str:
-    """Return the source of the module of a key, PRECISION/MODULE.
-
-    Parameters
-    ----------
-    owner
-        Whose module it is, for its title and for messages.
-
-    Raises
-    ------
-    ReproError
-        The key is none, or a template is missing or wrong.
-    """
+    """Return the source of module PRECISION/MODULE; `owner` stands in its title and in messages."""
     precision, module = split_key(key, MODULES, owner)
     return render_template(
         templates,
@@ -53,6 +42,6 @@ def render_multigrid(templates: Path, key: str, target: Target, owner: str) -> s
 
 
 def width_for(target: Target, mean: float) -> int:
-    """Return lanes of a row for rows of so many entries in the mean: each has about four."""
+    """Return the lanes of a row for a mean row length: each has about four entries."""
     widths = WIDTHS[target.dialect]
     return next((width for width in widths if 4 * width >= mean), widths[-1])

@@ -1,8 +1,8 @@
-"""Smoothed aggregation on the host, which the device is verified against: settings, set-up, V-cycle and CG.
+"""Smoothed aggregation on the host, the reference of the device: settings, set-up, V-cycle and CG.
 
-The set-up does what the device does, step by step, in NumPy and SciPy. It is that of King 2017, Algorithm 8, which
-is that of Bell, Dalton, Olson: "Exposing Fine-Grained Parallelism in Algebraic Multigrid Methods", SIAM J. Sci.
-Comput. 34(4), 2012. The defaults of the settings are those of CUSP 0.5.1, on which King 2017 built.
+The set-up has the steps of the device in NumPy and SciPy: King 2017, Algorithm 8, after Bell, Dalton, Olson:
+"Exposing Fine-Grained Parallelism in Algebraic Multigrid Methods", SIAM J. Sci. Comput. 34(4), 2012. Defaults are
+those of CUSP 0.5.1, the base of King 2017.
 """
 
 from __future__ import annotations
@@ -16,40 +16,25 @@ from numpy.typing import NDArray
 
 from repro.errors import ReproError
 
-#: Steps of Arnoldi's process, a column of whose numbers is read at once.
+#: Limit of Arnoldi steps: the device reads one column of `repro.sparse.multigrid.hierarchy.COLUMN` numbers for each.
 MAX_STEPS = 30
 
 
 @dataclass(frozen=True)
 class MultigridSettings:
-    """How a hierarchy is made.
+    """Settings of a hierarchy; a value out of range raises `ReproError`."""
 
-    Attributes
-    ----------
-    theta
-        Entries a_ij count as strong where |a_ij| > θ √(|a_ii a_jj|).
-    omega
-        The prolongator is (I − ω/ρ D⁻¹A) T, ρ the spectral radius of D⁻¹A.
-    coarsest
-        A matrix of so few rows is not made coarser.
-    levels
-        The most levels.
-    ritz_steps
-        Steps of Arnoldi's process by which ρ is estimated.
-    stall
-        A level that would have more than this part of the rows of the one before is not made.
-
-    Raises
-    ------
-    ReproError
-        A number makes no sense.
-    """
-
+    #: Entries a_ij are strong if |a_ij| > θ √(|a_ii a_jj|).
     theta: float = 0.0
+    #: The prolongator is (I − ω/ρ D⁻¹A) T, with the spectral radius ρ of D⁻¹A.
     omega: float = 4 / 3
+    #: Matrices of at most this many rows are not coarsened.
     coarsest: int = 100
+    #: Maximal number of levels.
     levels: int = 20
+    #: Arnoldi steps for the estimate of ρ.
     ritz_steps: int = 8
+    #: A coarser level must not have more than this share of the rows.
     stall: float = 0.9
 
     def __post_init__(self) -> None:
@@ -68,37 +53,29 @@ class MultigridSettings:
                 )
 
 
-#: Nodes of an independent set are drawn by keys of so many bits; equal ones are told apart by their number.
+#: Bits of the nodes' random keys for the independent set; the node number breaks ties.
 KEY_BITS = 30
 OUT, UNDECIDED, ROOT = 0, 1, 2
-#: Columns of the near null space of an aggregate that are so small beside the largest are left out.
+#: Columns of an aggregate's near null space are dropped as dependent if orthogonalisation leaves this share.
 DEPENDENT = 1e-10
-#: An estimate of the spectral radius of D⁻¹A below this is wrong by more than rounding.
+#: A smaller estimate of the spectral radius of D⁻¹A, which is at least 1, is repeated.
 MIN_RADIUS = 0.999
 
 
 @dataclass(frozen=True)
 class HostLevel:
-    """One level of a hierarchy.
-
-    Attributes
-    ----------
-    a
-        Its matrix.
-    p, r
-        The prolongator from the next level, and its transpose; None on the coarsest.
-    aggregates
-        The aggregate of each node, -1 for none; None on the coarsest.
-    """
+    """One level of a hierarchy on the host."""
 
     a: sp.csr_array
+    #: Prolongator from the next level, and its transpose; None on the coarsest.
     p: sp.csr_array | None = None
     r: sp.csr_array | None = None
+    #: Aggregate of each node, -1 without one; None on the coarsest.
     aggregates: NDArray[np.int32] | None = None
 
 
 def keys_of(n: int) -> NDArray[np.uint32]:
-    """Return a key for each of n nodes that looks random and is the same each time: the finaliser of MurmurHash3."""
+    """Return a reproducible pseudo-random key for each of n nodes, by the finaliser of MurmurHash3."""
     h = np.arange(n, dtype=np.uint32) + np.uint32(0x9E3779B9)
     for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
         h ^= h >> np.uint32(shift)
@@ -108,15 +85,9 @@ def keys_of(n: int) -> NDArray[np.uint32]:
 
 
 def strong(a: sp.csr_array, theta: float, unknowns: int = 1) -> sp.csr_array:
-    """Return the strong connections of a matrix's nodes, none to itself, as a pattern of ones.
+    """Return the pattern of strong connections between nodes of `unknowns` successive rows, without a diagonal.
 
-    An entry is strong where it is not 0 and |a_ij| > θ √(|a_ii a_jj|); two nodes are connected where one of their
-    unknowns is.
-
-    Parameters
-    ----------
-    unknowns
-        Of a node, one after the other.
+    An entry is strong if it is not 0 and |a_ij| > θ √(|a_ii a_jj|). One strong entry connects two nodes.
     """
     entries = a.tocoo()
     diagonal = np.abs(a.diagonal())
@@ -130,10 +101,10 @@ def strong(a: sp.csr_array, theta: float, unknowns: int = 1) -> sp.csr_array:
 
 
 def independent_set(connections: sp.csr_array) -> NDArray[np.bool_]:
-    """Return a maximal set of nodes no two of which are within a distance of two.
+    """Return a maximal set of nodes with distances above two, bool `(n,)`.
 
-    In each round a node that is undecided becomes one of them if no other within that distance has a larger key, and is
-    out if one of them is there.
+    In each round an undecided node enters the set if it has the largest key within distance two, and is out if a node
+    of the set is there.
     """
     n = connections.shape[0]
     tuples = (
@@ -155,7 +126,7 @@ def independent_set(connections: sp.csr_array) -> NDArray[np.bool_]:
 
 
 def _largest_near(connections: sp.csr_array, numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return of each node the largest number of itself and its neighbours."""
+    """Return the maximum over each node and its neighbours."""
     largest = numbers.copy()
     filled = np.diff(connections.indptr) > 0
     if filled.any():
@@ -166,15 +137,15 @@ def _largest_near(connections: sp.csr_array, numbers: NDArray[np.uint64]) -> NDA
 
 
 def aggregate(connections: sp.csr_array) -> NDArray[np.int32]:
-    """Return the aggregate of each node: int32 `(n,)`, -1 for those without a strong connection.
+    """Return the aggregate of each node, int32 `(n,)`; -1 without strong connections.
 
-    Each node of an independent set has one, with its neighbours; then theirs take the one whose root has the largest
-    key of those that they touch.
+    Each root of an independent set forms an aggregate with its neighbours. Their neighbours join the adjacent aggregate
+    whose root has the largest key.
     """
     n = connections.shape[0]
     alone = np.diff(connections.indptr) == 0
     roots = independent_set(connections) & ~alone
-    # a root's own number, larger with its key, goes from node to node; 0 is none
+    # roots propagate (key, number + 1); 0: no root yet
     own = (keys_of(n).astype(np.uint64) << np.uint64(32)) | (np.arange(n, dtype=np.uint64) + np.uint64(1))
     taken = np.where(roots, own, np.uint64(0))
     for _ in range(2):
@@ -187,19 +158,9 @@ def aggregate(connections: sp.csr_array) -> NDArray[np.int32]:
 def tentative(
     aggregates: NDArray[np.int32], near_null: NDArray[np.floating]
 ) -> tuple[sp.csr_array, NDArray[np.floating]]:
-    """Return the tentative prolongator T and the near null space of the next level, T times which is that of this one.
+    """Return the tentative prolongator T and the next level's near null space B', with T B' = B.
 
-    Parameters
-    ----------
-    aggregates
-        Of each node, `(n,)`.
-    near_null
-        `(u n, k)`, u unknowns of a node one after the other: vectors that the matrix nearly takes to 0.
-
-    Raises
-    ------
-    ReproError
-        There are not as many rows as unknowns.
+    `aggregates` is `(n,)`. `near_null` B is `(u n, k)`, with u successive unknowns of a node.
     """
     n, (rows, k) = len(aggregates), near_null.shape
     if not n or rows % n:
@@ -222,7 +183,7 @@ def tentative(
 
 
 def _orthonormal(block: NDArray[np.floating]) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
-    """Return Q and R of a block by Gram and Schmidt; a column that the ones before it span is 0 in Q."""
+    """Return Q and R of a block by Gram-Schmidt; a dependent column of Q is 0."""
     q = np.array(block, dtype=np.float64)
     k = q.shape[1]
     r = np.zeros((k, k))
@@ -241,15 +202,10 @@ def _orthonormal(block: NDArray[np.floating]) -> tuple[NDArray[np.floating], NDA
 
 
 def spectral_radius(a: sp.csr_array, steps: int) -> float:
-    """Return the estimate of the spectral radius of D⁻¹A by so many steps of Arnoldi's process, at least 1.
+    """Return the spectral radius of D⁻¹A, at least 1, estimated by `steps` Arnoldi steps.
 
-    The mean of the eigenvalues is 1, that of the diagonal. Where the estimate is below, the process began with a vector
-    that D⁻¹A takes next to nothing, or within a space that it does not leave, and is done once more with another.
-
-    Raises
-    ------
-    ReproError
-        A row has no diagonal entry, or a 0 there; or the matrix has numbers that are not finite.
+    The mean eigenvalue is 1, that of the diagonal. A smaller estimate began near the null space or in an invariant
+    subspace, and is repeated with another vector. An unusable diagonal or non-finite numbers raise `ReproError`.
     """
     inverse = 1 / checked_diagonal(a)
     n, radius = a.shape[0], 0.0
@@ -278,36 +234,29 @@ def _largest_ritz_value(a: sp.csr_array, inverse: NDArray[np.floating], keys: ND
 
 
 def largest_eigenvalue(h: NDArray[np.floating]) -> float:
-    """Return the absolute value of the largest eigenvalue of what Arnoldi's process left.
-
-    Raises
-    ------
-    ReproError
-        It has numbers that are not finite, as the matrix has then.
-    """
+    """Return the largest absolute eigenvalue; non-finite numbers raise `ReproError`."""
     if not np.isfinite(h).all():
         raise ReproError("multigrid needs finite numbers", where="the matrix", actual="NaN or infinity in a product")
     return float(np.abs(np.linalg.eigvals(h)).max())
 
 
 def checked_diagonal(a: sp.csr_array) -> NDArray[np.floating]:
-    """Return the diagonal.
-
-    Raises
-    ------
-    ReproError
-        One of its entries is missing, 0, or no number.
-    """
+    """Return the diagonal; a missing, zero or non-finite entry raises `ReproError`."""
     diagonal: NDArray[np.floating] = a.diagonal()
     bad = np.flatnonzero(~np.isfinite(diagonal) | (diagonal == 0))
     if len(bad):
-        raise ReproError(
-            "multigrid needs a diagonal without zeros",
-            where=f"row {bad[0]}, the first of {len(bad)}",
-            expected="a number other than 0",
-            actual=diagonal[bad[0]],
-        )
+        raise bad_diagonal(int(bad[0]), len(bad), float(diagonal[bad[0]]))
     return diagonal
+
+
+def bad_diagonal(row: int, count: int, value: float) -> ReproError:
+    """Return the error for `count` unusable diagonal entries, the first of them in `row`."""
+    return ReproError(
+        f"multigrid needs a diagonal without {'zeros' if value == 0 else 'NaN and infinite numbers'}",
+        where=f"row {row}, the first of {count}",
+        expected="a number other than 0",
+        actual=value,
+    )
 
 
 def prolongator(a: sp.csr_array, t: sp.csr_array, omega: float, radius: float) -> sp.csr_array:
@@ -327,18 +276,8 @@ def set_up(
 ) -> list[HostLevel]:
     """Return the levels of a hierarchy, the finest first.
 
-    Parameters
-    ----------
-    a
-        A square matrix, its diagonal without zeros.
-    near_null
-        `(n, k)`; None: the constant vector.
-    unknowns
-        Of a node, one after the other.
-
-    Raises
-    ------
-    ReproError
+    `a` is square with a non-zero diagonal. `near_null` is `(n, k)`; None: the constant vector. Nodes have `unknowns`
+    successive rows.
     """
     settings = settings or MultigridSettings()
     near = np.ones((a.shape[0], 1)) if near_null is None else near_null
@@ -361,7 +300,7 @@ def set_up(
 
 
 def coarse_matrix(a: sp.csr_array, p: sp.csr_array, r: sp.csr_array) -> sp.csr_array:
-    """Return R A P, computed as R (A P), with a 1 on the diagonal where a column of P is 0: nothing meets it."""
+    """Return R (A P), with a 1 on the diagonal of empty rows."""
     coarse = sp.csr_array(r @ sp.csr_array(a @ p))
     empty = np.diff(sp.csr_array(abs(coarse) > 0).indptr) == 0
     coarse = sp.csr_array(coarse + sp.diags_array(empty.astype(coarse.dtype)))
@@ -370,40 +309,28 @@ def coarse_matrix(a: sp.csr_array, p: sp.csr_array, r: sp.csr_array) -> sp.csr_a
 
 
 def operator_complexity(levels: list[HostLevel]) -> float:
-    """Return the entries of all levels over those of the finest."""
     return sum(int(level.a.nnz) for level in levels) / max(int(levels[0].a.nnz), 1)
 
 
-#: The weight of Jacobi's method, over the spectral radius of D⁻¹A.
+#: Jacobi weight, divided by the spectral radius of D⁻¹A.
 JACOBI = 4 / 3
-#: A coarsest matrix of so many rows is inverted; of more rows so many steps of Jacobi's method are done instead.
+#: A coarsest matrix of at most DENSE_ROWS rows is inverted; larger ones have COARSE_STEPS Jacobi steps instead.
 DENSE_ROWS, COARSE_STEPS = 1024, 8
 SMOOTHERS = ("jacobi", "chebyshev")
 SMOOTHER_DEGREES = range(1, 11)
-#: Where the polynomial of Chebyshev's smoother is small, over the spectral radius of D⁻¹A. PyAMG begins at 1/30. With
-#: 1/10 conjugate gradients to 1e-8 take 16, 13, 10 and 9 steps at degree 2, not 19, 17, 15 and 15, for Poisson's
-#: equation on 150² and 26³ points by 5, 9, 7 and 27 points.
+#: Interval of the Chebyshev smoother, over the spectral radius of D⁻¹A. PyAMG begins at 1/30. With 1/10 and degree 2,
+#: conjugate gradients to 1e-8 take 16, 13, 10 and 9 steps instead of 19, 17, 15 and 15, for Poisson's equation on 150²
+#: and 26³ points with 5, 9, 7 and 27 points.
 INTERVAL = (1 / 10, 1.1)
 
 
 @dataclass(frozen=True)
 class Smoother:
-    """What smooths before and after the coarser levels: steps x + w D⁻¹ (b - A x), each with a weight of its own.
+    """Smoothing steps x + w D⁻¹ (b - A x) before and after the coarser levels; an unknown smoother raises `ReproError`.
 
-    Attributes
-    ----------
-    kind
-        `jacobi`: one step with the weight 4/3 over the spectral radius of D⁻¹A. `chebyshev`: so many steps as the
-        degree; what they leave of an error is the polynomial in D⁻¹A that is 1 at 0 and smallest over an interval, from
-        1/10 to 1.1 times the spectral radius (Adams, Brezina, Hu, Tuminaro: "Parallel multigrid smoothing: polynomial
-        versus Gauss–Seidel", J. Comput. Phys. 188, 2003; PyAMG begins at 1/30).
-    degree
-        Of the polynomial of `chebyshev`, a product with the matrix each.
-
-    Raises
-    ------
-    ReproError
-        There is no such smoother.
+    `jacobi` is one step with weight 4/3 over the spectral radius of D⁻¹A. `chebyshev` are `degree` steps, one product
+    each, whose error polynomial is minimal from 1/10 to 1.1 times the spectral radius (Adams, Brezina, Hu, Tuminaro:
+    "Parallel multigrid smoothing: polynomial versus Gauss–Seidel", J. Comput. Phys. 188, 2003; PyAMG begins at 1/30).
     """
 
     kind: str = "jacobi"
@@ -433,16 +360,9 @@ class Smoother:
 
 
 class Cycle:
-    """V(1, 1), and the pseudo-inverse of the coarsest matrix unless that is large.
+    """V(1, 1) cycle, with the pseudo-inverse of a small coarsest matrix.
 
-    Parameters
-    ----------
-    levels
-        The finest first.
-    steps
-        Steps of Arnoldi's process for each spectral radius.
-    smoother
-        What smooths.
+    `steps` are Arnoldi steps for each spectral radius.
     """
 
     def __init__(self, levels: Sequence[HostLevel], steps: int = 8, smoother: Smoother | None = None) -> None:

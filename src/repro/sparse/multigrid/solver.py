@@ -1,7 +1,6 @@
-"""A V-cycle on a device, and conjugate gradients with it; vectors and numbers stay there.
+"""V-cycles and conjugate gradients on a device; vectors and scalars stay there.
 
-Residuals are computed from x, not only updated, where convergence is claimed. The monitor decides when the
-iteration has converged or comes no further.
+Convergence counts only for residuals computed from x. The monitor decides about convergence and stagnation.
 """
 
 from __future__ import annotations
@@ -24,101 +23,72 @@ from repro.sparse.multigrid.hierarchy import COLUMN, Coarsening, DeviceLevel, Le
 from repro.sparse.multigrid.reference import COARSE_STEPS, DENSE_ROWS, JACOBI, MultigridSettings, Smoother
 from repro.sparse.spgemm.multiplication import Multiplication
 
-#: Steps of conjugate gradients from one residual that is computed, rather than updated, to the next.
+#: Steps of conjugate gradients between two residuals computed from x.
 COMPUTED_EVERY = 50
-#: A residual that is so many times the updated one has drifted away from it.
+#: Ratio of computed and updated residual that counts as drift.
 DRIFT = 2
-#: Part of the residual computed last at which it is computed again.
+#: Reduction since the last computed residual at which the next is computed.
 NEXT = 0.1
-#: Part of the least residual below which another one is progress, and how often in a row there may be none.
+#: A residual below this share of the minimum is progress; and the limit of restarts without progress.
 PROGRESS, MAX_IDLE = 0.5, 2
 
 
 @dataclass(frozen=True)
 class SolveResult:
-    """What an iteration came to.
+    """Result of an iteration."""
 
-    Attributes
-    ----------
-    residuals
-        Euclidean norms of b - A x, the one at the start first. The last one is computed from x with sums in double
-        precision; which others are, the method says.
-    converged
-        Whether the last one is as small as was asked for.
-    reached
-        The last one over the norm of b, which neither overflows nor underflows.
-    rounding
-        Where it did not converge: about what rounding x leaves of the residual, over the norm of b.
-    """
-
+    #: Euclidean norms of b - A x from the start on. The last one is computed from x with sums in double precision.
     residuals: list[float]
     converged: bool
+    #: Last residual over the norm of b; it neither overflows nor underflows.
     reached: float
+    #: Without convergence: estimated residual from rounding x, over the norm of b.
     rounding: float | None = None
 
 
 class ConvergenceMonitor:
-    """The residuals of conjugate gradients, which update theirs from step to step.
+    """The residuals of conjugate gradients, which are updated from step to step.
 
-    An updated residual goes on shrinking where that of x cannot: x is rounded in each step, and no update knows of it.
-    Thus the residual is computed from x before it counts as small enough, and every `COMPUTED_EVERY` steps.
+    An updated residual goes on shrinking even where rounding of x stops the true one. So the residual is computed from
+    x before it counts as converged, at the approximate limit of rounding `floor`, and every `COMPUTED_EVERY` steps.
 
-    Parameters
-    ----------
-    first
-        The residual at the start.
-    wanted
-        How small it has to be.
-    floor
-        The residual that hardly any solution comes below; it is computed there if not before.
-
-    Attributes
-    ----------
-    residuals
-        One at the start and one for each step.
-    drifted
-        Whether an updated residual was found to be another than that of x.
-    hovers
-        Whether so many steps came no further, for whatever reason.
-    stalled
-        Whether what was begun anew with the computed residual again and again came no further.
+    `residuals` has one at the start and one for each step. `drifted`: an updated residual differed from the computed
+    one. `hovers`: the last `COMPUTED_EVERY` steps made no progress. `stalled`: restarts with computed residuals made
+    none.
     """
 
     def __init__(self, first: float, wanted: float, floor: float) -> None:
         self.residuals = [first]
         self.drifted = self.hovers = self.stalled = False
         self._wanted, self._next = wanted, max(wanted, floor)
-        self._computed = 0  # the step whose residual was computed last
+        self._computed = 0  # last step with a computed residual
         self._idle, self._least = 0, np.inf
 
     @property
     def steps(self) -> int:
-        """How many there were."""
         return len(self.residuals) - 1
 
     @property
     def converged(self) -> bool:
-        """Whether the last residual was computed, and is small enough."""
+        """Whether the last residual is computed and small enough."""
         return self._computed == self.steps and self.residuals[-1] <= self._wanted
 
     def goes_on(self, most: int) -> bool:
-        """Say whether another step is of use, after so many at the most."""
+        """Return whether another step is useful, with a limit of `most` steps."""
         return not (self.converged or self.stalled) and self.steps < most and bool(np.isfinite(self.residuals[-1]))
 
     def take_updated(self, residual: float) -> None:
-        """Take the updated residual after another step."""
         self.residuals.append(residual)
 
     def is_due(self, most: int) -> bool:
-        """Say whether the last residual has to be computed."""
         late = self.steps - self._computed >= COMPUTED_EVERY or self.steps >= most
         return late or not self._next < self.residuals[-1] < np.inf
 
     def take_computed(self, residual: float) -> bool:
-        """Take the last residual as it was computed, and say whether the updated one has drifted away from it.
+        """Replace the last residual by the computed one; return whether the updated one had drifted.
 
-        Those since the one computed before are raised to it then. What x was off in each step adds up, so that each was
-        off by no more than the last.
+        After drift, residuals since the last computed one are raised to it: errors of x add up, so earlier ones were
+        not larger.
         """
         drifted = not residual <= DRIFT * self.residuals[-1]
         late = self.steps - self._computed >= COMPUTED_EVERY
@@ -135,17 +105,16 @@ class ConvergenceMonitor:
         return drifted
 
 
-#: Solves, given the norm of b, the tolerance and the most steps.
+#: Solves with arguments norm of b, tolerance and maximal steps.
 Method = Callable[[float, float, int], SolveResult]
-#: The norm of b is this power of two at the most, and at least one over that, where it need not be scaled.
+#: Norms of b from 2^-limit to 2^limit need no scaling.
 MIDDLING = {"float32": 60, "float64": 100}
-#: Cycles without a residual below the least so far, after each of which that is held against what rounding leaves; and
-#: how many times that it may be.
+#: Cycles without a new minimum before a comparison with the rounding limit; and the factor of that limit.
 PATIENCE, ROUNDING = 10, 4
 
 
 class CycleVectors(NamedTuple):
-    """What a level needs on the way: its right side, its solution, what is left, and one more."""
+    """Vectors of a level: right side, solution, residual, and a temporary one."""
 
     b: Buffer
     x: Buffer
@@ -154,32 +123,25 @@ class CycleVectors(NamedTuple):
 
 
 class Gradients(NamedTuple):
-    """Conjugate gradients, bound.
+    """Conjugate gradients, bound to buffers."""
 
-    Attributes
-    ----------
-    r, numbers
-        The residual, and what is read after a step.
-    begin
-        Computes the residual and forgets all directions.
-    step
-        Takes a step, by turns 1 and 0.
-    compute, computed
-        What computes the residual after a step, and where it is until the next.
-    """
-
+    #: Residual.
     r: Buffer
+    #: Scalars for readback after a step.
     numbers: Buffer
+    #: Computes the residual and resets the search direction.
     begin: Launch
+    #: Takes a step; its argument alternates between 1 and 0.
     step: Callable[[int], None]
+    #: Computes the residual from x into `computed`, which the next step overwrites.
     compute: Launch
     computed: Buffer
 
 
 class Repeated:
-    """A launch of many kernels, from the second time on as one operation where the device can.
+    """A launch of many kernels, captured into a graph at its second call where the device can.
 
-    A cycle has dozens of kernels of a few microseconds, which the host takes longer to queue than a GPU to run.
+    A cycle has dozens of kernels of a few microseconds, for which queueing takes longer than execution.
     """
 
     def __init__(self, device: Device, launch: Launch) -> None:
@@ -188,7 +150,6 @@ class Repeated:
         self._captured: Captured | None = None
 
     def __call__(self) -> None:
-        """Queue it."""
         self._times += 1
         if self._times == 2:
             with suppress(CaptureError):  # else kernel by kernel
@@ -196,32 +157,12 @@ class Repeated:
         (self._captured.replay if self._captured else self._launch)()
 
     def release(self) -> None:
-        """Give the operation back."""
         if self._captured:
             self._captured.release()
 
 
 class Solver:
-    """Solves with a hierarchy, for a right side of one place in memory.
-
-    Parameters
-    ----------
-    device, load
-        Where the levels are, and what gives modules in their precision.
-    levels
-        The finest first; they stay the caller's.
-    smoother
-        What smooths; None: Jacobi's method.
-
-    Attributes
-    ----------
-    b, x
-        The right side and the solution, `(n,)` each in the precision: to be written and read.
-
-    Raises
-    ------
-    OutOfDeviceMemory
-    """
+    """Solves with a hierarchy of the caller; `b` and `x` are buffers `(n,)` of right side and solution."""
 
     def __init__(
         self, device: Device, load: Load, levels: Sequence[DeviceLevel], smoother: Smoother | None = None
@@ -241,54 +182,36 @@ class Solver:
             self._inverse: Buffer | np.float64 = (
                 coarsest if isinstance(coarsest, np.float64) else self._run.keep(device.upload(coarsest))
             )
-            #: What is bound to the present levels, and the memory that it has to itself.
+            #: Launches bound to the current levels, and their memory.
             self._bound = self._held.enter_context(ExitStack())
         except BaseException:
             self._held.close()
             raise
 
     def cycle(self, b: Buffer, x: Buffer) -> Launch:
-        """Return what queues a V-cycle from 0: x becomes an approximation of A⁻¹ b. It is good until `renew`."""
+        """Return a V-cycle from x = 0, an approximation of A⁻¹ b; valid until `renew`."""
         return self._repeated_cycle(b, x, self._bound)
 
     def iterate(self, tolerance: float, most: int) -> SolveResult:
-        """Solve by cycles, each for what is left, until that is so small beside b; x is where it starts.
+        """Solve by V-cycles from the current x, until the residual norm is `tolerance` times that of b.
 
-        All residuals are computed from x. It ends before `most` steps where rounding is all that is left.
-
-        Parameters
-        ----------
-        tolerance
-            Of the norm of the residual over that of b.
-        most
-            Steps at the most.
-
-        Raises
-        ------
-        ReproError
-            b or x has what is no finite number, or x is too large beside b; nothing was done. Or the solution is beyond
-            the precision.
+        All residuals are computed from x. The iteration ends before `most` steps at the limit of rounding. Non-finite
+        or unsuitable b or x, and a solution that overflows, raise `ReproError`.
         """
         return self._solve(self._by_cycles, tolerance, most)
 
     def conjugate_gradients(self, tolerance: float, most: int) -> SolveResult:
-        """Solve by conjugate gradients with a V-cycle each, as `iterate`.
+        """Solve by conjugate gradients with a V-cycle as preconditioner; arguments and errors as of `iterate`.
 
-        Residuals are updated from step to step. Before one counts as small enough, at the end and every
-        `COMPUTED_EVERY` steps it is computed from x. Where it is more than `DRIFT` times the updated one, those since
-        the one computed before are raised to it, and conjugate gradients begin anew from x; where that comes no further
-        it ends. Thus no residual of the list is below a third of the true one.
-
-        Raises
-        ------
-        ReproError
-            As of `iterate`; or the matrix is not positive definite, or the cycle is not: a step would be of no use. x
-            is what the steps before led to.
+        Residuals are updated from step to step. They are computed from x before convergence, at the end and every
+        `COMPUTED_EVERY` steps. A computed residual above `DRIFT` times the updated one replaces all since the last
+        computed one, and conjugate gradients restart from x, until restarts make no progress. So no listed residual is
+        below a third of the true one. If matrix or cycle is not positive definite, `ReproError` is raised, and x is
+        from earlier steps.
         """
         return self._solve(self._by_gradients, tolerance, most)
 
     def _solve(self, method: Method, tolerance: float, most: int) -> SolveResult:
-        """Solve by a method, which is given the norm of b."""
         size, limit = self._norm(self.b), 2.0 ** MIDDLING[self._dtype.name]
         if 1 / limit <= size <= limit:
             return method(size, tolerance, most)
@@ -314,7 +237,9 @@ class Solver:
 
     def _by_gradients(self, size: float, tolerance: float, most: int) -> SolveResult:
         if self._gradients is None:
-            self._gradients = self._bind_gradients()
+            with ExitStack() as held:
+                self._gradients = self._bind_gradients(held)
+                self._bound.enter_context(held.pop_all())
         gradients, wanted = self._gradients, tolerance * size
         gradients.begin()
         first = self._first(gradients.r)
@@ -342,14 +267,7 @@ class Solver:
                 gradients.begin()
         return self._solved(course.residuals, wanted, size, gradients.computed)
 
-    def _bind_gradients(self) -> Gradients:
-        """Bind the steps of conjugate gradients, whose memory is kept until `renew`."""
-        with ExitStack() as held:
-            gradients = self._gradients_within(held)
-            self._bound.enter_context(held.pop_all())
-        return gradients
-
-    def _gradients_within(self, held: ExitStack) -> Gradients:
+    def _bind_gradients(self, held: ExitStack) -> Gradients:
         run, n = LevelLaunches(self._device, self._load, self._dtype, held), np.int32(self._n)
         r, z, p, ap = (run.scalars(self._n) for _ in range(4))
         numbers = run.numbers(4 * COLUMN, np.float64)  # read together, once a step
@@ -369,7 +287,7 @@ class Solver:
                 [
                     cycle,
                     run.bind_dots(self._n, r, 1, 0, z, rz),
-                    self._kernels.over("turn", self._n, [n, rz, earlier, z, p]),  # at first nothing was there earlier
+                    self._kernels.over("turn", self._n, [n, rz, earlier, z, p]),  # no direction before the first step
                     multiply,
                     run.bind_dots(self._n, p, 1, 0, ap, pap),
                     self._kernels.over("advance", self._n, [n, rz, pap, p, ap, self.x, r]),
@@ -381,7 +299,7 @@ class Solver:
         return Gradients(r, numbers, begin, lambda odd: steps[odd](), compute, ap)
 
     def renew(self, levels: Sequence[DeviceLevel]) -> None:
-        """Take levels that were refreshed; cycles that were bound before are given back."""
+        """Take refreshed levels; releases cycles bound before."""
         self._gradients = None
         self._bound.close()
         self._levels, coarsest = levels, self._invert_coarsest()
@@ -391,7 +309,7 @@ class Solver:
             self._device.write(self._inverse, coarsest)
 
     def release(self) -> None:
-        """Give the memory back; the levels stay."""
+        """Release the memory; the levels stay."""
         self._held.close()
 
     # ------------------------------------------------------------------------------------------------------------------
@@ -404,7 +322,7 @@ class Solver:
         if level.p is None or level.r is None:
             return self._bind_coarsest(b, x)
         below, weights = self._vectors[at + 1], self._smoother.weights(level.radius)
-        # the last step after the coarser levels leaves it in x; that before it is in the other one, and so on
+        # steps alternate between two buffers, so that the last one writes x
         first, second = own.other, x
         steps = 2 * len(weights) - 1
         places = [(first, second)[step % 2] for step in range(steps + 1)]
@@ -422,14 +340,14 @@ class Solver:
     def _relaxed(
         self, level: DeviceLevel, b: Buffer, weights: Iterable[float], places: Sequence[Buffer]
     ) -> list[Launch]:
-        """Return steps from one place to the next."""
+        """Return the steps between successive buffers."""
         return [
             self._product("relax", level.a, earlier, [b, level.diagonal, np.float64(weight)], later)
             for weight, (earlier, later) in zip(weights, pairwise(places), strict=True)
         ]
 
     def _invert_coarsest(self) -> NDArray[np.float64] | np.float64:
-        """Return the pseudo-inverse, column by column; or of a large matrix the weight of its steps."""
+        """Return the pseudo-inverse, column by column; for a large matrix the Jacobi weight."""
         level = self._levels[-1]
         if level.a.shape[0] <= DENSE_ROWS:
             dense = level.a.download().to_csr().toarray().astype(np.float64)
@@ -446,7 +364,7 @@ class Solver:
         level, other, n = self._levels[-1], self._vectors[-1].other, self._levels[-1].a.shape[0]
         if not isinstance(self._inverse, np.floating):
             return [self._kernels.over("multiply_dense", n, [np.int32(n), self._inverse, b, x])]
-        # the last step leaves it in x
+        # steps alternate between two buffers, so that the last one writes x
         places = [x if (COARSE_STEPS - step) % 2 else other for step in range(COARSE_STEPS)]
         weights = (COARSE_STEPS - 1) * [self._inverse]
         return [self._from_zero(level, b, self._inverse, places[0]), *self._relaxed(level, b, weights, places)]
@@ -461,7 +379,7 @@ class Solver:
         return self._kernels.over(f"{kernel}_w{lanes}", rows * lanes, arguments)
 
     def _residual(self, r: Buffer) -> Launch:
-        """Return what computes b - A x with sums in double precision, so that it is that of x and not of its sums."""
+        """Return a launch of b - A x with sums in double precision."""
         return self._product("residual_in_double", self._levels[0].a, self.x, [self.b], r)
 
     def _norm(self, vector: Buffer) -> float:
@@ -469,7 +387,6 @@ class Solver:
         return float(np.sqrt(self._run.download(self._square, 1, np.float64)[0]))
 
     def _first(self, r: Buffer) -> float:
-        """Return the norm of the residual at the start."""
         first = self._norm(r)
         if not np.isfinite(first):
             check_finite(self._read(self.x), "x0")
@@ -477,7 +394,7 @@ class Solver:
         return first
 
     def _rounding(self, scratch: Buffer) -> float:
-        """Return about what rounding x leaves of the residual."""
+        """Return the estimated residual from rounding x."""
         self._product("sizes", self._levels[0].a, self.x, [self.b], scratch)()
         return self._eps * self._norm(scratch)
 
@@ -489,7 +406,7 @@ class Solver:
     # ------------------------------------------------------------------------------------------------------------------
 
     def _solve_scaled(self, method: Method, tolerance: float, most: int) -> SolveResult:
-        """Solve with b and x times a power of two, on whose squares sums are of use; b and x are as they were then."""
+        """Solve with b and x scaled by a power of two, so that squares neither overflow nor underflow; restore b."""
         b, x = self._read(self.b), self._read(self.x)
         check_finite(b, "b")
         check_finite(x, "x0")
@@ -510,7 +427,7 @@ class Solver:
             self._write(self.b, b)
 
     def _scaled_back(self, solved: SolveResult, tolerance: float, exponent: int) -> SolveResult:
-        """Return what was solved as that of b itself, whose x may have fewer digits, or be beyond the precision."""
+        """Return a result for the original scale, where x may lose digits or overflow."""
         scaled = self._read(self.x)
         x = shifted(scaled, exponent)
         if np.isfinite(scaled).all() and not np.isfinite(x).all():
@@ -545,19 +462,12 @@ class Solver:
 
 
 def shifted(vector: NDArray[Any], exponent: int) -> NDArray[Any]:
-    """Return a vector times a power of two."""
     with np.errstate(over="ignore", under="ignore"):
         shifted: NDArray[Any] = np.ldexp(vector, exponent)
     return shifted
 
 
 def check_finite(vector: NDArray[Any], what: str) -> None:
-    """Refuse a vector with a number that is not finite, by what it is to the user.
-
-    Raises
-    ------
-    ReproError
-    """
     bad = np.flatnonzero(~np.isfinite(vector))
     if len(bad):
         raise ReproError(
@@ -579,7 +489,7 @@ def _too_far() -> ReproError:
 
 
 def _not_definite(step: int, curvature: float, of_cycle: float) -> ReproError | None:
-    """Return how to refuse a matrix for which, or whose cycle, a step found a direction that is not positive."""
+    """Return the error for a step with a direction that is not positive, or None."""
     wrong = {
         "r^T M r, M the cycle": (of_cycle, of_cycle < 0),
         "p^T A p": (curvature, curvature <= 0 < of_cycle),

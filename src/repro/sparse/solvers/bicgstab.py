@@ -1,8 +1,7 @@
-"""BiCGSTAB: H. A. van der Vorst, SIAM J. Sci. Stat. Comput. 13(2), 1992, without a preconditioner.
+"""BiCGSTAB without a preconditioner: H. A. van der Vorst, SIAM J. Sci. Stat. Comput. 13(2), 1992.
 
-The solver runs on a device over any product y = A x. The same recurrence on the host is what it has to agree with.
-A solve of a fixed number of iterations is a runnable: it is timed, and its residual is verified against the
-host's.
+The device solver works with any product y = A x. A host version of the recurrence is its reference. A solve with a
+fixed number of iterations is a runnable: it is timed, and its residual is verified.
 """
 
 from __future__ import annotations
@@ -19,8 +18,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from repro.bench.runnable import IncorrectError, ModuleError, Runnable, UnstableError, Unsupported
-from repro.bench.workspace import Guards, Workspace
+from repro.bench.errors import IncorrectError, ModuleError, UnstableError, Unsupported
+from repro.bench.guards import Guards
+from repro.bench.runnable import Runnable, Workspace
 from repro.codegen.build_cache import Module
 from repro.devices.base import Argument, Buffer, Device, Program
 from repro.errors import ReproError
@@ -32,32 +32,20 @@ Vector = NDArray[np.floating]
 
 @dataclass(frozen=True)
 class HostSolution:
-    """What a number of iterations came to.
+    """Result of some iterations on the host."""
 
-    Attributes
-    ----------
-    x
-        `(n,)`, in the vectors' precision.
-    residuals
-        float64 `(iterations + 1,)`: the norm of the recurrence's r at the start and after each finished iteration.
-    reason
-        Why it stopped before it had done them all.
-    """
-
+    #: `(n,)`, in the vectors' precision.
     x: Vector
+    #: float64 `(iterations + 1,)`: norm of the recurrence's r at the start and after each iteration.
     residuals: NDArray[np.float64]
+    #: Why it stopped early.
     reason: Reason
 
 
 def bicgstab(multiply: Callable[[Vector], Vector], b: Vector, iterations: int) -> HostSolution:
-    """Run at most so many iterations from x = 0, with r̂ = b and all sums in double precision.
+    """Run at most `iterations` from x = 0, with r̂ = b and sums in double precision.
 
-    Parameters
-    ----------
-    multiply
-        Returns A v in the precision of v.
-    b
-        `(n,)`; its precision is that of all vectors.
+    `multiply` returns A v in the precision of v; all vectors have that of b, `(n,)`.
     """
     scalar = b.dtype.type
     x, r, p = np.zeros_like(b), b.copy(), b.copy()
@@ -100,11 +88,11 @@ def _norm(a: Vector) -> float:
     return float(np.sqrt(_dot(a, a)))
 
 
-#: Growth of the residual over that of x = 0 at which a solve is called diverged.
+#: Growth of the residual over that of x = 0 that counts as divergence.
 DIVERGED = 1e5
-#: Passes over a vector: an iteration's reads and writes outside the products, and those of the start.
+#: Reads and writes of vectors: in an iteration outside the products, and at the start.
 ITERATION_PASSES, START_PASSES = 16, 4
-#: Sums of a pass, each of which has a part a block.
+#: Sums of a pass; each block computes a partial sum.
 SUMS = 4
 
 Status = Literal["converged", "drifted", "breakdown", "diverged", "limit"]
@@ -112,81 +100,43 @@ Status = Literal["converged", "drifted", "breakdown", "diverged", "limit"]
 
 @dataclass(frozen=True)
 class SolverState:
-    """How far a solve has come.
+    """State of a running solve."""
 
-    Attributes
-    ----------
-    iterations
-        Finished ones.
-    residual
-        Euclidean norm of the recurrence's r; that of b before the first iteration.
-    rho
-        The inner product of r and r̂.
-    reason
-        Why it cannot go on; `Reason.NONE` while it can. From then on nothing changes any more.
-    """
-
+    #: Finished iterations.
     iterations: int
+    #: Euclidean norm of the recurrence's r; of b before the first iteration.
     residual: float
+    #: Inner product of r and r̂.
     rho: float
+    #: `Reason.NONE` before a breakdown; later iterations change nothing.
     reason: Reason
 
 
 @dataclass(frozen=True)
 class Solution:
-    """What a solve came to.
+    """Result of a solve."""
 
-    Attributes
-    ----------
-    x
-        `(n,)`, in the order of the product's vectors.
-    iterations
-        Finished ones.
-    residual
-        Euclidean norm of the recurrence's r.
-    left
-        Euclidean norm of b - A x, computed from x: the product in the working precision, what is left in double.
-    status
-        `converged`: both are at most the tolerance times that of x = 0. `drifted`: that of r is, that of b - A x is
-        not, since r is only updated. `breakdown`: the recurrence divides by zero before that, for `reason`. `diverged`:
-        the residual is `DIVERGED` times that of x = 0, or not finite. `limit`: none of these after as many iterations
-        as were allowed.
-    reason
-        Which number a breakdown divides by.
-    """
-
+    #: `(n,)`, in the order of the product's vectors.
     x: NDArray[np.floating]
     iterations: int
+    #: Euclidean norm of the recurrence's r.
     residual: float
+    #: Euclidean norm of b - A x: product in the working precision, difference in double.
     left: float
+    #: `converged`: both norms are at most the tolerance times that of b. `drifted`: that of r is, that of b - A x is
+    #: not, since r is only updated. `breakdown`: a division by zero. `diverged`: the residual is `DIVERGED` times that
+    #: of b, or not finite. `limit`: the allowed iterations are done.
     status: Status
+    #: Divisor of a breakdown.
     reason: Reason
 
 
 class BiCGSTAB:
-    """The vectors of a solve on a device, and its kernels bound to them.
+    """Vectors of a solve with n ≥ 1 unknowns on a device, and its kernels bound to them.
 
-    An iteration is two products and four kernels; nothing of it waits for the device or allocates, so that it can be
-    captured into a graph.
-
-    Parameters
-    ----------
-    device
-        Where A is.
-    program
-        The module that `repro.sparse.solvers.kernels.render_solver` is the source of, for the precision `dtype`.
-    product_of
-        Given buffers x and y of n numbers, returns what queues y = A x.
-    n
-        Unknowns, at least 1.
-    dtype
-        float32 or float64.
-    guards
-        What looks after the memory that is written; None: nobody.
-
-    Raises
-    ------
-    OutOfDeviceMemory
+    An iteration is two products and four kernels. It neither waits nor allocates, so it can be captured into a graph.
+    `program` is the module of `render_solver` for `dtype`; `product_of` returns a launch of y = A x for buffers x and
+    y.
     """
 
     def __init__(
@@ -201,7 +151,7 @@ class BiCGSTAB:
         guards = guards or Guards(device)
         self._product_of = product_of
         self._device, self._n, self._dtype = device, n, np.dtype(dtype)
-        self._grid = device.n_s * BLOCKS_PER_SM[device.backend]
+        self._grid = device.sm_count * BLOCKS_PER_SM[device.backend]
         words = -(-n * self._dtype.itemsize // WORD_BYTES)
         self.vector_bytes = words * WORD_BYTES
         with ExitStack() as held:
@@ -209,7 +159,7 @@ class BiCGSTAB:
             def zeros(name: str, nbytes: int = self.vector_bytes) -> Buffer:
                 guarded = guards.allocate(nbytes, f"the solver's {name}")
                 held.callback(guarded.release)
-                device.fill(guarded.memory, 0)  # of a vector the last word may be padding, which has to be zero
+                device.fill(guarded.memory, 0)  # padding at the end of a vector has to be zero
                 return guarded.memory
 
             b, x, r, p, v, t = (zeros(name) for name in "bxrpvt")
@@ -235,13 +185,7 @@ class BiCGSTAB:
             self._held = held.pop_all()
 
     def load(self, b: NDArray[np.floating]) -> None:
-        """Copy the right-hand side `(n,)`, in the order of the product's vectors, to the device.
-
-        Raises
-        ------
-        ReproError
-            It has another size.
-        """
+        """Copy the right-hand side `(n,)`, in the order of the product's vectors, to the device."""
         if b.shape != (self._n,):
             raise ReproError("the right-hand side has another size", expected=(self._n,), actual=b.shape)
         self._device.write(self._b, np.ascontiguousarray(b, self._dtype))
@@ -252,13 +196,13 @@ class BiCGSTAB:
             launch()
 
     def iterate(self, count: int = 1) -> None:
-        """Queue iterations; once it has broken down they leave x and r as they are."""
+        """Queue iterations; after a breakdown they leave x and r unchanged."""
         for _ in range(count):
             for launch in self._iteration:
                 launch()
 
     def state(self) -> SolverState:
-        """Wait for what is queued and return where it stands."""
+        """Wait for queued work and return the state."""
         state, squares = np.empty(len(State)), np.empty(self._grid)
         self._device.download(self._state, state)
         self._device.download(self._squares, squares)
@@ -272,7 +216,6 @@ class BiCGSTAB:
         )
 
     def x(self) -> NDArray[np.floating]:
-        """Wait for what is queued and return x, `(n,)`."""
         x = np.empty(self._n, self._dtype)
         self._device.download(self._x, x)
         return x
@@ -280,23 +223,9 @@ class BiCGSTAB:
     def solve(
         self, b: NDArray[np.floating], tolerance: float = 1e-8, most: int = 1000, check_every: int = 10
     ) -> Solution:
-        """Solve A x = b from x = 0.
+        """Solve A x = b from x = 0 to a residual of `tolerance` times the norm of b, in at most `most` iterations.
 
-        Parameters
-        ----------
-        b
-            `(n,)`, in the order of the product's vectors.
-        tolerance
-            Residual to arrive at, as a part of the norm of b.
-        most
-            Iterations to do at most.
-        check_every
-            Iterations between two looks at the residual, for which the host waits for the device.
-
-        Raises
-        ------
-        ReproError
-            The right-hand side has another size, or a number of iterations is too small.
+        b is `(n,)`, in the order of the product's vectors. The residual is read back every `check_every` iterations.
         """
         if check_every < 1 or most < 0:
             raise ReproError(
@@ -321,7 +250,7 @@ class BiCGSTAB:
         return Solution(self.x(), now.iterations, now.residual, left, status, now.reason)
 
     def _left(self, b: NDArray[np.floating]) -> float:
-        """Multiply x, and return the norm of b - A x; t is free between two iterations."""
+        """Return the norm of b - A x; t is free between iterations."""
         self._product_of(self._x, self._t)()
         product = np.empty(self._n, self._dtype)
         self._device.download(self._t, product)
@@ -329,12 +258,11 @@ class BiCGSTAB:
             return float(np.linalg.norm(b.astype(self._dtype).astype(np.float64) - product))
 
     def release(self) -> None:
-        """Give the vectors back; harmless a second time."""
         self._held.close()
 
 
 def _judge(now: SolverState, first: float, tolerance: float) -> Status | None:
-    """Say how a solve has ended, None where it has not."""
+    """Return the final status of a solve, or None while it runs."""
     if now.residual <= tolerance * first:
         return "converged"
     if not math.isfinite(now.residual) or now.residual > DIVERGED * first:
@@ -342,26 +270,26 @@ def _judge(now: SolverState, first: float, tolerance: float) -> Status | None:
     return "breakdown" if now.reason != Reason.NONE else None
 
 
-#: The columns of a product that its solver's row has as well.
+#: Columns of a product that the row of its solver repeats.
 OF_THE_PRODUCT = ("ordering", "layout", "representation")
-#: Solves on the host with other roundings, and how many times farther off than the worst of them a device may be.
+#: Number of disturbed host solves, and tolerance of the device as a multiple of their largest difference.
 DISTURBED, SLACK = 3, 30
-#: Entries from which on a row is long.
+#: Minimum length of a long row.
 LONG_ROW_LENGTH = 10_000
-#: Roundings of the largest residual that a device may be off in any case.
+#: Minimal tolerance in roundings of the largest residual.
 ROUNDINGS = 100
-#: Parts of the residual, and of that of x = 0, either of which what is tolerated stays below, as far as it is compared.
+#: Residuals are compared while the tolerance is below this share of the residual, or of the one at x = 0.
 CLOSE, CLOSE_TO_FIRST = 0.1, 0.001
 
 
-#: Solves on the host that a residual is held against which is not as it should be, and the seconds they may take; and
-#: the part of what is tolerated that they have to move it by for the iteration to be unstable. On matrices where it is
-#: not, 60 such solves moved it by up to 0.07; where it is, by 0.2 and more, some by thousands.
+#: For a wrong residual: further disturbed host solves, their limit in seconds, and the share of the tolerance by which
+#: one of them has to change the residual for the iteration to count as unstable. On stable matrices 60 solves changed
+#: it by up to 0.07; on unstable ones by 0.2 and more, some by thousands.
 FURTHER, FURTHER_SECONDS, MOVED = 64, 60.0, 0.2
 
 
 class ResidualError(IncorrectError):
-    """The residual is not what the same recurrence has on the host; `error` is the difference over its tolerance."""
+    """The residual differs from that of the host's recurrence; `error` is the difference over the tolerance."""
 
     def __init__(self, residuals: tuple[float, float], expected: ExpectedResidual, error: float) -> None:
         super().__init__(
@@ -374,9 +302,9 @@ class ResidualError(IncorrectError):
 
 @dataclass(frozen=True)
 class ExpectedResidual:
-    """The residual's norm after so many iterations in double precision, and by how much a device may be off.
+    """Expected norm of the residual in double precision, and the tolerance of a device.
 
-    These are the iterations of a solve, or as many of them as can be compared.
+    Iterations are those of the solve, or the comparable part of them.
     """
 
     iterations: int
@@ -385,19 +313,10 @@ class ExpectedResidual:
 
 
 class SolverRun(Runnable):
-    """One solve by BiCGSTAB with a product, from x = 0 with the workspace's x for a right-hand side.
+    """A BiCGSTAB solve with a fixed number of iterations, from x = 0, for the workspace's x as right side.
 
-    It is verified as it is prepared: its residual, by the recurrence and from its x, against the same recurrence on the
-    host in double precision.
-
-    Parameters
-    ----------
-    product
-        What multiplies; its own, as it is prepared and released with the solver.
-    module, folder
-        The manifest of the solver's module, and where it lies; binaries are relative to it.
-    iterations
-        As many as are done, whatever the residual.
+    Preparation verifies both residuals, by recurrence and from x, against the host's recurrence in double precision.
+    The product is prepared and released with the solver; binaries of `module` are relative to `folder`.
     """
 
     kind = "solver"
@@ -410,36 +329,27 @@ class SolverRun(Runnable):
         self._error: float | None = None
 
     def pack(self, workspace: Workspace) -> None:
-        """Pack what its product multiplies by, and solve on the host what a solve is held against."""
+        """Pack the product's matrix, and compute the expected residual on the host."""
         self._product.pack(workspace)
         if operands_of(workspace).entry.size == 1:
             expect(workspace, self._iterations, away=True)
 
     @property
     def identity(self) -> str:
-        """The product's, and the hash of the solver's module."""
         return f"{self._product.identity} {self._module.hash}"
 
     @property
     def columns(self) -> dict[str, Any]:
-        """What the solver is, what its product is stored as, and the error found as it was prepared."""
         columns = {name: value for name, value in self._product.columns.items() if name in OF_THE_PRODUCT}
         matrix_bytes = self._product.matrix_bytes or None
         own = {"routine": "bicgstab", "product": self._product.name, "matrix_bytes": matrix_bytes}
         return {**columns, **own, "error": self._error}
 
     def prepare(self, workspace: Workspace) -> None:
-        """Prepare the product, bring the right-hand side to the device, solve once and verify.
+        """Prepare the product, upload the right side, solve once and verify.
 
-        Raises
-        ------
-        Unsupported
-            The entries are not single numbers; or the product is not supported.
-        ResidualError
-            The residual is wrong.
-        UnstableError
-            It is not what it should be, but right products, disturbed in their last bits, move it nearly as far.
-        ModuleError, OutOfDeviceMemory, LaunchError
+        Entries that are not single numbers raise `Unsupported`, and a wrong residual `ResidualError`; or
+        `UnstableError` if disturbing correct products in their last bits changes it nearly as much.
         """
         operands = operands_of(workspace)
         if operands.entry.size != 1:
@@ -455,7 +365,7 @@ class SolverRun(Runnable):
         self._solver = solver
         solver.load(self._product.arrange(operands.x.astype(np.float64)))
         passes = self._iterations * ITERATION_PASSES + START_PASSES
-        self.moved = 2 * self._iterations * self._product.moved + passes * solver.vector_bytes
+        self.bytes_moved = 2 * self._iterations * self._product.bytes_moved + passes * solver.vector_bytes
 
         def launch() -> None:
             solver.start()
@@ -486,7 +396,6 @@ class SolverRun(Runnable):
             raise failure
 
     def release(self) -> None:
-        """Give the vectors back, and the product."""
         if self._solver is not None:
             self._solver.release()
             self._solver = None
@@ -494,21 +403,20 @@ class SolverRun(Runnable):
 
 
 def expect(workspace: Workspace, iterations: int, *, away: bool = False) -> ExpectedResidual:
-    """Return what the residual must be; computed once for all solvers of a workspace."""
+    """Return the expected residual; computed once for all solvers of a workspace."""
     operands = operands_of(workspace)
     return workspace.fact(("residual", iterations), lambda: expected_residual(operands, iterations), away=away)
 
 
 def expected_residual(operands: ProductOperands, iterations: int) -> ExpectedResidual:
-    """Run the recurrence on the host in double precision, and measure what rounding does to it.
+    """Run the recurrence on the host in double precision, and measure the effect of rounding.
 
-    How far two right solves drift apart depends on the matrix. Thus the host solves a few times more in the working
-    precision, with each number of a product changed at random by about what adding up its row in another order does:
-    √m ε/2 (|A||x|)_i for m entries. The largest difference of their residuals, by recurrence and from x, times `SLACK`
-    is what a device is allowed, and never less than `ROUNDINGS` roundings of the largest residual on the way.
+    The distance of two correct solves depends on the matrix. So the host repeats the solve in the working precision,
+    with products disturbed at random by the effect of another order of summation: √m ε/2 (|A||x|)_i for m entries. The
+    largest difference of residuals times `SLACK` is the tolerance, and at least `ROUNDINGS` roundings of the largest
+    residual.
 
-    On a matrix where right solves have nothing in common any more after so many iterations, those are compared before
-    which they have.
+    Where correct solves have diverged after all iterations, an earlier, comparable one is used.
     """
     matrix = sp.csr_array(expand(operands.problem, operands.values))
     working = matrix.astype(operands.dtype)
@@ -528,10 +436,10 @@ def expected_residual(operands: ProductOperands, iterations: int) -> ExpectedRes
 
 
 def furthest_moved(operands: ProductOperands, expected: ExpectedResidual) -> float:
-    """Return how far products that are disturbed in their last bits move the residual, as a part of what is tolerated.
+    """Return the largest change of the residual by disturbed products, as a multiple of the tolerance.
 
-    The tolerance is of a few such solves. Where the recurrence divides by next to nothing most of them say little, and
-    few say that it may be off by anything: as many are tried as there is time for.
+    The tolerance is from a few such solves. Near a breakdown most change little and few change much, so as many are run
+    as time allows.
     """
     working = sp.csr_array(expand(operands.problem, operands.values)).astype(operands.dtype)
     eps, b = float(np.finfo(operands.dtype).eps), operands.x.ravel()
@@ -547,12 +455,12 @@ def furthest_moved(operands: ProductOperands, expected: ExpectedResidual) -> flo
 
 
 def _history(course: HostSolution, iterations: int) -> NDArray[np.float64]:
-    """Return the residual after each iteration, `(iterations + 1,)`; it stays what it is once the solve has stopped."""
+    """Return the residual after each iteration, `(iterations + 1,)`, constant after a stop."""
     return np.pad(course.residuals, (0, iterations + 1 - len(course.residuals)), mode="edge")
 
 
 def _multiplier(matrix: sp.csr_array) -> Callable[[Vector], Vector]:
-    """Return what multiplies by a matrix, long rows summed in blocks: a million terms, one by one, lose digits."""
+    """Return the product with a matrix; a sequential sum of a long row would lose digits, so it is summed in blocks."""
     long_rows = np.flatnonzero(np.diff(matrix.indptr) > LONG_ROW_LENGTH)
 
     def multiply(x: Vector) -> Vector:
@@ -580,6 +488,6 @@ def _disturbed(
 
 
 def true_residual(operands: ProductOperands, x: NDArray[np.floating]) -> float:
-    """Return the norm of b - A x, in double precision, for an x in natural order."""
+    """Return the norm of b - A x, in double precision, for x in natural order."""
     product = expand(operands.problem, operands.values) @ x.astype(np.float64)
     return float(np.linalg.norm(operands.x.ravel() - product))

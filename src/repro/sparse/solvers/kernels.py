@@ -11,28 +11,28 @@ from repro.errors import ReproError
 
 #: The iterative solvers.
 SOLVERS = ("bicgstab",)
-#: Threads of a block, and blocks of the grid for each multiprocessor: all of them fit there at once.
+#: Threads per block, and blocks per multiprocessor, which are all resident at once.
 BLOCK_SIZE = {"cuda": 256, "opencl": 64}
 BLOCKS_PER_SM = {"cuda": 4, "opencl": 1}
-#: Bytes of a word, which a thread loads at once and vectors are padded to; and words that it has under way.
+#: Bytes of a vector load, to which vectors are padded; and loads in flight per thread.
 WORD_BYTES = 16
 IN_FLIGHT = 4
 
 
 class State(IntEnum):
-    """Where each number of the state lies, in doubles."""
+    """Index of each number of the state, in doubles."""
 
     RHO = 0  # (shadow, r)
-    RHO_OF_ALPHA = 1  # that of the iteration that `ALPHA` belongs to
+    RHO_OF_ALPHA = 1  # rho of the iteration of `ALPHA`
     ALPHA = 2
     OMEGA = 3
-    STOPPED = 4  # a `Reason`, as of the end of an iteration
-    STOPPED_HALFWAY = 5  # and as of its middle
-    ITERATIONS = 6  # finished ones
+    STOPPED = 4  # `Reason` at the end of an iteration
+    STOPPED_HALFWAY = 5  # `Reason` in the middle of an iteration
+    ITERATIONS = 6  # finished iterations
 
 
 class Reason(IntEnum):
-    """Why the recurrence cannot go on: which number that it divides by is zero, or not finite."""
+    """Breakdown of the recurrence: the divisor that is zero or not finite."""
 
     NONE = 0
     RHO = 1
@@ -41,13 +41,7 @@ class Reason(IntEnum):
 
 
 def render_solver(templates: Path, solver: str, precision: str, target: Target) -> str:
-    """Return the source of the module of a solver: of `bicgstab`.
-
-    Raises
-    ------
-    ReproError
-        There is no such solver or precision; or a template is missing or wrong: template and line are named.
-    """
+    """Return the source of a solver's module."""
     if solver not in SOLVERS or precision not in SCALARS:
         raise ReproError(
             "unknown solver or precision",

@@ -1,4 +1,4 @@
-"""Kernels of sparse matrix products: bins of rows, shapes of hash tables and sorts, and rendering."""
+"""Kernels of sparse matrix products: row bins, shapes of hash tables and sorts, and rendering."""
 
 from __future__ import annotations
 
@@ -12,111 +12,93 @@ from repro.codegen.templates import render_template
 from repro.sparse.dynamic.kernels import STATE_NAMES
 from repro.sparse.elementwise import BLOCK_SIZE, split_key
 
-#: The most products, or entries, of a row of each bin but the last, whose rows have more.
+#: Maximum products, or entries, of a row in each bin; the last bin has longer rows.
 LIMITS = (32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 BINS = len(LIMITS) + 1
-#: The bins of King 2017, Table 6.1, whose rows are sorted in shared memory.
+#: Bins of King 2017, Table 6.1, with rows sorted in shared memory.
 PAPERS_BINS = LIMITS.index(2048) + 1
-#: Shared memory of a block without further ado; on the CPU a part of its first cache.
+#: Static shared memory of a block; on the CPU a part of its L1 cache.
 SHARED_BYTES = {"cuda": 44 * 1024, "opencl": 24 * 1024}
-#: Threads of a block that shall be reached.
+#: Wanted threads of a block.
 MIN_BLOCK_SIZE = {"cuda": 256, "opencl": 8}
 COLUMN_BYTES, KEY_BYTES = 4, 8
-#: How many products an entry of C is expected to be the sum of, in each bin. Where it is fewer, rows are done again.
+#: Expected products per entry of C, by bin. Rows with fewer products per entry may be computed again.
 EXPECTED = (2, 2, 4, 4, 8, 8, 16, 16, 32, 64, 64)
-#: How many lanes of a row are the fastest for tables of so many slots on a GPU; of larger tables all of a warp.
+#: Fastest number of lanes by table slots on a GPU; larger tables use a whole warp.
 LANES = {16: 2, 32: 4, 64: 4, 128: 8, 256: 16}
-#: Products of a row from which on twice as many are faster for tables of 64.
+#: Products of a row at which tables of 64 use twice as many lanes.
 LONG_ROW = 500
 
 
 @dataclass(frozen=True, order=True)
 class HashShape:
-    """A row by a hash table in shared memory.
+    """A row by a hash table in shared memory."""
 
-    Attributes
-    ----------
-    width
-        Lanes of a row: some of a warp, or several warps, which take parts of A's row.
-    table
-        Slots: a power of two.
-    rows
-        Rows of a block; one where a row has several warps.
-    """
-
+    #: Lanes of a row: a part of a warp, or several warps, each with a part of A's row.
     width: int
+    #: Slots, a power of two.
     table: int
+    #: Rows of a block; 1 for several warps a row.
     rows: int
 
     @property
     def bits(self) -> int:
-        """Bits that number the slots."""
         return self.table.bit_length() - 1
 
     def kernel(self, mode: str) -> tuple[str, str]:
-        """Return the kernels' module, and the kernel's name."""
+        """Return module and kernel name."""
         return mode, f"{mode}_w{self.width}_t{self.table}"
 
     @property
     def threads(self) -> int:
-        """Threads of a block."""
         return self.width * self.rows
 
 
 @dataclass(frozen=True, order=True)
 class SortShape:
-    """A row by expansion, sorting and compression in shared memory.
+    """A row by expansion, sorting and compression in shared memory."""
 
-    Attributes
-    ----------
-    width
-        Threads of a row.
-    most
-        Products that there is memory for: a power of two.
-    rows
-        Rows of a block; one where a row has more threads than a warp.
-    """
-
+    #: Threads of a row.
     width: int
+    #: Capacity in products, a power of two.
     most: int
+    #: Rows of a block; 1 for more threads than a warp.
     rows: int
 
     def kernel(self, mode: str) -> tuple[str, str]:
-        """Return the kernels' module, and the kernel's name; it is for one phase alone."""
+        """Return module and kernel name; there is only the one-phase kernel."""
         assert mode == "one"
         return "esc", f"esc_w{self.width}_p{self.most}_r{self.rows}"
 
     @property
     def threads(self) -> int:
-        """Threads of a block."""
         return self.width * self.rows
 
 
 @cache
 def hash_shapes(target: Target, scalar_bytes: int) -> tuple[HashShape, ...]:
-    """Return the hash tables that there are kernels for, for numbers of so many bytes."""
+    """Return the available hash tables for a number size."""
     if target.dialect == "opencl":
         widths = {1: tuple(2**bits for bits in range(5, 12))}
     else:
         most = {1: 64, 2: 128, 4: 256, 8: 512, 16: 1024, 32: 2048}
-        # all lanes of a warp go through a table together, so that none has fewer slots than a row has lanes
+        # lanes of a row scan a table together, so a table has at least as many slots as lanes
         tables = [16 << bits for bits in range(8)]
         widths = {width: tuple(table for table in tables if width <= table <= most[width]) for width in most}
-        # several warps of a row have a table each, and what one of them holds is what the row may have
+        # with several warps each has its own table, and one table limits the row
         widths |= {64: (256, 512, 1024), 128: (128, 256, 512), 256: (128, 256)}
-    return tuple(_hash_shape(target, width, table, scalar_bytes) for width, of in widths.items() for table in of)
-
-
-def _hash_shape(target: Target, width: int, table: int, scalar_bytes: int) -> HashShape:
-    if width > target.warp and target.dialect == "cuda":
-        return HashShape(width, table, 1)
-    fitting = SHARED_BYTES[target.dialect] // (table * (COLUMN_BYTES + scalar_bytes))
-    rows = max(1, min(MIN_BLOCK_SIZE[target.dialect] // width, fitting))
-    return HashShape(width, table, 1 << (rows.bit_length() - 1))
+    shapes = []
+    for width, table in [(width, table) for width, tables in widths.items() for table in tables]:
+        rows = 1
+        if width <= target.warp or target.dialect != "cuda":
+            fitting = SHARED_BYTES[target.dialect] // (table * (COLUMN_BYTES + scalar_bytes))
+            rows = max(1, min(MIN_BLOCK_SIZE[target.dialect] // width, fitting))
+        shapes.append(HashShape(width, table, 1 << (rows.bit_length() - 1)))
+    return tuple(shapes)
 
 
 def sort_shapes(target: Target, scalar_bytes: int) -> list[SortShape]:
-    """Return what rows are sorted in: for each of the paper's bins some numbers of threads and of rows."""
+    """Return the available sorts: several numbers of threads and rows for each of the paper's bins."""
     made: list[SortShape] = []
     for most in LIMITS[:PAPERS_BINS]:
         if target.dialect == "opencl":
@@ -132,16 +114,10 @@ def sort_shapes(target: Target, scalar_bytes: int) -> list[SortShape]:
 def smallest(
     target: Target, scalar_bytes: int, entries: int, products: int = 0, mean_row: float = 0.0
 ) -> HashShape | None:
-    """Return the fastest shape of those with the smallest table for so many entries; None: there is none.
+    """Return the fastest shape with the smallest table for `entries`; None without one.
 
-    Seven slots in eight are taken at the most: more time is lost by larger tables than by searching fuller ones.
-
-    Parameters
-    ----------
-    products
-        Of a row at the most: lanes of long rows wait for each other less where they are more.
-    mean_row
-        Entries of B's rows in the mean: more lanes would have nothing to do; 0: not known.
+    At most seven of eight slots are filled: larger tables cost more time than collisions. Rows with many `products` use
+    more lanes. `mean_row`, B's mean row length, limits the lanes; 0: unknown.
     """
     most_lanes = 1 << (int(mean_row).bit_length() - 1) if mean_row >= 1 else target.warp
     fastest = _fastest(target, scalar_bytes, products >= LONG_ROW, most_lanes)
@@ -149,7 +125,7 @@ def smallest(
 
 
 def spread(shape: HashShape, target: Target, scalar_bytes: int, most_lanes: float) -> HashShape:
-    """Return the shape with the most lanes of those with a shape's table, within a limit; that one where none is."""
+    """Return the shape with the most lanes for the same table, within a limit; else the given shape."""
     wider = [
         other
         for other in hash_shapes(target, scalar_bytes)
@@ -160,7 +136,7 @@ def spread(shape: HashShape, target: Target, scalar_bytes: int, most_lanes: floa
 
 @cache
 def _fastest(target: Target, scalar_bytes: int, long_rows: bool, most_lanes: int) -> tuple[HashShape, ...]:
-    """Return the fastest shape for each size of a table, the smallest first."""
+    """Return the fastest shape for each table size, ascending."""
     lanes = LANES | {64: 8} if long_rows else LANES
     by_table: dict[int, list[HashShape]] = {}
     for shape in hash_shapes(target, scalar_bytes):
@@ -171,32 +147,21 @@ def _fastest(target: Target, scalar_bytes: int, long_rows: bool, most_lanes: int
     )
 
 
-#: How rows of the operands lie. `exact`: in one segment each, without room, no column twice. `chain`: anyhow.
+#: Format of operands. `exact`: one segment a row, no free space, no duplicates. `chain`: any dynamic matrix.
 Format = Literal["exact", "chain"]
 FORMATS: tuple[Format, ...] = ("exact", "chain")
-#: What a kernel of a bin leaves: rows in segments that it cuts off, their sizes, rows where there are segments.
+#: Output of a bin's kernel: rows in newly allocated segments, row sizes, rows in existing segments.
 Mode = Literal["one", "symbolic", "numeric"]
 MODES: tuple[Mode, ...] = ("one", "symbolic", "numeric")
-#: Lanes that count the products of a row.
+#: Lanes of a row for counting products.
 COUNT_WIDTH = {"cuda": 4, "opencl": 1}
-#: The modules: counting and listing rows, a mode each, the paper's way, and that through coordinates; in both formats.
+#: Modules: counting and binning, one for each mode, the paper's sort, and expansion to coordinates; in both formats.
 KERNELS = ("count", *MODES, "esc", "expand")
 MODULES = tuple(f"{kernels}-{format}" for kernels in KERNELS for format in FORMATS)
 
 
 def render_spgemm(templates: Path, key: str, target: Target, owner: str) -> str:
-    """Return the source of the module of a key, PRECISION/MODULE.
-
-    Parameters
-    ----------
-    owner
-        Whose module it is, for its title and for messages.
-
-    Raises
-    ------
-    ReproError
-        The key is none, or a template is missing or wrong.
-    """
+    """Return the source of module PRECISION/MODULE; `owner` stands in its title and in messages."""
     precision, module = split_key(key, MODULES, owner)
     kernels, format = module.split("-")
     scalar, scalar_bytes = SCALARS[precision]

@@ -1,12 +1,11 @@
-"""The product of two sparse matrices on a device, C = A B: row by row, and by expansion, sorting and compression.
+"""Sparse matrix products C = A B on a device: row by row, and by expansion, sorting and compression.
 
-The sizes of C's rows are not known beforehand. In one phase a row is computed in shared memory, a segment is cut
-off for it, and it is stored there (King 2017, section 6.1), so that C is dynamic CSR whose rows lie in any order.
-In two phases the sizes come first, and rows are stored one behind the other; the second phase alone can be done
-again for other values.
+The row sizes of C are unknown beforehand. In one phase a row is computed in shared memory and stored in a newly
+allocated segment (King 2017, section 6.1), so C is dynamic CSR with rows in any order. In two phases sizes come
+first, and rows are contiguous; the second phase can be repeated for other values.
 
-Through coordinates, all products are written to memory, sorted, and added up, in slices. That is what King 2017,
-section 6.1, compares with, as CUSP had it (Bell, Dalton, Olson 2012).
+`CoordinateMultiplication` writes all products to memory, sorts and adds them, in slices: the baseline of King 2017,
+section 6.1, from CUSP (Bell, Dalton, Olson 2012).
 """
 
 from __future__ import annotations
@@ -44,26 +43,17 @@ from repro.sparse.spgemm.rows import (
     too_many,
 )
 
-#: What a product in one phase does, and one in two.
+#: Steps of a product in one phase and in two.
 ONE_PHASE = ("count", "compute", "settle")
 TWO_PHASES = ("count", "symbolic", "place", "numeric")
 
 
 class Multiplication:
-    """Products of matrices on a device.
+    """Products of matrices of one dtype on a device.
 
-    Parameters
-    ----------
-    device
-        The device.
-    load
-        Gives the modules of a precision: those of `repro.sparse.spgemm.kernels.MODULES`, `matrix` and `sort`.
-    dtype
-        That of all matrices, in that precision.
-    plan
-        Which kernels rows are for by their products; None: those that a sample of them fits, or is expected to.
-    numeric
-        Which kernels rows are for by their entries, in the numeric phase; None: those that fit.
+    `load` loads modules of the precision: those of `repro.sparse.spgemm.kernels.MODULES`, `matrix` and `sort`. `plan`
+    has kernels for rows binned by products, `numeric` for rows binned by entries; None: chosen by a sample or by
+    expectation.
     """
 
     def __init__(
@@ -81,59 +71,31 @@ class Multiplication:
         self.careful = plan_for_any(device.target, scalar_bytes)
 
     def plan_filling(self, counts: BinCounts, of_a: float, of_b: float) -> Plan:
-        """Return which kernels rows are for that are binned by their entries; see `spread`."""
+        """Return the plan for rows binned by entries; see `spread`."""
         fitting = plan_entries(self.device.target, self._scalar_bytes, counts.largest)
         return self.filling or self.spread(fitting, counts, of_a, of_b)
 
     def spread(self, plan: Plan, counts: BinCounts, of_a: float, of_b: float) -> Plan:
-        """Return a plan by which rows, by products or by entries, have lanes to keep the device busy.
-
-        Parameters
-        ----------
-        of_a, of_b
-            Entries of a row of A in the mean, and of a row of B.
-        """
-        lanes = self.device.n_s * self.device.target.threads_per_sm
+        """Return a plan with more lanes for few rows, for mean row lengths of A and B."""
+        lanes = self.device.sm_count * self.device.target.threads_per_sm
         return spread_out(plan, self.device.target, self._scalar_bytes, Demand(counts.rows, lanes, of_a, of_b))
 
     def in_one_phase(self, factors: Factors, segments: int = 1) -> Storage:
-        """Return C = A B, each row in one segment without room; rows lie in any order, and so do their columns.
+        """Return C = A B with one segment a row and no free space; order of rows and columns is undefined.
 
-        Parameters
-        ----------
-        segments
-            The most segments that a row of C can have later on.
-
-        Raises
-        ------
-        ReproError
-            C has more entries than offsets can tell apart.
-        OutOfDeviceMemory
+        Rows of C may grow to `segments` segments later. Too many entries for offsets raise `ReproError`.
         """
         with self.steps(factors, ONE_PHASE, segments) as product:
             return product.run()
 
     def in_two_phases(self, factors: Factors) -> Storage:
-        """Return C = A B, its rows one behind the other, their columns in any order.
-
-        Raises
-        ------
-        ReproError
-            C has more entries than offsets can tell apart.
-        OutOfDeviceMemory
-        """
+        """Return C = A B with contiguous rows, columns in any order."""
         with self.steps(factors, TWO_PHASES) as product:
             return product.run()
 
     @contextmanager
     def steps(self, factors: Factors, names: tuple[str, ...], segments: int = 1) -> Iterator[Steps]:
-        """Give the steps of a product; C is the caller's, unless the body fails.
-
-        Parameters
-        ----------
-        names
-            `ONE_PHASE` or `TWO_PHASES`.
-        """
+        """Yield the steps of a product, `ONE_PHASE` or `TWO_PHASES`; the caller owns C unless the body fails."""
         with self.device.pooling(), ExitStack() as held:
             c = Storage.empty(self.device, factors.shape, segments, 1, factors.a.dtype)
             try:
@@ -144,7 +106,7 @@ class Multiplication:
 
     @contextmanager
     def refilled(self, factors: Factors, c: Storage) -> Iterator[Callable[[], None]]:
-        """Give what puts C = A B into a matrix that was one of factors with the same patterns."""
+        """Yield a launch of C = A B into a product of factors with the same patterns."""
         with self.device.pooling(), ExitStack() as held:
             bins = keep(held, ProductBins(self.device, self.load(f"count-{factors.format}"), c.shape[0]))
             bins.by_sizes(c)
@@ -156,13 +118,7 @@ class Multiplication:
 
 
 class Steps:
-    """The steps of one product, to be taken in their order; made by `Multiplication.steps`.
-
-    Attributes
-    ----------
-    c
-        The product, whole after the last step.
-    """
+    """The steps of one product, to be taken in order; `c` is complete after the last one."""
 
     def __init__(
         self, of: Multiplication, factors: Factors, names: tuple[str, ...], c: Storage, held: ExitStack
@@ -177,17 +133,15 @@ class Steps:
 
     @property
     def all(self) -> Mapping[str, Callable[[], None]]:
-        """The steps by name, in their order."""
         return {name: getattr(self, name) for name in self._names}
 
     def run(self) -> Storage:
-        """Take all steps, and return the product."""
         for step in self.all.values():
             step()
         return self.c
 
     def count(self) -> None:
-        """List rows by their products, and look at some of them where there are many."""
+        """Bin rows by products; sample large problems."""
         of, factors, c = self._of, self._factors, self.c
         self._bins.by_products(factors.a, factors.b, c)
         self._counts = self._products = self._bins.read()
@@ -207,18 +161,18 @@ class Steps:
     # one phase -----------------------------------------------------------------------------------------------------
 
     def compute(self) -> None:
-        """Compute rows, each into a segment that is cut off for it, in memory that is expected to suffice."""
+        """Compute rows into newly allocated segments, in memory of the expected size."""
         self.c.make_room(self._expected)
         self._of.device.fill(self.c.state, 0)
         self._rows.bind("one", self._counts, self._usual, self._held)()
 
     def settle(self) -> None:
-        """Compute what was left: rows with more columns than their table has slots, or that found no room."""
+        """Compute rows that did not fit into their table or into memory."""
         c, plans = self.c, [self._usual, self._of.roomy, self._of.careful]
         while (words := self._state())[STATE_UNPLACED]:
             pointer = int(words[STATE_POINTER])
             crowded = pointer <= c.capacity
-            if crowded and len(plans) > 1:  # else the same tables may do, in more memory
+            if crowded and len(plans) > 1:  # otherwise memory was too small, and the same tables may suffice
                 plans.pop(0)
             self._bins.by_products(self._factors.a, self._factors.b, c, (self._left, int(words[STATE_UNPLACED])))
             again, used = self._bins.read(), min(pointer, c.capacity)
@@ -232,14 +186,12 @@ class Steps:
             self._rows.bind("one", again, plans[0], self._held)()
 
     def _copy(self, entries: int, *buffers: Buffer) -> None:
-        """Queue the copying of columns and values to others."""
         kernels = Kernels(self._of.device, self._of.load(f"expand-{self._factors.format}"))
         kernels.over("copy_slice", entries, [np.int32(entries), np.int32(0), *buffers])()
 
     # two phases ----------------------------------------------------------------------------------------------------
 
     def symbolic(self) -> None:
-        """Find the sizes of rows."""
         self._rows.bind("symbolic", self._counts, self._usual, self._held)()
         for plan in (self._of.roomy, self._of.careful):
             words = self._state()
@@ -251,7 +203,7 @@ class Steps:
             self._rows.bind("symbolic", again, plan, self._held)()
 
     def place(self) -> None:
-        """List rows by their sizes, and give each its place in memory that is as large as C."""
+        """Bin rows by size, and allocate C with an offset for each row."""
         c, device = self.c, self._of.device
         self._bins.by_sizes(c)
         self._counts = self._bins.read()
@@ -266,7 +218,7 @@ class Steps:
         Kernels(device, self._of.load("matrix")).over("adopt", rows, adopt)()
 
     def numeric(self) -> None:
-        """Compute rows where they have their places."""
+        """Compute rows at their offsets."""
         plan = self._of.plan_filling(self._counts, self._products.mean_of_a, self._products.mean_row)
         self._rows.bind("numeric", self._counts, plan, self._held)()
 
@@ -276,12 +228,12 @@ class Steps:
         return words
 
 
-#: The most products of a slice, unless one row alone has more: as CUSP's.
+#: Limit of a slice in products, as in CUSP; a single row may have more.
 SLICE_PRODUCTS = 16 << 20
 
 
 class Slice(NamedTuple):
-    """The entries of some rows of C, until they are brought together."""
+    """The entries of some rows of C before concatenation."""
 
     first: int
     rows: int
@@ -291,30 +243,13 @@ class Slice(NamedTuple):
 
 
 class CoordinateMultiplication:
-    """Products of matrices on a device by sorting.
-
-    Parameters
-    ----------
-    device
-        The device.
-    load
-        Gives the modules of the matrices' precision.
-    most
-        The most products of a slice.
-    """
+    """Products of matrices by sorting, in slices of at most `most` products."""
 
     def __init__(self, device: Device, load: Load, most: int = SLICE_PRODUCTS) -> None:
         self._device, self._load, self._most = device, load, most
 
     def multiply(self, factors: Factors) -> Storage:
-        """Return C = A B, rows one behind the other, each in the order of its columns.
-
-        Raises
-        ------
-        ReproError
-            C, or the products of one of its rows, are too many.
-        OutOfDeviceMemory
-        """
+        """Return C = A B with contiguous rows and sorted columns."""
         rows, dtype = factors.shape[0], factors.a.dtype
         with self._device.pooling(), ExitStack() as held:
             run = Launches(self._device, self._load, held)
@@ -348,7 +283,7 @@ class CoordinateMultiplication:
     def _slice(
         self, run: Launches, factors: Factors, c: Storage, begins: Buffer, first: int, counts: NDArray[np.int32]
     ) -> Slice:
-        """Return the entries of the rows from one on, whose products are counted."""
+        """Return the entries of rows from `first` on, given their product counts."""
         rows, m, dtype = len(counts), int(counts.sum(dtype=np.int64)), c.dtype
         module, given = f"expand-{factors.format}", [*arguments_of(factors.a), *arguments_of(factors.b)]
         with ExitStack() as of_slice:
@@ -374,7 +309,7 @@ class CoordinateMultiplication:
 
 
 def _parts(counts: NDArray[np.int32], most: int) -> list[tuple[int, NDArray[np.int32]]]:
-    """Return rows that follow each other, with at most so many products together: the first, and the counts of all."""
+    """Return ranges of rows with at most `most` products together: first row, and counts."""
     parts: list[tuple[int, NDArray[np.int32]]] = []
     ends = np.cumsum(counts, dtype=np.int64)
     first, before = 0, 0

@@ -1,7 +1,7 @@
-"""The rows of a sparse matrix product on a device, binned by size, and computed bin by bin.
+"""Rows of a sparse matrix product on a device, binned by size and computed bin by bin.
 
-Rows are binned by how many products or entries each has. A plan says which kernel the rows of each bin are
-computed by. A sample, some rows of each bin, tells how many entries rows have; tables and memory are chosen by it.
+Bins are by the products or entries of a row. A plan assigns a kernel to each bin. A sample of some rows of each bin
+estimates entries, for the choice of tables and memory.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from repro.codegen.targets import Target
 from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Device, Launch, Program
 from repro.errors import ReproError
-from repro.sparse.device_work import Load, keep
+from repro.sparse.device_work import Load, check_factors, keep
 from repro.sparse.dynamic.layout import MAX_ENTRIES
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.elementwise import Kernels, in_order
@@ -39,45 +39,22 @@ from repro.sparse.spgemm.kernels import (
 
 @dataclass(frozen=True)
 class Factors:
-    """Two matrices on a device.
-
-    Attributes
-    ----------
-    a, b
-        The matrices.
-    format
-        `exact`: each row of both lies in one segment without room, and has no column twice. `chain`: anyhow.
-
-    Raises
-    ------
-    ReproError
-        They cannot be multiplied.
-    """
+    """Two matrices on a device; `ReproError` if shapes or precisions do not match."""
 
     a: Storage
     b: Storage
+    #: `exact`: both have one segment a row, no free space and no duplicates. `chain`: any.
     format: Format = "exact"
 
     def __post_init__(self) -> None:
-        if self.a.shape[1] != self.b.shape[0]:
-            raise ReproError(
-                "the matrices cannot be multiplied",
-                expected=f"a second matrix with {self.a.shape[1]} rows, as the first has columns",
-                actual=f"{self.b.shape[0]} rows",
-            )
-        if self.a.dtype != self.b.dtype:
-            raise ReproError(
-                "the matrices are in two precisions", expected=f"both of {self.a.dtype}", actual=self.b.dtype
-            )
+        check_factors(self.a, self.b)
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns of the product."""
         return self.a.shape[0], self.b.shape[1]
 
 
 def too_many(entries: int) -> ReproError:
-    """Return what to say of a product with so many entries."""
     return ReproError(
         "the product has more entries than a matrix can hold",
         expected=f"at most {MAX_ENTRIES:,}",
@@ -86,85 +63,56 @@ def too_many(entries: int) -> ReproError:
 
 
 def arguments_of(matrix: Storage) -> list[Argument]:
-    """Return what kernels take of a matrix that they read."""
     return [np.int32(matrix.pitch), matrix.table, matrix.sizes, matrix.columns, matrix.values]
 
 
-#: What there is beside the counts of rows: of each bin three numbers, and one more.
+#: Words behind the row counts: three for each bin, and one for the entries of A.
 _WORDS = 3 * BINS + 1
 
 
 @dataclass(frozen=True)
 class BinCounts:
-    """What the bins have.
+    """Contents of the bins."""
 
-    Attributes
-    ----------
-    rows
-        Rows of each, `(BINS,)`.
-    totals, largest
-        Products, or entries, of each bin's rows, and of the largest.
-    entries
-        Entries of A that the rows have, where they are listed by their products; else 0.
-    """
-
+    #: Rows of each bin, `(BINS,)`.
     rows: tuple[int, ...]
+    #: Products, or entries, of each bin's rows, and of its largest row.
     totals: tuple[int, ...]
     largest: tuple[int, ...]
+    #: Entries of A in these rows, for bins by products; else 0.
     entries: int = 0
 
     @property
     def mean_of_a(self) -> float:
-        """Entries of a row of A in the mean; 0 where that is not known."""
+        """Mean row length of A; 0: unknown."""
         return self.entries / max(sum(self.rows), 1)
 
     @property
     def mean_row(self) -> float:
-        """Entries of B's rows in the mean, as often as each is met; 0 where that is not known."""
+        """Mean length of B's rows, weighted by use; 0: unknown."""
         return sum(self.totals) / self.entries if self.entries else 0.0
 
 
 class ProductBins:
-    """Lists of rows, one a bin, with room for all rows each.
-
-    Parameters
-    ----------
-    device
-        Where they are.
-    program
-        A module `count-…`.
-    rows
-        Rows of the product.
-
-    Raises
-    ------
-    OutOfDeviceMemory
-    """
+    """Lists of rows, one for each bin, with capacity for all `rows` of the product; `program` is a module `count-…`."""
 
     def __init__(self, device: Device, program: Program, rows: int) -> None:
         self._device, self._kernels, self.stride = device, Kernels(device, program), max(rows, 1)
         with ExitStack() as held:
             self.lists = keep(held, device.allocate(4 * BINS * self.stride))
-            # counts first, from a place of their own the totals: both are cleared, and read, in one go
+            # counts and totals share one buffer, so that one call clears or reads both
             self.counts = keep(held, device.allocate(PART_ALIGNMENT + 4 * _WORDS))
             self._totals = keep(held, device.part(self.counts, PART_ALIGNMENT, 4 * _WORDS))
             self._held = held.pop_all()
 
     def by_products(self, a: Storage, b: Storage, c: Storage, listed: tuple[Buffer, int] | None = None) -> None:
-        """Queue the listing of rows of C = A B by their products; these rows of C become empty.
-
-        Parameters
-        ----------
-        listed
-            Which rows, int32, and how many; None: all.
-        """
-        rows, count = listed or (self.counts, a.shape[0])  # of all rows no list is looked at
+        """Queue the binning of rows of C = A B by products, all or `listed` (int32 rows, count), and empty them."""
+        rows, count = listed or (self.counts, a.shape[0])  # without a list the argument is not read
         arguments: list[Argument] = [np.int32(count), np.int32(listed is not None), rows]
         arguments += [*arguments_of(a), *arguments_of(b), np.int32(c.segments), np.int32(c.pitch), c.table, c.sizes]
         self._list("count_products", count, arguments)
 
     def by_sizes(self, c: Storage) -> None:
-        """Queue the listing of the rows of C by their entries."""
         self._list("list_sizes", c.shape[0], [np.int32(c.shape[0]), c.sizes])
 
     def _list(self, kernel: str, rows: int, arguments: list[Argument]) -> None:
@@ -173,7 +121,7 @@ class ProductBins:
         self._kernels.over(kernel, rows, [*arguments, *own])()
 
     def read(self) -> BinCounts:
-        """Wait for what is queued and return what the bins have."""
+        """Wait for queued work and return the contents of the bins."""
         words = np.empty(PART_ALIGNMENT // 4 + _WORDS, np.int32)
         self._device.download(self.counts, words)
         *of_bins, entries = words[PART_ALIGNMENT // 4 :].astype(np.int64).tolist()
@@ -181,24 +129,18 @@ class ProductBins:
         return BinCounts(tuple(words[:BINS].tolist()), totals, tuple(of_bins[2::3]), entries)
 
     def release(self) -> None:
-        """Give the memory back."""
         self._held.close()
 
 
-#: Where so many times the lanes that a bin's rows have are not all that the device has, rows have more.
+#: A bin that uses less than 1/IDLE of the device's lanes gets more lanes for each row.
 IDLE = 8
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A kernel for each bin.
+    """A kernel for each bin."""
 
-    Attributes
-    ----------
-    shapes
-        What the rows of each bin are computed in, `(BINS,)`; None: with a sum for every column.
-    """
-
+    #: Shape for each bin's rows, `(BINS,)`; None: a dense accumulator in global memory.
     shapes: tuple[HashShape | SortShape | None, ...]
 
 
@@ -209,16 +151,10 @@ def plan_products(
     largest: tuple[int, ...] = (*LIMITS, MAX_ENTRIES),
     mean_row: float = 0.0,
 ) -> Plan:
-    """Return a plan for rows that are binned by their products.
+    """Return a plan for rows binned by products.
 
-    Parameters
-    ----------
-    expected
-        How many products an entry is expected to be the sum of, `(BINS,)`.
-    largest
-        The most products of a row of each bin, `(BINS,)`.
-    mean_row
-        Entries of B's rows in the mean; 0: not known.
+    `expected` are products per entry, and `largest` the largest row's products, `(BINS,)` each. `mean_row` is B's mean
+    row length; 0: unknown.
     """
     entries = [-(-products // fewer) for products, fewer in zip(largest, expected, strict=True)]
     return plan_entries(target, scalar_bytes, entries, largest, mean_row)
@@ -231,16 +167,9 @@ def plan_entries(
     products: Sequence[int] | None = None,
     mean_row: float = 0.0,
 ) -> Plan:
-    """Return a plan by which no row of so many entries has more than its table has slots.
+    """Return a plan whose tables hold rows of `entries`, `(BINS,)`.
 
-    Parameters
-    ----------
-    entries
-        Of the largest row of each bin, `(BINS,)`.
-    products
-        Of each bin's rows at the most; None: not known.
-    mean_row
-        Entries of B's rows in the mean; 0: not known.
+    `products` are maximal products of each bin's rows, if known. `mean_row` is B's mean row length; 0: unknown.
     """
     given = zip(entries, products or [0] * BINS, strict=True)
     return Plan(tuple(smallest(target, scalar_bytes, count, of_products, mean_row) for count, of_products in given))
@@ -248,28 +177,21 @@ def plan_entries(
 
 @dataclass(frozen=True)
 class Demand:
-    """How much there is to share out.
+    """Work to distribute over the device."""
 
-    Attributes
-    ----------
-    rows
-        Of each bin, `(BINS,)`.
-    lanes
-        That the device has.
-    of_a, of_b
-        Entries of a row of A in the mean, and of a row of B.
-    """
-
+    #: Rows of each bin, `(BINS,)`.
     rows: Sequence[int]
+    #: Lanes of the device.
     lanes: int
+    #: Mean row lengths of A and B.
     of_a: float
     of_b: float
 
 
 def spread_out(plan: Plan, target: Target, scalar_bytes: int, demand: Demand) -> Plan:
-    """Return a plan by which few rows have more lanes, where most of the device would have nothing to do.
+    """Return a plan with more lanes a row in bins that would leave most of the device idle.
 
-    A warp has as many as a row of B has entries, about; several warps are for rows of A that have enough for all.
+    Lanes of a warp follow the row length of B; several warps need long rows of A.
     """
     made: list[HashShape | SortShape | None] = []
     for shape, rows in zip(plan.shapes, demand.rows, strict=True):
@@ -284,13 +206,13 @@ def spread_out(plan: Plan, target: Target, scalar_bytes: int, demand: Demand) ->
 
 @cache
 def plan_for_any(target: Target, scalar_bytes: int) -> Plan:
-    """Return a plan by which no row has more columns than a table has slots, binned by its entries or its products."""
+    """Return a plan whose tables hold any row, binned by entries or products."""
     return plan_entries(target, scalar_bytes, (*LIMITS, MAX_ENTRIES))
 
 
 @cache
 def roomy_plan(target: Target, scalar_bytes: int) -> Plan:
-    """Return a plan by which rows are given slots for all their products, or the largest table that there is."""
+    """Return a plan with slots for all products of a row, or the largest table."""
     shapes = hash_shapes(target, scalar_bytes)
     largest = max(shapes, key=lambda shape: (shape.table, shape.width))
     fitting = (smallest(target, scalar_bytes, limit) for limit in (*LIMITS, MAX_ENTRIES))
@@ -300,12 +222,8 @@ def roomy_plan(target: Target, scalar_bytes: int) -> Plan:
 def papers_plan(target: Target, scalar_bytes: int, width: int = 32, rows: int = 1) -> Plan:
     """Return the plan of King 2017, section 6.1: rows of up to 2,048 products are sorted in shared memory.
 
-    How the longer rows are done it does not say; here they are those of `plan_products`.
-
-    Parameters
-    ----------
-    width, rows
-        Threads of a row, and rows of a block, where a bin has such a kernel; else the nearest that it has.
+    The paper does not describe longer rows; `plan_products` is used for them. `width` threads a row and `rows` rows a
+    block are taken where available, else the nearest shape.
     """
     shapes = sort_shapes(target, scalar_bytes)
     made: list[HashShape | SortShape | None] = list(plan_products(target, scalar_bytes).shapes)
@@ -316,46 +234,28 @@ def papers_plan(target: Target, scalar_bytes: int, width: int = 32, rows: int = 
     return Plan(tuple(made))
 
 
-#: Blocks for each multiprocessor at most: they go through the rows of a bin in steps of the grid.
+#: Limit of blocks per multiprocessor for grid-stride loops over a bin's rows.
 BLOCKS_PER_SM = {"cuda": 32, "opencl": 4}
-#: Blocks that have a sum for every column, and the bytes that these may take if there are several.
+#: Limit of blocks with dense accumulators, and of their bytes.
 DENSE_BLOCKS, DENSE_BYTES = 256, 1 << 28
 
 
 class Lists(Protocol):
-    """Rows in lists, one a bin.
+    """Lists of rows, one for each bin."""
 
-    Attributes
-    ----------
-    stride
-        Numbers from one list to the next.
-    lists, counts
-        int32 on the device: numbers of rows, and how many each list has, `(BINS,)`.
-    """
-
+    #: Distance of two lists in numbers.
     @property
-    def stride(self) -> int: ...  # noqa: D102
+    def stride(self) -> int: ...
     @property
-    def lists(self) -> Buffer: ...  # noqa: D102
+    def lists(self) -> Buffer: ...
     @property
-    def counts(self) -> Buffer: ...  # noqa: D102
+    def counts(self) -> Buffer: ...
 
 
 class ProductRows:
-    """The rows of C = A B, listed in bins.
+    """The binned rows of C = A B.
 
-    Parameters
-    ----------
-    device, load
-        The device, and what gives the modules of the factors' precision.
-    factors
-        What is multiplied.
-    c
-        The product.
-    bins
-        The lists.
-    left
-        Room for the numbers of all rows: those that a kernel leaves undone are listed here.
+    `left` has capacity for the numbers of all rows; kernels list unfinished rows there.
     """
 
     def __init__(self, device: Device, load: Load, factors: Factors, c: Storage, bins: Lists, left: Buffer) -> None:
@@ -363,22 +263,9 @@ class ProductRows:
         self._factors, self._c, self._bins, self._left = factors, c, bins, left
 
     def bind(self, mode: Mode, counts: BinCounts, plan: Plan, held: ExitStack) -> Callable[[], None]:
-        """Return what queues the rows of all bins, which have no order among themselves.
+        """Return a launch of all bins' rows, in no defined order.
 
-        Parameters
-        ----------
-        mode
-            What the kernels leave; C has to have the memory for it.
-        counts
-            What the bins have.
-        plan
-            Which kernel the rows of each bin are for.
-        held
-            What gives the kernels' working memory back, once they are done.
-
-        Raises
-        ------
-        OutOfDeviceMemory
+        C needs memory for the output of `mode`. `held` releases the kernels' working memory after they are done.
         """
         launches: list[Launch] = []
         dense: dict[int, int] = {}
@@ -388,7 +275,7 @@ class ProductRows:
             elif rows and shape is not None:
                 module, name = shape.kernel(mode)
                 kernel = self._load(f"{module}-{self._factors.format}").kernel(name)
-                blocks = min(-(-rows // shape.rows), self._device.n_s * BLOCKS_PER_SM[self._device.backend])
+                blocks = min(-(-rows // shape.rows), self._device.sm_count * BLOCKS_PER_SM[self._device.backend])
                 launches.append(Launch(kernel, blocks, shape.threads, [np.int32(bin), *self._arguments()]))
         bound: list[Callable[[], None]] = []
         if len(launches) == 1:
@@ -400,7 +287,7 @@ class ProductRows:
         return in_order(bound)
 
     def _bind_dense(self, mode: Mode, rows: Mapping[int, int], held: ExitStack) -> Callable[[], None]:
-        """Return what queues some bins' rows, each with a sum for every column in global memory."""
+        """Return a launch of some bins' rows with dense accumulators in global memory."""
         columns, c = self._c.shape[1], self._c
         sums, words = columns * c.dtype.itemsize, -(-columns // 32)
         blocks = max(1, min(sum(rows.values()), DENSE_BLOCKS, DENSE_BYTES // (sums + 4 * words)))
@@ -427,17 +314,17 @@ class ProductRows:
         ]  # fmt: skip
 
 
-#: Rows of a bin that are looked at, and the least products for which that is worth the wait.
+#: Sampled rows of a bin, and minimal products of a sampled problem.
 SAMPLE_ROWS, MIN_PRODUCTS = 128, 30_000_000
-#: A bin with fewer of all products is not looked at.
+#: Minimal share of all products of a sampled bin.
 MIN_SHARE = 0.05
-#: Entries to have memory for, over those that a sample speaks for.
+#: Allocated over estimated entries.
 SPARE = 1.15
 
 
 @dataclass(frozen=True)
 class Listed:
-    """Rows in lists, one a bin, so many numbers apart, and on the device how many each has."""
+    """Lists of rows, one for each bin, at a stride, and their lengths on the device."""
 
     stride: int
     lists: Buffer
@@ -446,37 +333,28 @@ class Listed:
 
 @dataclass(frozen=True)
 class Sample:
-    """What some rows of each bin came to.
+    """Results of the sampled rows of each bin."""
 
-    Attributes
-    ----------
-    rows
-        How many they are, `(BINS,)`.
-    entries
-        Of all of them; of rows with more columns than the largest table has slots none are counted.
-    largest
-        Entries of the largest; 0 where none was looked at.
-    products
-        The most that a row of each bin is the sum of, whether it was looked at or not.
-    mean_row
-        Entries of B's rows in the mean.
-    """
-
+    #: Sampled rows, `(BINS,)`.
     rows: tuple[int, ...]
+    #: Their entries, without rows that exceed the largest table.
     entries: tuple[int, ...]
+    #: Entries of the largest; 0 without a sample.
     largest: tuple[int, ...]
+    #: Maximal products of a row of each bin, sampled or not.
     products: tuple[int, ...]
+    #: Mean row length of B.
     mean_row: float
 
     def plan(self, target: Target, scalar_bytes: int) -> Plan:
-        """Return the plan for rows like these: for the largest of a bin there are slots."""
+        """Return a plan with slots for the largest sampled row of each bin."""
         fitting = plan_entries(target, scalar_bytes, self.largest, self.products, self.mean_row)
         usual = plan_products(target, scalar_bytes, largest=self.products, mean_row=self.mean_row)
         given = zip(self.rows, self.largest, fitting.shapes, usual.shapes, strict=True)
         return Plan(tuple(shape if rows and size else kept for rows, size, shape, kept in given))
 
     def entries_of(self, counts: BinCounts) -> int:
-        """Return how many entries all rows of the bins have, about; where none was counted as many as are expected."""
+        """Return the estimated entries of all rows; without a sample the expected ones."""
         expected = zip(self.rows, self.entries, counts.rows, expected_entries(counts), strict=True)
         return sum(
             int(SPARE * all_rows * entries / rows) + rows if rows and entries else most
@@ -485,19 +363,14 @@ class Sample:
 
 
 def expected_entries(counts: BinCounts) -> list[int]:
-    """Return the entries of each bin to have memory for where nothing was counted: about twice as many as expected."""
+    """Return the entries to allocate for each bin without a sample: about twice the expected ones."""
     return [2 * total // max(fewer, 2) for total, fewer in zip(counts.totals, EXPECTED, strict=True)]
 
 
 def take_sample(
     device: Device, load: Load, factors: Factors, c: Storage, bins: ProductBins, counts: BinCounts
 ) -> Sample:
-    """Find the sizes of some rows of each bin, and wait for them; of other rows of C nothing changes.
-
-    Raises
-    ------
-    OutOfDeviceMemory
-    """
+    """Find the sizes of some rows of each bin, and wait; other rows of C stay unchanged."""
     with ExitStack() as held:
         kernels = Kernels(device, load(f"count-{factors.format}"))
         listed = Listed(
@@ -514,7 +387,7 @@ def take_sample(
         plan = roomy_plan(device.target, c.dtype.itemsize)
         ProductRows(device, load, factors, c, listed, left).bind("symbolic", some, plan, held)()
         kernels.blocks("sum_sample", BINS, [np.int32(SAMPLE_ROWS), listed.lists, listed.counts, c.sizes, sums])()
-        device.fill(c.state, 0)  # rows that the largest table has no slots for are done in their turn
+        device.fill(c.state, 0)  # rows beyond the largest table are computed later
         numbers = np.empty((BINS, 2), np.int32)
         device.download(sums, numbers)
     entries, largest = numbers.T.tolist()

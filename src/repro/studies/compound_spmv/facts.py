@@ -1,10 +1,11 @@
-"""What the record of a problem holds for this study: how large its matrix is in each format, and what pairs save."""
+"""The facts of a problem for this study: the size of its matrix in each format, and what storing pairs saves."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 import numpy as np
+from pydantic import BaseModel
 
 from repro.codegen.targets import DTYPES, SCALARS
 from repro.entries import get_entry
@@ -15,25 +16,39 @@ from repro.sparse.compound.packing import count_bytes
 from repro.sparse.symmetry import count_pairs, kept_on_diagonal, symmetry_of
 
 CUSPARSE_HAS = ("real", "complex")
-#: Rows of a tile that pairs are counted in: the middle one of the formats' sizes.
+#: Rows per tile for counting pairs: the middle one of the formats' tile sizes.
 TILE_ROWS = 128
 
 
+class Pairs(BaseModel):
+    symmetry: dict[str, str] = {}
+    tile_rows: int = 0
+    inside: float = 0.0
+    foreign_per_tile: float = 0.0
+    bytes: dict[str, int] = {}
+
+
+#: Types of the result of `facts`; `repro merge` validates other records with them.
+class Facts(BaseModel):
+    memory: dict[str, dict[str, int]] = {}
+    pairs: Pairs = Pairs()
+
+
 def facts(problem: Problem) -> Mapping[str, object]:
-    """Return a matrix's bytes in every format (Table 9), and its pairs; nothing of an empty one, or of another kind."""
+    """Return a matrix's bytes in every format (Table 9), and its pairs; {} for an empty matrix or another kind."""
     if not isinstance(problem, Matrix) or not problem.nnz:
         return {}
     return {"memory": measure_memory(problem), **({"pairs": measure_pairs(problem)} if problem.square else {})}
 
 
 def measure_pairs(problem: Matrix) -> dict[str, object]:
-    """Say whether a square matrix is symmetric, and count what storing its pairs once would save, in its own order.
+    """Return whether a square matrix is symmetric, and the savings if each pair is stored once, in natural order.
 
     Returns
     -------
     dict
         `symmetry`: precision to `Hermitian`, `symmetric` or empty; entries without values are neither. Where one is:
-        `tile_rows`, and for tiles of so many rows `inside`, `foreign_per_tile` and `bytes`, by precision, as
+        `tile_rows`, and for tiles with this number of rows `inside`, `foreign_per_tile` and `bytes`, by precision, as
         `repro.sparse.symmetry.PairCounts` has them.
     """
     members = len(get_entry(problem.entry).members)
@@ -57,9 +72,9 @@ def measure_pairs(problem: Matrix) -> dict[str, object]:
 
 
 def measure_memory(problem: Matrix) -> dict[str, dict[str, int]]:
-    """Count the bytes of a matrix in every outer format, and as the papers hand it to cuSPARSE.
+    """Count the bytes of a matrix in every outer format, and in the form that the papers pass to cuSPARSE.
 
-    cuSPARSE has real and complex numbers; of every other entry it gets the real block: a quaternion is one of 4×4.
+    cuSPARSE supports real and complex numbers. Other entries are passed as real blocks: a quaternion as a 4×4 block.
 
     Returns
     -------

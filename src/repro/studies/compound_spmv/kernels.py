@@ -1,4 +1,4 @@
-"""The source of a module of this study by its key, `space/entry-precision/layout`."""
+"""The source of this study's modules by key, `space/entry-precision/layout`."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from repro.studies.compound_spmv import STUDY_NAME
 
 
 def render_key(templates: Path, key: str, target: Target) -> str:
-    """Return the source of the module of a key, `space/entry-precision/layout`: every schedule of the space.
+    """Return the source of the module with the given key: every schedule of the key's space.
 
     Raises
     ------
     ReproError
-        The key is none, or a template is missing or wrong.
+        The key is invalid, or a template is missing or wrong.
     """
     space, entry, precision, layout = _split(key)
     return render_module(templates, entry, precision, layout, schedules(target, space, layout), target)
 
 
 def _split(key: str) -> tuple[str, str, str, Layout]:
-    """Return space, entry, precision and layout of a module's key.
+    """Return space, entry, precision and layout from a module's key.
 
     Raises
     ------

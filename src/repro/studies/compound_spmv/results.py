@@ -1,25 +1,39 @@
-"""What the tables and figures of this study read of a campaign and of the papers' published numbers.
-
-A comparison has our fastest kernels of one case beside those of the papers' space, the library and the floor.
-"""
+"""What this study's tables and figures read from a campaign and from the papers' published numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
 
-from repro.bench.runnable import ClockName
-from repro.results.campaign_data import Campaign, Case, ProblemRecord, ReportedTime, fastest_time
-from repro.results.problem_rows import ProblemRow, ours
+from repro.bench.rows import ClockName
+from repro.results.campaign_data import Campaign, Case, ProblemRecord
+from repro.results.claims import ClaimQuantities, Variants
+from repro.results.problem_rows import ABBREVIATIONS, ProblemRow, ours
 from repro.results.published import Published
-from repro.sparse.baseline_times import fastest_baseline
+from repro.results.recorded_rows import Method, ReportedTime, Selection
+from repro.results.significance import interval_of_ratio, ratio_of
+from repro.results.targets import CaseNumber, Measured, MissingCase, Quantity, StatisticName
 from repro.sparse.compound.layouts import TILE_ROWS
 from repro.sparse.compound.runnables import OWN_FLOOR
 from repro.studies.compound_spmv import STUDY_NAME
+from repro.studies.compound_spmv.rows import CompoundRow
 from repro.studies.compound_spmv.study import EXTENDED, REORDERED_UNPAIRED, UNPAIRED
 
 ENTRY_WORDS = {"real": "real", "complex": "complex", "quaternion": "quaternion", "block3": "3×3"}
+Time = ReportedTime[CompoundRow]
+
+PAPERS = Method("papers_space", "papers’ space", tuning="joint")
+SCHEDULE = Method("schedule", "schedule tuning alone", tuning="schedule")
+OURS = Method("ours", "ours", tuning=EXTENDED)
+#: The best variant without formats of pairs, if such a format was timed; these formats require symmetric matrices.
+WITHOUT_PAIRS = Method("unpaired", "without pairs", tuning=UNPAIRED)
+REORDERED_WITHOUT_PAIRS = Method("reordered_unpaired", "without pairs, any ordering", tuning=REORDERED_UNPAIRED)
+_ANY_ORDERING = Method("reordered", "reordered", tuning="reordered")
+_ROUTINES = {"kind": "baseline", "ordering": "natural"}
+LIBRARY = Method("baseline", "fastest", columns=_ROUTINES)
+PAPERS_CHOICE = Method("papers_choice", "papers’ choice", columns={**_ROUTINES, "papers_choice": True})
+FLOOR, COPY, EMPTY = (Method(kind, kind, columns={"kind": kind}) for kind in ("floor", "copy", "empty"))
 
 
 def gpus(published: Published) -> list[str]:
@@ -28,164 +42,298 @@ def gpus(published: Published) -> list[str]:
 
 
 def memory_of(record: ProblemRecord | None) -> Mapping[str, Mapping[str, int]]:
-    """Return a matrix's bytes by precision and outer format; empty where they are not recorded."""
+    """Return a matrix's bytes by precision and outer format; empty if they are not recorded."""
     memory: Mapping[str, Mapping[str, int]] = record.facts.get(STUDY_NAME, {}).get("memory", {}) if record else {}
     return memory
 
 
-def paper_rows(campaign: Campaign, problem: str, precision: str) -> list[dict[str, Any]]:
-    """Return the rows of the search of the papers' space in the problem's own ordering, in the tables' cache state."""
-    return [
-        row
-        for row in campaign.search_rows(problem, precision)
-        if (row["space"], row["ordering"], row["cache"]) == ("paper", "natural", campaign.cache)
-    ]
+def paper_rows(campaign: Campaign, problem: str, precision: str) -> Selection[CompoundRow]:
+    """Return the rows of the papers' space in the problem's own ordering, with the cache state that tables use."""
+    searched = Case[CompoundRow](campaign, problem, precision).searched
+    return searched.select(space="paper", ordering="natural", cache=campaign.cache)
 
 
-def tied_layouts(case: Case, best: ReportedTime | None) -> tuple[str, ...]:
-    """Return the other layouts that have a variant within a tie of a winner."""
+def tied_layouts(case: Case[CompoundRow], best: Time | None) -> tuple[str, ...]:
+    """Return the other layouts that have a variant whose time ties with the winner's."""
     if best is None or not best.ties:
         return ()
-    searched = case.campaign.search_rows(case.problem, case.precision)
-    layouts = {str(row["layout"]) for row in searched if row["name"] in best.ties}
-    return tuple(sorted(layouts - {str(best.row["layout"])}))
+    layouts = {str(row.layout) for row in case.searched.select(name=best.ties)}
+    return tuple(sorted(layouts - {str(best.row.layout)}))
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """The times of one problem at one precision by one clock, None where there is none.
-
-    Attributes
-    ----------
-    line, case, clock
-        Which.
-    bytes
-        Of the matrix as CSR-AoS.
-    ours, papers
-        The best variant of both spaces, and of the papers' alone; both in the problem's own ordering.
-    library, papers_choice
-        The fastest routine of the library of any representation, and the one that the papers compare with.
-    floor
-        The streaming floor.
-    reordered, reordered_library
-        The best variant of all orderings where that is not the problem's own, and the fastest routine in the same
-        ordering.
-    unpaired, reordered_unpaired
-        The best variant that is of no format of pairs, in the problem's own ordering and in any; where a format of
-        pairs was timed, which refuses all matrices but symmetric ones.
-    """
+class Times:
+    """The times of one problem in one precision by one clock: `times[method]` is None if there is no time."""
 
     line: ProblemRow
-    case: Case
-    clock: ClockName
-    bytes: int | None
-    ours: ReportedTime | None
-    papers: ReportedTime | None
-    reordered: ReportedTime | None
-    library: ReportedTime | None = None
-    papers_choice: ReportedTime | None = None
-    floor: ReportedTime | None = None
-    reordered_library: ReportedTime | None = None
-    unpaired: ReportedTime | None = None
-    reordered_unpaired: ReportedTime | None = None
+    case: Case[CompoundRow]
+    clock: ClockName = "graph"
+    #: The times by whose clock the variants were chosen; None if these times chose the variants.
+    chosen: Times | None = None
+
+    def __getitem__(self, method: Method) -> Time | None:
+        if self.chosen is None or not method.tuning:
+            return self.case.time(method, self.clock)
+        winner = self.chosen[method]
+        return self.case.reported_time(winner.name, self.clock) if winner else None
+
+    @property
+    def bytes(self) -> int | None:
+        """Bytes of the matrix as CSR-AoS."""
+        return memory_of(self.line.record).get(self.case.precision, {}).get("CSR")
 
     @property
     def operands(self) -> int | None:
-        """Bytes of the matrix as CSR-AoS and of both vectors, which the floor streams."""
-        streamed = self.floor.row["least_bytes"] if self.floor else None
-        return int(streamed) if streamed else None
+        """Bytes of the matrix as CSR-AoS and of both vectors; the bandwidth floor streams as many bytes."""
+        floor = self[FLOOR]
+        return (floor.row.least_bytes or None) if floor else None
 
     @property
-    def best(self) -> tuple[ReportedTime | None, ReportedTime | None]:
-        """The best variant of any ordering, and the fastest routine in that ordering."""
-        if self.reordered is not None and self.reordered_library is not None:
-            return self.reordered, self.reordered_library
-        return self.ours, self.library
-
-    def own_floor(self, kernel: ReportedTime | None) -> ReportedTime | None:
-        """Return the floor of a kernel's own bytes: of one of pairs, which moves fewer than CSR; None of all others."""
-        if kernel is None:
-            return None
-        rows = [row for row in self.case.rows if (row["kind"], row["layout"]) == (OWN_FLOOR, kernel.row["layout"])]
-        return fastest_time(rows, self.clock)
-
-    def routine(self, kernel: ReportedTime | None, *, papers_choice: bool = False) -> ReportedTime | None:
-        """Return the fastest routine, of all or of the papers' choice, in the ordering of a kernel."""
-        ordering = str(kernel.row["ordering"]) if kernel else "natural"
-        return fastest_baseline(self.case, self.clock, papers_choice=papers_choice, ordering=ordering)
+    def reordered(self) -> Time | None:
+        """The best variant of all orderings; None if it uses the problem's own ordering."""
+        best = self[_ANY_ORDERING]
+        return best if best and best.row.ordering != "natural" else None
 
     @property
-    def cold(self) -> Comparison | None:
-        """The same variants with a cold cache, beside the routines that are the fastest then.
+    def reordered_library(self) -> Time | None:
+        """The fastest library routine in the ordering of `reordered`."""
+        return self.routine(self.reordered) if self.reordered else None
 
-        None where the tables print cold times themselves. The event clock alone can take them.
+    @property
+    def best(self) -> tuple[Time | None, Time | None]:
+        """The best variant of any ordering, and the fastest library routine in the same ordering."""
+        reordered, library = self.reordered, self.reordered_library
+        return (reordered, library) if reordered and library else (self[OURS], self[LIBRARY])
+
+    def own_floor(self, kernel: Time | None) -> Time | None:
+        """Return the bandwidth floor for a kernel's own bytes if its format is one of pairs (fewer bytes than CSR)."""
+        return self.case.select(kind=OWN_FLOOR, layout=kernel.row.layout).fastest(self.clock) if kernel else None
+
+    def routine(self, kernel: Time | None, *, papers_choice: bool = False) -> Time | None:
+        """Return the fastest routine (of all, or of those in the papers) in a kernel's ordering."""
+        columns = {"kind": "baseline", "ordering": kernel.row.ordering if kernel else "natural"}
+        return self.case.select(**columns, **({"papers_choice": True} if papers_choice else {})).fastest(self.clock)
+
+    @property
+    def why_not(self) -> tuple[str, ...]:
+        """Return the reason why an available problem has no time in the papers' space."""
+        return (self.case.why_not(),) if self.line.available and self[PAPERS] is None else ()
+
+    @property
+    def mostly_launch(self) -> bool:
+        return self.case.mostly_launch(self.clock, self[OURS] or self[PAPERS])
+
+    @property
+    def cold(self) -> Times | None:
+        """The same variants with a cold cache, and the routines that are the fastest with a cold cache.
+
+        None if the tables already print cold times. Only the event clock can measure cold times.
         """
         if self.case.campaign.cache == "cold":
             return None
-        case = replace(self.case, cache="cold")
-
-        def again(kernel: ReportedTime | None) -> ReportedTime | None:
-            return case.reported_time(kernel.name, "event") if kernel else None
-
-        return _with_baselines(
-            replace(
-                self,
-                case=case,
-                clock="event",
-                ours=again(self.ours),
-                papers=again(self.papers),
-                reordered=again(self.reordered),
-                unpaired=again(self.unpaired),
-                reordered_unpaired=again(self.reordered_unpaired),
-            )
-        )
+        return Times(self.line, replace(self.case, cache="cold"), "event", self)
 
 
-def of_pairs_or_none(kernel: ReportedTime | None) -> ReportedTime | None:
-    """Return a kernel if its format is one of pairs."""
-    return kernel if kernel and kernel.row["outer"] in TILE_ROWS else None
+def of_pairs_or_none(kernel: Time | None) -> Time | None:
+    """Return the kernel if its format is one of pairs, else None."""
+    return kernel if kernel and kernel.row.outer in TILE_ROWS else None
 
 
-def compare(line: ProblemRow, precision: str, campaign: Campaign, clock: ClockName = "graph") -> Comparison:
-    """Return where our kernels stand on one problem at one precision, chosen and timed by a clock."""
-    case = Case(campaign, line.problem, precision)
-    reordered = case.winner("reordered", clock)
-    return _with_baselines(
-        Comparison(
-            line=line,
-            case=case,
-            clock=clock,
-            bytes=memory_of(line.record).get(precision, {}).get("CSR"),
-            ours=case.winner(EXTENDED, clock),
-            papers=case.winner("joint", clock),
-            reordered=reordered if reordered and reordered.row["ordering"] != "natural" else None,
-            unpaired=case.winner(UNPAIRED, clock),
-            reordered_unpaired=case.winner(REORDERED_UNPAIRED, clock),
-        )
-    )
-
-
-def _with_baselines(kernels: Comparison) -> Comparison:
-    """Return kernels with the library and the floor beside them."""
-    return replace(
-        kernels,
-        library=kernels.routine(None),
-        papers_choice=kernels.routine(None, papers_choice=True),
-        floor=kernels.case.bound("floor", kernels.clock),
-        reordered_library=kernels.routine(kernels.reordered) if kernels.reordered else None,
-    )
-
-
-def comparisons(campaign: Campaign, published: Published, clock: ClockName = "graph") -> list[Comparison]:
-    """Return all of a campaign, problem by problem, single precision first."""
+def all_times(campaign: Campaign, published: Published, clock: ClockName = "graph") -> list[Times]:
+    """Return all times of a campaign, problem by problem, single precision first."""
     return [
-        compare(line, precision, campaign, clock)
+        Times(line, Case(campaign, line.problem, precision), clock)
         for line in ours(campaign, published)
         for precision in campaign.precisions
     ]  # fmt: skip
 
 
-def worst(cases: Sequence[tuple[float | None, Comparison]]) -> tuple[float, Comparison] | None:
-    """Return the least number and the case that it is from."""
-    there = [(value, which) for value, which in cases if value]
-    return min(there, key=lambda item: item[0], default=None)
+@dataclass(frozen=True)
+class Sensitivity:
+    """The search of the papers' space for one problem in one precision."""
+
+    line: ProblemRow
+    case: Case[CompoundRow]
+
+    @property
+    def best(self) -> Time | None:
+        return self.case.winner("joint", "event")
+
+    @cached_property
+    def search(self) -> Selection[CompoundRow]:
+        return paper_rows(self.case.campaign, self.case.problem, self.case.precision)
+
+    @cached_property
+    def used(self) -> Selection[CompoundRow]:
+        """The rows of the best layout."""
+        return self.search.select(layout=self.best.row.layout) if self.best else Selection([])
+
+    def spread(self, kind: str) -> tuple[float, Time, Time] | None:
+        """Return the slowest time over the fastest for a kind of schedule in the best layout, and both times."""
+        timed = [time for row in self.used.select(schedule=kind) if (time := Selection([row]).fastest("event"))]
+        timed.sort(key=lambda one: one.seconds)
+        return (timed[-1].seconds / timed[0].seconds, timed[0], timed[-1]) if timed else None
+
+    @property
+    def layouts_won(self) -> tuple[int, int]:
+        """Number of layouts whose best dynamic schedule beats the best static one, and number of compared layouts."""
+        best: dict[tuple[str, str], float] = {}
+        for row in self.search.select(kind="variant"):
+            if (seconds := row.seconds("event")) is not None:
+                key = (str(row.layout), str(row.schedule))
+                best[key] = min(seconds, best.get(key, seconds))
+        both = [name for name, kind in best if kind == "static" and (name, "dynamic") in best]
+        margin = 1 + self.case.campaign.tie
+        return sum(best[name, "static"] > best[name, "dynamic"] * margin for name in both), len(both)
+
+
+# claims --------------------------------------------------------------------------------------------------------------
+
+LAYOUT = Method("layout", "layout tuning alone", tuning="layout")
+STATIC, DYNAMIC = (Method(kind, kind, tuning=kind) for kind in ("static", "dynamic"))
+#: The matrices of 3×3 blocks, except the smallest (section 5.3).
+SMALLEST_BLOCKS = "fem/armadillo_1000.1"
+
+
+@dataclass(frozen=True)
+class ClaimCases:
+    """All cases of a campaign by the papers' clock, and the variants by which claims are judged.
+
+    In the recorded variants of the papers' space, the compiler unrolls row loops, unlike in the authors' code.
+    """
+
+    cases: Sequence[Times]
+    variants: Variants
+
+
+def _quantity(
+    number: Callable[[Times], CaseNumber | None],
+    statistic: StatisticName,
+    counts: Callable[[Times], bool] = lambda times: True,
+) -> Quantity[ClaimCases]:
+    """Return a function that measures a statistic of `number` over all cases for which `counts` holds."""
+
+    def measure(data: ClaimCases) -> Measured:
+        if data.variants != "paper_tuned":
+            return Measured([])
+        numbers, missing = [], []
+        for times in filter(counts, data.cases):
+            if one := number(times):
+                numbers.append(one)
+            else:
+                missing.append(MissingCase(_name(times), next(iter(times.why_not), "not timed")))
+        return Measured(numbers, missing)
+
+    return Quantity(measure, statistic)
+
+
+def _name(times: Times) -> str:
+    return f"{times.line.problem} ({ABBREVIATIONS[times.case.precision]})"
+
+
+def _case(times: Times, value: float | None, *pair: Time | None) -> CaseNumber | None:
+    if value is None:
+        return None
+    remark = times.line.record.remark if times.line.record else None
+    notes = ((remark,) if remark else ()) + times.case.launch_note("event", *pair)
+    return CaseNumber(value, _name(times), notes, interval_of_ratio(*pair) if len(pair) == 2 else None)
+
+
+def _speedup(base: Method, over: Method = PAPERS) -> Callable[[Times], CaseNumber | None]:
+    return lambda times: _case(times, ratio_of(times[base], times[over]), times[base], times[over])
+
+
+def _over_separate(times: Times) -> CaseNumber | None:
+    """Time of the better of schedule tuning alone and layout tuning alone, over the time of joint tuning."""
+    alone = [timed for method in (SCHEDULE, LAYOUT) if (timed := times[method])]
+    base = min(alone, key=lambda timed: timed.seconds, default=None)
+    return _case(times, ratio_of(base, times[PAPERS]), base, times[PAPERS])
+
+
+def _has(holds: Callable[[Time], bool]) -> Callable[[Times], CaseNumber | None]:
+    """Return a function that gives 1 if a condition holds for the fastest variant, else 0."""
+
+    def number(times: Times) -> CaseNumber | None:
+        best = times[PAPERS]
+        return _case(times, float(holds(best))) if best else None
+
+    return number
+
+
+def _blocks_win(times: Times) -> CaseNumber | None:
+    ratio = ratio_of(times[PAPERS_CHOICE], times[PAPERS])
+    return _case(times, float(ratio > 1)) if ratio else None
+
+
+def _dynamic_preferred(times: Times) -> CaseNumber | None:
+    """100 if the best dynamic schedule is faster than the best static one by more than a tie, else 0."""
+    ratio = ratio_of(times[STATIC], times[DYNAMIC])
+    return _case(times, 100.0 * (ratio > 1 + times.case.campaign.tie)) if ratio else None
+
+
+def _loss_ratio(times: Times) -> CaseNumber | None:
+    """Loss of the slowest dynamic schedule against the fastest in the best layout, over the static schedules' loss."""
+    search = Sensitivity(times.line, times.case)
+    static, dynamic = search.spread("static"), search.spread("dynamic")
+    return _case(times, dynamic[0] / static[0]) if static and dynamic else None
+
+
+def _registers(times: Times) -> CaseNumber | None:
+    best = times[PAPERS]
+    return _case(times, float(best.row.registers)) if best and best.row.registers else None
+
+
+def _spills(times: Times) -> CaseNumber | None:
+    best = times[PAPERS]
+    return _case(times, float(best.row.spills)) if best and best.row.spills is not None else None
+
+
+def _memory(outer: str, statistic: StatisticName, problem: str | None = None) -> Quantity[ClaimCases]:
+    """Return a function that measures a format's bytes over CSR's bytes in double precision; kernels do not matter."""
+
+    def measure(data: ClaimCases) -> Measured:
+        numbers = []
+        for times in data.cases:
+            held = memory_of(times.line.record).get("double", {})
+            named = problem in (None, times.line.problem, times.line.published)
+            if named and times.case.precision == "double" and held.get("CSR") and held.get(outer):
+                numbers.append(CaseNumber(held[outer] / held["CSR"], times.line.problem))
+        return Measured(numbers, [] if numbers else [MissingCase(problem or outer, "not in this campaign")])
+
+    return Quantity(measure, statistic)
+
+
+def _entry(entry: str, precision: str | None = None) -> Callable[[Times], bool]:
+    return lambda times: times.line.entry == entry and precision in (None, times.case.precision)
+
+
+def _of_precision(precision: str) -> Callable[[Times], bool]:
+    return lambda times: times.case.precision == precision
+
+
+def _larger_blocks(times: Times) -> bool:
+    return _entry("block3")(times) and SMALLEST_BLOCKS not in (times.line.problem, times.line.published)
+
+
+#: Functions that measure claims, by name in `config/claims/compound_spmv.csv`.
+CLAIMS: ClaimQuantities[ClaimCases] = {
+    "layout_gain_most": _quantity(_speedup(SCHEDULE), "most"),
+    "layout_gain_mean": _quantity(_speedup(SCHEDULE), "mean"),
+    "library_most_single": _quantity(_speedup(PAPERS_CHOICE), "most", _of_precision("single")),
+    "library_most_double": _quantity(_speedup(PAPERS_CHOICE), "most", _of_precision("double")),
+    "complex_double_range": _quantity(_speedup(PAPERS_CHOICE), "median", _entry("complex", "double")),
+    "aos_share": _quantity(_has(lambda best: best.row.vector == "AoS"), "arithmetic mean"),
+    "ell_quaternion_share": _quantity(
+        _has(lambda best: best.row.outer == "ELL"), "arithmetic mean", _entry("quaternion")
+    ),
+    "blocks_over_bsr_share": _quantity(_blocks_win, "arithmetic mean", _larger_blocks),
+    "dynamic_share": _quantity(_dynamic_preferred, "arithmetic mean"),
+    "dynamic_over_static_loss": _quantity(_loss_ratio, "mean"),
+    "registers_least": _quantity(_registers, "least"),
+    "registers_most": _quantity(_registers, "most"),
+    "spilled_most": _quantity(_spills, "most"),
+    "memory_sl16_rfdevice": _memory("Sl-16", "worst", "RFdevice"),
+    "memory_sl32_rfdevice": _memory("Sl-32", "worst", "RFdevice"),
+    "memory_ell_most": _memory("ELL", "most"),
+    "joint_over_separate_mean": _quantity(_over_separate, "mean"),
+}

@@ -1,4 +1,4 @@
-"""Recorded searches of a campaign, and what is evaluated on their times without measuring again.
+"""Recorded searches of a campaign, and evaluations that replay their times without measuring again.
 
 These are searches with a budget, predicted or random; the winners of one device on another device; and orders of
 tuning, schedule and layout one after the other or jointly (2020 paper, section 5.4).
@@ -11,24 +11,25 @@ from dataclasses import dataclass
 
 from repro.results.campaign_data import Campaign
 from repro.results.cross_campaign import conflicting_names
-from repro.sparse.compound.ids import VariantId, point_of
+from repro.sparse.compound.ids import VariantId
 from repro.sparse.compound.layouts import REFERENCE, Layout
 from repro.sparse.compound.schedules import KINDS, Schedule
 from repro.studies.compound_spmv.study import features, prune_mask
 from repro.tuning.evaluation import Evaluation, evaluate
 from repro.tuning.recordings import Recording, recordings
+from repro.tuning.variant_space import read_ids
 
 SPACE_TITLES = {"paper": "the papers’ space", "extended": "our space"}
-#: A problem counts as searched in full if it has this share of the variants that any of its entry and precision has:
-#: searches in part have less in common, and those from before and after a few variants were replaced have more.
+#: A search counts as complete if it timed at least this share of all variants for its entry type and precision.
+#: Partial searches have fewer variants in common, searches before and after a small change of variants have more.
 COMPLETE = 0.7
 
 
 def searched(campaign: Campaign, space: str) -> list[Recording]:
-    """Return what was searched in full of a space, in natural ordering, by problem and precision.
+    """Return the complete searches of a space, in natural ordering, by problem and precision.
 
-    A search that measured a few variants only is no truth to judge others by, and left out. Each problem is judged by
-    the variants that were searched on it, without those that a search with a budget would not try.
+    Searches that measured only a few variants cannot serve as a reference and are left out. For each problem, the
+    reference has all variants that were searched, except those that a search with a budget would not try.
     """
     searches = all_searched(campaign, space)
     names: dict[tuple[str, str], set[str]] = {}
@@ -38,9 +39,9 @@ def searched(campaign: Campaign, space: str) -> list[Recording]:
 
 
 def all_searched(campaign: Campaign, space: str | None = None) -> list[Recording]:
-    """Return what was searched of a space, or of both, in natural ordering, in full or not."""
+    """Return complete and partial searches of a space, or of both spaces, in natural ordering."""
     rows = campaign.search
-    rows = rows[(rows["space"] == space if space else rows["space"].notna()) & (rows["ordering"] == "natural")]
+    rows = rows[(rows.space == space if space else rows.space.notna()) & (rows.ordering == "natural")]
     records = {
         record.name: {"entry": record.entry, "statistics": record.statistics, "facts": record.facts}
         for record in campaign.problems.values()
@@ -49,43 +50,35 @@ def all_searched(campaign: Campaign, space: str | None = None) -> list[Recording
 
 
 def judged_searches(campaign: Campaign, space: str, budget: float) -> list[Evaluation]:
-    """Replay predicted and random searches of a budget on what was searched in full of a space.
+    """Replay predicted and random searches with a budget on the complete searches of a space.
 
     Where campaigns on other devices stand beside it, searches that learn from these alone are replayed too.
     """
     elsewhere = [one for other in campaign.beside if other.device != campaign.device for one in searched(other, space)]
-    return evaluate(searched(campaign, space), budget, point_of, str(REFERENCE), elsewhere)
+    return evaluate(searched(campaign, space), budget, VariantId, str(REFERENCE), elsewhere)
 
 
 @dataclass(frozen=True)
 class Journey:
-    """One problem in one precision on two devices, among the variants that work on both.
-
-    Attributes
-    ----------
-    problem, precision
-        Which.
-    here, there
-        The fastest variant of each search, by the event clock.
-    loss_here
-        By which share the other device's fastest is slower here than the fastest here; not negative.
-    loss_there
-        By which share ours is slower there than the fastest there.
-    """
+    """One problem in one precision on two devices, restricted to variants that work on both devices."""
 
     problem: str
     precision: str
+    #: The fastest variant on this device and on the other device, by the event clock.
     here: str
     there: str
+    #: Relative loss here of the other device's fastest variant against the fastest variant here; at least 0.
     loss_here: float
+    #: Relative loss on the other device of our fastest variant against the fastest variant there.
     loss_there: float
 
 
 def journeys(campaign: Campaign, other: Campaign) -> dict[tuple[str, str], Journey]:
-    """Return, by problem and precision, what was searched in both campaigns and has a variant that works in both.
+    """Return a `Journey` for each problem and precision that both campaigns searched on the same backend.
 
-    Screened times, of few launches, stand where a variant was not timed in full: one below the fastest of those timed
-    in full counts as no loss. A problem whose content differs is another one, whatever its name.
+    At least one variant works in both. A variant that was not timed in full has its screened time, from few launches:
+    below the best variant timed in full it is noise and counts as no loss. Problems with equal names but different
+    content are not compared.
     """
     others = conflicting_names(campaign, other)
     elsewhere = {(one.problem, one.precision): one for one in all_searched(other) if one.problem not in others}
@@ -109,27 +102,19 @@ def _journey(near: Recording, far: Recording) -> Journey | None:
     )
 
 
-#: Threads per block of the schedule that nobody tuned, as far as the device admits; blocks fill the multiprocessor.
+#: Threads per block of the untuned schedule, if the device allows them; blocks fill the multiprocessor.
 CUSTOMARY_THREADS = 256
-
-
 #: Seconds by layout and schedule.
 Times = Mapping[Layout, Mapping[Schedule, float]]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an order of tuning ends with.
+    """Result of an order of tuning."""
 
-    Attributes
-    ----------
-    variant
-        Its answer; None where a variant it needed has no time.
-    tried
-        Variants that it measures on the way.
-    """
-
+    #: The chosen layout and schedule; None if a required variant has no time.
     variant: VariantId | None
+    #: Number of variants that this order of tuning measures.
     tried: int
 
 
@@ -137,50 +122,50 @@ Order = Callable[[Times], Outcome]
 
 
 def times_of(recording: Recording) -> Times:
-    """Return the times of the papers' space by layout and schedule; what failed is left out."""
+    """Return the times in the papers' space by layout and schedule; failed variants are left out."""
     times: dict[Layout, dict[Schedule, float]] = {}
-    for name, seconds in recording.seconds.items():
-        variant = VariantId.parse(name)
+    ids = read_ids(recording.seconds, VariantId)
+    for variant, seconds in zip(ids, recording.seconds.values(), strict=True):
         if seconds is not None and variant.schedule.kind in KINDS and not variant.schedule.shape:
             times.setdefault(variant.layout, {})[variant.schedule] = seconds
     return times
 
 
 def customary(times: Times) -> Schedule:
-    """Return the schedule that nobody tuned: static, 256 threads per block or the most below, as many blocks as fit."""
+    """Return the untuned schedule: static, 256 threads per block (or the most below), as many blocks as fit."""
     schedules = {one for by_schedule in times.values() for one in by_schedule if one.kind == "static"}
-    fitting = [schedule for schedule in schedules if schedule.n_t <= CUSTOMARY_THREADS] or list(schedules)
-    return max(fitting, key=lambda schedule: (schedule.n_t, schedule.n_b))
+    fitting = [schedule for schedule in schedules if schedule.block_size <= CUSTOMARY_THREADS] or list(schedules)
+    return max(fitting, key=lambda schedule: (schedule.block_size, schedule.blocks_per_sm))
 
 
 def jointly(times: Times) -> Outcome:
-    """Try every layout under every schedule."""
+    """Try every layout with every schedule."""
     return _outcome(times, [VariantId(layout, schedule) for layout in times for schedule in times[layout]])
 
 
 def schedule_alone(times: Times) -> Outcome:
-    """Try every schedule of the reference layout."""
+    """Try every schedule with the reference layout."""
     return _outcome(times, [VariantId(REFERENCE, schedule) for schedule in times.get(REFERENCE, ())])
 
 
 def layout_alone(times: Times) -> Outcome:
-    """Try every layout under the customary schedule."""
+    """Try every layout with the untuned schedule."""
     schedule = customary(times)
     return _outcome(times, [VariantId(layout, schedule) for layout in times if schedule in times[layout]])
 
 
 def schedule_first(times: Times) -> Outcome:
-    """Tune the schedule of the reference layout, then the layout under that schedule."""
+    """Tune the schedule for the reference layout, then tune the layout for this schedule."""
     first = schedule_alone(times)
     if first.variant is None:
         return first
     schedule = first.variant.schedule
     then = _outcome(times, [VariantId(layout, schedule) for layout in times if schedule in times[layout]])
-    return Outcome(then.variant, first.tried + then.tried - 1)  # one of them is known already
+    return Outcome(then.variant, first.tried + then.tried - 1)  # one of these variants is measured already
 
 
 def layout_first(times: Times) -> Outcome:
-    """Tune the layout under the customary schedule, then the schedule of that layout."""
+    """Tune the layout for the untuned schedule, then tune the schedule for this layout."""
     first = layout_alone(times)
     if first.variant is None:
         return first
@@ -190,13 +175,13 @@ def layout_first(times: Times) -> Outcome:
 
 
 def by_product(prefer: Callable[[Schedule], float]) -> Order:
-    """Return the joint tuning that knows n_t·n_b only: of each product it tries the schedule of the least `prefer`."""
+    """Return joint tuning by n_t·n_b only: for each product n_t·n_b, it tries the schedule with the least `prefer`."""
 
     def order(times: Times) -> Outcome:
         schedules = {schedule for by_schedule in times.values() for schedule in by_schedule}
         kept: dict[tuple[str, int], Schedule] = {}
         for schedule in sorted(schedules, key=lambda one: (prefer(one), one)):
-            kept.setdefault((schedule.kind, schedule.n_t * schedule.n_b), schedule)
+            kept.setdefault((schedule.kind, schedule.block_size * schedule.blocks_per_sm), schedule)
         wanted = set(kept.values())
         return _outcome(
             times,

@@ -7,7 +7,7 @@ search learns from recorded matrices whose features are near.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from repro.bench.rows import CLOCKS, ColumnType, Row
+from repro.bench.rows import CLOCKS, Row
 from repro.bench.runnable import Runnable
 from repro.codegen.build_cache import Module, compile_module, manifest_path
 from repro.codegen.targets import DTYPES, Target
@@ -24,7 +24,7 @@ from repro.entries import entries, get_entry
 from repro.errors import ReproError
 from repro.problems.matrix import Matrix
 from repro.problems.problem import Outline, Problem
-from repro.sparse.compound.ids import VariantId, fitting, point_of
+from repro.sparse.compound.ids import VariantId, fitting
 from repro.sparse.compound.kernels import kernel_name, render_module
 from repro.sparse.compound.layouts import REFERENCE, TILE_ROWS, Layout, all_layouts, extended_layouts
 from repro.sparse.compound.runnables import Variant, own_floors
@@ -32,28 +32,29 @@ from repro.sparse.compound.schedules import KINDS, SPACES, schedules
 from repro.sparse.library import asked_for, check_names, for_problem
 from repro.sparse.operands import ProductOperands, make_operands, symmetry_on
 from repro.sparse.ordering import UNKNOWNS
-from repro.sparse.study_kit import LIBRARIES, LIBRARY, MEMORY, STORED, Array, choose_by_memory
+from repro.sparse.study_kit import LIBRARIES, MEMORY, Array, choose_by_memory
 from repro.sparse.study_kit import features as features_of_a_product
 from repro.sparse.symmetry import NOT_SYMMETRIC
 from repro.studies import CostModel, StepResult, Study, Workload
 from repro.studies.compound_spmv import REFERENCE as PAPERS
 from repro.studies.compound_spmv import STUDY_NAME
 from repro.studies.compound_spmv.kernels import render_key
+from repro.studies.compound_spmv.rows import CompoundRow
 from repro.tuning.recordings import Machine
 from repro.tuning.search import Choice, best_row, pick, ranked
 from repro.tuning.session import Session, fastest_yardsticks
 
 EXTENDED = "extended"
-#: What is chosen in the papers' space where the reference layout was timed, beside the best of each kind of schedule.
+#: Tunings in the papers' space that need times of the reference layout, apart from the best of each schedule kind.
 TUNINGS = ("schedule", "layout", "joint")
-#: What is chosen where our space was searched as well.
+#: Tunings that need a search of our space.
 OUR_TUNINGS = (EXTENDED, "reordered")
-#: The same without formats of pairs, chosen where one of these has a time: what they are compared with.
+#: The same tunings without formats of pairs, for comparison; chosen only if a format of pairs has a time.
 UNPAIRED, REORDERED_UNPAIRED = "unpaired", "reordered_unpaired"
 
 
-def choose(rows: Sequence[Row], tie: float) -> list[Choice]:
-    """Return what each tuning chooses, by both clocks.
+def choose(rows: Sequence[Row], tie: float, ids: Iterable[VariantId] = ()) -> list[Choice]:
+    """Return each tuning's choice, by both clocks.
 
     In the papers' space: `schedule` (best schedule of the reference layout), `layout` (best layout under that
     schedule), `joint` (best of all), `static` and `dynamic` (best of that kind in the joint winner's layout). Where our
@@ -61,110 +62,94 @@ def choose(rows: Sequence[Row], tie: float) -> list[Choice]:
     whatever the order). Where a format of pairs has a time: `unpaired` and `reordered_unpaired` (the same two among all
     other formats).
     """
-    return pick(rows, tie, _asked)
+    return pick(rows, tie, _asked, ids)
 
 
 def schedules_of_reference(rows: Sequence[Row]) -> set[str]:
-    """Return the names of the rows that have a best schedule of the reference layout, in any layout."""
+    """Return the names of all rows, in any layout, whose schedule is a best schedule of the reference layout."""
     by_name = {row.name: row for row in rows}
-    fixed = {_schedule(by_name[choice.name]) for choice in choose(rows, 0) if choice.tuning == "schedule"}
+    fixed = [_schedule(by_name[choice.name]) for choice in choose(rows, 0) if choice.tuning == "schedule"]
     return {row.name for row in rows if _schedule(row) in fixed}
 
 
 def _asked(timed: Sequence[Row], clock: str) -> dict[str, Sequence[Row]]:
-    natural = [row for row in timed if row["ordering"] == "natural"]
+    natural, unpaired = _having(timed, ordering="natural"), _unpaired(timed)
     asked: dict[str, Sequence[Row]] = {**_in_the_papers_space([row for row in natural if row.space != EXTENDED], clock)}
     if any(row.space == EXTENDED for row in timed):
         asked |= {EXTENDED: natural, "reordered": timed}
-    if any(_of_pairs(row) for row in timed):
-        asked |= {UNPAIRED: _unpaired(natural), REORDERED_UNPAIRED: _unpaired(timed)}
+    if len(unpaired) < len(timed):
+        asked |= {UNPAIRED: _unpaired(natural), REORDERED_UNPAIRED: unpaired}
     return asked
 
 
-def _of_pairs(row: Row) -> bool:
-    return row["outer"] in TILE_ROWS
+def _having(rows: Iterable[Row], **columns: object) -> list[Row]:
+    """Return the rows whose own columns have the given values."""
+    return [row for row in rows if all(row.own.get(name) == value for name, value in columns.items())]
 
 
-def _unpaired(rows: Sequence[Row]) -> list[Row]:
-    return [row for row in rows if not _of_pairs(row)]
+def _unpaired(rows: Iterable[Row]) -> list[Row]:
+    return [row for row in rows if CompoundRow.of(row).outer not in TILE_ROWS]
 
 
 def _in_the_papers_space(rows: Sequence[Row], clock: str) -> dict[str, list[Row]]:
-    """Return what each of the papers' tunings chooses from; nothing where the reference layout has no time."""
-    reference = [r for r in rows if r["layout"] == str(REFERENCE)]
+    """Return the rows from which each of the papers' tunings chooses; {} if the reference layout has no time."""
+    reference = _having(rows, layout=str(REFERENCE))
     schedule, joint = best_row(reference, clock), best_row(rows, clock)
     if schedule is None or joint is None:
         return {}
-    in_layout = [r for r in rows if r["layout"] == joint["layout"]]
+    in_layout = _having(rows, layout=CompoundRow.of(joint).layout)
     return {
         "schedule": reference,
-        "layout": [r for r in rows if _schedule(r) == _schedule(schedule)],
+        "layout": _having(rows, **_schedule(schedule)),
         "joint": [*rows],
-        "static": [r for r in in_layout if r["schedule"] == "static"],
-        "dynamic": [r for r in in_layout if r["schedule"] == "dynamic"],
+        "static": _having(in_layout, schedule="static"),
+        "dynamic": _having(in_layout, schedule="dynamic"),
     }
 
 
-def _schedule(row: Row) -> tuple[object, ...]:
-    return tuple(row[name] for name in ("schedule", "n_t", "n_b", "width", "unroll", "load"))
+def _schedule(row: Row) -> dict[str, object]:
+    return {name: row.own.get(name) for name in ("schedule", "n_t", "n_b", "width", "unroll", "load")}
 
 
 def features(record: Mapping[str, Any], precision: str, machine: Machine) -> Array:
-    """Return the features of a matrix by its record, `(13,)`.
+    """Return the features of a matrix from its record, `(13,)`.
 
-    Those of `repro.sparse.study_kit.features`, and of pairs, by what `repro.studies.compound_spmv.facts` counted of the
-    matrix in the order that it came in: whether it is symmetric (1, or 0); the share of its entries that is stored once
-    for two; and the logarithms of its bytes so stored over those of CSR-AoS, and of the foreign columns that a tile
-    reads, over its rows, plus 1. NaN where the record does not say, and the last three of what is not symmetric.
+    The first features are those of `repro.sparse.study_kit.features`. Four features of pairs follow, which
+    `repro.studies.compound_spmv.facts` counted in natural order: 1 if the matrix is symmetric, else 0; the share of
+    entries that pairs store once instead of twice; log of bytes with pairs over bytes of CSR-AoS; log of (1 + foreign
+    columns per tile over rows per tile). Unknown features are NaN, as are the last three if it is not symmetric.
     """
-    counted = record.get("facts", {}).get(STUDY_NAME, {}).get("pairs")
+    facts = record.get("facts", {}).get(STUDY_NAME, {})
     of_pairs = np.full(4, np.nan)
-    if counted is not None:
-        of_pairs[0] = float(bool(counted["symmetry"][precision]))
+    if "pairs" in facts:
+        # plain keys instead of an import: changes in `facts` would otherwise repeat all measurements
+        pairs = facts["pairs"]
+        of_pairs[0] = float(bool(pairs["symmetry"][precision]))
     if of_pairs[0] == 1:
         statistics, number = record["statistics"], np.dtype(DTYPES[precision]).itemsize
         entry_bytes = len(get_entry(record["entry"]).members) * number
         csr = statistics["nonzeros"] * (entry_bytes + 4) + (statistics["rows"] + 1) * 4
-        foreign = counted["foreign_per_tile"] / counted["tile_rows"]
-        of_pairs[1:] = counted["inside"], np.log2(counted["bytes"][precision] / csr), np.log2(1 + foreign)
+        foreign = pairs["foreign_per_tile"] / pairs["tile_rows"]
+        of_pairs[1:] = pairs["inside"], np.log2(pairs["bytes"][precision] / csr), np.log2(1 + foreign)
     return np.append(features_of_a_product(record, precision, machine), of_pairs)
 
 
 def prune_mask(rows: pd.DataFrame) -> pd.Series:
-    """Say of rows of a search which are of pairs on a matrix that is not symmetric, which a search with a budget skips.
-
-    Parameters
-    ----------
-    rows
-        With the columns `name`, `status` and `message`.
-    """
+    """Return a mask of rows to skip in a search with a budget: formats of pairs on a matrix that is not symmetric."""
     of_pairs = rows["name"].str.startswith(tuple(f"{outer}-" for outer in TILE_ROWS))
-    why = rows["message"].fillna("").astype(str)
-    return of_pairs & (rows["status"] == "unsupported") & why.str.startswith(NOT_SYMMETRIC)
+    why = rows.message.fillna("").astype(str)
+    return of_pairs & (rows.status == "unsupported") & why.str.startswith(NOT_SYMMETRIC)
 
 
 class CompoundSpmv(Study):
-    """Joint tuning of layout and schedule against cuSPARSE, as the papers do it, and beyond their space."""
+    """Joint tuning of layout and schedule against cuSPARSE, as in the papers and beyond their space."""
 
     name = STUDY_NAME
     title = "SpMV with compound entries"
     reference = PAPERS
+    id_class = VariantId
     libraries = LIBRARIES
-    columns: Mapping[str, ColumnType] = {
-        **STORED,
-        "outer": str,
-        "inner": str,
-        "vector": str,
-        "clustered": bool,
-        "schedule": str,
-        "n_t": int,
-        "n_b": int,
-        "width": int,
-        "unroll": int,
-        "load": str,
-        "ahead": str | None,
-        **LIBRARY,
-    }
+    columns = CompoundRow.own_columns()
     published: Mapping[str, tuple[str, ...]] = {
         "sizes": ("table", "gpu", "problem", "entry", "rows", "nonzeros"),
         "layouts": ("table", "gpu", "entry", "precision", "problem", "layout", "speedup"),
@@ -192,16 +177,14 @@ class CompoundSpmv(Study):
     }
 
     def check(self, settings: StudySettings, problems: Sequence[Outline]) -> None:
-        """Refuse problems that are no matrices, and layouts that there are not."""
         super().check(settings, problems)
         _check_layouts(settings, [_entry(problem) for problem in problems])
 
     def check_on(self, settings: StudySettings, problems: Sequence[Outline], target: Target) -> None:
-        """Refuse baselines that there are not."""
         check_names(STUDY_NAME, settings.baselines, {_entry(problem): None for problem in problems}, target.dialect)
 
     def modules(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> list[str]:
-        """Return `space/entry-precision/layout` of every layout to try; none for what is known to be no operand."""
+        """Return `space/entry-precision/layout` for every layout to try; nothing for a problem that is no operand."""
         if not problem.multiplies:
             return []
         entry = _entry(problem)
@@ -212,7 +195,7 @@ class CompoundSpmv(Study):
         ]
 
     def render(self, templates: Path, key: str, target: Target) -> str:
-        """Return the source of one module: every schedule of a space that the target's limits admit."""
+        """Return the source of one module: every schedule of a space that fits the target's limits."""
         return render_key(templates, key, target)
 
     def operands(self, problem: Problem, precision: str, seed: int) -> ProductOperands:
@@ -221,15 +204,16 @@ class CompoundSpmv(Study):
         return make_operands(problem, precision, seed)
 
     def measure(self, session: Session) -> Iterator[tuple[str, StepResult]]:
-        """Search each space and then other orders, choose, and time the winners beside the library."""
+        """Search each space, then other orderings of the unknowns; choose, and time the winners beside the library."""
         settings, entry, backend = session.settings, _matrix(session).entry, session.bench.device.backend
-        library = asked_for(settings.baselines, entry, backend)  # the names are checked first
+        library = asked_for(settings.baselines, entry, backend)  # check the names first
         variants, rows = _search(session)
         yield "search", rows
         tie = settings.timing.tie
-        choices = [*choose(rows, tie), *choose_by_memory(rows, settings.memory_weight)]
+        ids = [variant.id for variant in variants]
+        choices = [*choose(rows, tie, ids), *choose_by_memory(rows, settings.memory_weight, ids)]
         winners = {choice.name for choice in choices}
-        yardsticks = [session.yardsticks(), *_own_floors(session, [row for row in rows if row.name in winners])]
+        yardsticks = [session.yardsticks(), *_own_floors(session, variants, rows, winners)]
         yield "baseline", [row for timed in yardsticks for _, row in timed]
         floors = [floor for timed in yardsticks for floor in fastest_yardsticks(timed)]
         for ordering in worthwhile_orderings(choices, rows, tie):
@@ -239,15 +223,15 @@ class CompoundSpmv(Study):
         yield "choices", choices
 
     def tunings(self, settings: StudySettings, problem: Outline) -> list[str]:
-        """Return what is chosen: from a sample not by kind of schedule, which it need not have of each layout."""
+        """Return the tunings; for a search by sample without `static` and `dynamic`, which a sample may lack."""
         kinds = KINDS if settings.search == "exhaustive" else ()
         ours = settings.space == EXTENDED and layouts(settings, EXTENDED, _entry(problem))
         by_memory = [MEMORY] if settings.memory_weight else []
         return [*TUNINGS, *kinds, *(OUR_TUNINGS if ours else ()), *by_memory]
 
-    def find(self, templates: Path, problem: Outline, precision: str, name: str, target: Target) -> Variant:
-        """Return the variant of a name, from a compiled module that holds it or from one of its own."""
-        id = fitting(VariantId.parse(name), target)
+    def variant(self, templates: Path, problem: Outline, precision: str, id: VariantId, target: Target) -> Variant:
+        """Return the variant of an id, from a compiled module that contains it, or from a module compiled for it."""
+        fitting(id, target)
         entry, schedule, stored = _entry(problem), id.schedule, id.layout.stored
         for space in SPACES:
             path = manifest_path(target.name, STUDY_NAME, f"{space}/{entry}-{precision}/{stored}")
@@ -260,7 +244,7 @@ class CompoundSpmv(Study):
         return Variant(id, compile_module(source, target, path), path.parent, EXTENDED)
 
     def workload(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> Workload:
-        """Return how many variants there are, and the bytes of the matrix as CSR; none for what is no operand."""
+        """Return the number of variants, and the matrix's bytes as CSR; zero for a problem that is no operand."""
         if not problem.multiplies:
             return Workload(0, 0, 0, 0, 0)
         entry = get_entry(_entry(problem))
@@ -268,7 +252,7 @@ class CompoundSpmv(Study):
         rows, nonzeros = problem.size or (0, 0)
         matrix = 4 * (rows + 1) + nonzeros * (4 + number * len(entry.members))
         tried = [
-            len(schedules(target, space, Layout.parse(layout)))
+            len(schedules(target, space, layout))
             for space in settings.spaces
             for layout in layouts(settings, space, entry.name, target)
         ]
@@ -276,7 +260,7 @@ class CompoundSpmv(Study):
         return Workload(sum(tried), len(tried), routines, matrix, matrix + 2 * rows * number * entry.size)
 
     def layouts(self) -> list[tuple[str, str | None]]:
-        """Return every layout: the papers', then ours."""
+        """Return every layout: the papers' layouts, then ours."""
         papers = all_layouts()
         ours = dict.fromkeys(layout for entry in entries().values() for layout in extended_layouts(entry))
         remarks = {REFERENCE: "the reference"}
@@ -290,10 +274,10 @@ STUDY = CompoundSpmv()
 
 
 def _check_layouts(settings: StudySettings, entries: Iterable[str]) -> None:
-    """Refuse layouts that there are not, or not in the spaces that are tried."""
-    there = {str(layout) for layout in all_layouts()}
+    """Raise an error for layouts that do not exist, or that are not in the configured spaces."""
+    known = {str(layout) for layout in all_layouts()}
     if EXTENDED in settings.spaces:
-        there |= {str(layout) for entry in entries for layout in extended_layouts(get_entry(entry))}
+        known |= {str(layout) for entry in entries for layout in extended_layouts(get_entry(entry))}
     for text in () if settings.layouts == "all" else settings.layouts:
         where = f"studies.{STUDY_NAME}.layouts"
         try:
@@ -302,62 +286,51 @@ def _check_layouts(settings: StudySettings, entries: Iterable[str]) -> None:
             raise ReproError(
                 error.what, where=where, expected=error.expected, actual=error.actual, todo=error.todo
             ) from None
-        if str(layout) not in there:
+        if str(layout) not in known:
             raise ReproError(
                 "a layout that is not in the space",
                 where=where,
-                expected=f"for `space: {settings.space}` and these problems one of {', '.join(sorted(there))}",
+                expected=f"for `space: {settings.space}` and these problems one of {', '.join(sorted(known))}",
                 actual=text,
                 todo="`repro list layouts` prints all; what it calls ours is in `space: extended`",
             )
 
 
-def layouts(settings: StudySettings, space: str, entry: str, target: Target | None = None) -> list[str]:
-    """Return the layouts of a space to try; the papers' space always has the reference layout, and first.
+def layouts(settings: StudySettings, space: str, entry: str, target: Target | None = None) -> list[Layout]:
+    """Return the layouts of a space to try; in the papers' space the reference layout is always the first.
 
-    Of a target's those alone that have schedules there.
-
-    Raises
-    ------
-    ReproError
-        A layout that is asked for is none.
+    With a target, return only layouts that have schedules on this target.
     """
-    there = all_layouts() if space == "paper" else extended_layouts(get_entry(entry))
-    asked = set(there) if settings.layouts == "all" else {Layout.parse(text) for text in settings.layouts}
-    tried = [layout for layout in there if layout in asked or (space == "paper" and layout == REFERENCE)]
-    return [str(layout) for layout in tried if target is None or schedules(target, space, layout)]
+    known = all_layouts() if space == "paper" else extended_layouts(get_entry(entry))
+    asked = set(map(str, known)) if settings.layouts == "all" else {text.strip() for text in settings.layouts}
+    tried = [layout for layout in known if str(layout) in asked or (space == "paper" and layout == REFERENCE)]
+    return [layout for layout in tried if target is None or schedules(target, space, layout)]
 
 
 def variants_of(settings: StudySettings, entry: str, precision: str, target: Target) -> list[Variant]:
-    """Return all variants, space by space and layout by layout: layouts that share arrays follow each other.
-
-    Raises
-    ------
-    ReproError
-        A module is not compiled yet.
-    """
+    """Return all variants by space and layout; layouts that share arrays are adjacent."""
     variants = []
     for space in settings.spaces:
-        for text in layouts(settings, space, entry, target):
-            path = manifest_path(target.name, STUDY_NAME, f"{space}/{entry}-{precision}/{text}")
-            module, layout = Module.load(path), Layout.parse(text)
+        for layout in layouts(settings, space, entry, target):
+            path = manifest_path(target.name, STUDY_NAME, f"{space}/{entry}-{precision}/{layout}")
+            module = Module.load(path)
             for schedule in schedules(target, space, layout):
                 variants.append(Variant(VariantId(layout, schedule), module, path.parent, space))
     return variants
 
 
 def _search(session: Session) -> tuple[list[Variant], list[Row]]:
-    """Search each space by itself, then reordered matrices with what was fastest on the matrix as it came."""
+    """Search each space separately, then search reordered matrices with the fastest variants for the natural order."""
     settings = session.settings
     variants = variants_of(settings, _matrix(session).entry, session.precision, session.target)
-    strategy = session.strategy(features, point_of, str(REFERENCE), prune_mask)
-    if settings.search != "exhaustive":
-        variants = _promising(session, variants)
-    session.keep_packed(variants)  # packings are needed again: for another schedule, and in full after screening
+    strategy = session.strategy(features, VariantId, str(REFERENCE), prune_mask)
+    if settings.search != "exhaustive" and not symmetry_on(session.bench.workspace).kind:
+        variants = [variant for variant in variants if not variant.layout.of_pairs]
+    session.keep_packed(variants)  # needed again: other schedules, full timings
     rows: list[Row] = []
     for space in settings.spaces:
         candidates = [variant for variant in variants if variant.space == space]
-        # layout tuning alone asks how the best schedule of the reference layout does in every other layout
+        # layout tuning alone: time the best schedule of the reference layout in every other layout
         rows += session.search(strategy, candidates, f"{space} space", schedules_of_reference)
     best = [row.name for row in ranked(rows)[: settings.timing.finalists]]
     reordered = _reordered(variants, best)
@@ -366,29 +339,29 @@ def _search(session: Session) -> tuple[list[Variant], list[Row]]:
     return [*variants, *reordered], rows
 
 
-def _promising(session: Session, variants: Sequence[Variant]) -> list[Variant]:
-    """Return the variants that are worth a budget: without those of pairs where the matrix is not symmetric."""
-    symmetric = bool(symmetry_on(session.bench.workspace).kind)
-    return [variant for variant in variants if symmetric or not variant.layout.of_pairs]
-
-
-def _own_floors(session: Session, winners: Sequence[Row]) -> list[list[tuple[Runnable, Row]]]:
-    """Time the floors of the formats of pairs among the winners; return those of each."""
+def _own_floors(
+    session: Session, variants: Sequence[Variant], rows: Sequence[Row], winners: Container[str]
+) -> list[list[tuple[Runnable, Row]]]:
+    """Time the bandwidth floors for winners in formats of pairs; return each winner's floor."""
+    layouts = {variant.name: variant.layout for variant in variants}
+    chosen = [CompoundRow.of(row) for row in rows if row.name in winners]
+    sizes = {layouts[row.name]: row.matrix_bytes for row in chosen if row.matrix_bytes}
     return [
         list(zip(floors, session.exhaustive(floors, f"floor of {layout}"), strict=True))
-        for layout, floors in own_floors(winners, session.streams).items()
+        for layout, floors in own_floors(sizes, session.streams).items()
     ]
 
 
 def _reordered(variants: Sequence[Variant], best: Sequence[str]) -> list[Variant]:
-    """Return the best variants with the unknowns renumbered, where our space is searched.
+    """Return the best variants with renumbered unknowns, if our space is searched.
 
-    Of those that store rows in clusters the same without: the order of the unknowns is theirs then.
+    Variants that store rows in clusters are tried without clusters: the new order of the unknowns replaces them.
     """
     if not any(variant.space == EXTENDED for variant in variants):
         return []
     natural = {variant.id: variant for variant in variants if variant.layout.ordering == "natural"}
-    ids = [replace(id, layout=replace(id.layout, ordering="natural")) for id in map(VariantId.parse, best)]
+    ids_by_name = {variant.name: variant.id for variant in variants}
+    ids = [replace(id, layout=replace(id.layout, ordering="natural")) for id in map(ids_by_name.__getitem__, best)]
     winners = [natural[id] for id in dict.fromkeys(ids) if id in natural]
     return [variant.reordered(ordering) for ordering in UNKNOWNS[1:] for variant in winners]
 
@@ -396,8 +369,8 @@ def _reordered(variants: Sequence[Variant], best: Sequence[str]) -> list[Variant
 def worthwhile_orderings(choices: Sequence[Choice], rows: Sequence[Row], tie: float) -> list[str]:
     """Return the orderings in which the library is timed as well.
 
-    Those of choices that beat the best in the matrix's own order by more than a tie, by either clock: a reordered
-    matrix is compared with a reordered matrix.
+    An ordering counts if a choice in it is faster than the best in natural order by more than a tie, by either clock:
+    a reordered matrix must be compared with the library on the reordered matrix.
     """
     by_name = {row.name: row for row in rows}
     chosen = {(choice.clock, choice.tuning): by_name[choice.name] for choice in choices}
@@ -408,7 +381,7 @@ def worthwhile_orderings(choices: Sequence[Choice], rows: Sequence[Row], tie: fl
             continue
         before, after = natural.median(clock), reordered.median(clock)
         if before and after and after * (1 + tie) < before:
-            orderings.add(str(reordered["ordering"]))
+            orderings.add(str(CompoundRow.of(reordered).ordering))
     return sorted(orderings)
 
 

@@ -19,29 +19,29 @@ from typing import Any, Literal, NamedTuple, TypeVar, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.bench.runnable import Unsupported
+from repro.bench.errors import Unsupported
 from repro.codegen.templates import LOAD_BYTES
 from repro.errors import ReproError
 
 T = TypeVar("T", bound=np.generic)
 Split = Literal["padded", "unpadded", "aligned"]
 WARP = 32
-#: A chunk of `padded` has at most one row a thread, and a row's offset in it is to fit 8 bits.
+#: Maximum threads per chunk: a chunk of `padded` has at most one row per thread, so that 8-bit row offsets suffice.
 MAX_THREADS = 256
-#: So that the entries of a thread fill a load, or some of them.
+#: Allowed numbers of entries per thread: a thread's entries then fill one load or several loads.
 ENTRIES = (1, 2, 4, 8)
 
 
 @dataclass(frozen=True)
 class Chunking:
-    """How a matrix's entries are dealt out.
+    """How a matrix's entries are assigned to threads and chunks.
 
     Attributes
     ----------
     threads
-        Threads of a chunk, B: a multiple of 32, at most 256.
+        Threads per chunk, B: a multiple of 32, at most 256.
     entries
-        Slots of a thread, K: 1, 2, 4 or 8.
+        Slots per thread, K: 1, 2, 4 or 8.
     split
         `padded`: the slots of a thread are of one row, so rows are padded (the paper's). `unpadded`: every slot has its
         own row. `aligned`: as padded, and no chunk ends within a row, but for rows longer than a chunk, which have
@@ -71,17 +71,17 @@ class Chunking:
 
     @property
     def slots(self) -> int:
-        """Slots of a chunk, B·K."""
+        """Number of slots per chunk, B·K."""
         return self.threads * self.entries
 
     @property
     def rows(self) -> int:
-        """Row indices of a chunk."""
+        """Number of row indices per chunk."""
         return self.slots // self.unit
 
     @property
     def unit(self) -> int:
-        """Adjacent slots that share a row index."""
+        """Number of adjacent slots that share a row index."""
         return 1 if self.split == "unpadded" else self.entries
 
 
@@ -89,20 +89,20 @@ class Chunking:
 class Balanced:
     """A matrix in balanced coordinate format, on the host.
 
-    Slot k of thread t of chunk c is number (c·B + t)·K + k; slots follow the rows.
+    Slot k of thread t in chunk c has the index (c·B + t)·K + k; slots are in the order of the rows.
 
     Attributes
     ----------
     n, nnz
-        Rows (and columns), and the entries of the matrix itself.
+        Number of rows (and of columns), and number of entries without padding.
     chunking
-        How the entries are dealt out.
+        How the entries are assigned to threads and chunks.
     rows
-        int32, ascending without gaps: the row of each thread `(chunks·B,)`, or of each slot `(chunks·B·K,)` where
-        unpadded.
+        int32, ascending without gaps: the row of each thread `(chunks·B,)`; if the split is `unpadded`, the row of
+        each slot `(chunks·B·K,)`.
     columns, values
-        int32 and float32 or float64, each `(chunks·B·K,)`. Padding has value 0 and the last column of its row; of an
-        empty row, its diagonal.
+        int32 and float32 or float64, each `(chunks·B·K,)`. Padding has value 0 and the column of its row's last entry,
+        or the diagonal's column if the row is empty.
     """
 
     n: int
@@ -114,17 +114,17 @@ class Balanced:
 
     @property
     def chunks(self) -> int:
-        """Chunks of the matrix."""
+        """Number of chunks in the matrix."""
         return len(self.columns) // self.chunking.slots
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays, on the device too."""
+        """Bytes of all arrays, on the host as on the device."""
         return self.rows.nbytes + self.columns.nbytes + self.values.nbytes
 
 
 def count_slots(row_lengths: NDArray[np.integer], chunking: Chunking) -> int:
-    """Count the slots of a matrix with rows of those lengths `(n,)`, all padding included, without packing it."""
+    """Count the slots of a matrix with row lengths `(n,)`, including padding, without packing the matrix."""
     return int(_slots_of_rows(row_lengths, chunking).sum())
 
 
@@ -135,7 +135,7 @@ def balance(
     values: NDArray[np.floating],
     chunking: Chunking,
 ) -> Balanced:
-    """Deal out the entries of a square matrix in CSR.
+    """Assign the entries of a square CSR matrix to threads and chunks.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ def balance(
     values
         `(nnz,)` in the working precision.
     chunking
-        How to deal them out.
+        How to assign the entries to threads and chunks.
 
     Raises
     ------
@@ -174,7 +174,7 @@ def balance(
 
 
 def _slots_of_rows(row_lengths: NDArray[np.integer], chunking: Chunking) -> NDArray[np.int64]:
-    """Return the slots that each row takes, `(n,)`: what fills up a chunk belongs to the row that ends there."""
+    """Return the number of slots for each row, `(n,)`; a chunk's last row includes the padding of the chunk."""
     lengths = row_lengths.astype(np.int64, copy=False)
     units = np.maximum(-(-lengths // chunking.unit), 1)
     ends = np.cumsum(units)
@@ -184,12 +184,12 @@ def _slots_of_rows(row_lengths: NDArray[np.integer], chunking: Chunking) -> NDAr
 
 
 def _last_rows(ends: NDArray[np.int64], chunk: int) -> NDArray[np.int64]:
-    """Return the rows to fill up so that as many whole rows as fit share a chunk, and a longer row has its own."""
+    """Return the rows to pad so that a chunk holds as many whole rows as fit; a longer row gets its own chunks."""
     n, view = len(ends), ends.data
     last: list[int] = []
     row = before = 0
     while row < n:
-        # every row takes a unit at least, so no more than `chunk` rows fit
+        # every row takes at least one unit, so a chunk holds at most `chunk` rows
         row = max(bisect_right(view, before + chunk, row, min(row + chunk, n)), row + 1)
         before = view[row - 1]
         last.append(row - 1)
@@ -197,7 +197,7 @@ def _last_rows(ends: NDArray[np.int64], chunk: int) -> NDArray[np.int64]:
 
 
 def interleave(array: NDArray[T], threads: int, entries: int) -> NDArray[T]:
-    """Bring slots `(chunks·threads·entries,)` from row-major order into the one that threads load side by side.
+    """Bring slots `(chunks·threads·entries,)` from row-major order into the order of coalesced loads.
 
     A load is at most 16 bytes, E slots: slot k of thread t moves to ((k // E)·threads + t)·E + k % E within its chunk.
     """
@@ -216,27 +216,27 @@ def deinterleave(array: NDArray[T], threads: int, entries: int) -> NDArray[T]:
 
 
 def _words(array: NDArray[Any], entries: int) -> int:
-    """Return the loads of a thread's slots."""
+    """Return the number of loads for a thread's slots."""
     return entries // min(entries, LOAD_BYTES // array.itemsize)
 
 
-#: Bytes of an offset by its code; rows of a chunk that is one row need none.
+#: Bytes per offset for each code; a chunk that is one row stores no row offsets.
 ROW_BYTES = (0, 1, 2)
 COLUMN_BYTES = (1, 2, 4)
-#: Where the byte of a chunk has its codes, the rows' lowest and the values' highest: what kernels decode it by, too.
+#: Bit positions of the codes in a chunk's encoding byte, rows lowest and values highest; kernels decode it likewise.
 ROWS_MASK, COLUMNS_SHIFT, COLUMNS_MASK, VALUES_SHIFT = 0b11, 2, 0b11, 4
 UNSIGNED: dict[int, type[np.unsignedinteger]] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 TABLE = 256
-#: Sections and chunks start at multiples of so many bytes, the widest load; `void` is copied as it is.
+#: Alignment of sections and chunks in bytes, the widest load; items of type `void` are copied without conversion.
 UNIT = np.dtype("V16")
-#: Values drawn to find the frequent ones.
+#: Number of values that are sampled to find the frequent ones.
 SAMPLE = 1 << 16
-#: Bits of a hash: a table of 256 has no collision in 2^18 places at three multipliers out of four or more.
+#: Bits of a hash: for 256 values, 3 of 4 multipliers or more give no collision among 2^18 places.
 HASH_BITS = 18
 
 
 class Encoding(NamedTuple):
-    """What the byte of a chunk says: a code each for its rows, columns and values.
+    """The encoding byte of a chunk: one code each for rows, columns and values.
 
     Rows: 0 none, the chunk is one row; 1 and 2, offsets of 8 and 16 bits from the first. Columns: 0, 1, 2, offsets of
     8, 16, 32 bits from the smallest. Values: 0 plain, 1 indices of 8 bits into the table.
@@ -248,12 +248,12 @@ class Encoding(NamedTuple):
 
     @classmethod
     def of(cls, byte: int) -> Encoding:
-        """Read the byte of a chunk."""
+        """Decode an encoding byte."""
         return cls(byte & ROWS_MASK, byte >> COLUMNS_SHIFT & COLUMNS_MASK, byte >> VALUES_SHIFT)
 
     @property
     def byte(self) -> int:
-        """The byte of a chunk."""
+        """Return the encoding byte."""
         return self.rows | self.columns << COLUMNS_SHIFT | self.values << VALUES_SHIFT
 
     def __str__(self) -> str:
@@ -261,7 +261,7 @@ class Encoding(NamedTuple):
         return f"{rows}/{8 * COLUMN_BYTES[self.columns]}/{('plain', 'table')[self.values]}"
 
     def sections(self, chunking: Chunking, value_bytes: int) -> tuple[int, int, int]:
-        """Return the bytes of a chunk's rows, columns and values: multiples of 16, as B is one of 32."""
+        """Return the bytes of a chunk's rows, columns and values, multiples of 16 because B is a multiple of 32."""
         return (
             ROW_BYTES[self.rows] * chunking.rows,
             COLUMN_BYTES[self.columns] * chunking.slots,
@@ -270,7 +270,7 @@ class Encoding(NamedTuple):
 
 
 def spelt(byte: int) -> str:
-    """Spell an encoding as rows/columns/values, for example `8/16/table` or `none/32/plain`."""
+    """Return the name of an encoding as rows/columns/values, for example `8/16/table` or `none/32/plain`."""
     return str(Encoding.of(byte))
 
 
@@ -283,7 +283,7 @@ class Compressed:
     n, nnz, chunking
         As in `Balanced`.
     dtype
-        Of the values, float32 or float64.
+        Type of the values, float32 or float64.
     blob
         uint8 `(bytes,)`: rows, columns and values of each chunk, one chunk after the other. Slots are interleaved, each
         section by its own item size; rows are a byte a thread in order or, unpadded, one or two bytes a slot.
@@ -306,20 +306,20 @@ class Compressed:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that a product reads: all arrays, `long_rows` only where aligned."""
+        """Bytes that a product reads: all arrays, but `long_rows` only for split `aligned`."""
         rows = self.long_rows.nbytes if self.chunking.split == "aligned" else 0
         return self.blob.nbytes + self.chunks.nbytes + self.table.nbytes + rows
 
     def encodings(self) -> dict[str, int]:
-        """Count the chunks of each encoding that occurs."""
+        """Count the chunks for each encoding that occurs."""
         codes, counts = np.unique(self.chunks[:, 3], return_counts=True)
         return {spelt(int(byte)): int(count) for byte, count in zip(codes, counts, strict=True)}
 
 
 def compress(balanced: Balanced) -> Compressed:
-    """Write every chunk in its shortest encoding.
+    """Encode every chunk in as few bytes as possible.
 
-    The table holds all values where there are 256 at most, bit patterns told apart (0.0 and -0.0, every NaN); where
+    The table holds all values if there are at most 256 distinct bit patterns (0.0 differs from -0.0, as do NaNs); if
     there are more, the most frequent of 65,536 values drawn at random.
     """
     chunking, value_bytes = balanced.chunking, balanced.values.itemsize
@@ -340,7 +340,7 @@ def compress(balanced: Balanced) -> Compressed:
     units = np.zeros(count, np.int64)
     for encoding in encodings:
         units[chunks[:, 3] == encoding.byte] = sum(encoding.sections(chunking, value_bytes)) // UNIT.itemsize
-    # 2^31 slots of 14 bytes each, the widest, are fewer than 2^31 units
+    # no overflow: 2^31 slots of 14 bytes, the widest, take fewer than 2^31 units
     chunks[:, 0] = np.cumsum(units) - units
 
     blob = np.empty(units.sum(), UNIT)
@@ -351,7 +351,7 @@ def compress(balanced: Balanced) -> Compressed:
         parts = np.split(block, np.cumsum(sections)[:-1], axis=1)
         if encoding.rows:
             offsets = _subtract(rows[same], chunks[same, 1], ROW_BYTES[encoding.rows])
-            # those of padded chunks are a thread's, in thread order as they are
+            # padded chunks store one row per thread, which is in thread order already
             _write(parts[0], offsets, chunking, chunking.entries // chunking.unit)
         offsets = _subtract(columns[same], chunks[same, 2], COLUMN_BYTES[encoding.columns])
         _write(parts[1], offsets, chunking, chunking.entries)
@@ -373,7 +373,7 @@ def compress(balanced: Balanced) -> Compressed:
 
 
 def decompress(compressed: Compressed) -> Balanced:
-    """Read every chunk back; the inverse of `compress`, bit for bit."""
+    """Decode every chunk; the inverse of `compress`, bit for bit."""
     chunking, chunks, value_bytes = compressed.chunking, compressed.chunks, compressed.dtype.itemsize
     count, slots = len(chunks), chunking.slots
     rows = np.empty((count, chunking.rows), np.int32)
@@ -398,7 +398,7 @@ def decompress(compressed: Compressed) -> Balanced:
 
 
 def _narrowest(spread: NDArray[np.int32], largest: tuple[int, int]) -> NDArray[np.int32]:
-    """Return the code of the narrowest offsets that reach so far: 0, 1 or 2."""
+    """Return the code (0, 1 or 2) of the narrowest offsets that can represent `spread`."""
     return np.searchsorted(largest, spread).astype(np.int32)
 
 
@@ -418,7 +418,7 @@ def _read(part: NDArray[np.uint8], item_bytes: int, chunking: Chunking, entries:
 
 
 class Lookup:
-    """Where bit patterns are in a table.
+    """Position of bit patterns in a table, found by hashing.
 
     By a multiplicative hash without collisions among the table's own (Dietzfelbinger et al., "A reliable randomized
     algorithm for the closest-pair problem", 1997): in random order a binary search takes eight times as long.
@@ -447,11 +447,11 @@ class Lookup:
         return hashed
 
     def places(self, bits: NDArray[np.unsignedinteger]) -> NDArray[np.uint8]:
-        """Return the place of each in the table; of those that are not in it, any."""
+        """Return the position of each bit pattern in the table; an arbitrary position if the table lacks it."""
         return self.place.take(self._hash(bits))
 
     def holds(self, bits: NDArray[np.unsignedinteger]) -> NDArray[np.bool_]:
-        """Return which are in the table."""
+        """Return which bit patterns are in the table."""
         return np.asarray(self.table.take(self.places(bits)) == bits)
 
 
@@ -467,7 +467,7 @@ def frequent_values(bits: NDArray[np.unsignedinteger]) -> NDArray[np.unsignedint
 
 
 def frequent_with_zero(bits: NDArray[np.unsignedinteger]) -> NDArray[np.unsignedinteger]:
-    """Return zero, which fills up what is stored, and behind it the most frequent other bit patterns; at most 256."""
+    """Return zero, the value of padding, and then the most frequent other bit patterns; at most 256 in total."""
     frequent = frequent_values(bits)
     return np.concatenate([np.zeros(1, bits.dtype), frequent[frequent != 0]])[:TABLE]
 

@@ -1,4 +1,4 @@
-"""Figures of the study of compressed COO: GFLOPS, memory over CSR, and speedup of BiCGSTAB, matrix by matrix.
+"""Figures of the study of compressed COO: GFLOPS, memory over CSR, and speedup of BiCGSTAB, for each matrix.
 
 A problem is a row; rows are grouped by whether the values of the matrix repeat.
 """
@@ -14,7 +14,7 @@ from matplotlib.patches import Patch
 
 from repro.bench.rows import TIMED
 from repro.results import figure_style
-from repro.results.campaign_data import Campaign, ReportedTime
+from repro.results.campaign_data import Campaign
 from repro.results.problem_rows import footnote, join_sentences, measurement_note, remarks, unavailable_note
 from repro.results.published import Published
 from repro.results.registry import figure
@@ -23,8 +23,17 @@ from repro.results.tables import Figure, digits
 from repro.sparse.baseline_times import library_of
 from repro.studies.compressed_coo import GPUS, PAPER, STUDY_NAME
 from repro.studies.compressed_coo.results import (
+    COMPRESSED_COO,
+    COMPRESSED_SOLVER,
+    COO,
+    CSR,
     DISTINCT,
+    LIBRARY,
+    LIBRARY_SOLVER,
+    OURS,
+    PLAIN_COO,
     REPEAT,
+    Time,
     Times,
     all_times,
     counted,
@@ -49,7 +58,7 @@ WIDE_BAR, NARROW_BAR = 0.6, 0.38
 
 @dataclass(frozen=True)
 class Bar:
-    """Numbers that are drawn as bars, with their intervals; those of the first series that is shown are printed."""
+    """A series drawn as bars with intervals; the first visible series also has its numbers printed."""
 
     label: str
     colour: str
@@ -59,7 +68,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Mark:
-    """Numbers that are drawn as marks over the bars."""
+    """A series drawn as marks over the bars."""
 
     label: str
     marker: str
@@ -67,7 +76,7 @@ class Mark:
     number: Number
 
     def line(self, x: Sequence[float], y: Sequence[float], label: str | None = None) -> Line2D:
-        """Return the marks."""
+        """Return the legend's and the panel's marks at the given places."""
         return Line2D(
             x, y, linestyle="", marker=self.marker, markersize=6.5 if self.marker == "|" else 3.6, zorder=4,
             markeredgewidth=1.3 if self.marker == "|" else 0.9, markeredgecolor=self.colour, markerfacecolor="white",
@@ -77,7 +86,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Row:
-    """One row: a head of a group where there are no values, else numbers of bars and marks, and bars' intervals."""
+    """One row: the head of a group (without values), or the numbers of bars and marks, with the bars' intervals."""
 
     label: str
     bars: tuple[float | None, ...] = ()
@@ -89,24 +98,24 @@ class Row:
 
 @dataclass(frozen=True)
 class Panel:
-    """What one figure shows.
+    """Content of one figure.
 
     Attributes
     ----------
     bars, marks
-        Series; one without any number is left out of the legend.
+        Series; the legend leaves out a series without numbers.
     title, unit
-        Above the panel and below its axis.
+        Text above the panel, and text below the panel's axis.
     printed
-        How the number beside a row is printed.
+        Function that formats the number beside a row.
     one
-        Whether 1 is drawn as a line, and what is said of it in the legend (nothing if empty).
+        None, or the legend entry of a line at 1; if the text is empty, the line has no legend entry.
     reference, referred
-        Published numbers by GPU, drawn as dashed lines, and what they are called.
+        Published numbers by GPU, drawn as dashed lines, and their legend entry.
     absent
-        Why a problem with a winner has no number here.
+        Function that gives the reason why a problem with a winner has no number.
     stars
-        Whether a row is marked by a star where its product's time is mostly launch.
+        Whether to mark rows by a star if the time of the product is mostly launch overhead.
     """
 
     bars: tuple[Bar, ...]
@@ -122,12 +131,12 @@ class Panel:
 
 
 def rows_of(panel: Panel, cases: Sequence[Times], counted: Sequence[Times]) -> list[Row]:
-    """Return the rows of a figure, group by group, each group of several problems with its median.
+    """Return the rows of a figure by group; a group of several problems ends with a row of medians.
 
     Parameters
     ----------
     counted
-        The problems that medians are taken over.
+        The problems over which medians are taken.
     """
     rows: list[Row] = []
     for values, head in HEADS.items():
@@ -145,9 +154,9 @@ def _row(panel: Panel, case: Times) -> Row:
     bars, marks = (tuple(kind.number(case) for kind in series) for series in (panel.bars, panel.marks))
     missing = None
     if not any(value is not None for value in (*bars, *marks)):
-        why = case.case.why_not() if case.compressed is None else panel.absent(case)
+        why = case.case.why_not() if case[COMPRESSED_COO] is None else panel.absent(case)
         missing = "unavailable" if why.startswith("unavailable") else why
-    launch = panel.stars and case.case.mostly_launch("graph", case.ours or case.compressed)
+    launch = panel.stars and case.case.mostly_launch("graph", case[OURS] or case[COMPRESSED_COO])
     return Row(case.line.label, bars, marks, missing, launch, tuple(bar.sure(case) for bar in panel.bars))
 
 
@@ -164,7 +173,7 @@ def draw(panel: Panel, rows: Sequence[Row], mark: str | None) -> Canvas:
     Parameters
     ----------
     mark
-        What a mark at a name means; None where there is none.
+        Meaning of the marks at names; None if no name is marked.
     """
     if not any(value is not None for row in rows for value in (*row.bars, *row.marks)):
         return figure_style.empty("nothing was measured in this campaign")
@@ -228,7 +237,7 @@ def _draw_row(axes: Axes, panel: Panel, at: int, row: Row, shown: Sequence[int])
 
 @figure(STUDY_NAME, "figure-4", title="GFLOPS of the library and of compressed COO", numbering=f"Figure 4 of {PAPER}")
 def gflops(campaign: Campaign, published: Published) -> Figure:
-    """A row a problem; the median of each group below it."""
+    """One row for each problem; the median of each group below the group."""
     precision = precision_of(campaign)
     cases = all_times(campaign, published, precision)
     large, over = counted(cases)
@@ -236,14 +245,14 @@ def gflops(campaign: Campaign, published: Published) -> Figure:
     best = {gpu: published.quantity("largest GFLOPS of SpMV", "double", gpu) for gpu in GPUS}
     library = library_of(campaign)
     default = Mark(f"{library} CSR, default", "o", figure_style.ACCENT, lambda s: s.gflops(s.csr_default))
-    fastest = Mark(f"{library} CSR{', fastest' * on_gpu}", "|", figure_style.ACCENT, lambda s: s.gflops(s.csr))
-    coo = Mark(f"{library} COO, fastest", "s", figure_style.GREY, lambda s: s.gflops(s.coo))
-    formats = dict.fromkeys(format_of(case) for case in large if case.library)
-    of_all = Mark(f"{library}, fastest of all: {' or '.join(formats)}", "^", "black", lambda s: s.gflops(s.library))
+    fastest = Mark(f"{library} CSR{', fastest' * on_gpu}", "|", figure_style.ACCENT, lambda s: s.gflops(s[CSR]))
+    coo = Mark(f"{library} COO, fastest", "s", figure_style.GREY, lambda s: s.gflops(s[COO]))
+    formats = dict.fromkeys(format_of(case) for case in large if case[LIBRARY])
+    of_all = Mark(f"{library}, fastest of all: {' or '.join(formats)}", "^", "black", lambda s: s.gflops(s[LIBRARY]))
     panel = Panel(
         bars=(
-            Bar("ours", figure_style.DARK, lambda s: s.gflops(s.ours)),
-            Bar("compressed COO", figure_style.LIGHT, lambda s: s.gflops(s.compressed)),
+            Bar("ours", figure_style.DARK, lambda s: s.gflops(s[OURS])),
+            Bar("compressed COO", figure_style.LIGHT, lambda s: s.gflops(s[COMPRESSED_COO])),
         ),
         marks=(default, fastest, coo, of_all) if on_gpu else (fastest,),
         title=f"{precision} precision",
@@ -278,16 +287,16 @@ def gflops(campaign: Campaign, published: Published) -> Figure:
 
 @figure(STUDY_NAME, "figure-3", title="Memory of COO and compressed COO over CSR", numbering=f"Figure 3 of {PAPER}")
 def memory(campaign: Campaign, published: Published) -> Figure:
-    """A row a problem; the median of each group below it."""
+    """One row for each problem; the median of each group below the group."""
     precision = precision_of(campaign)
     cases = all_times(campaign, published, precision)
     large, over = counted(cases)
     panel = Panel(
         bars=(
-            Bar("compressed COO", figure_style.DARK, lambda s: s.memory(s.compressed)),
-            Bar("balanced COO", figure_style.LIGHT, lambda s: s.memory(s.plain)),
+            Bar("compressed COO", figure_style.DARK, lambda s: s.memory(s[COMPRESSED_COO])),
+            Bar("balanced COO", figure_style.LIGHT, lambda s: s.memory(s[PLAIN_COO])),
         ),
-        marks=(Mark("our fastest", "D", figure_style.ACCENT, lambda s: s.memory(s.ours)),),
+        marks=(Mark("our fastest", "D", figure_style.ACCENT, lambda s: s.memory(s[OURS])),),
         title=f"{precision} precision, K as tuned",
         unit="memory over that of CSR",
         one="CSR",
@@ -296,7 +305,7 @@ def memory(campaign: Campaign, published: Published) -> Figure:
     medians = [
         f"{value:.2f} where values {'repeat' if kind == REPEAT else 'are distinct'}"
         for kind in (REPEAT, DISTINCT)
-        if (value := median_of(case.memory(case.compressed) for case in large if case.values == kind)) is not None
+        if (value := median_of(case.memory(case[COMPRESSED_COO]) for case in large if case.values == kind)) is not None
     ]
     caption = [
         "Memory of the matrix, padding, chunks’ starts and table of values included, over that of CSR with 4-byte",
@@ -314,7 +323,7 @@ def memory(campaign: Campaign, published: Published) -> Figure:
 
 @figure(STUDY_NAME, "figure-5", title="Speedup of BiCGSTAB", numbering=f"Figure 5 of {PAPER}")
 def bicgstab(campaign: Campaign, published: Published) -> Figure:
-    """A row a problem; the median of each group below it."""
+    """One row for each problem; the median of each group below the group."""
     precision = precision_of(campaign)
     cases = all_times(campaign, published, precision)
     large, over = counted(cases)
@@ -323,7 +332,7 @@ def bicgstab(campaign: Campaign, published: Published) -> Figure:
         f"ours over that with {library}’s default for CSR",
         "D",
         figure_style.ACCENT,
-        lambda s: ratio_of(s.default_solver, s.ours_solver or s.compressed_solver),
+        lambda s: ratio_of(s.default_solver, s.ours_solver or s[COMPRESSED_SOLVER]),
     )
     stated = {
         gpu: float(published.quantity("median speedup of BiCGSTAB over cuSPARSE", "double", gpu))
@@ -333,7 +342,7 @@ def bicgstab(campaign: Campaign, published: Published) -> Figure:
     panel = Panel(
         bars=(
             _bar("ours", figure_style.DARK, lambda s: s.ours_solver),
-            _bar("compressed COO", figure_style.LIGHT, lambda s: s.compressed_solver),
+            _bar("compressed COO", figure_style.LIGHT, lambda s: s[COMPRESSED_SOLVER]),
         ),
         marks=() if campaign.on_cpu else (defaults,),
         title=f"{precision} precision",
@@ -367,18 +376,18 @@ def bicgstab(campaign: Campaign, published: Published) -> Figure:
     return Figure(lambda: draw(panel, rows, footnote(lines)), join_sentences(caption))
 
 
-def _bar(label: str, colour: str, pick: Callable[[Times], ReportedTime | None]) -> Bar:
-    """Return the bars of the library's fastest solver over one of ours."""
+def _bar(label: str, colour: str, pick: Callable[[Times], Time | None]) -> Bar:
+    """Return the bars for the time of the library's fastest solver over the time of one of our solvers."""
     return Bar(
         label,
         colour,
-        lambda case: ratio_of(case.library_solver, pick(case)),
-        lambda case: interval_of_ratio(case.library_solver, pick(case)),
+        lambda case: ratio_of(case[LIBRARY_SOLVER], pick(case)),
+        lambda case: interval_of_ratio(case[LIBRARY_SOLVER], pick(case)),
     )
 
 
 def _why_not(case: Times) -> str:
-    """Return why there is no speedup where there are products."""
-    statuses = {str(row["status"]) for row in case.case.rows if row["kind"] == "solver"}
+    """Return the reason why a problem with timed products has no speedup."""
+    statuses = {row.status for row in case.case.select(kind="solver")}
     failed = ", ".join(sorted(statuses - set(TIMED)))
     return f"BiCGSTAB failed: {failed}" if failed else "BiCGSTAB was not timed with both"

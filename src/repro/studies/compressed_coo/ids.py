@@ -1,4 +1,4 @@
-"""The identity of a variant: a layout of coordinates, of slices or of pairs, and a blocking.
+"""The id of a variant: a layout of coordinates, slices or pairs, and a blocking.
 
 A blocking says how the slots of a layout are dealt to threads. The text of a variant is made and read only here.
 """
@@ -8,19 +8,18 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import product
-from math import log2
 from typing import Any, Literal
 
+from repro.bench.variant_id import BaseId, Point
 from repro.codegen.targets import Target
 from repro.errors import ReproError
 from repro.studies.compressed_coo.coordinate_format import ENTRIES
-from repro.tuning.variant_space import Point
 
-#: How chunks are cut; or slices of so many rows; or tiles of pairs, of rows as they come and of clusters.
+#: How entries are split. Chunks: `plain` (COO), `padded`, `unpadded` or `aligned`, see `coordinate_format`. Slices of
+#: 8, 16 or 32 rows. Tiles that store each symmetric pair once, of rows in natural (`pairs`) or `clustered` order.
 Split = Literal["plain", "padded", "unpadded", "aligned", "slices-8", "slices-16", "slices-32", "pairs", "clustered"]
-#: Layouts by name, and how they are cut: the paper's two, and ours.
+#: Layouts by name, and how each is split: the paper's two, and ours.
 SPLITS: dict[str, Split] = {
     "COO": "plain",
     "CCOO": "padded",
@@ -32,21 +31,21 @@ SPLITS: dict[str, Split] = {
     "Pairs": "pairs",
     "Pairs@clustered": "clustered",
 }
-#: Those of slices, and the rows of one.
+#: Layouts of slices, and the number of rows per slice.
 HEIGHTS = {"CSELL-8": 8, "CSELL-16": 16, "CSELL-32": 32}
-#: Those that store each pair of a symmetric matrix once: tiles of rows as they come, and of clusters.
+#: Layouts that store each pair of a symmetric matrix once: tiles of rows in natural order, and of clusters.
 PAIRS = ("Pairs", "Pairs@clustered")
 PAPERS = ("COO", "CCOO")
-#: The paper's layouts, and ours beside them.
+#: The paper's layouts, and all layouts including ours.
 SPACES = ("paper", "extended")
 CHUNKS = (1, 2, 4)
-#: Rows of a tile of pairs, and threads of the block that takes it.
+#: Rows per tile of pairs, which is also the number of threads in the block for the tile.
 TILES = (64, 128, 256)
-#: Slots of a thread of pairs: with more, more than half of those of short rows would be padding.
+#: Slots per thread for pairs: with more slots, more than half of a short row's slots would be padding.
 RUNS = (1, 2, 4)
 LOADS = ("ca", "cs")
-#: Threads of a block: of the paper's layouts its 256 and fewer, which cost plain coordinates nothing; of ours what did
-#: best on an H200. On the CPU a block is a loop of one core, and pays for being longer.
+#: Threads per block. For the paper's layouts its 256, and fewer, which also suits plain coordinates; for ours what was
+#: fastest on an H200. On the CPU, a block is a loop on one core, and longer loops are slower.
 THREADS = {
     "COO": (256,),
     "CCOO": (128, 256),
@@ -56,25 +55,25 @@ THREADS = {
     **dict.fromkeys(PAIRS, TILES),
 }
 CPU_THREADS = 64
-#: Of slices: fewer entries in flight than a word has codes are no fewer loads.
+#: For slices: fewer entries in flight than codes in a word would not reduce the number of loads.
 SLICED_ENTRIES = (4, 8)
 _NAME = re.compile(r"b(?P<threads>\d+)-k(?P<entries>\d+)-c(?P<chunks>[1-9]\d{0,3})(-(?P<load>cs))?")
 
 
 @dataclass(frozen=True, order=True)
 class Blocking:
-    """How slots are dealt to threads.
+    """How slots are assigned to threads.
 
     Attributes
     ----------
     threads
-        Threads of a block, each of which takes part in every chunk: the paper's B.
+        Threads per block, the paper's B; all threads work on every chunk of the block.
     entries
-        Slots of a thread, the paper's K; with slices, entries of a row that a thread has in flight.
+        Slots per thread, the paper's K; for slices, number of entries that a thread loads before it uses them.
     chunks
-        Chunks that a block takes, one after the other; with slices, those that a warp takes; one tile of pairs.
+        Chunks that a block processes in sequence; for slices, slices per warp; for pairs, 1 (one tile per block).
     load
-        What the caches are to keep of the matrix: `ca` everything, `cs` nothing for long.
+        Cache hint for loads of the matrix: `ca` keeps everything, `cs` marks data as used only once.
     """
 
     threads: int
@@ -84,34 +83,15 @@ class Blocking:
 
     @property
     def kernel(self) -> str:
-        """Name of the kernel; how many chunks a block takes is an argument."""
+        """Name of the kernel; the number of chunks per block is a kernel argument, not a part of the name."""
         return f"spmv_b{self.threads}_k{self.entries}" + f"_{self.load}" * (self.load != "ca")
 
     def __str__(self) -> str:
         return f"b{self.threads}-k{self.entries}-c{self.chunks}" + f"-{self.load}" * (self.load != "ca")
 
-    @classmethod
-    def parse(cls, text: str) -> Blocking:
-        """Return what a name means: `b256-k4-c1`, with `-cs` for loads that the caches need not keep.
-
-        Raises
-        ------
-        ReproError
-            It means nothing, or more threads or slots than chunks have.
-        """
-        parts = _NAME.fullmatch(text)
-        if parts is None or int(parts["threads"]) not in (32, 64, 128, 256) or int(parts["entries"]) not in ENTRIES:
-            raise ReproError(
-                "unknown schedule of a layout of coordinates",
-                expected="bB-kK-cC: B threads (32, 64, 128, 256), K slots of each (1, 2, 4, 8), C ≥ 1 chunks a block",
-                actual=text,
-                todo="spell the variant as the tables do, for example CCOO/b256-k4-c1",
-            )
-        return cls(int(parts["threads"]), int(parts["entries"]), int(parts["chunks"]), parts["load"] or "ca")
-
 
 def blockings(target: Target, layout: str) -> list[Blocking]:
-    """Return all that is tried for a layout, in the paper's space and in ours.
+    """Return all blockings to try for a layout, in the paper's space and in ours.
 
     B, K and how many chunks a block takes are the paper's parameters; what caches keep it leaves open.
     """
@@ -122,8 +102,8 @@ def blockings(target: Target, layout: str) -> list[Blocking]:
 
 
 @dataclass(frozen=True, order=True)
-class CoordinateId:
-    """A layout, a name in `SPLITS`, under a blocking, spelt `CCOO/b256-k4-c1`."""
+class CoordinateId(BaseId):
+    """A layout (a name in `SPLITS`) with a blocking, spelt `CCOO/b256-k4-c1`."""
 
     layout: str
     blocking: Blocking
@@ -132,17 +112,18 @@ class CoordinateId:
         return f"{self.layout}/{self.blocking}"
 
     @classmethod
-    def parse(cls, text: str) -> CoordinateId:
-        """Read a variant's text; the inverse of `str`.
-
-        Raises
-        ------
-        ReproError
-            It is no variant's.
-        """
+    def _read(cls, text: str) -> CoordinateId:
         layout, _, schedule = text.partition("/")
         check_layout(layout)
-        blocking = Blocking.parse(schedule)
+        parts = _NAME.fullmatch(schedule)
+        if parts is None or int(parts["threads"]) not in (32, 64, 128, 256) or int(parts["entries"]) not in ENTRIES:
+            raise ReproError(
+                "unknown schedule of a layout of coordinates",
+                expected="bB-kK-cC: B threads (32, 64, 128, 256), K slots of each (1, 2, 4, 8), C ≥ 1 chunks a block",
+                actual=schedule,
+                todo="spell the variant as the tables do, for example CCOO/b256-k4-c1",
+            )
+        blocking = Blocking(int(parts["threads"]), int(parts["entries"]), int(parts["chunks"]), parts["load"] or "ca")
         of_tile = blocking.threads in TILES and blocking.entries in RUNS and blocking.chunks == 1
         if layout in PAIRS and not of_tile:
             raise ReproError(
@@ -156,7 +137,6 @@ class CoordinateId:
 
     @property
     def columns(self) -> dict[str, Any]:
-        """The columns of a row: everything that the text says."""
         return {
             "layout": self.layout,
             "ordering": "natural",
@@ -168,30 +148,17 @@ class CoordinateId:
 
     @property
     def point(self) -> Point:
-        """The variant's place in its space, for searches that learn: its words, and its sizes as binary logarithms."""
         sizes = (self.blocking.threads, self.blocking.entries, self.blocking.chunks)
-        return Point(self.layout, (SPLITS[self.layout], self.blocking.load), tuple(log2(size) for size in sizes))
-
-
-@lru_cache(maxsize=1 << 15)
-def point_of(text: str) -> Point:
-    """Return the place of a variant that is given by its text.
-
-    Raises
-    ------
-    ReproError
-        It is no variant's.
-    """
-    return CoordinateId.parse(text).point
+        return Point.of(self.layout, (SPLITS[self.layout], self.blocking.load), sizes)
 
 
 def check_layout(layout: str) -> str:
-    """Return a layout's name if it is one.
+    """Return the given name if it is a layout.
 
     Raises
     ------
     ReproError
-        It is none.
+        There is no layout of this name.
     """
     if layout not in SPLITS:
         raise ReproError("unknown layout of coordinates", expected=f"one of {', '.join(SPLITS)}", actual=layout)

@@ -38,18 +38,18 @@ from repro.studies.compressed_coo.sliced_format import (
 #: The group of the solvers' modules.
 SOLVED = "solvers"
 CLEAR_N_T = {"cuda": 256, "opencl": 64}
-#: Eighths of the threads that a multiprocessor can hold which kernels of pairs are compiled for, by the slots of a
-#: thread: as many as have the registers that they need.
+#: Eighths of a multiprocessor's maximum threads for which kernels of pairs are compiled, by slots per thread: with more
+#: threads, registers would not suffice.
 RESIDENT = {1: 8, 2: 8, 4: 5}
 
 
 def render_key(templates: Path, key: str, target: Target) -> str:
-    """Return the source of the module of a key: every blocking of a layout, or a solver.
+    """Return the source of the module with the given key: every blocking of a layout, or a solver.
 
     Raises
     ------
     ReproError
-        The key is none, or a template is missing or wrong.
+        The key is invalid, or a template is missing or wrong.
     """
     group, _, name = key.rpartition("/")
     if group == SOLVED:
@@ -69,7 +69,7 @@ def render_key(templates: Path, key: str, target: Target) -> str:
 
 
 def render_coo(templates: Path, precision: str, layout: str, tried: Sequence[Blocking], target: Target) -> str:
-    """Return the source of the module with the kernels of a layout for some blockings.
+    """Return the source of the module with the kernels of a layout, for the given blockings.
 
     Raises
     ------
@@ -119,13 +119,13 @@ def render_coo(templates: Path, precision: str, layout: str, tried: Sequence[Blo
 
 
 def _resident(target: Target, layout: str, blocking: Blocking) -> int:
-    """Return how many blocks a multiprocessor is to hold: half its threads, more of those that ask for less each."""
+    """Return the number of resident blocks per multiprocessor: half its threads, or 5/8 if each needs little."""
     share = 5 / 8 if layout in HEIGHTS and blocking.entries <= 4 else 1 / 2
     return max(1, int(target.threads_per_sm * share) // blocking.threads)
 
 
 def _render_pairs(templates: Path, precision: str, layout: str, unique: Mapping[str, Blocking], target: Target) -> str:
-    """Return the source of a module of pairs; a kernel a blocking, the threads of which are the rows of a tile."""
+    """Return the source of a module of pairs, one kernel per blocking; block size is the number of rows per tile."""
     context = _context(precision, layout, target)
     return render_template(
         templates,
@@ -136,7 +136,7 @@ def _render_pairs(templates: Path, precision: str, layout: str, unique: Mapping[
         slice_rows=SLICE,
         no_pair=NO_PAIR,
         halves=False,
-        at_once=0,  # what is under way takes registers, of which four slots in flight leave none
+        at_once=0,  # loads in flight need registers: four slots in flight leave none free
         blockings=[
             {
                 "kernel": name,
@@ -152,7 +152,7 @@ def _render_pairs(templates: Path, precision: str, layout: str, unique: Mapping[
 
 
 def _context(precision: str, layout: str, target: Target) -> dict[str, Any]:
-    """Return what the templates of all layouts read."""
+    """Return the variables that all templates read."""
     scalar, scalar_bytes = SCALARS[precision]
     return {
         "dialect": target.dialect,

@@ -1,4 +1,4 @@
-"""Symmetric pairs of real numbers: each pair within a tile stored once, values looked up where they repeat.
+"""Symmetric pairs of real numbers: each pair within a tile is stored once, repeating values are looked up in a table.
 
 Where entries lie is said by `repro.sparse.pairs`, in runs as long as a thread has slots. Numbers are small beside a
 code of 16 bits, so that a thread loads the codes of a run at once, and its values in words of 16 bytes. Those of a tile
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from repro.sparse.pairs import SLICE, Pairs
 from repro.studies.compressed_coo.coordinate_format import UNIT, UNSIGNED, Lookup, frequent_with_zero, interleave
 
-#: How a tile's codes and values are spelt: no row offsets, codes of 16 bits.
+#: Encoding of a tile in names, for codes and values: no row offsets, codes of 16 bits.
 PLAIN, TABLED = "none/16/plain", "none/16/table"
 
 
@@ -28,14 +28,14 @@ class SymmetricPairs:
     Attributes
     ----------
     pairs
-        Where its entries lie.
+        Places of the matrix's entries.
     tiles
-        int32 `(tiles, 4)`: where a tile's values start, in units of 16 bytes; its first code; whether its values are
-        looked up; 0.
+        int32 `(tiles, 4)`, for each tile: position of its first value, in units of 16 bytes; position of its first
+        code; 1 if its values are table indices, else 0; the constant 0.
     values
-        uint8 `(bytes,)`: of each tile the values of its rows' diagonal entries, in the order of their places, and then
-        those of the slots that have codes, in their order but for the words of a run: word w of all eight rows of a
-        slice lies before word w + 1.
+        uint8 `(bytes,)`, for each tile: values of the diagonal entries, in the order of the rows' places; then values
+        of the slots that have codes. The latter are in slot order, but words are interleaved: word w of the runs of
+        all eight rows in a slice comes before word w + 1.
     table
         `(256,)`: zero, and the most frequent values.
     """
@@ -47,7 +47,7 @@ class SymmetricPairs:
 
     @property
     def arrays(self) -> Mapping[str, NDArray[Any]]:
-        """What a kernel reads, in the order in which it takes it."""
+        """Arrays that a kernel reads, in the order of its arguments."""
         return {
             "index": self.pairs.index,
             "codes": self.pairs.codes,
@@ -63,25 +63,25 @@ class SymmetricPairs:
         return sum(array.nbytes for array in self.arrays.values())
 
     def encodings(self) -> dict[str, int]:
-        """Count the tiles of each encoding that occurs."""
+        """Count the tiles for each encoding that occurs."""
         tabled = int(np.count_nonzero(self.tiles[:, 2]))
         counts = {PLAIN: len(self.tiles) - tabled, TABLED: tabled}
         return {name: count for name, count in counts.items() if count}
 
 
 def store_pairs(pairs: Pairs, values: NDArray[np.floating], tile_rows: int, entries: int) -> SymmetricPairs:
-    """Store each pair of a symmetric matrix of real numbers once.
+    """Store each pair of a symmetric real matrix once.
 
     Parameters
     ----------
     pairs
-        Where its entries lie, in tiles of `tile_rows` and runs of `entries`.
+        Places of the matrix's entries, in tiles of `tile_rows` rows and runs of `entries` entries.
     values
         `(nnz,)` in the working precision.
     tile_rows
-        Rows of a tile.
+        Number of rows per tile.
     entries
-        Entries of a row that a thread loads at once.
+        Number of entries of a row that a thread loads at once.
     """
     coded = np.zeros(pairs.slots, values.dtype)
     coded[pairs.position] = values[pairs.tiles.entries]
@@ -101,7 +101,7 @@ def store_pairs(pairs: Pairs, values: NDArray[np.floating], tile_rows: int, entr
     units = -(-(tile_rows + codes_of_tiles) * np.where(missed, values.itemsize, 1) // UNIT.itemsize)
     tiles[:, 0] = np.cumsum(units) - units
     blob = np.zeros(int(units.sum()), UNIT).view(np.uint8)
-    # places of a tile's rows, and behind them those of its codes
+    # positions of the tile's rows, followed by those of its codes
     number_of_code = tile_rows + np.arange(len(coded)) - tiles[tile_of_code, 1]
     for chosen, item_bytes in ((~missed, 1), (missed, values.itemsize)):
         first = tiles[:, 0].astype(np.int64) * (UNIT.itemsize // item_bytes)

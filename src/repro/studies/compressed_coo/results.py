@@ -1,4 +1,4 @@
-"""What the tables and figures of the study `compressed_coo` share: who is compared with whom, problem by problem."""
+"""What this study's tables and figures share: the compared products and solvers, for each problem."""
 
 from __future__ import annotations
 
@@ -6,156 +6,133 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from repro.bench.runnable import ClockName
-from repro.results.campaign_data import Campaign, Case, ReportedTime, fastest_time
+from repro.bench.rows import ClockName
+from repro.results.campaign_data import Campaign, Case
+from repro.results.claims import ClaimQuantities, Variants
 from repro.results.problem_rows import ProblemRow, ours
 from repro.results.published import Published
-from repro.sparse.baseline_times import fastest_baseline, library_of
+from repro.results.recorded_rows import Method, ReportedTime
+from repro.results.significance import interval_of_ratio, ratio_of
+from repro.results.targets import CaseNumber, Measured, Quantity, StatisticName
+from repro.sparse.baseline_times import library_of
 from repro.studies.compressed_coo import SOLVER
 from repro.studies.compressed_coo.ids import PAPERS
+from repro.studies.compressed_coo.rows import CooRow
 
-#: The paper took matrices of more rows than this.
+#: The paper selected matrices with more rows than this.
 LARGE = 900_000
 CLOCK: ClockName = "graph"
 REPEAT, DISTINCT = "repeat", "distinct"
-#: What formats of the library are called.
+#: Printed names of the library's formats.
 FORMATS = {"csr": "CSR", "coo": "COO", "sell": "sliced ELLPACK"}
 PLAIN, COMPRESSED = PAPERS
+Time = ReportedTime[CooRow]
+
+OURS = Method("ours", "ours", tuning="extended")
+COMPRESSED_COO = Method("compressed", "compressed COO", tuning="joint")
+PLAIN_COO = Method("plain", "COO", tuning="plain")
+_ROUTINES = {"kind": "baseline", "ordering": "natural"}
+CSR = Method("csr", "CSR", columns={**_ROUTINES, "format": "csr"})
+COO = Method("coo", "COO", columns={**_ROUTINES, "format": "coo"})
+LIBRARY = Method("library", "fastest", columns=_ROUTINES)
+PAPERS_CHOICE = Method("papers_choice", "default", columns={**_ROUTINES, "papers_choice": True})
+FLOOR = Method("floor", "floor", columns={"kind": "floor"})
+PLAIN_SOLVER = Method("plain_bicgstab", "COO", columns={"kind": "solver", "layout": PLAIN})
+COMPRESSED_SOLVER = Method("compressed_bicgstab", "compressed COO", columns={"kind": "solver", "layout": COMPRESSED})
+
+
+def _with_routine(row: CooRow) -> bool:
+    return row.representation is not None
+
+
+LIBRARY_SOLVER = Method("library_bicgstab", "library", columns={"kind": "solver"}, predicate=_with_routine)
 
 
 @dataclass(frozen=True)
 class Times:
-    """The times of one problem at one precision by one clock, None where there is none.
-
-    Attributes
-    ----------
-    line, case, clock
-        Which.
-    plain, compressed, ours
-        The fastest balanced COO and compressed COO of the paper's space, and the fastest of all our variants.
-    csr_default
-        The routine that the paper compares with: cuSPARSE's default for CSR. On the CPU SciPy's takes its place.
-    csr, coo, library
-        The library's fastest routine for CSR, for COO, and of all.
-    floor
-        The streaming floor.
-    plain_solver, compressed_solver, ours_solver
-        The fastest BiCGSTAB with a product of balanced COO, of compressed COO, and with what was chosen in it of each
-        layout's fastest.
-    default_solver, library_solver
-        BiCGSTAB with the library's default for CSR, and the fastest with any routine of the library.
-    """
+    """The times of one problem in one precision by one clock: `times[method]` is None if there is no time."""
 
     line: ProblemRow
-    case: Case
+    case: Case[CooRow]
     clock: ClockName
-    plain: ReportedTime | None
-    compressed: ReportedTime | None
-    ours: ReportedTime | None
-    csr_default: ReportedTime | None
-    csr: ReportedTime | None
-    coo: ReportedTime | None
-    library: ReportedTime | None
-    floor: ReportedTime | None
-    plain_solver: ReportedTime | None
-    compressed_solver: ReportedTime | None
-    ours_solver: ReportedTime | None
-    default_solver: ReportedTime | None
-    library_solver: ReportedTime | None
+
+    def __getitem__(self, method: Method) -> Time | None:
+        return self.case.time(method, self.clock)
+
+    @property
+    def csr_default(self) -> Time | None:
+        """The paper's baseline: cuSPARSE's default routine for CSR; on the CPU, SciPy's routine."""
+        return self[CSR if self.case.campaign.on_cpu else PAPERS_CHOICE]
+
+    @property
+    def ours_solver(self) -> Time | None:
+        """The fastest BiCGSTAB of those tried with each layout's best product; if none was tried, of those reported."""
+        if self[OURS] is None:
+            return None
+        chosen = self.case.winner(SOLVER, self.clock, "solver")
+        return chosen or self.case.select(lambda row: row.layout is not None, kind="solver").fastest(self.clock)
+
+    @property
+    def default_solver(self) -> Time | None:
+        """BiCGSTAB with the library's default routine for CSR."""
+        default = self.csr_default
+        return self.case.select(kind="solver", product=default.name).fastest(self.clock) if default else None
 
     @property
     def n(self) -> int:
-        """Rows of the matrix; 0 where it is not known."""
+        """Number of rows of the matrix; 0 if it is not known."""
         return (self.line.record and self.line.record.n) or 0
 
     @property
     def nnz(self) -> int:
-        """The matrix's own non-zeros, without padding; 0 where they are not known."""
+        """Number of non-zeros of the matrix, without padding; 0 if it is not known."""
         return (self.line.record and self.line.record.nnz) or 0
 
     @property
     def csr_bytes(self) -> int:
-        """Bytes of the matrix as CSR with 4-byte indices; 0 where its size is not known."""
+        """Bytes of the matrix as CSR with 4-byte indices; 0 if its size is not known."""
         value = {"single": 4, "double": 8}[self.case.precision]
         return 4 * (self.n + 1) + self.nnz * (4 + value) if self.nnz else 0
 
     @property
     def values(self) -> str | None:
-        """Whether the values `repeat`, so that most chunks of the compressed COO look them up, or are `distinct`."""
-        chunks = encodings(self.compressed)
+        """`repeat` if most chunks of compressed COO look their values up in the table, else `distinct`."""
+        chunks = encodings(self[COMPRESSED_COO])
         if not chunks:
             return None
         looked_up = sum(count for name, count in chunks.items() if name.endswith("/table"))
         return REPEAT if 2 * looked_up >= sum(chunks.values()) else DISTINCT
 
-    def memory(self, kernel: ReportedTime | None) -> float | None:
-        """Return the bytes of a kernel's matrix over those of CSR."""
-        held = kernel.row["matrix_bytes"] if kernel else None
+    def memory(self, kernel: Time | None) -> float | None:
+        """Return the bytes of the matrix in a kernel's format, over the bytes of CSR."""
+        held = kernel.row.matrix_bytes if kernel else None
         return held / self.csr_bytes if held and self.csr_bytes else None
 
-    def gflops(self, kernel: ReportedTime | None) -> float | None:
-        """Return 2 nnz / time in units of 10^9 a second, of the matrix's own non-zeros."""
+    def gflops(self, kernel: Time | None) -> float | None:
+        """Return a kernel's rate in GFLOPS: 2 nnz / time, without padding."""
         return 2e-9 * self.nnz / kernel.seconds if kernel and self.nnz else None
 
 
 def all_times(campaign: Campaign, published: Published, precision: str, clock: ClockName = CLOCK) -> list[Times]:
-    """Return all of a campaign at one precision, by growing numbers of non-zeros; what could not be had at the end."""
-    cases = [times_of(line, precision, campaign, clock) for line in ours(campaign, published)]
+    """Return all times in one precision, sorted by the number of non-zeros; unavailable problems come last."""
+    cases = [Times(line, Case(campaign, line.problem, precision), clock) for line in ours(campaign, published)]
     return sorted(cases, key=lambda case: case.nnz == 0)
 
 
-def times_of(line: ProblemRow, precision: str, campaign: Campaign, clock: ClockName = CLOCK) -> Times:
-    """Return where the kernels stand on one problem at one precision, chosen and timed by a clock."""
-    case = Case(campaign, line.problem, precision)
-    best = case.winner("extended", clock)
-    csr = fastest_baseline(case, clock, form="csr")
-    default = csr if campaign.on_cpu else fastest_baseline(case, clock, papers_choice=True)
-    return Times(
-        line=line,
-        case=case,
-        clock=clock,
-        plain=case.winner("plain", clock),
-        compressed=case.winner("joint", clock),
-        ours=best,
-        csr_default=default,
-        csr=csr,
-        coo=fastest_baseline(case, clock, form="coo"),
-        library=fastest_baseline(case, clock),
-        floor=case.bound("floor", clock),
-        plain_solver=_solver(case, clock, lambda row: row["layout"] == PLAIN),
-        compressed_solver=_solver(case, clock, lambda row: row["layout"] == COMPRESSED),
-        ours_solver=_our_solver(case, clock) if best else None,
-        default_solver=_solver(case, clock, lambda row: default is not None and row["product"] == default.name),
-        library_solver=_solver(case, clock, lambda row: row["representation"] is not None),
-    )
-
-
-def _our_solver(case: Case, clock: ClockName) -> ReportedTime | None:
-    """Return the BiCGSTAB that was chosen of those tried; where none were, the fastest of those reported."""
-    chosen = case.winner(SOLVER, clock, "solver")
-    return chosen or _solver(case, clock, lambda row: row["layout"] is not None)
-
-
-def _solver(case: Case, clock: ClockName, chosen: Callable[[Mapping[str, Any]], bool]) -> ReportedTime | None:
-    """Return the fastest BiCGSTAB of those whose rows are chosen."""
-    return fastest_time([row for row in case.rows if row["kind"] == "solver" and chosen(row)], clock)
-
-
-def encodings(kernel: ReportedTime | None) -> dict[str, int]:
-    """Return how many chunks of a kernel's format have which encoding; empty where nothing is recorded."""
-    counts: dict[str, int] = json.loads((kernel and kernel.row["encodings"]) or "{}")
+def encodings(kernel: Time | None) -> dict[str, int]:
+    """Return the number of chunks for each encoding in a kernel's format; empty if it was not recorded."""
+    counts: dict[str, int] = json.loads((kernel and kernel.row.encodings) or "{}")
     return counts
 
 
 def precision_of(campaign: Campaign) -> str:
-    """Return the precision that tables and figures of one precision print: double, the paper's, where there is any."""
+    """Return the precision for artifacts that show a single one: double, as in the paper, if it was measured."""
     return campaign.precisions[-1]
 
 
 def counted(cases: Sequence[Times]) -> tuple[list[Times], str]:
-    """Return the problems that medians are taken over, and the sentence that says which."""
+    """Return the problems over which medians are taken, and the sentence that names them."""
     large = [case for case in cases if case.n > LARGE]
     if large:
         return large, f"Medians are over the {len(large)} problems of more than {LARGE:,} rows, as in the paper."
@@ -163,14 +140,9 @@ def counted(cases: Sequence[Times]) -> tuple[list[Times], str]:
     return there, f"Medians are over all {len(there)} problems: none has more than {LARGE:,} rows, as the paper’s have."
 
 
-def each_of(cases: Iterable[Times], number: Callable[[Times], float | None]) -> list[tuple[float, Times]]:
-    """Return a number of all problems that have it."""
-    return [(value, case) for case in cases if (value := number(case)) is not None]
-
-
 def fastest_formats(cases: Sequence[Times]) -> str:
-    """Return the sentence that says of which formats the library's fastest routines are; empty on the CPU."""
-    timed = [case for case in cases if case.library]
+    """Return the sentence that names the formats of the library's fastest routines; empty on the CPU."""
+    timed = [case for case in cases if case[LIBRARY]]
     if not timed or timed[0].case.campaign.on_cpu:
         return ""
     formats = Counter(format_of(case) for case in timed)
@@ -179,11 +151,11 @@ def fastest_formats(cases: Sequence[Times]) -> str:
 
 
 def solved_with(cases: Sequence[Times]) -> str:
-    """Return the sentences that say which products BiCGSTAB is run with, and of which layouts of ours they are."""
-    chosen = [choice for case in cases for choice in case.case.choices if choice["tuning"] == SOLVER]
+    """Return the sentences that say with which products, and with which of our layouts, BiCGSTAB runs."""
+    chosen = [choice for case in cases for choice in case.case.choices if choice.tuning == SOLVER]
     if not chosen:
         return "BiCGSTAB: ten iterations, with the products that were the fastest alone."
-    layouts = Counter(str(case.ours_solver.row["layout"]) for case in cases if case.ours_solver)
+    layouts = Counter(str(case.ours_solver.row.layout) for case in cases if case.ours_solver)
     words = ", ".join(f"{name} on {count}" for name, count in layouts.most_common())
     return (
         "BiCGSTAB: ten iterations, ours with the product that was the fastest in it of each layout’s fastest, the "
@@ -194,17 +166,111 @@ def solved_with(cases: Sequence[Times]) -> str:
 
 
 def format_of(case: Times) -> str:
-    """Return what the format of the library's fastest routine is called; empty where there is none."""
-    name = str(case.library.row["format"]) if case.library else ""
+    """Return the printed name of the format that the library's fastest routine uses; empty if there is no routine."""
+    name = (routine.row.format or "") if (routine := case[LIBRARY]) else ""
     return FORMATS.get(name, name)
 
 
 def near_launch(cases: Sequence[Times]) -> str:
-    """Return the sentence that counts the problems whose times are mostly launch, empty where none is."""
-    near = sum(case.case.mostly_launch(CLOCK, case.ours or case.compressed) for case in cases)
+    """Return the sentence that counts problems whose times are mostly launch overhead; empty if there are none."""
+    near = sum(case.case.mostly_launch(CLOCK, case[OURS] or case[COMPRESSED_COO]) for case in cases)
     return f"In {near} problems (marked *) a time is mostly launch." if near else ""
 
 
 def not_searched(cases: Iterable[Times]) -> str:
-    """Return the sentence that says why there is nothing of our variants, empty where there is."""
-    return "" if any(case.ours for case in cases) else "Ours is absent: the space `extended` was not searched."
+    """Return the sentence that says why our variants have no times; empty if they have times."""
+    return "" if any(case[OURS] for case in cases) else "Ours is absent: the space `extended` was not searched."
+
+
+# claims --------------------------------------------------------------------------------------------------------------
+
+#: The paper's blocking: 256 threads per block (section 5), one chunk per block (section 4: n_z/(B·K) blocks), no cache
+#: hint; only K is tuned.
+AS_PUBLISHED: Mapping[str, object] = {"n_t": 256, "chunks": 1, "load": "ca"}
+LITERAL = Method(
+    "literal", "compressed COO as published", columns={"layout": "CCOO", "kind": "variant", **AS_PUBLISHED}
+)
+LITERAL_COO = Method("literal_coo", "COO as published", columns={"layout": "COO", "kind": "variant", **AS_PUBLISHED})
+
+
+@dataclass(frozen=True)
+class ClaimTimes:
+    """The times of one problem by the variants by which a claim is judged."""
+
+    times: Times
+    variants: Variants
+
+    @property
+    def compressed(self) -> Time | None:
+        """Time of compressed COO; the paper's own variant was only searched, so its time is the search's, by events."""
+        if self.variants != "as_published":
+            return self.times[COMPRESSED_COO]
+        case = self.times.case
+        return case.searched.select(cache=case.campaign.cache, **LITERAL.columns).fastest("event")
+
+    @property
+    def plain_bytes(self) -> int | None:
+        """Bytes of plain COO with as many slots; how slots are assigned to threads does not matter."""
+        rows = self.times.case.searched.select(layout="COO")
+        return next((row.matrix_bytes for row in rows if row.matrix_bytes), None)
+
+
+def _number(one: ClaimTimes, value: float | None, *pair: Time | None) -> CaseNumber | None:
+    if value is None:
+        return None
+    remark = one.times.line.record.remark if one.times.line.record else None
+    interval = interval_of_ratio(*pair) if len(pair) == 2 else None
+    return CaseNumber(value, one.times.line.problem, (remark,) if remark else (), interval)
+
+
+def _over_csr(one: ClaimTimes) -> CaseNumber | None:
+    base = one.times.csr_default
+    return _number(one, ratio_of(base, one.compressed), base, one.compressed)
+
+
+def _over_coo(one: ClaimTimes) -> CaseNumber | None:
+    base = one.times[COO]
+    return _number(one, ratio_of(base, one.compressed), base, one.compressed)
+
+
+def _bicgstab(one: ClaimTimes) -> CaseNumber | None:
+    if one.variants == "as_published":  # no solver ran with the claim's fixed product
+        return None
+    base, ours = one.times.default_solver, one.times[COMPRESSED_SOLVER]
+    return _number(one, ratio_of(base, ours), base, ours)
+
+
+def _gflops(one: ClaimTimes) -> CaseNumber | None:
+    return _number(one, one.times.gflops(one.compressed))
+
+
+def _more_than_coo(one: ClaimTimes) -> CaseNumber | None:
+    """1 if compressed COO with the fastest K needs more bytes than COO, else 0."""
+    held = one.compressed.row.matrix_bytes if one.compressed else None
+    plain = one.plain_bytes
+    return _number(one, float(held > plain)) if held and plain else None
+
+
+def _best_k(one: ClaimTimes) -> CaseNumber | None:
+    """1 if K = 2 or K = 4 is the fastest, else 0."""
+    return _number(one, float(one.compressed.row.per_thread in (2, 4))) if one.compressed else None
+
+
+def _quantity(
+    number: Callable[[ClaimTimes], CaseNumber | None], statistic: StatisticName
+) -> Quantity[list[ClaimTimes]]:
+    def measure(cases: list[ClaimTimes]) -> Measured:
+        return Measured([value for one in cases if (value := number(one)) is not None])
+
+    return Quantity(measure, statistic)
+
+
+#: Functions that measure claims, by name in `config/claims/compressed_coo.csv`.
+CLAIMS: ClaimQuantities[list[ClaimTimes]] = {
+    "csr_median": _quantity(_over_csr, "median"),
+    "coo_median": _quantity(_over_coo, "median"),
+    "bicgstab_median": _quantity(_bicgstab, "median"),
+    "gflops_most": _quantity(_gflops, "most"),
+    "memory_above_coo": _quantity(_more_than_coo, "sum"),
+    "best_k_share": _quantity(_best_k, "arithmetic mean"),
+}

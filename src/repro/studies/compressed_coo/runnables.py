@@ -1,4 +1,4 @@
-"""Variants of this study: one layout under one blocking.
+"""Variants of this study: one layout with one blocking.
 
 The layouts are balanced coordinates, plain or compressed; compressed sliced ELLPACK with slices of one height;
 and pairs of a symmetric matrix, each stored once, in tiles of rows.
@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.bench.runnable import Candidate, ModuleError, Unsupported, in_turn, not_prepared
-from repro.bench.workspace import Workspace
+from repro.bench.errors import ModuleError, Unsupported
+from repro.bench.runnable import Candidate, Workspace, not_prepared
 from repro.codegen.build_cache import Module
 from repro.devices.base import Argument, Buffer, Program
+from repro.sparse.elementwise import in_order
 from repro.sparse.operands import Multiplies, operands_of, symmetry_on, x_on, y_on
 from repro.sparse.pairs import Tiles, cut_into_tiles, lay_out_pairs, shared_bytes
 from repro.studies.compressed_coo.coordinate_format import Chunking, balance, compress, count_slots, interleave
@@ -27,29 +28,29 @@ from repro.studies.compressed_coo.kernels import CLEAR_N_T
 from repro.studies.compressed_coo.pair_format import store_pairs
 from repro.studies.compressed_coo.sliced_format import make_slices, slice_up
 
-#: Returns what queues y = A x for some x and y.
+#: Function that, given x and y, returns a launch of y = A x.
 Bind = Callable[[Buffer, Buffer], Callable[[], None]]
-#: Slots for each non-zero above which a variant is not tried.
+#: A variant is not tried if it needs more slots per non-zero than this.
 MAX_PADDING = 2.0
-#: What kernels are given of a matrix, plain or compressed.
+#: Arrays of a matrix, plain or compressed, that kernels receive.
 PLAIN_ARRAYS = ("rows", "columns", "values")
 COMPRESSED_ARRAYS = ("blob", "descriptions", "table")
 
 
 @dataclass(frozen=True)
 class CoordinateFacts:
-    """What is kept on the host of a packed matrix: its arrays are on the device.
+    """Facts about a packed matrix that stay on the host; the arrays are on the device.
 
     Attributes
     ----------
     nbytes
-        Of all arrays.
+        Bytes of all arrays.
     chunks
-        How many there are.
+        Number of chunks.
     encodings
-        How many of them have which encoding.
+        Number of chunks for each encoding.
     long_rows
-        How many rows are added to by atomics alone.
+        Number of rows whose y is computed by atomic additions only.
     """
 
     nbytes: int
@@ -64,15 +65,16 @@ class CoordinateVariant(Multiplies, Candidate):
     Parameters
     ----------
     id
-        Layout and blocking: B, K and the chunks of a block.
+        Layout and blocking: B, K and the number of chunks per block.
     module
-        The manifest of its module.
+        Manifest of the compiled module that contains the kernel.
     folder
-        Where the manifest lies; binaries are relative to it.
+        Folder of the manifest; paths of binaries are relative to this folder.
     space
-        The space that it belongs to: `paper` or `extended`.
+        The variant's space: `paper` or `extended`.
     """
 
+    id: CoordinateId
     kind = "variant"
     arrangement = "AoS@natural"
 
@@ -89,12 +91,12 @@ class CoordinateVariant(Multiplies, Candidate):
 
     @property
     def identity(self) -> str:
-        """The module's hash, and the blocking."""
+        """Hash of the module, and the blocking."""
         return f"{self.module.hash} {self.blocking}"
 
     @property
     def columns(self) -> dict[str, Any]:
-        """Layout and blocking, encodings, and what the compiler said of the kernel."""
+        """Layout and blocking, counts of encodings, and the compiler's resource figures for the kernel."""
         return {
             **self.id.columns,
             "space": self.space,
@@ -104,24 +106,24 @@ class CoordinateVariant(Multiplies, Candidate):
 
     @property
     def chunking(self) -> Chunking:
-        """How the matrix is cut into chunks; plain coordinates are padded as the paper's compressed ones are."""
+        """How the matrix is cut into chunks; plain coordinates are padded like the paper's compressed coordinates."""
         split = SPLITS[self.layout]
         assert split in ("plain", "padded", "unpadded", "aligned"), "neither slices nor tiles are chunks"
         return Chunking(self.blocking.threads, self.blocking.entries, "padded" if split == "plain" else split)
 
     def pack(self, workspace: Workspace) -> None:
-        """Pack the matrix, unless it is refused."""
+        """Pack the matrix, unless its padding is refused."""
         if self.module.binary is not None and operands_of(workspace).problem.entry == "real":
             workspace.pack(self.packing, lambda: self._pack(workspace))
 
     def prepare(self, workspace: Workspace) -> None:
-        """Pack and upload the matrix, load the module, bind the kernel to its arguments.
+        """Pack and upload the matrix, load the module, and bind the kernel to its arguments.
 
         Raises
         ------
         ModuleError
         Unsupported
-            The matrix would be padded to more than `MOST_PADDING` times its non-zeros, its entries are not real, or the
+            The matrix would be padded to more than `MAX_PADDING` times its non-zeros, its entries are not real, or the
             layout is not for such a matrix.
         """
         if self.module.binary is None:
@@ -138,11 +140,11 @@ class CoordinateVariant(Multiplies, Candidate):
         }
         x, self._y = x_on(workspace, "AoS"), y_on(workspace)
         self.matrix_bytes = facts.nbytes
-        self.moved = facts.nbytes + 2 * x.nbytes
+        self.bytes_moved = facts.nbytes + 2 * x.nbytes
         self.launch = self.product(x, self._y)
 
     def _hold(self, workspace: Workspace, program: Program) -> tuple[CoordinateFacts, Bind]:
-        """Pack and upload the matrix; return what is known of it, and what binds the kernel to vectors."""
+        """Pack and upload the matrix; return its facts, and a function that binds the kernel to vectors."""
         matrix, buffers = workspace.upload_packed(self.packing, lambda: self._pack(workspace))
         device, per_block = workspace.device, self.blocking.chunks
         taken = PLAIN_ARRAYS if self.plain else COMPRESSED_ARRAYS
@@ -150,25 +152,25 @@ class CoordinateVariant(Multiplies, Candidate):
 
         def bind(x: Buffer, y: Buffer) -> Callable[[], None]:
             arguments: list[Argument] = [np.int32(matrix.chunks), np.int32(per_block), *(buffers[a] for a in taken)]
-            kernel = program.kernel(self.blocking.kernel)  # one each: in OpenCL the arguments are part of it
+            kernel = program.kernel(self.blocking.kernel)  # one per binding: an OpenCL kernel holds its arguments
             run = device.bind(kernel, -(-matrix.chunks // per_block), self.blocking.threads, [*arguments, x, y])
             if SPLITS[self.layout] != "aligned":
-                return in_turn(lambda: device.fill(y, 0), run)
+                return in_order([lambda: device.fill(y, 0), run])
             if long_rows is None:
                 return run
             count, n_t = matrix.long_rows, CLEAR_N_T[device.backend]
             clear = device.bind(program.kernel("clear_rows"), -(-count // n_t), n_t, [np.int32(count), long_rows, y])
-            return in_turn(clear, run)
+            return in_order([clear, run])
 
         return matrix, bind
 
     @property
     def plain(self) -> bool:
-        """Whether rows, columns and values are stored as they are."""
+        """Whether rows, columns and values are stored without compression."""
         return SPLITS[self.layout] == "plain"
 
     def _pack(self, workspace: Workspace) -> tuple[CoordinateFacts, Mapping[str, NDArray[Any]]]:
-        """Return what is kept on the host of the packed matrix, and what kernels take of it.
+        """Return the packed matrix's facts for the host, and its arrays for kernels.
 
         Raises
         ------
@@ -191,7 +193,7 @@ class CoordinateVariant(Multiplies, Candidate):
         return CoordinateFacts(matrix.nbytes, len(matrix.chunks), matrix.encodings(), len(matrix.long_rows)), arrays
 
     def product(self, x: Buffer, y: Buffer) -> Callable[[], None]:
-        """Return what queues y = A x for other vectors; valid until `release`."""
+        """Return a launch of y = A x for other vectors; valid until `release`."""
         assert self._bind is not None, "prepared first"
         return self._bind(x, y)
 
@@ -200,17 +202,17 @@ class CoordinateVariant(Multiplies, Candidate):
         return self._y
 
     def arrange(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return the numbers as they are: one to a row."""
+        """Return the numbers unchanged: one number per row."""
         return values.ravel()
 
     def release(self) -> None:
-        """Let go of matrix and vectors, which belong to the workspace."""
+        """Release references to the matrix and the vectors; the workspace owns them."""
         self._y = self._bind = None
         self.launch = not_prepared
 
 
 def refuse_padding(slots: int, nonzeros: int) -> None:
-    """Refuse a matrix for which so many slots are too many.
+    """Raise Unsupported if the matrix would need too many slots.
 
     Raises
     ------
@@ -221,22 +223,22 @@ def refuse_padding(slots: int, nonzeros: int) -> None:
         raise Unsupported(f"padded to {padded:.1f} times the non-zeros, more than {MAX_PADDING:g}")
 
 
-#: What the kernels are given of a matrix.
+#: Arrays that the kernels for slices receive.
 ARRAYS = ("slices", "bases", "words", "values", "table")
 
 
 @dataclass(frozen=True)
 class SlicedFacts(CoordinateFacts):
-    """What is kept on the host of slices; a slice is a chunk, encodings are those of steps.
+    """Facts about slices for the host: `chunks` counts slices, and `encodings` counts steps.
 
     Attributes
     ----------
     long_rows
-        How many rows are summed in parts.
+        Number of rows that are summed in several parts.
     pieces
-        How many slices are pieces of one row.
+        Number of slices that are pieces of a row.
     parts_bytes
-        Bytes of the sums that are added up after all.
+        Bytes of the partial sums, which a second launch adds up.
     """
 
     pieces: int
@@ -244,7 +246,7 @@ class SlicedFacts(CoordinateFacts):
 
 
 class SlicedVariant(CoordinateVariant):
-    """A product by a kernel for slices; a warp takes as many, one after the other, as its blocking has chunks."""
+    """A product by a kernel for slices; each warp processes as many slices in sequence as the blocking has chunks."""
 
     def __init__(self, id: CoordinateId, module: Module, folder: Path, space: str) -> None:
         super().__init__(id, module, folder, space)
@@ -253,7 +255,7 @@ class SlicedVariant(CoordinateVariant):
         self._parts_bytes = 0
 
     def _hold(self, workspace: Workspace, program: Program) -> tuple[SlicedFacts, Bind]:
-        """Pack and upload the matrix; return what is known of it, and what binds the kernels to vectors."""
+        """Pack and upload the matrix; return its facts, and a function that binds the kernels to vectors."""
         device = workspace.device
         matrix, buffers = workspace.upload_packed(self.packing, lambda: self._pack(workspace))
         size = self._parts_bytes = matrix.parts_bytes
@@ -263,24 +265,25 @@ class SlicedVariant(CoordinateVariant):
         sizes = np.int32(matrix.chunks), np.int32(per_warp), np.int32(matrix.pieces)
 
         def bind(x: Buffer, y: Buffer) -> Callable[[], None]:
-            # one each: in OpenCL the arguments are part of it; without parts nothing is written to them
+            # one kernel per binding: OpenCL kernels hold their arguments; without parts, nothing is written to parts
             kernel = program.kernel(self.blocking.kernel)
             run = device.bind(kernel, blocks, threads, [*sizes, *(buffers[a] for a in ARRAYS), parts or y, x, y])
             if parts is None:
                 return run
             rows: list[Argument] = [np.int32(matrix.long_rows), buffers["long_rows"], buffers["first_parts"], parts, y]
             n_t = CLEAR_N_T[device.backend]
-            return in_turn(run, device.bind(program.kernel("add_parts"), -(-matrix.long_rows * warp // n_t), n_t, rows))
+            add = device.bind(program.kernel("add_parts"), -(-matrix.long_rows * warp // n_t), n_t, rows)
+            return in_order([run, add])
 
         return matrix, bind
 
     def prepare(self, workspace: Workspace) -> None:
-        """Do as all others; parts are written and read besides what they move."""
+        """Prepare as in the base class, and count the traffic of partial sums as well."""
         super().prepare(workspace)
-        self.moved += 2 * self._parts_bytes
+        self.bytes_moved += 2 * self._parts_bytes
 
     def _pack(self, workspace: Workspace) -> tuple[SlicedFacts, Mapping[str, NDArray[Any]]]:
-        """Return what is kept on the host of the slices, and what kernels take of them."""
+        """Return the slices' facts for the host, and their arrays for kernels."""
         problem, values = operands_of(workspace).problem, operands_of(workspace).values.ravel()
         slices = make_slices(problem.row_lengths, self.height)
         refuse_padding(slices.slots(problem.row_lengths), problem.nnz)
@@ -298,29 +301,29 @@ class SlicedVariant(CoordinateVariant):
 
 @dataclass(frozen=True)
 class PairsFacts(CoordinateFacts):
-    """What is kept on the host of pairs; a tile is a chunk, and the launch is given `shared` bytes for each."""
+    """Facts about pairs for the host: `chunks` counts tiles; each tile needs `shared` bytes of shared memory."""
 
     shared: int
     leading: int
 
 
 class PairsVariant(CoordinateVariant):
-    """A product by a kernel for symmetric pairs; B of its blocking is the rows of a tile."""
+    """A product by a kernel for symmetric pairs; B in the blocking is the number of rows per tile."""
 
     def _hold(self, workspace: Workspace, program: Program) -> tuple[PairsFacts, Bind]:
-        """Pack and upload the matrix; return what is known of it, and what binds the kernel to vectors."""
+        """Pack and upload the matrix; return its facts, and a function that binds the kernel to vectors."""
         device, n, tile_rows = workspace.device, operands_of(workspace).problem.n, self.blocking.threads
         matrix, buffers = workspace.upload_packed(self.packing, lambda: self._pack(workspace))
 
         def bind(x: Buffer, y: Buffer) -> Callable[[], None]:
-            kernel = program.kernel(self.blocking.kernel, matrix.shared)  # one each: OpenCL's hold their arguments
+            kernel = program.kernel(self.blocking.kernel, matrix.shared)  # OpenCL kernels hold arguments
             arguments: list[Argument] = [np.int32(n), np.int32(matrix.leading), *buffers.values(), x, y]
             return device.bind(kernel, -(-n // tile_rows), tile_rows, arguments)
 
         return matrix, bind
 
     def _pack(self, workspace: Workspace) -> tuple[PairsFacts, Mapping[str, NDArray[Any]]]:
-        """Return the matrix as a kernel takes it.
+        """Return the matrix in the form that a kernel takes.
 
         Raises
         ------
@@ -338,7 +341,7 @@ class PairsVariant(CoordinateVariant):
 
         tiles = workspace.fact(("tiles of pairs", tile_rows, of_clusters), cut)
         pairs = lay_out_pairs(tiles, self.blocking.entries)
-        refuse_padding(pairs.slots, problem.nnz)  # those within tiles are stored once for two
+        refuse_padding(pairs.slots, problem.nnz)  # pairs within tiles are stored once instead of twice
         shared = shared_bytes(tiles.shared, tile_rows, operands.dtype.itemsize)
         held = store_pairs(pairs, operands.values.ravel(), tile_rows, self.blocking.entries)
         return PairsFacts(held.nbytes, len(held.tiles), held.encodings(), 0, shared, tiles.leading), held.arrays

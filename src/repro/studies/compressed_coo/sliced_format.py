@@ -1,12 +1,12 @@
 """Compressed sliced ELLPACK: slices of 8, 16 or 32 rows, columns as codes of few bits.
 
-This format is ours, for values that are distinct: only columns and padding can be saved there. A step has at most
-one entry of each row of a slice. The column of an entry is the base of its step, plus the place of its row in the
-slice, plus a code of 0, 8, 16 or 32 bits. The steps of a stencil need no codes at all, as long as each has the
-same neighbour of all rows; where a row lacks that neighbour its place is left open. Values are plain or, where a
-table of 256 holds all of a slice's, indices into it.
+This format is ours, for matrices with distinct values, where only columns and padding can be compressed. A step
+has at most one entry for each row of a slice. The column of an entry is the step's base, plus the row's place in
+the slice, plus a code of 0, 8, 16 or 32 bits. The steps of a stencil need no codes if each step holds the same
+neighbour for all rows; a row without this neighbour leaves its place empty. Values are plain, or indices into a
+table of 256 values if the table holds all values of the slice.
 
-Rows of a slice are filled up to its longest. Rows that would make a slice long are cut into pieces, which are
+Rows of a slice are padded to its longest row. Rows that would make a slice long are cut into pieces, which are
 slices of one row. Sliced ELLPACK with rows sorted by length within windows is Kreutzer et al., "A unified sparse
 matrix data format for efficient general sparse matrix-vector multiplication on modern processors with wide SIMD
 units" (SIAM J. Sci. Comput. 36(5), 2014); here a window is sorted only where that pays.
@@ -20,35 +20,35 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.bench.runnable import Unsupported
+from repro.bench.errors import Unsupported
 from repro.studies.compressed_coo.coordinate_format import UNSIGNED, Lookup, frequent_with_zero
 
-#: Rows of a window: a multiple of every slice's height, and so few that 16 bits tell them apart.
+#: Rows per window: a multiple of every slice height, and at most 2^16, so that 16 bits number a window's rows.
 WINDOW = 1024
-#: Most steps of a slice: counted in 8 bits.
+#: Maximum number of steps in a slice, since steps are counted in 8 bits.
 MAX_STEPS = 255
-#: A window is sorted where that leaves at most this share of its slots: sorted rows lose what neighbours share.
+#: Sort a window's rows if at most this share of its slots remains: sorting separates rows with equal neighbours.
 WORTH_SORTING = 0.9
-#: Slots of a piece of a row that has no place in a slice.
+#: Number of slots in a piece of a row that is in no slice.
 PIECE = 1024
-#: Longest rows of slices that are tried.
+#: Limits on the length of rows in slices; all limits are tried.
 LIMITS = (8, 16, 32, 64, 128, MAX_STEPS)
 
 
 @dataclass(frozen=True)
 class Slices:
-    """The rows of a matrix, dealt to slices.
+    """The rows of a matrix, assigned to slices.
 
     Attributes
     ----------
     height
-        Rows of a slice.
+        Number of rows per slice.
     rows
         int64 `(slices, height)`: the row at each place, -1 for none.
     moved
-        bool `(slices,)`: whose rows are not simply the ones that follow each other from `slice * height` on.
+        bool `(slices,)`: True if the rows of the slice are not the consecutive rows from `slice * height` on.
     apart
-        int64, ascending: the rows that are in no slice, being far longer than all others. They are cut into pieces of
+        int64, ascending: rows that are much longer than all others. They are in no slice, but cut into pieces of
         `PIECE` slots.
     """
 
@@ -58,16 +58,16 @@ class Slices:
     apart: NDArray[np.int64]
 
     def slots(self, row_lengths: NDArray[np.integer]) -> int:
-        """Count the slots of a matrix with rows of those lengths `(n,)`, each slice as long as its longest row."""
+        """Count the slots of a matrix with row lengths `(n,)`; all rows of a slice are padded to its longest row."""
         longest = np.append(row_lengths, 0)[self.rows].max(axis=1, initial=0)
         steps = -(-row_lengths[self.apart].astype(np.int64) // self.height)
         return self.height * int(longest.sum(dtype=np.int64) + steps.sum())
 
 
 def make_slices(row_lengths: NDArray[np.integer], height: int) -> Slices:
-    """Deal rows to slices of that height so that few slots are filled up.
+    """Assign rows to slices of the given height with little padding.
 
-    Rows longer than a limit are left out: the one of `LIMITS` that takes the fewest slots, the largest of several.
+    Rows longer than a limit go into no slice. The limit is the one in `LIMITS` that needs the fewest slots.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def make_slices(row_lengths: NDArray[np.integer], height: int) -> Slices:
     natural, ordered = _natural(kept, height), _ordered(kept, height)
     chosen = ordered <= WORTH_SORTING * natural
     rows = np.arange(windows * WINDOW).reshape(windows, WINDOW)
-    # the longest first; equal ones in their order, so that neighbours stay together
+    # longest rows first; rows of equal length keep their order, so that neighbours stay together
     rows[chosen] = np.take_along_axis(rows[chosen], np.argsort(-kept[chosen], axis=1, kind="stable"), axis=1)
     rows = np.where(kept.ravel()[rows] >= 0, rows, -1).reshape(-1, height)[: -(-n // height)]
     moved = (rows != np.arange(rows.size).reshape(rows.shape)).any(axis=1)
@@ -98,7 +98,7 @@ def make_slices(row_lengths: NDArray[np.integer], height: int) -> Slices:
 
 
 def _padded_slots(padded: NDArray[np.int64], limit: int, height: int) -> int:
-    """Return the slots where rows up to a limit are in slices."""
+    """Return the number of slots needed if every row of at most `limit` entries is stored in slices."""
     kept = np.where(padded <= limit, padded, -1).reshape(-1, WINDOW)
     natural, ordered = _natural(kept, height), _ordered(kept, height)
     in_slices = np.where(ordered <= WORTH_SORTING * natural, ordered, natural).sum()
@@ -106,51 +106,51 @@ def _padded_slots(padded: NDArray[np.int64], limit: int, height: int) -> int:
 
 
 def _natural(kept: NDArray[np.int64], height: int) -> NDArray[np.int64]:
-    """Return the slots of each window with its rows as they are, `(windows,)`; -1 is a row that is not there."""
+    """Return the slots of each window with its rows in natural order, `(windows,)`; a length of -1 means no row."""
     longest = np.maximum(kept.reshape(len(kept), -1, height).max(axis=2), 0)
     return np.asarray(height * longest.sum(axis=1))
 
 
 def _ordered(kept: NDArray[np.int64], height: int) -> NDArray[np.int64]:
-    """Return the slots of each window with its rows sorted by length."""
+    """Return the slots of each window with its rows sorted by length, `(windows,)`."""
     longest = np.maximum(np.sort(kept, axis=1)[:, height - 1 :: height], 0)
     return np.asarray(height * longest.sum(axis=1))
 
 
 def _apart(lengths: NDArray[np.int64], height: int) -> NDArray[np.int64]:
-    """Return the slots of rows in pieces, and as many more as their sums and a second launch are worth."""
+    """Return the slots of rows cut into pieces, plus a penalty in slots for partial sums and a second launch."""
     return -(-lengths // height) * height + 32
 
 
-#: Bits of a code by its width's number, and the largest code of all but the widest.
+#: Number of bits of a code for each width, and the largest code of each width except the widest.
 CODE_BITS = (0, 8, 16, 32)
 LARGEST = (0, 0xFF, 0xFFFF)
 WIDTHS = len(CODE_BITS)
-#: Bytes that a thread loads of codes at once, and how many codes these are.
+#: Number of bytes of codes that a thread loads at once, and number of these codes for each width.
 WORD = 4
 CODES_OF_WORD = (1, 4, 2, 1)
-#: Larger than any offset, and still so after the place of a row is subtracted.
+#: Offset that marks no entry: larger than any offset, even after the place of a row is subtracted.
 FAR = 2**31 - 128
-#: Slices that are walked at a time: few enough to stay in a cache.
+#: Number of slices processed at a time: few enough to stay in the cache.
 BATCH = 1024
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """Slices whose entries are dealt to steps: where each row's begin and end, int32 `(slices, height)`."""
+    """Slices whose entries are assigned to steps: begin and end of each row, int32 `(slices, height)`."""
 
     begins: NDArray[np.int32]
     ends: NDArray[np.int32]
 
     def part(self, which: NDArray[Any] | slice) -> Stretch:
-        """Return some of them."""
+        """Return the selected slices."""
         return Stretch(self.begins[which], self.ends[which])
 
 
 def deal(
     stretch: Stretch, columns: NDArray[np.int32], value_bytes: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Return the step of each entry within its slice, `(nnz,)`, 0 of entries of no slice; and each slice's steps.
+    """Return the step of each entry within its slice, `(nnz,)`, 0 if it is in no slice; and each slice's steps.
 
     A step takes the entry next in turn of each row whose offset (column less place) is within a window above the least
     one. Windows are none at all, 255, 65,535 and any; each slice has the one that takes the fewest bytes.
@@ -158,17 +158,17 @@ def deal(
     Parameters
     ----------
     stretch
-        Slices with at most `MOST_STEPS` entries a row.
+        Slices whose rows have at most `MAX_STEPS` entries each.
     columns
         int32 `(nnz,)`, ascending within rows.
     value_bytes
-        Of a value of each slice, `(slices,)`.
+        Bytes per value in each slice, `(slices,)`.
     """
     steps, counts = np.zeros(len(columns), np.uint8), np.zeros(len(value_bytes), np.int64)
     for first in range(0, len(stretch.begins), BATCH):
         batch = stretch.part(slice(first, first + BATCH))
         of_value = value_bytes[first : first + BATCH]
-        # any: the fewest steps, and a bound for the bytes of all others
+        # any offset: needs the fewest steps, and its bytes are an upper bound for all other windows
         dealt = _walk(batch, columns, None, np.full(len(of_value), MAX_STEPS), steps)
         best, count = dealt.nbytes(batch, of_value), dealt.counts.sum(axis=1)
         least = count * _step_bytes(batch, of_value)
@@ -189,20 +189,20 @@ def deal(
 
 @dataclass(frozen=True)
 class _Walked:
-    """Whether a slice's entries were dealt within the steps allowed, and how many steps have codes of which width."""
+    """Result of `_walk`: whether a slice needs no more than the allowed steps, and its steps by code width."""
 
     done: NDArray[np.bool_]
     counts: NDArray[np.int64]
 
     def nbytes(self, stretch: Stretch, value_bytes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the bytes of each slice: of bases, values and codes."""
+        """Return the bytes of each slice: bases, values and codes."""
         height = stretch.begins.shape[1]
         words = sum(-(-self.counts[:, i] // CODES_OF_WORD[i]) for i in range(1, WIDTHS))
         return np.asarray(self.counts.sum(axis=1) * _step_bytes(stretch, value_bytes) + WORD * height * words)
 
 
 def _step_bytes(stretch: Stretch, value_bytes: NDArray[np.int64]) -> NDArray[np.int64]:
-    # a base is as many bytes as a word
+    # a base takes as many bytes as a word of codes
     size: NDArray[np.int64] = WORD + stretch.begins.shape[1] * value_bytes
     return size
 
@@ -214,7 +214,7 @@ def _walk(
     most: NDArray[np.int64],
     steps: NDArray[np.uint8] | None = None,
 ) -> _Walked:
-    """Deal the entries of slices to steps, at most so many of each; where `steps` is given, note them there."""
+    """Assign entries of slices to steps, at most `most` per slice; if `steps` is given, store each entry's step."""
     done = np.ones(len(most), bool)
     counts = np.zeros((len(most), WIDTHS), np.int64)
     which, heads, ends = np.arange(len(most)), stretch.begins.copy(), stretch.ends
@@ -242,9 +242,9 @@ def _walk(
 
 @dataclass(frozen=True)
 class Coded:
-    """The columns of steps: the base of each `(steps,)`, the codes of its rows `(steps, height)`, and their width.
+    """Encoded columns of steps: bases `(steps,)`, codes of the rows `(steps, height)`, and code widths.
 
-    A width is a place in `CODE_BITS`. A row without an entry has a code as well, of a column that there is.
+    A width is an index into `CODE_BITS`. A row without an entry also has a code, which points to a valid column.
     """
 
     bases: NDArray[np.int32]
@@ -253,7 +253,7 @@ class Coded:
 
 
 def code_columns(offsets: NDArray[np.int32], n: int) -> Coded:
-    """Return the columns of steps as codes.
+    """Encode the columns of steps.
 
     Parameters
     ----------
@@ -265,7 +265,7 @@ def code_columns(offsets: NDArray[np.int32], n: int) -> Coded:
     height = offsets.shape[1]
     bases = offsets.min(axis=1, initial=FAR)
     codes = np.where(offsets == FAR, 0, offsets - bases[:, None])
-    # a row without an entry reads x where code 0 leads, which near the first and the last column may be outside
+    # a row without an entry still reads x at code 0; near the first and last column this may be out of range
     edge = np.flatnonzero((bases < 0) | (bases > n - height))
     places = np.arange(height, dtype=np.int32)
     there = np.clip(bases[edge, None] + places, 0, n - 1) - places
@@ -276,7 +276,7 @@ def code_columns(offsets: NDArray[np.int32], n: int) -> Coded:
 
 
 class Groups:
-    """The steps of slices, those of a slice ordered by the width of their codes: a group is of one slice and width.
+    """The steps of slices, sorted within a slice by code width: one group holds a slice's steps of one width.
 
     Parameters
     ----------
@@ -285,14 +285,14 @@ class Groups:
     widths
         `(steps,)`.
     slices
-        How many slices there are.
+        Number of slices.
 
     Attributes
     ----------
     order
-        `(steps,)`: which step comes where.
+        `(steps,)`: index of the step at each position.
     counts
-        `(slices, WIDTHS)`: steps of each group.
+        `(slices, WIDTHS)`: number of steps in each group.
     """
 
     def __init__(self, slice_of_step: NDArray[np.int64], widths: NDArray[np.int64], slices: int) -> None:
@@ -304,7 +304,7 @@ class Groups:
         self._rank = np.arange(len(group)) - (np.cumsum(counts) - counts)[self._group]
 
     def write_codes(self, codes: NDArray[np.int32], height: int) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-        """Return the codes in words, and each slice's first, in units of `height` words."""
+        """Return all codes packed into words, and each slice's first word as a position in units of `height` words."""
         taken = np.zeros_like(self.counts)
         for width in range(1, WIDTHS):
             taken[:, width] = -(-self.counts[:, width] // CODES_OF_WORD[width])
@@ -321,12 +321,12 @@ class Groups:
     def write_values(
         self, bits: NDArray[np.unsignedinteger], lookup: Lookup, tabled: NDArray[np.bool_]
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        """Return the values of steps `(steps, height)` as bytes, and each slice's first, in units of `height` bytes.
+        """Return values of steps `(steps, height)` as bytes, and each slice's first position in units of `height`.
 
         Parameters
         ----------
         tabled
-            Of each slice, whether its values are indices into the table, as words of `WORD`.
+            For each slice, whether values are stored as table indices, in words of `WORD` bytes.
         """
         height, size = bits.shape[1], bits.itemsize
         taken = np.where(tabled[:, None], WORD * -(-self.counts // WORD), self.counts * size)
@@ -343,10 +343,10 @@ class Groups:
         return stored, starts.reshape(-1, WIDTHS)[:, 0]
 
 
-#: What a slice's flags say: values are indices into the table; rows are elsewhere; it is a piece of one row.
+#: Flags of a slice: values are table indices; its rows are not consecutive; it is a piece of one row.
 TABLED, MOVED, WHOLE = 1, 2, 4
 FLAG_BITS = 3
-#: The place of no row in a slice whose rows are elsewhere.
+#: Marks an empty place in a slice whose rows are not consecutive.
 NOWHERE = 0xFFFF
 
 
@@ -354,15 +354,15 @@ NOWHERE = 0xFFFF
 class Sliced:
     """A matrix in compressed sliced ELLPACK, ready to upload.
 
-    Pieces come first, then the slices in the order of their rows. Steps of a slice are ordered by the bits of their
-    codes; those of equal bits share words.
+    Pieces come first, then the slices in the order of their rows. Steps of a slice are sorted by the number of bits
+    per code; codes with equally many bits share words.
 
     Attributes
     ----------
     n, nnz, height, pieces
-        Rows, entries, rows of a slice, and how many slices are pieces.
+        Number of rows, of entries, of rows per slice, and of slices that are pieces.
     dtype
-        Of the values, float32 or float64.
+        Type of the values, float32 or float64.
     slices
         int32 `(slices, 4)`: where its bases start; its words, in units of `height` words; its values, in units of
         `height` bytes, times 8, and its flags; how many steps have codes of 0, 8, 16, 32 bits, a byte each, the first
@@ -379,7 +379,7 @@ class Sliced:
     long_rows, first_parts
         int32: the rows of several pieces, and their first parts, with one behind the last.
     steps
-        How many there are of each encoding, spelt `none/8/table`.
+        Number of steps for each encoding, spelt like `none/8/table`.
     """
 
     n: int
@@ -398,12 +398,12 @@ class Sliced:
 
     @property
     def parts(self) -> int:
-        """Sums of pieces that are added up after all."""
+        """Number of partial sums of pieces that a second launch adds up."""
         return int(self.first_parts[-1])
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """What a kernel reads, by name."""
+        """Arrays that a kernel reads, by name."""
         of_parts = {"long_rows": self.long_rows, "first_parts": self.first_parts} if self.parts else {}
         return {
             "slices": self.slices,
@@ -416,7 +416,7 @@ class Sliced:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that a product reads of the matrix, padding and table included; parts are written and read besides."""
+        """Bytes of the matrix that a product reads, with padding and table; partial sums cost additional traffic."""
         return sum(array.nbytes for array in self.arrays.values())
 
 
@@ -426,12 +426,12 @@ def slice_up(
     indices: NDArray[np.integer],
     values: NDArray[np.floating],
 ) -> Sliced:
-    """Write a square matrix in CSR in slices, each in as few bytes as its own entries need.
+    """Convert a square CSR matrix to slices, each in as few bytes as its own entries need.
 
     Parameters
     ----------
     slices
-        Its rows, dealt to slices.
+        The rows of the matrix, assigned to slices.
     indptr, indices
         `(n + 1,)` and `(nnz,)`, ascending within rows.
     values
@@ -440,7 +440,7 @@ def slice_up(
     Raises
     ------
     Unsupported
-        More slots than 32-bit indices can count.
+        There are more slots than 32-bit indices can count.
     """
     n, height = len(indptr) - 1, slices.height
     if n > FAR or slices.slots(np.diff(indptr)) * (values.itemsize + WORD) >= 2 ** (32 - FLAG_BITS) * height:
@@ -494,7 +494,7 @@ def slice_up(
 
 @dataclass(frozen=True)
 class _Pieces:
-    """Pieces of rows that are in no slice: their first entry and the one behind their last, where their sums go."""
+    """Pieces of rows that are in no slice: first and last entry of each piece, and where its sum is stored."""
 
     begins: NDArray[np.int64]
     ends: NDArray[np.int64]
@@ -504,7 +504,7 @@ class _Pieces:
 
     @classmethod
     def of(cls, apart: NDArray[np.int64], indptr: NDArray[np.integer]) -> _Pieces:
-        """Cut rows into pieces of `PIECE` entries; a row of several has parts, one of one is written by it."""
+        """Cut rows into pieces of `PIECE` entries; only rows with several pieces need partial sums."""
         first, behind = indptr[apart].astype(np.int64), indptr[apart + 1].astype(np.int64)
         count = -(-(behind - first) // PIECE)
         number = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
@@ -524,7 +524,7 @@ def _slots(
     step_of: NDArray[np.uint8],
     first_step: NDArray[np.int64],
 ) -> NDArray[np.int64]:
-    """Return the slot of each entry, `(nnz,)`: slot s is of place s % height in step s // height of all steps."""
+    """Return the slot of each entry, `(nnz,)`: slot s is at place s % height of step s // height, over all steps."""
     height = slices.height
     of_row = np.zeros(len(lengths), np.int64)
     there = slices.rows >= 0
@@ -532,7 +532,7 @@ def _slots(
     of_row[slices.rows[there]] = of_place[there]
     slots = np.repeat(of_row, lengths)
     slots += step_of.astype(np.int64) * height
-    # pieces are filled side by side
+    # the entries of a piece are stored side by side
     sizes = pieces.ends - pieces.begins
     within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     entries = np.repeat(pieces.begins, sizes) + within
@@ -547,7 +547,7 @@ def _bases(
     targets: NDArray[np.int32],
     slices: Slices,
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Return bases with what follows those of pieces and of slices whose rows are elsewhere, and each slice's first."""
+    """Return all bases, with the additional data of pieces and non-consecutive slices, and each slice's first base."""
     height = slices.height
     behind = np.where(flags & WHOLE, 1, np.where(flags & MOVED, height // 2, 0))
     starts = np.cumsum(steps + behind) - (steps + behind)
@@ -562,7 +562,7 @@ def _bases(
 
 
 def _spelt(counts: NDArray[np.int64], tabled: NDArray[np.bool_]) -> dict[str, int]:
-    """Count the steps of each encoding that occurs, spelt as a chunk's: no rows, columns, values."""
+    """Count the steps per encoding, with names like a chunk's encoding: rows (none), columns, values."""
     steps_of = {
         f"none/{bits}/{values}": int(counts[which, width].sum())
         for values, which in (("plain", ~tabled), ("table", tabled))

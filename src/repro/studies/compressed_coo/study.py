@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from repro.bench.rows import TIMED, ColumnType, Row
+from repro.bench.rows import TIMED, Row
 from repro.codegen.build_cache import Module, compile_module, manifest_path
 from repro.codegen.targets import DTYPES, Target
 from repro.config.models import StudySettings
@@ -20,7 +20,7 @@ from repro.sparse.library import asked_for, check_names, for_problem
 from repro.sparse.operands import Multiplies, ProductOperands, make_operands
 from repro.sparse.solvers.bicgstab import SolverRun
 from repro.sparse.solvers.kernels import SOLVERS
-from repro.sparse.study_kit import LIBRARIES, LIBRARY, MEMORY, STORED, choose_by_memory, features
+from repro.sparse.study_kit import LIBRARIES, MEMORY, choose_by_memory, features
 from repro.studies import CostModel, StepResult, Study, Workload
 from repro.studies.compressed_coo import REFERENCE, SOLVER, STUDY_NAME
 from repro.studies.compressed_coo import STUDY_NAME as NAME
@@ -35,30 +35,30 @@ from repro.studies.compressed_coo.ids import (
     CoordinateId,
     blockings,
     check_layout,
-    point_of,
 )
 from repro.studies.compressed_coo.kernels import SOLVED, render_coo, render_key
+from repro.studies.compressed_coo.rows import CooRow
 from repro.studies.compressed_coo.runnables import CoordinateVariant, PairsVariant, SlicedVariant
 from repro.tuning.search import Choice, best_row, pick, ranked
 from repro.tuning.session import Session, fastest_yardsticks
 
-#: Solvers that a case's part of the pace has had since before any were tried: those of the library's formats, of the
-#: paper's and of our fastest.
+#: Number of solvers already contained in the cost model's time for a case: those for library formats, for the paper's
+#: format and for our fastest format.
 REPORTED = 6
 
 
 def fastest_of_layouts(variants: Sequence[CoordinateVariant], rows: Sequence[Row]) -> list[CoordinateVariant]:
-    """Return the fastest variant of each layout that has a time, by the graph clock where it was used."""
+    """Return the fastest timed variant of each layout, by the graph clock if that clock was used."""
     names = set()
     for layout in SPLITS:
-        of_layout = [row for row in rows if row["layout"] == layout]
+        of_layout = [row for row in rows if CooRow.of(row).layout == layout]
         timed = ranked(of_layout, "graph") or ranked(of_layout)
         names |= {row.name for row in timed[:1]}
     return [variant for variant in variants if variant.name in names]
 
 
 def solvers_with(products: Iterable[Multiplies], precision: str, target: Target) -> list[SolverRun]:
-    """Return BiCGSTAB with each of some products.
+    """Return one BiCGSTAB solver for each of these products.
 
     Raises
     ------
@@ -71,52 +71,44 @@ def solvers_with(products: Iterable[Multiplies], precision: str, target: Target)
 
 
 def choose_solver(rows: Sequence[Row], tie: float) -> list[Choice]:
-    """Return the fastest of the solvers that were tried, by each clock."""
+    """Return the fastest of the tried solvers, by each clock."""
     return pick(rows, tie, lambda timed, clock: {SOLVER: timed})
 
 
 def reported(products: Sequence[Multiplies], rows: Sequence[Row]) -> list[Multiplies]:
-    """Return the products that did best alone, of those reported: of each layout, and of the library's formats.
+    """Return the best reported products: the fastest of each layout, and of each library format.
 
-    The library's routines are timed in the report alone, so that none of them is tried in the solver before.
+    Library routines are timed for the report only, so the search has tried none of them in the solver.
     """
     warm = {row.name: row for row in rows if row.cache == "warm" and row.status in TIMED}
-    clock = "graph" if any(row.graph_median for row in warm.values()) else "event"
+    clock = "graph" if any(row.median("graph") for row in warm.values()) else "event"
     timed = [row for product in products if (row := warm.get(product.name)) and row.median(clock)]
     library = [row for row in timed if row.kind == "baseline"]
     groups = [
-        *([row for row in timed if row["layout"] == layout] for layout in SPLITS),
+        *([row for row in timed if CooRow.of(row).layout == layout] for layout in SPLITS),
         library,
-        *([row for row in library if row["format"] == form] for form in ("csr", "coo")),
+        *([row for row in library if CooRow.of(row).format == form] for form in ("csr", "coo")),
     ]
     chosen = {best.name for group in groups if (best := best_row(group, clock))}
-    chosen |= {row.name for row in library if row["papers_choice"]}
+    chosen |= {row.name for row in library if CooRow.of(row).papers_choice}
     return [product for product in products if product.name in chosen]
 
 
 ENTRY = "real"
-#: That the host takes to pack pairs, by bytes of CSR and packing; a fit to the record, in which half are not symmetric.
+#: Host time for packing pairs per byte of CSR and packing, fitted to the record, half of whose matrices are symmetric.
 SECONDS_A_BYTE = 1.2e-8
 PLAIN = "COO"
 
 
 class CompressedCoo(Study):
-    """Coordinates dealt out evenly and compressed chunk by chunk, alone and in BiCGSTAB, against cuSPARSE."""
+    """Balanced and compressed coordinates against cuSPARSE, as products alone and within BiCGSTAB."""
 
     name = NAME
     title = "SpMV with compressed coordinates"
     reference = REFERENCE
+    id_class = CoordinateId
     libraries = LIBRARIES
-    columns: Mapping[str, ColumnType] = {
-        **STORED,
-        "n_t": int,
-        "per_thread": int,
-        "chunks": int,
-        "load": str,
-        "encodings": str,
-        **LIBRARY,
-        "product": str,
-    }
+    columns = CooRow.own_columns()
     published: Mapping[str, tuple[str, ...]] = {"text": ("table", "gpu", "quantity", "precision", "value")}
     targets = ("quantity", "wanted", "what")
     highlights: Mapping[str, str] = {
@@ -137,7 +129,7 @@ class CompressedCoo(Study):
     gpu_sharing = True
 
     def check(self, settings: StudySettings, problems: Sequence[Outline]) -> None:
-        """Refuse problems that are no matrices of real numbers, and layouts that there are not."""
+        """Raise an error for problems that are not real matrices, and for unknown layouts."""
         super().check(settings, problems)
         for problem in problems:
             if problem.entry != ENTRY:
@@ -156,13 +148,13 @@ class CompressedCoo(Study):
             layouts(settings, space)
 
     def check_on(self, settings: StudySettings, problems: Sequence[Outline], target: Target) -> None:
-        """Refuse baselines that there are not."""
+        """Raise an error for unknown baselines."""
         check_names(NAME, settings.baselines, [ENTRY], target.dialect)
 
     def modules(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> list[str]:
-        """Return `space/precision/layout` of every layout to try, and `solvers/solver-precision`.
+        """Return `space/precision/layout` for every layout to try, and `solvers/solver-precision`.
 
-        There are none for what is known to be no operand.
+        Return nothing for a problem that is known to be no operand.
         """
         if not problem.multiplies:
             return []
@@ -179,12 +171,12 @@ class CompressedCoo(Study):
         return make_operands(problem, precision, seed)
 
     def measure(self, session: Session) -> Iterator[tuple[str, StepResult]]:
-        """Search each space, try each layout's best in the solver, choose, and time winners beside the library."""
+        """Search each space, try each layout's best in the solver, choose, and time the winners beside the library."""
         settings = session.settings
-        library = asked_for(settings.baselines, ENTRY, session.bench.device.backend)  # the names are checked first
+        library = asked_for(settings.baselines, ENTRY, session.bench.device.backend)  # check the names first
         variants = variants_of(settings, session.precision, session.target)
-        strategy = session.strategy(features, point_of)
-        session.keep_packed(variants)  # packings are needed again: in full after screening, and in the solver
+        strategy = session.strategy(features, CoordinateId)
+        session.keep_packed(variants)  # keep packings: full timings after the screening and solvers need them
         rows: list[Row] = []
         for space in settings.spaces:
             rows += session.search(strategy, [v for v in variants if v.space == space], f"{space} space")
@@ -194,7 +186,9 @@ class CompressedCoo(Study):
         yardsticks = session.yardsticks()
         yield "baseline", [row for _, row in yardsticks]
         tie = settings.timing.tie
-        choices = [*choose(rows, tie), *choose_by_memory(rows, settings.memory_weight), *choose_solver(solved, tie)]
+        ids = [variant.id for variant in variants]
+        by_memory = choose_by_memory(rows, settings.memory_weight, ids)
+        choices = [*choose(rows, tie, ids), *by_memory, *choose_solver(solved, tie)]
         winners = {choice.name for choice in choices}
         chosen = [variant for variant in variants if variant.name in winners]
         report = session.rounds([*chosen, *fastest_yardsticks(yardsticks), *library])
@@ -204,16 +198,17 @@ class CompressedCoo(Study):
         yield "choices", choices
 
     def tunings(self, settings: StudySettings, problem: Outline) -> list[str]:
-        """Return what `choose` chooses of the layouts to try; of plain coordinates only where all of them are tried."""
+        """Return the tunings of the layouts to try; that of plain coordinates only if all their layouts are tried."""
         papers = layouts(settings, "paper")
         plain = ["plain"] if PLAIN in papers and settings.search == "exhaustive" else []
         joint = ["joint"] if set(papers) - {PLAIN} else []
         ours = ["extended"] if settings.space == "extended" and layouts(settings, "extended") else []
         return [*plain, *joint, *ours, *([MEMORY] if settings.memory_weight else [])]
 
-    def find(self, templates: Path, problem: Outline, precision: str, name: str, target: Target) -> CoordinateVariant:
-        """Return the variant of a name, from a compiled module that holds it or from one of its own."""
-        id = CoordinateId.parse(name)
+    def variant(
+        self, templates: Path, problem: Outline, precision: str, id: CoordinateId, target: Target
+    ) -> CoordinateVariant:
+        """Return the variant of an id, from a compiled module that contains it, or from a module compiled for it."""
         for space in SPACES:
             path = manifest_path(target.name, NAME, f"{space}/{precision}/{id.layout}")
             kernels = {blocking.kernel for blocking in blockings(target, id.layout)}
@@ -224,7 +219,7 @@ class CompressedCoo(Study):
         return variant_of(id, compile_module(source, target, path), path.parent, SPACES[-1])
 
     def workload(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> Workload:
-        """Return how many variants there are, and the bytes of the matrix as CSR; none for what is no operand."""
+        """Return the number of variants, and the matrix's bytes as CSR; zero for a problem that is no operand."""
         if not problem.multiplies:
             return Workload(0, 0, 0, 0, 0)
         number = DTYPES[precision]().nbytes
@@ -235,11 +230,11 @@ class CompressedCoo(Study):
         moved = matrix + 2 * rows * number
         pairs = [layout for layout in PAIRS if settings.space == "extended" and layout in layouts(settings, "extended")]
         packed = matrix * len(pairs) * len(TILES) * len(RUNS) if target.dialect == "cuda" else 0
-        beside = 1 + len(tried) / REPORTED  # a solver is tried with each layout, as long as one takes to be reported
+        beside = 1 + len(tried) / REPORTED  # trying a solver for a layout takes as long as reporting a solver
         return Workload(sum(tried), len(tried), routines, matrix, moved, beside, packed * SECONDS_A_BYTE)
 
     def layouts(self) -> list[tuple[str, str | None]]:
-        """Return the paper's two layouts, and ours."""
+        """Return the paper's two layouts, and our layouts."""
         return [(name, None if name in PAPERS else "ours") for name in SPLITS]
 
 
@@ -266,7 +261,7 @@ def layouts(settings: StudySettings, space: str) -> list[str]:
 
 
 def variants_of(settings: StudySettings, precision: str, target: Target) -> list[CoordinateVariant]:
-    """Return all variants, space by space and layout by layout; those that share a packed matrix follow each other.
+    """Return all variants by space and layout; variants that share a packed matrix are adjacent.
 
     Raises
     ------
@@ -284,22 +279,22 @@ def variants_of(settings: StudySettings, precision: str, target: Target) -> list
 
 
 def variant_of(id: CoordinateId, module: Module, folder: Path, space: str) -> CoordinateVariant:
-    """Return the variant of an id, held by a module."""
+    """Return the variant of an id from a given module."""
     if id.layout in PAIRS:
         return PairsVariant(id, module, folder, space)
     kind = SlicedVariant if id.layout in HEIGHTS else CoordinateVariant
     return kind(id, module, folder, space)
 
 
-def choose(rows: Sequence[Row], tie: float) -> list[Choice]:
-    """Return the best of plain coordinates, of the paper's compressed ones, and of all where ours were tried."""
+def choose(rows: Sequence[Row], tie: float, ids: Iterable[CoordinateId] = ()) -> list[Choice]:
+    """Return the best of plain coordinates, of the paper's compressed ones, and of all layouts if ours were tried."""
 
     def asked(timed: Sequence[Row], clock: str) -> dict[str, list[Row]]:
         papers = [row for row in timed if row.space == "paper"]
         of_the_paper = {
-            "plain": [row for row in papers if row["layout"] == PLAIN],
-            "joint": [row for row in papers if row["layout"] != PLAIN],
+            "plain": [row for row in papers if CooRow.of(row).layout == PLAIN],
+            "joint": [row for row in papers if CooRow.of(row).layout != PLAIN],
         }
         return {**of_the_paper, "extended": list(timed)} if len(papers) < len(timed) else of_the_paper
 
-    return pick(rows, tie, asked)
+    return pick(rows, tie, asked, ids)

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Literal
 
-from repro.results.campaign_data import Campaign, ReportedTime
+from repro.bench.rows import ClockName
+from repro.results.baselines import baselines_table
+from repro.results.campaign_data import Campaign
+from repro.results.claims import Variants, claims_table, load_claims
 from repro.results.problem_rows import (
-    ABBREVIATIONS,
-    PROBLEM,
     cpu_note,
     join_sentences,
     launch_note,
     measurement_note,
+    precision_cell,
     unavailable_note,
 )
 from repro.results.published import Published
+from repro.results.recorded_rows import Method
 from repro.results.registry import table
 from repro.results.significance import median_of, ratio_of
 from repro.results.tables import (
@@ -29,40 +33,68 @@ from repro.results.tables import (
     microseconds,
     ratio,
     share,
-    speedup,
+    speedup_column,
+    table_of,
     tied,
-    wanted_on,
+    time_column,
 )
+from repro.results.targets import CaseNumber, Measured, Quantity, target_cells, wanted_on
 from repro.sparse.baseline_times import library_of, routine_text
 from repro.studies.compressed_coo import GPUS, PAPER, STUDY_NAME
 from repro.studies.compressed_coo.results import (
+    CLAIMS,
+    COMPRESSED_COO,
+    COMPRESSED_SOLVER,
+    COO,
+    CSR,
     DISTINCT,
+    FLOOR,
     LARGE,
+    LIBRARY,
+    LIBRARY_SOLVER,
+    OURS,
+    PLAIN_COO,
+    PLAIN_SOLVER,
     REPEAT,
+    ClaimTimes,
+    Time,
     Times,
     all_times,
     counted,
-    each_of,
     encodings,
     fastest_formats,
     not_searched,
     precision_of,
     solved_with,
 )
+from repro.studies.compressed_coo.rows import CooRow
+
+
+def _per_row(case: Times) -> Cell:
+    mean = case.nnz / case.n if case.n else None
+    return Cell() if mean is None else Cell(mean, f"{mean:.1f}")
+
+
+def _remark(case: Times) -> Cell:
+    record = case.line.record
+    remark: str | None = (record.remark or (record.origin or {}).get("note")) if record else None
+    return Cell(remark, remark or " ")
+
+
+MATRIX_COLUMNS = (
+    Column[Times]("problem", "problem", numeric=False, cell=lambda case: Cell(case.line.problem)),
+    Column[Times]("rows", "rows", cell=lambda case: count(case.n or None)),
+    Column[Times]("nonzeros", "non-zeros", cell=lambda case: count(case.nnz or None)),
+    Column[Times]("nonzeros_per_row", "per row", cell=_per_row),
+    Column[Times]("values", "values", numeric=False, cell=lambda case: Cell(case.values)),
+    Column[Times]("remark", "remark", numeric=False, cell=_remark),
+)
 
 
 @table(STUDY_NAME, "table-2", title="The matrices", numbering=f"Table 2 of {PAPER}")
 def matrices(campaign: Campaign, published: Published) -> Table:
-    """A line a problem, by growing numbers of non-zeros."""
+    """One line for each problem, sorted by the number of non-zeros."""
     cases = all_times(campaign, published, precision_of(campaign))
-    columns = (
-        PROBLEM,
-        Column("rows", "rows"),
-        Column("nonzeros", "non-zeros"),
-        Column("nonzeros_per_row", "per row"),
-        Column("values", "values", numeric=False),
-        Column("remark", "remark", numeric=False),
-    )
     sizes = [case.n for case in cases if case.n]
     caption = [
         f"The matrices. The paper took real, square matrices of more than {LARGE:,} rows from the SuiteSparse",
@@ -71,24 +103,11 @@ def matrices(campaign: Campaign, published: Published) -> Table:
         "are distinct.",
         unavailable_note(campaign),
     ]
-    return Table(columns, [_matrix_row(case) for case in cases], join_sentences(caption))
+    return table_of(MATRIX_COLUMNS, cases, join_sentences(caption))
 
 
-def _matrix_row(case: Times) -> tuple[Cell, ...]:
-    record = case.line.record
-    remark: str | None = (record.remark or (record.origin or {}).get("note")) if record else None
-    mean = case.nnz / case.n if case.n else None
-    return (
-        Cell(case.line.problem),
-        count(case.n or None),
-        count(case.nnz or None),
-        Cell() if mean is None else Cell(mean, f"{mean:.1f}"),
-        Cell(case.values),
-        Cell(remark, remark or " "),
-    )
-
-
-#: All encodings of a chunk of the paper's format; 16-bit rows are ours and need no padding.
+NAME = Column[Times]("problem", "problem", numeric=False, cell=lambda case: case.line.cell)
+#: All encodings of a chunk in the paper's format; 16-bit rows occur in our unpadded chunks only.
 ENCODINGS = {
     f"{rows}/{columns}/{values}": (rows, columns, values)
     for rows, columns, values in product(("none", "8"), ("8", "16", "32"), ("table", "plain"))
@@ -98,16 +117,18 @@ HEADS = {"none": "one row: no row offsets", "8": "8-bit row offsets"}
 
 @table(STUDY_NAME, "table-1", title="Encodings of the chunks", numbering=f"Table 1 of {PAPER}")
 def chunks(campaign: Campaign, published: Published) -> Table:
-    """A line a problem: the share of its chunks that each encoding has."""
+    """One line for each problem: for each encoding, the share of chunks that use it."""
     cases = all_times(campaign, published, precision_of(campaign))
-    used = {name for case in cases for name in encodings(case.compressed)}
+    used = {name for case in cases for name in encodings(case[COMPRESSED_COO])}
     shown = [name for name in ENCODINGS if name in used]
     unused = [name for name in ENCODINGS if name not in used]
     columns = (
-        PROBLEM,
-        Column("K", "K"),
-        Column("K_event", "K, by events"),
-        Column("chunks", "chunks"),
+        NAME,
+        Column[Times]("K", "K", cell=_per_thread),
+        Column[Times]("K_event", "K, by events", cell=_per_thread_by_events),
+        Column[Times](
+            "chunks", "chunks", cell=lambda case: count(sum(encodings(case[COMPRESSED_COO]).values()) or None)
+        ),
         *(_encoding_column(name) for name in shown),
     )
     caption = [
@@ -121,27 +142,35 @@ def chunks(campaign: Campaign, published: Published) -> Table:
         measurement_note(campaign, "graph"),
         unavailable_note(campaign),
     ]
-    return Table(columns, [_encoding_row(case, shown) for case in cases], join_sentences(caption))
+    return table_of(columns, cases, join_sentences(caption))
 
 
-def _encoding_column(name: str) -> Column:
+def _why_not(case: Times) -> tuple[str, ...]:
+    """Return the reason why an available problem has no time for compressed COO."""
+    return (case.case.why_not(),) if case[COMPRESSED_COO] is None and case.line.available else ()
+
+
+def _per_thread(case: Times) -> Cell:
+    best = case[COMPRESSED_COO]
+    return from_rows(Cell(best.row.per_thread if best else None, notes=_why_not(case)), best)
+
+
+def _per_thread_by_events(case: Times) -> Cell:
+    best = case.case.time(COMPRESSED_COO, "event")
+    return from_rows(Cell(best.row.per_thread if best else None), best)
+
+
+def _chunks(case: Times) -> int:
+    return sum(encodings(case[COMPRESSED_COO]).values())
+
+
+def _encoding_column(name: str) -> Column[Times]:
     rows, columns, values = ENCODINGS[name]
-    return Column(f"percent_{name}".replace("/", "_"), f"{columns}-bit, {values}", HEADS[rows])
 
+    def cell(case: Times) -> Cell:
+        return _share(encodings(case[COMPRESSED_COO]).get(name, 0), _chunks(case))
 
-def _encoding_row(case: Times, shown: list[str]) -> tuple[Cell, ...]:
-    best, other = case.compressed, case.case.winner("joint", "event")
-    chunks = encodings(best)
-    total = sum(chunks.values())
-    there = case.line.record is not None and case.line.record.available
-    why = (case.case.why_not(),) if best is None and there else ()
-    return (
-        case.line.cell,
-        from_rows(Cell(best.row["per_thread"] if best else None, notes=why), best),
-        from_rows(Cell(other.row["per_thread"] if other else None), other),
-        count(total or None),
-        *(_share(chunks.get(name, 0), total) for name in shown),
-    )
+    return Column(f"percent_{name}".replace("/", "_"), f"{columns}-bit, {values}", HEADS[rows], cell=cell)
 
 
 def _share(chunks: int, total: int) -> Cell:
@@ -155,11 +184,11 @@ def _share(chunks: int, total: int) -> Cell:
     STUDY_NAME, "table-problems", title="Our kernels, the library and the floor, problem by problem", numbering="ours"
 )
 def problems(campaign: Campaign, published: Published) -> Table:
-    """A line a problem and precision."""
+    """One line for each problem and precision."""
     by_precision = {p: all_times(campaign, published, p) for p in campaign.precisions}
     cases = [case for cases in zip(*by_precision.values(), strict=True) for case in cases]
-    timed = [case for case in cases if case.compressed or case.ours]
-    marked = sum(case.case.mostly_launch("graph", case.ours or case.compressed) for case in timed)
+    timed = [case for case in cases if case[COMPRESSED_COO] or case[OURS]]
+    marked = sum(case.case.mostly_launch("graph", case[OURS] or case[COMPRESSED_COO]) for case in timed)
     caption = [
         "Ours: the fastest of all our variants. Compressed COO and COO: the fastest K and number of chunks a block of",
         f"the paper’s formats. {library_of(campaign)}: its fastest routine for CSR, for COO and of all. Of floor: the",
@@ -173,113 +202,104 @@ def problems(campaign: Campaign, published: Published) -> Table:
         not_searched(cases),
         unavailable_note(campaign),
     ]  # fmt: skip
-    return Table(
-        _problem_columns(library_of(campaign)), [_problem_row(case) for case in cases], join_sentences(caption)
-    )
+    return table_of(_problem_columns(library_of(campaign)), cases, join_sentences(caption))
 
 
-def _problem_columns(library: str) -> tuple[Column, ...]:
-    def kernel(key: str, head: str) -> tuple[Column, ...]:
-        return (
-            Column(key, "variant", head, numeric=False),
-            Column(f"{key}_us", "µs", head),
-            Column(f"{key}_percent_of_floor", "of floor", head),
-            Column(f"{key}_bytes_over_CSR", "bytes", head),
-            Column(f"{key}_GFLOPS", "GFLOPS", head),
-            Column(f"{key}_speedup", "speedup", head),
-        )
-
-    def routine(key: str, head: str) -> tuple[Column, ...]:
-        return (
-            Column(key, "routine", head, numeric=False),
-            Column(f"{key}_us", "µs", head),
-            Column(f"{key}_GFLOPS", "GFLOPS", head),
-        )
-
+def _problem_columns(library: str) -> tuple[Column[Times], ...]:
     solver = "BiCGSTAB, µs"
     return (
-        PROBLEM,
-        Column("precision", "precision", numeric=False),
-        *kernel("ours", "ours"),
-        *kernel("compressed", "compressed COO"),
-        *kernel("plain", "COO"),
-        *routine("csr", f"{library} CSR"),
-        *routine("coo", f"{library} COO"),
-        *routine("library", f"{library}, fastest"),
-        Column("floor_us", "µs", "floor"),
-        Column("ours_bicgstab", "product of ours", solver, numeric=False),
-        Column("ours_bicgstab_us", "ours", solver),
-        Column("compressed_bicgstab_us", "compressed COO", solver),
-        Column("plain_bicgstab_us", "COO", solver),
-        Column("library_bicgstab_us", library, solver),
-        Column("bicgstab_speedup", "speedup, ours", solver),
+        NAME,
+        Column("precision", "precision", numeric=False, cell=lambda case: precision_cell(case.case.precision)),
+        *_kernel_columns(OURS),
+        *_kernel_columns(COMPRESSED_COO, _why_not),
+        *_kernel_columns(PLAIN_COO),
+        *_routine_columns(CSR, f"{library} CSR"),
+        *_routine_columns(COO, f"{library} COO"),
+        *_routine_columns(LIBRARY, f"{library}, fastest"),
+        Column("floor_us", "µs", "floor", cell=_floor),
+        Column("ours_bicgstab", "product of ours", solver, numeric=False, cell=_solver_product),
+        time_column("ours_bicgstab_us", "ours", solver, lambda case: case.ours_solver),
+        time_column("compressed_bicgstab_us", "compressed COO", solver, lambda case: case[COMPRESSED_SOLVER]),
+        time_column("plain_bicgstab_us", "COO", solver, lambda case: case[PLAIN_SOLVER]),
+        time_column("library_bicgstab_us", library, solver, lambda case: case[LIBRARY_SOLVER]),
+        speedup_column(
+            "bicgstab_speedup",
+            "speedup, ours",
+            solver,
+            lambda case: case[LIBRARY_SOLVER],
+            lambda case: case.ours_solver,
+        ),
     )
 
 
-def _problem_row(case: Times) -> tuple[Cell, ...]:
-    there = case.line.record is not None and case.line.record.available
-    why = (case.case.why_not(),) if case.compressed is None and there else ()
-    no_floor = (case.case.why_no_floor(),) if case.compressed and not case.floor else ()
+def _floor(case: Times) -> Cell:
+    if floor := case[FLOOR]:
+        return microseconds(floor)
+    return Cell(notes=(case.case.why_no_floor(),) if case[COMPRESSED_COO] else ())
+
+
+def _solver_product(case: Times) -> Cell:
+    return Cell(case.ours_solver.row.product if case.ours_solver else None)
+
+
+def _kernel_columns(
+    kernel: Method, why_not: Callable[[Times], tuple[str, ...]] = lambda case: ()
+) -> tuple[Column[Times], ...]:
+    key, head = kernel.key, kernel.title
+
+    def name(case: Times) -> Cell:
+        timed = case[kernel]
+        return Cell(timed.name if timed else None, notes=why_not(case) + tied(timed, case.case.campaign.tie))
+
     return (
-        case.line.cell,
-        Cell(case.case.precision, ABBREVIATIONS[case.case.precision]),
-        *_kernel(case, case.ours),
-        *_kernel(case, case.compressed, why),
-        *_kernel(case, case.plain),
-        *_routine(case, case.csr),
-        *_routine(case, case.coo),
-        *_routine(case, case.library),
-        microseconds(case.floor) if case.floor else Cell(notes=no_floor),
-        Cell(case.ours_solver.row["product"] if case.ours_solver else None),
-        microseconds(case.ours_solver),
-        microseconds(case.compressed_solver),
-        microseconds(case.plain_solver),
-        microseconds(case.library_solver),
-        speedup(case.library_solver, case.ours_solver),
+        Column(key, "variant", head, numeric=False, cell=name),
+        Column(f"{key}_us", "µs", head, cell=lambda case: microseconds(case[kernel], case.case)),
+        Column(f"{key}_percent_of_floor", "of floor", head, cell=lambda case: share(case[FLOOR], case[kernel])),
+        Column(f"{key}_bytes_over_CSR", "bytes", head, cell=lambda case: ratio(case.memory(case[kernel]))),
+        Column(f"{key}_GFLOPS", "GFLOPS", head, cell=lambda case: _rate(case.gflops(case[kernel]))),
+        speedup_column(f"{key}_speedup", "speedup", head, lambda case: case[LIBRARY], lambda case: case[kernel]),
     )
 
 
-def _kernel(case: Times, kernel: ReportedTime | None, notes: tuple[str, ...] = ()) -> tuple[Cell, ...]:
+def _routine_columns(routine: Method, head: str) -> tuple[Column[Times], ...]:
+    key = routine.key
+
+    def name(case: Times) -> Cell:
+        timed = case[routine]
+        return Cell(timed.name, routine_text(timed)) if timed else Cell()
+
     return (
-        Cell(kernel.name if kernel else None, notes=notes + tied(kernel, case.case.campaign.tie)),
-        microseconds(kernel, case.case),
-        share(case.floor, kernel),
-        ratio(case.memory(kernel)),
-        _rate(case.gflops(kernel)),
-        speedup(case.library, kernel),
+        Column(key, "routine", head, numeric=False, cell=name),
+        time_column(f"{key}_us", "µs", head, lambda case: case[routine]),
+        Column(f"{key}_GFLOPS", "GFLOPS", head, cell=lambda case: _rate(case.gflops(case[routine]))),
     )
-
-
-def _routine(case: Times, routine: ReportedTime | None) -> tuple[Cell, ...]:
-    name = Cell(routine.name, routine_text(routine)) if routine else Cell()
-    return name, microseconds(routine), _rate(case.gflops(routine))
 
 
 def _rate(gflops: float | None) -> Cell:
     return Cell() if gflops is None else Cell(gflops, digits(gflops))
 
 
-Pick = Callable[[Times], ReportedTime | None]
+Pick = Callable[[Times], Time | None]
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line: a statistic of speedups over `base`, or the largest of a rate where there is no base.
+    """One line: a statistic of the speedup over `base`, or the largest rate if there is no base.
 
     Attributes
     ----------
     what
-        As printed; `{library}` is the library's name.
+        Printed text of the line; `{library}` stands for the library's name.
     published
-        The quantity of the paper's text that stands beside it, empty for none.
+        Name of the quantity in the paper's text that is printed beside our number; empty if there is none.
     base
-        What is compared with.
+        Baseline of the speedup.
     kernels
-        The paper's compressed COO, and ours.
+        The two compared kernels: the paper's compressed COO, and our fastest.
     values
-        Of which problems, by their values; None for all.
+        Only problems with such values (`repeat` or `distinct`); None for all problems.
     statistic
-        Of the speedups.
+        Statistic of the speedups.
     """
 
     what: str
@@ -290,7 +310,7 @@ class Line:
     statistic: Callable[[Iterable[float | None]], float | None] = median_of
 
     def measure(self, cases: list[Times], pick: Pick) -> float | None:
-        """Return the number of one column."""
+        """Return the number for one column."""
         if self.base is None:
             return max((rate for case in cases if (rate := case.gflops(pick(case)))), default=None)
         base = self.base
@@ -302,30 +322,30 @@ def _least(values: Iterable[float | None]) -> float | None:
     return min((value for value in values if value is not None), default=None)
 
 
-_PRODUCTS: tuple[Pick, Pick] = (lambda s: s.compressed, lambda s: s.ours)
-_SOLVERS: tuple[Pick, Pick] = (lambda s: s.compressed_solver, lambda s: s.ours_solver)
+_PRODUCTS: tuple[Pick, Pick] = (lambda s: s[COMPRESSED_COO], lambda s: s[OURS])
+_SOLVERS: tuple[Pick, Pick] = (lambda s: s[COMPRESSED_SOLVER], lambda s: s.ours_solver)
 LINES = (
     Line("SpMV over {library}’s default for CSR, median", "median speedup of SpMV over cuSPARSE",
          lambda s: s.csr_default, _PRODUCTS),
-    Line("SpMV over {library}’s fastest for CSR, median", "", lambda s: s.csr, _PRODUCTS),
-    Line("SpMV over {library}’s fastest for COO, median", "", lambda s: s.coo, _PRODUCTS),
-    Line("SpMV over {library}’s fastest of all, median", "", lambda s: s.library, _PRODUCTS),
-    Line("SpMV over {library}’s fastest of all, values repeat, median", "", lambda s: s.library, _PRODUCTS,
+    Line("SpMV over {library}’s fastest for CSR, median", "", lambda s: s[CSR], _PRODUCTS),
+    Line("SpMV over {library}’s fastest for COO, median", "", lambda s: s[COO], _PRODUCTS),
+    Line("SpMV over {library}’s fastest of all, median", "", lambda s: s[LIBRARY], _PRODUCTS),
+    Line("SpMV over {library}’s fastest of all, values repeat, median", "", lambda s: s[LIBRARY], _PRODUCTS,
          REPEAT),
-    Line("SpMV over {library}’s fastest of all, values distinct, median", "", lambda s: s.library, _PRODUCTS,
+    Line("SpMV over {library}’s fastest of all, values distinct, median", "", lambda s: s[LIBRARY], _PRODUCTS,
          DISTINCT),
-    Line("SpMV over {library}’s fastest of all, least", "", lambda s: s.library, _PRODUCTS,
+    Line("SpMV over {library}’s fastest of all, least", "", lambda s: s[LIBRARY], _PRODUCTS,
          None, _least),
     Line("BiCGSTAB over that with {library}’s default for CSR, median", "median speedup of BiCGSTAB over cuSPARSE",
          lambda s: s.default_solver, _SOLVERS),
-    Line("BiCGSTAB over the fastest with a routine of {library}, median", "", lambda s: s.library_solver, _SOLVERS),
+    Line("BiCGSTAB over the fastest with a routine of {library}, median", "", lambda s: s[LIBRARY_SOLVER], _SOLVERS),
     Line("GFLOPS of SpMV, largest", "largest GFLOPS of SpMV", None, _PRODUCTS),
 )  # fmt: skip
 
 
 @table(STUDY_NAME, "table-medians", title="The paper’s medians beside ours", numbering=f"text of {PAPER}")
 def medians(campaign: Campaign, published: Published) -> Table:
-    """A line a statement of the paper, and the same over the library's faster routines."""
+    """One line for each of the paper's statements, and one line for the same over the library's faster routines."""
     precision = precision_of(campaign)
     cases, over = counted(all_times(campaign, published, precision))
     printed = {(item["quantity"], item["gpu"]): item["value"] for item in published["text"]}
@@ -364,50 +384,72 @@ def _median_cell(value: float | None, rate: bool) -> Cell:
     return Cell() if value is None else Cell(value, f"{value:.0f}" if rate and value >= 10 else f"{value:.2f}")
 
 
-#: How quantities begin that are by the event clock.
+#: Prefix of the quantities that are measured by the event clock.
 BY_EVENTS = "event_"
-Number = Callable[[Times], float | None]
 
 
 @dataclass(frozen=True)
 class Side:
-    """One group of columns: the product that is judged, and BiCGSTAB with it."""
+    """One group of columns: a product, and BiCGSTAB with this product."""
 
-    key: str
     title: str
-    product: Callable[[Times], ReportedTime | None]
-    solver: Callable[[Times], ReportedTime | None]
+    product: Method
+    solver: Pick
 
 
 SIDES = (
-    Side("compressed", "paper’s compressed COO", lambda s: s.compressed, lambda s: s.compressed_solver),
-    Side("ours", "ours", lambda s: s.ours, lambda s: s.ours_solver),
+    Side("paper’s compressed COO", COMPRESSED_COO, lambda s: s[COMPRESSED_SOLVER]),
+    Side("ours", OURS, lambda s: s.ours_solver),
 )
+#: First word of a quantity, and the number that it stands for, given a problem and a side.
+NUMBERS: Mapping[str, Callable[[Times, Side], float | None]] = {
+    "library": lambda s, side: ratio_of(s[LIBRARY], s[side.product]),
+    "coo": lambda s, side: ratio_of(s[COO], s[side.product]),
+    "csr": lambda s, side: ratio_of(s[CSR], s[side.product]),
+    "bicgstab": lambda s, side: ratio_of(s[LIBRARY_SOLVER], side.solver(s)),
+    "memory": lambda s, side: s.memory(s[side.product]),
+}
+STATISTICS: Mapping[str, Literal["worst", "median"]] = {"worst": "worst", "median": "median"}
+
+
+def _quantity(name: str, side: Side) -> Quantity[Sequence[Times]]:
+    """Return how to measure a quantity such as `library_repeat_median`: number, selected problems, statistic."""
+    what, *values, statistic = name.split("_")
+
+    def measure(cases: Sequence[Times]) -> Measured:
+        numbers = []
+        for case in cases:
+            if values in ([], [case.values]) and (value := NUMBERS[what](case, side)) is not None:
+                remark = case.line.record.remark if case.line.record else None
+                notes = ((remark,) if remark else ()) + case.case.launch_note(case.clock, case[side.product])
+                numbers.append(CaseNumber(value, case.line.problem, notes))
+        return Measured(numbers)
+
+    return Quantity(measure, STATISTICS[statistic], at_most=what == "memory")
 
 
 @table(STUDY_NAME, "table-targets", title="Targets, and what was reached", numbering="ours")
 def targets(campaign: Campaign, published: Published) -> Table:
-    """Each target with the wanted number, the measured ones, and the worst cases."""
     precision = precision_of(campaign)
     cases, over = counted(all_times(campaign, published, precision))
     by_events, _ = counted(all_times(campaign, published, precision, "event"))
     columns = [Column("target", "target", numeric=False), Column("wanted", "wanted")]
     for side in SIDES:
+        key = side.product.key
         columns += [
-            Column(side.key, "measured", side.title),
-            Column(f"{side.key}_reached", "reached", side.title, numeric=False),
-            Column(f"{side.key}_problems", "problems", side.title),
-            Column(f"{side.key}_worst", "worst", side.title),
-            Column(f"{side.key}_worst_case", "worst case", side.title, numeric=False),
+            Column(key, "measured", side.title),
+            Column(f"{key}_reached", "reached", side.title, numeric=False),
+            Column(f"{key}_problems", "problems", side.title),
+            Column(f"{key}_worst", "worst", side.title),
+            Column(f"{key}_worst_case", "worst case", side.title, numeric=False),
         ]
     rows = []
     for item in published.targets:
-        quantity, wanted = item["quantity"].removeprefix(BY_EVENTS), item["wanted"]
-        timed = by_events if item["quantity"].startswith(BY_EVENTS) else cases
-        limit = "≤" if quantity.startswith("memory_") else "≥"
-        asked = Cell(float(wanted), f"{limit} {wanted}") if wanted else Cell(None, "reported")
-        measured = (cell for side in SIDES for cell in _measured(quantity, wanted, timed, side))
-        rows.append((Cell(item["what"].replace("'", "’")), asked, *measured))
+        name = item["quantity"].removeprefix(BY_EVENTS)
+        timed = cases if name == item["quantity"] else by_events
+        quantities = [_quantity(name, side) for side in SIDES]
+        first, second = (target_cells(item, quantity, quantity.measure(timed)) for quantity in quantities)
+        rows.append((*first, *second[2:]))
     library = library_of(campaign)
     caption = [
         f"What was aimed at and what was reached: speedups over routines of {library}, and memory over that",
@@ -427,43 +469,24 @@ def targets(campaign: Campaign, published: Published) -> Table:
     return Table(tuple(columns), rows, join_sentences(caption))
 
 
-def _measured(quantity: str, wanted: str, cases: list[Times], side: Side) -> tuple[Cell, ...]:
-    """Return the measured number, whether it is reached, over how many problems, and the worst with its name."""
-    what, *kind, statistic = quantity.split("_")
-    values = {"repeat": REPEAT, "distinct": DISTINCT}[kind[0]] if kind else None
-    numbers = each_of([case for case in cases if values in (None, case.values)], _target_number(what, side))
-    if not numbers:
-        return (Cell(), Cell(None, " "), Cell(0), Cell(), Cell(None, " "))
-    at_most = what == "memory"
-    worst, case = (max if at_most else min)(numbers, key=lambda item: item[0])
-    value = worst if statistic == "worst" else median_of(number for number, _ in numbers)
-    assert value is not None
-    if not wanted:
-        verdict = Cell(None, " ")
-    else:
-        verdict = Cell("yes" if (value <= float(wanted) if at_most else value >= float(wanted)) else "no")
-    remark = case.line.record.remark if case.line.record else None
-    notes = ((remark,) if remark else ()) + case.case.launch_note(case.clock, side.product(case))
-    return (
-        Cell(value, f"{value:.2f}"),
-        verdict,
-        Cell(len(numbers)),
-        Cell(worst, f"{worst:.2f}"),
-        Cell(case.line.problem, notes=notes),
+@table(STUDY_NAME, "table-baselines", title="All baselines and layouts", numbering="ours")
+def baselines(campaign: Campaign, published: Published) -> Table:
+    tasks = (
+        Method("product", "SpMV", columns={"kind": ("variant", "baseline")}),
+        Method("solver", "BiCGSTAB", columns={"kind": "solver"}),
     )
+    return baselines_table(campaign, tasks, _baseline_or_layout)
 
 
-def _target_number(what: str, side: Side) -> Number:
-    match what:
-        case "library":
-            return lambda s: ratio_of(s.library, side.product(s))
-        case "coo":
-            return lambda s: ratio_of(s.coo, side.product(s))
-        case "csr":
-            return lambda s: ratio_of(s.csr, side.product(s))
-        case "bicgstab":
-            return lambda s: ratio_of(s.library_solver, side.solver(s))
-        case "memory":
-            return lambda s: s.memory(side.product(s))
-        case _:
-            raise ValueError(f"no way to measure {what}")
+def _baseline_or_layout(row: CooRow) -> str | None:
+    return row.layout or (row.product if row.kind == "solver" else row.name)
+
+
+@table(STUDY_NAME, "table-claims", title="The paper’s claims, and the verdict on each", numbering=f"text of {PAPER}")
+def claims(campaign: Campaign, published: Published) -> Table:
+    def data(measured: Campaign, variants: Variants) -> list[ClaimTimes]:
+        clock: ClockName = "event" if variants == "as_published" else "graph"
+        cases, _ = counted(all_times(measured, published, precision_of(measured), clock))
+        return [ClaimTimes(times, variants) for times in cases]
+
+    return claims_table(campaign, load_claims(STUDY_NAME), CLAIMS, data)

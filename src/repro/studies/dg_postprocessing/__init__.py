@@ -1,8 +1,6 @@
 """Filtering of discontinuous Galerkin fields on unstructured meshes (King 2017, chapters 2 to 4).
 
-This file has what all of the study and nothing else needs: the text's name, what it prescribes, what it prints,
-and the columns of its published files. Everything of the study depends on it, so it imports nothing at run
-time.
+Every module of the study imports these constants, so that this file imports nothing at run time.
 """
 
 from __future__ import annotations
@@ -10,41 +8,41 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from repro.bench.runnable import ClockName
+    from repro.bench.rows import ClockName
     from repro.results.published import Published
 
 
-STUDY = "dg_postprocessing"
+STUDY_NAME = "dg_postprocessing"
 PAPER = "King 2017, chapters 2 to 4"
 REFERENCE = (
     "King: Reducing Irregularities in Control Flow and Memory Access on Graphics Processing Unit Architectures, "
     "dissertation, University of Utah 2017, chapters 2 to 4; of chapter 3 also King, Kirby: A Scalable, Efficient "
     "Scheme for Evaluation of Stencil Computations over Unstructured Meshes, SC 2013, doi 10.1145/2503210.2503214."
 )
-#: Patches of Figure 3.7.
+#: Numbers of patches in Figure 3.7.
 PATCHES = 16
-#: Cells of the grids of centroids and of points, in longest edges (section 3.2).
+#: Cell sizes of the grids of centroids and of points, in longest edges (section 3.2).
 CENTROID_CELL, POINT_CELL = 1.0, 0.5
-#: The degree that Table 3.1 counts tests of.
+#: The degree for which Table 3.1 counts tests.
 COUNTED_DEGREE = 1
-#: What is timed beside what is searched, and can be left out: the filter as a matrix, with an h of each point, and
-#: over several devices (in the plane); the sums of each point's regions; clipping on the device (in space).
+#: Parts that are timed besides the search and can be disabled. In the plane: the filter as a matrix, a separate h for
+#: each point, several devices. In space: the sums of each point's regions, and clipping on the device.
 MATRIX, LOCAL, DEVICES, SUMS, CLIP = PARTS = ("matrix", "local", "devices", "sums", "clip")
-#: Triangles of the largest mesh that is filtered with an h of each point.
+#: Number of triangles in the largest mesh that is filtered with a separate h for each point.
 MAX_LOCAL_TRIANGLES = 20_000
-#: Of rows over several devices: their kind, and what they do.
+#: For rows over several devices: kind of row, and method.
 SEVERAL, FILTER, GATHER = "several", "filter", "gather"
-#: The tunings: of all that is tried, and of the paper's.
+#: The tunings: the best of all variants, and the best of the paper's.
 JOINT, PAPERS = "joint", "paper"
-#: The clock of direct filtering, whose launches are long: a graph of many would take longer and tell no more; that of
-#: products with the matrix, some of which are short; and that of making the matrix, which allocates and reads sizes
-#: back on the way.
+#: Clocks. Direct filtering: events, because its launches are long, and a graph of many launches would tell no more.
+#: Products with the matrix: graphs, because some launches are short. Making the matrix: the host's clock, because it
+#: allocates memory and reads sizes back during the launch.
 FILTER_CLOCK: ClockName = "event"
 PRODUCT_CLOCK: ClockName = "graph"
 HOST_CLOCK: ClockName = "host"
-#: The GPU of chapter 4.
+#: The GPU used in chapter 4.
 MACHINE = "K20c"
-#: The fields on its mesh, by degree.
+#: The fields on chapter 4's mesh, by degree.
 CUBES = {1: "siac/cubes_10_p1", 2: "siac/cubes_10_p2"}
 
 
@@ -58,16 +56,16 @@ PUBLISHED = {
 }
 #: Columns of `config/targets/dg_postprocessing.csv`.
 TARGETS = ("quantity", "wanted", "what")
-#: The GPU whose numbers the text states.
+#: The GPU for which the text states numbers.
 STATED_GPU = "M2090"
-#: What the text states, by its name in `config/published`.
+#: Statements in the text, by name in `config/published`.
 LARGEST_RATE = "GFLOPS of the per-element method, largest"
 MIN_RATE = "GFLOPS of the methods, least"
 MAX_RATE = "GFLOPS of the methods, most"
 OVER_POINT = "per element over per point"
 MIN_OVER_POINT = "per element over per point, least"
 MAX_OVER_POINT = "per element over per point, most"
-#: What does not fit together in the text, as tables and figures say it beside its numbers.
+#: Inconsistencies in the text, in the words that tables and figures print beside its numbers.
 GAIN_CONTRADICTS = (
     "The text contradicts itself: by section 3.4 per element gains less over per point for P = 2 and 3, by section "
     "3.4.1 the relative difference is larger there; section 3.4.1 states over 2× and over 3×, the conclusions 2× to 6×."
@@ -88,7 +86,7 @@ WIDTHS_CONTRADICT = (
 
 
 def stated_number(published: Published, quantity: str, variance: str = "", degree: int | None = None) -> float | None:
-    """Return what the text states of a quantity, of a family and a degree or of all; None where it is not there."""
+    """Return a number stated in the text, for a family and degree if given; None if none is stated."""
     wanted = (quantity, variance, "" if degree is None else str(degree))
     for item in published.tables.get("text", []):
         if (item["quantity"], item["variance"], item["degree"]) == wanted:

@@ -1,8 +1,10 @@
-"""What the record of a field in the plane holds for this study: intersection tests, and copies for patches."""
+"""The facts of a field in the plane: numbers of intersection tests, and of copies for patches."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+
+from pydantic import BaseModel
 
 from repro.filtering.grids import SortedCells, count_tests
 from repro.filtering.spline_kernel import kernel
@@ -11,27 +13,35 @@ from repro.problems.field import Field
 from repro.problems.problem import Problem
 from repro.studies.dg_postprocessing import COUNTED_DEGREE, PATCHES, POINT_CELL
 
-#: Patches that copies are counted for: Figure 3.7's, and one for each multiprocessor of an H200.
+#: Numbers of patches for which copies are counted: Figure 3.7's, and one patch per multiprocessor of an H200.
 PATCH_COUNTS = (PATCHES, 132)
 
 
-def facts(problem: Problem) -> Mapping[str, object]:
-    """Return the facts of a field in the plane, whose points are its quadrature points; nothing of other problems.
+#: Types of the result of `facts`; `repro merge` validates other records with them.
+class Facts(BaseModel):
+    triangles: int = 0
+    points: int = 0
+    degree: int = 0
+    longest_edge: float = 0.0
+    mean_edge: float = 0.0
+    overhead: dict[str, float] = {}
+    tests_per_point: int = 0
+    tests_per_element: int = 0
 
-    Returns
-    -------
-    dict
-        `triangles`, `points`, `degree`; `longest_edge` and `mean_edge`, in units of the mesh; `overhead`: by the number
-        of patches the copies of points beside one solution, over its points (King 2017, Figure 3.7); and of degree 1,
-        which Table 3.1 is of, `tests_per_point` and `tests_per_element` by the bounds of the text (eq. 3.1).
+
+def facts(problem: Problem) -> Mapping[str, object]:
+    """Return the facts of a field in the plane at its quadrature points; {} for other problems.
+
+    `overhead`: copies per point beyond the first, by the number of patches (King 2017, Figure 3.7). `tests_per_point`
+    and `tests_per_element`: of degree 1, by eq. 3.1, as Table 3.1. Edges are in units of the mesh.
     """
     if not isinstance(problem, Field) or problem.dimension != 2 or not problem.periodic:
         return {}
     mesh = of_field(problem)
     points = evaluation_points(mesh, problem.degree)
-    there, size = SortedCells(mesh, points), POINT_CELL * mesh.longest
+    host, size = SortedCells(mesh, points), POINT_CELL * mesh.longest
     half = kernel(problem.degree).width * mesh.longest / 2
-    overhead = {str(count): there.patches(half, count, size).overhead(len(points)) for count in PATCH_COUNTS}
+    overhead = {str(count): host.patches(half, count, size).overhead(len(points)) for count in PATCH_COUNTS}
     statistics = problem.describe()
     described = {
         "triangles": len(mesh.triangles),

@@ -1,4 +1,4 @@
-"""Figures of rates and speed-ups: in the plane (3.10 to 3.12, and the matrix), and by vector width (4.4 to 4.7)."""
+"""Figures of rates and speed-ups: in the plane (3.10 to 3.12, and filter matrix), by vector width (4.4 to 4.7)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from repro.results import figure_style
 from repro.results.campaign_data import Campaign
 from repro.results.problem_rows import cpu_note, footnote, join_sentences, measurement_note, unavailable_note
 from repro.results.published import Published
+from repro.results.recorded_rows import Method
 from repro.results.registry import figure
-from repro.results.significance import WHISKERS, Interval, interval_of_ratio, ratio_of
+from repro.results.significance import WHISKERS, Interval, interval_of_ratio
 from repro.results.tables import Figure
 from repro.studies.dg_postprocessing import (
     CAPACITY_CONTRADICTS,
@@ -36,7 +37,7 @@ from repro.studies.dg_postprocessing import (
     PAPER,
     PRODUCT_CLOCK,
     STATED_GPU,
-    STUDY,
+    STUDY_NAME,
     WIDTHS_CONTRADICT,
     stated_number,
 )
@@ -53,23 +54,25 @@ from repro.studies.dg_postprocessing.figures_accuracy import (
     triangle_axis,
 )
 from repro.studies.dg_postprocessing.ids import CPU_REGIONS, REGIONS_PER_BLOCK, WIDTHS, full_width
-from repro.studies.dg_postprocessing.metrics import contour_formula, region_formula
+from repro.studies.dg_postprocessing.operands import contour_formula
+from repro.studies.dg_postprocessing.regions import region_formula
 from repro.studies.dg_postprocessing.results import (
     DEGREES,
     DISTRIBUTED_METHODS,
     ELEMENT,
     FAMILIES,
-    LANE_METHOD,
+    LANE,
+    MAKE,
     NO_DEVICES,
     OURS,
     POINT,
     REGION_CLOCK,
     Filtering,
-    Method,
     WidthTimes,
     all_filterings,
     device_counts,
-    device_speedup,
+    peak_of,
+    product,
     published_gains,
     region_gflops,
     width_times,
@@ -77,20 +80,19 @@ from repro.studies.dg_postprocessing.results import (
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.colors import Colormap
     from matplotlib.figure import Figure as Canvas
 
 
 METHOD_LOOKS = {POINT: (figure_style.GREY, "o"), ELEMENT: (figure_style.MIDDLE, "s"), OURS: (figure_style.DARK, "D")}
-#: Triangles of the mesh that the text states its largest rate of, and inches of a row.
+#: Number of triangles of the mesh with the text's largest stated rate, and height of one row in inches.
 LARGEST_MESH, FLOPS_ROW = 2**20, 1.75
-#: By family and degree the least and the largest rate that the text states.
+#: The smallest and the largest rate that the text states, for each family and degree.
 RateRanges = dict[tuple[str, int], tuple[float, float]]
 
 
-@figure(STUDY, "figure-3-10", title="GFLOPS by the size of the mesh", numbering=f"Figure 3.10 of {PAPER}")
+@figure(STUDY_NAME, "figure-3-10", title="GFLOPS by the size of the mesh", numbering=f"Figure 3.10 of {PAPER}")
 def flops(campaign: Campaign, published: Published) -> Figure:
-    """A row a family, a panel a degree."""
+    """One row for each family, one panel for each degree."""
     fields = all_filterings(campaign, published)
     ranges = stated_ranges(published)
     caption = [
@@ -106,7 +108,7 @@ def flops(campaign: Campaign, published: Published) -> Figure:
 
 
 def stated_ranges(published: Published) -> RateRanges:
-    """Return the rates that the text states, the same twice where it is one."""
+    """Return the ranges of rates stated in the text; a single stated rate is both ends of its range."""
     largest = stated_number(published, LARGEST_RATE, "low", 1)
     ranges = {("low", 1): (largest, largest)} if largest else {}
     for degree in DEGREES:
@@ -133,10 +135,10 @@ def _published_rates(ranges: RateRanges, on_cpu: bool) -> str:
 
 
 def draw_flops(fields: Sequence[Filtering], ranges: RateRanges) -> Canvas:
-    """Draw the panels; ranges are what is stated, where it is drawn."""
+    """Draw the panels; `ranges` are the stated rates, drawn where there are any."""
 
     def rate(way: Method, field: Filtering) -> float | None:
-        return field.gflops(field.time(way))
+        return field.gflops(field[way])
 
     def fastest(field: Filtering) -> float | None:
         return max((value for way in METHOD_LOOKS if (value := rate(way, field))), default=None)
@@ -189,14 +191,14 @@ def draw_flops(fields: Sequence[Filtering], ranges: RateRanges) -> Canvas:
     return drawn
 
 
-#: The degree of what the text states of meshes of low variance.
+#: The degree for which the text states speed-ups on meshes of low variance.
 CUBIC = 3
 SPEEDUP_ROW = 1.75
 
 
-@figure(STUDY, "figure-3-11", title="Per element over per point", numbering=f"Figure 3.11 of {PAPER}")
+@figure(STUDY_NAME, "figure-3-11", title="Per element over per point", numbering=f"Figure 3.11 of {PAPER}")
 def speedup(campaign: Campaign, published: Published) -> Figure:
-    """A panel a family: above the paper’s two ways, below ours over its per-element way."""
+    """One panel for each family; paper's two methods compared above, our method over its per-element method below."""
     fields = all_filterings(campaign, published)
     lines = {
         name: value
@@ -231,30 +233,20 @@ def _published_speedups(lines: Mapping[str, float], band: tuple[float, float] | 
 
 
 def over_point(field: Filtering) -> float | None:
-    """Return the time per point over that per element."""
-    return ratio_of(field.time(POINT), field.time(ELEMENT))
+    return field.over(POINT, ELEMENT)
 
 
 def over_element(field: Filtering) -> float | None:
-    """Return the time per element over ours."""
-    return ratio_of(field.time(ELEMENT), field.time(OURS))
+    return field.over(ELEMENT, OURS)
 
 
 def _sure(slow: Method, fast: Method) -> Callable[[Filtering], Interval | None]:
-    """Return what computes the interval of one way's time over another's."""
-    return lambda field: interval_of_ratio(field.time(slow), field.time(fast))
+    """Return a function that computes the confidence interval of one method's time over another's."""
+    return lambda field: interval_of_ratio(field[slow], field[fast])
 
 
 def draw_speedup(fields: Sequence[Filtering], lines: Mapping[str, float], band: tuple[float, float] | None) -> Canvas:
-    """Draw the panels.
-
-    Parameters
-    ----------
-    fields
-        All of them.
-    lines, band
-        By family what the text states, and the two ends that it states of all; empty where they are not drawn.
-    """
+    """Draw the panels; `lines` (by family) and `band` are values stated in the text, drawn if given."""
 
     def either(field: Filtering) -> float | None:
         return over_point(field) or over_element(field)
@@ -292,15 +284,15 @@ def draw_speedup(fields: Sequence[Filtering], lines: Mapping[str, float], band: 
 
 
 FIELDS_HEIGHT = 2.3
-#: How much of the axis lies below 1, as a part of what lies above: the legend's lines, without that at 1 through them.
+#: Height of the axis below 1 relative to its height above 1: room for the legend, whose lines omit the one through 1.
 LABEL_MARGIN = 0.8
-#: The fields, one after the other, that the making of the matrix is divided among: 1, 2, 4, … of them.
+#: Numbers of fields, applied one after the other, that share the cost of making the matrix: 1, 2, 4, …
 FIELD_NUMBERS = tuple(2**power for power in range(11))
 
 
-@figure(STUDY, "figure-fields", title="The matrix against direct filtering, by the fields", numbering="ours")
+@figure(STUDY_NAME, "figure-fields", title="The matrix against direct filtering, by the fields", numbering="ours")
 def by_fields(campaign: Campaign, published: Published) -> Figure:
-    """A panel a family; of each degree the largest mesh whose matrix there is."""
+    """One panel for each family; for each degree, the largest mesh for which the matrix was made."""
     fields = all_filterings(campaign, published)
     caption = [
         "How many times faster fields are filtered by the matrix than directly by contours, over how many there are:",
@@ -315,40 +307,33 @@ def by_fields(campaign: Campaign, published: Published) -> Figure:
 
 
 def direct_over_matrix(field: Filtering, count: int) -> float | None:
-    """Return the time of filtering so many fields directly over that of making the matrix and multiplying with them.
+    """Return the time of direct filtering of `count` fields over the time of making the matrix and multiplying by it.
 
     Fields are multiplied in batches of one of the numbers that were timed, the last of them as full as the others.
     """
-    make, direct = field.make, field.time(OURS)
+    make, direct = field[MAKE], field[OURS]
     products = [
-        -(-count // number) * timed.seconds for number in field.fields if (timed := field.apply(number)) is not None
+        -(-count // number) * timed.seconds
+        for number in field.field_counts
+        if (timed := field[product(number)]) is not None
     ]
     return count * direct.seconds / (make.seconds + min(products)) if make and direct and products else None
 
 
-def direct_over_product(field: Filtering, count: int) -> float | None:
-    """Return the time of filtering so many fields directly over that of a product with them at once."""
-    direct, timed = field.time(OURS), field.apply(count)
-    return count * direct.seconds / timed.seconds if direct and timed else None
-
-
-def largest_made(fields: Sequence[Filtering], family: str, degree: int) -> Filtering | None:
-    """Return the largest mesh of a family and degree whose matrix was made; None where there is none."""
-    made = [field for field in family_fields(fields, family, degree) if direct_over_matrix(field, 1) is not None]
-    return made[-1] if made else None
-
-
 def draw_fields(fields: Sequence[Filtering]) -> Canvas:
-    """Draw both panels."""
-    chosen = {family: {degree: largest_made(fields, family, degree) for degree in DEGREE_LOOKS} for family in FAMILIES}
-    families = [family for family in FAMILIES if any(chosen[family].values())]
+    made = [field for field in fields if direct_over_matrix(field, 1) is not None]
+    # Take the largest mesh for each family and degree.
+    chosen = {
+        family: {degree: those[-1] for degree in DEGREE_LOOKS if (those := family_fields(made, family, degree))}
+        for family in FAMILIES
+    }
+    families = [family for family in FAMILIES if chosen[family]]
     if not families:
         return figure_style.empty("no matrix was made in this campaign")
     drawn = figure_style.canvas(figure_style.TEXT if len(families) > 1 else figure_style.COLUMN, FIELDS_HEIGHT)
     panels = drawn.subplots(1, len(families), sharey=True, squeeze=False)[0]
     for family, axes in zip(families, panels, strict=True):
-        there = {degree: field for degree, field in chosen[family].items() if field is not None}
-        for degree, field in there.items():
+        for degree, field in chosen[family].items():
             _draw_matrix_line(axes, field, degree)
         axes.axhline(1, color="black", linewidth=0.6, zorder=2)
         axes.set_title(f"{family} variance")
@@ -362,7 +347,7 @@ def draw_fields(fields: Sequence[Filtering]) -> Canvas:
         axes.set_xlabel("fields")
         labels = {
             degree: f"P = {degree}, {short_triangles(field.triangles or 0)} triangles"
-            for degree, field in there.items()
+            for degree, field in chosen[family].items()
         }
         axes.legend(
             handles=[
@@ -383,12 +368,11 @@ def draw_fields(fields: Sequence[Filtering]) -> Canvas:
 
 
 def _draw_matrix_line(axes: Axes, field: Filtering, degree: int) -> None:
-    """Draw the line and the marks of a field."""
     colour, marker = DEGREE_LOOKS[degree]
     along = [value for count in FIELD_NUMBERS if (value := direct_over_matrix(field, count)) is not None]
     axes.plot(FIELD_NUMBERS, along, color=colour, zorder=3)
-    for count in field.fields:
-        if (value := direct_over_product(field, count)) is not None:
+    for count in field.field_counts:
+        if (value := field.direct_over_product(count)) is not None:
             axes.plot([count], [value], **(line_look(colour, marker) | {"linestyle": ""}))
 
 
@@ -396,9 +380,9 @@ SCALING_HEIGHT = 2.3
 METHOD_DASHES: dict[Method, Any] = {OURS: "-", ELEMENT: (0, (3, 1.5))}
 
 
-@figure(STUDY, "figure-3-12", title="Speed-up over several GPUs", numbering=f"Figure 3.12 of {PAPER}")
+@figure(STUDY_NAME, "figure-3-12", title="Speed-up over several GPUs", numbering=f"Figure 3.12 of {PAPER}")
 def scaling(campaign: Campaign, published: Published) -> Figure:
-    """A panel a family; of each degree and way the largest mesh that was filtered over several devices."""
+    """One panel for each family; for each degree and method, the largest mesh with a time on several devices."""
     fields = all_filterings(campaign, published)
     nothing = not device_counts(fields)
     caption = [
@@ -413,21 +397,18 @@ def scaling(campaign: Campaign, published: Published) -> Figure:
     return Figure(lambda: draw_scaling(fields), join_sentences(caption), nothing)
 
 
-def largest_distributed(fields: Sequence[Filtering], way: Method, family: str, degree: int) -> Filtering | None:
-    """Return the largest mesh of a family and degree with a speed-up of a way; None where there is none."""
-    those = family_fields(fields, family, degree)
-    timed = [field for field in those if any(device_speedup(field, way, number) for number in device_counts([field]))]
-    return timed[-1] if timed else None
-
-
 def draw_scaling(fields: Sequence[Filtering]) -> Canvas:
-    """Draw the panels."""
+
+    def has_speedup(field: Filtering, way: Method) -> bool:
+        return any(field.device_speedup(way, number) for number in device_counts([field]))
+
+    # Take the largest mesh for each family and degree.
     chosen = {
-        (family, way, degree): field
+        (family, way, degree): those[-1]
         for family in FAMILIES
         for way in DISTRIBUTED_METHODS
         for degree in DEGREE_LOOKS
-        if (field := largest_distributed(fields, way, family, degree)) is not None
+        if (those := [field for field in family_fields(fields, family, degree) if has_speedup(field, way)])
     }
     families = [family for family in FAMILIES if any(key[0] == family for key in chosen)]
     if not families:
@@ -459,20 +440,18 @@ def draw_scaling(fields: Sequence[Filtering]) -> Canvas:
 def _draw_scaling_line(axes: Axes, field: Filtering, way: Method, degree: int) -> None:
     points = [(1, 1.0)]
     points += [
-        (number, value)
-        for number in device_counts([field])
-        if (value := device_speedup(field, way, number)) is not None
+        (number, value) for number in device_counts([field]) if (value := field.device_speedup(way, number)) is not None
     ]
     label = f"P = {degree}, {short_triangles(field.triangles or 0)} triangles" if way is OURS else None
     axes.plot(*zip(*points, strict=True), **line_look(*DEGREE_LOOKS[degree]), linestyle=METHOD_DASHES[way], label=label)
 
 
-#: Panels beside each other, and inches of a row of them.
+#: Panels in one row, and size of one row in inches.
 REGION_ACROSS, REGION_ROW = 2, 2.4
 
 
 def region_grid(items: Sequence[WidthTimes]) -> tuple[Canvas, list[Axes]]:
-    """Return a figure with a panel a problem, two beside each other, and the panels with their titles."""
+    """Return a figure with one titled panel for each problem, two panels in a row, and the panels."""
     rows = -(-len(items) // REGION_ACROSS)
     drawn = figure_style.canvas(figure_style.TEXT, 0.2 + REGION_ROW * rows)
     panels = list(drawn.subplots(rows, min(REGION_ACROSS, len(items)), squeeze=False).flat)
@@ -485,7 +464,7 @@ def region_grid(items: Sequence[WidthTimes]) -> tuple[Canvas, list[Axes]]:
 
 
 def width_axis(axes: Axes, widths: Sequence[int], *others: str) -> None:
-    """Label the places 0, 1, … of widths, and after them those of other kernels."""
+    """Label the axis places 0, 1, … with vector widths, and the places behind them with the other kernels."""
     labels = [*map(str, widths), *others]
     axes.set_xticks(range(len(labels)), labels)
     axes.set_xlabel("threads of a region")
@@ -494,11 +473,11 @@ def width_axis(axes: Axes, widths: Sequence[int], *others: str) -> None:
 REGION_LOOKS = {"the paper’s kernel": figure_style.LIGHT, "ours, a thread a region": figure_style.DARK}
 
 
-@figure(STUDY, "figure-4-7", title="GFLOPS by width", numbering=f"Figure 4.7 of {PAPER}")
+@figure(STUDY_NAME, "figure-4-7", title="GFLOPS by width", numbering=f"Figure 4.7 of {PAPER}")
 def region_flops(campaign: Campaign, published: Published) -> Figure:
-    """A panel a problem: a bar a width, and one of ours."""
+    """One panel for each problem: one bar for each vector width, and one bar for our kernel."""
     items = width_times(campaign, published)
-    peaks = sorted({round(item.peak) for item in items if item.peak})
+    peaks = sorted({round(peak) for item in items if (peak := peak_of(item.case))})
     caption = [
         "GFLOPS in double precision of the paper’s kernel by the threads of a region, of each width the fastest over",
         "regions and numbers of blocks, and of ours with a thread a region, whose rule has fewer points: it does less",
@@ -513,7 +492,6 @@ def region_flops(campaign: Campaign, published: Published) -> Figure:
 
 
 def draw_region_flops(items: Sequence[WidthTimes]) -> Canvas:
-    """Draw the bars of each problem."""
     items = [item for item in items if region_rates(item)]
     if not items:
         return figure_style.empty("no kernels of regions were timed in this campaign")
@@ -522,7 +500,7 @@ def draw_region_flops(items: Sequence[WidthTimes]) -> Canvas:
     for axes, item in zip(panels, items, strict=True):
         widths = WIDTHS[item.degree]
         for name, rate in region_rates(item).items():
-            place, colour = (len(widths), ours) if name == LANE_METHOD else (widths.index(int(name)), papers)
+            place, colour = (len(widths), ours) if name == LANE.key else (widths.index(int(name)), papers)
             axes.bar(place, rate, color=colour, width=0.7, zorder=2)
         width_axis(axes, widths, "ours")
         axes.set_xlim(-0.5, len(widths) + 0.5)
@@ -534,25 +512,23 @@ def draw_region_flops(items: Sequence[WidthTimes]) -> Canvas:
 
 
 def region_rates(item: WidthTimes) -> dict[str, float]:
-    """Return the rates of a problem's kernels that were timed, by width, and `lane` for ours."""
-    timed = {str(width): item.of_width(width) for width in WIDTHS[item.degree]} | {
-        LANE_METHOD: item.of_method(LANE_METHOD)
-    }
+    """Return the rates of a problem's timed kernels by vector width; our kernel's key is `lane`."""
+    timed = {str(width): item.of_width(width) for width in WIDTHS[item.degree]} | {LANE.key: item[LANE]}
     return {name: rate for name, one in timed.items() if (rate := region_gflops(one)) is not None}
 
 
 NO_TIMES = "no kernels of regions were timed in this campaign"
-#: Of what the text states.
+#: Style of the values stated in the text.
 PUBLISHED_MARK: dict[str, Any] = {"marker": "D", "markersize": 4, "color": figure_style.ACCENT, "linestyle": ""}
-#: Share of a width's place that the marks of all its numbers of regions spread over.
+#: Share of a vector width's place on the axis over which the marks for all numbers of regions are spread.
 MARK_SPREAD = 0.7
-#: Colours of the numbers of regions, and the share of them that is dark enough.
+#: Colour map for the numbers of regions, and the part of it that is dark enough to see.
 WIDTH_COLOURS, WIDTH_DARKEST = "plasma", 0.85
 
 
-@figure(STUDY, "figure-4-4", title="Times by width and regions of a block", numbering=f"Figure 4.4 of {PAPER}")
+@figure(STUDY_NAME, "figure-4-4", title="Times by width and regions of a block", numbering=f"Figure 4.4 of {PAPER}")
 def pairs_by_width(campaign: Campaign, published: Published) -> Figure:
-    """A panel a problem on tetrahedra: the fastest over the numbers of blocks."""
+    """One panel for each problem on tetrahedra: for each pair, the fastest kernel over all numbers of blocks."""
     items = width_times(campaign, published)
     caption = [
         "Time of a region in nanoseconds, the fastest over the numbers of blocks, by the threads of a region and the",
@@ -565,12 +541,12 @@ def pairs_by_width(campaign: Campaign, published: Published) -> Figure:
 
 
 def tried_regions(campaign: Campaign) -> Sequence[int]:
-    """Return the numbers of regions of a block that a device is tried with."""
+    """Return the numbers of regions per block that are tried on the device."""
     return CPU_REGIONS if campaign.on_cpu else REGIONS_PER_BLOCK
 
 
 def draw_pairs(items: Sequence[WidthTimes], counts: Sequence[int]) -> Canvas:
-    """Draw a heat map a problem; `counts` are the numbers of regions of a block."""
+    """Draw one heat map for each problem; `counts` are the numbers of regions per block."""
     items = [item for item in items if item.pairs]
     if not items:
         return figure_style.empty(NO_TIMES)
@@ -588,9 +564,9 @@ def draw_pairs(items: Sequence[WidthTimes], counts: Sequence[int]) -> Canvas:
     return drawn
 
 
-@figure(STUDY, "figure-4-5", title="All times by width", numbering=f"Figure 4.5 of {PAPER}")
+@figure(STUDY_NAME, "figure-4-5", title="All times by width", numbering=f"Figure 4.5 of {PAPER}")
 def times_by_width(campaign: Campaign, published: Published) -> Figure:
-    """A panel a problem: a mark a kernel."""
+    """One panel for each problem, one mark for each kernel."""
     items = width_times(campaign, published)
     caption = [
         "Time of a region in nanoseconds by the threads of a region, a mark for each kernel of the paper’s that the",
@@ -603,12 +579,17 @@ def times_by_width(campaign: Campaign, published: Published) -> Figure:
 
 
 def draw_times(items: Sequence[WidthTimes], counts: Sequence[int]) -> Canvas:
-    """Draw the marks of each problem; `counts` are the numbers of regions of a block."""
+    """Draw one panel per problem: time per region against vector width, one dot per variant.
+
+    Dots are coloured by the regions per block, of which `counts` has all numbers.
+    """
     items = [item for item in items if item.searched]
     if not items:
         return figure_style.empty(NO_TIMES)
     drawn, panels = region_grid(items)
-    colours = _width_colours(len(counts))
+    # Leave out the palest colours, which are hard to see on white.
+    shades = [WIDTH_DARKEST * place / max(1, len(counts) - 1) for place in range(len(counts))]
+    colours = ListedColormap([mpl.colormaps[WIDTH_COLOURS](shade) for shade in shades])
     norm = BoundaryNorm(np.arange(len(counts) + 1) - 0.5, len(counts))
     for axes, item in zip(panels, items, strict=True):
         widths = WIDTHS[item.degree]
@@ -629,16 +610,9 @@ def draw_times(items: Sequence[WidthTimes], counts: Sequence[int]) -> Canvas:
     return drawn
 
 
-def _width_colours(count: int) -> Colormap:
-    """Return so many colours in a sequence, without the palest, which are hard to see on white."""
-    return ListedColormap(
-        [mpl.colormaps[WIDTH_COLOURS](WIDTH_DARKEST * place / max(1, count - 1)) for place in range(count)]
-    )
-
-
-@figure(STUDY, "figure-4-6", title="Gain over the full width", numbering=f"Figure 4.6 of {PAPER}")
+@figure(STUDY_NAME, "figure-4-6", title="Gain over the full width", numbering=f"Figure 4.6 of {PAPER}")
 def gains_by_width(campaign: Campaign, published: Published) -> Figure:
-    """A panel a problem: how much faster each width is than as many threads as quadrature points."""
+    """One panel for each problem: gain of each vector width over one thread for each quadrature point."""
     items = width_times(campaign, published)
     gains_of = {degree: published_gains(published, degree) for degree in WIDTHS}
     stated = "; ".join(
@@ -660,7 +634,7 @@ def gains_by_width(campaign: Campaign, published: Published) -> Figure:
 
 
 def draw_gains(items: Sequence[WidthTimes], stated: dict[int, dict[int, float]]) -> Canvas:
-    """Draw a panel a problem; `stated` has the paper's gains by degree and width."""
+    """Draw one panel for each problem; `stated` has the paper's gains by degree and vector width."""
     items = [item for item in items if any(item.gain(width) is not None for width in WIDTHS[item.degree])]
     if not items:
         return figure_style.empty("no width was timed beside the full one in this campaign")

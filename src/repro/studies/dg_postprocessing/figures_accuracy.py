@@ -1,11 +1,11 @@
-"""Figures by the size of the mesh: memory of copies (Figure 3.7) and errors, and one field before and after.
+"""Figures over the mesh size: memory of copies (Figure 3.7) and errors; and a picture of a field before and after.
 
 The panels over the size of the mesh are shared with the figures of rates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -30,12 +30,11 @@ from repro.results.published import Published
 from repro.results.registry import figure
 from repro.results.significance import Interval
 from repro.results.tables import Figure
-from repro.studies.dg_postprocessing import PAPER, PATCHES, STUDY
+from repro.studies.dg_postprocessing import PAPER, PATCHES, STUDY_NAME
 from repro.studies.dg_postprocessing.results import (
     FAMILIES,
     Filtering,
     all_filterings,
-    field_function,
     filtered_errors,
     unfiltered_errors,
 )
@@ -47,27 +46,27 @@ if TYPE_CHECKING:
 
 
 FieldNumber = Callable[[Filtering], float | None]
-#: Colour and marker by degree.
+#: Colour and marker for each degree.
 DEGREE_LOOKS = {1: (figure_style.MIDDLE, "o"), 2: (figure_style.GREEN, "s"), 3: (figure_style.DARK, "D")}
-#: Of what the text states.
+#: Style of numbers stated in the text.
 PUBLISHED_LINE: dict[str, Any] = {"color": figure_style.ACCENT, "linewidth": 0.9, "linestyle": (0, (4, 2))}
-#: Meshes whose sizes are further apart than by this factor have a tick each.
+#: Mesh sizes get separate ticks if they differ by more than this factor.
 MIN_TICK_RATIO = 1.7
 
 
 def family_fields(fields: Sequence[Filtering], family: str, degree: int | None = None) -> list[Filtering]:
-    """Return the fields of a family, of one degree or of all, by growing meshes."""
+    """Return the fields of a family, for one degree or for all, sorted by mesh size."""
     those = [field for field in fields if field.family == family and field.triangles]
     return sorted((field for field in those if degree in (None, field.degree)), key=lambda field: field.triangles or 0)
 
 
 def drawn_families(fields: Sequence[Filtering], number: FieldNumber) -> list[str]:
-    """Return the paper's families that have a number of any field."""
+    """Return the paper's families that have at least one field with a number."""
     return [name for name in FAMILIES if any(number(field) is not None for field in family_fields(fields, name))]
 
 
 def drawn_degrees(fields: Sequence[Filtering], number: FieldNumber) -> list[int]:
-    """Return the degrees that have a number of any field of the paper's families."""
+    """Return the degrees for which at least one field of the paper's families has a number."""
     those = [field for name in FAMILIES for field in family_fields(fields, name) if number(field) is not None]
     return [degree for degree in DEGREE_LOOKS if degree in {field.degree for field in those}]
 
@@ -79,7 +78,7 @@ def draw_line(
     look: tuple[str, str],
     sure: Callable[[Filtering], Interval | None] = lambda field: None,
 ) -> None:
-    """Draw a number over the triangles of meshes, a mark a mesh with its interval; nothing where there is none."""
+    """Draw a number over the number of triangles, with marks and intervals; draw nothing if there are no numbers."""
     pairs = [(field.triangles, value) for field in fields if (value := number(field)) is not None]
     if pairs:
         across, along = zip(*pairs, strict=True)
@@ -90,7 +89,6 @@ def draw_line(
 
 
 def line_look(colour: str, marker: str) -> dict[str, Any]:
-    """Return how a line with marks looks."""
     return {
         "color": colour, "marker": marker, "markersize": 3.8, "markeredgecolor": "white", "markeredgewidth": 0.4,
         "zorder": 3,
@@ -100,19 +98,7 @@ def line_look(colour: str, marker: str) -> dict[str, Any]:
 def triangle_axis(
     axes: Axes, fields: Sequence[Filtering], label: str = "", *, last: bool = True, log: bool = True
 ) -> None:
-    """Set the axes up: triangles below, the number's label to the left where it has one.
-
-    Parameters
-    ----------
-    axes, fields
-        The panel, and the fields of all panels: a tick a size of their meshes.
-    label
-        The number's; empty where another panel has it.
-    last
-        Whether no panel is below.
-    log
-        Whether the number has a logarithmic scale too.
-    """
+    """Set up a panel's axes with ticks at the fields' mesh sizes; `last`: no panel lies below this one."""
     axes.set_xscale("log")
     sizes = mesh_ticks([field.triangles for field in fields if field.triangles and field.family in FAMILIES])
     axes.set_xticks(sizes, [short_triangles(size) for size in sizes])
@@ -132,13 +118,13 @@ def triangle_axis(
 
 
 def draw_empty(axes: Axes) -> None:
-    """Say in a panel that there is nothing to draw, instead of axes without a mark."""
+    """Write into a panel without data that there is nothing to draw, and hide the panel's axes."""
     axes.set_axis_off()
     figure_style.say_in_panel(axes, "no such field in this campaign")
 
 
 def mesh_ticks(sizes: Sequence[int]) -> list[int]:
-    """Return the sizes of meshes that have a tick, growing: those that lie apart from the one before."""
+    """Return the mesh sizes that get a tick, in ascending order: those well above the previous tick."""
     ticks: list[int] = []
     for size in sorted(sizes):
         if not ticks or size > MIN_TICK_RATIO * ticks[-1]:
@@ -147,7 +133,7 @@ def mesh_ticks(sizes: Sequence[int]) -> list[int]:
 
 
 def short_triangles(value: float) -> str:
-    """Return a number of triangles with three digits, in thousands or millions where it is so large."""
+    """Format a number of triangles with three digits, large numbers in thousands or millions."""
     for unit, letter in ((1e6, "M"), (1e3, "k")):
         if value >= unit:
             return f"{value / unit:.3g}{letter}"
@@ -157,9 +143,9 @@ def short_triangles(value: float) -> str:
 MEMORY_ROW, PERCENT = 1.75, 100
 
 
-@figure(STUDY, "figure-3-7", title="Memory of the per-element way", numbering=f"Figure 3.7 of {PAPER}")
+@figure(STUDY_NAME, "figure-3-7", title="Memory of the per-element way", numbering=f"Figure 3.7 of {PAPER}")
 def memory(campaign: Campaign, published: Published) -> Figure:
-    """A row a family, a panel a number of patches."""
+    """One row for each family, one panel for each number of patches."""
     fields = all_filterings(campaign, published)
     caption = [
         "Memory that the per-element way takes beside one solution, in percent of it: copies of the points around the",
@@ -172,14 +158,13 @@ def memory(campaign: Campaign, published: Published) -> Figure:
 
 
 def percent_of(patches: int, field: Filtering) -> float | None:
-    """Return the overhead in percent; None where it was not counted."""
+    """Return the memory overhead in percent; None if it was not counted."""
     share = overhead(field, patches)
     return None if share is None else PERCENT * share
 
 
 def draw_memory(fields: Sequence[Filtering]) -> Canvas:
-    """Draw the panels."""
-    counts = patch_counts(list(fields))
+    counts = patch_counts(fields)
     some = partial(percent_of, counts[0])
     families, degrees = drawn_families(fields, some), drawn_degrees(fields, some)
     if not families:
@@ -200,13 +185,13 @@ def draw_memory(fields: Sequence[Filtering]) -> Canvas:
 
 
 ERRORS_HEIGHT = 2.6
-#: Errors that lie further apart have a tick a power of ten.
+#: A range of errors larger than this factor gets a tick for each power of ten.
 MAX_ERROR_RATIO = 300
 
 
-@figure(STUDY, "figure-errors", title="Errors before and after the filter", numbering="ours")
+@figure(STUDY_NAME, "figure-errors", title="Errors before and after the filter", numbering="ours")
 def errors(campaign: Campaign, published: Published) -> Figure:
-    """A panel a family."""
+    """One panel for each family."""
     fields = all_filterings(campaign, published)
     caption = [
         "Errors in L² of fields against the function that they are the projection of, over triangles: dashed lines and",
@@ -218,19 +203,16 @@ def errors(campaign: Campaign, published: Published) -> Figure:
 
 
 def l2_before(field: Filtering) -> float | None:
-    """Return the error in L² of the field itself."""
     errors = unfiltered_errors(field)
     return errors.l2 if errors else None
 
 
 def l2_filtered(field: Filtering) -> float | None:
-    """Return that of the filtered field."""
     errors = filtered_errors(field)
     return errors.l2 if errors else None
 
 
 def draw_errors(fields: Sequence[Filtering]) -> Canvas:
-    """Draw the panels."""
     families, degrees = drawn_families(fields, l2_filtered), drawn_degrees(fields, l2_filtered)
     if not families:
         return figure_style.empty("no errors are known in this campaign")
@@ -257,7 +239,6 @@ def draw_errors(fields: Sequence[Filtering]) -> Canvas:
 
 
 def _draw_error_lines(axes: Axes, fields: Sequence[Filtering], degree: int) -> None:
-    """Draw both lines of a degree."""
     for number, after in ((l2_before, False), (l2_filtered, True)):
         pairs = [(field.triangles, value) for field in fields if (value := number(field)) is not None]
         if pairs:
@@ -279,46 +260,37 @@ def _error_look(degree: int, *, after: bool) -> dict[str, Any]:
 
 
 Floats = NDArray[np.float64]
-#: Triangles of the largest mesh that is drawn, and of the part of it that is, where P = 1: NumPy takes its time.
+#: Largest mesh, in triangles, that is drawn, and number of drawn triangles for P = 1; larger ones take NumPy long.
 MAX_TRIANGLES, SHOWN_TRIANGLES = 5000, 120
-#: Parts that each edge is cut into, so that colours follow the polynomials.
+#: Number of parts into which each triangle edge is cut, so that colours follow the polynomials.
 EDGE_PARTS = 5
-#: Of coordinates, by which points are told apart.
+#: Decimals of coordinates by which points are distinguished.
 COORDINATE_DIGITS = 12
-#: Powers of ten that errors are told apart over.
+#: Number of powers of ten in the colour scale of errors.
 ERROR_DECADES = 3
 PICTURE_HEIGHT = 1.9
 
 
 @dataclass(frozen=True)
 class FieldSample:
-    """Values on a part of a mesh, which each triangle has its own of.
-
-    Attributes
-    ----------
-    lower, upper
-        float64 `(2,)`, of the part.
-    corners
-        float64 `(t, 3, 2)`, of the triangles that meet it.
-    points, parts
-        float64 `(t n, 2)`, and int `(t p, 3)`: the points of each small triangle.
-    before, after, exact
-        float64 `(t n,)`: of the field, of the filtered field, of the function.
-    """
+    """A field's values on a part of a mesh; neighbouring triangles do not share corners."""
 
     lower: Floats
     upper: Floats
+    #: Corners of the triangles in this part of the mesh, `(t, 3, 2)`.
     corners: Floats
+    #: Points, `(t n, 2)`.
     points: Floats
+    #: Indices of the three points of each small triangle, `(t p, 3)`.
     parts: NDArray[np.int64]
     before: Floats
     after: Floats
     exact: Floats
 
 
-@figure(STUDY, "figure-picture", title="A field before and after the filter", numbering="ours")
+@figure(STUDY_NAME, "figure-picture", title="A field before and after the filter", numbering="ours")
 def picture(campaign: Campaign, published: Published) -> Figure:
-    """Four panels: the field and the filtered one, and the errors of both."""
+    """Four panels: the field, the filtered field, and the errors of both."""
     chosen = pictured_field(all_filterings(campaign, published))
     what = "No mesh of this campaign can be drawn." if chosen is None else _picture_sentences(chosen)
     caption = [
@@ -333,23 +305,19 @@ def picture(campaign: Campaign, published: Published) -> Figure:
 
 
 def pictured_field(fields: Sequence[Filtering]) -> Filtering | None:
-    """Return the largest small mesh, of low variance and of the lowest degree if there is one; None: there is none."""
+    """Return the field to draw: on the largest small mesh, low variance and lowest degree preferred; None if none."""
     those = [
         field
         for field in fields
-        if field_function(field)
+        if field.function
         and (field.triangles or MAX_TRIANGLES) < MAX_TRIANGLES
-        and _field_origin(field).get("kind") in FIELD_KINDS
+        and field.origin.get("kind") in FIELD_KINDS
     ]
 
     def rank(field: Filtering) -> tuple[bool, int, int]:
         return field.family != FAMILIES[0], field.degree or 0, -(field.triangles or 0)
 
     return min(those, key=rank, default=None)
-
-
-def _field_origin(field: Filtering) -> Mapping[str, Any]:
-    return (field.line.record.origin if field.line.record else None) or {}
 
 
 def _picture_sentences(field: Filtering) -> str:
@@ -362,19 +330,13 @@ def _picture_sentences(field: Filtering) -> str:
 
 
 def _shown_count(degree: int) -> int:
-    """Return about how many triangles of a field of a degree are drawn."""
+    """Return the approximate number of triangles to draw for a degree."""
     return SHOWN_TRIANGLES // max(degree, 1) ** 2
 
 
 def sample_field(field: Filtering) -> FieldSample:
-    """Generate a field again, and filter it on a part of its mesh.
-
-    Raises
-    ------
-    ReproError
-        Another mesh comes out than that which was recorded.
-    """
-    origin = _field_origin(field)
+    """Generate a field again and filter it on a part of its mesh; ReproError if the mesh differs from the record."""
+    origin = field.origin
     made = generate_field(origin["kind"], **origin.get("parameters", {}))
     recorded = (origin.get("checksum") or {}).get("sha256")
     if recorded not in (None, mesh_checksum(made.vertices, made.cells)):
@@ -387,7 +349,7 @@ def sample_field(field: Filtering) -> FieldSample:
     sides = corners[:, 1:] - corners[:, :1]
     points = (corners[:, :1] + places @ sides).reshape(-1, 2)
     before = (made.modes[inside] @ evaluate(made.basis, places, made.degree).T).ravel()
-    # the filtered field is continuous: what triangles share is filtered once
+    # the filtered field is continuous, so points shared by triangles are filtered only once
     _, first, again = np.unique(np.round(points, COORDINATE_DIGITS), axis=0, return_index=True, return_inverse=True)
     after = (contour_rows(mesh, points[first], made.degree, made.basis) @ made.modes.ravel())[again.reshape(-1)]
     every = (parts + len(places) * np.arange(len(corners))[:, None, None]).reshape(-1, 3)
@@ -395,12 +357,9 @@ def sample_field(field: Filtering) -> FieldSample:
 
 
 def lattice(count: int) -> tuple[Floats, NDArray[np.int64]]:
-    """Return the points of a reference triangle whose edges are cut into so many parts, and the triangles between.
+    """Return the points of a reference triangle with edges cut into `count` parts, and the resulting triangles.
 
-    Returns
-    -------
-    places, parts
-        float64 `(n, 2)`; int64 `(count², 3)`.
+    float64 `(n, 2)` and int64 `(count², 3)`.
     """
     rows = [(i, j) for j in range(count + 1) for i in range(count + 1 - j)]
     number = {place: at for at, place in enumerate(rows)}
@@ -410,7 +369,6 @@ def lattice(count: int) -> tuple[Floats, NDArray[np.int64]]:
 
 
 def draw_picture(field: Filtering | None) -> Canvas:
-    """Draw the panels of a field."""
     if field is None:
         return figure_style.empty("no small mesh with a known function in this campaign")
     try:
@@ -418,7 +376,7 @@ def draw_picture(field: Filtering | None) -> Canvas:
     except ReproError as error:
         return figure_style.empty(error.what)
     drawn = figure_style.canvas(figure_style.TEXT, PICTURE_HEIGHT)
-    drawn.set_layout_engine("compressed")  # square panels, and bars as high as these
+    drawn.set_layout_engine("compressed")  # square panels, and colour bars of the same height
     panels = drawn.subplots(1, 4, sharex=True, sharey=True)
     values = shown.before, shown.after
     errors = [np.abs(value - shown.exact) for value in values]

@@ -1,4 +1,4 @@
-"""The source of the study's modules: direct filtering and its matrix in the plane, and integration of regions."""
+"""Rendering of the study's modules: filtering and its matrix in the plane, and integration of regions in space."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from repro.galerkin.basis import equispaced, evaluate, exponents
 from repro.galerkin.quadrature import positive
 from repro.sparse.dynamic.kernels import render_module
 from repro.sparse.elementwise import BLOCK_SIZE
-from repro.studies.dg_postprocessing import CLIP, STUDY
+from repro.studies.dg_postprocessing import CLIP, STUDY_NAME
 from repro.studies.dg_postprocessing.ids import (
     OWN_THREADS,
     REGION_DEGREES,
@@ -31,27 +31,20 @@ from repro.studies.dg_postprocessing.ids import (
 )
 from repro.studies.dg_postprocessing.regions import NUMBERS_PER_REGION, Floats, axis_nodes
 
-FOLDER = "dg_postprocessing"
-#: Threads of a block of the kernels that clip, which need a kilobyte each.
+#: Threads per block of the clipping kernels, whose threads need a kilobyte each.
 CLIP_BLOCK_SIZE = {"cuda": 128, "opencl": 16}
 _KEY = re.compile(r"p(\d+)/(?:vector-w(\d+)|(ours|clip))")
 
 
 def render_regions(templates: Path, key: str, target: Target) -> str:
-    """Return the source of the module of a key, such as `p1/vector-w18`, `p2/ours` or `p2/clip`.
-
-    Raises
-    ------
-    ReproError
-        The key is none, or a template is missing or wrong.
-    """
+    """Return the source of a module such as `p1/vector-w18`, `p2/ours` or `p2/clip`."""
     match = _KEY.fullmatch(key)
     degree, width = (int(part or 0) for part in match.groups()[:2]) if match else (0, 0)
     if degree not in REGION_DEGREES or (width and width not in WIDTHS[degree]):
         raise ReproError("no module of regions", expected="such as p1/vector-w18 or p2/ours", actual=key)
     common = {
         "dialect": target.dialect,
-        "title": f"{FOLDER}: integrals of regions, {key}",
+        "title": f"{STUDY_NAME}: integrals of regions, {key}",
         "degree": degree,
         "pieces": 3 * degree + 1,
         "half": (3 * degree + 1) / 2,
@@ -59,7 +52,7 @@ def render_regions(templates: Path, key: str, target: Target) -> str:
     if width:
         return _render_vector(templates, degree, width, target, common)
     if key.endswith("clip"):
-        name, n_t = f"{FOLDER}/clip.j2", CLIP_BLOCK_SIZE[target.dialect]
+        name, n_t = f"{STUDY_NAME}/clip.j2", CLIP_BLOCK_SIZE[target.dialect]
         return render_template(templates, name, **common, width=3 * degree + 1, numbers=NUMBERS_PER_REGION, n_t=n_t)
     return _render_ours(templates, degree, target, common)
 
@@ -80,7 +73,7 @@ def _render_vector(templates: Path, degree: int, width: int, target: Target, com
         )
     return render_template(
         templates,
-        f"{FOLDER}/regions.j2",
+        f"{STUDY_NAME}/regions.j2",
         **common,
         nodes=[[repr(float(node)) for node in of] for of in nodes],
         scales=[[repr(float(scale)) for scale in of] for of in scales],
@@ -91,7 +84,7 @@ def _render_vector(templates: Path, degree: int, width: int, target: Target, com
         of_region=REGION_NUMBERS,
         numbers=NUMBERS_PER_REGION,
         points=full_width(degree),
-        # the first step of a sum over so many threads: the largest power of two below
+        # first stride of a sum over threads: the largest power of two below the number of threads
         first_step=lambda threads: 1 << ((threads - 1).bit_length() - 1) if threads > 1 else 0,
     )
 
@@ -101,7 +94,7 @@ def _render_ours(templates: Path, degree: int, target: Target, common: dict[str,
     shares: Floats = rule.weights[:, None] * evaluate("lagrange", rule.points, degree)
     return render_template(
         templates,
-        f"{FOLDER}/ours.j2",
+        f"{STUDY_NAME}/ours.j2",
         **common,
         points=[[repr(float(number)) for number in row] for row in np.hstack([rule.points, shares])],
         places=[[float(share) for share in place] for place in equispaced(degree, 3)],
@@ -112,41 +105,32 @@ def _render_ours(templates: Path, degree: int, target: Target, common: dict[str,
 
 
 def _product(powers: list[int]) -> str:
-    """Return a monomial as a product of coordinates; of the constant nothing."""
     return " * ".join(name for name, power in zip("xyz", powers, strict=True) for _ in range(power))
 
 
-#: What the keys of modules in the plane begin with; those in space begin with their degree, `p1/` or `p2/`.
+#: First part of the keys of modules in the plane; keys in space begin with the degree, `p1/` or `p2/`.
 PLANE = "plane"
-#: The module that adds up what clipping counts.
+#: Module of the prefix sum over the numbers of regions that clipping counts.
 SORT = "double/sort"
 
 
 def modules_of(degree: int) -> tuple[str, ...]:
-    """Return the modules that filtering fields of a degree takes."""
     return tuple(f"{kernels}-p{degree}" for kernels in KERNELS)
 
 
 def keys_of(degree: int | None) -> list[str]:
-    """Return the keys of the modules of a degree, `plane/MODULE`; of all degrees where it is not known yet."""
+    """Return the keys `plane/MODULE` for a degree; for all degrees if the degree is not known yet."""
     degrees = DEGREES if degree is None else (degree,)
     return [f"{PLANE}/{module}" for degree in degrees for module in modules_of(degree)]
 
 
 def region_keys(degree: int, target: Target, parts: Sequence[str]) -> list[str]:
-    """Return the keys of the modules that a list of regions takes: of all widths that fit, ours, and of clipping."""
+    """Return the module keys for a list of regions: all widths that fit, our kernels, and clipping."""
     return [*region_module_keys(degree, target), *([f"p{degree}/clip", SORT] if CLIP in parts else [])]
 
 
 def render_key(templates: Path, key: str, target: Target) -> str:
-    """Return the source of the module of a key.
-
-    Raises
-    ------
-    ReproError
-        The key is none, or a template is missing or wrong.
-    """
     group, _, module = key.partition("/")
     if group == PLANE:
-        return render_siac(templates, module, target, STUDY)
-    return render_module(templates, key, target, STUDY) if key == SORT else render_regions(templates, key, target)
+        return render_siac(templates, module, target, STUDY_NAME)
+    return render_module(templates, key, target, STUDY_NAME) if key == SORT else render_regions(templates, key, target)

@@ -1,7 +1,4 @@
-"""The operands: a field with its points in the plane, or with its list of regions in space, and expected results.
-
-Expected values are computed by NumPy, with a bound of how far a right result may be from them.
-"""
+"""Operands in the plane and in space, expected results with error bounds, and errors and operations in the plane."""
 
 from __future__ import annotations
 
@@ -14,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.bench.runnable import IncorrectError, Runnable, Unsupported
-from repro.bench.workspace import Workspace
+from repro.bench.errors import IncorrectError, Unsupported
+from repro.bench.runnable import Runnable, Workspace
 from repro.errors import ReproError
 from repro.filtering.grids import SortedCells
 from repro.filtering.matrix_free import Stencil
@@ -24,131 +21,211 @@ from repro.filtering.stencil_geometry import within_triangles
 from repro.filtering.triangulation import Triangulation, evaluation_points, of_field
 from repro.galerkin.basis import equispaced, evaluate, exponents, mode_count, monomials
 from repro.galerkin.quadrature import Rule, evaluation_rule, exact_for, positive
-from repro.problems.field import Field
+from repro.problems.field import FUNCTIONS, Field
 from repro.studies.dg_postprocessing.ids import RegionMethod, full_width
-from repro.studies.dg_postprocessing.metrics import (
-    Errors,
-    Exact,
-    Work2D,
-    contour_operations,
-    exact,
-    region_operations,
-    unfiltered,
-)
-from repro.studies.dg_postprocessing.regions import NUMBERS_PER_REGION, Regions, paper_rule
+from repro.studies.dg_postprocessing.regions import NUMBERS_PER_REGION, Regions, paper_rule, region_operations
 
 Floats = NDArray[np.float64]
-#: Points whose values are computed by NumPy, and those that only the work is counted of.
+#: Double-precision FMAs per cycle and multiprocessor, by compute capability. Source: CUDA C++ Programming Guide
+#: 11, "Throughput of Native Arithmetic Instructions"; from 7.5 on, edition 13, table 30, "Ratio of FP32 to FP64
+#: Throughput", times the number of single-precision lanes: 64 (7.5, 8.0) or 128.
+LANES = {
+    **dict.fromkeys(("sm_50", "sm_52", "sm_53", "sm_61", "sm_62"), 4),
+    **dict.fromkeys(("sm_60", "sm_70", "sm_72", "sm_80"), 32),
+    **dict.fromkeys(("sm_90", "sm_100"), 64),
+    **dict.fromkeys(("sm_75", "sm_86", "sm_87", "sm_89", "sm_103", "sm_110", "sm_120", "sm_121"), 2),
+}
+
+
+def peak_gflops(environment: Mapping[str, Any]) -> float | None:
+    """Return a device's peak rate in double precision, GFLOPS, from its environment record; None if not known."""
+    lanes = LANES.get(str(environment.get("target")))
+    count, clock = environment.get("multiprocessors"), environment.get("max_sm_clock_mhz")
+    return 2e-3 * lanes * count * clock if lanes and count and clock else None
+
+
+#: Number of points for which NumPy computes expected values and the work is counted.
 CHECKED_POINTS = 256
-#: Points whose values are compared at a time.
+#: Number of points that are compared in one chunk.
 COMPARED_POINTS = 1 << 18
+#: Operations for a pair without its segments (kernel coordinates of corners, search for lines), and for a segment
+#: without its Gauss points (computing the segment's ends).
+PAIR_OPERATIONS, SEGMENT_OPERATIONS = 80, 12
+
+
+class Work2D(NamedTuple):
+    """Number of pairs, subtriangles and segments for filtering at all points."""
+
+    #: Pairs of a point and an image of a triangle that meets the point's stencil.
+    pairs: int
+    #: Triangles that result from clipping.
+    subtriangles: int
+    #: Segments: parts of triangles' edges between knot lines.
+    segments: int
+
+
+def gauss_points(degree: int) -> int:
+    """Return the number of Gauss points per segment, exact for degree 3 P + 1."""
+    return (3 * degree + 3) // 2
+
+
+def evaluation_operations(degree: int) -> int:
+    """Return the operations per Gauss point of a contour: position, K along y, u along x, integral of K u, sum."""
+    modes = mode_count(degree, 2)
+    along_x = 2 * (degree + 1) ** 2 + (2 * degree + 1) + 4 * degree
+    return 4 + 2 * degree + 2 + 2 * (modes - degree - 1) + along_x + 3
+
+
+def contour_operations(work: Work2D, degree: int) -> int:
+    """Return the operations of the contour method: (28, 50, 78) per Gauss point for P = 1, 2, 3; an FMA is two."""
+    evaluations = work.segments * gauss_points(degree)
+    return (
+        evaluations * evaluation_operations(degree) + work.segments * SEGMENT_OPERATIONS + work.pairs * PAIR_OPERATIONS
+    )
+
+
+def triangle_operations(mesh: Triangulation, degree: int, scale: float) -> NDArray[np.float64]:
+    """Return, for each triangle, the operations of a pair with a point whose stencil it meets, float64 `(t,)`.
+
+    An edge has one segment more than knot lines that it crosses: on average its extents along x and y, in squares.
+    """
+    sides = np.abs(mesh.corners - np.roll(mesh.corners, 1, axis=1)).sum(axis=(1, 2)) / scale
+    of_segment = gauss_points(degree) * evaluation_operations(degree) + SEGMENT_OPERATIONS
+    return np.asarray(PAIR_OPERATIONS + (3 + sides) * of_segment, np.float64)
+
+
+def contour_formula() -> str:
+    """Return the sentences that say how operations are counted."""
+    evaluations = ", ".join(str(evaluation_operations(degree)) for degree in (1, 2, 3))
+    gauss = ", ".join(str(gauss_points(degree)) for degree in (1, 2, 3))
+    return (
+        f"Operations: ({evaluations}) an evaluation of the integrand for P = 1, 2, 3, of which a segment between knot "
+        f"lines takes ({gauss}), {SEGMENT_OPERATIONS} more a segment and {PAIR_OPERATIONS} a pair of a point "
+        "and a triangle; a fused multiplication and addition counts as two. They are those of contours, "
+        "of pairs and segments counted at 256 points, whatever a way does itself, so that rates are in "
+        "proportion to speeds."
+    )
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Deviation of a field from the exact function at the quadrature points."""
+
+    #: L2 error, computed by quadrature over the domain.
+    l2: float
+    #: Largest error at any quadrature point.
+    largest: float
+
+    @classmethod
+    def known(cls, l2: float | None, largest: float | None) -> Errors | None:
+        """Return the recorded errors of a row; None if the row has none."""
+        return None if l2 is None or largest is None else cls(l2, largest)
+
+
+@dataclass(frozen=True, eq=False)
+class Exact:
+    """Values of an exact function at the quadrature points of a triangulation."""
+
+    values: Floats
+    #: Quadrature weights; their sum is the area of the domain.
+    weights: Floats
+
+    def errors(self, values: Floats) -> Errors:
+        errors = np.abs(values - self.values)
+        return Errors(float(np.sqrt(self.weights @ errors**2)), float(errors.max()))
+
+
+def exact(mesh: Triangulation, degree: int, function: str | None) -> Exact | None:
+    """Return the values of a function from `FUNCTIONS` at a field's quadrature points; None if it is not known."""
+    if function not in FUNCTIONS:
+        return None
+    weights = np.outer(2 * mesh.areas, evaluation_rule(degree, 2).weights).ravel()
+    return Exact(FUNCTIONS[function](evaluation_points(mesh, degree)), weights)
+
+
+def unfiltered(degree: int, basis: str, modes: Floats) -> Floats:
+    """Return a field's values at the quadrature points, `(t Q,)`, from its modes `(t, m)`."""
+    values: Floats = (modes @ evaluate(basis, evaluation_rule(degree, 2).points, degree).T).ravel()
+    return values
 
 
 class Filters(Runnable):
-    """A runnable that leaves the filtered field at all points.
+    """A runnable that filters the field at all points."""
 
-    Attributes
-    ----------
-    local
-        Whether each point has an h of its own.
-    errors
-        How far a result that was right is from the exact function; None before, or where that is not known.
-    read
-        Waits, and returns what a launch left; set by `prepare`.
-    """
-
+    #: True if each point has its own h.
     local: bool = False
+    #: Errors of the verified result; None before verification, or if the exact function is not known.
     errors: Errors | None = None
+    #: Function that waits for the launch and downloads the result; set by `prepare`.
     read: Callable[[], Floats]
 
     def result(self) -> Floats:
-        """Wait, and return it: float64 `(n,)`, or `(n, fields)`, of which each is the field itself."""
+        """Wait, and return the filtered field, `(n,)`, or several copies of it, `(n, fields)`."""
         return self.read()
 
 
 @dataclass(frozen=True, eq=False)
 class ExpectedValues:
-    """What must come out at some points.
+    """Expected values at the checked points."""
 
-    Attributes
-    ----------
-    places
-        int64 `(k,)`, which points.
-    values, bound
-        float64 `(k,)`, and by how much a result may differ: `terms ε Σ|w||u|`, times what contours lose.
-    work
-        Of all points, from what these take.
-    """
-
+    #: Indices of the checked points.
     places: NDArray[np.int64]
     values: Floats
+    #: Error bound for each value: `terms ε Σ|w||u|`, times the loss of accuracy by contours.
     bound: Floats
+    #: Work at all points, extrapolated from the checked points.
     work: Work2D
 
 
 @dataclass(frozen=True, eq=False)
 class DgOperands:
-    """A field in the plane and its quadrature points.
-
-    Attributes
-    ----------
-    name, precision
-        Of the problem, and `double`.
-    mesh, degree, basis, modes
-        As of the problem; the degree is the kernel's as well.
-    seed
-        Of what is drawn.
-    checksum
-        Of the problem and of the seed.
-    function
-        The name of the function that the field is the projection of; None: not known.
-    """
+    """A field in the plane, with its quadrature points."""
 
     name: str
     precision: str
     mesh: Triangulation
+    #: Degree of the field and of the kernel.
     degree: int
     basis: str
     modes: Floats
     seed: int
+    #: Checksum of the problem and of the seed.
     checksum: str
+    #: Key of the function whose projection the field is; None if it is not known.
     function: str | None = None
     _agreed: dict[bool, Floats] = field(default_factory=dict, repr=False)
 
     @property
     def scale(self) -> float:
-        """h: the longest edge (King 2017, section 3.2)."""
+        """h, the side of a kernel's squares: the longest edge (King 2017, section 3.2)."""
         return self.mesh.longest
 
     @cached_property
     def points(self) -> Floats:
-        """The quadrature points of all triangles, float64 `(n, 2)`."""
         return evaluation_points(self.mesh, self.degree)
 
     @cached_property
     def stencil(self) -> Stencil:
-        """The filter."""
         return Stencil(self.mesh, self.degree, self.scale)
 
     @cached_property
     def host(self) -> SortedCells:
-        """Mesh and points, sorted once for all that filters."""
+        """Mesh and points on the host, sorted once for all methods."""
         return SortedCells(self.mesh, self.points)
 
     @property
-    def least_bytes(self) -> tuple[int, int]:
-        """Corners and modes of all triangles, and the points; a value at each."""
+    def min_bytes(self) -> tuple[int, int]:
+        """Bytes to read (corners and modes of all triangles, all points) and to write (one value per point)."""
         triangles, points = len(self.mesh.triangles), len(self.points)
         return 8 * (triangles * (6 + mode_count(self.degree, 2)) + 2 * points), 8 * points
 
     @property
     def operations(self) -> int:
-        """Those of contours; see `repro.studies.dg_postprocessing.metrics`."""
+        """Operations of the contour method; used for all methods."""
         return contour_operations(self.expected.work, self.degree)
 
     @property
     def columns(self) -> Mapping[str, Any]:
-        """How much there is to do, and how far the field itself is from the function that it is the projection of."""
         work, errors = self.expected.work, self._unfiltered
         return {
             "triangles": len(self.mesh.triangles),
@@ -163,7 +240,6 @@ class DgOperands:
 
     @cached_property
     def local_scales(self) -> Floats:
-        """An h of each point, as long as the edges around it, float64 `(n,)`."""
         return within_triangles(self.mesh, evaluation_rule(self.degree, 2).points)
 
     @cached_property
@@ -176,38 +252,28 @@ class DgOperands:
 
     @cached_property
     def expected(self) -> ExpectedValues:
-        """What must come out at points drawn at random, by NumPy."""
         return self._expect(np.broadcast_to(self.scale, len(self.points)))
 
     @cached_property
     def local_expected(self) -> ExpectedValues:
-        """The same with an h of each point."""
         return self._expect(self.local_scales)
 
     def _expect(self, scales: Floats) -> ExpectedValues:
         generator = np.random.default_rng(self.seed)
         total = len(self.points)
         places = np.sort(generator.choice(total, min(CHECKED_POINTS, total), replace=False))
-        there, scales = self.points[places], scales[places]
-        rows = contour_rows(self.mesh, there, self.degree, self.basis, scales)
+        points, scales = self.points[places], scales[places]
+        rows = contour_rows(self.mesh, points, self.degree, self.basis, scales)
         modes = self.modes.ravel()
-        counts = count_work(self.mesh, there, self.degree, scales)
+        counts = count_work(self.mesh, points, self.degree, scales)
         terms = counts.pairs * mode_count(self.degree, 2)
         bound = terms * self.stencil.loss * np.finfo(np.float64).eps * (abs(rows) @ np.abs(modes))
         share = total / len(places)
-        work = Work2D(
-            *(round(share * int(np.sum(numbers))) for numbers in (counts.pairs, counts.triangles, counts.segments))
-        )
+        work = Work2D(*(round(share * int(np.sum(numbers))) for numbers in counts))
         return ExpectedValues(places, rows @ modes, bound, work)
 
     def check(self, runnable: Runnable, workspace: Workspace) -> float | None:
-        """Launch once; compare some points with NumPy's, and all of them with the first result that was right there.
-
-        Raises
-        ------
-        IncorrectError
-            A value is outside its bound.
-        """
+        """Launch once; compare the checked points with NumPy's values, and all points with the first correct result."""
         if not isinstance(runnable, Filters):
             return None
         runnable.before()
@@ -219,36 +285,27 @@ class DgOperands:
         if not largest <= 1:
             raise IncorrectError(f"{np.count_nonzero(~(error <= 1))} of {error.size} checked values are wrong", largest)
         agreed = self._agreed.setdefault(runnable.local, result[:, 0].copy())
-        # bounds of points are alike: the largest of those that were drawn, and as much again
-        wrong, apart = _deviation(result, agreed, 2 * float(expected.bound.max()))
+        # the bounds of all points are similar: use twice the largest bound of a checked point
+        wrong, deviation = _deviation(result, agreed, 2 * float(expected.bound.max()))
         if wrong:
-            raise IncorrectError(f"{wrong} of {result.size} values differ from those of another way", apart)
+            raise IncorrectError(f"{wrong} of {result.size} values differ from those of another way", deviation)
         runnable.errors = self._exact.errors(result[:, 0]) if self._exact else None
         return largest
 
 
 def _deviation(result: Floats, agreed: Floats, bound: float) -> tuple[int, float]:
-    """Return how many numbers `(n, fields)` are further than a bound from those of `(n,)`; the largest error over it.
-
-    Some points at a time, since there may be twenty million of them.
-    """
+    """Return how many values deviate by more than a bound, and the largest deviation over the bound, chunk by chunk."""
     wrong, largest = 0, []
     for first in range(0, len(agreed), COMPARED_POINTS):
         some = slice(first, first + COMPARED_POINTS)
         errors = np.abs(result[some] - agreed[some, None]) / bound
-        wrong += int(np.count_nonzero(~(errors <= 1)))  # NaN is wrong
+        wrong += int(np.count_nonzero(~(errors <= 1)))  # a NaN must count as wrong
         largest.append(errors.max())
     return wrong, float(np.max(largest))
 
 
 def make_operands(problem: Field, precision: str, seed: int) -> DgOperands:
-    """Return the operands of a field in the plane.
-
-    Raises
-    ------
-    ReproError
-        The precision is another than double, the only one of the text; or the field cannot be filtered.
-    """
+    """Return the operands of a field in the plane; ReproError if the field or the precision cannot be filtered."""
     if precision != "double":
         raise ReproError(
             "fields are filtered in double precision only",
@@ -264,19 +321,19 @@ def make_operands(problem: Field, precision: str, seed: int) -> DgOperands:
     )
 
 
-#: Regions that NumPy has at a time: some hundred megabytes.
+#: Number of regions that NumPy processes at a time, which takes a few hundred megabytes.
 _REGION_CHUNK = 1 << 13
 
 
 class ExpectedIntegrals(NamedTuple):
-    """Integrals and how far a right result may be from them, both float64 `(n,)`."""
+    """Expected integrals, `(n,)`, and the error bound of each integral, `(n,)`."""
 
     values: Floats
     bounds: Floats
 
 
 class ClippedRegions(NamedTuple):
-    """A list of regions as a device made it: `rows` and `cells` of `Regions`."""
+    """A list of regions made by a device: `rows` and `cells` as in `Regions`."""
 
     rows: Floats
     cells: NDArray[np.int32]
@@ -284,22 +341,14 @@ class ClippedRegions(NamedTuple):
 
 @dataclass(frozen=True)
 class RegionOperands:
-    """A field, a list of regions, and the kernel.
-
-    Attributes
-    ----------
-    field, regions
-        Of one degree.
-    pieces
-        float64 `(3k + 1, k + 1)`: the kernel at j + t, from its first knot, is Σ_a pieces[j, a] t^a.
-    """
+    """A field in space, a list of regions, and the kernel; the degree is the same for field and kernel."""
 
     field: Field
     regions: Regions
+    #: Coefficients of the kernel, `(3k + 1, k + 1)`, as in `repro.filtering.spline_kernel.Kernel`.
     pieces: Floats
 
     def __post_init__(self) -> None:
-        """Refuse what does not fit together."""
         degree, shape = self.regions.degree, (self.regions.width, self.regions.degree + 1)
         if self.field.degree != degree or self.pieces.shape != shape:
             raise ReproError(
@@ -311,57 +360,45 @@ class RegionOperands:
 
     @property
     def degree(self) -> int:
-        """p of the field and k of the kernel."""
         return self.regions.degree
 
     @property
     def count(self) -> int:
-        """Regions of the list."""
         return len(self.regions.rows)
 
     @property
     def precision(self) -> str:
-        """`double`, as in the paper."""
         return "double"
 
     @cached_property
     def checksum(self) -> str:
-        """Hash of field, regions and kernel."""
         digest = hashlib.sha256(self.field.checksum().encode())
         for array in (self.regions.rows, self.regions.cells, self.pieces):
             digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
 
     @property
-    def least_bytes(self) -> tuple[int, int]:
-        """Bytes of the list, of the elements that it names with their modes, and of the integrals."""
+    def min_bytes(self) -> tuple[int, int]:
+        """Bytes to read (the list, and all elements in it with their modes) and to write (the integrals)."""
         elements = len(np.unique(self.regions.cells))
         read = self.count * (8 * NUMBERS_PER_REGION + 4) + elements * 8 * (3 + self.field.modes.shape[1])
         return read, 8 * self.count
 
     @property
     def operations(self) -> int:
-        """Additions and multiplications of the rule with the fewest points."""
+        """Operations of the quadrature rule with the fewest points."""
         return self.count * region_operations("lane", self.degree)
 
     @property
     def columns(self) -> Mapping[str, Any]:
-        """How many regions of how many points."""
         return {"regions": self.count, "points": len(self.regions.places)}
 
     @cached_property
     def expected(self) -> ExpectedIntegrals:
-        """The integrals by NumPy."""
         return expected_integrals(self.regions, self.field, self.pieces, positive(4 * self.degree, 3))
 
     def check(self, runnable: Runnable, workspace: Workspace) -> float | None:
-        """Launch a prepared runnable once and return its largest error over its bound.
-
-        Raises
-        ------
-        IncorrectError
-            The result is wrong.
-        """
+        """Launch a prepared runnable once and return its largest error over its bound."""
         runnable.before()
         runnable.launch()
         result = runnable.result()
@@ -372,7 +409,7 @@ class RegionOperands:
         values, bounds = self.expected if len(result) == self.count else self.sums
         with np.errstate(divide="ignore", invalid="ignore"):
             errors = np.abs(result - values) / bounds
-        # written so that a NaN is wrong; a bound of 0 is that of an integral that is 0
+        # written as `not <=`, so that NaN counts as wrong; an integral of 0 has a bound of 0
         wrong = ~((errors <= 1) | (result == values))
         if wrong.any():
             first = int(np.flatnonzero(wrong)[0])
@@ -381,9 +418,9 @@ class RegionOperands:
         return float(np.nanmax(errors, initial=0.0))
 
     def _check_clipped(self, clipped: ClippedRegions) -> float:
-        """Return by how much the regions of a point fail to fill its stencil, over a bound.
+        """Return the largest difference between a point's stencil volume and its regions' volume, over a bound.
 
-        The bound is n · eps of the stencil's volume for n regions, times the size of the domain in edges of a cube.
+        The bound for n regions is n · eps times the stencil's volume, times the domain's size in edges of a cube.
         """
         places, h = self.regions.places, self.regions.h
         listed = Regions(self.degree, h, clipped.rows, clipped.cells, places)
@@ -401,7 +438,7 @@ class RegionOperands:
 
     @property
     def sums(self) -> ExpectedIntegrals:
-        """The sums of the integrals of each point, `(points,)`: the filtered field, of the last point maybe a part."""
+        """Sum of the integrals for each point, `(points,)`: the filtered field. The last point may lack regions."""
         points, count = self.regions.points, len(self.regions.places)
         values, bounds, sizes = (
             np.bincount(points, weights, count).astype(np.float64)
@@ -411,15 +448,11 @@ class RegionOperands:
         return ExpectedIntegrals(values, bounds + terms * np.finfo(np.float64).eps * sizes)
 
     def pack(self, method: RegionMethod) -> dict[str, NDArray[Any]]:
-        """Return the arrays that kernels of a method read.
+        """Return the arrays that a method's kernels read.
 
-        Returns
-        -------
-        dict
-            Of all: `cells`, `pieces`. Of `vector`, the paper's: `rows` (the list as it is), `maps` (from each element
-            to the reference simplex: the inverse of its edges, and its first corner), `field` (values at the element's
-            points), `rule` (points and weights). Of ours: `columns` (the list transposed), `origins` (first corners),
-            `modes` (coefficients of monomials of the distance from there, in edges of a cube).
+        The paper's method `vector` reads the unchanged list, `maps` (for each element, the inverse of its edge matrix
+        and its first corner), the field's values at each element's points, and the quadrature rule. Our methods read
+        the transposed list, first corners, and modes.
         """
         arrays: dict[str, NDArray[Any]] = {"cells": self.regions.cells, "pieces": self.pieces}
         corners = self.field.vertices[self.field.cells]
@@ -438,18 +471,12 @@ class RegionOperands:
 
     @cached_property
     def modes(self) -> Floats:
-        """float64 `(c, m)`, the field's coefficients in monomials of (y - first corner) / h."""
+        """float64 `(c, m)`: coefficients in monomials of (y - first corner) / h."""
         return local_modes(self.field, self.regions.h)
 
 
 def region_operands_of(workspace: Workspace, degree: int) -> RegionOperands:
-    """Return what the kernels of a workspace integrate.
-
-    Raises
-    ------
-    Unsupported
-        It has other operands, or those of another degree.
-    """
+    """Return the workspace's operands; Unsupported if they are not regions, or not of this degree."""
     operands = workspace.operands
     if not isinstance(operands, RegionOperands):
         raise Unsupported("no list of regions")
@@ -469,17 +496,12 @@ def local_modes(field: Field, h: float) -> Floats:
 
 
 def expected_integrals(regions: Regions, field: Field, pieces: Floats, rule: Rule | None = None) -> ExpectedIntegrals:
-    """Return the integral of kernel times field over each region, with bounds.
+    """Return the integral of kernel times field over each region, with bounds; rule None: product of Gauss rules.
 
-    The bound is terms · eps · Σ |w| |K| |u|, |K| and |u| the sums of the sizes of their monomials, the volume that of
-    the sizes of the determinant's products; the terms are the paper's quadrature points, and eight times what places
-    lose: the size of the domain and of the stencil, both in edges of a cube. Corners lose as much, which is more than
-    some edges of a sliver have: the volume's bound is that with edges which are longer by it.
-
-    Parameters
-    ----------
-    rule
-        Exact for degree 4p; None: the product of Gauss rules.
+    The bound is terms · eps · Σ |w| |K| |u|, where |K|, |u| and the volume are sums of absolute values of their terms.
+    `terms` is the number of the paper's quadrature points plus eight times the loss of coordinates: sizes of domain and
+    stencil in edges of a cube. Corners have the same loss, which can exceed a sliver's edges; therefore, the volume's
+    bound is computed with edges that are longer by this loss.
     """
     rule = rule or exact_for(4 * field.degree, 3)
     origins, modes = field.vertices[field.cells[:, 0]], local_modes(field, regions.h)
@@ -503,7 +525,7 @@ def expected_integrals(regions: Regions, field: Field, pieces: Floats, rule: Rul
 
 
 def _kernel(pieces: Floats, places: Floats) -> tuple[Floats, Floats]:
-    """Return the kernel of pieces `(n, 3, k + 1)` at places `(n, q, 3)`, and the sum of the sizes of its terms."""
+    """Return kernel values from pieces `(n, 3, k + 1)` at places `(n, q, 3)`, and their terms' summed magnitudes."""
     kernel, large = np.ones(places.shape[:2]), np.ones(places.shape[:2])
     for axis in range(3):
         place = places[:, :, axis]
@@ -517,7 +539,7 @@ def _kernel(pieces: Floats, places: Floats) -> tuple[Floats, Floats]:
 
 
 def _field(modes: Floats, places: Floats, degree: int) -> tuple[Floats, Floats]:
-    """Return polynomials of modes `(n, m)` at places `(n, q, 3)`, and the sums of the sizes of their terms."""
+    """Return polynomials with modes `(n, m)` at places `(n, q, 3)`, and the sums of their terms' magnitudes."""
     value, size = np.zeros(places.shape[:2]), np.zeros(places.shape[:2])
     for powers, mode in zip(exponents(degree, 3), modes.T, strict=True):
         term = np.broadcast_to(mode[:, None], value.shape)
@@ -529,7 +551,7 @@ def _field(modes: Floats, places: Floats, degree: int) -> tuple[Floats, Floats]:
 
 
 def _permanents(matrices: Floats) -> Floats:
-    """Return the sums of the products of a determinant, all added: `(n,)`."""
+    """Return the permanents of matrices `(n, 3, 3)`."""
     a, b, c = (matrices[:, i] for i in range(3))
     rolled = b * np.roll(c, 1, axis=1) + np.roll(b, 1, axis=1) * c
     sums: Floats = (a * np.roll(rolled, 1, axis=1)).sum(axis=1)

@@ -1,51 +1,38 @@
-"""Regions of chapter 4: what stencils and elements have in common, and the paper's quadrature on tetrahedra.
+"""Regions (chapter 4): intersections of stencils and elements; quadrature rules and operation counts of the kernels.
 
-A region is a tetrahedron within one element and within one cube of a point's stencil, so that the integrand is
-one polynomial on it. Elements are cut along the planes of a lattice (King 2017, section 4.2). As in the paper a
-region is 16 numbers: the index of the point, the point, and four corners. The paper sends regions to the GPU
-while a core of the CPU clips the next ones; here the list is made once and stays on the device, since what is
-compared are kernels that integrate.
-
-An element is met by a stencil at its own place: where the stencil of a point reaches over the border of the
-domain, the region has the point's image on that side, so that corners are always where the element is.
-
-The quadrature is in collapsed coordinates, with points on two of a tetrahedron's faces (Lobatto and Radau).
+A region is a tetrahedron within one element and one cube of a point's stencil, so that the integrand is one polynomial
+on it (King 2017, section 4.2). The paper clips on the CPU while the GPU integrates; here the list is made once, since
+integration is compared. A stencil that reaches over the border has an image of its point there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
 from math import gamma
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import roots_jacobi
 
 from repro.errors import ReproError
-from repro.galerkin.quadrature import Rule, evaluation_rule
+from repro.galerkin.basis import mode_count
+from repro.galerkin.quadrature import Rule, evaluation_rule, positive
 from repro.problems.field import Field
+from repro.studies.dg_postprocessing.ids import REGION_DEGREES, RegionMethod, element_points, full_width, paper_counts
+from repro.tuning.recordings import Machine
 
 Floats = NDArray[np.float64]
 
 
-def paper_counts(degree: int) -> tuple[int, int, int]:
-    """Return Q0, Q1, Q2, the points in each direction for fields of a degree p (King 2017, section 4.2.2).
-
-    They are ⌈(4p + 3)/2⌉, 2p + 1, 2p + 1: exact for degree 4p, a kernel of degree p in each direction times the field.
-    """
-    return -(-(4 * degree + 3) // 2), 2 * degree + 1, 2 * degree + 1
-
-
 def paper_rule(degree: int) -> Rule:
-    """Return the rule for fields of a degree: 36 points for 1, 150 for 2; the last direction fastest.
+    """Return the paper's quadrature rule: 36 points for degree 1, 150 for degree 2; the last direction is the fastest.
 
-    The paper names the numbers of points alone. They fit Gauss-Lobatto points in the first direction and Gauss-Radau
-    points in the two that collapse, none of them where they do (Karniadakis, Sherwin: Spectral/hp Element Methods for
-    CFD, 2005, section 4.1).
+    The paper gives only their numbers. These fit Gauss-Lobatto points in the first direction and Gauss-Radau points in
+    both that collapse (Karniadakis, Sherwin: Spectral/hp Element Methods for CFD, 2005, section 4.1).
     """
     rule = _rule(*paper_counts(degree))
     return Rule(rule.points.copy(), rule.weights.copy())
@@ -61,7 +48,7 @@ def _rule(*counts: int) -> Rule:
 
 
 def _lobatto(count: int) -> tuple[Floats, Floats]:
-    """Return points from 0 to 1 with both ends and their weights, exact for degree 2 count - 3."""
+    """Return Gauss-Lobatto points from 0 to 1, both included, and their weights, exact for degree 2 count - 3."""
     roots, weights = roots_jacobi(count - 2, 1, 1)
     end = 2 / (count * (count - 1))
     all_weights = np.concatenate([[end], weights / (1 - roots**2), [end]])
@@ -69,7 +56,7 @@ def _lobatto(count: int) -> tuple[Floats, Floats]:
 
 
 def _radau(count: int, alpha: int) -> tuple[Floats, Floats]:
-    """Return points from 0 without 1, for the weight (1 - x) to a power, exact for degree 2 count - 2."""
+    """Return Gauss-Radau points in [0, 1) for the weight (1 - x)^alpha, exact for degree 2 count - 2."""
     roots, weights = roots_jacobi(count - 1, alpha, 1)
     inner = weights / (1 + roots)
     total = 2 ** (alpha + 1) * gamma(alpha + 1) / gamma(alpha + 2)
@@ -78,49 +65,38 @@ def _radau(count: int, alpha: int) -> tuple[Floats, Floats]:
 
 
 def axis_nodes(axis: int, count: int) -> list[float]:
-    """Return the coordinates, from 0 to 1, of an element's points in one direction of the collapsed coordinates.
-
-    They are those of `repro.galerkin.quadrature.collapsed`, at the products of which an element has its field's values.
-    """
+    """Return the points of an element in one direction, as in `repro.galerkin.quadrature.collapsed`."""
     return [float(root) for root in (roots_jacobi(count, axis, 0)[0] + 1) / 2]
 
 
 Integers = NDArray[np.int64]
 
-#: What a tetrahedron and a cube no smaller than it have in common at the most: one plane of each direction can cut,
-#: and each makes at most three of one.
+#: Maximum number of pieces from one tetrahedron in a cube of its size: one plane per direction, each makes up to three.
 MAX_PIECES = 27
 
 
 class Pieces(NamedTuple):
-    """Tetrahedra within one cube each.
+    """Tetrahedra, each within one cube of the lattice."""
 
-    Attributes
-    ----------
-    corners
-        float64 `(n, 4, 3)`, in no particular orientation.
-    sources
-        `(n,)`, which tetrahedron each is of; ascending.
-    cubes
-        int64 `(n, 3)`, the lowest corner of its cube.
-    """
-
+    #: Corners, `(n, 4, 3)`; the orientation may be either.
     corners: Floats
+    #: Index of the tetrahedron from which each piece was cut; ascending.
     sources: Integers
+    #: Lowest corner of each piece's cube, `(n, 3)`.
     cubes: Integers
 
     @property
     def volumes(self) -> Floats:
-        """float64 `(n,)`, without sign."""
+        """Volumes as absolute values."""
         volumes: Floats = np.abs(np.linalg.det(self.corners[:, 1:] - self.corners[:, :1])) / 6
         return volumes
 
 
 def clip(corners: Floats, width: int) -> Pieces:
-    """Cut tetrahedra `(n, 4, 3)` by the cubes of the lattice of whole numbers from 0 to `width`; what lies beyond goes.
+    """Cut tetrahedra `(n, 4, 3)` by the cubes of the lattice from 0 to `width`; drop everything outside.
 
-    Each tetrahedron is cut, for each cube that the box around it meets, by the cube's six planes one after the other.
-    Signs are compared with zero, without tolerances: a corner on a plane is part of neither side's interior.
+    Each is cut by the six planes of each cube that its box meets, without tolerance: a corner on a plane belongs to
+    neither side's interior.
     """
     lowest = np.clip(np.floor(corners.min(axis=1)), 0, width).astype(np.int64)
     highest = np.clip(np.ceil(corners.max(axis=1)), 0, width).astype(np.int64)
@@ -144,17 +120,9 @@ def clip(corners: Floats, width: int) -> Pieces:
 
 
 def _cut_tetrahedra(corners: Floats, axis: int, bounds: Floats, sign: int) -> tuple[Floats, Integers]:
-    """Return what of each tetrahedron lies where `sign` times a coordinate is above its bound, 0 to 3 tetrahedra.
-
-    Returns
-    -------
-    pieces
-        float64 `(n, 4, 3)`.
-    sources
-        `(n,)`, which tetrahedron each is of.
-    """
+    """Return the parts (0 to 3 tetrahedra each) with `sign` times a coordinate above a bound, and their sources."""
     heights = sign * (corners[:, :, axis] - bounds[:, None])
-    # by sides alone: by heights, equal ones would be in an order, and the prism in pieces, that rounding decides
+    # use only signs: rounding would make the order of equal heights arbitrary, and with it how a prism is cut
     order = np.argsort(-np.sign(heights), axis=1, kind="stable")
     heights = np.take_along_axis(heights, order, axis=1)
     sorted_corners = np.take_along_axis(corners, order[:, :, None], axis=1)
@@ -164,7 +132,7 @@ def _cut_tetrahedra(corners: Floats, axis: int, bounds: Floats, sign: int) -> tu
     made, sources = [corners[whole]], [whole]
 
     def crossing(rows: Integers, upper: int, lower: int) -> Floats:
-        """Return where an edge from above meets the plane, `(rows, 3)`."""
+        """Return the points where edges intersect the plane."""
         top, bottom = sorted_corners[rows, upper], sorted_corners[rows, lower]
         high, low = heights[rows, upper, None], heights[rows, lower, None]
         place: Floats = top + (bottom - top) * (high / (high - low))
@@ -179,81 +147,69 @@ def _cut_tetrahedra(corners: Floats, axis: int, bounds: Floats, sign: int) -> tu
     add(tips, sorted_corners[tips, 0], *(crossing(tips, 0, lower) for lower in (1, 2, 3)))
     for count in (2, 3):
         rows = np.flatnonzero(cut & (above == count))
-        if count == 2:  # a wedge, its triangles at the two corners above
+        if count == 2:  # a wedge; its two triangles are at the two upper corners
             first = [sorted_corners[rows, 0], crossing(rows, 0, 2), crossing(rows, 0, 3)]
             second = [sorted_corners[rows, 1], crossing(rows, 1, 2), crossing(rows, 1, 3)]
-        else:  # a tetrahedron without its tip: a triangle above and one in the plane
+        else:  # a tetrahedron without its tip: one triangle above, one in the plane
             first = [sorted_corners[rows, upper] for upper in range(3)]
             second = [crossing(rows, upper, 3) for upper in range(3)]
         add(rows, *first, second[0])
-        # a third corner on the plane is an edge of the wedge: the tetrahedron there is flat
+        # if the third corner is on the plane, this tetrahedron of the wedge is flat
         solid = (heights[rows, 2] != 0) if count == 2 else np.ones(len(rows), bool)
         add(rows[solid], *(points[solid] for points in (first[1], first[2], second[0], second[1])))
         add(rows, first[2], *second)
     return np.concatenate(made), np.concatenate(sources)
 
 
-#: Numbers of a region: index of the point, the point, four corners.
+#: Numbers for each region: index of the point, coordinates of the point, four corners.
 NUMBERS_PER_REGION = 16
-#: Regions of a list, unless another number is asked for.
 DEFAULT_REGIONS = 2**20
-#: Tetrahedra of the paper's mesh. Of fewer the list is `SHORT` regions long, so that a CPU is done with it in time.
+#: Number of tetrahedra in the paper's mesh; smaller meshes, meant for the CPU, get a list of `SHORT_LIST` regions.
 PAPER_CELLS, SHORT_LIST = 6000, 2**11
 
 
 @dataclass(frozen=True)
 class Regions:
-    """A list of regions, sorted by element, those of an element by point: the order of the paper's per-element method.
+    """A list of regions sorted by element, then by point: the order of the paper's per-element method."""
 
-    Attributes
-    ----------
-    degree
-        k of the kernel; its stencil has 3k + 1 cubes in each direction.
-    h
-        Edge of a cube.
-    rows
-        float64 `(n, 16)`: index of the point (among those of the list), its image's coordinates, four corners.
-    cells
-        int32 `(n,)`, the element that each is of.
-    places
-        float64 `(points, 3)`: the points of the list.
-    """
-
+    #: k, the degree of the kernel; its stencil has 3k + 1 cubes in each direction.
     degree: int
+    #: Edge length of a cube.
     h: float
+    #: `(n, 16)`: index of the point in `places`, coordinates of the point's image, four corners.
     rows: Floats
+    #: Index of the element that contains each region.
     cells: NDArray[np.int32]
     places: Floats
 
     @property
     def width(self) -> int:
-        """Cubes of the stencil in each direction."""
         return 3 * self.degree + 1
 
     @property
     def corners(self) -> Floats:
-        """float64 `(n, 4, 3)`."""
+        """Corners of all regions, float64 `(n, 4, 3)`."""
         return self.rows[:, 4:].reshape(-1, 4, 3)
 
     @property
     def points(self) -> NDArray[np.int32]:
-        """int32 `(n,)`, the point that each region is of."""
+        """Index of the point for each region."""
         return self.rows[:, 0].astype(np.int32)
 
     def knots(self, corners: Floats | None = None) -> Floats:
-        """Return corners `(n, 4, 3)` in the kernel's coordinates, where its knots are 0 to 3k + 1."""
+        """Return corners in kernel coordinates, in which the knots are 0 to 3k + 1."""
         corners = self.corners if corners is None else corners
         places: Floats = (corners - self.rows[:, None, 1:4]) / self.h + self.width / 2
         return places
 
     @property
     def cubes(self) -> Integers:
-        """int64 `(n, 3)`, which piece of the kernel applies in each direction: where the region's centroid lies."""
+        """Cube of each region, by its centroid, int64 `(n, 3)`: the kernel's polynomial piece in each direction."""
         lowest: Integers = np.clip(np.floor(self.knots().mean(axis=1)), 0, self.width - 1).astype(np.int64)
         return lowest
 
     def by_point(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Return the regions sorted by point, `(n,)`, and where each point's begin, `(points + 1,)`."""
+        """Return the regions sorted by point, and the offset of each point's first region, `(points + 1,)`."""
         points = self.points
         offsets = np.concatenate([[0], np.cumsum(np.bincount(points, minlength=len(self.places)))])
         return np.argsort(points, kind="stable").astype(np.int32), offsets.astype(np.int32)
@@ -267,27 +223,25 @@ def make_regions(
     h: float | None = None,
     places: Floats | None = None,
 ) -> Regions:
-    """Clip the elements of a field by the stencils of points, one after the other.
+    """Clip the elements of a field by the stencils of points, point by point.
 
     Parameters
     ----------
     count
-        Regions of the list: of the last point maybe only some. 0 stands for all that there are.
+        Length of the list, whose last point may lack some regions; 0: all regions.
     seed
-        Of the order of the points.
+        Seed for the random order of the points.
     degree
-        Of the kernel; None: that of the field.
+        Degree of the kernel; None: the field's degree.
     h
-        Edge of a cube; None: the longest extent of an element along an axis, on the paper's mesh its cubes' edge.
+        Edge length of a cube; None: the longest extent of an element along an axis (a mesh cube's edge in the paper).
     places
-        The points within the domain, float64 `(n, 3)`, in their order; None: the quadrature points of the elements,
-        drawn in an order by the seed.
+        The points, `(n, 3)`; None: the quadrature points of the elements in random order.
 
     Raises
     ------
     ReproError
-        The field is not in space or not periodic, a number makes no sense, a point is outside the domain, or there are
-        not so many regions.
+        The field is not periodic in space, an argument is out of range, or there are too few regions.
     """
     if field.dimension != 3 or not field.periodic:
         actual = f"{field.dimension} dimensions, {'' if field.periodic else 'not '}periodic"
@@ -309,22 +263,22 @@ def make_regions(
         raise ReproError("points outside the domain", where=field.name, expected="points within", actual=first)
     rows: list[Floats] = []
     cells: list[NDArray[np.int32]] = []
-    left = count or None
+    missing = count or None
     used = 0
     for part, part_cells in _clipped_stencils(field, places, degree, edge):
-        rows.append(part[:left])
-        cells.append(part_cells[:left])
+        rows.append(part[:missing])
+        cells.append(part_cells[:missing])
         used += 1
-        if left is not None:
-            left -= len(rows[-1])
-            if not left:
+        if missing is not None:
+            missing -= len(rows[-1])
+            if not missing:
                 break
-    if left:
+    if missing:
         raise ReproError(
             "the mesh has fewer regions than the list",
             where=field.name,
             expected=count,
-            actual=count - left,
+            actual=count - missing,
             todo="ask for fewer, or for 0: all that there are",
         )
     all_rows, all_cells = np.concatenate(rows), np.concatenate(cells)
@@ -333,19 +287,19 @@ def make_regions(
 
 
 def region_count(cells: int) -> int:
-    """Return how many regions the list of a mesh of so many tetrahedra has in a campaign."""
+    """Return the length of the list of regions in campaigns, for a mesh of `cells` tetrahedra."""
     return DEFAULT_REGIONS if cells >= PAPER_CELLS else SHORT_LIST
 
 
 def image_count(period: Floats, degree: int, h: float) -> list[int]:
-    """Return how many periods a stencil of a point within the domain reaches beyond it, at the most, each way."""
+    """Return, for each axis, the maximum number of periods by which a stencil reaches beyond the domain."""
     return [int(farthest) for farthest in np.ceil((3 * degree + 1) * h / 2 / period)]
 
 
 def _clipped_stencils(
     field: Field, places: Floats, degree: int, h: float
 ) -> Iterator[tuple[Floats, NDArray[np.int32]]]:
-    """Yield for each point its regions and the elements that they are of, by element."""
+    """Yield the regions of each point, sorted by element, and the elements that contain them."""
     corners = field.vertices[field.cells]
     lowest, highest = corners.min(axis=1), corners.max(axis=1)
     first, last = field.vertices.min(axis=0), field.vertices.max(axis=0)
@@ -371,7 +325,77 @@ def _clipped_stencils(
 
 
 def evaluation_points(field: Field) -> Floats:
-    """Return where the filtered field is wanted: the quadrature points of each cell, `(c q, 3)`, cell by cell."""
+    """Return the quadrature points of all cells, `(c q, 3)`, cell by cell."""
     rule, corners = evaluation_rule(field.degree, field.dimension), field.vertices[field.cells]
     places: Floats = corners[:, :1] + rule.points @ (corners[:, 1:] - corners[:, :1])
     return places.reshape(-1, field.dimension)
+
+
+#: Operations per region apart from its points and modes: edges, determinant, pieces of the kernel.
+PAPER_REGION_OPERATIONS, OWN_REGION_OPERATIONS = 54, 66
+
+
+def paper_point_operations(degree: int) -> int:
+    """Return the operations per quadrature point in the paper's kernel, counted in its source text.
+
+    Place 18, edges 9; per direction of the kernel 4 for the coordinate, 2k for the polynomial, 1; place in the element
+    18, collapsed coordinates 4; Lagrange polynomials 2n (n - 1) per direction of n points; the sums over QX, QY, QZ;
+    the total 3.
+    """
+    x, y, z = element_points(degree)
+    lagrange = sum(2 * n * (n - 1) for n in (x, y, z))
+    sums = y * z * (2 * x - 1) + z * (2 * y - 1) + 2 * z - 1
+    return 27 + 3 * (5 + 2 * degree) + 22 + lagrange + sums + 3
+
+
+def rule_points(degree: int) -> int:
+    return len(positive(4 * degree, 3).weights)
+
+
+def point_operations(degree: int) -> int:
+    """Return our operations per quadrature point: 6 + 2k + 1 for each direction, and 2 for each mode."""
+    return 3 * (6 + 2 * degree + 1) + 2 * mode_count(degree, 3)
+
+
+def mode_operations(degree: int) -> int:
+    """Return our operations per mode: coordinates of a point, and the field's monomials at this point."""
+    return 12 + 4 * mode_count(degree, 3)
+
+
+def region_operations(method: RegionMethod, degree: int) -> int:
+    """Return the additions, multiplications and divisions per region, counted in the kernel's source text."""
+    modes = mode_count(degree, 3)
+    if method == "matrix":
+        return 2 * modes
+    if method == "lane":
+        return rule_points(degree) * point_operations(degree) + modes * mode_operations(degree) + OWN_REGION_OPERATIONS
+    return full_width(degree) * paper_point_operations(degree) + PAPER_REGION_OPERATIONS
+
+
+def region_formula() -> str:
+    """Return the sentences that say how operations are counted."""
+
+    def both(number: Callable[[int], int]) -> str:
+        return f"({', '.join(str(number(degree)) for degree in REGION_DEGREES)})"
+
+    degrees = " and ".join(map(str, REGION_DEGREES))
+    return (
+        f"Operations of a region, counted in the kernels’ texts, for degrees {degrees}: of the paper’s "
+        f"{both(paper_point_operations)} at each of {both(full_width)} points and {PAPER_REGION_OPERATIONS} more; of "
+        f"ours {both(point_operations)} at each of {both(rule_points)}, {both(mode_operations)} for each of "
+        f"{both(lambda degree: mode_count(degree, 3))} modes, and {OWN_REGION_OPERATIONS} more. A division counts as "
+        "one, a fused multiplication and addition as two."
+    )
+
+
+def region_features(record: Mapping[str, Any], precision: str, machine: Machine) -> NDArray[np.float64]:
+    """Return the features of a field for searches that learn from other fields, `(4,)`.
+
+    Dimension, degree, log2 of regions per thread of the device, and log2 of the modes' bytes over the cache's bytes.
+    """
+    dimension, degree, cells = record["dimension"], record["degree"], record["cells"]
+    logarithms = np.log2([
+        region_count(cells) / (machine.sm_count * machine.threads_per_sm),
+        8 * cells * mode_count(degree, dimension) / machine.cache_bytes,
+    ])  # fmt: skip
+    return np.array([dimension, degree, *logarithms], np.float64)

@@ -1,8 +1,7 @@
 """Kernels that integrate regions, as candidates of a search, and the clipping of elements on the device.
 
-The paper adds integrals up in a scratch memory of each of 8 patches, and these afterwards. Here a kernel leaves
-one number a region, without atomics and always the same, and another kernel adds up those of a point: what is
-compared by widths is integration alone, as in the paper's figures.
+The paper adds integrals up in scratch memory of 8 patches. Here a kernel leaves one number a region, always the same,
+and another kernel adds up each point's numbers: widths are compared by integration alone, as in the paper's figures.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.bench.runnable import Candidate, Runnable, Unsupported, in_turn, not_prepared
-from repro.bench.workspace import Workspace
+from repro.bench.errors import Unsupported
+from repro.bench.runnable import Candidate, Runnable, Workspace, not_prepared
 from repro.codegen.targets import Target
 from repro.devices.base import Argument, Buffer, Device, Program
 from repro.sparse.device_work import ModuleFile, Scan, keep, read_total
@@ -30,27 +29,20 @@ from repro.studies.dg_postprocessing.ids import (
     region_module_key,
 )
 from repro.studies.dg_postprocessing.kernels import CLIP_BLOCK_SIZE
-from repro.studies.dg_postprocessing.metrics import region_operations
 from repro.studies.dg_postprocessing.operands import ClippedRegions, RegionOperands, region_operands_of
-from repro.studies.dg_postprocessing.regions import NUMBERS_PER_REGION, image_count
+from repro.studies.dg_postprocessing.regions import NUMBERS_PER_REGION, image_count, region_operations
 
-#: Blocks for each multiprocessor of the kernel that adds up the regions of points.
+#: Number of blocks per multiprocessor for the kernel that adds up each point's regions.
 _SUM_BLOCKS = 4
 
 
 class RegionKernel(Candidate):
-    """The integrals of all regions of the list, one result a region.
+    """The integrals over all regions in the list.
 
-    The list and the field are on the device before; so are the rows of the matrix, of that method.
-
-    Parameters
-    ----------
-    built
-        The modules by key; see `repro.studies.dg_postprocessing.ids.region_module_keys`.
-    id
-        Which kernel.
+    List, field and, for `matrix`, the matrix's rows are on the device before.
     """
 
+    id: RegionId
     kind = "variant"
 
     def __init__(self, built: Mapping[str, ModuleFile], id: RegionId) -> None:
@@ -64,12 +56,10 @@ class RegionKernel(Candidate):
 
     @property
     def identity(self) -> str:
-        """The hash of its module."""
         return self._built[self.id.module].module.hash
 
     @property
     def columns(self) -> Mapping[str, Any]:
-        """What the name says, and what the compiler and the formula of `operations` say of the kernel."""
         resources = (self._built[self.id.module].module.resources or {}).get(self.id.kernel, {})
         return {
             **self.id.columns,
@@ -81,12 +71,6 @@ class RegionKernel(Candidate):
         }
 
     def prepare(self, workspace: Workspace) -> None:
-        """Bring list and field to the device, and bind the kernel.
-
-        Raises
-        ------
-        Unsupported, ModuleError, OutOfDeviceMemory, LaunchError
-        """
         operands = region_operands_of(workspace, self.id.degree)
         target = workspace.device.target
         if self.id.threads > target.threads_per_block or self.id.shared_bytes > target.shared_bytes:
@@ -94,7 +78,7 @@ class RegionKernel(Candidate):
         with ExitStack() as held:
             result = self._bind(workspace, operands, held)
             self._held = held.pop_all()
-        workspace.device.fill(result, NAN_BYTE)  # so that what is left out is seen
+        workspace.device.fill(result, NAN_BYTE)  # fill with NaN, so that missing values are detected
         self._read = lambda: _download(workspace, result, operands.count)
 
     def _bind(self, workspace: Workspace, operands: RegionOperands, held: ExitStack) -> Buffer:
@@ -104,7 +88,7 @@ class RegionKernel(Candidate):
         _, arrays = workspace.upload_packed(self.packing, lambda: (None, operands.pack(method)))
         program = self._built[id.module].program(workspace)
         modes = 8 * operands.field.modes.shape[1]
-        self.moved = sum(operands.least_bytes)
+        self.bytes_moved = sum(operands.min_bytes)
         size: list[Argument] = [np.int32(count), np.float64(1 / operands.regions.h)]
         arguments: list[Argument]
         if id.method == "vector":
@@ -118,34 +102,30 @@ class RegionKernel(Candidate):
             held.callback(guarded.release)
             weights = guarded.memory
             n_t = BLOCK_SIZE[device.backend]
-            device.bind(program.kernel("matrix_rows"), device.n_s * _SUM_BLOCKS, n_t, [*listed, weights])()
+            device.bind(program.kernel("matrix_rows"), device.sm_count * _SUM_BLOCKS, n_t, [*listed, weights])()
             arguments = [np.int32(count), weights, arrays["cells"], arrays["modes"], result]
-            self.moved = count * (modes + 4 + 8) + operands.field.modes.nbytes
+            self.bytes_moved = count * (modes + 4 + 8) + operands.field.modes.nbytes
         self.launch = device.bind(
-            program.kernel(id.kernel, id.launched_bytes), device.n_s * id.blocks, id.threads, arguments
+            program.kernel(id.kernel, id.launched_bytes), device.sm_count * id.blocks, id.threads, arguments
         )
         return result
 
     def result(self) -> NDArray[np.float64]:
-        """Wait, and return the integral over each region, `(n,)`."""
         assert self._read is not None
         return self._read()
 
     def release(self) -> None:
-        """Give back what is the kernel's own."""
         self._held, held = ExitStack(), self._held
         held.close()
         self.launch, self._read = not_prepared, None
 
+    def with_sums(self) -> RegionFilter:
+        """Return this kernel followed by the sum of its integrals for each point."""
+        return RegionFilter(self._built, self.id)
+
 
 class RegionFilter(RegionKernel):
-    """The integrals of all regions, and after them their sums for each point: the filtered field.
-
-    Parameters
-    ----------
-    built, id
-        As of `RegionKernel`; the module of our kernels has to be among the built ones.
-    """
+    """The integrals over all regions, then the sum for each point: the filtered field."""
 
     kind = "filter"
 
@@ -155,16 +135,9 @@ class RegionFilter(RegionKernel):
 
     @property
     def columns(self) -> Mapping[str, Any]:
-        """What the name says."""
         return {**super().columns, "what": "filter"}
 
     def prepare(self, workspace: Workspace) -> None:
-        """Bring the regions of each point to the device as well, and bind both kernels.
-
-        Raises
-        ------
-        Unsupported, ModuleError, OutOfDeviceMemory, LaunchError
-        """
         super().prepare(workspace)
         operands, device = region_operands_of(workspace, self.id.degree), workspace.device
         integrals = workspace.written(("integrals", operands.count), 8 * operands.count, "its result")
@@ -177,20 +150,22 @@ class RegionFilter(RegionKernel):
             self._held.callback(buffer.release)
         program = self._built[region_module_key(self.id.degree, "lane", 1)].program(workspace)
         arguments: list[Argument] = [np.int32(count), *buffers, integrals, sums]
-        add = device.bind(program.kernel("sum_points"), device.n_s * _SUM_BLOCKS, BLOCK_SIZE[device.backend], arguments)
-        self.launch = in_turn(self.launch, add)
-        self.moved += operands.count * (4 + 8) + 8 * count
+        add = device.bind(
+            program.kernel("sum_points"), device.sm_count * _SUM_BLOCKS, BLOCK_SIZE[device.backend], arguments
+        )
+        self.launch = in_order([self.launch, add])
+        self.bytes_moved += operands.count * (4 + 8) + 8 * count
         self._read = lambda: _download(workspace, sums, count)
 
 
 def region_kernels(built: Mapping[str, ModuleFile], degree: int, target: Target, space: str) -> list[RegionKernel]:
-    """Return the kernels of a space, `paper` or `extended`, that fit; those of a module follow each other."""
+    """Return the kernels of a space that fit on the target, grouped by module."""
     ids = paper_region_ids(degree, target) if space == SPACES[0] else own_region_ids(degree, target)
     return [RegionKernel(built, id) for id in ids]
 
 
 def list_bytes(count: int) -> int:
-    """Return the memory of a list of so many regions, in the paper's order."""
+    """Return the bytes of a list with `count` regions in the paper's order."""
     return count * (8 * NUMBERS_PER_REGION + 4)
 
 
@@ -200,37 +175,15 @@ def _download(workspace: Workspace, buffer: Buffer, count: int) -> NDArray[np.fl
     return values
 
 
-#: Blocks for each multiprocessor.
+#: Number of blocks per multiprocessor.
 _CLIP_BLOCKS = {"cuda": 16, "opencl": 3}
 
 
 class DeviceClip:
-    """The regions of all points of a list, whole stencils, in two passes: count, add up, write.
+    """Clipping for all points of a list in two passes: count regions, compute offsets by a prefix sum, write regions.
 
-    A thread has an element and a point, so that the list comes in the order of `Regions`: by element, then by point.
-    Memory for the regions is taken once they have been counted.
-
-    Parameters
-    ----------
-    device
-        Where to clip.
-    clip, sort
-        The modules `p…/clip` of the kernel's degree, and `sort`, which adds up.
-    operands
-        Elements, points, degree and edge of the stencil.
-
-    Attributes
-    ----------
-    count
-        Regions.
-    rows, cells
-        As in `Regions`, on the device.
-    stages
-        The passes by name: `count`, `scan`, `write`.
-
-    Raises
-    ------
-    OutOfDeviceMemory, LaunchError
+    A thread has an element and a point, so that the list is in the order of `Regions`. `sort` is the module that adds
+    up; memory for the regions is allocated once they are counted.
     """
 
     def __init__(self, device: Device, clip: Program, sort: Program, operands: RegionOperands) -> None:
@@ -253,8 +206,8 @@ class DeviceClip:
             offsets = allocate(4 * (pairs + 1))
             scan = keep(held, Scan(device, sort, pairs))
             n_t = CLIP_BLOCK_SIZE[device.backend]
-            blocks = max(1, min(-(-pairs // n_t), device.n_s * _CLIP_BLOCKS[device.backend]))
-            # the sums take the place of the counts
+            blocks = max(1, min(-(-pairs // n_t), device.sm_count * _CLIP_BLOCKS[device.backend]))
+            # the prefix sums replace the counts
             count = device.bind(clip.kernel("count_regions"), blocks, n_t, [*size, offsets])
             add = scan.bind(offsets, offsets, pairs)
             in_order([count, add])()
@@ -265,32 +218,21 @@ class DeviceClip:
             self._held = held.pop_all()
 
     def clip(self) -> None:
-        """Queue all passes."""
         for stage in self.stages.values():
             stage()
 
     def download(self) -> ClippedRegions:
-        """Wait, and return the list."""
         rows, cells = np.empty((self.count, NUMBERS_PER_REGION)), np.empty(self.count, np.int32)
         self._device.download(self.rows, rows)
         self._device.download(self.cells, cells)
         return ClippedRegions(rows, cells)
 
     def release(self) -> None:
-        """Give the memory back."""
         self._held.close()
 
 
 class ClipRegions(Runnable):
-    """Clipping for the points of the list, whole stencils; memory for the regions is there before.
-
-    Parameters
-    ----------
-    built
-        The modules by key, `p1/clip` or `p2/clip` and `double/sort` among them.
-    degree
-        Of the kernel.
-    """
+    """A timed runnable of clipping for all points of the list; memory for the regions is allocated beforehand."""
 
     kind = "clip"
 
@@ -303,34 +245,24 @@ class ClipRegions(Runnable):
 
     @property
     def identity(self) -> str:
-        """The hashes of both modules."""
         return " ".join(self._built[key].module.hash for key in (self.name, "double/sort"))
 
     @property
     def columns(self) -> Mapping[str, Any]:
-        """What is done."""
         return {"what": "clip", "kernel_degree": self._degree}
 
     def prepare(self, workspace: Workspace) -> None:
-        """Bring elements and points to the device, and count.
-
-        Raises
-        ------
-        Unsupported, ModuleError, OutOfDeviceMemory, LaunchError
-        """
         operands = region_operands_of(workspace, self._degree)
         clip, sort = (self._built[key].program(workspace) for key in (self.name, "double/sort"))
         self._clip = DeviceClip(workspace.device, clip, sort, operands)
         self.launch, self.stages = self._clip.clip, self._clip.stages
-        self.moved = self._clip.count * (8 * NUMBERS_PER_REGION + 4)
+        self.bytes_moved = self._clip.count * (8 * NUMBERS_PER_REGION + 4)
 
     def result(self) -> ClippedRegions:
-        """Wait, and return the list."""
         assert self._clip is not None
         return self._clip.download()
 
     def release(self) -> None:
-        """Give all memory back."""
         if self._clip is not None:
             self._clip.release()
             self._clip = None

@@ -1,21 +1,22 @@
-"""The contract of the study: fields on triangles are filtered by several methods, on tetrahedra by vector widths.
+"""The contract of the study: cases in the plane (chapter 3) and in space (chapter 4).
 
-A case in the plane (chapter 3) searches the methods and times the filter as a matrix beside the winners. A case
-in space (chapter 4) searches kernels that integrate a list of regions, by their vector width. On a large mesh
-one launch may take minutes, so its duration is predicted before there is any.
+In the plane methods are searched, then the filter as a matrix is timed beside the winners; in space kernels are
+searched by vector width. A launch on a large mesh may take minutes, so that its duration is predicted before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from repro.bench.rows import ColumnType, Row
-from repro.bench.runnable import Runnable, Unsupported
+from repro.bench.errors import Unsupported
+from repro.bench.rows import Row
+from repro.bench.runnable import Runnable
 from repro.codegen.build_cache import compile_module, manifest_path
 from repro.codegen.targets import CPU, Target, get_target
-from repro.config.models import StudySettings
+from repro.config.models import StudySettings, UnusedWeight
 from repro.errors import ReproError
 from repro.filtering.kernels import DEGREES as PLANE_DEGREES
 from repro.filtering.spline_kernel import kernel
@@ -34,16 +35,14 @@ from repro.studies.dg_postprocessing import (
     PARTS,
     PUBLISHED,
     REFERENCE,
+    STUDY_NAME,
     SUMS,
     TARGETS,
-    runnables_matrix,
 )
-from repro.studies.dg_postprocessing import STUDY as NAME
 from repro.studies.dg_postprocessing.ids import (
-    FILTER_COLUMNS,
-    REGION_COLUMNS,
     REGION_DEGREES,
     SPACES,
+    FieldId,
     FilterId,
     RegionId,
     filter_ids,
@@ -51,15 +50,19 @@ from repro.studies.dg_postprocessing.ids import (
     own_region_ids,
     paper_region_ids,
     region_module_key,
-    region_point,
 )
-from repro.studies.dg_postprocessing.ids import REGION_DEGREES as SPACE_DEGREES
 from repro.studies.dg_postprocessing.kernels import PLANE, keys_of, modules_of, region_keys, render_key
-from repro.studies.dg_postprocessing.metrics import peak_gflops, region_features
-from repro.studies.dg_postprocessing.operands import DgOperands, RegionOperands, make_operands
-from repro.studies.dg_postprocessing.regions import PAPER_CELLS, make_regions, region_count
-from repro.studies.dg_postprocessing.runnables_filters import FieldFilter, LocalFilter, device_filters
-from repro.studies.dg_postprocessing.runnables_matrix import asked_routines, library_products, matrix_runnables
+from repro.studies.dg_postprocessing.operands import DgOperands, RegionOperands, make_operands, peak_gflops
+from repro.studies.dg_postprocessing.regions import PAPER_CELLS, make_regions, region_count, region_features
+from repro.studies.dg_postprocessing.rows import DgRow
+from repro.studies.dg_postprocessing.runnables_plane import (
+    FieldFilter,
+    LocalFilter,
+    asked_routines,
+    device_filters,
+    library_products,
+    matrix_runnables,
+)
 from repro.studies.dg_postprocessing.runnables_regions import (
     ClipRegions,
     RegionFilter,
@@ -70,69 +73,52 @@ from repro.studies.dg_postprocessing.runnables_regions import (
 from repro.tuning.search import pick
 from repro.tuning.session import Session, fastest_yardsticks
 
-#: The share of the largest rate in double precision that the operations of contours are done at, by way and degree 0 to
-#: 3, at the least: blocks for each multiprocessor as in the paper, on an H200.
+#: Minimum share of the peak rate that each method reaches, in operations of the contour method, by degree 0 to 3;
+#: measured with the paper's blocks on an H200.
 PEAK_SHARES = {
     "point": (0.004, 0.004, 0.010, 0.025),
     "element": (0.012, 0.012, 0.030, 0.070),
     "atomic": (0.012, 0.012, 0.030, 0.070),
     "edges": (0.100, 0.150, 0.300, 0.400),
 }
-#: Launches that timing a way takes at the least: some that are checked, and some in rounds.
+#: Minimum number of launches for one time: verification, and timing rounds.
 MIN_LAUNCHES = 6
 
 
 def predicted_seconds(way: str, degree: int, operations: int, environment: Mapping[str, Any]) -> float | None:
-    """Return how long a launch takes about; None on a device whose peak is not known.
-
-    Parameters
-    ----------
-    way, degree
-        What filters, and k.
-    operations
-        Of contours, whatever the way does itself.
-    environment
-        The device's record; see `peak_of`.
-    """
+    """Return the approximate seconds per launch, from the contour method's operations; None if the peak is unknown."""
     peak = peak_gflops(environment)
     return operations / (1e9 * peak * PEAK_SHARES[way][degree]) if peak else None
 
 
 def refuse_long(seconds: float | None, timeout: float) -> None:
-    """Refuse a launch of which not even a few can be timed.
-
-    Raises
-    ------
-    Unsupported
-        It takes too long.
-    """
     if seconds is not None and MIN_LAUNCHES * seconds > timeout:
         raise Unsupported(
             f"a launch takes about {seconds:.2g} s, and {MIN_LAUNCHES} would outlast the time-out, {timeout:g} s"
         )
 
 
-#: Triangles of a mesh in the middle of those that were recorded, whose time is the study's pace.
+#: Number of triangles of a medium-sized mesh among the recorded ones; the study's cost model is based on this mesh.
 MEDIAN_TRIANGLES = 65_536
 
 
 def measure_plane(session: Session, operands: DgOperands, parts: Sequence[str]) -> Iterator[tuple[str, StepResult]]:
-    """Search the ways, choose, and time the winners side by side, and local h and the matrix beside them.
+    """Search the methods, choose, and time the winners side by side; then time filtering with local h, and the matrix.
 
-    On a large mesh a launch takes seconds: ways are screened only, as they are where nothing is asked for but runs over
-    several devices, and those that would take too long are left out.
+    Where a launch takes seconds, or only runs over several devices are asked for, methods are screened instead of
+    searched exhaustively; those that would take too long are left out.
     """
     settings, target = session.settings, session.target
-    built = read_modules(target, NAME, PLANE, modules_of(operands.degree))
+    built = read_modules(target, STUDY_NAME, PLANE, modules_of(operands.degree))
     environment = session.bench.device.environment()
 
     def seconds(way: str) -> float | None:
         return predicted_seconds(way, operands.degree, operands.operations, environment)
 
-    def filter_of(id: FilterId) -> FieldFilter:
-        return FieldFilter(built, id, lambda: refuse_long(seconds(id.way), settings.timing.timeout))
-
-    tried = {str(id): filter_of(id) for id in filter_ids(target, settings.space, settings.layouts)}
+    tried = {
+        str(id): FieldFilter(built, id, partial(refuse_long, seconds(id.method), settings.timing.timeout))
+        for id in filter_ids(target, settings.space, settings.layouts)
+    }
     is_long = (seconds("edges") or 0.0) > settings.timing.budget(session.bench.device.backend)
     search = session.screened if is_long or tuple(parts) == (DEVICES,) else session.exhaustive
     rows: list[Row] = []
@@ -141,7 +127,7 @@ def measure_plane(session: Session, operands: DgOperands, parts: Sequence[str]) 
     yield "search", rows
     yardsticks = session.yardsticks()
     yield "baseline", [row for _, row in yardsticks]
-    choices = pick(rows, settings.timing.tie, _filter_tunings)
+    choices = pick(rows, settings.timing.tie, _filter_tunings, [runnable.id for runnable in tried.values()])
     chosen: list[Runnable] = [tried[name] for name in dict.fromkeys(choice.name for choice in choices)]
     reported = session.rounds(fastest_yardsticks(yardsticks))
     over_devices = device_filters(built, choices, len(session.bench.devices)) if DEVICES in parts else []
@@ -157,67 +143,34 @@ def measure_plane(session: Session, operands: DgOperands, parts: Sequence[str]) 
     yield "choices", choices
 
 
-def find_filter(templates: Path, degree: int | None, name: str, target: Target) -> FieldFilter:
-    """Return the way of a name; where the degree is not known, with the modules of all.
-
-    Raises
-    ------
-    ReproError
-        The name stands for nothing, or its kernel does not compile.
-    """
-    id, built = FilterId.parse(name), {}
-    for key in keys_of(degree):
-        path = manifest_path(target.name, NAME, key)
-        module = compile_module(render_key(templates, key, target), target, path)
-        built[key.partition("/")[2]] = ModuleFile(module, path.parent)
-    return FieldFilter(built, id)
-
-
-def plane_workload(settings: StudySettings, degree: int, size: tuple[int, int] | None, target: Target) -> Workload:
-    """Return how much measuring a field on triangles is.
-
-    A point has more to do the higher the degree is. A mesh has more points the larger it is, but by far fewer launches:
-    on an H200 the largest, of 250 times as many triangles, take four times as long as the smallest.
-    """
-    variants = len(list(filter_ids(target, settings.space, settings.layouts)))
-    cells = size[0] if size else MEDIAN_TRIANGLES
-    beside = degree**2 * (cells / MEDIAN_TRIANGLES) ** 0.25
-    return Workload(variants, len(SPACES) * 2, 5, 0, 0, beside, all_tried=True)
-
-
 def _filter_tunings(timed: Sequence[Row], clock: str) -> dict[str, list[Row]]:
     tunings: dict[str, list[Row]] = {JOINT: list(timed)}
     for row in timed:
-        tunings.setdefault(row["way"], []).append(row)
+        way = str(DgRow.of(row).way)
+        tunings.setdefault(way, []).append(row)
         if row.space == SPACES[0]:
             tunings.setdefault(PAPERS, []).append(row)
-            tunings.setdefault(f"{PAPERS}/{row['way']}", []).append(row)
+            tunings.setdefault(f"{PAPERS}/{way}", []).append(row)
     return tunings
 
 
-#: The tuning of the paper's kernel with as many threads a region as it has quadrature points.
+#: Tuning of the paper's kernel with one thread per quadrature point of a region.
 FULL_WIDTH = "full"
 
 
 def make_region_operands(problem: Field, precision: str, seed: int) -> RegionOperands:
-    """Return a field with its list of regions: 2^20 of them, or 2^11 of a mesh smaller than the paper's.
-
-    Raises
-    ------
-    ReproError
-        The precision is not double, or the field is of another degree than 1 and 2, or not periodic.
-    """
+    """Return a field in space with its list of regions: 2^20, or 2^11 on a mesh smaller than the paper's."""
     if precision != "double":
         raise ReproError(
             "fields are filtered in double precision only",
-            where=f"studies.{NAME}.precisions: {problem.name}",
+            where=f"studies.{STUDY_NAME}.precisions: {problem.name}",
             expected="double",
             actual=precision,
         )
     if problem.degree not in REGION_DEGREES:
         raise ReproError(
             "no kernels for a field of this degree in three dimensions",
-            where=f"studies.{NAME}.problems: {problem.name}",
+            where=f"studies.{STUDY_NAME}.problems: {problem.name}",
             expected=" or ".join(map(str, REGION_DEGREES)),
             actual=problem.degree,
         )
@@ -226,12 +179,13 @@ def make_region_operands(problem: Field, precision: str, seed: int) -> RegionOpe
 
 
 def measure_space(session: Session, operands: RegionOperands, parts: Sequence[str]) -> Iterator[tuple[str, StepResult]]:
-    """Search the kernels, choose, and time the winner of each width side by side; sums and clipping after them."""
+    """Search the kernels, choose, and time the winners for all widths side by side; then time sums and clipping."""
     settings, target, degree = session.settings, session.target, operands.degree
     built = {
-        key: ModuleFile.read(manifest_path(target.name, NAME, key)) for key in region_keys(degree, target, tuple(parts))
+        key: ModuleFile.read(manifest_path(target.name, STUDY_NAME, key))
+        for key in region_keys(degree, target, tuple(parts))
     }
-    strategy = session.strategy(region_features, region_point)
+    strategy = session.strategy(region_features, RegionId)
     rows: list[Row] = []
     tried: dict[str, RegionKernel] = {}
     for space in settings.spaces:
@@ -241,7 +195,7 @@ def measure_space(session: Session, operands: RegionOperands, parts: Sequence[st
     yield "search", rows
     yardsticks = session.yardsticks()
     yield "baseline", [row for _, row in yardsticks]
-    choices = pick(rows, settings.timing.tie, region_tunings)
+    choices = pick(rows, settings.timing.tie, region_tunings, [kernel.id for kernel in tried.values()])
     reported = session.rounds(fastest_yardsticks(yardsticks))
     reported += session.rounds([tried[name] for name in dict.fromkeys(choice.name for choice in choices)])
     if SUMS in parts:
@@ -254,74 +208,34 @@ def measure_space(session: Session, operands: RegionOperands, parts: Sequence[st
 
 
 def region_tunings(timed: Sequence[Row], clock: str) -> dict[str, list[Row]]:
-    """Return what each tuning chooses from: `joint`, `paper`, `full`, `width/18` of each width, `lane`, `matrix`."""
+    """Return the rows from which each tuning chooses: `joint`, `paper`, `full`, `width/…`, `lane`, `matrix`."""
     tunings: dict[str, list[Row]] = {JOINT: list(timed)}
     for row in timed:
+        own = DgRow.of(row)
         if row.space != SPACES[0]:
-            tunings.setdefault(row["method"], []).append(row)
+            tunings.setdefault(str(own.method), []).append(row)
             continue
         tunings.setdefault(PAPERS, []).append(row)
-        tunings.setdefault(f"width/{row['vector_width']}", []).append(row)
-        if row["vector_width"] == full_width(row["kernel_degree"]):
+        tunings.setdefault(f"width/{own.vector_width}", []).append(row)
+        if own.kernel_degree and own.vector_width == full_width(own.kernel_degree):
             tunings.setdefault(FULL_WIDTH, []).append(row)
     return tunings
 
 
-def find_region_kernel(templates: Path, name: str, target: Target) -> Runnable:
-    """Return the kernel of a name, `p1/vector-w18-r4-b8`, or with `/filter` behind it the kernel and the sums.
-
-    Raises
-    ------
-    ReproError
-        The name stands for nothing, or its kernel does not compile.
-    """
-    text = name.removesuffix("/filter")
-    id = RegionId.parse(text)
-    built = {}
-    for key in dict.fromkeys((id.module, region_module_key(id.degree, "lane", 1))):
-        path = manifest_path(target.name, NAME, key)
-        built[key] = ModuleFile(compile_module(render_key(templates, key, target), target, path), path.parent)
-    return RegionKernel(built, id) if text == name else RegionFilter(built, id)
-
-
-def space_workload(degree: int, space: str, target: Target, size: tuple[int, int] | None) -> Workload:
-    """Return how much measuring a field on tetrahedra is."""
-    offered = paper_region_ids(degree, target) + (own_region_ids(degree, target) if space == SPACES[1] else [])
-    groups = len({(id.method, id.width) for id in offered})
-    count = region_count(size[0] if size else PAPER_CELLS)
-    return Workload(len(offered), groups, 4, list_bytes(count), list_bytes(count))
+class FieldSettings(StudySettings):
+    memory_weight: UnusedWeight = 0.0
 
 
 class DgPostprocessing(Study):
-    """A field filtered at its points: of triangles in the paper's ways and in ours, of tetrahedra by vector widths."""
+    """Filtering a field at its points: on triangles by the paper's methods and ours, on tetrahedra by vector width."""
 
-    name = NAME
+    name = STUDY_NAME
     title = "Filtering discontinuous Galerkin fields"
     reference = REFERENCE
+    settings = FieldSettings
+    id_class = FieldId
     kinds = ("field",)
-    columns: Mapping[str, ColumnType] = {
-        **FILTER_COLUMNS,
-        **REGION_COLUMNS,
-        "triangles": int,
-        "degree": int,
-        "scale": float,
-        "pairs": int,
-        "subtriangles": int,
-        "segments": int,
-        "copies": int,
-        "devices": int,
-        "fields": int,
-        "dg_l2_error": float,
-        "dg_max_error": float,
-        "l2_error": float,
-        "max_error": float,
-        "mean_scale": float,
-        "local_pairs": int,
-        "matrix_pairs": int,
-        "matrix_bytes": int,
-        "routine": str,
-        **{f"stage_{name}": float for name in ("count", "scan", "write")},
-    }
+    columns = DgRow.own_columns()
     parts = PARTS
     published = PUBLISHED
     headline = JOINT
@@ -341,66 +255,61 @@ class DgPostprocessing(Study):
         "says": "the paper’s per-element kernel, filtering linear fields in the plane by contours; median",
         "clock": "event",
     }
-    unused = ("memory_weight",)
 
     def check(self, settings: StudySettings, problems: Sequence[Outline]) -> None:
-        """Refuse single precision, of which the text has nothing, and degrees that there are no kernels of."""
+        """Raise an error for single precision, which the paper does not use, and for degrees without kernels."""
         super().check(settings, problems)
         if others := [precision for precision in settings.precisions if precision != "double"]:
             raise ReproError(
                 "fields are filtered in double precision only",
-                where=f"studies.{NAME}.precisions",
+                where=f"studies.{STUDY_NAME}.precisions",
                 expected="[double]: the text has no other",
                 actual=", ".join(others),
                 todo="set `precisions: [double]`, or leave the key out",
             )
         for problem in problems:
-            degree, degrees = outline_degree(problem), SPACE_DEGREES if is_in_space(problem) else PLANE_DEGREES
+            degree, degrees = outline_degree(problem), REGION_DEGREES if is_in_space(problem) else PLANE_DEGREES
             if degree is not None and degree not in degrees:
                 raise self.refusal(problem, f"a field of degree {', '.join(map(str, degrees))}", f"degree {degree}")
 
     def check_on(self, settings: StudySettings, problems: Sequence[Outline], target: Target) -> None:
-        """Refuse ways to filter that there are not in the space on the target, and baselines."""
-        runnables_matrix.asked_routines(settings, target.dialect)
+        """Raise an error for unknown variants and baselines."""
+        asked_routines(settings, target.dialect)
         offered = [str(id) for id in filter_ids(target, settings.space)]
         unknown = [] if settings.layouts == "all" else [name for name in settings.layouts if name not in offered]
         if unknown or not settings.layouts:
             raise ReproError(
                 "no such way to filter a field in the plane",
-                where=f"studies.{NAME}.layouts",
+                where=f"studies.{STUDY_NAME}.layouts",
                 expected=f"for `space: {settings.space}` some of {', '.join(offered)}",
                 actual=", ".join(unknown) or "none",
                 todo="name others, or leave the key out",
             )
 
     def modules(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> list[str]:
-        """Return the modules of the problem's degree: of tetrahedra those of widths that fit on the target."""
         degree = outline_degree(problem)
         if degree is not None and is_in_space(problem):
             return region_keys(degree, target, self.parts_of(settings, precision))
         return keys_of(degree)
 
     def render(self, templates: Path, key: str, target: Target) -> str:
-        """Return the source of one module."""
         return render_key(templates, key, target)
 
     def operands(self, problem: Problem, precision: str, seed: int) -> DgOperands | RegionOperands:
-        """Return the field with its points, or with its list of regions."""
         assert isinstance(problem, Field)
         if problem.dimension == 2:
             return make_operands(problem, precision, seed)
-        # modules are compiled before a file is read: of one, those of triangles
+        # modules for a field from a file are those of triangles: they are compiled before the file is read
         if problem.origin.get("checksum", {}).get("state") == "own":
             raise ReproError(
                 "fields on tetrahedra are taken only where the registry makes them",
-                where=f"studies.{NAME}.problems: {problem.name}",
+                where=f"studies.{STUDY_NAME}.problems: {problem.name}",
                 expected="a file with triangles, or a registered field of the kind cubes",
                 actual=f"a file with {len(problem.cells)} tetrahedra",
             )
         return make_region_operands(problem, precision, seed)
 
     def measure(self, session: Session) -> Iterator[tuple[str, StepResult]]:
-        """Take the steps of the plane, or those of space."""
         operands = session.bench.operands
         parts = self.parts_of(session.settings, session.precision)
         if isinstance(operands, RegionOperands):
@@ -409,13 +318,29 @@ class DgPostprocessing(Study):
         return measure_plane(session, operands, parts)
 
     def find(self, templates: Path, problem: Outline, precision: str, name: str, target: Target) -> Runnable:
-        """Return the way of a name such as `edges-t64-c0.5-b16`, or the kernel of one such as `p1/vector-w18-r4-b8`."""
-        if "/" in name:
-            return find_region_kernel(templates, name, target)
-        return find_filter(templates, outline_degree(problem), name, target)
+        """Return the variant of a name; the suffix `/filter` after a region kernel's name adds the sums per point."""
+        kernel = super().find(templates, problem, precision, name.removesuffix("/filter"), target)
+        return kernel.with_sums() if isinstance(kernel, RegionKernel) and name.endswith("/filter") else kernel
+
+    def variant(self, templates: Path, problem: Outline, precision: str, id: FieldId, target: Target) -> Runnable:
+        """Return the method or the region kernel of an id."""
+        built = {}
+        if isinstance(id, RegionId):
+            keys = list(dict.fromkeys((id.module, region_module_key(id.degree, "lane", 1))))
+        else:  # if the degree is unknown, modules of all degrees
+            keys = keys_of(outline_degree(problem))
+        for key in keys:
+            path = manifest_path(target.name, STUDY_NAME, key)
+            built[key.removeprefix(f"{PLANE}/")] = ModuleFile(
+                compile_module(render_key(templates, key, target), target, path), path.parent
+            )
+        if isinstance(id, RegionId):
+            return RegionKernel(built, id)
+        assert isinstance(id, FilterId)
+        return FieldFilter(built, id)
 
     def layouts(self) -> list[tuple[str, str]]:
-        """Return all ways to filter in the plane, which `layouts` can name, the paper's and ours."""
+        """Return the variants in the plane that can be named in the configuration's key `layouts`."""
         targets = {"": get_target("sm_90"), " on the CPU": CPU}
         ways = {
             str(id): f"{id.space}{where}" for where, target in targets.items() for id in filter_ids(target, SPACES[1])
@@ -423,24 +348,33 @@ class DgPostprocessing(Study):
         return [*ways.items()]
 
     def workload(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> Workload:
-        """Return how many ways or kernels there are to try."""
         degree = outline_degree(problem)
         if degree is not None and is_in_space(problem):
-            return space_workload(degree, settings.space, target, problem.size)
-        return plane_workload(settings, degree or 1, problem.size, target)
+            offered = list(paper_region_ids(degree, target))
+            if settings.space == SPACES[1]:
+                offered += own_region_ids(degree, target)
+            groups = len({(id.method, id.width) for id in offered})
+            nbytes = list_bytes(region_count(problem.size[0] if problem.size else PAPER_CELLS))
+            return Workload(len(offered), groups, 4, nbytes, nbytes)
+        variants = len(list(filter_ids(target, settings.space, settings.layouts)))
+        cells = problem.size[0] if problem.size else MEDIAN_TRIANGLES
+        # Work per point grows with the degree. Larger meshes have more points, but are launched less often: on an H200
+        # largest mesh has 250 times as many triangles as the smallest, but its case takes only four times as long.
+        beside = (degree or 1) ** 2 * (cells / MEDIAN_TRIANGLES) ** 0.25
+        return Workload(variants, len(SPACES) * 2, 5, 0, 0, beside, all_tried=True)
 
 
 STUDY = DgPostprocessing()
 
 
 def outline_degree(problem: Outline) -> int | None:
-    """Return the degree of a field, where it is known before it is built."""
+    """Return the degree of a field if it is known before the field is built."""
     parameters = problem.definition.get("parameters")
     degree = parameters.get("degree") if isinstance(parameters, Mapping) else None
     return degree if isinstance(degree, int) else None
 
 
 def is_in_space(problem: Outline) -> bool:
-    """Return whether a field is known to be on tetrahedra before it is built: it is generated as such."""
+    """Return whether a field is known to be on tetrahedra before the field is built."""
     kind = FIELD_KINDS.get(str(problem.definition.get("kind")))
     return kind is not None and kind.dimension == 3

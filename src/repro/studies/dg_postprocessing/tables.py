@@ -1,23 +1,29 @@
-"""The tables of the text beside ours (3.1, 4.1), and our tables of times, errors, memory, searches and targets."""
+"""The dissertation's tables beside our numbers (3.1, 4.1), and our tables of times, errors, memory and targets."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from statistics import median
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
+from repro.bench.rows import median_column
 from repro.codegen.targets import TARGETS
 from repro.config.models import StudySettings
-from repro.results.campaign_data import Campaign, fastest_time, one_line
+from repro.results.baselines import baselines_table
+from repro.results.campaign_data import Campaign
 from repro.results.problem_rows import PROBLEM, join_sentences, measurement_note, unavailable_note
 from repro.results.published import Published, Record
+from repro.results.recorded_rows import Method
 from repro.results.registry import table
+from repro.results.significance import geometric_mean, interval_of, scaled
 from repro.results.tables import (
     Cell,
     Column,
-    Measured,
+    Statistic,
+    SummaryLine,
     Table,
     count,
     digits,
@@ -26,10 +32,9 @@ from repro.results.tables import (
     ratio,
     share,
     speedup,
-    target_columns,
-    target_line,
-    wanted_on,
+    table_of,
 )
+from repro.results.targets import targets_table, wanted_on
 from repro.studies.dg_postprocessing import (
     CELLS_CONTRADICT,
     COUNTED_DEGREE,
@@ -40,72 +45,155 @@ from repro.studies.dg_postprocessing import (
     PAPER,
     PATCHES,
     PRODUCT_CLOCK,
-    STUDY,
+    STUDY_NAME,
 )
-from repro.studies.dg_postprocessing.ids import SPACES, own_region_ids, paper_region_ids, region_point
-from repro.studies.dg_postprocessing.metrics import Errors, contour_formula, gauss_points, peak_gflops, region_features
+from repro.studies.dg_postprocessing.ids import SPACES, RegionId, own_region_ids, paper_region_ids
+from repro.studies.dg_postprocessing.operands import Errors, contour_formula, gauss_points, peak_gflops
+from repro.studies.dg_postprocessing.regions import region_features
 from repro.studies.dg_postprocessing.results import (
     ATOMIC,
     ELEMENT,
     ELEMENT_TUNED,
-    FIELD_COLUMNS,
-    GIGA,
+    FLOOR,
+    LOCAL_H,
+    MAKE,
     METHODS,
+    MILLI,
     NO_DEVICES,
     OURS,
     POINT,
     POINT_TUNED,
     QUANTITIES,
     REGION_CLOCK,
+    ErrorsOf,
     Filtering,
+    TargetData,
+    Time,
+    WidthTimes,
+    absent_filtering,
     all_filterings,
     convergence_orders,
     device_counts,
-    device_speedup,
-    device_time,
-    digits_cell,
-    field_cells,
-    field_function,
     filtered_errors,
     filtered_row,
-    gain_cell,
-    gathered_speedup,
+    library_product,
     local_errors,
     local_row,
-    method_milli_cell,
-    milli_cell,
     missing_errors,
     missing_local_errors,
-    ratio_summary,
-    scientific_cell,
-    target_values,
-    test_counts,
+    over_devices,
+    product,
+    published_tests,
     unfiltered_errors,
     width_times,
 )
+from repro.studies.dg_postprocessing.rows import DgRow
 from repro.tuning.evaluation import NOTHING_FOUND, SEEDS, Array, Evaluation, evaluate, sample_note
 from repro.tuning.recordings import Recording, recordings
 
-RATED_METHODS = (POINT, ELEMENT, OURS)
-COMPARED_METHODS = (POINT, ELEMENT, POINT_TUNED, ELEMENT_TUNED, ATOMIC)
+KILO, MEGA, GIGA = 1e3, 1e6, 1e9
+FieldCell = Callable[[Filtering], Cell]
 
 
-@table(STUDY, "table-filters", title="Filtering, field by field", numbering="ours")
-def filters(campaign: Campaign, published: Published) -> Table:
-    """A line a field; geometric means and the least of ratios below."""
-    fields = all_filterings(campaign, published)
-    peaks = any(field.peak for field in fields)
-    columns = (
-        *FIELD_COLUMNS,
-        *(Column(f"{way.key}_ms", way.title, "ms") for way in METHODS),
-        Column("chosen", "ours", numeric=False),
-        Column("element_over_point", "per element over per point", "speedup"),
-        *(Column(f"{way.key}_over_ours", f"ours over {way.title}", "speedup") for way in COMPARED_METHODS),
-        *(Column(f"{way.key}_mpoints", way.title, "M points/s") for way in RATED_METHODS),
-        *(Column(f"{way.key}_gflops", way.title, "GFLOPS") for way in RATED_METHODS),
-        *(Column(f"{way.key}_peak", way.title, "of the peak") for way in RATED_METHODS if peaks),
+def digits_cell(value: float | None) -> Cell:
+    return Cell() if value is None else Cell(value, digits(value))
+
+
+def formatted(value: float | None, spec: str) -> Cell:
+    return Cell() if value is None else Cell(value, format(value, spec))
+
+
+def gain_cell(value: float | None) -> Cell:
+    """Return the cell of an order of convergence or of a ratio of two errors, which may be far from 1 or below 1."""
+    return formatted(value, ".2f" if value is None or abs(value) < 100 else ".0f")
+
+
+def milli_cell(timed: Time | None, why: tuple[str, ...] = ()) -> Cell:
+    """Return the cell of a time in milliseconds. If there is no time, the cell shows the reason `why`, if any."""
+    if timed is None:
+        return Cell(notes=why)
+    value = MILLI * timed.seconds
+    # keep three digits even for a time of one microsecond
+    text = digits(value) if value >= 1 else f"{value:.3f}"
+    return Cell(value, text, timed.notes, (timed.key,), scaled(interval_of(timed), MILLI))
+
+
+def field_columns(why: Callable[[Filtering], str]) -> tuple[Column[Filtering], ...]:
+    """Return the first columns, which name the field; `why` gives the reason if an available field has no numbers."""
+
+    def name(field: Filtering) -> Cell:
+        return field.line.noted(why(field) if field.line.available else None)
+
+    return (
+        replace(PROBLEM, cell=name),
+        Column("variance", "variance", numeric=False, cell=lambda field: Cell(field.family or None)),
+        Column("degree", "P", cell=lambda field: Cell(field.degree)),
+        Column("triangles", "triangles", cell=lambda field: count(field.triangles)),
     )
-    rows = [_filter_row(field, peaks) for field in fields]
+
+
+def milli_column(
+    key: str, title: str, group: str, method: Method, why: Callable[[Filtering], tuple[str, ...]] = lambda field: ()
+) -> Column[Filtering]:
+    return Column(key, title, group, cell=lambda field: milli_cell(timed := field[method], () if timed else why(field)))
+
+
+def method_milli_column(key: str, title: str, group: str, method: Method) -> Column[Filtering]:
+    """Return the column of a filtering method's time, with the reason if there is no time."""
+    return milli_column(key, title, group, method, lambda field: field.why_not(method))
+
+
+#: Summary lines below a table: statistics of its ratio columns.
+SUMMARY = (SummaryLine[Filtering]("geometric mean", "mean"), SummaryLine[Filtering]("least", "least"))
+RATIO_SUMMARY: Mapping[str, Statistic] = {
+    "mean": lambda values: digits_cell(geometric_mean(values)),
+    "least": lambda values: digits_cell(min(values)),
+}
+
+
+def ratio_column(key: str, title: str, group: str, cell: FieldCell) -> Column[Filtering]:
+    return Column(key, title, group, cell=cell, summary=RATIO_SUMMARY)
+
+
+def over_column(key: str, title: str, group: str, base: Method, over: Method) -> Column[Filtering]:
+    """Return the column that says how many times faster the method `over` is than the method `base`."""
+    return ratio_column(key, title, group, lambda field: speedup(field[base], field[over]))
+
+
+def _rate_columns(
+    suffix: str, group: str, cell: Callable[[Filtering, Time | None], Cell]
+) -> tuple[Column[Filtering], ...]:
+    def column(method: Method) -> Column[Filtering]:
+        return Column(f"{method.key}_{suffix}", method.title, group, cell=lambda field: cell(field, field[method]))
+
+    return tuple(column(method) for method in (POINT, ELEMENT, OURS))
+
+
+def _million_points(field: Filtering, timed: Time | None) -> Cell:
+    return digits_cell(1e-6 * field.points / timed.seconds if timed and field.points else None)
+
+
+COMPARED_METHODS = (POINT, ELEMENT, POINT_TUNED, ELEMENT_TUNED, ATOMIC)
+FILTER_COLUMNS: tuple[Column[Filtering], ...] = (
+    *field_columns(lambda field: "" if any(field[method] for method in METHODS) else field.case.why_not()),
+    *(method_milli_column(f"{method.key}_ms", method.title, "ms", method) for method in METHODS),
+    Column("chosen", "ours", numeric=False, cell=lambda field: Cell(timed.name if (timed := field[OURS]) else None)),
+    over_column("element_over_point", "per element over per point", "speedup", POINT, ELEMENT),
+    *(
+        over_column(f"{method.key}_over_ours", f"ours over {method.title}", "speedup", method, OURS)
+        for method in COMPARED_METHODS
+    ),
+    *_rate_columns("mpoints", "M points/s", _million_points),
+    *_rate_columns("gflops", "GFLOPS", lambda field, timed: digits_cell(field.gflops(timed))),
+)
+PEAK_COLUMNS = _rate_columns("peak", "of the peak", lambda field, timed: percent(field.peak_share(timed)))
+
+
+@table(STUDY_NAME, "table-filters", title="Filtering, field by field", numbering="ours")
+def filters(campaign: Campaign, published: Published) -> Table:
+    """One line for each field; below the table, the geometric mean and the minimum of each ratio."""
+    fields = all_filterings(campaign, published)
+    columns = (*FILTER_COLUMNS, *(PEAK_COLUMNS if any(field.peak for field in fields) else ()))
     caption = [
         "A field filtered at its quadrature points. Per point and per element: the paper’s algorithms, a block or a",
         "patch a multiprocessor and its sizes of cells; tuned: the same with other numbers and sizes; ours: contours,",
@@ -118,12 +206,11 @@ def filters(campaign: Campaign, published: Published) -> Table:
         measurement_note(campaign, FILTER_CLOCK),
         unavailable_note(campaign),
     ]
-    keys = ("element_over_point", *(f"{way.key}_over_ours" for way in COMPARED_METHODS))
-    return Table(columns, rows, join_sentences(caption), ratio_summary(columns, rows, keys))
+    return table_of(columns, fields, join_sentences(caption), SUMMARY)
 
 
 def peak_sentence(fields: list[Filtering]) -> str:
-    """Return the sentence about the device's largest rate in double precision."""
+    """Return the sentence about the device's peak rate in double precision."""
     peak = next((field.peak for field in fields if field.peak), None)
     if peak is None:
         return "The device’s largest rate in double precision is not known, so that no share of it is printed."
@@ -131,49 +218,15 @@ def peak_sentence(fields: list[Filtering]) -> str:
     return f"Of the peak: of {rate} GFLOPS, two operations a cycle and lane at the device’s highest clock."
 
 
-def _filter_row(field: Filtering, peaks: bool) -> tuple[Cell, ...]:
-    ours = field.time(OURS)
-    timed = any(field.time(way) for way in METHODS)
-    times = {way: field.time(way) for way in RATED_METHODS}
-    return (
-        *field_cells(field, "" if timed else field.case.why_not()),
-        *(method_milli_cell(field, way) for way in METHODS),
-        Cell(ours.name if ours else None),
-        speedup(times[POINT], times[ELEMENT]),
-        *(speedup(field.time(way), ours) for way in COMPARED_METHODS),
-        *(digits_cell(field.million_points(time)) for time in times.values()),
-        *(digits_cell(field.gflops(time)) for time in times.values()),
-        *(percent(field.peak_share(time)) for time in times.values() if peaks),
-    )
-
-
-#: Numbers of fields where nothing was timed, so that the table has its columns.
+#: Numbers of fields to use if no product was timed, so that the table still has its columns.
 DEFAULT_FIELD_COUNTS = (1, 4, 16)
 
 
-@table(STUDY, "table-matrix", title="The filter as a matrix", numbering="ours")
+@table(STUDY_NAME, "table-matrix", title="The filter as a matrix", numbering="ours")
 def matrix(campaign: Campaign, published: Published) -> Table:
-    """A line a field; geometric means and the least of ratios below."""
+    """One line for each field; below the table, the geometric mean and the minimum of each ratio."""
     fields = all_filterings(campaign, published)
-    counts = sorted({number for field in fields for number in field.fields}) or list(DEFAULT_FIELD_COUNTS)
-    columns = (
-        *FIELD_COLUMNS,
-        Column("pairs", "pairs"),
-        Column("gigabytes", "GB"),
-        Column("direct_ms", "direct, ms"),
-        Column("make_ms", "ms", "made in"),
-        Column("make_over_direct", "over direct", "made in"),
-        *(Column(f"apply_{number}_ms", f"{number}", "product with fields, ms") for number in counts),
-        *(Column(f"direct_over_apply_{number}", f"{number}", "direct over product, a field") for number in counts),
-        Column("sixteen_over_one", f"{counts[-1]} fields over {counts[0]}"),
-        Column("floor_ms", "floor, ms"),
-        Column("floor_share", "of the floor"),
-        *(Column(f"library_{number}_ms", f"{number}", "library’s product, ms") for number in counts),
-        *(Column(f"over_library_{number}", f"{number}", "ours over the library") for number in counts),
-        Column("routine", "routine", numeric=False),
-        Column("pays_from", "pays from field"),
-    )
-    rows = [_matrix_row(field, counts) for field in fields]
+    counts = sorted({number for field in fields for number in field.field_counts}) or list(DEFAULT_FIELD_COUNTS)
     caption = [
         "The filter as a matrix with a block of modes a pair of a point and a triangle, applied to several fields at",
         "once. Direct: the fastest by contours. Made in: counted, its memory taken, and computed. Direct over product:",
@@ -187,67 +240,71 @@ def matrix(campaign: Campaign, published: Published) -> Table:
         f"Filtering directly by the {FILTER_CLOCK} clock, making by the {HOST_CLOCK} clock.",
         unavailable_note(campaign),
     ]
-    keys = tuple(f"{ratios}_{number}" for ratios in ("direct_over_apply", "over_library") for number in counts)
-    return Table(columns, rows, join_sentences(caption), ratio_summary(columns, rows, keys))
+    return table_of(_matrix_columns(counts), fields, join_sentences(caption), SUMMARY)
 
 
-def _matrix_row(field: Filtering, counts: list[int]) -> tuple[Cell, ...]:
-    make, direct = field.make, field.time(OURS)
-    applies = [field.apply(number) for number in counts]
-    libraries = [field.library(number) for number in counts]
-    of_one = libraries[0]
-    why_no_library = (field.why_no_matrix("library"),) if make else ()
-    over = [
-        number * direct.seconds / timed.seconds if direct and timed else None
-        for number, timed in zip(counts, applies, strict=True)
-    ]
-    nbytes, pays = field.number("matrix_bytes"), field.pays_from
+def _matrix_columns(counts: Sequence[int]) -> tuple[Column[Filtering], ...]:
+    one, many, last_over_first = product(counts[0]), product(counts[-1]), f"{counts[-1]} fields over {counts[0]}"
+
+    def over_direct(n: int) -> Column[Filtering]:
+        key, group = f"direct_over_apply_{n}", "direct over product, a field"
+        return ratio_column(key, f"{n}", group, lambda field: digits_cell(field.direct_over_product(n)))
+
+    def no_library(field: Filtering) -> tuple[str, ...]:
+        return (field.why_no_matrix("library"),) if field[MAKE] else ()
+
+    def routine(field: Filtering) -> Cell:
+        timed = field[library_product(counts[0])]
+        return Cell(timed.row.routine if timed else None)
+
     return (
-        *field_cells(field, "" if make else field.why_no_matrix()),
-        count(field.number("matrix_pairs")),
-        _gigabytes(nbytes),
-        method_milli_cell(field, OURS),
-        milli_cell(make),
-        speedup(make, direct),
-        *map(milli_cell, applies),
-        *map(digits_cell, over),
-        speedup(applies[-1], applies[0]),
-        milli_cell(field.floor),
-        share(field.floor, field.apply(1)),
-        *(milli_cell(timed, why_no_library) for timed in libraries),
-        *(speedup(*times) for times in zip(libraries, applies, strict=True)),
-        Cell(of_one.row["routine"] if of_one else None),
-        count(pays),
+        *field_columns(lambda field: "" if field[MAKE] else field.why_no_matrix()),
+        Column("pairs", "pairs", cell=lambda field: count(field.number(lambda row: row.matrix_pairs))),
+        Column("gigabytes", "GB", cell=_gigabytes),
+        method_milli_column("direct_ms", "direct, ms", "", OURS),
+        milli_column("make_ms", "ms", "made in", MAKE),
+        Column("make_over_direct", "over direct", "made in", cell=lambda field: speedup(field[MAKE], field[OURS])),
+        *(milli_column(f"apply_{n}_ms", f"{n}", "product with fields, ms", product(n)) for n in counts),
+        *map(over_direct, counts),
+        Column("sixteen_over_one", last_over_first, cell=lambda field: speedup(field[many], field[one])),
+        milli_column("floor_ms", "floor, ms", "", FLOOR),
+        Column("floor_share", "of the floor", cell=lambda field: share(field[FLOOR], field[product(1)])),
+        *(
+            milli_column(f"library_{n}_ms", f"{n}", "library’s product, ms", library_product(n), no_library)
+            for n in counts
+        ),
+        *(
+            over_column(f"over_library_{n}", f"{n}", "ours over the library", library_product(n), product(n))
+            for n in counts
+        ),
+        Column("routine", "routine", numeric=False, cell=routine),
+        Column("pays_from", "pays from field", cell=lambda field: count(field.pays_from)),
     )
 
 
-def _gigabytes(nbytes: int | None) -> Cell:
-    if nbytes is None:
-        return Cell()
-    value = nbytes / GIGA
-    return Cell(value, f"{value:.3f}" if value < 1 else f"{value:.1f}")
+def _gigabytes(field: Filtering) -> Cell:
+    nbytes = field.number(lambda row: row.matrix_bytes)
+    return Cell() if nbytes is None else formatted(nbytes / GIGA, ".3f" if nbytes < GIGA else ".1f")
 
 
-@table(STUDY, "table-devices", title="Filtering over several devices", numbering=f"Figure 3.12 of {PAPER}")
+@table(STUDY_NAME, "table-devices", title="Filtering over several devices", numbering=f"Figure 3.12 of {PAPER}")
 def devices(campaign: Campaign, published: Published) -> Table:
-    """A line a field; geometric means and the least of speed-ups below."""
+    """One line for each field; below the table, the geometric mean and the minimum of each speed-up."""
     fields = all_filterings(campaign, published)
     numbers = device_counts(fields)
-    one = (Column("ours_ms", "ours, ms", "1 device"), Column("element_ms", "per element, ms", "1 device"))
-    columns = [*FIELD_COLUMNS, *(one if numbers else ())]
-    speedups = []
+
+    def why(field: Filtering) -> str:
+        timed = any(field[over_devices(method, number)] for method in (OURS, ELEMENT) for number in numbers)
+        return "" if timed or not numbers else "not measured over several devices"
+
+    columns = field_columns(why)
+    if numbers:
+        columns += (
+            milli_column("ours_ms", "ours, ms", "1 device", OURS),
+            milli_column("element_ms", "per element, ms", "1 device", ELEMENT),
+        )
     for number in numbers:
-        group = f"{number} devices"
-        columns += [
-            Column(f"ours_{number}_ms", "ours, ms", group),
-            Column(f"ours_{number}", "×", group),
-            Column(f"gather_{number}_ms", "gather, ms", group),
-            Column(f"gathered_{number}", "with it, ×", group),
-            Column(f"element_{number}_ms", "per element, ms", group),
-            Column(f"element_{number}", "×", group),
-        ]
-        speedups += [f"ours_{number}", f"gathered_{number}", f"element_{number}"]
-    rows = [_device_row(field, numbers) for field in fields]
+        columns += _device_columns(number)
     caption = [
         "A field filtered over several devices of one host, and speed-ups over one of them by the same way, timed in",
         "the same rounds. Ours: the points are dealt cell by cell in parts of equal work, as operations are counted,",
@@ -258,49 +315,76 @@ def devices(campaign: Campaign, published: Published) -> Table:
         measurement_note(campaign, FILTER_CLOCK),
         unavailable_note(campaign),
     ]
-    return Table(tuple(columns), rows, join_sentences(caption), ratio_summary(columns, rows, speedups), not numbers)
+    return table_of(columns, fields, join_sentences(caption), SUMMARY, nothing=not numbers)
 
 
-def _device_row(field: Filtering, numbers: Sequence[int]) -> tuple[Cell, ...]:
-    timed = any(device_time(field, OURS, number) or device_time(field, ELEMENT, number) for number in numbers)
-    why = "" if timed or not numbers else "not measured over several devices"
-    cells = [*field_cells(field, why)]
-    if numbers:
-        cells += [milli_cell(device_time(field, OURS, 1)), milli_cell(device_time(field, ELEMENT, 1))]
-    for number in numbers:
-        cells += [
-            milli_cell(device_time(field, OURS, number)),
-            ratio(device_speedup(field, OURS, number)),
-            milli_cell(device_time(field, OURS, number, GATHER)),
-            ratio(gathered_speedup(field, number)),
-            milli_cell(device_time(field, ELEMENT, number)),
-            ratio(device_speedup(field, ELEMENT, number)),
-        ]
-    return tuple(cells)
-
-
-#: What errors are of, by the keys of columns.
-ERROR_TITLES = {"dg": "dG", "filtered": "filtered"}
-
-
-@table(STUDY, "table-errors", title="Errors before and after the filter", numbering="ours")
-def accuracy(campaign: Campaign, published: Published) -> Table:
-    """A line a field: both errors of dG and of the filtered field, their orders, and the one over the other."""
-    fields = all_filterings(campaign, published)
-    columns = (
-        *FIELD_COLUMNS,
-        Column("function", "function", numeric=False),
-        Column("mean_edge", "mean edge"),
-        *(
-            Column(f"{key}_{column}", text, title)
-            for key, title in ERROR_TITLES.items()
-            for column, text in (("l2", "L²"), ("l2_order", "L² order"), ("max", "max"), ("max_order", "max order"))
-        ),
-        Column("l2_gain", "L²", "dG over filtered"),
-        Column("max_gain", "max", "dG over filtered"),
+def _device_columns(number: int) -> tuple[Column[Filtering], ...]:
+    group, ours, element = f"{number} devices", over_devices(OURS, number), over_devices(ELEMENT, number)
+    gather = over_devices(OURS, number, GATHER)
+    return (
+        milli_column(f"ours_{number}_ms", "ours, ms", group, ours),
+        ratio_column(f"ours_{number}", "×", group, lambda field: ratio(field.device_speedup(OURS, number))),
+        milli_column(f"gather_{number}_ms", "gather, ms", group, gather),
+        ratio_column(f"gathered_{number}", "with it, ×", group, lambda field: ratio(field.gathered_speedup(number))),
+        milli_column(f"element_{number}_ms", "per element, ms", group, element),
+        ratio_column(f"element_{number}", "×", group, lambda field: ratio(field.device_speedup(ELEMENT, number))),
     )
-    of_before, of_filtered = convergence_orders(fields, unfiltered_errors), convergence_orders(fields, filtered_errors)
-    rows = [_error_row(field, of_before, of_filtered) for field in fields]
+
+
+ErrorNumber = Callable[[Errors], float]
+L2: ErrorNumber = attrgetter("l2")
+LARGEST: ErrorNumber = attrgetter("largest")
+
+
+def _error(errors_of: ErrorsOf, number: ErrorNumber) -> FieldCell:
+    return lambda field: formatted(number(errors) if (errors := errors_of(field)) else None, ".2e")
+
+
+def _gain(errors_of: ErrorsOf, better: ErrorsOf, number: ErrorNumber) -> FieldCell:
+    def cell(field: Filtering) -> Cell:
+        first, second = errors_of(field), better(field)
+        return gain_cell(number(first) / number(second) if first and second and number(second) else None)
+
+    return cell
+
+
+def _error_columns(
+    key: str, title: str, errors_of: ErrorsOf, fields: Sequence[Filtering]
+) -> tuple[Column[Filtering], ...]:
+    orders = convergence_orders(fields, errors_of)
+
+    def two(name: str, norm: str, number: ErrorNumber) -> tuple[Column[Filtering], ...]:
+        def order(field: Filtering) -> Cell:
+            errors = orders.get(field.line.problem)
+            return gain_cell(number(errors) if errors else None)
+
+        return (
+            Column(f"{key}_{name}", norm, title, cell=_error(errors_of, number)),
+            Column(f"{key}_{name}_order", f"{norm} order", title, cell=order),
+        )
+
+    return *two("l2", "L²", L2), *two("max", "max", LARGEST)
+
+
+def _function(field: Filtering) -> Cell:
+    row = filtered_row(field)
+    return Cell(field.function, keys=(row.key,) if row else ())
+
+
+@table(STUDY_NAME, "table-errors", title="Errors before and after the filter", numbering="ours")
+def accuracy(campaign: Campaign, published: Published) -> Table:
+    """One line for each field: both errors of the dG field and of the filtered field, their orders, and their ratio."""
+    fields = all_filterings(campaign, published)
+    gains = "dG over filtered"
+    columns: tuple[Column[Filtering], ...] = (
+        *field_columns(lambda field: "" if filtered_errors(field) else missing_errors(field)),
+        Column("function", "function", numeric=False, cell=_function),
+        Column("mean_edge", "mean edge", cell=lambda field: formatted(field.facts.get("mean_edge"), ".4f")),
+        *_error_columns("dg", "dG", unfiltered_errors, fields),
+        *_error_columns("filtered", "filtered", filtered_errors, fields),
+        Column("l2_gain", "L²", gains, cell=_gain(unfiltered_errors, filtered_errors, L2)),
+        Column("max_gain", "max", gains, cell=_gain(unfiltered_errors, filtered_errors, LARGEST)),
+    )
     caption = [
         "How far a field is from the function that it is the L² projection of, and how far the field that the filter",
         "makes of it, with h the longest edge: in L² over the domain, by the quadrature whose points are filtered at,",
@@ -312,58 +396,44 @@ def accuracy(campaign: Campaign, published: Published) -> Table:
         "as a wave, or whose triangles differ much in size, the filter takes more away than errors.",
         unavailable_note(campaign),
     ]
-    return Table(columns, rows, join_sentences(caption))
+    return table_of(columns, fields, join_sentences(caption))
 
 
-def _error_row(
-    field: Filtering, of_before: Mapping[str, Errors], of_filtered: Mapping[str, Errors]
-) -> tuple[Cell, ...]:
-    own, after, name = unfiltered_errors(field), filtered_errors(field), field.line.problem
-    row = filtered_row(field)
-    edge = field.facts.get("mean_edge")
+def _local_error_columns(key: str, group: str, number: ErrorNumber) -> tuple[Column[Filtering], ...]:
     return (
-        *field_cells(field, "" if after else missing_errors(field)),
-        Cell(field_function(field), keys=(str(row["key"]),) if row else ()),
-        Cell() if edge is None else Cell(edge, f"{edge:.4f}"),
-        *_error_cells(own, of_before.get(name)),
-        *_error_cells(after, of_filtered.get(name)),
-        gain_cell(own.l2 / after.l2 if own and after and after.l2 else None),
-        gain_cell(own.largest / after.largest if own and after and after.largest else None),
+        Column(f"dg_{key}", "dG", group, cell=_error(unfiltered_errors, number)),
+        Column(f"whole_{key}", "one h", group, cell=_error(filtered_errors, number)),
+        Column(f"local_{key}", "local h", group, cell=_error(local_errors, number)),
+        Column(f"{key}_gain", "one over local", group, cell=_gain(filtered_errors, local_errors, number)),
     )
 
 
-def _error_cells(errors: Errors | None, order: Errors | None) -> tuple[Cell, ...]:
-    return (
-        scientific_cell(errors.l2 if errors else None),
-        gain_cell(order.l2 if order else None),
-        scientific_cell(errors.largest if errors else None),
-        gain_cell(order.largest if order else None),
-    )
+def _mean_scale(field: Filtering) -> Cell:
+    return formatted(row.mean_scale if (row := local_row(field)) else None, ".4f")
 
 
-#: The two that are compared, by the keys of columns.
-SCALE_TITLES = {"whole": "one h", "local": "local h"}
+def _at_point(column: Callable[[DgRow], int | None]) -> FieldCell:
+    return lambda field: digits_cell(field.at_point(column))
 
 
-@table(STUDY, "table-local", title="An h of each point", numbering="ours")
+LOCAL_COLUMNS: tuple[Column[Filtering], ...] = (
+    *field_columns(lambda field: "" if local_errors(field) else missing_local_errors(field)),
+    Column("longest_edge", "longest edge", "h", cell=lambda field: formatted(field.facts.get("longest_edge"), ".4f")),
+    Column("mean_scale", "local, mean", "h", cell=_mean_scale),
+    *_local_error_columns("l2", "L² error", L2),
+    *_local_error_columns("max", "largest error", LARGEST),
+    Column("whole_pairs", "one h", "pairs at a point", cell=_at_point(lambda row: row.pairs)),
+    Column("local_pairs", "local h", "pairs at a point", cell=_at_point(lambda row: row.local_pairs)),
+    method_milli_column("whole_ms", "one h", "ms", POINT_TUNED),
+    milli_column("local_ms", "local h", "ms", LOCAL_H),
+    over_column("speedup", "one over local", "ms", POINT_TUNED, LOCAL_H),
+)
+
+
+@table(STUDY_NAME, "table-local", title="An h of each point", numbering="ours")
 def by_point(campaign: Campaign, published: Published) -> Table:
-    """A line a field on a mesh that is not too large for it."""
+    """One line for each field whose mesh is small enough to be filtered with a separate h for each point."""
     fields = [field for field in all_filterings(campaign, published) if (field.triangles or 0) <= MAX_LOCAL_TRIANGLES]
-    columns = (
-        *FIELD_COLUMNS,
-        Column("longest_edge", "longest edge", "h"),
-        Column("mean_scale", "local, mean", "h"),
-        Column("dg_l2", "dG", "L² error"),
-        *(Column(f"{key}_l2", title, "L² error") for key, title in SCALE_TITLES.items()),
-        Column("l2_gain", "one over local", "L² error"),
-        Column("dg_max", "dG", "largest error"),
-        *(Column(f"{key}_max", title, "largest error") for key, title in SCALE_TITLES.items()),
-        Column("max_gain", "one over local", "largest error"),
-        *(Column(f"{key}_pairs", title, "pairs at a point") for key, title in SCALE_TITLES.items()),
-        *(Column(f"{key}_ms", title, "ms") for key, title in SCALE_TITLES.items()),
-        Column("speedup", "one over local", "ms"),
-    )
-    rows = [_local_row(field) for field in fields]
     most = f"{MAX_LOCAL_TRIANGLES:,}".replace(",", "\N{NO-BREAK SPACE}")
     caption = [
         "Local h: at a vertex the longest edge of the triangles around it, linear between the three of a triangle. One",
@@ -374,48 +444,27 @@ def by_point(campaign: Campaign, published: Published) -> Table:
         measurement_note(campaign, FILTER_CLOCK),
         unavailable_note(campaign),
     ]
-    return Table(columns, rows, join_sentences(caption))
-
-
-def _local_row(field: Filtering) -> tuple[Cell, ...]:
-    own, one, local, row = unfiltered_errors(field), filtered_errors(field), local_errors(field), local_row(field) or {}
-    timed, whole = fastest_time([row], FILTER_CLOCK) if row else None, field.time(POINT_TUNED)
-    points = field.points
-    pairs = [
-        number / points if number and points else None for number in (field.number("pairs"), row.get("local_pairs"))
-    ]
-    return (
-        *field_cells(field, "" if local else missing_local_errors(field)),
-        *(
-            Cell() if h is None else Cell(h, f"{h:.4f}")
-            for h in (field.facts.get("longest_edge"), row.get("mean_scale"))
-        ),
-        *(scientific_cell(errors.l2 if errors else None) for errors in (own, one, local)),
-        gain_cell(one.l2 / local.l2 if one and local and local.l2 else None),
-        *(scientific_cell(errors.largest if errors else None) for errors in (own, one, local)),
-        gain_cell(one.largest / local.largest if one and local and local.largest else None),
-        *map(digits_cell, pairs),
-        method_milli_cell(field, POINT_TUNED),
-        milli_cell(timed),
-        speedup(whole, timed),
-    )
+    return table_of(LOCAL_COLUMNS, fields, join_sentences(caption))
 
 
 NO_COPIES = "its record has no copies: build the problem again"
 
 
-@table(STUDY, "table-memory", title="Memory of the per-element way", numbering=f"Figure 3.7 of {PAPER}")
+@table(STUDY_NAME, "table-memory", title="Memory of the per-element way", numbering=f"Figure 3.7 of {PAPER}")
 def memory(campaign: Campaign, published: Published) -> Table:
-    """A line a field: copies beside one solution over its points, by the number of patches."""
+    """One line for each field: memory of the patches' copies relative to one solution, for each number of patches."""
     fields = all_filterings(campaign, published)
-    counts = patch_counts(fields)
-    columns = (
-        *FIELD_COLUMNS,
-        Column("spread", "longest over mean edge"),
-        *(Column(f"overhead_{count}", f"{count} patches", "copies over points") for count in counts),
-        Column("overhead_measured", campaign.column, "copies over points"),
+
+    def column(patches: int) -> Column[Filtering]:
+        key, group = f"overhead_{patches}", "copies over points"
+        return Column(key, f"{patches} patches", group, cell=lambda field: percent(overhead(field, patches)))
+
+    columns: tuple[Column[Filtering], ...] = (
+        *field_columns(lambda field: "" if field.facts.get("overhead") else NO_COPIES),
+        Column("spread", "longest over mean edge", cell=_spread),
+        *map(column, patch_counts(fields)),
+        Column("overhead_measured", campaign.column, "copies over points", cell=_measured_overhead),
     )
-    rows = [_memory_row(field, counts) for field in fields]
     caption = [
         "Memory that the per-element way takes beside one solution: the copies that all patches have of points around",
         f"their triangles, less one of each, over the points. {PATCHES} patches are those of Figure 3.7 of {PAPER},",
@@ -425,51 +474,61 @@ def memory(campaign: Campaign, published: Published) -> Table:
         "share is about (1 + 4 w)² - 1 for 16 patches and a stencil w wide in a domain of width 1.",
         unavailable_note(campaign),
     ]
-    return Table(columns, rows, join_sentences(caption))
+    return table_of(columns, fields, join_sentences(caption))
 
 
-def patch_counts(fields: list[Filtering]) -> list[int]:
-    """Return the numbers of patches that copies were counted for."""
+def patch_counts(fields: Sequence[Filtering]) -> list[int]:
+    """Return all numbers of patches for which the memory of copies was counted."""
     counted = {int(count) for field in fields for count in field.facts.get("overhead", {})}
     return sorted(counted) or [PATCHES]
 
 
 def overhead(field: Filtering, patches: int) -> float | None:
-    """Return the copies beside one solution over its points; None where they were not counted."""
+    """Return the memory of copies relative to one solution at all points; None if it was not counted."""
     value = field.facts.get("overhead", {}).get(str(patches))
     return None if value is None else float(value)
 
 
-def _memory_row(field: Filtering, counts: list[int]) -> tuple[Cell, ...]:
-    facts, timed = field.facts, field.time(ELEMENT)
-    copies = timed.row["copies"] if timed else None
-    measured = copies / field.points - 1 if copies and field.points else None
-    spread = facts["longest_edge"] / facts["mean_edge"] if facts else None
-    return (
-        *field_cells(field, "" if facts.get("overhead") else NO_COPIES),
-        Cell() if spread is None else Cell(spread, f"{spread:.2f}"),
-        *(percent(overhead(field, count)) for count in counts),
-        from_rows(percent(measured), timed),
-    )
+def _spread(field: Filtering) -> Cell:
+    return ratio(field.facts["longest_edge"] / field.facts["mean_edge"] if field.facts else None)
 
 
-THOUSAND = 1e3
-#: What is counted, by its column of a row.
-WORK_TITLES = {"pairs": "pairs", "subtriangles": "sub-triangles", "segments": "segments"}
+def _measured_overhead(field: Filtering) -> Cell:
+    timed = field[ELEMENT]
+    copies = timed.row.copies if timed else None
+    return from_rows(percent(copies / field.points - 1 if copies and field.points else None), timed)
 
 
-@table(STUDY, "table-work", title="Work at a point", numbering="ours")
+def _evaluations(field: Filtering) -> Cell:
+    segments = field.at_point(lambda row: row.segments)
+    return digits_cell(None if segments is None or field.degree is None else segments * gauss_points(field.degree))
+
+
+def _kilo_operations(field: Filtering) -> Cell:
+    operations = field.at_point(lambda row: row.operations)
+    return digits_cell(None if operations is None else operations / KILO)
+
+
+def _intensity(field: Filtering) -> Cell:
+    operations, nbytes = field.at_point(lambda row: row.operations), field.at_point(lambda row: row.least_bytes)
+    return digits_cell(operations / nbytes if operations is not None and nbytes else None)
+
+
+WORK_COLUMNS: tuple[Column[Filtering], ...] = (
+    *field_columns(lambda field: "" if field.points else field.case.why_not()),
+    Column("pairs", "pairs", "at a point", cell=_at_point(lambda row: row.pairs)),
+    Column("subtriangles", "sub-triangles", "at a point", cell=_at_point(lambda row: row.subtriangles)),
+    Column("segments", "segments", "at a point", cell=_at_point(lambda row: row.segments)),
+    Column("evaluations", "evaluations", "at a point", cell=_evaluations),
+    Column("kilo_operations", "1000 operations", "at a point", cell=_kilo_operations),
+    Column("bytes", "bytes at the least", "at a point", cell=_at_point(lambda row: row.least_bytes)),
+    Column("intensity", "operations a byte", cell=_intensity),
+)
+
+
+@table(STUDY_NAME, "table-work", title="Work at a point", numbering="ours")
 def work(campaign: Campaign, published: Published) -> Table:
-    """A line a field, numbers of a point in the mean."""
-    columns = (
-        *FIELD_COLUMNS,
-        *(Column(key, title, "at a point") for key, title in WORK_TITLES.items()),
-        Column("evaluations", "evaluations", "at a point"),
-        Column("kilo_operations", "1000 operations", "at a point"),
-        Column("bytes", "bytes at the least", "at a point"),
-        Column("intensity", "operations a byte"),
-    )
-    rows = [_work_row(field) for field in all_filterings(campaign, published)]
+    """One line for each field: work per point, averaged over all points."""
     caption = [
         "What filtering at a point takes, in the mean of 256 points drawn at random: pairs of the point and an image",
         "of a triangle that meets its stencil; triangles that clipping to the stencil’s squares leaves of them, which",
@@ -479,49 +538,58 @@ def work(campaign: Campaign, published: Published) -> Table:
         contour_formula(),
         unavailable_note(campaign),
     ]
-    return Table(columns, rows, join_sentences(caption))
+    return table_of(WORK_COLUMNS, all_filterings(campaign, published), join_sentences(caption))
 
 
-def _work_row(field: Filtering) -> tuple[Cell, ...]:
-    def each(column: str) -> float | None:
-        number = field.number(column)
-        return None if number is None or not field.points else number / field.points
-
-    segments, operations, nbytes = each("segments"), each("operations"), each("least_bytes")
-    evaluations = None if segments is None or field.degree is None else segments * gauss_points(field.degree)
-    intensity = operations / nbytes if operations is not None and nbytes else None
-    return (
-        *field_cells(field, "" if field.points else field.case.why_not()),
-        *(digits_cell(each(column)) for column in WORK_TITLES),
-        digits_cell(evaluations),
-        digits_cell(None if operations is None else operations / THOUSAND),
-        digits_cell(nbytes),
-        digits_cell(intensity),
-    )
-
-
-TEST_TITLES = {"point": "per point", "element": "per element"}
 NO_COUNTS = "its record has no counts: build the problem again"
 
 
-@table(STUDY, "table-3-1", title="Intersection tests", numbering=f"Table 3.1 of {PAPER}")
-def tests(campaign: Campaign, published: Published) -> Table:
-    """A line a mesh of degree 1: published counts, ours, and ours over the published."""
-    theirs = {item["problem"]: item for item in published.tables.get("tests", [])}
-    columns = (
-        *FIELD_COLUMNS,
-        Column("printed", "mesh", "published", numeric=False),
-        *(Column(f"published_per_{key}", title, "published") for key, title in TEST_TITLES.items()),
-        Column("published_ratio", "ratio", "published"),
-        *(Column(f"per_{key}", title, "ours") for key, title in TEST_TITLES.items()),
-        Column("ratio", "ratio", "ours"),
-        *(Column(f"{key}_over_published", title, "ours over published") for key, title in TEST_TITLES.items()),
+def _count_columns(published: Published) -> tuple[Column[Filtering], ...]:
+    records = {item["problem"]: item for item in published.tables.get("tests", [])}
+    theirs = published_tests(published)
+
+    def pair(key: str, group: str, cell: Callable[[Filtering, int], Cell]) -> tuple[Column[Filtering], ...]:
+        return (
+            Column(key.format("point"), "per point", group, cell=lambda field: cell(field, 0)),
+            Column(key.format("element"), "per element", group, cell=lambda field: cell(field, 1)),
+        )
+
+    def printed(field: Filtering, which: int) -> Cell:
+        counts = theirs.get(field.line.problem)
+        return count(counts[which] if counts else None)
+
+    def over_published(field: Filtering, which: int) -> Cell:
+        own, counts = field.tests, theirs.get(field.line.problem)
+        return formatted(own[which] / counts[which] if own and counts else None, ".3f")
+
+    def printed_mesh(field: Filtering) -> Cell:
+        item = records.get(field.line.problem)
+        return Cell(item["printed"] if item else None)
+
+    def printed_ratio(field: Filtering) -> Cell:
+        item = records.get(field.line.problem)
+        return Cell(float(item["ratio"]), item["ratio"]) if item else Cell()
+
+    return (
+        *field_columns(lambda field: "" if field.tests else NO_COUNTS),
+        Column("printed", "mesh", "published", numeric=False, cell=printed_mesh),
+        *pair("published_per_{}", "published", printed),
+        Column("published_ratio", "ratio", "published", cell=printed_ratio),
+        *pair("per_{}", "ours", lambda field, which: count(field.tests[which] if field.tests else None)),
+        Column("ratio", "ratio", "ours", cell=lambda field: formatted(field.tests_ratio, ".3f")),
+        *pair("{}_over_published", "ours over published", over_published),
     )
-    fields = {field.line.problem: field for field in all_filterings(campaign, published)}
-    rows = [_test_row(fields.get(name), item) for name, item in theirs.items()]
-    rows += [
-        _test_row(field, None)
-        for name, field in fields.items()
+
+
+@table(STUDY_NAME, "table-3-1", title="Intersection tests", numbering=f"Table 3.1 of {PAPER}")
+def tests(campaign: Campaign, published: Published) -> Table:
+    """One line for each mesh of degree 1: published number of tests, our number, and ours over the published one."""
+    theirs = published_tests(published)
+    measured = {field.line.problem: field for field in all_filterings(campaign, published)}
+    fields = [measured.get(name) or absent_filtering(campaign, name) for name in theirs]
+    fields += [
+        field
+        for name, field in measured.items()
         if name not in theirs and (field.degree == COUNTED_DEGREE or field.degree is None)
     ]
     caption = [
@@ -534,91 +602,62 @@ def tests(campaign: Campaign, published: Published) -> Table:
         CELLS_CONTRADICT,
         unavailable_note(campaign),
     ]
-    return Table(columns, rows, join_sentences(caption))
-
-
-def _test_row(field: Filtering | None, item: Record | None) -> tuple[Cell, ...]:
-    """Return a line of a mesh that is published, or in the campaign, or both."""
-    ours = test_counts(field)
-    theirs = (int(item["per_point"]), int(item["per_element"])) if item else None
-    if field:
-        first = field_cells(field, "" if ours else NO_COUNTS)
-    else:
-        assert item is not None
-        first = (Cell(item["problem"], notes=("not in this campaign",)), Cell(), Cell(), Cell())
-    return (
-        *first,
-        Cell(item["printed"] if item else None),
-        *map(count, theirs or (None, None)),
-        Cell(float(item["ratio"]), item["ratio"]) if item else Cell(),
-        *map(count, ours or (None, None)),
-        _fraction(ours[0] / ours[1] if ours else None),
-        *(_fraction(ours[at] / theirs[at] if ours and theirs else None) for at in range(2)),
-    )
-
-
-def _fraction(value: float | None) -> Cell:
-    return Cell() if value is None else Cell(value, f"{value:.3f}")
+    return table_of(_count_columns(published), fields, join_sentences(caption))
 
 
 NOT_SAID = "the device does not say"
-KILO_UNIT, MEGA_UNIT, GIGA_UNIT = 1e3, 1e6, 1e9
 
 
-@table(STUDY, "table-4-1", title="The machine", numbering=f"Table 4.1 of {PAPER}")
+@table(STUDY_NAME, "table-4-1", title="The machine", numbering=f"Table 4.1 of {PAPER}")
 def machine(campaign: Campaign, published: Published) -> Table:
-    """A line a property: the paper's CPU, its GPU, and the device of the campaign."""
+    """One line for each property: the paper's CPU, its GPU, and the device of the campaign."""
     records = published.tables.get("machine", [])
     cpu, gpu = next(((item["cpu"], item["value"]) for item in records if item["quantity"] == "model"), ("", ""))
-    columns = (
-        Column("quantity", "", numeric=False),
-        Column("unit", "unit", numeric=False),
-        Column("cpu", cpu, "published"),
-        Column("gpu", gpu, "published"),
-        Column("ours", campaign.column, "ours"),
-    )
     measured = _device_properties(campaign)
-    rows = []
-    for item in records:
-        if item["quantity"] == "model":
-            continue
+
+    def ours(item: Record) -> Cell:
         value = measured.get(item["quantity"])
         if value is None:
-            cell = Cell(notes=(NOT_SAID,))
-        else:
-            cell = Cell(value, f"{value:.0f}" if value.is_integer() else digits(value))
-        head = Cell(item["quantity"]), Cell(item["unit"])
-        rows.append((*head, *(Cell(float(item[key]), item[key]) for key in ("cpu", "value")), cell))
+            return Cell(notes=(NOT_SAID,))
+        return Cell(value, f"{value:.0f}" if value.is_integer() else digits(value))
+
+    columns = (
+        Column[Record]("quantity", "", numeric=False, cell=lambda item: Cell(item["quantity"])),
+        Column[Record]("unit", "unit", numeric=False, cell=lambda item: Cell(item["unit"])),
+        Column[Record]("cpu", cpu, "published", cell=lambda item: Cell(float(item["cpu"]), item["cpu"])),
+        Column[Record]("gpu", gpu, "published", cell=lambda item: Cell(float(item["value"]), item["value"])),
+        Column[Record]("ours", campaign.column, "ours", cell=ours),
+    )
     caption = [
         "Published: as printed. Ours: what the device says of itself, the cache its last level; its bandwidth is that",
         "of the fastest copy of the campaign, which reads and writes, and no peak. Clock: the highest; peak: of two",
         "operations a cycle and a lane for double precision. The text has CUDA 5.0 in one place, nvcc 5.5 in another.",
     ]
-    return Table(columns, rows, join_sentences(caption))
+    return table_of(columns, [item for item in records if item["quantity"] != "model"], join_sentences(caption))
 
 
 def _device_properties(campaign: Campaign) -> dict[str, float | None]:
-    """Return what is known of the campaign's device, by the quantities of the paper's table."""
+    """Return the known properties of the campaign's device, keyed by the quantities in the paper's table."""
     record: Mapping[str, Any] = next(iter(campaign.environments.values()), {})
-    copies = campaign.report[(campaign.report["kind"] == "copy") & (campaign.report["status"] == "ok")]
-    speeds = (copies["bytes"] / copies[f"{REGION_CLOCK}_median"]).dropna()
+    copies = campaign.report[(campaign.report.kind == "copy") & (campaign.report.status == "ok")]
+    speeds = (copies.bytes / copies[median_column(REGION_CLOCK)]).dropna()
     cache = record.get("cache_bytes")
     multiprocessors, clock, peak = record.get("multiprocessors"), record.get("max_sm_clock_mhz"), peak_gflops(record)
     return {
         "multiprocessors": float(multiprocessors) if multiprocessors else None,
-        "clock": clock / KILO_UNIT if clock else None,
-        "cache": cache / MEGA_UNIT if cache else None,
-        "peak, double precision": peak / KILO_UNIT if peak else None,
-        "bandwidth": float(speeds.max()) / GIGA_UNIT if len(speeds) else None,
+        "clock": clock / KILO if clock else None,
+        "cache": cache / MEGA if cache else None,
+        "peak, double precision": peak / KILO if peak else None,
+        "bandwidth": float(speeds.max()) / GIGA if len(speeds) else None,
     }
 
 
-#: A problem counts as searched in full if it has this share of the kernels that fit on the device.
+#: A search counts as complete if it timed at least this share of the kernels that fit on the device.
 COMPLETE_SHARE = 0.7
 
 
 def complete_recordings(campaign: Campaign, space: str) -> list[Recording]:
-    """Return what was searched in full of a space, `paper` or `extended`, by problem.
+    """Return the complete searches of a space, `paper` or `extended`, for each problem.
 
     Fields of one degree have kernels in common, and others none. Where the campaign does not say what its device is,
     every search counts.
@@ -628,21 +667,17 @@ def complete_recordings(campaign: Campaign, space: str) -> list[Recording]:
                       "cells": record.cells, "degree": record.degree}
         for record in campaign.problems.values() if record.dimension == 3
     }  # fmt: skip
-    rows = campaign.search[campaign.search["space"] == space]
-    searches = recordings(rows[rows["problem"].isin(list(records))], records, campaign.environments, region_features)
+    rows = campaign.search[(campaign.search.space == space) & campaign.search.problem.isin(list(records))]
+    searches = recordings(rows, records, campaign.environments, region_features)
     names = {str(environment.get("target")) for environment in campaign.environments.values()}
     target = next((TARGETS[name] for name in names if name in TARGETS), None)
     ids = paper_region_ids if space == SPACES[0] else own_region_ids
 
     def fitting(one: Recording) -> int:
-        return len(ids(records[one.problem]["degree"], target)) if target else 0
+        record = records[one.problem]
+        return len(ids(record["degree"], target)) if target else 0
 
     return [one for one in searches if len(one.seconds) >= COMPLETE_SHARE * fitting(one)]
-
-
-def evaluated_searches(campaign: Campaign, space: str, budget: float) -> list[Evaluation]:
-    """Replay predicted and random searches of a budget on what was searched in full of a space."""
-    return evaluate(complete_recordings(campaign, space), budget, region_point)
 
 
 BUDGET = float(StudySettings.model_fields["budget"].default)
@@ -650,22 +685,21 @@ SPACE_TITLES = {"paper": "the paper’s kernels", "extended": "ours"}
 NOTHING_TO_LEARN = "no other field of this degree was searched in full: there is nothing to learn from"
 
 
-@table(STUDY, "table-predicted", title="Loss of the predicted search in space", numbering="ours")
+@table(STUDY_NAME, "table-predicted", title="Loss of the predicted search in space", numbering="ours")
 def losses(campaign: Campaign, published: Published) -> Table:
-    """A line a field on tetrahedra: loss in percent, left out of what the search learns from."""
-    replays = {space: evaluated_searches(campaign, space, BUDGET) for space in SPACE_TITLES}
+    """One line for each field on tetrahedra: percent lost if the search may not learn from this field."""
+    replays = {space: evaluate(complete_recordings(campaign, space), BUDGET, RegionId) for space in SPACE_TITLES}
     judged = {space: {one.recording.problem: one for one in replays[space]} for space in SPACE_TITLES}
-    columns = [PROBLEM, Column("degree", "P")]
-    for space, title in SPACE_TITLES.items():
-        columns.append(Column(f"{space}_variants", "kernels", title))
-        columns.append(Column(f"{space}_tried", "tried", title))
-        columns.append(Column(f"{space}_problem_unknown", "predicted", title))
-        columns.append(Column(f"{space}_random", "random", title))
-    rows = []
-    for item in width_times(campaign, published):
-        cases = [judged[space].get(item.line.problem) for space in SPACE_TITLES]
-        if any(cases):
-            rows.append((item.line.cell, Cell(item.degree), *(cell for case in cases for cell in _search_cells(case))))
+    columns: tuple[Column[WidthTimes], ...] = (
+        replace(PROBLEM, cell=lambda item: item.line.cell),
+        Column("degree", "P", cell=lambda item: Cell(item.degree)),
+        *(column for space in SPACE_TITLES for column in _search_columns(space, judged[space])),
+    )
+    items = [
+        item
+        for item in width_times(campaign, published)
+        if any(item.line.problem in judged[space] for space in SPACE_TITLES)
+    ]
     caption = [
         f"By how many percent the fastest kernel that `search: predicted` finds with {100 * BUDGET:g} % of them, at",
         "least one, is slower than the fastest of the exhaustive search, on recorded times. It has learnt from the",
@@ -674,32 +708,39 @@ def losses(campaign: Campaign, published: Published) -> Table:
         "Most times are the screening’s, of few launches; one below the best of the full protocol counts as no loss.",
         sample_note(replays.values()),
         measurement_note(campaign, "event", "the search"),
-        "" if rows else "No field on tetrahedra of this campaign was searched in full.",
+        "" if items else "No field on tetrahedra of this campaign was searched in full.",
         unavailable_note(campaign),
     ]
-    return Table(tuple(columns), rows, join_sentences(caption))
+    return table_of(columns, items, join_sentences(caption))
 
 
-def _search_cells(one: Evaluation | None) -> tuple[Cell, ...]:
-    if one is None:
-        return (Cell(), Cell(), Cell(), Cell())
-    predicted = Cell(notes=(NOTHING_TO_LEARN,)) if one.problem_unknown is None else _loss_cell(one.problem_unknown)
-    return Cell(len(one.recording.seconds)), Cell(one.tried), predicted, _loss_cell(one.random)
+def _search_columns(space: str, judged: Mapping[str, Evaluation]) -> tuple[Column[WidthTimes], ...]:
+    def column(key: str, title: str, cell: Callable[[Evaluation], Cell]) -> Column[WidthTimes]:
+        def of_field(item: WidthTimes) -> Cell:
+            one = judged.get(item.line.problem)
+            return cell(one) if one else Cell()
+
+        return Column(f"{space}_{key}", title, SPACE_TITLES[space], cell=of_field)
+
+    return (
+        column("variants", "kernels", lambda one: Cell(len(one.recording.seconds))),
+        column("tried", "tried", lambda one: Cell(one.tried)),
+        column("problem_unknown", "predicted", lambda one: _loss_cell(one.problem_unknown)),
+        column("random", "random", lambda one: _loss_cell(one.random)),
+    )
 
 
-def _loss_cell(curve: Array) -> Cell:
-    share = float(curve[-1])
-    return Cell(round(100 * share, 6), f"{100 * share:.1f}") if np.isfinite(share) else Cell(None, "none works")
+def _loss_cell(curve: Array | None) -> Cell:
+    if curve is None:
+        return Cell(notes=(NOTHING_TO_LEARN,))
+    loss = float(curve[-1])
+    return Cell(round(100 * loss, 6), f"{100 * loss:.1f}") if np.isfinite(loss) else Cell(None, "none works")
 
 
-#: Letters of a note that names fields without a number.
-MAX_NOTE_LETTERS = 500
-
-
-@table(STUDY, "table-targets", title="Targets, and what was reached", numbering="ours")
+@table(STUDY_NAME, "table-targets", title="Targets, and what was reached", numbering="ours")
 def targets(campaign: Campaign, published: Published) -> Table:
-    """Each target with the wanted number, the measured one, and the worst field; or why there is none."""
-    measured = target_values(campaign, published)
+    """One line for each target: wanted number, measured number and worst field; or the reason why none was measured."""
+    data = TargetData.of(campaign, published)
     caption = [
         "What was aimed at and what was reached, on the paper’s thirty fields: meshes of low and of high variance of",
         "five sizes, P = 1, 2, 3. Ours: filtering by contours. The paper’s per-element kernel: a patch a",
@@ -708,25 +749,29 @@ def targets(campaign: Campaign, published: Published) -> Table:
         "how many fields have a number; where some have none, a verdict is of the others, and a note names what is",
         "missing.",
         contour_formula(),
-        peak_sentence(all_filterings(campaign, published)),
+        peak_sentence([*data.plane.values()]),
         measurement_note(campaign, FILTER_CLOCK),
         f"Products with the matrix by the {PRODUCT_CLOCK} clock where a line does not say another, making it by the",
         f"{HOST_CLOCK} clock. Of direct filtering no other clock is recorded.",
         wanted_on(campaign),
         unavailable_note(campaign),
     ]
-    rows = [_target_row(item, measured[item["quantity"]]) for item in published.targets if item["quantity"] in measured]
-    return Table(target_columns(campaign), rows, join_sentences(caption))
+    return targets_table(campaign, published, QUANTITIES, data, join_sentences(caption))
 
 
-def _target_row(item: Record, measured: Measured) -> tuple[Cell, ...]:
-    """Return the line of a target."""
-    quantity = QUANTITIES[item["quantity"]]
-    return target_line(
-        item,
-        measured.numbers,
-        at_most=quantity.at_most,
-        statistic=median if quantity.statistic == "median" else None,
-        cases=measured.cases,
-        missing=one_line(measured.why_not, MAX_NOTE_LETTERS),
+@table(STUDY_NAME, "table-baselines", title="All baselines and layouts", numbering="ours")
+def baselines(campaign: Campaign, published: Published) -> Table:
+    products = (
+        Method(f"product_{fields}", f"product with {fields} field{'s' * (fields > 1)}", columns={"fields": fields})
+        for fields in DEFAULT_FIELD_COUNTS
     )
+    tasks = (
+        Method("filter", "filtering", columns={"kind": "variant", "what": "filter"}),
+        *(replace(method, columns={**method.columns, "what": ("apply", "library")}) for method in products),
+        Method("regions", "integrating regions", columns={"what": "regions"}),
+    )
+    return baselines_table(campaign, tasks, _baseline_or_layout)
+
+
+def _baseline_or_layout(row: DgRow) -> str | None:
+    return row.way or row.method or row.name.removesuffix(f"-{row.fields}")

@@ -1,8 +1,6 @@
 """A sparse matrix that grows on the device (King 2017, chapter 5).
 
-This file has what all of the study and nothing else needs: the paper's name, what it prescribes, how it prints
-numbers, and the columns of its published files. Everything of the study depends on it, so it imports nothing at
-run time.
+Names, published numbers and settings that the whole study shares; it imports nothing at run time.
 """
 
 from __future__ import annotations
@@ -13,20 +11,20 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from repro.results.published import Published, Record
 
-STUDY = "dynamic_csr"
+STUDY_NAME = "dynamic_csr"
 PAPER = "King 2017, chapter 5"
 REFERENCE = (
     "King: Reducing Irregularities in Control Flow and Memory Access on Graphics Processing Unit Architectures, "
     "dissertation, University of Utah 2017, chapter 5."
 )
-#: Products after each batch in its iterative test.
+#: Number of products after each batch in the iterative test.
 PRODUCTS_PER_BATCH = 5
 
 
 def precision_of_operations(precisions: Collection[str]) -> str:
-    """Return the precision of updates, conversions and all else that is no product: the highest of a campaign's.
+    """Return the highest precision of a campaign; everything except products is timed in this precision only.
 
-    They move numbers and hardly compute with them: another precision would take as long to time, and say little more.
+    Updates and conversions mostly move numbers without computing, so a second precision would give little information.
     """
     return "double" if "double" in precisions else "single"
 
@@ -45,21 +43,80 @@ PUBLISHED = {
 }  # fmt: skip
 #: Columns of `config/targets/dynamic_csr.csv`.
 TARGETS = ("quantity", "wanted", "what")
-#: What the paper prints where a device's memory does not suffice.
+#: Printed by the paper if a device's memory did not suffice.
 OUT_OF_MEMORY = "inf"
 UNITS = {"K": 1000, "M": 1000**2}
 KIB, MIB = 1 << 10, 1 << 20
 
 
 def number_of(text: str) -> float | None:
-    """Return a number as printed, `735K` as 735000; None of what did not fit into memory."""
+    """Return a printed number, `735K` as 735000; None if the matrix did not fit into memory."""
     if text == OUT_OF_MEMORY:
         return None
     return float(text[:-1]) * UNITS[text[-1]] if text[-1] in UNITS else float(text)
 
 
 def stated_record(published: Published, quantity: str, precision: str = "") -> Record | None:
-    """Return what the paper's text states of a quantity; None where it is not there."""
+    """Return the record of a quantity stated in the paper's text; None if there is none."""
     asked = (quantity, precision)
-    records = published.tables.get("text", [])
-    return next((item for item in records if (item["quantity"], item["precision"]) == asked), None)
+    return next(
+        (item for item in published.tables.get("text", []) if (item["quantity"], item["precision"]) == asked), None
+    )
+
+
+#: Statements in the paper's text about products, by name in `config/published`.
+STATED_FRAGMENTED = "time of a fragmented product over a defragmented one, mean"
+STATED_DEFRAGMENTED = "time of a defragmented product over CSR, mean"
+STATED_ADAPTIVE = "speedup of the adaptive product over HYB, mean"
+
+
+def stated_product_means(published: Published) -> str:
+    """Return the sentence with the text's statements about all products; empty if none are published."""
+    quantities = (STATED_FRAGMENTED, STATED_DEFRAGMENTED, STATED_ADAPTIVE)
+    records = [stated_record(published, quantity) for quantity in quantities]
+    values = [f"{record['value']}×" for record in records if record]
+    if len(values) < len(records):
+        return ""
+    return (
+        f"Published, K20c, in the mean of all graphs: a fragmented product takes {values[0]} the time of a "
+        f"defragmented one, that one {values[1]} the time of CSR’s, and ADCSR is {values[2]} as fast as HYB; single "
+        "times are in the paper’s bars alone."
+    )
+
+
+#: Number of devices, by the word used in the published numbers.
+DEVICE_NUMBERS = {"two": 2, "four": 4, "eight": 8}
+#: The graphs for which the paper's text states single speed-ups.
+STATED_GRAPHS = ("internet", "enron")
+TWO_DEVICES = "speedup of two GPUs, mean"
+
+
+def stated_speedups(published: Published, problem: str | None) -> list[tuple[int, str]]:
+    """Return the paper's speed-ups for a problem with iterations within the kernel, by number of devices."""
+    quantities = {
+        f"speedup of {word} GPUs, iterations within the kernel, {problem}": n for word, n in DEVICE_NUMBERS.items()
+    }
+    return [
+        (quantities[item["quantity"]], item["value"])
+        for item in published.tables.get("text", [])
+        if problem and item["quantity"] in quantities
+    ]
+
+
+def stated_graph_speedups(published: Published) -> str:
+    """Return the sentence with the paper's speed-ups for single graphs; empty if none are published."""
+    words = []
+    for problem in STATED_GRAPHS:
+        points = stated_speedups(published, problem)
+        if points:
+            words.append(f"{problem} {', '.join(f'{value} over {devices}' for devices, value in points)}")
+    return f"Published of Tesla M2090, iterations within the kernel: {'; '.join(words)}." if words else ""
+
+
+def stated_device_means(published: Published) -> list[str]:
+    """Return the paper's mean speed-up on two devices, for each precision with a published number."""
+    return [
+        f"{item['value']} in {item['precision']} precision"
+        for item in published.tables.get("text", [])
+        if item["quantity"] == TWO_DEVICES
+    ]

@@ -1,8 +1,7 @@
-"""What a problem's record holds for this study: row lengths, memory of each format, batches, capacity for growth.
+"""The facts of a problem for this study: row lengths, memory of each format, batches, capacity for growth.
 
-Memory is counted once as the paper counts it and once with everything that a device holds. How often growth
-forces a defragmentation depends on the sizes of rows and batches alone. It is simulated on the host and not
-timed: the simulation does what `dynamic.DynamicMatrix.insert` does, in a buffer that is never too small.
+Memory is counted as the paper counts it, and with everything that a device holds. How often growth forces a
+defragmentation depends on the sizes of rows and batches alone, so that it is simulated on the host.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel
 
 from repro.codegen.targets import INDEX_BYTES, SCALARS
 from repro.problems.matrix import Matrix
@@ -21,13 +21,13 @@ from repro.problems.problem import Problem
 from repro.problems.updates import Updates
 from repro.sparse.dynamic.layout import pitch_of
 
-#: Segments that a row may have in the paper's table of memory.
+#: Maximum numbers of segments per row in the paper's table of memory.
 MEMORY_SEGMENTS = (2, 3, 4)
-#: The paper's widths of HYB's regular part are multiples of this, though its text says the mean.
+#: The widths of HYB's regular part in the paper are multiples of this number, although the text says mean row size.
 WIDTH_STEP = 4
-#: Words of the state of a dynamic matrix: pointer and flags.
+#: Number of words in the state of a dynamic matrix: pointer and flags.
 STATE_WORDS = 16
-#: The paper counts single precision.
+#: Precision for which the paper counts memory: single.
 PAPER_PRECISION = "single"
 
 FormatBytes = dict[str, int]
@@ -35,41 +35,32 @@ FormatBytes = dict[str, int]
 
 @dataclass(frozen=True)
 class FormatSizes:
-    """What the memory of a matrix depends on.
-
-    Attributes
-    ----------
-    rows, columns, nonzeros
-        Of the matrix.
-    overflow
-        Entries beyond the first `width` of their rows, which HYB has as coordinates.
-    """
+    """Numbers that determine the memory of a matrix."""
 
     rows: int
     columns: int
     nonzeros: int
+    #: Entries beyond the first `width` entries of their rows; HYB stores them as coordinates.
     overflow: int
 
     @property
     def width(self) -> int:
-        """Entries a row that HYB has in its regular part."""
         return hybrid_width(self.rows, self.nonzeros)
 
 
 def hybrid_width(rows: int, nonzeros: int) -> int:
-    """Return the width of HYB's regular part as the paper has it: the mean row, cut off, then up to a multiple of 4."""
+    """Return the width of HYB's regular part as in the paper: the truncated mean row size, up to a multiple of 4."""
     return -(-(nonzeros // rows) // WIDTH_STEP) * WIDTH_STEP if rows else 0
 
 
 def format_sizes(lengths: NDArray[np.integer], columns: int) -> FormatSizes:
-    """Return what the memory of a matrix depends on, from the entries of each row `(rows,)`."""
     rows, nonzeros = len(lengths), int(lengths.sum(dtype=np.int64))
     beyond = np.maximum(lengths.astype(np.int64) - hybrid_width(rows, nonzeros), 0)
     return FormatSizes(rows, columns, nonzeros, int(beyond.sum()))
 
 
 def deviation(lengths: NDArray[np.integer]) -> float:
-    """Return the standard deviation of row lengths as the paper has it: about the mean that is cut off."""
+    """Return the standard deviation of row lengths as in the paper: relative to the truncated mean."""
     if not len(lengths):
         return 0.0
     mean = int(lengths.sum(dtype=np.int64)) // len(lengths)
@@ -77,15 +68,9 @@ def deviation(lengths: NDArray[np.integer]) -> float:
 
 
 def paper_bytes(sizes: FormatSizes) -> FormatBytes:
-    """Return the bytes by format as the paper counts them.
+    """Return the bytes of `CSR`, `HYB` and `DCSR-k` as the paper counts them.
 
-    Values of 4 bytes; of dynamic CSR the pairs of k segments a row, and not the sizes of the rows; of HYB the regular
-    part with its padding, and the overflow as coordinates.
-
-    Returns
-    -------
-    dict
-        By `CSR`, `HYB`, and `DCSR-k` for each k.
+    Values have 4 bytes. Dynamic CSR has the pairs of k segments a row, but not the sizes of the rows.
     """
     entry = 2 * INDEX_BYTES
     return {
@@ -96,16 +81,9 @@ def paper_bytes(sizes: FormatSizes) -> FormatBytes:
 
 
 def all_bytes(sizes: FormatSizes, precision: str) -> FormatBytes:
-    """Return the bytes by format with everything that a device holds, nothing left over for growth.
+    """Return the bytes of each format as allocated on a device, in a given precision, without space for growth.
 
-    Of dynamic CSR also the sizes of the rows, the table's padding and the state; the others as in `papers_bytes`.
-
-    Parameters
-    ----------
-    sizes
-        Of the matrix.
-    precision
-        `single` or `double`, of the values.
+    Dynamic CSR also has the sizes of the rows, the table's padding and the state.
     """
     entry = INDEX_BYTES + SCALARS[precision][1]
     fixed = INDEX_BYTES * (sizes.rows + STATE_WORDS)
@@ -119,56 +97,37 @@ def all_bytes(sizes: FormatSizes, precision: str) -> FormatBytes:
     }
 
 
-#: Slack in parts of the mean row size, and segments that a row can have.
+#: Slack as a multiple of the mean row size, and maximum segments per row, for which growth is simulated.
 SLACK_MULTIPLES = (0.0, 0.5, 1.0, 2.0, 4.0)
 CAPACITY_SEGMENTS = (1, 2, 3, 4)
 
 
 class BatchRows(NamedTuple):
-    """What a batch brings: int64 `(touched,)` rows, each once, and how many entries each is given."""
+    """The distinct rows of a batch and the number of entries for each, int64 `(touched,)`."""
 
     rows: NDArray[np.int64]
     counts: NDArray[np.int64]
 
 
 class Capacity(NamedTuple):
-    """What inserting all batches came to.
-
-    Attributes
-    ----------
-    defragmentations
-        Batches that forced all rows together.
-    allocated
-        Entries that segments had room for, at most.
-    """
+    """The result of inserting all batches."""
 
     defragmentations: int
+    #: Maximum number of entries that the allocated segments could hold.
     allocated: int
 
 
 def batch_rows(problem: Updates) -> list[BatchRows]:
-    """Return what each batch brings."""
     return [
         BatchRows(*np.unique(problem.batch(i)[0].astype(np.int64), return_counts=True)) for i in range(problem.batches)
     ]
 
 
 def simulate_growth(lengths: NDArray[np.integer], batches: Sequence[BatchRows], segments: int, slack: int) -> Capacity:
-    """Insert batches into a matrix that begins with one segment a row and no room.
+    """Insert batches into a matrix whose rows begin with one segment each, without free space.
 
-    A row that lacks room gets one more segment, with slack. Where its chain is full all rows are brought together,
-    with room for the entries that found none and no other.
-
-    Parameters
-    ----------
-    lengths
-        Entries of each row at first, `(rows,)`.
-    batches
-        What each brings.
-    segments
-        The most that a row's chain has.
-    slack
-        Room for so many entries beside those that a new segment is made for.
+    This mirrors `DynamicMatrix.insert` with an unlimited buffer: a row without enough space gets one more segment, with
+    slack. If its chain is full, all rows are defragmented, with space for the unplaced entries only.
     """
     filled = lengths > 0
     free = np.zeros(len(lengths), np.int64)
@@ -198,12 +157,10 @@ def simulate_growth(lengths: NDArray[np.integer], batches: Sequence[BatchRows], 
 
 
 def capacities(problem: Updates) -> list[dict[str, float | int]]:
-    """Return what the batches of a problem come to for each slack and number of segments; nothing without batches.
+    """Return the result of a problem's batches for each slack and number of segments; [] without batches.
 
-    Returns
-    -------
-    list of dict
-        `multiple` of the mean row size, `slack` (that, cut off), `segments`, `defragmentations`, `allocated`.
+    Keys of each result: `multiple` (slack over mean row size), `slack` (truncated), `segments`, `defragmentations`,
+    `allocated`.
     """
     lengths, batches = problem.base.row_lengths, batch_rows(problem)
     if not batches or not len(lengths):
@@ -213,21 +170,33 @@ def capacities(problem: Updates) -> list[dict[str, float | int]]:
     for multiple in SLACK_MULTIPLES:
         slack, room = int(multiple * mean), None
         for segments in CAPACITY_SEGMENTS:
-            # chains that were never full are none longer with more segments
+            # if no chain was ever full, more segments give the same result
             if room is None or room.defragmentations:
                 room = simulate_growth(lengths, batches, segments, slack)
             rooms.append({"multiple": multiple, "slack": slack, "segments": segments, **room._asdict()})
     return rooms
 
 
-def facts(problem: Problem) -> Mapping[str, object]:
-    """Return the facts of the matrix before the first batch, and of its batches; nothing of another kind's problem.
+#: Types of the result of `facts`; `repro merge` validates other records with them.
+class Facts(BaseModel):
+    rows: int = 0
+    columns: int = 0
+    nonzeros: int = 0
+    mean: float = 0.0
+    deviation: float = 0.0
+    longest: int = 0
+    width: int = 0
+    overflow: int = 0
+    memory: dict[str, FormatBytes] = {}
+    batches: dict[str, int] = {}
+    room: list[dict[str, float]] = []
 
-    Returns
-    -------
-    dict
-        As `describe`, and `batches`: how many (`count`), their entries in all (`entries`) and those of the smallest
-        and of the largest (`least`, `most`); and `room`, as of `repro.studies.dynamic_csr.facts.capacities`.
+
+def facts(problem: Problem) -> Mapping[str, object]:
+    """Return the facts of the matrix before the first batch, and of its batches; {} for other kinds of problems.
+
+    The result has the keys of `describe`; `batches` with the `count` of batches, their `entries` in total, and the
+    entries of the smallest and the largest batch (`least`, `most`); and `room`, the result of `capacities`.
     """
     if not isinstance(problem, Updates):
         return {}
@@ -244,12 +213,9 @@ def facts(problem: Problem) -> Mapping[str, object]:
 def describe(matrix: Matrix) -> dict[str, object]:
     """Return the sizes of a matrix and its bytes in each format.
 
-    Returns
-    -------
-    dict
-        `rows`, `columns`, `nonzeros`; `mean`, `deviation` (about the mean that is cut off) and `longest` of its rows'
-        lengths; `width` and `overflow` of HYB; and `memory`: bytes by format as the paper counts them (`paper`), and
-        with everything in each precision (`single`, `double`).
+    These are `rows`, `columns` and `nonzeros`; `mean`, `deviation` (about the truncated mean) and `longest` of the row
+    lengths; `width` and `overflow` of HYB; and `memory`: bytes by format, counted as in the paper (`paper`), and
+    everything in each precision (`single`, `double`).
     """
     lengths = matrix.row_lengths
     sizes = format_sizes(lengths, matrix.shape[1])

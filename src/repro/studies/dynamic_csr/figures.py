@@ -1,4 +1,4 @@
-"""The figures of the paper (5.3 to 5.5), and ours of update rates, gain over a rebuild, and memory for growth."""
+"""The paper's figures (5.3 to 5.5), and ours: update rates, gain over a rebuild, memory for growth, products."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, NullLocator, ScalarFormatter
 
 from repro.results import figure_style
-from repro.results.campaign_data import Campaign, Case, ReportedTime
+from repro.results.campaign_data import Campaign
 from repro.results.problem_rows import (
     ProblemRow,
     cpu_note,
@@ -27,88 +27,107 @@ from repro.results.problem_rows import (
     unavailable_note,
 )
 from repro.results.published import Published
+from repro.results.recorded_rows import Method
 from repro.results.registry import figure
 from repro.results.significance import WHISKERS, interval_of_ratio, ratio_of
 from repro.results.tables import Figure, count
 from repro.sparse.baseline_times import library_of
-from repro.studies.dynamic_csr import PAPER, PRODUCTS_PER_BATCH, STUDY, number_of
+from repro.studies.dynamic_csr import (
+    PAPER,
+    PRODUCTS_PER_BATCH,
+    STUDY_NAME,
+    number_of,
+    stated_device_means,
+    stated_graph_speedups,
+    stated_product_means,
+    stated_speedups,
+)
 from repro.studies.dynamic_csr.results import (
+    ADAPTIVE,
+    ANY,
     CAPACITY_SENTENCE,
     COO,
+    CSR,
     DCSR,
+    DEFRAGMENTED,
     DEVICE_CLOCK,
+    FRAGMENTED,
+    GAIN_EXPLANATION,
+    GAIN_WORDS,
     GEAM,
     HYB,
+    HYB_PRODUCT,
+    LIBRARY_CSR,
     NO_DEVICES,
     OPERATION_CLOCK,
+    OURS,
     PRODUCT_CLOCK,
+    PRODUCT_COUNTS,
     REBUILD,
+    SORTED,
     UPDATE_PROTOCOLS,
     UPDATED_FORMATS,
     DeviceTimes,
+    DynamicCase,
     ProductTimes,
     Sweep,
     TimePair,
+    Times,
     Trade,
-    UpdatedFormat,
     batch_sweeps,
     device_times,
     geam_sentence,
     iterative_pair,
     operation_precision,
+    operation_times,
     product_times,
     rebuild_trades,
-    recorded_facts,
-    stated_graph_speedups,
-    stated_product_means,
-    stated_speedups,
     streaming_pair,
     unique_sentence,
     update_failure,
 )
-from repro.studies.dynamic_csr.tables import GAIN_EXPLANATION, GAIN_WORDS, PRODUCT_COUNTS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
 
-#: Inches of a row of the figure, and the share of it that bars fill.
+#: Height of one row of the figure in inches, and the share of it that bars fill.
 UPDATES_ROW, UPDATES_FILLED = 0.3, 0.8
 PUBLISHED_GPU = "K20c"
 
 
 @dataclass(frozen=True)
 class UpdateSeries:
-    """One bar of every row: how many times faster the second of two times is than the first."""
+    """A series with one bar in each row: how many times faster the second of two times is than the first."""
 
     label: str
     colour: str
-    times: Callable[[Case], TimePair]
+    times: Callable[[DynamicCase], TimePair]
 
-    def number(self, case: Case) -> float | None:
-        """Return the ratio, None without both."""
+    def number(self, case: DynamicCase) -> float | None:
+        """Return the ratio; None if either time is missing."""
         return ratio_of(*self.times(case))
 
 
 @dataclass(frozen=True)
 class UpdatePanel:
-    """One half of the figure.
+    """One panel (half) of the figure.
 
     Attributes
     ----------
     title
-        Above it.
+        Title above the panel.
     series
-        Its bars.
+        Series of bars.
     marks
-        Published numbers by problem of the paper.
+        Published number for each of the paper's problems.
     lines
-        What the paper's text states, by what it is called.
+        Numbers stated in the paper's text, by legend entry.
     whats
-        What the rows that it is made from are called.
+        Names of the operations (`what` of a row) that the panel shows.
     missing
-        What is said of a problem that was measured but has no bar, where nothing failed.
+        Text for a measured problem that has no bar although nothing failed.
     """
 
     title: str
@@ -125,19 +144,19 @@ ITERATIVE_SERIES = (
     UpdateSeries("CSR by csrgeam2", figure_style.ACCENT, iterative_pair(GEAM)),
 )
 STREAMING_SERIES = (
-    UpdateSeries("DCSR, by row", figure_style.DARK, streaming_pair("sorted")),
-    UpdateSeries("DCSR, any order", figure_style.LIGHT, streaming_pair("any")),
+    UpdateSeries("DCSR, by row", figure_style.DARK, streaming_pair(SORTED)),
+    UpdateSeries("DCSR, any order", figure_style.LIGHT, streaming_pair(ANY)),
 )
 
 
-@figure(STUDY, "figure-5-3", title="Streaming and iterative updates over HYB", numbering=f"Figure 5.3 of {PAPER}")
+@figure(STUDY_NAME, "figure-5-3", title="Streaming and iterative updates over HYB", numbering=f"Figure 5.3 of {PAPER}")
 def updates(campaign: Campaign, published: Published) -> Figure:
-    """A row a problem: iterative updates on the left, streaming ones on the right."""
+    """One row for each problem; iterative updates on the left, streaming updates on the right."""
     sweeps = {sweep.line.problem for sweep in batch_sweeps(campaign, published)}
     lines = [
         line for line in problem_rows(campaign, published) if line.problem not in sweeps and line.record is not None
     ]
-    cases = [Case(campaign, line.problem, operation_precision(campaign)) for line in lines]
+    cases = [DynamicCase(campaign, line.problem, operation_precision(campaign)) for line in lines]
     mean, best, most = (
         published.quantity(f"speedup of {what}", gpu=PUBLISHED_GPU)
         for what in (
@@ -199,7 +218,7 @@ def updates(campaign: Campaign, published: Published) -> Figure:
 
 
 def published_bars(published: Published) -> dict[str, float]:
-    """Return the paper's bars of streaming updates by problem, as Table 5.4 implies them; none where one has none."""
+    """Return the published bars of streaming updates for each problem, computed from Table 5.4."""
     pairs = {
         item["problem"]: (number_of(item["HYB_update"]), number_of(item["DCSR_update"]))
         for item in published["operations"]
@@ -207,8 +226,8 @@ def published_bars(published: Published) -> dict[str, float]:
     return {problem: hybrid / dynamic for problem, (hybrid, dynamic) in pairs.items() if hybrid and dynamic}
 
 
-def _means_sentence(cases: Sequence[Case]) -> str:
-    """Return the sentence with the means and the largest of ours; empty without any."""
+def _means_sentence(cases: Sequence[DynamicCase]) -> str:
+    """Return the sentence with our means and our largest ratio; empty if there are no ratios."""
     words = []
     for what, series in (
         ("iterative", ITERATIVE_SERIES[0]),
@@ -222,14 +241,14 @@ def _means_sentence(cases: Sequence[Case]) -> str:
 
 
 def draw_updates(
-    panels: Sequence[UpdatePanel], lines: Sequence[ProblemRow], cases: Sequence[Case], mark: str | None
+    panels: Sequence[UpdatePanel], lines: Sequence[ProblemRow], cases: Sequence[DynamicCase], mark: str | None
 ) -> Canvas:
     """Draw the panels side by side.
 
     Parameters
     ----------
     mark
-        What a mark at a name means; None where there is none.
+        Meaning of the marks at names; None if no name is marked.
     """
     if not any(series.number(case) is not None for panel in panels for series in panel.series for case in cases):
         return figure_style.empty("no updates were measured in this campaign")
@@ -251,8 +270,8 @@ def draw_updates(
     return drawn
 
 
-def _draw_bars(axes: Axes, panel: UpdatePanel, at: int, line: ProblemRow, case: Case) -> str | None:
-    """Draw the bars of a problem; return why there are none."""
+def _draw_bars(axes: Axes, panel: UpdatePanel, at: int, line: ProblemRow, case: DynamicCase) -> str | None:
+    """Draw the bars of one problem; if there are none, return the reason."""
     numbers = [series.number(case) for series in panel.series]
     shown = [(series, number) for series, number in zip(panel.series, numbers, strict=True) if number is not None]
     thickness = UPDATES_FILLED / max(len(shown), 1)
@@ -277,7 +296,7 @@ _DIAMOND: dict[str, Any] = {
 }  # fmt: skip
 
 
-def _update_legend(axes: Axes, panel: UpdatePanel, cases: Sequence[Case]) -> None:
+def _update_legend(axes: Axes, panel: UpdatePanel, cases: Sequence[DynamicCase]) -> None:
     handles: list[Patch | Line2D] = [
         Patch(color=series.colour, label=series.label)
         for series in panel.series
@@ -297,19 +316,19 @@ def _update_legend(axes: Axes, panel: UpdatePanel, cases: Sequence[Case]) -> Non
     )  # fmt: skip
 
 
-#: Inches of a row of panels.
+#: Size of one row of panels in inches.
 RATES_ROW = 1.6
-#: Colour and mark of each format.
-FORMAT_LOOKS: Mapping[UpdatedFormat, tuple[str, str]] = {
-    DCSR: (figure_style.DARK, "o"),
-    REBUILD: (figure_style.GREY, "s"),
-    GEAM: (figure_style.ACCENT, "^"),
-    HYB: (figure_style.GREEN, "D"),
-    COO: (figure_style.PINK, "v"),
+#: Colour and marker of each format.
+FORMAT_LOOKS: Mapping[str, tuple[str, str]] = {
+    DCSR.key: (figure_style.DARK, "o"),
+    REBUILD.key: (figure_style.GREY, "s"),
+    GEAM.key: (figure_style.ACCENT, "^"),
+    HYB.key: (figure_style.GREEN, "D"),
+    COO.key: (figure_style.PINK, "v"),
 }
 
 
-@figure(STUDY, "figure-rates", title="Updates a second by the size of the batch", numbering="ours")
+@figure(STUDY_NAME, "figure-rates", title="Updates a second by the size of the batch", numbering="ours")
 def rates(campaign: Campaign, published: Published) -> Figure:
     """Small multiples with logarithmic axes."""
     sweeps = [sweep for sweep in batch_sweeps(campaign, published) if sweep.sizes]
@@ -321,7 +340,7 @@ def rates(campaign: Campaign, published: Published) -> Figure:
         unique_sentence(by_geam),
         CAPACITY_SENTENCE,
         "CSR rebuilt: counted, summed up and copied. HYB and COO: appended, then sorted by row.",
-        f"{GEAM.label}: by the host’s clock." if by_geam else "",
+        f"{GEAM.title}: by the host’s clock." if by_geam else "",
         f"{operation_precision(campaign).capitalize()} precision.",
         measurement_note(campaign, OPERATION_CLOCK),
         remarks(sweep.line for sweep in sweeps),
@@ -331,21 +350,21 @@ def rates(campaign: Campaign, published: Published) -> Figure:
 
 
 def draw_rates(sweeps: Sequence[Sweep]) -> Canvas:
-    """Draw a row of panels a problem."""
+    """Draw one row of panels for each problem."""
     if not sweeps:
         return figure_style.empty("no batches of growing sizes were measured in this campaign")
     drawn = figure_style.canvas(figure_style.TEXT, 0.55 + RATES_ROW * len(sweeps))
     panels = drawn.subplots(len(sweeps), len(UPDATE_PROTOCOLS), sharex=True, sharey=True, squeeze=False)
     for row, sweep in zip(panels, sweeps, strict=True):
         for axes, protocol in zip(row, UPDATE_PROTOCOLS, strict=True):
-            for contestant in UPDATED_FORMATS:
+            for updated in UPDATED_FORMATS:
                 points = [
                     (size, rate)
                     for size in sweep.sizes
-                    if size and (rate := sweep.rate(contestant, protocol, size)) is not None
+                    if size and (rate := sweep.rate(updated, protocol, size)) is not None
                 ]
                 if points:
-                    axes.plot(*zip(*points, strict=True), **_format_look(contestant))
+                    axes.plot(*zip(*points, strict=True), **_format_look(updated))
             axes.set_xscale("log")
             axes.set_yscale("log")
             axes.grid(axis="both")
@@ -355,31 +374,31 @@ def draw_rates(sweeps: Sequence[Sweep]) -> Canvas:
         axes.set_title(protocol.title)
     for axes in panels[-1]:
         axes.set_xlabel("entries of the batch")
-    shown = [contestant for contestant in UPDATED_FORMATS if any(sweep.has(contestant) for sweep in sweeps)]
-    handles = [Line2D([], [], label=contestant.label, **_format_look(contestant)) for contestant in shown]
+    shown = [updated for updated in UPDATED_FORMATS if any(sweep.has(updated) for sweep in sweeps)]
+    handles = [Line2D([], [], label=updated.title, **_format_look(updated)) for updated in shown]
     drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.8, columnspacing=1.4)
     figure_style.footnote(drawn, footnote(sweep.line for sweep in sweeps))
     return drawn
 
 
-def _format_look(contestant: UpdatedFormat) -> dict[str, Any]:
-    colour, marker = FORMAT_LOOKS[contestant]
-    ours = contestant is DCSR
+def _format_look(updated: Method) -> dict[str, Any]:
+    colour, marker = FORMAT_LOOKS[updated.key]
+    ours = updated is DCSR
     return {
         "color": colour, "marker": marker, "markersize": 3.4 if ours else 2.6, "linewidth": 1.5 if ours else 0.9,
         "zorder": 4 if ours else 3,
     }  # fmt: skip
 
 
-#: Colours of the marks, and the share of them that is dark enough: many products are bright.
+#: Colour map of the marks, and the part of it that is used: the rest, for many products, is too bright.
 GAIN_COLOURS, GAIN_DARKEST = "plasma", 0.62
 
 
-@figure(STUDY, "figure-crossover", title="Gain over a rebuild, by products per batch", numbering="ours")
+@figure(STUDY_NAME, "figure-crossover", title="Gain over a rebuild, by products per batch", numbering="ours")
 def crossover(campaign: Campaign, published: Published) -> Figure:
-    """A row a graph, and one a batch of a sweep."""
+    """One row for each graph, and one row for each batch of a sweep."""
     trades, missing = rebuild_trades(campaign, published)
-    lines = list({trade.line.problem: trade.line for trade in trades}.values()) + [line for line, _ in missing]
+    lines = list({trade.line.problem: trade.line for trade in trades}.values()) + [times.line for times, _ in missing]
     caption = [
         GAIN_EXPLANATION,
         f"Marks: n = {', '.join(map(str, PRODUCT_COUNTS))}; right of the vertical line dynamic CSR is the faster.",
@@ -394,19 +413,19 @@ def crossover(campaign: Campaign, published: Published) -> Figure:
     return Figure(lambda: draw_crossover(trades, missing, footnote(lines)), join_sentences(caption))
 
 
-def draw_crossover(trades: Sequence[Trade], missing: Sequence[tuple[ProblemRow, str]], mark: str | None) -> Canvas:
-    """Draw one panel.
+def draw_crossover(trades: Sequence[Trade], missing: Sequence[tuple[Times, str]], mark: str | None) -> Canvas:
+    """Draw the figure's only panel.
 
     Parameters
     ----------
     missing
-        Problems without numbers, and why they have none.
+        Problems without numbers, with the reasons.
     mark
-        What a mark at a name means; None where there is none.
+        Meaning of the marks at names; None if no name is marked.
     """
     if not trades:
         return figure_style.empty("updates and rebuilds were not measured in this campaign")
-    names = [_trade_label(trade) for trade in trades] + [line.label for line, _ in missing]
+    names = [_trade_label(trade) for trade in trades] + [times.line.label for times, _ in missing]
     drawn = figure_style.canvas(figure_style.TEXT, figure_style.height(len(names), extra=1.0))
     axes = drawn.add_subplot()
     colours = [
@@ -446,11 +465,11 @@ def _gain_look(colour: object) -> dict[str, Any]:
     return {"color": colour, "marker": "o", "markersize": 4, "linestyle": "", "zorder": 3}
 
 
-#: Panels in a row, and inches of a row of them.
+#: Panels in one row, and size of one row in inches.
 CAPACITY_ACROSS, CAPACITY_ROW = 4, 1.5
-#: Of the axis of defragmentations, which is logarithmic above 1.
+#: Threshold of the axis of defragmentations, which is logarithmic above 1.
 CAPACITY_TICKS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
-#: Colours and dashes by segments a row, marks by the slack in parts of the mean row size.
+#: Colours and dashes by number of segments per row; markers by slack as a fraction of the mean row size.
 SEGMENT_LOOKS: dict[int, tuple[str, Any]] = {
     1: (figure_style.GREY, (0, (1, 1))),
     2: (figure_style.GREEN, (0, (3, 1))),
@@ -460,10 +479,11 @@ SEGMENT_LOOKS: dict[int, tuple[str, Any]] = {
 SLACK_MARKS = {0.0: ("o", "0"), 0.5: ("v", "µ/2"), 1.0: ("s", "µ"), 2.0: ("D", "2 µ"), 4.0: ("^", "4 µ")}
 
 
-@figure(STUDY, "figure-room", title="Memory against defragmentations", numbering="ours")
+@figure(STUDY_NAME, "figure-room", title="Memory against defragmentations", numbering="ours")
 def capacity(campaign: Campaign, published: Published) -> Figure:
-    """A panel a problem that has batches."""
-    lines = [line for line in ours(campaign, published) if recorded_facts(line).get("room")]
+    """One panel for each problem that has batches."""
+    cases = [times for times in operation_times(campaign, ours(campaign, published)) if times.facts.get("room")]
+    lines = [times.line for times in cases]
     caption = [
         "Memory against defragmentations while all batches of a problem are inserted one after the other: the most",
         "entries that segments had room for, over the entries of the grown matrix, and how many batches found a row",
@@ -478,28 +498,28 @@ def capacity(campaign: Campaign, published: Published) -> Figure:
         remarks(lines),
         unavailable_note(campaign),
     ]
-    return Figure(lambda: draw_capacity(lines, footnote(lines)), join_sentences(caption))
+    return Figure(lambda: draw_capacity(cases, footnote(lines)), join_sentences(caption))
 
 
-def draw_capacity(lines: Sequence[ProblemRow], mark: str | None) -> Canvas:
+def draw_capacity(cases: Sequence[Times], mark: str | None) -> Canvas:
     """Draw the panels.
 
     Parameters
     ----------
     mark
-        What a mark at a name means; None where there is none.
+        Meaning of the marks at names; None if no name is marked.
     """
-    if not lines:
+    if not cases:
         return figure_style.empty("no problem of this campaign has batches on record")
-    across = min(CAPACITY_ACROSS, len(lines))
-    down = -(-len(lines) // across)
+    across = min(CAPACITY_ACROSS, len(cases))
+    down = -(-len(cases) // across)
     drawn = figure_style.canvas(
         max(figure_style.COLUMN, figure_style.TEXT * across / CAPACITY_ACROSS), 0.9 + CAPACITY_ROW * down
     )
     panels = drawn.subplots(down, across, squeeze=False).ravel()
-    for axes, line in zip(panels, lines, strict=False):
-        _draw_capacity_panel(axes, line)
-    for axes in panels[len(lines) :]:
+    for axes, times in zip(panels, cases, strict=False):
+        _draw_capacity_panel(axes, times)
+    for axes in panels[len(cases) :]:
         axes.set_axis_off()
     drawn.supxlabel("defragmentations", fontsize=7)
     drawn.supylabel("room / entries of the grown matrix", fontsize=7)
@@ -519,20 +539,18 @@ def draw_capacity(lines: Sequence[ProblemRow], mark: str | None) -> Canvas:
     return drawn
 
 
-def _draw_capacity_panel(axes: Axes, line: ProblemRow) -> None:
-    facts = recorded_facts(line)
-    grown = facts["nonzeros"] + facts["batches"]["entries"]
-    rooms: list[dict[str, Any]] = facts["room"]
+def _draw_capacity_panel(axes: Axes, times: Times) -> None:
+    facts, grown = times.facts, times.grown_entries
     for segments, (colour, dashes) in SEGMENT_LOOKS.items():
         points = [
             (item["defragmentations"], item["allocated"] / grown, item["multiple"])
-            for item in rooms
+            for item in facts["room"]
             if item["segments"] == segments
         ]
         axes.plot([x for x, _, _ in points], [y for _, y, _ in points], color=colour, linestyle=dashes, zorder=2)
         for x, y, multiple in points:
             axes.plot([x], [y], linestyle="", marker=SLACK_MARKS[multiple][0], markersize=3.2, color=colour, zorder=3)
-    axes.set_title(line.label)
+    axes.set_title(times.line.label)
     axes.grid(axis="both")
     batches = facts["batches"]["count"]
     axes.set_xscale("symlog", linthresh=1, linscale=0.5)
@@ -540,42 +558,42 @@ def _draw_capacity_panel(axes: Axes, line: ProblemRow) -> None:
     axes.set_xticks([tick for tick in CAPACITY_TICKS if tick <= batches])
     axes.xaxis.set_major_formatter(ScalarFormatter())
     axes.xaxis.set_minor_locator(NullLocator())
-    # no room less than the entries: the axis begins, and has a tick, at them
-    high = max(1.1, *(item["allocated"] / grown for item in rooms))
+    # memory cannot be less than the entries need: the axis begins there, with a tick
+    high = max(1.1, *(item["allocated"] / grown for item in facts["room"]))
     axes.set_ylim(1 - 0.05 * (high - 1), high + 0.05 * (high - 1))
     axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
 
 
-#: Inches of a row of the figure, and the share of it that bars fill.
+#: Height of one row of the figure in inches, and the share of it that bars fill.
 FLOPS_ROW, FLOPS_FILLED = 0.4, 0.8
 
 
 @dataclass(frozen=True)
 class ProductSeries:
-    """One product of every problem."""
+    """A series with the same product for every problem."""
 
     label: str
     colour: str
-    pick: Callable[[ProductTimes], ReportedTime | None]
+    method: Method
 
 
 PRODUCT_SERIES = (
-    ProductSeries("CSR", figure_style.GREY, lambda case: case.csr),
-    ProductSeries("DCSR, fragmented", figure_style.LIGHT, lambda case: case.fragmented),
-    ProductSeries("DCSR, defragmented", figure_style.DARK, lambda case: case.defragmented),
-    ProductSeries("ADCSR", figure_style.ACCENT, lambda case: case.adaptive),
-    ProductSeries("HYB", figure_style.GREEN, lambda case: case.hyb),
+    ProductSeries("CSR", figure_style.GREY, CSR),
+    ProductSeries("DCSR, fragmented", figure_style.LIGHT, FRAGMENTED),
+    ProductSeries("DCSR, defragmented", figure_style.DARK, DEFRAGMENTED),
+    ProductSeries("ADCSR", figure_style.ACCENT, ADAPTIVE),
+    ProductSeries("HYB", figure_style.GREEN, HYB_PRODUCT),
 )
 
 
-@figure(STUDY, "figure-5-4", title="GFLOPS of the products", numbering=f"Figure 5.4 of {PAPER}")
+@figure(STUDY_NAME, "figure-5-4", title="GFLOPS of the products", numbering=f"Figure 5.4 of {PAPER}")
 def flops(campaign: Campaign, published: Published) -> Figure:
-    """A row a problem with a bar a format, a panel a precision."""
+    """One panel for each precision, one row for each problem, one bar for each format."""
     panels = {precision: product_times(campaign, published, precision) for precision in campaign.precisions}
     cases = [case for panel in panels.values() for case in panel]
     lines = [case.line for case in next(iter(panels.values()))]
-    timed = [case for case in cases if case.csr or case.defragmented]
-    near = sum(case.case.mostly_launch(PRODUCT_CLOCK, case.csr, case.defragmented) for case in timed)
+    timed = [case for case in cases if case[CSR] or case[DEFRAGMENTED]]
+    near = sum(case.case.mostly_launch(PRODUCT_CLOCK, case[CSR], case[DEFRAGMENTED]) for case in timed)
     caption = [
         "GFLOPS of y = A x with the grown matrix: two operations for each of its entries, none for padding.",
         "CSR, DCSR: so many threads a row, the best number of them; DCSR as the batches left it, and with one segment",
@@ -597,10 +615,10 @@ def draw_flops(panels: dict[str, list[ProductTimes]], mark: str | None) -> Canva
     Parameters
     ----------
     mark
-        What a mark at a name means; None where there is none.
+        Meaning of the marks at names; None if no name is marked.
     """
     shown = [
-        series for series in PRODUCT_SERIES if any(series.pick(case) for panel in panels.values() for case in panel)
+        series for series in PRODUCT_SERIES if any(case[series.method] for panel in panels.values() for case in panel)
     ]
     if not shown:
         return figure_style.empty("nothing was measured in this campaign")
@@ -611,12 +629,12 @@ def draw_flops(panels: dict[str, list[ProductTimes]], mark: str | None) -> Canva
         _draw_flops_panel(axes, cases, shown)
         axes.set_title(f"{precision} precision")
         axes.set_xlabel("GFLOPS: 2 × entries / time")
-        missing = [None if _any_product(case, shown) else case.case.why_not() for case in cases]
+        missing = [None if any(case[series.method] for series in shown) else case.case.why_not() for case in cases]
         figure_style.rows_axis(axes, names if number == 0 else [""] * len(names), missing=missing)
     handles: list[Patch | Line2D] = [Patch(color=series.colour, label=series.label) for series in shown]
-    if any(case.library_csr for panel in panels.values() for case in panel):
+    if any(case[LIBRARY_CSR] for panel in panels.values() for case in panel):
         handles.append(_flops_mark("|", 9, 1.2, "library’s CSR"))
-    if any(case.ours for panel in panels.values() for case in panel):
+    if any(case[OURS] for panel in panels.values() for case in panel):
         handles.append(_flops_mark("D", 3.6, 0.5, "ours"))
     drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.2, columnspacing=1.2)
     figure_style.footnote(drawn, mark)
@@ -629,19 +647,15 @@ def _flops_mark(marker: str, size: float, edge: float, label: str) -> Line2D:
     )
 
 
-def _any_product(case: ProductTimes, shown: Sequence[ProductSeries]) -> bool:
-    return any(series.pick(case) for series in shown)
-
-
 def _draw_flops_panel(axes: Axes, cases: Sequence[ProductTimes], shown: Sequence[ProductSeries]) -> None:
     thickness = FLOPS_FILLED / len(shown)
     for at, case in enumerate(cases):
         for place, series in enumerate(shown):
-            rate = case.gflops(series.pick(case))
+            rate = case.gflops(series.method)
             if rate is not None:
                 offset = (place - (len(shown) - 1) / 2) * thickness
                 axes.barh(at + offset, rate, height=thickness, color=series.colour, linewidth=0)
-        library = case.gflops(case.library_csr)
+        library = case.gflops(LIBRARY_CSR)
         if library is not None:
             axes.plot(
                 [library, library],
@@ -650,23 +664,23 @@ def _draw_flops_panel(axes: Axes, cases: Sequence[ProductTimes], shown: Sequence
                 linewidth=1.2,
                 zorder=4,
             )
-        fastest = case.gflops(case.ours)
+        fastest = case.gflops(OURS)
         if fastest is not None:
             axes.plot([fastest], [at], "D", color="black", markersize=3.6, markeredgewidth=0.5, zorder=5)
     axes.set_xlim(left=0)
     axes.grid(axis="x")
 
 
-#: Panels side by side, and inches of one's height.
+#: Panels side by side, and height of one panel in inches.
 SCALING_ACROSS, SCALING_HEIGHT = 4, 1.45
 PRECISION_DASHES = {"double": "-", "single": (0, (3, 1.5))}
-#: What each kind of line starts with: nothing is exchanged on one device.
+#: First point of each line: on one device nothing is exchanged, so the speed-up is 1.
 ONE_DEVICE = (1, 1.0)
 
 
 @dataclass(frozen=True)
 class SpeedupSeries:
-    """One kind of line: its speed-up over so many devices."""
+    """One kind of line: speed-up by number of devices."""
 
     label: str
     colour: str
@@ -679,7 +693,7 @@ SPEEDUP_SERIES = (
         "a launch each",
         figure_style.MIDDLE,
         "s",
-        lambda case, n: case.speedup(case.alone(n, repeated=False), repeated=False),
+        lambda case, n: case.launch_speedup(n),
     ),
     SpeedupSeries("alone", figure_style.DARK, "o", lambda case, n: case.speedup(case.alone(n))),
     SpeedupSeries("with exchange", figure_style.ACCENT, "^", lambda case, n: case.speedup(case.exchanged(n))),
@@ -687,9 +701,9 @@ SPEEDUP_SERIES = (
 )
 
 
-@figure(STUDY, "figure-5-5", title="Speed-up over several devices", numbering=f"Figure 5.5 of {PAPER}")
+@figure(STUDY_NAME, "figure-5-5", title="Speed-up over several devices", numbering=f"Figure 5.5 of {PAPER}")
 def scaling(campaign: Campaign, published: Published) -> Figure:
-    """A panel a problem, a line a kind of product and precision."""
+    """One panel for each problem, one line for each kind of product and precision."""
     by_problem: dict[str, list[DeviceTimes]] = {}
     for precision in campaign.precisions:
         for case in device_times(campaign, published, precision):
@@ -720,11 +734,11 @@ def draw_scaling(panels: Sequence[Sequence[DeviceTimes]], published: Published, 
     Parameters
     ----------
     panels
-        Of each problem its cases, a precision each.
+        For each problem, its cases, one for each precision.
     published
-        The paper's numbers: diamonds in the panels of their problems.
+        The paper's numbers, drawn as diamonds in the panels of the paper's problems.
     mark
-        What a mark at a name means; None where there is none.
+        Meaning of the marks at names; None if no name is marked.
     """
     if not panels:
         return figure_style.empty("nothing was measured over several devices in this campaign")
@@ -775,15 +789,10 @@ def _draw_scaling_panel(axes: Axes, cases: Sequence[DeviceTimes], points: Sequen
 
 
 def _published_sentence(published: Published) -> str:
-    """Return what the paper says of all graphs, empty where nothing is published."""
-    means = {
-        item["precision"]: item["value"]
-        for item in published.tables.get("text", [])
-        if item["quantity"] == "speedup of two GPUs, mean"
-    }
-    if not means:
+    """Return the sentence with the paper's number for all graphs; empty if none is published."""
+    words = " and ".join(stated_device_means(published))
+    if not words:
         return ""
-    words = " and ".join(f"{value} in {precision} precision" for precision, value in means.items())
     return (
         f"Published of two Tesla K20c, the mean of all graphs without an exchange: {words}. "
         f"{stated_graph_speedups(published)}"

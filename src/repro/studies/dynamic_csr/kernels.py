@@ -1,4 +1,4 @@
-"""The source of the study's modules: those of a dynamic matrix, and those of the formats it is compared with."""
+"""The source of this study's modules: the dynamic matrix, and the formats with which it is compared."""
 
 from __future__ import annotations
 
@@ -6,20 +6,14 @@ from pathlib import Path
 
 from repro.codegen.targets import Target
 from repro.sparse.dynamic.kernels import render_module
-from repro.studies.dynamic_csr import STUDY
+from repro.studies.dynamic_csr import STUDY_NAME
 
-#: Modules of the study's own, a template of that name each.
+#: Modules that only this study has; each has a template of its name.
 OWN = ("hybrid", "rebuild", "exchange")
-#: What a campaign compiles.
+#: Modules that a campaign compiles.
 MODULES = ("matrix", "sort", "product", *OWN)
 
 
 def render_key(templates: Path, key: str, target: Target) -> str:
-    """Return the source of the module of a key, PRECISION/MODULE.
-
-    Raises
-    ------
-    ReproError
-        The key is none, or a template is missing or wrong.
-    """
-    return render_module(templates, key, target, STUDY, {module: f"{STUDY}/{module}.j2" for module in OWN})
+    """Return the source of the module with the given key, PRECISION/MODULE."""
+    return render_module(templates, key, target, STUDY_NAME, {module: f"{STUDY_NAME}/{module}.j2" for module in OWN})

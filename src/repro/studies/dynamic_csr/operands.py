@@ -1,13 +1,14 @@
-"""The operands of a growing matrix: the matrix before and after its batches, its states, x, and expected results.
+"""Operands: growing matrices, and the formats compared with dynamic CSR, in a device's memory.
 
-All products are with the grown matrix. An entry that comes twice counts twice. A state (fragmented,
-defragmented, sorted) is a layout of the grown matrix, made on the host.
+HYB is ELLPACK as wide as the mean row, with coordinates for the entries beyond that width (King 2017, section 5.3). All
+products are with the grown matrix; duplicate entries add up. A state (fragmented, defragmented, sorted) is a layout of
+the grown matrix, made on the host.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -16,82 +17,342 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from repro.bench.runnable import IncorrectError, Runnable
-from repro.bench.workspace import Workspace
+from repro.bench.errors import IncorrectError
+from repro.bench.runnable import Runnable, Workspace
 from repro.codegen.targets import DTYPES, INDEX_BYTES
+from repro.devices.base import Buffer
 from repro.errors import ReproError
 from repro.problems.matrix import Matrix
 from repro.problems.updates import Updates
+from repro.sparse.device_work import RadixSort, Work, bits_of, runs_of
 from repro.sparse.dynamic.layout import SEGMENTS, Arrays, defragment, insert, lay_out, room_for
-from repro.sparse.dynamic.schedules import PAPERS_MIN_LENGTHS, bin_rows, lay_out_sorted
+from repro.sparse.dynamic.matrix import StoredRows, bind_vector
+from repro.sparse.dynamic.schedules import PAPERS_MIN_LENGTHS, bin_rows, lay_out_sorted, usual_schedule
+from repro.sparse.elementwise import in_order
 from repro.sparse.operands import Multiplies, ProductOperands, WithProduct, compare, rounded_values, rows_of
 
-#: The matrix before the first batch, with all of them, or with the one of a number.
+
+class Entries(NamedTuple):
+    """Matrix entries on the host, possibly with duplicates: int32 rows and columns, and values, each `(m,)`."""
+
+    rows: NDArray[np.int32]
+    columns: NDArray[np.int32]
+    values: NDArray[np.floating]
+
+    @classmethod
+    def of(cls, matrix: sp.csr_array) -> Entries:
+        """Return all entries of a matrix, row by row."""
+        rows = np.repeat(np.arange(matrix.shape[0], dtype=np.int32), np.diff(matrix.indptr))
+        return cls(rows, matrix.indices.astype(np.int32, copy=False), matrix.data)
+
+    def take(self, which: NDArray[np.intp]) -> Entries:
+        return Entries(self.rows[which], self.columns[which], self.values[which])
+
+    def by_row(self) -> Entries:
+        """Return the entries sorted by row; entries within a row keep their order."""
+        if (self.rows[1:] >= self.rows[:-1]).all():
+            return self
+        return self.take(np.argsort(self.rows, kind="stable"))
+
+    def to_csr(self, shape: tuple[int, int]) -> sp.csr_array:
+        """Return a CSR matrix of these entries; duplicates stay separate entries."""
+        ordered = self.by_row()
+        pointers = np.concatenate([[0], np.cumsum(np.bincount(self.rows, minlength=shape[0]))]).astype(np.int64)
+        return sp.csr_array((ordered.values, ordered.columns, pointers), shape=shape)
+
+
+class DeviceEntries(NamedTuple):
+    """Device memory for entries: int32 rows, int32 columns, values."""
+
+    rows: Buffer
+    columns: Buffer
+    values: Buffer
+
+    @classmethod
+    def upload(cls, work: Work, entries: Entries) -> DeviceEntries:
+        return cls(*(work.upload(array) for array in entries))
+
+    @classmethod
+    def allocate(cls, work: Work, count: int, number_bytes: int) -> DeviceEntries:
+        return cls(*(work.allocate(count * size, "coordinates") for size in (4, 4, number_bytes)))
+
+    def download(self, work: Work, count: int, dtype: np.dtype[np.floating]) -> Entries:
+        """Wait for the queue and return the first `count` entries."""
+        return Entries(
+            work.download(self.rows, count, np.dtype(np.int32)),
+            work.download(self.columns, count, np.dtype(np.int32)),
+            work.download(self.values, count, dtype),
+        )
+
+
+class SortedCoordinates:
+    """Row-sorted entries in one of two buffers (sides); after appending, a sort writes them into the other buffer."""
+
+    def __init__(self, work: Work, capacity: int, rows: int, dtype: np.dtype[np.floating]) -> None:
+        self._work, self._bits, self._dtype = work, bits_of(rows), dtype
+        self._capacity = capacity
+        self.sides = tuple(DeviceEntries.allocate(work, capacity, dtype.itemsize) for _ in range(2))
+        self._sort = work.keep(RadixSort(work.device, work.load("sort"), capacity, work.guards))
+
+    def bind_sort(self, side: int, count: int) -> Callable[[], None]:
+        """Return a launch that sorts the first `count` entries of a side into the other side."""
+        source, target = self.sides[side], self.sides[1 - side]
+        by_row = self._sort.bind(source.rows, count, self._bits)
+        gather = self._work.bind(
+            "hybrid", "coordinates_gather", count, count, by_row.keys, by_row.order, *source[1:], *target
+        )
+
+        def launch() -> None:
+            by_row.launch()
+            gather()
+
+        return launch
+
+    def bind_copy(self, entries: DeviceEntries, count: int) -> Callable[[], None]:
+        """Return a launch that copies the given entries to the start of the first side."""
+        return self.bind_append(entries, count, 0, 0)
+
+    def bind_append(self, entries: DeviceEntries, count: int, side: int, end: int) -> Callable[[], None]:
+        """Return a launch that copies the given entries to a side, behind its first `end` entries."""
+        return self._work.bind("hybrid", "coordinates_append", count, count, end, *entries, *self.sides[side])
+
+    def read(self, side: int, count: int) -> Entries:
+        """Wait for the queue and return the first `count` entries of a sorted side."""
+        entries = self.sides[side].download(self._work, count, self._dtype)
+        if (np.diff(entries.rows) < 0).any():
+            raise IncorrectError("the coordinates are not sorted by row")
+        return entries
+
+
+class CsrMemory(NamedTuple):
+    """Device memory for a CSR matrix: int32 offsets `(rows + 1,)`, int32 columns, values."""
+
+    offsets: Buffer
+    columns: Buffer
+    values: Buffer
+
+    @classmethod
+    def upload(cls, work: Work, matrix: sp.csr_array) -> CsrMemory:
+        arrays = (numbers.astype(np.int32, copy=False) for numbers in (matrix.indptr, matrix.indices))
+        return cls(*(work.upload(array) for array in (*arrays, matrix.data)))
+
+    @classmethod
+    def allocate(cls, work: Work, rows: int, count: int, number_bytes: int) -> CsrMemory:
+        sizes = {"offsets": 4 * (rows + 1), "columns": 4 * count, "values": number_bytes * count}
+        return cls(*(work.allocate(size, f"the {name} of CSR") for name, size in sizes.items()))
+
+    def bind_product(self, work: Work, rows: int, mean: float, x: Buffer, y: Buffer) -> Callable[[], None]:
+        """Return a launch of y = A x with the usual schedule for the mean row size `mean`."""
+        matrix = StoredRows(
+            rows, 0, self._asdict(), lambda: np.diff(work.download(self.offsets, rows + 1, np.dtype(np.int32)))
+        )
+        schedule = usual_schedule(work.device.target, mean)
+        return bind_vector(work.device, work.load("product").kernel, schedule, matrix, (x, y))
+
+    def read(self, work: Work, shape: tuple[int, int], dtype: np.dtype[np.floating]) -> sp.csr_array:
+        offsets = work.download(self.offsets, shape[0] + 1, np.dtype(np.int32))
+        columns = work.download(self.columns, int(offsets[-1]), np.dtype(np.int32))
+        values = work.download(self.values, int(offsets[-1]), dtype)
+        return sp.csr_array((values, columns, offsets), shape=shape)
+
+
+def bind_csr_copy(
+    work: Work, words: tuple[int, int, int], sources: Sequence[Buffer], targets: Sequence[Buffer]
+) -> Callable[[], None]:
+    """Return a launch of one kernel that copies three arrays.
+
+    Parameters
+    ----------
+    words
+        Number of 4-byte words of each; buffers of an array without words are not used.
+    sources, targets
+        Three buffers each.
+    """
+    # a thread copies four words at a time; an array can have a few words left over
+    return work.bind("rebuild", "copy_matrix", max(words) // 4 + 1, *words, *sources, *targets)
+
+
+#: ELLPACK columns are padded to a multiple of this number of rows, so that each column begins at a whole cache line.
+ROWS_ALIGNMENT = 32
+#: Number of warps per multiprocessor for the product with HYB's coordinate part.
+PRODUCT_WARPS = {"cuda": 64, "opencl": 4}
+
+
+def ell_pitch(rows: int) -> int:
+    return max(1, -(-rows // ROWS_ALIGNMENT)) * ROWS_ALIGNMENT
+
+
+def overflow(sizes: NDArray[np.integer], width: int) -> int:
+    """Return the number of entries beyond an ELLPACK width, computed from the row sizes."""
+    return int(np.maximum(sizes.astype(np.int64) - width, 0).sum())
+
+
+class HybridArrays(NamedTuple):
+    """A matrix in HYB format on the host."""
+
+    #: Total number of entries of each row (ELLPACK and coordinates): int32 `(rows,)`.
+    counts: NDArray[np.int32]
+    #: ELLPACK part, column-major: `(width * ell_pitch(rows),)`, padded with 0.
+    columns: NDArray[np.int32]
+    values: NDArray[np.floating]
+    #: Coordinate part: all other entries, sorted by row.
+    over: Entries
+
+    @classmethod
+    def of(cls, matrix: sp.csr_array, width: int) -> HybridArrays:
+        """Convert a matrix to HYB; entries within a row keep their order."""
+        rows = matrix.shape[0]
+        counts = np.diff(matrix.indptr).astype(np.int32)
+        inside = np.minimum(counts, width)
+        here = _ellpack_mask(inside, counts - inside)
+        filled = np.arange(width) < inside[:, None]
+        indices = matrix.indices.astype(np.int32, copy=False)
+        parts = []
+        for numbers in (indices, matrix.data):
+            part = np.zeros((width, ell_pitch(rows)), numbers.dtype)
+            part[:, :rows].T[filled] = numbers[here]
+            parts.append(part.ravel())
+        over = np.repeat(np.arange(rows, dtype=np.int32), counts - inside)
+        columns, values = parts
+        return cls(counts, columns, values, Entries(over, indices[~here], matrix.data[~here]))
+
+    def to_csr(self, shape: tuple[int, int], width: int) -> sp.csr_array:
+        """Return the matrix as CSR, without ELLPACK's padding."""
+        rows = shape[0]
+        inside = np.minimum(self.counts, width)
+        over = np.bincount(self.over.rows, minlength=rows)
+        here = _ellpack_mask(inside, over)
+        filled = np.arange(width) < inside[:, None]
+        parts = []
+        for given, behind in ((self.columns, self.over.columns), (self.values, self.over.values)):
+            part = np.empty(len(here), given.dtype)
+            part[here] = given.reshape(width, ell_pitch(rows))[:, :rows].T[filled]
+            part[~here] = behind
+            parts.append(part)
+        columns, values = parts
+        pointers = np.concatenate([[0], np.cumsum(inside + over)])
+        return sp.csr_array((values, columns, pointers), shape=shape)
+
+
+def _ellpack_mask(inside: NDArray[np.integer], over: NDArray[np.integer]) -> NDArray[np.bool_]:
+    """Return for each entry, row by row, whether it is in ELLPACK; `inside` and `over` count a row's two parts."""
+    here = np.zeros(2 * len(inside), bool)
+    here[::2] = True
+    return np.repeat(here, np.stack([inside, over], axis=1).ravel())
+
+
+class Hybrid:
+    """A matrix in HYB format on a device. Its initial state is `start`; `room` coordinates fit into its memory."""
+
+    def __init__(self, work: Work, start: sp.csr_array, width: int, room: int) -> None:
+        self._work, self.shape, self.width, self.dtype = work, start.shape, width, start.dtype
+        self.pitch, self._room = ell_pitch(start.shape[0]), room
+        arrays = HybridArrays.of(start, width)
+        self._over = len(arrays.over.rows)
+        self.columns, self.values = (
+            work.upload_writable(array, "ELLPACK") for array in (arrays.columns, arrays.values)
+        )
+        self.counts = work.allocate(arrays.counts.nbytes, "the counts of rows")
+        self.coordinates = SortedCoordinates(work, room, start.shape[0], start.dtype)
+        self._end = work.allocate(4, "the end of the coordinates")
+        self._start = (work.upload(arrays.counts), work.upload(np.array([self._over], np.int32)))
+        self._start_over = DeviceEntries.upload(work, arrays.over)
+
+    def bind_restore(self) -> Callable[[], None]:
+        """Return a launch that restores the initial state, coordinates on the first side; padding is undefined."""
+        copies = [
+            self._work.bind("rebuild", "copy_ints", count, count, source, target)
+            for count, source, target in zip(
+                (self.shape[0], 1), self._start, (self.counts, self._end), strict=True
+            )
+        ]  # fmt: skip
+        over = self.coordinates.bind_copy(self._start_over, self._over)
+
+        def restore() -> None:
+            for copy in copies:
+                copy()
+            over()
+
+        return restore
+
+    def bind_append(self, batch: DeviceEntries, count: int, side: int) -> Callable[[], None]:
+        """Return a launch that inserts a batch; entries that do not fit into ELLPACK go behind a side's coordinates."""
+        return self._work.bind(
+            "hybrid", "hybrid_append", count, count, self.width, self.pitch, self._room, *batch,
+            self.counts, self.columns, self.values, self._end, *self.coordinates.sides[side],
+        )  # fmt: skip
+
+    def bind_product(self, side: int, over: int, x: Buffer, y: Buffer) -> Callable[[], None]:
+        """Return a launch of y = A x that uses `over` sorted coordinates of a side."""
+        work, rows = self._work, self.shape[0]
+        ellpack = work.bind(
+            "hybrid", "hybrid_multiply_rows", rows,
+            rows, self.width, self.pitch, self.counts, self.columns, self.values, x, y,
+        )  # fmt: skip
+        if not over:
+            return ellpack
+        warp = work.device.target.warp
+        run, warps = runs_of(over, warp, work.device.sm_count * PRODUCT_WARPS[work.device.backend])
+        rest = work.bind(
+            "hybrid", "hybrid_multiply_coordinates", warps * warp, over, run, *self.coordinates.sides[side], x, y
+        )
+        return in_order([ellpack, rest])
+
+    def read(self, side: int, over: int) -> sp.csr_array:
+        """Wait for the queue and return the matrix, with `over` sorted coordinates of a side."""
+        counts = self._work.download(self.counts, self.shape[0], np.dtype(np.int32))
+        size = self.width * self.pitch
+        columns = self._work.download(self.columns, size, np.dtype(np.int32))
+        values = self._work.download(self.values, size, self.dtype)
+        arrays = HybridArrays(counts, columns, values, self.coordinates.read(side, over))
+        return arrays.to_csr(self.shape, self.width)
+
+
+#: Matrix that a runnable leaves: before the first batch, with all batches, or with the one batch of a given number.
 MatrixVersion = Literal["base", "grown"] | int
 
 
 class MatrixRunnable(Runnable):
-    """A runnable that leaves a matrix.
+    """A runnable whose result is a matrix."""
 
-    Attributes
-    ----------
-    leaves
-        What it should be: the matrix before the first batch, with all of them, or with one.
-    sums
-        Whether an entry that comes twice is to be left once, as the sum; else as often as it came.
-    """
-
+    #: Key of the matrix that the launch must produce.
     leaves: MatrixVersion = "grown"
+    #: True: duplicates of a place are summed up. False: duplicates stay separate entries.
     sums: bool = False
 
     def result(self) -> sp.csr_array | None:
-        """Return the matrix on the host; columns of a row in any order."""
+        """Return the resulting matrix on the host; the columns within a row may be in any order."""
         raise NotImplementedError
 
     def product(self) -> NDArray[np.floating] | None:
-        """Return A x on the host, `(rows,)`, where the launch multiplies with the matrix that it leaves."""
+        """Return A x on the host, `(rows,)`, if the launch ends with a product of the resulting matrix."""
         return None
 
 
 class DistributedRunnable(Runnable):
-    """A runnable whose results lie on several devices, so that it brings them to the host by itself to be compared."""
+    """A runnable whose results lie on several devices and which compares them with the reference itself."""
 
     def check(self, operands: GraphOperands) -> float:
-        """Launch once; return the largest error over its bound.
-
-        Raises
-        ------
-        IncorrectError
-            A number is wrong, or is not the same on all devices.
-        """
+        """Launch once and return the largest error over its bound; raise `IncorrectError` if a result is wrong."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class Canonical:
-    """A matrix with the columns of each row in ascending order, for comparing.
+    """A matrix in canonical order (columns of each row ascending), used for comparing."""
 
-    Attributes
-    ----------
-    sizes
-        Entries of each row, int64 `(rows,)`.
-    columns
-        `(nnz,)`, equal ones as often as they come.
-    starts
-        Where the first entry of each place lies, int64 `(places,)`.
-    sums, sizes_of_terms
-        Of each place the sum of its values and of their magnitudes, float64 `(places,)`.
-    """
-
+    #: Number of entries of each row, int64 `(rows,)`.
     sizes: NDArray[np.int64]
+    #: Column of each entry, `(nnz,)`, including duplicates.
     columns: NDArray[np.integer[Any]]
+    #: Index of the first entry of each place (row and column), int64 `(places,)`.
     starts: NDArray[np.int64]
+    #: For each place, the sum of its values and the sum of their absolute values, float64 `(places,)`.
     sums: NDArray[np.float64]
     sizes_of_terms: NDArray[np.float64]
 
     @classmethod
     def of(cls, matrix: sp.csr_array) -> Canonical:
-        """Return the matrix so; it is left as it is."""
         ordered = sorted_columns(matrix)
         sizes = np.diff(ordered.indptr).astype(np.int64)
         first = np.ones(ordered.nnz, bool)
@@ -107,24 +368,23 @@ class Canonical:
 
     @cached_property
     def terms(self) -> NDArray[np.int64]:
-        """How often each place comes, int64 `(places,)`."""
+        """Number of entries for each place, int64 `(places,)`."""
         return np.diff(self.starts, append=len(self.columns))
 
     @cached_property
     def places(self) -> tuple[NDArray[np.int64], NDArray[np.integer[Any]]]:
-        """How many different places each row has, int64 `(rows,)`, and the columns of them all, `(places,)`."""
+        """Number of distinct places in each row, int64 `(rows,)`, and the column of each place, `(places,)`."""
         ends = np.cumsum(self.sizes)
         pointers = np.searchsorted(self.starts, np.concatenate([[0], ends]))
         return np.diff(pointers), self.columns[self.starts]
 
 
 def sorted_columns(matrix: sp.csr_array) -> sp.csr_array:
-    """Return a matrix with the columns of each row in ascending order; the one that is given is left as it is."""
     return matrix if matrix.has_sorted_indices else matrix.sorted_indices()
 
 
 class ExpectedMatrix(NamedTuple):
-    """What a matrix that is left is compared with: as it is, and with the columns of each row in order."""
+    """The matrix that a runnable must produce, as built and in canonical order."""
 
     matrix: sp.csr_array
     canonical: Canonical
@@ -132,55 +392,41 @@ class ExpectedMatrix(NamedTuple):
 
 @dataclass(frozen=True)
 class GraphOperands(WithProduct):
-    """A matrix that grows, and x, in the working precision; what their product must be.
+    """A growing matrix and x in the working precision, and the reference product."""
 
-    Attributes
-    ----------
-    problem
-        The matrix and its batches, before they are rounded.
-    precision
-        `single` or `double`.
-    base, grown
-        The matrix before the first batch, and with all of them: each row has its entries of `base` first, then those
-        of the batches in their order. They share memory where there are no batches.
-    x
-        `(columns,)`.
-    reference, bound
-        float64 `(rows,)`: grown @ x, and by how much a result may differ from it: (m_i + 2) ε (|A||x|)_i for a row of
-        m_i entries.
-    checksum
-        Of the problem, and of the seed that x was drawn by.
-    """
-
+    #: The unrounded matrix and its batches.
     problem: Updates
     precision: str
+    #: The matrix before the first batch, and after all batches: rows of `grown` have entries of `base` first, then the
+    #: entries of the batches in order. Without batches, both share memory.
     base: sp.csr_array
     grown: sp.csr_array
+    #: The vector that is multiplied, `(columns,)`.
     x: NDArray[np.floating]
+    #: float64 `(rows,)`: reference = grown @ x; error bound of y_i: (m_i + 2) ε (|A||x|)_i if row i has m_i entries.
     reference: NDArray[np.float64]
     bound: NDArray[np.float64]
+    #: Checksum of the problem and of the seed for x.
     checksum: str
 
     @property
-    def least_bytes(self) -> tuple[int, int]:
-        """Bytes of the grown matrix in CSR and of x, and of y."""
+    def min_bytes(self) -> tuple[int, int]:
+        """Bytes of the grown matrix in CSR, of x and of y."""
         rows, number = len(self.reference), self.x.itemsize
         matrix = self.grown.nnz * (INDEX_BYTES + number) + (rows + 1) * INDEX_BYTES
         return matrix + self.x.nbytes, rows * number
 
     @property
     def operations(self) -> int:
-        """A multiplication and an addition for each entry of the grown matrix."""
         return 2 * int(self.grown.nnz)
 
     @property
     def columns(self) -> Mapping[str, Any]:
-        """Nothing that all rows share."""
         return {}
 
     @cached_property
     def summed(self) -> sp.csr_array:
-        """The grown matrix with each place once and the columns of a row in order, as libraries take it."""
+        """The grown matrix with duplicates summed up and columns sorted, as libraries require it."""
         if not self.problem.entries:
             return self.base
         grown = self.grown
@@ -191,7 +437,7 @@ class GraphOperands(WithProduct):
 
     @cached_property
     def product(self) -> ProductOperands:
-        """The product with each place summed up before: A, x, and the reference and bound of the grown matrix."""
+        """Operands of a plain product: matrix `summed`, with the reference and error bound of the grown matrix."""
         rows, columns = self.grown.shape
         summed = self.summed
         matrix = Matrix(
@@ -205,7 +451,7 @@ class GraphOperands(WithProduct):
         )  # fmt: skip
 
     def check(self, runnable: Runnable, workspace: Workspace) -> float | None:
-        """Launch once and compare y with the reference, or the matrix that is left with the one that it should be.
+        """Launch once and compare y with the reference, or the resulting matrix with the expected matrix.
 
         Raises
         ------
@@ -228,13 +474,7 @@ class GraphOperands(WithProduct):
         return max(errors, default=None)
 
     def error_of(self, y: NDArray[np.floating]) -> float:
-        """Return the largest error over its bound of a product on the host, `(rows,)`.
-
-        Raises
-        ------
-        IncorrectError
-            A number lies outside its bound, or is NaN.
-        """
+        """Return the largest error over its bound for a product's result on the host, `(rows,)`."""
         with np.errstate(divide="ignore", invalid="ignore"):
             error = np.abs(y.astype(np.float64) - self.reference)
             outside = ~(error <= self.bound)
@@ -249,9 +489,9 @@ class GraphOperands(WithProduct):
         return {}
 
     def expected(self, leaves: MatrixVersion) -> ExpectedMatrix:
-        """Return what a matrix is compared with.
+        """Return the expected matrix of the given kind.
 
-        Of the matrices with one batch only that of the latest number is kept: all of them would fill the memory.
+        Of the matrices with one batch only the latest is kept: all of them would fill the memory.
         """
         if leaves not in self._expected:
             if isinstance(leaves, int):
@@ -264,7 +504,7 @@ class GraphOperands(WithProduct):
         return self._expected[leaves]
 
     def with_batch(self, i: int) -> sp.csr_array:
-        """Return the matrix before the first batch with one of them, a place as often as it comes."""
+        """Return the initial matrix with a single batch appended."""
         rows, columns, values = self.problem.batch(i)
         pointers, ends = np.array([0, len(rows)]), values.astype(self.x.dtype)
         alone = replace(
@@ -273,12 +513,14 @@ class GraphOperands(WithProduct):
         return _with_batches(self.base, alone, ends)
 
     def _compare(self, left: sp.csr_array, leaves: MatrixVersion, sums: bool) -> float:
-        """Return the largest error of a sum over its bound: (t + 1) ε Σ|v| for a sum of t values."""
+        """Return the largest error of a sum over its bound; the bound for t values is (t + 1) ε Σ|v|."""
         if left.shape != self.grown.shape:
             raise IncorrectError(f"the matrix is {left.shape[0]} x {left.shape[1]}, not {self.grown.shape}")
         expected, wanted = self.expected(leaves)
-        # where no place comes twice, there is nothing to be added up
-        if (not sums or len(wanted.starts) == len(wanted.columns)) and _identical(left, expected):
+        # without duplicates there is nothing to sum up
+        arrays = ("indptr", "indices", "data")
+        identical = all(np.array_equal(getattr(left, name), getattr(expected, name)) for name in arrays)
+        if identical and (not sums or len(wanted.starts) == len(wanted.columns)):
             return 0.0
         sizes, columns = wanted.places if sums else (wanted.sizes, wanted.columns)
         given = np.diff(left.indptr)
@@ -293,12 +535,12 @@ class GraphOperands(WithProduct):
         wrong = np.count_nonzero(ordered.indices != columns)
         if wrong:
             raise IncorrectError(f"{wrong} of {len(columns)} entries are in other columns")
-        # the columns being the same, so are the places where a column begins
+        # the columns are equal, so the places begin at the same entries
         added = ordered.data.astype(np.float64, copy=False)
         if not sums and len(wanted.starts) < len(added):
             added = np.add.reduceat(added, wanted.starts)
         error = np.abs(added - wanted.sums)
-        if not error.any():  # NaN is something
+        if not error.any():  # NaN counts as a nonzero value
             return 0.0
         bound = (wanted.terms + 1) * float(np.finfo(self.x.dtype).eps) * wanted.sizes_of_terms
         outside = ~(error <= bound)
@@ -316,10 +558,7 @@ class GraphOperands(WithProduct):
 def make_operands(problem: Updates, precision: str, seed: int) -> GraphOperands:
     """Draw x, round the matrix, the batches and x to the working precision, and compute the product in float64.
 
-    Raises
-    ------
-    ReproError
-        There are values, or sums, beyond the working precision.
+    Values or sums beyond the working precision are refused.
     """
     dtype = DTYPES[precision]
     shape = problem.base.shape
@@ -352,13 +591,8 @@ def _csr(
     return sp.csr_array((values, columns, pointers), shape=shape, copy=False)
 
 
-def _identical(one: sp.csr_array, other: sp.csr_array) -> bool:
-    """Return whether two matrices are the same entry for entry, which is seen long before they are put in order."""
-    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in ("indptr", "indices", "data"))
-
-
 def _with_batches(base: sp.csr_array, problem: Updates, added: NDArray[np.floating]) -> sp.csr_array:
-    """Return the matrix with the entries of all batches behind those that each row has."""
+    """Return the matrix with the entries of all batches appended to its rows."""
     order = np.argsort(problem.batch_rows, kind="stable")
     rows = problem.batch_rows[order]
     behind = base.indptr[rows + 1]
@@ -371,7 +605,6 @@ def _with_batches(base: sp.csr_array, problem: Updates, added: NDArray[np.floati
 
 
 def operands_of(workspace: Workspace) -> GraphOperands:
-    """Return the operands of a workspace as those of a growing matrix, which they have to be."""
     operands = workspace.operands
     assert isinstance(operands, GraphOperands), "a runnable of another study"
     return operands
@@ -382,16 +615,16 @@ STATES: tuple[State, ...] = ("fragmented", "defragmented", "sorted")
 
 
 def slack_of(operands: GraphOperands) -> int:
-    """Return the room that a new segment has beside its entries: the mean row size, as in the paper."""
+    """Return the number of free entries in a new segment: the mean row size, as in the paper."""
     rows = operands.base.shape[0]
     return operands.base.nnz // rows if rows else 0
 
 
 def grow(operands: GraphOperands, segments: int = SEGMENTS) -> Arrays:
-    """Return the grown matrix as the batches leave it, inserted one after the other.
+    """Return the grown matrix after inserting the batches one after the other.
 
-    It begins with one segment a row without room. Whenever a row's chain is full all rows are brought back into one
-    segment, with slack, and the entries that found no room are inserted again.
+    Each row begins with one segment without free space. Whenever a row's chain is full, all rows are defragmented with
+    slack, and the unplaced entries are inserted again.
     """
     problem, slack = operands.problem, slack_of(operands)
     counts = np.diff(problem.batch_pointers)
@@ -403,22 +636,22 @@ def grow(operands: GraphOperands, segments: int = SEGMENTS) -> Arrays:
         rows, columns, added = problem.batch_rows[begin:end], problem.batch_columns[begin:end], values[begin:end]
         arrays, left = insert(arrays, rows, columns, added, slack, copy=False)
         if left.any():
-            # where a chain has one segment, that has to have the room
+            # a row with one segment needs that segment to hold all entries
             most = int(np.bincount(rows[left]).max())
             room = slack if segments > 1 else max(slack, most)
             coming = room_for(counts[batch:], rows_of_all, segments, slack)
             arrays = defragment(arrays, arrays.nnz + room * len(arrays.sizes) + coming, room)
             arrays, left = insert(arrays, rows[left], columns[left], added[left], slack, copy=False)
         assert not left.any(), "there is room for all"
-    # nothing more is cut off: what lies behind the last segment would only take memory
+    # no more segments are allocated, so memory behind the last segment would be wasted
     used = arrays.pointer
     return replace(arrays, columns=arrays.columns[:used], values=arrays.values[:used])
 
 
 def lay_out_state(operands: GraphOperands, state: State, segments: int = SEGMENTS) -> Arrays:
-    """Return the grown matrix in a state: as the batches leave it, in one segment a row, or also ordered by size.
+    """Return the grown matrix in a state: fragmented by the batches, one segment per row, or also sorted by row size.
 
-    In the last two no row has any room. `sorted` has the rows in the order of the paper's bins, the longest first.
+    The rows of the last two states have no free space. `sorted` has the rows in the order of the paper's bins.
     """
     if state == "fragmented":
         return grow(operands, segments)
@@ -429,5 +662,5 @@ def lay_out_state(operands: GraphOperands, state: State, segments: int = SEGMENT
 
 
 def state_in(workspace: Workspace, operands: GraphOperands, state: State, segments: int = SEGMENTS) -> Arrays:
-    """Return the same, laid out once for all of a workspace: with many batches that takes seconds."""
+    """Return the grown matrix in a state; the workspace keeps it, because its layout can take seconds."""
     return workspace.fact(("state", state, segments), lambda: lay_out_state(operands, state, segments))

@@ -1,396 +1,256 @@
-"""What tables and figures of this study are made from: times of products, updates, conversions, and devices.
-
-Each section finds the rows of a quantity in a case, compares formats with each other, and has the cells that
-several tables share.
-"""
+"""What this study's tables and figures share: methods, times of each problem, and measured quantities."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from repro.bench.rows import TIMED
-from repro.bench.runnable import ClockName
-from repro.results.campaign_data import Campaign, Case, ReportedTime, fastest_time, median
-from repro.results.problem_rows import ProblemRow, ours, problem_rows
-from repro.results.published import Published, Record
-from repro.results.tables import Cell, from_rows, microseconds, ratio
-from repro.sparse.baseline_times import fastest_baseline
+from repro.bench.rows import ClockName
+from repro.results.campaign_data import Campaign, Case
+from repro.results.problem_rows import ABBREVIATIONS, ProblemRow, ours, problem_rows
+from repro.results.published import Published
+from repro.results.recorded_rows import Method, ReportedTime, Selection
+from repro.results.significance import ratio_of
+from repro.results.tables import MICRO, Cell
+from repro.results.targets import CaseNumber, Measured, MissingCase, Quantity, StatisticName
 from repro.studies.dynamic_csr import (
     OUT_OF_MEMORY,
     PRODUCTS_PER_BATCH,
-    STUDY,
+    STUDY_NAME,
     UNITS,
     number_of,
     precision_of_operations,
-    stated_record,
 )
+from repro.studies.dynamic_csr.rows import DynamicRow
+
+DynamicCase = Case[DynamicRow]
+Time = ReportedTime[DynamicRow]
+TimePair = tuple[Time | None, Time | None]
+#: Events, not graphs: before each launch, the matrix is restored to its state before the update; a graph cannot do so.
+OPERATION_CLOCK: ClockName = "event"
+PRODUCT_CLOCK: ClockName = "graph"
+DEVICE_CLOCK: ClockName = "graph"
 
 
 def published_cell(text: str | None) -> Cell:
-    """Return the cell of a number as printed."""
+    """Return the cell of a published number, exactly as printed in the paper."""
     if text is None:
         return Cell()
     return Cell(number_of(text), "out of memory" if text == OUT_OF_MEMORY else text)
 
 
 def short_count(number: int | None, units: str, limit: int = 1000) -> Cell:
-    """Return the cell of a count, cut off to the largest of some units; in full below a limit."""
+    """Return the cell of a count, truncated to thousands or a larger unit; counts below `limit` are printed in full."""
     if number is None:
         return Cell()
     fitting = [unit for unit in units if number >= max(limit, UNITS[unit])]
     return Cell(number, f"{number // UNITS[fitting[-1]]}{fitting[-1]}" if fitting else str(number))
 
 
-def recorded_facts(line: ProblemRow) -> Mapping[str, Any]:
-    """Return what the record of a problem holds for this study; empty where there is none."""
-    return line.record.facts.get(STUDY, {}) if line.record else {}
-
-
-#: What an update changes is put back before each launch, which no replayed batch can do.
-OPERATION_CLOCK: ClockName = "event"
-#: Of a table that prints published numbers and ours of a campaign with other problems.
-OWN_MEANS = "A mean is over the problems of its own column: the published are of all the paper’s graphs, ours of ours."
-
-
 def operation_precision(campaign: Campaign) -> str:
-    """Return the precision that these tables print: the one that operations are timed in."""
+    """Return the precision in which updates and conversions are timed."""
     return precision_of_operations(campaign.precisions)
 
 
-def fastest_operation(case: Case, **columns: str) -> ReportedTime | None:
-    """Return the fastest row with these values of columns, None if none has a time."""
-    rows = [row for row in case.rows if all(row.get(name) == value for name, value in columns.items())]
-    return fastest_time(rows, OPERATION_CLOCK)
-
-
-def time_ratio(operation: ReportedTime | None, base: ReportedTime | None) -> float | None:
-    """Return the time of an operation over that of what it is measured by."""
-    return operation.seconds / base.seconds if operation and base else None
-
-
-def problem_records(
-    campaign: Campaign, published: Published, file: str
-) -> Iterator[tuple[ProblemRow, Record | None, Case]]:
-    """Yield the problems of a table, what a published file has of each, and each as it was timed."""
-    theirs = {item["problem"]: item for item in published[file]}
-    precision = operation_precision(campaign)
-    for line in problem_rows(campaign, published):
-        yield line, theirs.get(line.published or ""), Case(campaign, line.problem, precision)
-
-
-def ratio_row(
-    line: ProblemRow,
-    theirs: Iterable[str | None],
-    ours: Iterable[ReportedTime | None],
-    base: ReportedTime | None,
-    lacking: str,
-) -> tuple[Cell, ...]:
-    """Return the cells of a problem: its name, what is printed of it, our times over that of a base, and that one.
-
-    Parameters
-    ----------
-    line
-        The problem.
-    theirs
-        Numbers as printed, None where there is none.
-    ours
-        The operations that are measured by the base.
-    base
-        None where it was not timed.
-    lacking
-        What the name is told then, of a problem that could be had.
-    """
-    name = line.cell
-    if base is None and line.record is not None and line.record.available:
-        name = Cell(name.value, name.text, (*name.notes, lacking))
-    return (
-        name,
-        *map(published_cell, theirs),
-        *(ratio_cell(operation, base) for operation in ours),
-        microseconds(base),
-    )
-
-
-def ratio_cell(operation: ReportedTime | None, base: ReportedTime | None) -> Cell:
-    """Return the cell of an operation's time over what it is measured by, marked where the operation's is noisy.
-
-    What it is measured by has a column, and its mark there.
-    """
-    value = time_ratio(operation, base)
-    if value is None:
-        return Cell()
-    return from_rows(Cell(value, f"{value:.2f}", operation.notes if operation else ()), operation)
-
-
-def mean_line(rows: list[tuple[Cell, ...]], columns: int) -> list[tuple[Cell, ...]]:
-    """Return a line with the means of the first columns behind the name, over what is there."""
-    if not rows:
-        return []
-    cells: list[Cell] = [Cell("mean")]
-    for place in range(1, len(rows[0])):
-        values = [float(value) for row in rows if (value := row[place].value) is not None] if place <= columns else []
-        cells.append(ratio(fmean(values)) if values else Cell())
-    return [tuple(cells)]
-
-
-PRODUCT_CLOCK: ClockName = "graph"
-#: What the paper's text states of the products, by its name in `config/published`.
-FRAGMENTED = "time of a fragmented product over a defragmented one, mean"
-DEFRAGMENTED = "time of a defragmented product over CSR, mean"
-ADAPTIVE = "speedup of the adaptive product over HYB, mean"
-#: The columns that two variants of one schedule have in common.
-SCHEDULE_COLUMNS = ("schedule", "width", "per_thread", "unroll", "load")
-RowFilter = Callable[[Mapping[str, Any]], bool]
-
-
 @dataclass(frozen=True)
-class ProductTimes:
-    """The times of one problem at one precision by one clock, None where there is none.
-
-    Attributes
-    ----------
-    line, case
-        Which.
-    csr, fragmented, defragmented
-        The paper's product by vectors: own CSR, and segments in both states, each with the best number of threads.
-    adaptive
-        The paper's product by bins, in its best state.
-    hyb
-        The product of HYB.
-    ours
-        The fastest product of the segments in one launch, each row in one segment.
-    library_csr, library
-        The library's fastest routine for CSR, and of all.
-    csr_twins
-        Own CSR, and one segment a row, under the schedule that is the fastest for own CSR.
-    state_twins
-        The fragmented matrix, and one segment a row, under the schedule that is the fastest for the fragmented one.
-    """
+class Times:
+    """The times of one problem in one precision by one clock: `times[method]` is None if there is no time."""
 
     line: ProblemRow
-    case: Case
-    csr: ReportedTime | None
-    fragmented: ReportedTime | None
-    defragmented: ReportedTime | None
-    adaptive: ReportedTime | None
-    hyb: ReportedTime | None
-    ours: ReportedTime | None
-    library_csr: ReportedTime | None
-    library: ReportedTime | None
-    csr_twins: tuple[ReportedTime, ReportedTime] | None
-    state_twins: tuple[ReportedTime, ReportedTime] | None
+    case: DynamicCase
+    clock: ClockName = field(default=OPERATION_CLOCK, kw_only=True)
 
-    def gflops(self, timed: ReportedTime | None) -> float | None:
-        """Return two operations for each entry of the grown matrix, over the time, in units of 10^9 a second."""
-        return 1e-9 * float(timed.row["operations"]) / timed.seconds if timed else None
+    def __getitem__(self, method: Method) -> Time | None:
+        return self.case.time(method, self.clock)
 
     @property
-    def size(self) -> int:
-        """Operations of a product; 0 where nothing was timed."""
-        return max((int(row["operations"] or 0) for row in self.case.rows), default=0)
+    def facts(self) -> Mapping[str, Any]:
+        """The results of the `facts` step for the problem; empty if none were recorded."""
+        return self.line.record.facts.get(STUDY_NAME, {}) if self.line.record else {}
+
+    @property
+    def grown_entries(self) -> int:
+        """Number of entries of the matrix after all batches; 0 if it was not recorded."""
+        return int(self.facts["nonzeros"] + self.facts.get("batches", {}).get("entries", 0)) if self.facts else 0
 
 
-def product_times(
-    campaign: Campaign, published: Published, precision: str, clock: ClockName = PRODUCT_CLOCK
-) -> list[ProductTimes]:
-    """Return all of a campaign at one precision, in the paper's order, then by growing size."""
-    return [product_times_of(line, precision, campaign, clock) for line in ours(campaign, published)]
+def operation_times(campaign: Campaign, lines: Iterable[ProblemRow]) -> list[Times]:
+    precision = operation_precision(campaign)
+    return [Times(line, DynamicCase(campaign, line.problem, precision)) for line in lines]
 
 
-def product_times_of(
-    line: ProblemRow, precision: str, campaign: Campaign, clock: ClockName = PRODUCT_CLOCK
-) -> ProductTimes:
-    """Return where the products stand on one problem at one precision, each the fastest by a clock."""
-    case = Case(campaign, line.problem, precision)
-    # on one device: those on several say how many
-    rows = [row for row in case.rows if row["what"] == "product" and (row.get("devices") or 1) == 1]
+DEFRAGMENTATION = Method("DCSR_defragment", "DCSR defragmentation", columns={"what": "defragment", "format": "dcsr"})
+HYB_SORT = Method("HYB_sort", "HYB sort", columns={"what": "sort", "format": "hyb"})
 
-    def best(rule: RowFilter) -> ReportedTime | None:
-        return fastest_time([row for row in rows if rule(row)], clock)
+# products ------------------------------------------------------------------------------------------------------------
 
-    def by_vectors(state: str) -> ReportedTime | None:
-        return best(lambda row: _of_paper(row) and row["schedule"] == "vector" and row["state"] == state)
-
-    return ProductTimes(
-        line=line,
-        case=case,
-        csr=best(lambda row: _of_paper(row) and row["format"] == "csr"),
-        fragmented=by_vectors("fragmented"),
-        defragmented=by_vectors("defragmented"),
-        adaptive=best(lambda row: _of_paper(row) and row["schedule"] == "streams"),
-        hyb=best(lambda row: row["format"] == "hyb"),
-        ours=best(
-            lambda row: row["format"] == "dcsr" and row["schedule"] != "streams" and row["state"] != "fragmented"
-        ),
-        library_csr=fastest_baseline(case, clock, form="csr"),
-        library=fastest_baseline(case, clock),
-        csr_twins=_twins(rows, clock, lambda row: row["format"] == "csr", lambda row: row["state"] == "defragmented"),
-        state_twins=_twins(
-            rows,
-            clock,
-            lambda row: row["state"] == "fragmented" and row["schedule"] != "streams",
-            lambda row: row["state"] == "defragmented" and not row["exact"],
-        ),
-    )
+_PRODUCTS = {"what": "product", "devices": (None, 1)}
+_PAPERS = {**_PRODUCTS, "space": "paper"}
+_ROUTINES = {"kind": "baseline", "ordering": "natural"}
+#: The paper's products: own CSR; segments in both states, each with its best number of threads per row; bins; HYB.
+CSR = Method("csr", "CSR", columns={**_PAPERS, "format": "csr"})
+FRAGMENTED = Method("fragmented", "fragmented", columns={**_PAPERS, "schedule": "vector", "state": "fragmented"})
+DEFRAGMENTED = Method(
+    "defragmented", "defragmented", columns={**_PAPERS, "schedule": "vector", "state": "defragmented"}
+)
+ADAPTIVE = Method("adaptive", "ADCSR", columns={**_PAPERS, "schedule": "streams"})
+#: The adaptive product with rows in natural order, and with rows sorted by size.
+IN_ORDER, BY_SIZE = (
+    Method("adaptive", "ADCSR", columns={**ADAPTIVE.columns, "state": state}) for state in ("defragmented", "sorted")
+)
+HYB_PRODUCT = Method("hyb", "HYB", columns={**_PRODUCTS, "format": "hyb"})
+PAPER_PRODUCTS = (CSR, FRAGMENTED, DEFRAGMENTED, ADAPTIVE, HYB_PRODUCT)
+LIBRARY_CSR = Method("library_csr", "CSR", columns={**_ROUTINES, "format": "csr"})
+LIBRARY = Method("library", "fastest", columns=_ROUTINES)
 
 
-def _of_paper(row: Mapping[str, Any]) -> bool:
-    return bool(row["space"] == "paper")
+def _in_one_launch(row: DynamicRow) -> bool:
+    return row.schedule != "streams"
 
 
-def _twins(
-    rows: list[dict[str, Any]], clock: ClockName, first: RowFilter, other: RowFilter
-) -> tuple[ReportedTime, ReportedTime] | None:
-    """Return the fastest of the first that has twins, and the fastest of those: others of the same schedule."""
-    others: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for row in rows:
-        if other(row):
-            others.setdefault(_schedule_key(row), []).append(row)
-    base = fastest_time(
-        [row for row in rows if first(row) and fastest_time(others.get(_schedule_key(row), []), clock)], clock
-    )
-    twin = fastest_time(others[_schedule_key(base.row)], clock) if base else None
-    return (base, twin) if base and twin else None
-
-
-def _schedule_key(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(row[name] for name in SCHEDULE_COLUMNS)
-
-
-def stated_product_means(published: Published) -> str:
-    """Return the sentence with what the paper's text states of all products, empty where nothing is published."""
-    records = [stated_record(published, quantity) for quantity in (FRAGMENTED, DEFRAGMENTED, ADAPTIVE)]
-    values = [f"{record['value']}×" for record in records if record]
-    if len(values) < len(records):
-        return ""
-    return (
-        f"Published, K20c, in the mean of all graphs: a fragmented product takes {values[0]} the time of a "
-        f"defragmented one, that one {values[1]} the time of CSR’s, and ADCSR is {values[2]} as fast as HYB; single "
-        "times are in the paper’s bars alone."
-    )
-
-
-#: cuSPARSE's sum of two matrices, as in `runnables_baselines`, which needs a GPU's driver.
-GEAM_ROUTINE = "csrgeam2"
-BY_HOST = (
-    "by the host’s clock, from an idle device to an idle device: events cannot time it, its launches count as well"
+OURS = Method(
+    "ours",
+    "ours",
+    columns={**_PRODUCTS, "format": "dcsr"},
+    predicate=lambda row: _in_one_launch(row) and row.state != "fragmented",
 )
 
 
 @dataclass(frozen=True)
-class UpdatedFormat:
-    """A format that is updated.
+class ProductTimes(Times):
+    """The times of the products of one problem in one precision."""
 
-    Attributes
-    ----------
-    key, label
-        In a table's file, and as printed.
-    format, routine
-        Of its rows; no routine where it is not a library's.
-    """
+    @cached_property
+    def csr_twins(self) -> TimePair:
+        """Return the times of own CSR and of one segment per row in dynamic CSR, both with own CSR's best schedule."""
+        products = self.case.select(**_PRODUCTS)
+        return _twins(products.select(format="csr"), products.select(state="defragmented"), self.clock)
 
-    key: str
-    label: str
-    format: str
-    routine: str | None = None
+    @cached_property
+    def state_twins(self) -> TimePair:
+        """Return times of the fragmented matrix and of one segment per row, both with the former's best schedule."""
+        products = self.case.select(**_PRODUCTS)
+        return _twins(
+            products.select(_in_one_launch, state="fragmented"),
+            products.select(lambda row: not row.exact, state="defragmented"),
+            self.clock,
+        )
 
-    def of(self, row: Mapping[str, Any]) -> bool:
-        """Return whether a row is its."""
-        return row.get("format") == self.format and row.get("routine") == self.routine
+    def gflops(self, method: Method) -> float | None:
+        """Return the rate of a method in GFLOPS, with two operations for each entry of the grown matrix."""
+        timed = self[method]
+        return 1e-9 * float(timed.row.operations or 0) / timed.seconds if timed else None
 
 
-DCSR = UpdatedFormat("dcsr", "DCSR", "dcsr")
-REBUILD = UpdatedFormat("rebuild", "CSR rebuilt", "csr")
-GEAM = UpdatedFormat("geam", "CSR by csrgeam2", "csr", GEAM_ROUTINE)
-HYB = UpdatedFormat("hyb", "HYB", "hyb")
-COO = UpdatedFormat("coo", "COO", "coo")
+def product_times(
+    campaign: Campaign, published: Published, *precisions: str, clock: ClockName = PRODUCT_CLOCK
+) -> list[ProductTimes]:
+    """Return the product times of all problems in the given precisions, in the paper's order, then by growing size."""
+    return [
+        ProductTimes(line, DynamicCase(campaign, line.problem, precision), clock=clock)
+        for line in ours(campaign, published)
+        for precision in precisions
+    ]
+
+
+def _twins(first: Selection[DynamicRow], others: Selection[DynamicRow], clock: ClockName) -> TimePair:
+    """Return the fastest time in `first` with a counterpart of the same schedule in `others`, and the counterpart."""
+
+    def schedule(row: DynamicRow) -> tuple[object, ...]:
+        return row.schedule, row.width, row.per_thread, row.unroll, row.load
+
+    twins: dict[tuple[object, ...], list[DynamicRow]] = {}
+    for row in others:
+        twins.setdefault(schedule(row), []).append(row)
+    fastest = {key: time for key, rows in twins.items() if (time := Selection(rows).fastest(clock))}
+    base = first.select(lambda row: schedule(row) in fastest).fastest(clock)
+    return (base, fastest[schedule(base.row)]) if base else (None, None)
+
+
+# updates -------------------------------------------------------------------------------------------------------------
+
+#: cuSPARSE's sum of two matrices (see `runnables_baselines`); only a GPU with its driver can run it.
+GEAM_ROUTINE = "csrgeam2"
+BY_HOST = (
+    "by the host’s clock, from an idle device to an idle device: events cannot time it, its launches count as well"
+)
+#: Formats that can be updated; a library routine exists for only one of them.
+DCSR = Method("dcsr", "DCSR", columns={"format": "dcsr", "routine": None})
+REBUILD = Method("rebuild", "CSR rebuilt", columns={"format": "csr", "routine": None})
+GEAM = Method("geam", "CSR by csrgeam2", columns={"format": "csr", "routine": GEAM_ROUTINE})
+HYB = Method("hyb", "HYB", columns={"format": "hyb", "routine": None})
+COO = Method("coo", "COO", columns={"format": "coo", "routine": None})
 UPDATED_FORMATS = (DCSR, REBUILD, GEAM, HYB, COO)
 
 
 def geam_sentence(campaign: Campaign) -> str:
-    """Return the sentence on the library's sum of two matrices: what is in its time, or why it has none."""
+    """Return the sentence on cuSPARSE's sum of two matrices: what its time includes, or why it has no time."""
     if campaign.on_cpu:
         return f"cuSPARSE’s {GEAM_ROUTINE} runs on GPUs alone: it has no time here."
     return f"{GEAM_ROUTINE} waits for counts in between, which is in its time."
 
 
 class UpdateProtocol(NamedTuple):
-    """In which order the entries of a batch come, and what becomes of those whose place is there already."""
+    """The order in which a batch's entries arrive, and what happens to an entry whose place is already occupied."""
 
     order: str
     mode: str
 
     @property
     def title(self) -> str:
-        """In words."""
         order = "by row" if self.order == "sorted" else "any order"
         return f"{order}, {'added' if self.mode == 'add' else 'unique'}"
 
 
 UPDATE_PROTOCOLS = tuple(UpdateProtocol(order, mode) for mode in ("add", "unique") for order in ("any", "sorted"))
+ANY, SORTED, ANY_UNIQUE, SORTED_UNIQUE = UPDATE_PROTOCOLS
 
 
 def fastest_update(
-    case: Case, contestant: UpdatedFormat, what: str, protocol: UpdateProtocol | None = None, **columns: Any
-) -> ReportedTime | None:
-    """Return the fastest update of a format, by events, or by the host's clock where none has a time by these."""
-    asked = {"what": what, **(protocol._asdict() if protocol else {}), **columns}
-    rows = [row for row in case.rows if contestant.of(row) and asked.items() <= row.items()]
-    return fastest_time(rows, OPERATION_CLOCK) or fastest_time(rows, "host")
+    case: DynamicCase, updated: Method, what: str, protocol: UpdateProtocol, **columns: object
+) -> Time | None:
+    """Return the fastest update of a format by the event clock, or by the host clock if events timed no update."""
+    rows = case.select(what=what, **updated.columns, **protocol._asdict(), **columns)
+    return rows.fastest(OPERATION_CLOCK) or rows.fastest("host")
 
 
-def is_host_timed(timed: ReportedTime | None) -> bool:
-    """Return whether a time is the host's clock's."""
-    return timed is not None and not timed.row[f"{OPERATION_CLOCK}_median"]
+def time_notes(timed: ReportedTime) -> tuple[str, ...]:
+    """Return the notes on a time: whether it is noisy, and whether the event clock could not measure it."""
+    return (*timed.notes, *((BY_HOST,) if timed.row.seconds(OPERATION_CLOCK) is None else ()))
 
 
-def update_failure(case: Case, contestants: Iterable[UpdatedFormat], *whats: str) -> str | None:
-    """Return which of some formats could not be updated in one of some ways, and its status; None where all could."""
-    for contestant in contestants:
-        for row in case.rows:
-            asked = contestant.of(row) and row.get("what") in whats and row.get("mode") in (None, "add")
-            if asked and row["status"] not in TIMED:
-                return f"{contestant.label}: {row['status'].replace('_', ' ')}"
+def update_failure(case: DynamicCase, formats: Iterable[Method], *whats: str) -> str | None:
+    """Return the first of these formats with a failed update, and the failure's status; None if no update failed."""
+    for updated in formats:
+        for row in case.select(lambda row: not row.timed, what=whats, mode=(None, "add"), **updated.columns):
+            return f"{updated.title}: {row.status.replace('_', ' ')}"
     return None
 
 
-# batches of growing sizes --------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
-class Sweep:
-    """A problem whose batches are of growing sizes, each inserted alone into the matrix before the first.
+class Sweep(Times):
+    """A problem with batches of growing sizes; each batch is inserted alone into the initial matrix."""
 
-    Attributes
-    ----------
-    line, case
-        Which.
-    sizes
-        Entries of the batches that anything was timed of, growing.
-    """
-
-    line: ProblemRow
-    case: Case
+    #: Sizes of the timed batches in ascending order, in entries.
     sizes: tuple[int, ...]
 
-    def seconds(self, contestant: UpdatedFormat, protocol: UpdateProtocol, size: int) -> ReportedTime | None:
-        """Return the time of a batch."""
-        return fastest_update(self.case, contestant, "batch", protocol, batch=size)
+    def seconds(self, updated: Method, protocol: UpdateProtocol, size: int | None) -> Time | None:
+        return fastest_update(self.case, updated, "batch", protocol, batch=size)
 
-    def rate(self, contestant: UpdatedFormat, protocol: UpdateProtocol, size: int) -> float | None:
-        """Return updates a second."""
-        timed = self.seconds(contestant, protocol, size)
+    def rate(self, updated: Method, protocol: UpdateProtocol, size: int) -> float | None:
+        """Return the number of inserted entries per second."""
+        timed = self.seconds(updated, protocol, size)
         return size / timed.seconds if timed else None
 
-    def has(self, contestant: UpdatedFormat) -> bool:
-        """Return whether any batch was timed of a format."""
-        return any(self.rate(contestant, protocol, size) for protocol in UPDATE_PROTOCOLS for size in self.sizes)
+    def has(self, updated: Method) -> bool:
+        """Return whether any batch was timed for a format."""
+        return any(self.rate(updated, protocol, size) for protocol in UPDATE_PROTOCOLS for size in self.sizes)
 
 
-#: Into what dynamic CSR's batches are inserted.
+#: Free space in the rows of dynamic CSR before a batch is inserted.
 CAPACITY_SENTENCE = (
     "Rows of dynamic CSR have one segment then, with twice the room that they need for the batch in the mean, and for "
     "16 entries more."
@@ -398,340 +258,532 @@ CAPACITY_SENTENCE = (
 
 
 def unique_sentence(by_geam: bool) -> str:
-    """Return the sentence that says of which formats there are unique updates."""
+    """Return the sentence that names the formats with `unique` updates."""
     return f"Unique: of dynamic CSR{' and, by row, of csrgeam2' if by_geam else ''} alone."
 
 
 def batch_sweeps(campaign: Campaign, published: Published) -> list[Sweep]:
-    """Return the problems of growing batches that the campaign has, measured or not."""
+    """Return the campaign's problems with batches of growing sizes, including problems without measurements."""
     sweeps = []
-    for line in problem_rows(campaign, published):
-        case = Case(campaign, line.problem, operation_precision(campaign))
-        rows = [row for row in case.rows if row.get("what") == "batch" and row.get("batch")]
-        batches = recorded_facts(line).get("batches", {})
+    for times in operation_times(campaign, problem_rows(campaign, published)):
+        rows = times.case.select(lambda row: bool(row.batch), what="batch")
+        batches = times.facts.get("batches", {})
         if rows or batches.get("least") != batches.get("most"):
-            timed = {int(row["batch"]) for row in rows if row["status"] in TIMED}
-            sweeps.append(Sweep(line, case, tuple(sorted(timed))))
+            sizes = {row.batch for row in rows if row.timed and row.batch}
+            sweeps.append(Sweep(times.line, times.case, tuple(sorted(sizes))))
     return sweeps
 
 
-# updates and products ------------------------------------------------------------------------------------------------
+def _row_protocol(updated: Method) -> UpdateProtocol:
+    """Return the protocol for batches sorted by row: `unique` for cuSPARSE's sum, which merges duplicate entries."""
+    return SORTED_UNIQUE if updated is GEAM else SORTED
 
 
-def iterative_update(case: Case, contestant: UpdatedFormat) -> ReportedTime | None:
-    """Return the time of the iterative test, of all batches by row and the products after each; None without one."""
-    return fastest_update(case, contestant, "iterate", _row_protocol(contestant))
+def streaming_pair(protocol: UpdateProtocol) -> Callable[[DynamicCase], TimePair]:
+    """Return a function that finds two times of streaming a whole matrix: into HYB, and into dynamic CSR."""
+    return lambda case: (fastest_update(case, HYB, "stream", protocol), fastest_update(case, DCSR, "stream", protocol))
 
 
-class Cost(NamedTuple):
-    """What a batch and a product of a matrix that grows take.
-
-    Attributes
-    ----------
-    update
-        Seconds of a batch: of all of them one after the other, by row, over their number.
-    product
-        Seconds of a product of the grown matrix.
-    entries
-        Of a batch; None where it is not known.
-    keys
-        Of the rows that these are from.
-    """
-
-    update: float
-    product: float
-    entries: int | None
-    keys: tuple[str, ...]
-
-    def seconds(self, products: int = PRODUCTS_PER_BATCH) -> float:
-        """Return the time of a batch and of so many products."""
-        return self.update + products * self.product
-
-
-def update_cost(case: Case, contestant: UpdatedFormat) -> Cost | None:
-    """Return what batches and products of a format take, None without times."""
-    record = case.campaign.problems.get(case.problem)
-    batches = record.facts.get(STUDY, {}).get("batches", {}).get("count") if record else None
-    inserted = fastest_update(case, contestant, "insert", _row_protocol(contestant))
-    product = fastest_product(case, contestant)
-    if not batches or inserted is None or product is None:
-        return None
-    return Cost(inserted.seconds / batches, product.seconds, inserted.row.get("batch"), (inserted.key, product.key))
-
-
-def _row_protocol(contestant: UpdatedFormat) -> UpdateProtocol:
-    """Return the protocol of batches that come by row: the library's sum leaves an entry once."""
-    return UpdateProtocol("sorted", "unique" if contestant.routine else "add")
-
-
-def fastest_product(case: Case, contestant: UpdatedFormat) -> ReportedTime | None:
-    """Return the fastest product of the grown matrix by events: of a fragmented one, and of CSR the library's too."""
-    rows = [
-        row
-        for row in case.rows
-        if row.get("what") == "product" and row.get("format") == contestant.format and (row.get("devices") or 1) == 1
-        and (contestant is not DCSR or row.get("state") == "fragmented")
-    ]  # fmt: skip
-    library = fastest_baseline(case, OPERATION_CLOCK, form="csr") if contestant.format == "csr" else None
-    timed = [time for time in (fastest_time(rows, OPERATION_CLOCK), library) if time]
-    return min(timed, key=lambda time: time.seconds, default=None)
+def iterative_pair(updated: Method) -> Callable[[DynamicCase], TimePair]:
+    """Return a function that finds two times of row-sorted batches, each with products: in HYB, and in `updated`."""
+    return lambda case: (
+        fastest_update(case, HYB, "iterate", SORTED),
+        fastest_update(case, updated, "iterate", _row_protocol(updated)),
+    )
 
 
 # dynamic CSR or a rebuild --------------------------------------------------------------------------------------------
 
+#: Numbers of products after each batch.
+PRODUCT_COUNTS = (0, 1, 5, 20, 100)
+#: What the gain compares, and its formula; used in the table's and in the figure's caption.
+GAIN_EXPLANATION = (
+    "What dynamic CSR gains over CSR that is made again with every batch: gain(n) = (R + n C) / (U + n F) with n "
+    "products after each batch. U: inserting a batch; R: the rebuild with it; F: a product of the fragmented matrix; "
+    "C: one with CSR. Both break even at n = (R − U) / (F − C): with more products dynamic CSR is the "
+    "slower, unless it is defragmented. Of graphs all batches are inserted one after the other, by row, and U and R "
+    "are their time over their number; R is the faster of counting, adding up and copying and of cuSPARSE’s "
+    "csrgeam2. Of sweeps each batch is inserted alone, in any order, and R counts, adds up and copies. F and C are "
+    "the fastest products of the matrix with all batches, C the library’s included."
+)
+#: Words printed instead of the break-even number n if there is no such number.
+GAIN_WORDS = "Always, never: dynamic CSR is the faster, or the slower, for every n. From: it is the faster for more."
+
+
+class Cost(NamedTuple):
+    """The time of one batch and of one product for a matrix that grows."""
+
+    #: Seconds per batch: time of all batches in sequence, sorted by row, divided by the number of batches.
+    update: float
+    #: Seconds per product with the grown matrix.
+    product: float
+    #: Number of entries of a batch; None if it is not known.
+    entries: int | None
+    #: Keys of the rows that these times come from.
+    keys: tuple[str, ...]
+
+
+def update_cost(times: Times, updated: Method) -> Cost | None:
+    """Return the cost of a batch and of a product in a format; None if there are no times."""
+    batches = times.facts.get("batches", {}).get("count")
+    inserted = fastest_update(times.case, updated, "insert", _row_protocol(updated))
+    product = fastest_product(times.case, updated)
+    if not batches or inserted is None or product is None:
+        return None
+    return Cost(inserted.seconds / batches, product.seconds, inserted.row.batch, (inserted.key, product.key))
+
+
+def fastest_product(case: DynamicCase, updated: Method) -> Time | None:
+    """Return the fastest product of the grown matrix by events: fragmented, or in CSR (library included)."""
+    state = {"state": "fragmented"} if updated is DCSR else {}
+    stored = REBUILD if updated is GEAM else updated
+    times = [case.select(**_PRODUCTS, **stored.columns, **state).fastest(OPERATION_CLOCK)]
+    if stored is REBUILD:
+        times.append(case.time(LIBRARY_CSR, OPERATION_CLOCK))
+    return min((time for time in times if time), key=lambda time: time.seconds, default=None)
+
 
 @dataclass(frozen=True)
-class Trade:
-    """What a batch and the products after it cost, in seconds, in dynamic CSR and in CSR that is made again.
+class Trade(Times):
+    """Seconds for a batch and for each product after it: in dynamic CSR, and in CSR that is rebuilt for each batch."""
 
-    Attributes
-    ----------
-    line, case
-        Of which problem.
-    entries
-        Of a batch; None where it is not known.
-    alone
-        Whether the batch is one of a sweep, else all of the problem's come one after the other.
-    update, rebuild
-        Of a batch.
-    fragmented, csr
-        Of a product.
-    keys
-        Of the rows that these are from.
-    """
-
-    line: ProblemRow
-    case: Case
+    #: Number of entries of a batch; None if it is not known.
     entries: int | None
+    #: True: the batch is one of a sweep. False: the problem's batches are inserted in sequence.
     alone: bool
+    #: Seconds per batch: inserting it into dynamic CSR, and rebuilding CSR.
     update: float
     rebuild: float
+    #: Seconds per product: with fragmented dynamic CSR, and with CSR.
     fragmented: float
     csr: float
+    #: Keys of the rows that these times come from.
     keys: tuple[str, ...]
 
     def gain(self, products: int) -> float:
-        """Return how many times faster dynamic CSR is with so many products a batch."""
+        """Return how many times faster dynamic CSR is for a given number of products per batch."""
         return (self.rebuild + products * self.csr) / (self.update + products * self.fragmented)
 
     @property
     def crossover(self) -> float | None:
-        """Products a batch at which both take the same time; None where the same is always the faster."""
+        """Number of products per batch for which both formats take the same time; None if one is always faster."""
         saved, surcharge = self.rebuild - self.update, self.fragmented - self.csr
-        if saved * surcharge <= 0:
-            return None
-        return saved / surcharge
+        return saved / surcharge if saved * surcharge > 0 else None
 
     @property
     def in_words(self) -> str:
-        """Up to, or from, how many products a batch dynamic CSR is the faster."""
+        """Describe in words for which numbers of products per batch dynamic CSR is faster."""
         if self.crossover is None:
             return "always" if self.rebuild >= self.update and self.csr >= self.fragmented else "never"
         number = f"{self.crossover:,.0f}".replace(",", "\N{NO-BREAK SPACE}") if self.crossover >= 1 else "< 1"
         return number if self.rebuild > self.update else f"from {number}"
 
 
-def rebuild_trades(campaign: Campaign, published: Published) -> tuple[list[Trade], list[tuple[ProblemRow, str]]]:
-    """Return the trades of a campaign, of each problem and of each batch of a sweep; and where there are none, why."""
+def rebuild_trades(campaign: Campaign, published: Published) -> tuple[list[Trade], list[tuple[Times, str]]]:
+    """Return one trade for each problem and for each batch of a sweep, and the reason for each missing trade."""
     trades: list[Trade] = []
-    missing: list[tuple[ProblemRow, str]] = []
-    of_sweeps = {sweep.line.problem: sweep for sweep in batch_sweeps(campaign, published)}
-    for line in problem_rows(campaign, published):
-        if line.record is None:
-            continue
-        case = Case(campaign, line.problem, operation_precision(campaign))
-        sweep = of_sweeps.get(line.problem)
-        here = list(_sweep_trades(sweep)) if sweep else _batch_trades(line, case)
-        if not here:
-            missing.append((line, _missing_trade(case)))
-        trades += here
+    missing: list[tuple[Times, str]] = []
+    sweeps = {sweep.line.problem: sweep for sweep in batch_sweeps(campaign, published)}
+    lines = [line for line in problem_rows(campaign, published) if line.record is not None]
+    for times in operation_times(campaign, lines):
+        sweep = sweeps.get(times.line.problem)
+        found = _sweep_trades(sweep) if sweep else _batch_trades(times)
+        trades += found
+        if not found:
+            why = times.case.why_not()
+            if times.case.measured:
+                failure = update_failure(times.case, (DCSR, REBUILD), "insert", "batch")
+                why = failure or "updates and products of both were not timed"
+            missing.append((times, why))
     return trades, missing
 
 
-def _batch_trades(line: ProblemRow, case: Case) -> list[Trade]:
-    dynamic = update_cost(case, DCSR)
-    rebuilt = [cost for contestant in (REBUILD, GEAM) if (cost := update_cost(case, contestant))]
+def _batch_trades(times: Times) -> list[Trade]:
+    dynamic = update_cost(times, DCSR)
+    rebuilt = [cost for updated in (REBUILD, GEAM) if (cost := update_cost(times, updated))]
     if dynamic is None or not rebuilt:
         return []
-    rebuild = min(rebuilt, key=Cost.seconds)
+    rebuild = min(rebuilt, key=lambda cost: cost.update + PRODUCTS_PER_BATCH * cost.product)
     return [
         Trade(
-            line, case, dynamic.entries, False,
+            times.line, times.case, dynamic.entries, False,
             dynamic.update, rebuild.update, dynamic.product, rebuild.product, (*dynamic.keys, *rebuild.keys),
         )
     ]  # fmt: skip
 
 
-def _sweep_trades(sweep: Sweep) -> Iterable[Trade]:
-    fragmented, csr = (fastest_product(sweep.case, contestant) for contestant in (DCSR, REBUILD))
-    if fragmented is None or csr is None:
-        return
+def _sweep_trades(sweep: Sweep) -> list[Trade]:
+    trades = []
+    fragmented, csr = (fastest_product(sweep.case, updated) for updated in (DCSR, REBUILD))
     for size in sweep.sizes:
-        update = sweep.seconds(DCSR, UpdateProtocol("any", "add"), size)
-        rebuild = sweep.seconds(REBUILD, UpdateProtocol("any", "add"), size)
-        if update and rebuild:
-            yield Trade(
-                sweep.line, sweep.case, size, True,
-                update.seconds, rebuild.seconds, fragmented.seconds, csr.seconds,
-                tuple(time.key for time in (update, rebuild, fragmented, csr)),
+        update, rebuild = (sweep.seconds(updated, ANY, size) for updated in (DCSR, REBUILD))
+        if update and rebuild and fragmented and csr:
+            trades.append(
+                Trade(
+                    sweep.line, sweep.case, size, True,
+                    update.seconds, rebuild.seconds, fragmented.seconds, csr.seconds,
+                    tuple(time.key for time in (update, rebuild, fragmented, csr)),
+                )
             )  # fmt: skip
+    return trades
 
 
-def _missing_trade(case: Case) -> str:
-    """Return why a problem has no trade: its own reason where it has one, else what was not timed."""
-    if case.measured:
-        failure = update_failure(case, (DCSR, REBUILD), "insert", "batch")
-        return failure or "updates and products of both were not timed"
-    return case.why_not()
+# several devices -----------------------------------------------------------------------------------------------------
 
-
-TimePair = tuple[ReportedTime | None, ReportedTime | None]
-
-
-def streaming_pair(order: str) -> Callable[[Case], TimePair]:
-    """Return what finds HYB's time of a streamed matrix, and that of dynamic CSR."""
-    protocol = UpdateProtocol(order, "add")
-    return lambda case: (fastest_update(case, HYB, "stream", protocol), fastest_update(case, DCSR, "stream", protocol))
-
-
-def iterative_pair(contestant: UpdatedFormat) -> Callable[[Case], TimePair]:
-    """Return what finds HYB's time of the iterative test, and that of a format."""
-    return lambda case: (iterative_update(case, HYB), iterative_update(case, contestant))
-
-
-DEVICE_CLOCK: ClockName = "graph"
-#: Said where nothing was measured.
+#: Sentence for a campaign without times over several devices.
 NO_DEVICES = "This campaign ran on one device: there is no time over several."
-#: Devices by the word that the published numbers have for them.
-DEVICE_NUMBERS = {"two": 2, "four": 4, "eight": 8}
-#: The graphs whose speed-ups the paper's text states one by one.
-STATED_GRAPHS = ("internet", "enron")
-#: The ways in which a result gets to all devices, and how tables name them.
+#: How the result of a product is sent to all devices, with the names used in tables.
 EXCHANGE_TITLES = {"copies": "copies", "stores": "stores", "nccl": "NCCL"}
-#: The ways in which that happens during the product.
+#: How the result is sent to all devices while the product is still running.
 OVERLAPPED_TITLES = {"overlapped": "copies", "fused": "stores"}
 
 
 class StepTime(NamedTuple):
-    """The time of one step of a launch, seconds, and the row that it is of."""
+    """The time of one step of a launch in seconds, and the row that contains it."""
 
     seconds: float
-    row: Mapping[str, Any]
+    row: DynamicRow
 
     @property
-    def reported_time(self) -> ReportedTime:
-        """The same as tables and their notes take times."""
-        return ReportedTime(str(self.row["name"]), self.seconds, self.row["status"] == "noisy", (), self.row)
+    def reported_time(self) -> Time:
+        """This time as a `Time`, the type that tables and their notes take."""
+        return Time(str(self.row.name), self.seconds, self.row.status == "noisy", (), self.row)
 
     @property
     def way(self) -> str:
-        """How the result got to all devices."""
-        return {**EXCHANGE_TITLES, **OVERLAPPED_TITLES}.get(self.row["exchange"], "")
+        """How the result was sent to all devices."""
+        return {**EXCHANGE_TITLES, **OVERLAPPED_TITLES}.get(self.row.exchange or "", "")
 
     @property
     def rate(self) -> float:
-        """Bytes of a launch over its time, GB/s."""
-        return float(1e-9 * self.row["bytes"] / (self.seconds * self.row["steps"]))
+        """Bytes of one launch divided by its time, GB/s."""
+        return float(1e-9 * (self.row.bytes or 0) / (self.seconds * (self.row.steps or 1)))
 
 
 @dataclass(frozen=True)
-class DeviceTimes:
-    """The times over several devices of one problem at one precision.
+class DeviceTimes(Times):
+    """The times of one problem in one precision over several devices."""
 
-    Attributes
-    ----------
-    line, case
-        Which.
-    rows
-        Of the kind `several`, with a time.
-    """
+    clock: ClockName = field(default=DEVICE_CLOCK, kw_only=True)
 
-    line: ProblemRow
-    case: Case
-    rows: tuple[Mapping[str, Any], ...]
+    @cached_property
+    def rows(self) -> Selection[DynamicRow]:
+        """Rows that have a time."""
+        return self.case.select(lambda row: row.seconds(self.clock) is not None, kind="several")
 
     @property
     def counts(self) -> list[int]:
-        """Over how many devices something was timed, beside the one of the baseline."""
-        return sorted({int(row["devices"]) for row in self.rows} - {1})
+        """Numbers of devices with a time, apart from the baseline's single device."""
+        return sorted({row.devices for row in self.rows if row.devices} - {1})
 
     @property
-    def variant(self) -> ReportedTime | None:
-        """The fastest of all products of dynamic CSR on one device, whatever its schedule: what a user has there."""
-        wanted = ("variant", "product", "dcsr")
-        return fastest_time(
-            (row for row in self.case.rows if (row["kind"], row["what"], row["format"]) == wanted), DEVICE_CLOCK
-        )
+    def variant(self) -> Time | None:
+        """The fastest product of dynamic CSR on one device, with any schedule: the baseline of a single-device user."""
+        return self.case.select(kind="variant", what="product", format="dcsr").fastest(self.clock)
 
     def alone(self, devices: int, repeated: bool = True) -> StepTime | None:
-        """Return the product whose result stays distributed: steps that follow each other in a launch, or one."""
+        """Return the product whose result stays distributed; `repeated`: a launch has several steps, otherwise one."""
         return self._fastest("product", ("none",), devices, repeated)
 
     def exchanged(self, devices: int) -> StepTime | None:
-        """Return the product whose result is brought to all devices before the next, in the fastest way."""
-        return self._fastest("product", tuple(EXCHANGE_TITLES), devices, True)
+        """Return the product followed by an exchange that sends the result to all devices, in the fastest way."""
+        return self._fastest("product", tuple(EXCHANGE_TITLES), devices)
 
     def overlapped(self, devices: int) -> StepTime | None:
-        """Return the product during which results are brought to all devices, in the faster of two ways."""
-        return self._fastest("product", tuple(OVERLAPPED_TITLES), devices, True)
+        """Return the product that overlaps with the exchange of results, in the faster of two ways."""
+        return self._fastest("product", tuple(OVERLAPPED_TITLES), devices)
 
     def exchange(self, devices: int, way: str | None = None) -> StepTime | None:
-        """Return the exchange without a product, in one way or in the fastest."""
-        return self._fastest("exchange", (way,) if way else tuple(EXCHANGE_TITLES), devices, True)
+        """Return the exchange alone, without a product, in the given way or in the fastest."""
+        return self._fastest("exchange", (way,) if way else tuple(EXCHANGE_TITLES), devices)
 
     def speedup(self, step: StepTime | None, repeated: bool = True) -> float | None:
         """Return how many times faster a step is than the product on one device, launched in the same manner."""
         base = self.alone(1, repeated)
         return base.seconds / step.seconds if base and step else None
 
-    def cost(self, devices: int) -> float | None:
-        """Return the share of a step with an exchange, in the fastest way, that is no product alone."""
-        alone = self.alone(devices)
-        steps = [step for step in (self.exchanged(devices), self.overlapped(devices)) if step]
-        if alone is None or not steps:
-            return None
-        fastest = min(step.seconds for step in steps)
-        return 1 - alone.seconds / fastest
+    def launch_speedup(self, devices: int) -> float | None:
+        """Return the speed-up of a launch that consists of a single product."""
+        return self.speedup(self.alone(devices, repeated=False), repeated=False)
 
-    def _fastest(self, what: str, ways: tuple[str, ...], devices: int, repeated: bool) -> StepTime | None:
+    def cost(self, devices: int) -> float | None:
+        """Return the exchange's share of the time of a step that is a product and its fastest exchange."""
+        alone = self.alone(devices)
+        steps = [step.seconds for step in (self.exchanged(devices), self.overlapped(devices)) if step]
+        return 1 - alone.seconds / min(steps) if alone and steps else None
+
+    def _fastest(self, what: str, ways: tuple[str, ...], devices: int, repeated: bool = True) -> StepTime | None:
         steps = [
-            StepTime(seconds / row["steps"], row)
-            for row in self.rows
-            if (row["what"], row["devices"], row["steps"] > 1) == (what, devices, repeated)
-            and row["exchange"] in ways
-            and (seconds := median(row, DEVICE_CLOCK)) is not None
+            StepTime(seconds / row.steps, row)
+            for row in self.rows.select(what=what, devices=devices, exchange=ways)
+            if row.steps and (row.steps > 1) == repeated and (seconds := row.seconds(self.clock)) is not None
         ]
         return min(steps, key=lambda step: step.seconds, default=None)
 
 
-def device_times(campaign: Campaign, published: Published, precision: str) -> list[DeviceTimes]:
-    """Return all of a campaign at one precision, in the paper's order, then by growing size."""
-    return [device_times_of(line, Case(campaign, line.problem, precision)) for line in ours(campaign, published)]
-
-
-def device_times_of(line: ProblemRow, case: Case) -> DeviceTimes:
-    """Return the times of one case."""
-    rows = tuple(row for row in case.rows if row["kind"] == "several" and median(row, DEVICE_CLOCK) is not None)
-    return DeviceTimes(line, case, rows)
-
-
-def stated_speedups(published: Published, problem: str | None) -> list[tuple[int, str]]:
-    """Return the paper's speed-ups of a problem with iterations within the kernel, by the number of devices."""
-    quantities = {
-        f"speedup of {word} GPUs, iterations within the kernel, {problem}": n for word, n in DEVICE_NUMBERS.items()
-    }
+def device_times(campaign: Campaign, published: Published, *precisions: str) -> list[DeviceTimes]:
+    """Return the device times of all problems in the given precisions, in the paper's order, then by growing size."""
     return [
-        (quantities[item["quantity"]], item["value"])
-        for item in published.tables.get("text", [])
-        if problem and item["quantity"] in quantities
+        DeviceTimes(line, DynamicCase(campaign, line.problem, precision))
+        for line in ours(campaign, published)
+        for precision in precisions
     ]
 
 
-def stated_graph_speedups(published: Published) -> str:
-    """Return the sentence with the paper's speed-ups of single graphs, empty where nothing is published."""
-    words = []
-    for problem in STATED_GRAPHS:
-        points = stated_speedups(published, problem)
-        if points:
-            words.append(f"{problem} {', '.join(f'{value} over {devices}' for devices, value in points)}")
-    return f"Published of Tesla M2090, iterations within the kernel: {'; '.join(words)}." if words else ""
+Numbers = Iterable[float | None]
+
+
+@dataclass(frozen=True)
+class PaperGraphs:
+    """The campaign's graphs whose batches all have one size, like the paper's graphs."""
+
+    campaign: Campaign
+    lines: list[ProblemRow]
+
+    @classmethod
+    def of(cls, campaign: Campaign, published: Published) -> PaperGraphs:
+        sweeps = {sweep.line.problem for sweep in batch_sweeps(campaign, published)}
+        return cls(campaign, [line for line in ours(campaign, published) if line.problem not in sweeps])
+
+    def operations(self, pair: Callable[[Times], TimePair]) -> Numbers:
+        """Return the first of two times over the second for each graph."""
+        return (ratio_of(*pair(times)) for times in operation_times(self.campaign, self.lines))
+
+    def products(self, first: Method, second: Method) -> Numbers:
+        """Return the first product's time over the second's for each graph and precision."""
+        cases = (
+            DynamicCase(self.campaign, line.problem, precision)
+            for precision in self.campaign.precisions
+            for line in self.lines
+        )
+        return (ratio_of(case.time(first, PRODUCT_CLOCK), case.time(second, PRODUCT_CLOCK)) for case in cases)
+
+    def memory(self) -> Numbers:
+        counted = (times.facts.get("memory", {}).get("paper") for times in operation_times(self.campaign, self.lines))
+        return (sizes["DCSR-4"] / sizes["HYB"] for sizes in counted if sizes and sizes["HYB"])
+
+    def two_devices(self, precision: str) -> Numbers:
+        """Return each graph's speed-up on two devices, for launches of one product without an exchange."""
+        cases = ((line, DynamicCase(self.campaign, line.problem, precision)) for line in self.lines)
+        return (DeviceTimes(line, case).launch_speedup(2) for line, case in cases)
+
+
+# targets -------------------------------------------------------------------------------------------------------------
+
+#: The problem for which target rates are set: 2^20 rows, entries in uniformly drawn rows.
+RANDOM_PROBLEM = "large/sweep_uniform"
+#: The largest batches for which inserting is compared with a rebuild.
+MAX_REBUILT_BATCH = 30_000
+BILLION = 1e9
+
+
+@dataclass(frozen=True)
+class TargetData:
+    """Measurements that are compared with the aims in `config/targets/dynamic_csr.csv`."""
+
+    campaign: Campaign
+    cases: list[Times]
+    #: For each clock, the product times in all precisions.
+    products: Mapping[ClockName, list[ProductTimes]]
+    #: Names of the problems with batches of growing sizes.
+    sweeps: set[str]
+
+    @classmethod
+    def of(cls, campaign: Campaign, published: Published) -> TargetData:
+        clocks: tuple[ClockName, ...] = (PRODUCT_CLOCK, "event")
+        products = {
+            clock: [
+                times
+                for precision in campaign.precisions
+                for times in product_times(campaign, published, precision, clock=clock)
+            ]
+            for clock in clocks
+        }
+        sweeps = {sweep.line.problem for sweep in batch_sweeps(campaign, published)}
+        return cls(campaign, operation_times(campaign, ours(campaign, published)), products, sweeps)
+
+
+DynamicQuantity = Quantity[TargetData]
+
+
+def _case_number(value: float, times: Times, *timed: Time, label: str = "") -> CaseNumber:
+    """Return a number with the name of its case, and the notes on its problem and its times."""
+    remark = times.line.record.remark if times.line.record else None
+    notes = dict.fromkeys(note for time in timed for note in time_notes(time))
+    return CaseNumber(value, times.line.problem + label, (*((remark,) if remark else ()), *notes))
+
+
+def _batches(
+    sizes: Sequence[int], protocol: UpdateProtocol, number: Callable[[int, float], float], *, at_most: bool = False
+) -> DynamicQuantity:
+    """Return one number for each batch of random entries that is inserted alone."""
+
+    def measure(data: TargetData) -> Measured:
+        case = DynamicCase(data.campaign, RANDOM_PROBLEM, operation_precision(data.campaign))
+        times = {size: fastest_update(case, DCSR, "batch", protocol, batch=size) for size in sizes}
+        absent = " or ".join(f"{size:,} ({protocol.title})" for size, time in times.items() if time is None)
+        if not absent:
+            return Measured(
+                [
+                    CaseNumber(
+                        number(size, time.seconds), f"{RANDOM_PROBLEM}, {size:,}, {protocol.title}", time_notes(time)
+                    )
+                    for size, time in times.items()
+                    if time
+                ]
+            )
+        why = f"no batch of {absent} was timed" if case.measured else case.why_not()
+        if RANDOM_PROBLEM not in data.campaign.problems:
+            why = "not in this campaign"
+        return Measured([], [MissingCase(RANDOM_PROBLEM, why)])  # the worst of some is not the worst of all
+
+    return Quantity(measure, at_most=at_most)
+
+
+def _rate(size: int, seconds: float) -> float:
+    return size / seconds / BILLION
+
+
+def _over_hybrid(data: TargetData) -> Measured:
+    """Measure the time of streaming into HYB over dynamic CSR, sorted by row; a note gives the ratio for any order."""
+    by_row, in_any_order = (
+        [
+            _case_number(theirs.seconds / dynamic.seconds, times, theirs, dynamic)
+            for times in data.cases
+            if times.line.problem not in data.sweeps
+            for theirs, dynamic in [streaming_pair(protocol)(times.case)]
+            if theirs and dynamic
+        ]
+        for protocol in (SORTED, ANY)
+    )
+    mean = fmean(number.value for number in in_any_order) if in_any_order else None
+    notes = (f"entries in any order: {mean:.2f}",) if mean is not None else ()
+    return Measured(by_row, notes=notes, nothing="no matrix was streamed by row into both")
+
+
+def _over_rebuild(least: int) -> DynamicQuantity:
+    """Measure the time of rebuilding CSR over inserting, for all timed batches up to `MAX_REBUILT_BATCH` entries."""
+
+    def measure(data: TargetData) -> Measured:
+        numbers = []
+        for times in data.cases:
+            case, is_sweep = times.case, times.line.problem in data.sweeps
+            if times.grown_entries < least:
+                continue
+            for protocol in (ANY, SORTED):
+                for what in ("batch",) if is_sweep else ("batch", "insert"):  # batches of sweeps have all sizes
+                    sizes = {row.batch for row in case.select(what=what) if row.batch}
+                    for size in sorted(size for size in sizes if size <= MAX_REBUILT_BATCH):
+                        dynamic, rebuilt = (
+                            fastest_update(case, updated, what, protocol, batch=size) for updated in (DCSR, REBUILD)
+                        )
+                        if dynamic and rebuilt:
+                            label = f", batches of {size:,}, {protocol.title}"
+                            value = rebuilt.seconds / dynamic.seconds
+                            numbers.append(_case_number(value, times, dynamic, rebuilt, label=label))
+        return Measured(numbers, nothing=f"no batch of up to {MAX_REBUILT_BATCH:,} was timed with both")
+
+    return Quantity(measure)
+
+
+def _defragmentation(least: int) -> DynamicQuantity:
+    """Measure defragmentation's bandwidth over a plain copy's bandwidth."""
+
+    def measure(data: TargetData) -> Measured:
+        numbers = []
+        for times in data.cases:
+            moved, copy = times[DEFRAGMENTATION], times.case.bound("copy", OPERATION_CLOCK)
+            if times.grown_entries >= least and moved and copy and moved.row.bytes:
+                speeds = [float(item.row.bytes or 0) / item.seconds for item in (moved, copy)]
+                numbers.append(_case_number(speeds[0] / speeds[1], times, moved, copy))
+        return Measured(numbers, nothing=f"no matrix of {least:,} entries and more has a time of both")
+
+    return Quantity(measure)
+
+
+_TWINS = "no two products under one schedule were timed"
+
+
+def _products(
+    pair: Callable[[ProductTimes], TimePair],
+    statistic: StatisticName = "worst",
+    *,
+    at_most: bool = True,
+    nothing: str = _TWINS,
+    sweeps: bool = True,
+    clock: ClockName = PRODUCT_CLOCK,
+) -> DynamicQuantity:
+    """Measure a ratio of products; leave sweeps out if the target is for graphs that have grown by a tenth."""
+
+    def measure(data: TargetData) -> Measured:
+        numbers = [
+            _case_number(value, times, label=f" ({ABBREVIATIONS[times.case.precision]})")
+            for times in data.products[clock]
+            if sweeps or times.line.problem not in data.sweeps
+            if (value := ratio_of(*pair(times))) is not None
+        ]
+        return Measured(numbers, nothing=nothing)
+
+    return Quantity(measure, statistic, at_most)
+
+
+def defragmented_over_csr(times: ProductTimes) -> TimePair:
+    csr, defragmented = times.csr_twins
+    return defragmented, csr
+
+
+def _over_defragmented(statistic: StatisticName = "worst", clock: ClockName = PRODUCT_CLOCK) -> DynamicQuantity:
+    return _products(lambda times: times.state_twins, statistic, sweeps=False, clock=clock)
+
+
+def _over_ours(statistic: StatisticName = "worst", clock: ClockName = PRODUCT_CLOCK) -> DynamicQuantity:
+    nothing = "no product of the library and of ours was timed"
+    return _products(
+        lambda times: (times[LIBRARY], times[OURS]), statistic, at_most=False, nothing=nothing, clock=clock
+    )
+
+
+def _over_devices(devices: int, least: int, *, overlapped: bool = False) -> DynamicQuantity:
+    """Measure the time of the fastest product on one device over the time of a step on several devices."""
+    exchange = "with the exchange overlapped" if overlapped else "without an exchange"
+    nothing = f"no matrix of {least:,} entries and more has times on one device and, {exchange}, on {devices} devices"
+
+    def measure(data: TargetData) -> Measured:
+        numbers = []
+        for case in data.cases:
+            times = DeviceTimes(case.line, case.case)
+            step = times.overlapped(devices) if overlapped else times.alone(devices)
+            alone = times.alone(1)
+            ones = [one for one in (times.variant, alone.reported_time if alone else None) if one]
+            if times.grown_entries >= least and step and ones:
+                one = min(ones, key=lambda timed: timed.seconds)
+                numbers.append(_case_number(one.seconds / step.seconds, times, one, step.reported_time))
+        return Measured(numbers, nothing=nothing)
+
+    return Quantity(measure)
+
+
+#: Functions that measure targets, by the targets' names in `config/targets/dynamic_csr.csv`.
+QUANTITIES: Mapping[str, DynamicQuantity] = {
+    "random_1e6_rate": _batches((10**6,), ANY, _rate),
+    "random_1e7_rate": _batches((10**7,), ANY, _rate),
+    "unique_rate": _batches((10**6, 10**7), ANY_UNIQUE, _rate),
+    "batch_1e3_micro": _batches((1000,), ANY, lambda size, seconds: seconds * MICRO, at_most=True),
+    "sorted_1e7_rate": _batches((10**7,), SORTED, _rate),
+    "hybrid_mean": Quantity(_over_hybrid, "arithmetic mean"),
+    "rebuild_worst": _over_rebuild(8 * 10**6),
+    "defragmented_median": _products(defragmented_over_csr, "median"),
+    "defragmented_worst": _products(defragmented_over_csr),
+    "fragmented_median": _over_defragmented("median"),
+    "fragmented_worst": _over_defragmented(),
+    "library_worst": _over_ours(),
+    "library_median": _over_ours("median"),
+    "event_defragmented_median": _products(defragmented_over_csr, "median", clock="event"),
+    "event_fragmented_median": _over_defragmented("median", "event"),
+    "event_library_median": _over_ours("median", "event"),
+    "defragmentation_worst": _defragmentation(10**7),
+    "devices_2_worst": _over_devices(2, 10**7),
+    "devices_4_worst": _over_devices(4, 10**7),
+    "overlapped_2_worst": _over_devices(2, 5 * 10**7, overlapped=True),
+    "overlapped_4_worst": _over_devices(4, 5 * 10**7, overlapped=True),
+}

@@ -1,9 +1,9 @@
-"""Baselines: updates of other formats, by our kernels and by cuSPARSE, and the sums and sorts of an update.
+"""Baselines: updates of other formats by our kernels and by cuSPARSE, and the prefix sums and sorts of an update.
 
-CSR is made again with every batch: rows are counted, sizes are added up, old rows are copied, and new entries
-are put behind them; the old matrix is the next batch's target. Alternatively cuSPARSE adds matrix and batch
-(csrgeam2). Coordinates and HYB append a batch and sort. CUB's sums and sort come from a shared library that
-nvcc makes at first use.
+CSR is rebuilt with every batch: rows are counted, sizes are summed up, old rows are copied, and new entries are put
+behind them; the old matrix is the next batch's target. Alternatively cuSPARSE adds matrix and batch (csrgeam2).
+Coordinates and HYB append a batch and sort. CUB's sums and sort come from a shared library that nvcc makes at first
+use.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import ctypes
 import hashlib
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from repro.atomic_write import replacing
-from repro.bench.runnable import ClockName, IncorrectError, ModuleError, Unsupported, in_turn, not_prepared
-from repro.bench.workspace import Workspace
+from repro.bench.errors import IncorrectError, ModuleError, Unsupported
+from repro.bench.rows import ClockName
+from repro.bench.runnable import Workspace, not_prepared
 from repro.codegen import nvcc
 from repro.codegen.build_cache import MODULES
 from repro.codegen.targets import Target
@@ -32,20 +32,21 @@ from repro.devices.cuda_driver import CudaBuffer
 from repro.programs import run_program
 from repro.sparse.device_work import ModuleFile, RadixSort, Scan, Work, bits_of
 from repro.sparse.elementwise import in_order
-from repro.sparse.library.cusparse_bindings import address, gpu, load, refusals, version
+from repro.sparse.library.cusparse_bindings import Handle, address, version
 from repro.sparse.operands import Multiplies, x_on, y_on
-from repro.studies.dynamic_csr import STUDY
+from repro.studies.dynamic_csr import STUDY_NAME
 from repro.studies.dynamic_csr.facts import hybrid_width
-from repro.studies.dynamic_csr.formats import (
+from repro.studies.dynamic_csr.operands import (
     CsrMemory,
     DeviceEntries,
     Entries,
+    GraphOperands,
     Hybrid,
     HybridArrays,
     SortedCoordinates,
+    operands_of,
     overflow,
 )
-from repro.studies.dynamic_csr.operands import GraphOperands, operands_of
 from repro.studies.dynamic_csr.runnables_updates import (
     BASELINE_KIND,
     SHUFFLE_SEED,
@@ -58,19 +59,18 @@ from repro.studies.dynamic_csr.runnables_updates import (
     update_plan,
 )
 
-#: Entries of a row that a block copies for itself, and that a thread copies at least of any other row in the mean.
+#: Rows with more entries are copied by a whole block; other rows by threads with at least this mean number of entries.
 LONG_ROW, MIN_COPIES_PER_THREAD = 1024, 2
 
 
 class Rebuild(BatchUpdate):
-    """Batches into CSR, each of which rebuilds it; the entries of a batch may come in any order."""
+    """Inserting batches into CSR by a rebuild for each batch; the entries of a batch come in any order."""
 
     format = "csr"
     modules = ("rebuild", "sort")
-    clocks: tuple[ClockName, ...] = ("event", "graph")  # the matrix at first stays as it is
+    clocks: tuple[ClockName, ...] = ("event", "graph")  # the initial matrix is not modified
 
     def bind_updates(self, work: Work, plan: UpdatePlan) -> None:
-        """Bring start and batches to the device, and bind the kernels."""
         shape, dtype = plan.start.shape, plan.start.dtype
         now, entries = CsrMemory.upload(work, plan.start), int(plan.start.nnz)
         targets = [
@@ -90,19 +90,19 @@ class Rebuild(BatchUpdate):
 
 
 class _RebuildStep:
-    """What the rebuilding with a batch needs beside the two matrices."""
+    """One step of a rebuild: memory and kernels, apart from the two matrices."""
 
     def __init__(self, work: Work, rows: int) -> None:
         self._work, self._rows = work, rows
-        self._scan = work.keep(Scan(work.device, work.program("sort"), rows, work.guards))
-        self._counts = work.load(
+        self._scan = work.keep(Scan(work.device, work.load("sort"), rows, work.guards))
+        self._counts = work.upload_writable(
             np.zeros(rows, np.int32), "the counts of rows"
-        )  # the last kernel counts them down to zero again
+        )  # the last kernel counts back down to zero
         self._long_count: Buffer = work.allocate(4, "the number of long rows")
-        self._long_rows = work.load(np.zeros(max(rows, 1), np.int32), "long rows")
+        self._long_rows = work.upload_writable(np.zeros(max(rows, 1), np.int32), "long rows")
 
     def bind(self, old: CsrMemory, entries: int, batch: Entries, new: CsrMemory) -> list[Callable[[], None]]:
-        """Return what queues the new matrix, given the old one and how many entries it has."""
+        """Return the launches that make the new matrix from a batch and from the old matrix with `entries` entries."""
         work, rows, count = self._work, self._rows, len(batch.rows)
         resident = DeviceEntries.upload(work, batch)
         warp = work.device.target.warp
@@ -125,7 +125,7 @@ class _RebuildStep:
 
 
 class CoordinateUpdate(BatchUpdate):
-    """Batches into coordinates sorted by row: a copy behind the end, then a stable sort of all."""
+    """Inserting batches into row-sorted coordinates: append the batch, then sort everything with a stable sort."""
 
     format = "coo"
     modules = ("hybrid", "sort")
@@ -138,11 +138,10 @@ class CoordinateUpdate(BatchUpdate):
         which: int | None = None,
     ) -> None:
         super().__init__(built, what, order, which)
-        if what == "stream":  # one batch: two stages
+        if what == "stream":  # a single batch: its two stages are timed separately
             self.stages = {"update": not_prepared, "sort": not_prepared}
 
     def bind_updates(self, work: Work, plan: UpdatePlan) -> None:
-        """Bring start and batches to the device, and bind appending and sorting, from side to side."""
         shape, dtype, end = plan.start.shape, plan.start.dtype, int(plan.start.nnz)
         coordinates = SortedCoordinates(work, plan.after, shape[0], dtype)
         self._restore = coordinates.bind_copy(DeviceEntries.upload(work, Entries.of(plan.start)), end)
@@ -158,7 +157,6 @@ class CoordinateUpdate(BatchUpdate):
             self.stages = dict(zip(self.stages, launches, strict=True))
 
     def before(self) -> None:
-        """Take all batches out again."""
         self._restore()
 
 
@@ -167,13 +165,7 @@ HYBRID_MODULES = ("hybrid", "rebuild", "sort")
 
 
 class HybridProduct(Multiplies):
-    """y = A x of the grown matrix in the hybrid format.
-
-    Parameters
-    ----------
-    built
-        The modules of a precision by name.
-    """
+    """The product y = A x with the grown matrix in HYB format."""
 
     kind = BASELINE_KIND
     name = f"{HYBRID_FORMAT}/product"
@@ -187,21 +179,13 @@ class HybridProduct(Multiplies):
 
     @property
     def identity(self) -> str:
-        """The hashes of its modules."""
         return " ".join(self._built[name].module.hash for name in HYBRID_MODULES)
 
     @property
     def columns(self) -> Mapping[str, Any]:
-        """Format, and bytes of the matrix."""
         return {"what": "product", "format": HYBRID_FORMAT, "matrix_bytes": self.matrix_bytes or None}
 
     def prepare(self, workspace: Workspace) -> None:
-        """Lay the matrix out, bring it to the device and bind the kernels.
-
-        Raises
-        ------
-        ModuleError, OutOfDeviceMemory
-        """
         self.release()
         matrix = operands_of(workspace).grown
         width = hybrid_width(matrix.shape[0], matrix.nnz)
@@ -217,23 +201,20 @@ class HybridProduct(Multiplies):
         number = matrix.dtype.itemsize
         rows = matrix.shape[0]
         self.matrix_bytes = hybrid.pitch * width * (4 + number) + 4 * rows + over * (8 + number)
-        self.moved = matrix.nnz * (4 + number) + 4 * (rows + over) + x.nbytes + self._y.nbytes
+        self.bytes_moved = matrix.nnz * (4 + number) + 4 * (rows + over) + x.nbytes + self._y.nbytes
 
     def product(self, x: Buffer, y: Buffer) -> Callable[[], None]:
-        """Return what queues y = A x for other vectors; valid until `release`."""
+        """Return a launch of y = A x for other vectors; valid until `release`."""
         assert self._bind is not None, "prepared first"
         return self._bind(x, y)
 
     def result(self) -> Buffer | None:
-        """Return y."""
         return self._y
 
     def arrange(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return the numbers as they are: one to a row."""
         return values.ravel()
 
     def release(self) -> None:
-        """Give the memory back."""
         self._held, held = ExitStack(), self._held
         held.close()
         self._bind = self._y = None
@@ -241,10 +222,10 @@ class HybridProduct(Multiplies):
 
 
 class HybridUpdate(BatchUpdate):
-    """Batches into the hybrid format: entries to ELLPACK while a row has room, else to the coordinates; then a sort.
+    """Inserting batches into HYB: an entry goes to ELLPACK if its row has space, else to the coordinates; then a sort.
 
-    How many coordinates there are after a batch is known ahead: the update need not read it back, which it would have
-    to do otherwise. After each batch the coordinates are sorted, as the next product asks for.
+    The number of coordinates after a batch is known beforehand, which spares the update from reading it back. After
+    each batch the coordinates are sorted, as the next product needs it.
     """
 
     format = HYBRID_FORMAT
@@ -258,11 +239,10 @@ class HybridUpdate(BatchUpdate):
         which: int | None = None,
     ) -> None:
         super().__init__(built, what, order, which)
-        if what == "stream":  # one batch: two stages
+        if what == "stream":  # a single batch: its two stages are timed separately
             self.stages = {"update": not_prepared, "sort": not_prepared}
 
     def bind_updates(self, work: Work, plan: UpdatePlan) -> None:
-        """Lay out what there is and bind appending and sorting, batch by batch, from side to side."""
         rows = plan.start.shape[0]
         sizes = np.diff(plan.start.indptr).astype(np.int64)
         after = []
@@ -277,7 +257,7 @@ class HybridUpdate(BatchUpdate):
             stages.append((append, hybrid.coordinates.bind_sort(i % 2, overflow(after[i], width))))
         self._read = lambda: hybrid.read(len(plan.batches) % 2, overflow(sizes, width))
         self._restore = hybrid.bind_restore()
-        updates = [in_turn(*stage) for stage in stages]
+        updates = [in_order(stage) for stage in stages]
         self.launch = in_order(
             self.with_products(
                 work, updates, lambda i, x, y: hybrid.bind_product((i + 1) % 2, overflow(after[i], width), x, y)
@@ -287,12 +267,11 @@ class HybridUpdate(BatchUpdate):
             self.stages = dict(zip(self.stages, stages[0], strict=True))
 
     def before(self) -> None:
-        """Take all batches out again."""
         self._restore()
 
 
 class HybridSort(MatrixOperation):
-    """The sort of the coordinates alone, after the whole matrix has come in any order."""
+    """Only the sort of HYB's coordinates, after the whole matrix was inserted in any order."""
 
     modules = HYBRID_MODULES
     name = f"{HYBRID_FORMAT}/sort"
@@ -303,11 +282,9 @@ class HybridSort(MatrixOperation):
 
     @property
     def columns(self) -> Mapping[str, Any]:
-        """Format, and the entries that are sorted."""
         return {"what": "sort", "format": HYBRID_FORMAT, "order": "any", "batch": self._over}
 
     def bind(self, work: Work, operands: GraphOperands) -> None:
-        """Lay the matrix out, shuffle its coordinates and bind the sort."""
         matrix = operands.grown
         width = hybrid_width(matrix.shape[0], matrix.nnz)
         self._over = over = overflow(np.diff(matrix.indptr), width)
@@ -323,18 +300,11 @@ GEAM = "csrgeam2"
 
 
 class Geam(BatchUpdate):
-    """The sum of the matrix and of each batch as a matrix, by cuSPARSE.
+    """The sum of a matrix and a batch in matrix form, for each batch in turn, by cuSPARSE.
 
-    It takes rows whose columns are sorted, none of them twice: that the batches are brought into that form, on the
-    host, is no part of the time, and a place that comes more than once is left once. The number of entries is read
-    back between counting and adding, as the library asks for; memory for the sum is there already.
-
-    Parameters
-    ----------
-    built
-        The modules of a precision by name.
-    what, which
-        As of `updating`; the order is `sorted`.
+    It takes rows with sorted columns and without duplicates: the time does not include bringing the batches into that
+    form on the host, and duplicates are left once. The number of entries is read back between counting and adding, as
+    the library needs it; memory for the sum is allocated before.
     """
 
     format = "csr"
@@ -347,29 +317,20 @@ class Geam(BatchUpdate):
 
     @property
     def columns(self) -> Mapping[str, Any]:
-        """What is done, and by which routine."""
         return {**super().columns, "routine": GEAM}
 
     @property
     def identity(self) -> str:
-        """The library's version, and the hashes of its modules."""
         return " ".join([version(), super().identity])
 
     def bind_updates(self, work: Work, plan: UpdatePlan) -> None:
-        """Bring the matrices to the GPU and add them up once, for the working memory.
-
-        Raises
-        ------
-        Unsupported
-            There is no GPU or no cuSPARSE, or it refuses.
-        """
-        library, device = load(), gpu(work.device)
+        """Upload the matrices and add them up once, to allocate the working memory."""
+        handle = Handle(work.device, work.held, label="")
         shape = plan.start.shape
         start, *batches = (_summed(matrix) for matrix in (plan.start, *(b.to_csr(shape) for b in plan.batches)))
         most = int(start.nnz + sum(batch.nnz for batch in batches))
         targets = [CsrMemory.allocate(work, shape[0], most, start.dtype.itemsize) for _ in range(min(len(batches), 2))]
-        with refusals(library, device):
-            added = _Addition(work, library, device, shape, start.dtype)
+        added = _Addition(work, handle, shape, start.dtype)
         first = CsrMemory.upload(work, start)
         steps = [(CsrMemory.upload(work, batch), int(batch.nnz), targets[i % 2]) for i, batch in enumerate(batches)]
 
@@ -380,7 +341,7 @@ class Geam(BatchUpdate):
             batch, count, target = steps[i]
 
             def update() -> None:
-                with refusals(library, device):
+                with handle.refusals():
                     counts[i + 1] = added(sources[i], counts[i], batch, count, target)
 
             return update
@@ -391,22 +352,17 @@ class Geam(BatchUpdate):
         )
         self.launch = in_order(launches)
         self.launch()
-        device.synchronize()
+        work.device.synchronize()
         self._read = lambda: steps[-1][2].read(work, shape, start.dtype)
 
 
 class _Addition:
-    """The routine with its handle, its description of a matrix and its working memory."""
+    """The cuSPARSE routine with its handle, matrix description and working memory."""
 
-    def __init__(
-        self, work: Work, library: Any, device: CudaDevice, shape: tuple[int, int], dtype: np.dtype[np.floating]
-    ) -> None:
-        self._work, self._library, self._device, self._shape = work, library, device, shape
-        self._handle = library.create()
-        work.at_end(partial(library.destroy, self._handle))
-        library.set_stream(self._handle, device.stream)
-        self._matrix = library.create_mat_descr()  # general, counted from 0
-        work.at_end(partial(library.destroy_mat_descr, self._matrix))
+    def __init__(self, work: Work, handle: Handle, shape: tuple[int, int], dtype: np.dtype[np.floating]) -> None:
+        library = handle.library
+        self._work, self._handle, self._shape = work, handle, shape
+        self._matrix = handle.make(work.held, "create_mat_descr", "destroy_mat_descr")  # type general, indices from 0
         letter = {4: "s", 8: "d"}[dtype.itemsize]
         self._size = getattr(library, f"{letter}csrgeam2_buffer_size_ext")
         self._add = getattr(library, f"{letter}csrgeam2")
@@ -414,8 +370,8 @@ class _Addition:
         self._memory: Buffer = work.allocate(0, "csrgeam2's working memory")
 
     def __call__(self, a: CsrMemory, a_nnz: int, b: CsrMemory, b_nnz: int, c: CsrMemory) -> int:
-        """Queue C = A + B, waiting for its number of entries, which is returned."""
-        library, start = self._library, (self._handle, *self._shape)
+        """Queue C = A + B, wait for the number of entries of C and return it."""
+        library, start = self._handle.library, (self._handle.value, *self._shape)
         one = self._one.ctypes.data
         arrays = {name: [address(buffer) for buffer in memory] for name, memory in (("a", a), ("b", b), ("c", c))}
         (a_offsets, a_columns, a_values), (b_offsets, b_columns, b_values), (offsets, columns, values) = arrays.values()
@@ -428,7 +384,7 @@ class _Addition:
         )  # fmt: skip
         size = int(self._size(*given))
         if size > self._memory.nbytes:
-            self._device.synchronize()
+            self._work.device.synchronize()
             self._memory = self._work.allocate(size, "csrgeam2's working memory")
         memory = address(self._memory)
         library.xcsrgeam2nnz(
@@ -440,14 +396,14 @@ class _Addition:
 
 
 def _summed(matrix: sp.csr_array) -> sp.csr_array:
-    """Return a matrix with each place once and the columns of a row in order."""
+    """Return a matrix without duplicates and with ascending columns in each row."""
     summed = matrix.copy()
     summed.sum_duplicates()
     return summed
 
 
 class Sums(MatrixOperation):
-    """Exclusive sums of the sizes of all rows: the offsets of CSR."""
+    """Exclusive prefix sums of all row sizes, which are CSR's offsets."""
 
     kind = "primitive"
     modules: tuple[str, ...] = ("sort",)
@@ -460,15 +416,14 @@ class Sums(MatrixOperation):
 
     @property
     def columns(self) -> Mapping[str, Any]:
-        """What is added up, and by what."""
         return {"what": "scan", "routine": self.routine, "batch": self._count}
 
     def bind(self, work: Work, operands: GraphOperands) -> None:
-        """Bring the sizes to the device; behind them there is a zero, so that the last sum is that of all."""
+        """Upload the sizes with a zero behind them, so that the last prefix sum is the total."""
         grown = operands.grown
         sizes = np.append(np.diff(grown.indptr), 0).astype(np.int32)
         self._count = n = len(sizes) - 1
-        self.moved = 8 * n
+        self.bytes_moved = 8 * n
         sums = work.allocate(4 * (n + 1), "its sums")
         self.launch = self.bind_sums(work, work.upload(sizes), sums, n)
 
@@ -481,13 +436,12 @@ class Sums(MatrixOperation):
         self._read = read
 
     def bind_sums(self, work: Work, sizes: Buffer, sums: Buffer, n: int) -> Callable[[], None]:
-        """Return what queues the sums before each of n + 1 numbers, of which the last is zero."""
-        scan = work.keep(Scan(work.device, work.program("sort"), n, work.guards))
+        scan = work.keep(Scan(work.device, work.load("sort"), n, work.guards))
         return scan.bind(sizes, sums, n)
 
 
 class SortOfRows(MatrixOperation):
-    """A stable sort of all entries' rows, which come in any order, with the place that each comes from."""
+    """A stable sort of all entries by row; the entries come in any order, with their original positions."""
 
     kind = "primitive"
     modules: tuple[str, ...] = ("sort",)
@@ -500,12 +454,10 @@ class SortOfRows(MatrixOperation):
 
     @property
     def columns(self) -> Mapping[str, Any]:
-        """What is sorted, and by what."""
         return {"what": "sort", "format": "coo", "order": "any", "routine": self.routine, "batch": self._count}
 
     def bind(self, work: Work, operands: GraphOperands) -> None:
-        """Bring the rows to the device."""
-        plan = work.fact(("updating", "stream", "any", None), lambda: update_plan(operands, "stream", "any"))
+        plan = work.workspace.fact(("updating", "stream", "any", None), lambda: update_plan(operands, "stream", "any"))
         entries = plan.batches[0]
         self._count = n = len(entries.rows)
         launch, keys, order = self.bind_sort(work, work.upload(entries.rows), n, bits_of(operands.grown.shape[0]))
@@ -518,20 +470,14 @@ class SortOfRows(MatrixOperation):
         self._read = read
 
     def bind_sort(self, work: Work, keys: Buffer, n: int, bits: int) -> tuple[Callable[[], None], Buffer, Buffer]:
-        """Return what queues the sort of n keys of so many bits, the keys in order, and where each was."""
-        return work.keep(RadixSort(work.device, work.program("sort"), n, work.guards)).bind(keys, n, bits)
+        """Return a launch that sorts n keys of `bits` bits, with its outputs: sorted keys and original positions."""
+        return work.keep(RadixSort(work.device, work.load("sort"), n, work.guards)).bind(keys, n, bits)
 
 
 def check_sort(given: NDArray[np.int32], keys: NDArray[np.int32], order: NDArray[np.int32]) -> None:
-    """Check a stable sort, without one of the host's, which takes seconds.
+    """Check the result of a stable sort without sorting on the host, which would take seconds.
 
-    Numbers of a key that ascend are different, and numbers of different keys are so anyhow: they are all numbers.
-
-    Raises
-    ------
-    IncorrectError
-        A place is not one of the given, a key is not the one that was there, or one comes before another that it
-        should come behind.
+    Original positions of equal keys must ascend, and those of different keys differ, so they form a permutation.
     """
     if not len(given):
         return
@@ -562,21 +508,13 @@ CUB_FLAGS = ("-shared", "-Xcompiler", "-fPIC", "-O3", "-std=c++17")
 
 
 def cub_library(target: Target, modules: Path = MODULES) -> Path:
-    """Return the library for a GPU, compiled unless it is there already.
-
-    Raises
-    ------
-    Unsupported
-        There is no compiler.
-    ModuleError
-        It refuses the source: the message is its first error.
-    """
+    """Return the path of the library for a GPU; compile the library if it does not exist yet."""
     compiler = nvcc.find()
     if compiler is None:
         raise Unsupported("there is no nvcc to compile CUB with")
     flags = (*CUB_FLAGS, f"-arch={target.name}")
     asked = "\0".join([CUB_SOURCE, *flags, nvcc.version(), *nvcc.environment()])
-    path = modules / target.name / STUDY / "objects" / f"cub-{hashlib.sha256(asked.encode()).hexdigest()[:16]}.so"
+    path = modules / target.name / STUDY_NAME / "objects" / f"cub-{hashlib.sha256(asked.encode()).hexdigest()[:16]}.so"
     if not path.exists():
         source = path.with_suffix(".cu")
         with replacing(source) as partial:
@@ -589,22 +527,11 @@ def cub_library(target: Target, modules: Path = MODULES) -> Path:
 
 
 def compiler_version() -> str:
-    """Return nvcc's line on itself, or that there is none."""
     return nvcc.version() if nvcc.find() else "no nvcc"
 
 
 class _Cub:
-    """A function of the library, for a device: called with no memory it says how much it needs.
-
-    Parameters
-    ----------
-    work
-        Whose device it is for.
-    name
-        The function's.
-    arguments
-        All between the memory's size and the stream.
-    """
+    """A function of the CUB library, bound to a device and with working memory."""
 
     def __init__(self, work: Work, name: str, *arguments: Buffer | int) -> None:
         device = work.device
@@ -618,18 +545,17 @@ class _Cub:
         self._bytes = ctypes.c_size_t(0)
         self._memory = ctypes.c_void_p(None)
         self()
-        # without memory it only says how much: never none
+        # called without memory, CUB only returns the needed bytes; a null pointer would mean the same again
         self._memory = ctypes.c_void_p(_cuda_address(work.allocate(max(self._bytes.value, 1), "CUB's memory")))
 
     def __call__(self) -> None:
-        """Queue it."""
         status = self._call(self._memory, ctypes.byref(self._bytes), *self._given, self._stream)
         if status:
             raise LaunchError(f"CUB's {self._name} returned error {status}")
 
 
 class CubSums(Sums):
-    """The same sums by cub::DeviceScan::ExclusiveSum."""
+    """Exclusive prefix sums of the row sizes by cub::DeviceScan::ExclusiveSum."""
 
     kind = "baseline"
     modules = ()
@@ -637,16 +563,15 @@ class CubSums(Sums):
 
     @property
     def identity(self) -> str:
-        """The compiler, which CUB comes with."""
+        """The compiler's version, because the compiler brings CUB."""
         return compiler_version()
 
     def bind_sums(self, work: Work, sizes: Buffer, sums: Buffer, n: int) -> Callable[[], None]:
-        """Return what queues the sums."""
         return _Cub(work, "scan", sizes, sums, n + 1)
 
 
 class CubSort(SortOfRows):
-    """The same sort by cub::DeviceRadixSort::SortPairs, which reads the places from memory."""
+    """The sort of entries by row with cub::DeviceRadixSort::SortPairs, which reads original positions from memory."""
 
     kind = "baseline"
     modules = ()
@@ -654,11 +579,10 @@ class CubSort(SortOfRows):
 
     @property
     def identity(self) -> str:
-        """The compiler, which CUB comes with."""
+        """The compiler's version, because the compiler brings CUB."""
         return compiler_version()
 
     def bind_sort(self, work: Work, keys: Buffer, n: int, bits: int) -> tuple[Callable[[], None], Buffer, Buffer]:
-        """Return what queues the sort, and where its results are."""
         places = work.upload(np.arange(n, dtype=np.int32))
         in_order, order = (work.allocate(4 * n, f"the sort's {name}") for name in ("keys", "order"))
         return _Cub(work, "sort", keys, in_order, places, order, n, max(bits, 1)), in_order, order

@@ -1,10 +1,9 @@
-"""Products over several devices of one host, and the exchange of their results.
+"""Products over several devices of one host, and the exchange of their results between devices.
 
-Rows are sorted by their sizes and dealt modulo the number of devices, as in the paper, whose product leaves its
-result distributed. For a next product all devices need the whole vector. Then the unknowns are renumbered, once
-and before any clock starts: each device's part of a vector is contiguous, in the order of its rows. Results are
-brought back to be verified. Parts are exchanged by copies of the driver, by kernels that store into the memory
-of other devices, or by NCCL's all-gather.
+Rows are sorted by their sizes and dealt to the devices in turns, as in the paper, whose product leaves its result
+distributed. A next product needs the whole vector on all devices. For that the unknowns are renumbered, once and before
+any clock starts: each device's part of a vector is contiguous, in the order of its rows. Parts are exchanged by copies
+of the driver, by kernels that store into the memory of other devices, or by NCCL's all-gather.
 """
 
 from __future__ import annotations
@@ -22,8 +21,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from repro.bench.runnable import IncorrectError, Runnable, Unsupported, not_prepared
-from repro.bench.workspace import Guarded, Workspace
+from repro.bench.errors import IncorrectError, Unsupported
+from repro.bench.guards import Guarded
+from repro.bench.runnable import Runnable, Workspace, not_prepared
 from repro.bench.yardsticks import WORD
 from repro.devices.base import Argument, Buffer, Copy, Device, Kernel, LaunchError
 from repro.devices.cuda_driver import package_version
@@ -48,17 +48,16 @@ if TYPE_CHECKING:
     from repro.devices.cuda import CudaDevice
 
 
-#: What times depend on: the packages that may have it, and those that may bring the library.
+#: Packages that can influence times: those that offer NCCL, and those that may contain its library.
 NCCL_PACKAGES = ("nccl4py", "nvidia-nccl-cu12", "nvidia-nccl-cu13", "cupy", "cupy-cuda12x", "cupy-cuda13x")
 
 
 def nccl_versions() -> str:
-    """Return the versions of the packages that are there."""
     return " ".join(f"{name} {version}" for name in NCCL_PACKAGES if (version := package_version(name)))
 
 
 class ArrayView:
-    """Numbers in the memory of a GPU, as other libraries take them."""
+    """A view of an array in GPU memory, in the form that other libraries accept."""
 
     def __init__(self, pointer: int, count: int, dtype: np.dtype[Any]) -> None:
         self.pointer, self.count, self.dtype = pointer, count, dtype
@@ -76,45 +75,41 @@ class ArrayView:
 
 
 class NcclPackage(Protocol):
-    """One package's way to NCCL."""
+    """Interface of a Python package that offers NCCL."""
 
     def open(self, ordinals: Sequence[int]) -> list[Any]:
-        """Return a communicator for each GPU."""
+        """Return one communicator for each GPU."""
 
     def gather(
         self, communicators: Sequence[Any], sent: Sequence[ArrayView], whole: Sequence[ArrayView], at: list[int]
     ) -> None:
-        """Queue the part of each GPU on its stream, all in one group."""
+        """Queue one all-gather as a group: each GPU sends its part on its own stream."""
 
-    def close(self, communicator: Any) -> None:
-        """Give a communicator back."""
+    def close(self, communicator: Any) -> None: ...
 
 
 class Nccl4py:
-    """NVIDIA's own package."""
+    """NCCL from NVIDIA's package nccl4py."""
 
     def __init__(self) -> None:
         self._core: Any = import_module("nccl.core")
 
     def open(self, ordinals: Sequence[int]) -> list[Any]:
-        """Return a communicator for each GPU."""
         return cast(list[Any], self._core.Communicator.init_all(list(ordinals)))
 
     def gather(
         self, communicators: Sequence[Any], sent: Sequence[ArrayView], whole: Sequence[ArrayView], at: list[int]
     ) -> None:
-        """Queue the part of each GPU on its stream, all in one group."""
         with self._core.group():
             for communicator, own, vector, stream in zip(communicators, sent, whole, at, strict=True):
                 communicator.allgather(own, vector, stream=stream)
 
     def close(self, communicator: Any) -> None:
-        """Give a communicator back."""
         communicator.destroy()
 
 
 class Cupy:
-    """CuPy's own bindings."""
+    """NCCL from CuPy's bindings."""
 
     def __init__(self) -> None:
         self._nccl: Any = import_module("cupy.cuda.nccl")
@@ -122,13 +117,11 @@ class Cupy:
             raise ImportError("CuPy was built without NCCL")
 
     def open(self, ordinals: Sequence[int]) -> list[Any]:
-        """Return a communicator for each GPU."""
         return cast(list[Any], self._nccl.NcclCommunicator.initAll(list(ordinals)))
 
     def gather(
         self, communicators: Sequence[Any], sent: Sequence[ArrayView], whole: Sequence[ArrayView], at: list[int]
     ) -> None:
-        """Queue the part of each GPU on its stream, all in one group."""
         nccl = self._nccl
         nccl.groupStart()
         try:
@@ -139,50 +132,29 @@ class Cupy:
             nccl.groupEnd()
 
     def close(self, communicator: Any) -> None:
-        """Give a communicator back."""
         communicator.destroy()
 
 
 class Nccl:
-    """All-gathers over several GPUs, each on the GPUs' own streams.
+    """NCCL all-gathers over several GPUs, each on the GPUs' own streams.
 
-    It takes a second to open and memory of each GPU, so that a workspace keeps it as it keeps buffers.
-
-    Parameters
-    ----------
-    devices
-        What to gather over.
-
-    Raises
-    ------
-    Unsupported
-        They are no GPUs, or no package has NCCL, or it cannot be used.
+    Opening NCCL takes a second and uses memory on each GPU, so a workspace keeps it like a buffer.
     """
 
     def __init__(self, devices: Devices) -> None:
         if devices.backend != "cuda":
             raise Unsupported("NCCL is for NVIDIA GPUs")
-        # multicast by the switch between the GPUs is not for every process of a host to use
+        # not every process may use NVLink multicast (NVLS)
         os.environ.setdefault("NCCL_NVLS_ENABLE", "0")
         self._gpus = cast("list[CudaDevice]", [*devices])
         self._library = _nccl_package()
         try:
             self._communicators = self._library.open([gpu.ordinal for gpu in self._gpus])
-        except Exception as error:  # of whatever kind the package's are
+        except Exception as error:  # each package raises its own exception types
             raise Unsupported(f"NCCL cannot be used: {error}") from error
 
     def bind_all_gather(self, vectors: Sequence[Buffer], part: int, dtype: np.dtype[Any]) -> Callable[[], None]:
-        """Return what brings the part of each GPU to all others.
-
-        Parameters
-        ----------
-        vectors
-            The whole vector in the memory of each GPU.
-        part
-            Numbers of one part.
-        dtype
-            Of the numbers.
-        """
+        """Return a launch that sends `part` numbers of each GPU's vector to all other GPUs."""
         pointers = [int(cast(Any, vector).pointer) for vector in vectors]
         sent = [ArrayView(pointer + at * part * dtype.itemsize, part, dtype) for at, pointer in enumerate(pointers)]
         whole = [ArrayView(pointer, part * len(pointers), dtype) for pointer in pointers]
@@ -198,13 +170,11 @@ class Nccl:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that can be read or written: none."""
         return 0
 
     def release(self) -> None:
-        """Give the communicators back."""
         while self._communicators:
-            with suppress(Exception):  # after a fault on a GPU the library refuses
+            with suppress(Exception):  # NCCL refuses further calls after a GPU fault
                 self._library.close(self._communicators.pop(0))
 
 
@@ -213,37 +183,30 @@ def _nccl_package() -> NcclPackage:
     for package in (Nccl4py, Cupy):
         try:
             return package()
-        except Exception as error:  # not installed, or its own libraries are not
+        except Exception as error:  # the package, or a library that it needs, is not installed
             missing.append(f"{package.__name__}: {error}")
     raise Unsupported(f"no package has NCCL, nccl4py or CuPy: {'; '.join(missing)}")
 
 
-#: Numbers that the parts of a vector are aligned to, so that each starts where a buffer of its own may start.
+#: Parts of a vector are aligned to this many numbers, because a buffer's start needs such an alignment.
 VECTOR_ALIGNMENT = 64
 
 
 @dataclass(frozen=True)
 class RowDistribution:
-    """Which device has which rows, and where their results are in a vector in the dealt order.
+    """Distribution of rows to devices, and of vectors: the dealt order is the order of a vector's numbers by device.
 
-    That vector has a part for each device, one after the other and all equally long; where a part is longer than its
-    device has rows, the numbers behind them mean nothing.
-
-    Attributes
-    ----------
-    order
-        The rows by their sizes, the longest first, int64 `(rows,)`: the first is the first device's, the second the
-        second's, and so on, then again the first's.
-    devices
-        How many.
+    A vector in the dealt order consists of equally long parts, one for each device; numbers behind those of a device's
+    rows are padding.
     """
 
+    #: The rows by decreasing size, int64 `(rows,)`, dealt round-robin, starting with the first device.
     order: NDArray[np.int64]
     devices: int
 
     @classmethod
     def of(cls, sizes: NDArray[np.integer], devices: int) -> RowDistribution:
-        """Deal rows of these sizes, `(rows,)`, to so many devices."""
+        """Deal rows of these sizes, `(rows,)`, to a number of devices."""
         return cls(np.argsort(-sizes.astype(np.int64), kind="stable"), devices)
 
     def rows(self, at: int) -> NDArray[np.int64]:
@@ -252,44 +215,36 @@ class RowDistribution:
 
     @property
     def part(self) -> int:
-        """Numbers of one device's part of a vector."""
+        """Length of one device's part of a vector."""
         most = -(-len(self.order) // self.devices)
         return max(1, -(-most // VECTOR_ALIGNMENT)) * VECTOR_ALIGNMENT
 
     @property
     def length(self) -> int:
-        """Numbers of a vector in the dealt order."""
+        """Length of a vector in the dealt order."""
         return self.part * self.devices
 
     @cached_property
     def places(self) -> NDArray[np.int32]:
-        """Where each row's number is in the dealt order, int32 `(rows,)`."""
+        """Position of each row's number in the dealt order, int32 `(rows,)`."""
         places = np.empty(len(self.order), np.int32)
         ranks = np.arange(len(self.order))
         places[self.order] = ranks % self.devices * self.part + ranks // self.devices
         return places
 
     def spread(self, vector: NDArray[np.floating]) -> NDArray[np.floating]:
-        """Return a vector `(rows,)` in the dealt order, with zeros behind each part."""
+        """Return a vector `(rows,)` in the dealt order, with zeros as padding of each part."""
         dealt = np.zeros(self.length, vector.dtype)
         dealt[self.places] = vector
         return dealt
 
     def gather(self, dealt: NDArray[np.floating]) -> NDArray[np.floating]:
-        """Return a vector of the dealt order in that of the rows; the inverse of `spread`."""
+        """Return a vector that is in the dealt order in row order; the inverse of `spread`."""
         return dealt[self.places]
 
 
 def split_columns(matrix: sp.csr_array, at: int, part: int) -> tuple[sp.csr_array, sp.csr_array]:
-    """Return the entries of a matrix whose columns are in a device's own part of x, and the others.
-
-    Parameters
-    ----------
-    matrix
-        Its columns are in the dealt order.
-    at, part
-        Which device, and how long a part is.
-    """
+    """Split entries in two: those with columns in a device's own part of x (in the dealt order), and all others."""
     own = matrix.indices // part == at
     return _masked_entries(matrix, own), _masked_entries(matrix, ~own)
 
@@ -301,53 +256,26 @@ def _masked_entries(matrix: sp.csr_array, which: NDArray[np.bool_]) -> sp.csr_ar
     )
 
 
-#: Columns as they are; in the dealt order; and of these those in the device's own part of x, and the others.
+#: Which columns: natural order; dealt order; and of the dealt order, the device's own part of x, or all other parts.
 ColumnOrder = Literal["natural", "dealt", "own", "other"]
-#: All bins in one launch: rows of any size are dealt to as many threads as suit them.
+#: The schedule: all bins in one launch, with a suitable number of threads for each row.
 DEVICE_SCHEDULE = Schedule("adaptive", 0, 4, 2, "ca", True)
 
 
 @dataclass(frozen=True)
 class DeviceRows:
-    """The rows of one device, in its memory, one exact segment a row.
-
-    Attributes
-    ----------
-    rows
-        How many.
-    bins
-        Those of the schedule.
-    parts
-        How many parts the longest rows have.
-    buffers
-        `columns`, `values`, `order` and `table` as the kernel takes them; `parts`, `sums` and `done` for long rows.
-    """
+    """The rows of one device in its memory; each row has one segment without free space."""
 
     rows: int
     bins: RowBins
+    #: Parts into which the longest rows are cut.
     parts: int
+    #: Kernel arguments: `columns`, `values`, `order`, `table`; and `parts`, `sums`, `done` for long rows.
     buffers: Mapping[str, Buffer]
 
 
 class DistributedMatrix:
-    """The grown matrix over the first devices of a workspace, which keeps all memory, and vectors for its products.
-
-    Parameters
-    ----------
-    workspace
-        Whose operands are a growing matrix.
-    built
-        The modules `product` and `exchange`.
-    count
-        How many devices.
-
-    Attributes
-    ----------
-    devices
-        So many.
-    dealing
-        Which has which rows.
-    """
+    """The grown matrix over a workspace's first devices, with vectors for products; the workspace keeps all memory."""
 
     def __init__(self, workspace: Workspace, built: Mapping[str, ModuleFile], count: int) -> None:
         self._workspace, self._built = workspace, built
@@ -359,30 +287,23 @@ class DistributedMatrix:
 
     @property
     def dtype(self) -> np.dtype[np.floating]:
-        """The working precision."""
         return self._operands.x.dtype
 
     def kernel(self, at: int, module: str, name: str) -> Kernel:
-        """Return a kernel, ready to launch on a device.
-
-        Raises
-        ------
-        ModuleError
-        """
         return self._built[module].program(self._workspace, at).kernel(name)
 
     def x(self, at: int) -> Buffer:
-        """Return x on a device, as it is."""
+        """Return x on a device, in its natural order."""
         device, x = self.devices[at], self._operands.x
         return self._workspace.buffer(("whole x", at), lambda: device.upload(x))
 
     def vector(self, at: int, which: int) -> Guarded:
-        """Return memory for a vector in the dealt order on a device; all runnables use it one after the other."""
+        """Return memory for a vector in the dealt order on a device; all runnables use this memory in turn."""
         count, nbytes = len(self.devices), self.dealing.length * self.dtype.itemsize
         return self._workspace.guarded(("dealt vector", count, at, which), nbytes, f"vector {which} of device {at}", at)
 
     def part(self, at: int, which: int, of: int) -> Buffer:
-        """Return the part of a vector that belongs to the rows of a device, `of`, in the memory of another, `at`."""
+        """Return the part of a vector that holds the results of device `of`, in the memory of device `at`."""
         key = at, which, of
         if key not in self._parts:
             offset, rows = self.dealing.part * of, len(self.dealing.rows(of))
@@ -390,36 +311,29 @@ class DistributedMatrix:
         return self._parts[key]
 
     def write(self, at: int, which: int, dealt: NDArray[np.floating]) -> None:
-        """Bring a vector in the dealt order to a device."""
         self.devices[at].write(self.vector(at, which).memory, dealt)
 
     def read(self, at: int, which: int) -> NDArray[np.floating]:
-        """Return a vector in the dealt order from a device, once all that is queued is done."""
+        """Wait for the queue and return a vector in the dealt order."""
         dealt = np.empty(self.dealing.length, self.dtype)
         self.devices[at].download(self.vector(at, which).memory, dealt)
         return dealt
 
     def nccl(self) -> Nccl:
-        """Return NCCL over the devices, opened at first use.
-
-        Raises
-        ------
-        Unsupported
-            It is not there, or cannot be used.
-        """
+        """Return NCCL over the devices, opened at first use."""
         return cast(Nccl, self._workspace.buffer(("nccl", len(self.devices)), lambda: Nccl(self.devices)))
 
     def product(self, at: int, columns: ColumnOrder, x: Buffer, y: Buffer, peers: Sequence[Buffer] = ()) -> Run | None:
-        """Return what queues the product of a device's rows; None where it has no rows.
+        """Return a launch of the product of a device's rows; None if the device has no rows.
 
         Parameters
         ----------
         columns
-            Which of the columns, and how x is ordered.
+            The columns to multiply, and the order of x.
         x, y
-            The whole x, and the device's part of y.
+            The complete vector x, and the device's part of y.
         peers
-            That part in the memory of other devices, which it is stored to as well.
+            The device's part of y in other devices' memory, where the kernel also stores it.
         """
         part = self._part(at, columns)
         if not part.rows:
@@ -428,13 +342,13 @@ class DistributedMatrix:
         kernel = self.kernel(at, "product", name)
         held = part.buffers
         for_parts = [held["parts"], held["sums"], held["done"]]
-        rest: list[Argument] = [held["order"], held["table"], held["columns"], held["values"], x, y]
+        rest: list[Argument] = [*(held[name] for name in ("order", "table", "columns", "values")), x, y]
         if peers:
             rest += [np.int32(len(peers)), *peers, *[y] * (PEERS - len(peers))]
         return bind_bins(self.devices[at], kernel, part.bins, (part.parts, for_parts), rest)
 
     def _part(self, at: int, columns: ColumnOrder) -> DeviceRows:
-        """Return the rows of a device, brought there now unless they are there; own and other columns together."""
+        """Return the rows of a device, uploaded at first use; `own` and `other` columns are uploaded together."""
         together: tuple[ColumnOrder, ...] = ("own", "other") if columns in ("own", "other") else (columns,)
         key = "rows of a device", len(self.devices), at, together
         parts = self._workspace.fact(key, lambda: self._upload_all(key, at, together))
@@ -449,7 +363,6 @@ class DistributedMatrix:
         return [self._upload((key, which), at, matrix) for which, matrix in enumerate(matrices)]
 
     def _upload(self, key: tuple[Hashable, ...], at: int, matrix: sp.csr_array) -> DeviceRows:
-        """Bring rows to a device, the longest first as they are dealt."""
         device: Device = self.devices[at]
         sizes = np.diff(matrix.indptr).astype(np.int32)
         bins = bin_rows(sizes, our_min_lengths(device.target, DEVICE_SCHEDULE.per_thread))
@@ -471,14 +384,14 @@ class DistributedMatrix:
 
 StepName = Literal["product", "exchange"]
 Exchange = Literal["none", "copies", "stores", "nccl", "overlapped", "fused"]
-#: How a result gets to all devices: copies by the driver, kernels that store into the others' memory, NCCL.
+#: How a result is sent to all devices: driver copies, kernels that store into other devices' memory, or NCCL.
 EXCHANGES: tuple[Exchange, ...] = ("copies", "stores", "nccl")
-#: How it does so while rows are still multiplied.
+#: How a result is sent to all devices while rows are still being multiplied.
 OVERLAPPED_EXCHANGES: tuple[Exchange, ...] = ("overlapped", "fused")
 SEVERAL_KIND = "several"
-#: Steps of a launch: one, and as many as hide what it takes to start all devices and to wait for them.
+#: Numbers of steps in a launch: one, or enough steps to hide the time for starting all devices and waiting for them.
 STEP_COUNTS = (1, 10)
-#: The vector that overlapped products leave the share of their own columns in.
+#: Number of the vector that stores the product with a device's own columns in overlapped products.
 SCRATCH_VECTOR = 4
 
 
@@ -496,13 +409,13 @@ class DistributedProduct(DistributedRunnable):
         `product`, with or without an exchange, or `exchange` alone.
     exchange
         `none`: y stays distributed, and each step multiplies the same x, which each device has from the beginning.
-        `copies`, `stores`, `nccl`: y is brought to all devices, one way or another. `overlapped`: copies, and
-        meanwhile the product with the columns that the device has itself; each step brings its x, not its y. `fused`:
-        the product stores each number of y to all devices.
+        `copies`, `stores`, `nccl`: how y is brought to all devices. `overlapped`: copies, during the product with the
+        columns that the device has itself; each step brings its x, not its y. `fused`: the product stores each number
+        of y to all devices.
     count
-        So many devices, the first ones.
+        Number of devices.
     steps
-        Of one launch.
+        Number of steps in one launch.
     """
 
     kind = SEVERAL_KIND
@@ -519,13 +432,12 @@ class DistributedProduct(DistributedRunnable):
 
     @property
     def identity(self) -> str:
-        """The hashes of the modules, and what NCCL is."""
         hashes = [self._built[name].module.hash for name in ("product", "exchange")]
         return " ".join([*hashes, nccl_versions()] if self.exchange == "nccl" else hashes)
 
     @property
     def columns(self) -> Mapping[str, Any]:
-        """What is done over how many devices; no format, so that no table of one device takes it for a product."""
+        """The exchange, the number of devices and steps; no `format`, so tables for one device skip these rows."""
         schedule = DEVICE_SCHEDULE.kind if self.what == "product" else None
         return {
             "what": self.what,
@@ -537,17 +449,11 @@ class DistributedProduct(DistributedRunnable):
 
     @property
     def over(self) -> DistributedMatrix:
-        """Matrix and vectors, once prepared."""
         assert self._over is not None, "prepared first"
         return self._over
 
     def prepare(self, workspace: Workspace) -> None:
-        """Deal the rows, bring them to the devices, and bind all that a launch queues.
-
-        Raises
-        ------
-        Unsupported, ModuleError, OutOfDeviceMemory
-        """
+        """Deal the rows, copy them to the devices, and bind all kernels and copies of a launch."""
         operands = operands_of(workspace)
         rows, columns = operands.grown.shape
         if len(workspace.devices) < self.devices:
@@ -563,10 +469,10 @@ class DistributedProduct(DistributedRunnable):
                 over.write(at, 0, given)
         runs = [run for step in range(1, self.steps + 1) for run in self._step(step)]
         self.launch = in_order(runs)
-        self.moved = self.steps * self._bytes(operands)
+        self.bytes_moved = self.steps * self._bytes(operands)
 
     def _bytes(self, operands: GraphOperands) -> int:
-        """Return what one step moves at the least: matrix and vectors, or of an exchange what devices send."""
+        """Return the minimum bytes of one step: matrix and vectors, or for an exchange the bytes that devices send."""
         rows, number = len(operands.reference), operands.x.itemsize
         if self.what == "exchange":
             return (self.devices - 1) * rows * number
@@ -594,7 +500,7 @@ class DistributedProduct(DistributedRunnable):
         return [run for run in runs if run is not None]
 
     def _overlapped(self, before: int, after: int) -> list[Run]:
-        """Return a step that brings its x to all devices, and meanwhile multiplies what each has of it."""
+        """Return a step: multiply each device's own part of x while x is sent to all devices, then the other parts."""
         over, own, rest = self.over, [], []
         for at, device in enumerate(over.devices):
             rows = len(over.dealing.rows(at))
@@ -610,7 +516,7 @@ class DistributedProduct(DistributedRunnable):
         return [lambda: over.devices.exchange(copies, meanwhile), *rest]
 
     def _bring(self, which: int) -> Run:
-        """Return what brings each device's part of a vector to all others."""
+        """Return a launch that sends each device's part of a vector to all other devices."""
         over = self.over
         if self.exchange == "copies":
             copies = self._copies(which)
@@ -631,7 +537,7 @@ class DistributedProduct(DistributedRunnable):
         ]
 
     def _of_others(self, at: int, which: int) -> list[Buffer]:
-        """Return a device's part of a vector in the memory of each other one."""
+        """Return a device's part of a vector in the memory of each other device."""
         return [self.over.part(to, which, at) for to in range(self.devices) if to != at]
 
     def _stores(self, which: int) -> list[Run]:
@@ -642,15 +548,15 @@ class DistributedProduct(DistributedRunnable):
             if not len(over.dealing.rows(at)) or not others:
                 continue
             n_t = BLOCK_SIZE[device.backend]
-            words = -(-own.nbytes // WORD[device.backend])  # a part has room for whole words
+            words = -(-own.nbytes // WORD[device.backend])  # a part is padded to whole words
             kernel = over.kernel(at, "exchange", "store_to_peers")
             unused = [own] * (PEERS - len(others))
             arguments: list[Argument] = [np.int32(words), np.int32(len(others)), own, *others, *unused]
-            runs.append(device.bind(kernel, min(-(-words // n_t), 4 * device.n_s), n_t, arguments))
+            runs.append(device.bind(kernel, min(-(-words // n_t), 4 * device.sm_count), n_t, arguments))
         return runs
 
     def check(self, operands: GraphOperands) -> float:
-        """Launch once into vectors of NaN, compare the first step's y, and what was brought to all with each other."""
+        """Launch once into NaN-filled vectors; check the first step's y, and that all devices hold equal vectors."""
         self._poison()
         if self.exchange == "none":
             return self._compare(operands)
@@ -664,10 +570,11 @@ class DistributedProduct(DistributedRunnable):
             if self.exchange == "overlapped":
                 self._hide(given, 0)
             error = self._compare(operands)
-            for which in self._brought():
+            first, last = (0, self.steps - 1) if self.exchange == "overlapped" else (1, self.steps)
+            for which in {first, _step_vector(last)}:
                 self._same_everywhere(which, self._assembled(which))
             return error
-        finally:  # the others' launches begin with it
+        finally:  # the launches of the other devices begin together with that of device 0
             for at in range(self.devices):
                 self.over.write(at, 0, given)
 
@@ -677,36 +584,30 @@ class DistributedProduct(DistributedRunnable):
         return operands.error_of(self.over.dealing.gather(self._assembled(1)))
 
     def _poison(self) -> None:
-        """Make NaN of all that a launch writes."""
+        """Fill all memory that a launch writes with NaN."""
         written = {_step_vector(step) for step in range(1, self.steps + 1)}
         if self.exchange == "overlapped":
             written.add(SCRATCH_VECTOR)
         for at, device in enumerate(self.over.devices):
             for which in written:
                 device.fill(self.over.vector(at, which).memory, NAN_BYTE)
-        self.over.devices.meet()  # others store into this memory as well
+        self.over.devices.meet()  # other devices store into this memory as well
 
     def _hide(self, given: NDArray[np.floating], which: int) -> None:
-        """Leave each device of a vector its own part alone, NaN in the others', which are still to be brought."""
+        """Leave each device only its own part of a vector; fill all other parts with NaN."""
         over, part = self.over, self.over.dealing.part
         for at in range(self.devices):
             own = np.full_like(given, np.nan)
             own[at * part : (at + 1) * part] = given[at * part : (at + 1) * part]
             over.write(at, which, own)
 
-    def _brought(self) -> set[int]:
-        """Return the vectors that all devices have after a launch: the first and the last that were brought."""
-        if self.exchange == "none":
-            return set()
-        return {0, _step_vector(self.steps - 1)} if self.exchange == "overlapped" else {1, _step_vector(self.steps)}
-
     def _assembled(self, which: int) -> NDArray[np.floating]:
-        """Return a vector in the dealt order of the part that each device has itself."""
+        """Return a vector in the dealt order, assembled from each device's own part."""
         over, part = self.over, self.over.dealing.part
         return np.concatenate([over.read(at, which)[at * part : (at + 1) * part] for at in range(self.devices)])
 
     def _same_everywhere(self, which: int, wanted: NDArray[np.floating]) -> None:
-        """Raise an error unless all devices have these bits."""
+        """Raise an error unless a vector has the wanted bits on all devices."""
         self.over.devices.synchronize()
         places = self.over.dealing.places
         bits = np.dtype(f"u{wanted.itemsize}")
@@ -716,21 +617,12 @@ class DistributedProduct(DistributedRunnable):
                 raise IncorrectError(f"{other} of {len(places)} numbers on device {at} are not what they are elsewhere")
 
     def release(self) -> None:
-        """Let go of matrix and vectors, which belong to the workspace."""
         self._over = None
         self.launch = not_prepared
 
 
 def device_runnables(built: Mapping[str, ModuleFile], count: int) -> list[Runnable]:
-    """Return all that is measured over 1, 2, 4, ... and all devices; nothing where there is one.
-
-    Parameters
-    ----------
-    built
-        The modules `product` and `exchange`.
-    count
-        How many devices there are.
-    """
+    """Return all runnables for 1, 2, 4, ... and all of `count` devices; nothing for a single device."""
     if count < 2:
         return []
     made: list[Runnable] = [DistributedProduct(built, "product", "none", 1, steps) for steps in STEP_COUNTS]
@@ -745,12 +637,12 @@ def device_runnables(built: Mapping[str, ModuleFile], count: int) -> list[Runnab
 
 
 def _step_vector(step: int) -> int:
-    """Return which vector a step writes; step 0 is the given x."""
+    """Return the number of the vector that a step writes; step 0 stands for the given x."""
     return step if step < 2 else 2 + step % 2
 
 
 def _require_peers(devices: Devices) -> None:
-    """Raise `Unsupported` unless each device reaches the memory of all others."""
+    """Raise `Unsupported` unless each device can access the memory of all others."""
     if len(devices) > PEERS + 1:
         raise Unsupported(f"the kernel stores to {PEERS} other devices at the most, not to {len(devices) - 1}")
     if devices.backend == "opencl":

@@ -1,4 +1,4 @@
-"""Products y = A x with the grown matrix, by kernels for segments and for CSR, bound schedule by schedule."""
+"""Products y = A x with the grown matrix, by kernels for segments and for CSR, and how each schedule is bound."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.bench.runnable import Candidate, ModuleError, not_prepared
-from repro.bench.workspace import Workspace
+from repro.bench.errors import ModuleError
+from repro.bench.runnable import Candidate, Workspace, not_prepared
 from repro.codegen.build_cache import Module
 from repro.codegen.targets import DTYPES, INDEX_BYTES
 from repro.devices.base import Argument, Buffer, Launch
@@ -37,7 +37,7 @@ from repro.studies.dynamic_csr.operands import GraphOperands, operands_of, slack
 def bind_product(
     workspace: Workspace, kernel: GetKernel, id: ProductId, matrix: StoredRows, x: Buffer, y: Buffer
 ) -> Run:
-    """Return what queues y = A x by a variant."""
+    """Return a launch of y = A x by the variant with the given id."""
     schedules = {
         "vector": _bind_vectors,
         "mixed": _bind_vectors,
@@ -61,7 +61,7 @@ def _bind_vectors(
 def _bind_streams(
     workspace: Workspace, kernel: GetKernel, id: ProductId, matrix: StoredRows, vectors: tuple[Buffer, Buffer]
 ) -> Run:
-    """Bind the paper's bins, each that has rows to a stream of its own, the longest rows first."""
+    """Bind the paper's bins, each non-empty bin to its own stream, the longest rows first."""
     device = workspace.device
     n_t = BLOCK_SIZE[device.backend]
     bins = workspace.fact("paper's bins", lambda: bin_rows(matrix.sizes(), PAPERS_MIN_LENGTHS))
@@ -85,7 +85,7 @@ def _bind_streams(
 def _bind_adaptive(
     workspace: Workspace, kernel: GetKernel, id: ProductId, matrix: StoredRows, vectors: tuple[Buffer, Buffer]
 ) -> Run:
-    """Bind all of our bins to one launch: parts of the longest rows, then the other rows bin by bin."""
+    """Bind all our bins to one launch: parts of the longest rows first, then the other rows bin by bin."""
     device, per_thread = workspace.device, id.schedule.per_thread
     key = "bins", per_thread
     bins = workspace.fact(key, lambda: bin_rows(matrix.sizes(), our_min_lengths(device.target, per_thread)))
@@ -104,7 +104,7 @@ def _bind_adaptive(
 
 
 def _row_spans(id: ProductId, matrix: StoredRows) -> NDArray[np.int32]:
-    """Return where each row's entries start and end, without room."""
+    """Return the start and end of each row's entries, without free space."""
     sizes = matrix.sizes()
     return spans_of(sizes, bin_rows(sizes, PAPERS_MIN_LENGTHS).order if id.state == "sorted" else None)
 
@@ -112,7 +112,6 @@ def _row_spans(id: ProductId, matrix: StoredRows) -> NDArray[np.int32]:
 def _bind_chunks(
     workspace: Workspace, kernel: GetKernel, id: ProductId, matrix: StoredRows, vectors: tuple[Buffer, Buffer]
 ) -> Run:
-    """Bind blocks of consecutive rows."""
     device = workspace.device
     n_t, length = BLOCK_SIZE[device.backend], LONG_ROWS[device.backend].part_length
     most = n_t * id.schedule.unroll
@@ -129,9 +128,9 @@ def _bind_chunks(
 
 
 def _part_memory(workspace: Workspace, blocks: int, key: Any) -> tuple[Buffer, Buffer]:
-    """Return memory for the sums of as many parts as blocks, and for counting them, which every launch leaves zero."""
+    """Return memory for partial sums and for counters of finished parts; each launch resets the counters to zero."""
     number = DTYPES[workspace.operands.precision]().nbytes
-    blocks = max(blocks, 1)  # a buffer of no bytes has one on some devices
+    blocks = max(blocks, 1)  # some devices cannot allocate empty buffers
     sums = workspace.written(("sums", key), blocks * number, "the sums of parts")
     done = workspace.written(("done", key), blocks * INDEX_BYTES, "the counts of parts")
     workspace.device.fill(done, 0)
@@ -139,64 +138,32 @@ def _part_memory(workspace: Workspace, blocks: int, key: Any) -> tuple[Buffer, B
 
 
 class Product(Multiplies, Candidate):
-    """What leaves y = A x with the grown matrix: `(rows,)` in the working precision."""
+    """A product y = A x with the grown matrix; y is `(rows,)` in the working precision."""
 
     kind = "variant"
     arrangement = "AoS@natural"
 
     def arrange(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return the numbers as they are: one to a row."""
         return values.ravel()
-
-
-def product_x(workspace: Workspace) -> Buffer:
-    """Return x on the device, `(columns,)`; all products read the same."""
-    return workspace.buffer(("x", "AoS", "natural"), lambda: workspace.device.upload(operands_of(workspace).x))
-
-
-def product_y(workspace: Workspace) -> Buffer:
-    """Return memory for y on the device, `(rows,)`, between guard zones; products use it one after the other."""
-    operands = operands_of(workspace)
-    nbytes = len(operands.reference) * operands.x.itemsize
-    return workspace.written(("y", nbytes), nbytes, "its result")
 
 
 @dataclass(frozen=True)
 class PackedMatrix:
-    """What is kept on the host of a matrix: its arrays are on the device.
-
-    Attributes
-    ----------
-    nbytes
-        Of all arrays.
-    segments
-        The most that a row's chain can have; 0 in CSR.
-    pairs
-        Segments of all rows; in CSR the offsets.
-    slack
-        The room that a new segment was made with.
-    """
+    """Facts about a packed matrix that stay on the host; the arrays are on the device."""
 
     nbytes: int
+    #: Maximum length of a row's chain; 0 in CSR.
     segments: int
+    #: Number of segments of all rows; in CSR the number of offsets.
     pairs: int
+    #: Number of free entries in a new segment.
     slack: int
 
 
 class ProductVariant(Product):
-    """A product by a kernel of the module `product`.
+    """A product by a kernel of the module `product`, whose binary lies in `folder`."""
 
-    Parameters
-    ----------
-    id
-        Format, state and schedule.
-    module
-        The manifest of its module.
-    folder
-        Where the manifest lies; binaries are relative to it.
-    segments
-        The most that a row's chain can have.
-    """
+    id: ProductId
 
     def __init__(self, id: ProductId, module: Module, folder: Path, segments: int = SEGMENTS) -> None:
         self.id, self.module, self.space = id, module, id.space
@@ -211,45 +178,43 @@ class ProductVariant(Product):
 
     @property
     def identity(self) -> str:
-        """The module's hash, and the segments of a chain."""
         return f"{self.module.hash} {self._segments}"
 
     @property
     def columns(self) -> dict[str, Any]:
-        """Format, state and schedule, the matrix, and what the compiler said of the kernels."""
+        """Format, state and schedule, the matrix's facts, and the compiler's resource figures for the kernels."""
         return {**self.id.columns, "space": self.space, "matrix_bytes": self.matrix_bytes or None, **self._said}
 
     def prepare(self, workspace: Workspace) -> None:
-        """Lay the matrix out and upload it, load the module, bind the kernels to their arguments.
-
-        Raises
-        ------
-        ModuleError
-        """
         if self.module.binary is None:
             raise ModuleError(self.module.message)
         operands = operands_of(workspace)
         facts, buffers = workspace.upload_packed(self.packing, lambda: self._pack(workspace, operands))
         program = workspace.program(self._folder / self.module.binary)
         rows = operands.grown.shape[0]
-        matrix = StoredRows(rows, facts.segments, buffers, lambda: row_sizes(operands))
-        x, self._y = product_x(workspace), product_y(workspace)
+        matrix = StoredRows(
+            rows, facts.segments, buffers, lambda: np.diff(operands.grown.indptr).astype(np.int32, copy=False)
+        )
+        # all products share x, and write the same y in turn
+        x = workspace.buffer(("x", "AoS", "natural"), lambda: workspace.device.upload(operands.x))
+        nbytes = len(operands.reference) * operands.x.itemsize
+        self._y = workspace.written(("y", nbytes), nbytes, "its result")
         kernels: set[str] = set()
 
         def get(name: str) -> Any:
             kernels.add(name)
-            return program.kernel(name)  # one each: in OpenCL the arguments are part of it
+            return program.kernel(name)  # one kernel per binding: an OpenCL kernel holds its arguments
 
         self._bind = lambda x, y: bind_product(workspace, get, self.id, matrix, x, y)
         self.launch = self._bind(x, self._y)
         self.matrix_bytes = facts.nbytes
-        self.moved = self._bytes_to_move(operands, facts)
+        self.bytes_moved = self._bytes_to_move(operands, facts)
         self._said = self._resources(kernels)
         if facts.segments:
             self._said |= {"segments": facts.segments, "slack": facts.slack}
 
     def _bytes_to_move(self, operands: GraphOperands, facts: PackedMatrix) -> int:
-        """Return the bytes of entries, x and y, and of what says where each row's entries are."""
+        """Return the bytes of entries, x and y, and of the tables that locate each row's entries."""
         rows, number = len(operands.reference), operands.x.itemsize
         if not facts.segments:
             tables = 4 * facts.pairs
@@ -261,7 +226,7 @@ class ProductVariant(Product):
         return int(operands.grown.nnz) * (4 + number) + tables + order + operands.x.nbytes + rows * number
 
     def _resources(self, kernels: set[str]) -> dict[str, Any]:
-        """Return the most registers and spills of any kernel, as the compiler said."""
+        """Return the maximum registers and the maximum spills over all kernels."""
         of_kernels = [(self.module.resources or {}).get(kernel, {}) for kernel in kernels]
         said: dict[str, Any] = {}
         for what in ("registers", "spills"):
@@ -285,28 +250,19 @@ class ProductVariant(Product):
         return PackedMatrix(nbytes, self._segments, int(laid_out.fragments.sum()), slack), arrays
 
     def product(self, x: Buffer, y: Buffer) -> Callable[[], None]:
-        """Return what queues y = A x for other vectors; valid until `release`."""
+        """Return a launch of y = A x for other vectors; valid until `release`."""
         assert self._bind is not None, "prepared first"
         return self._bind(x, y)
 
     def result(self) -> Buffer | None:
-        """Return y."""
         return self._y
 
     def release(self) -> None:
-        """Let go of matrix and vectors, which belong to the workspace."""
         self._y = self._bind = None
         self.launch = not_prepared
 
 
-def row_sizes(operands: GraphOperands) -> NDArray[np.int32]:
-    """Return the entries of each row of the grown matrix, int32 `(rows,)`."""
-    sizes: NDArray[np.int32] = np.diff(operands.grown.indptr).astype(np.int32)
-    return sizes
-
-
 def matrix_arrays(arrays: Arrays) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a matrix by their names, as a device has them."""
     return {
         "columns": arrays.columns,
         "values": arrays.values,

@@ -1,9 +1,8 @@
-"""Updates and conversions: the runnables of dynamic CSR, and the base of those of all other formats.
+"""Updates and conversions: the runnables of dynamic CSR, and the base classes for all other formats.
 
-An update starts from a matrix and inserts batches, or it inserts the whole matrix into an empty one.
-Conversions are those of the paper's Table 5.3: entries are sorted by row, and memory of the target is allocated
-before the clock starts. Products of a matrix that changes have its rows in bins by the sizes of an earlier
-time.
+An update starts from a matrix and inserts batches, or it inserts the whole matrix into an empty one. Conversions are
+the same as in the paper's Table 5.3: entries are sorted by row, and the target's memory is allocated before the clock
+starts.
 """
 
 from __future__ import annotations
@@ -18,8 +17,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from repro.bench.runnable import ClockName, IncorrectError, Unsupported, in_turn, not_prepared
-from repro.bench.workspace import Workspace
+from repro.bench.errors import IncorrectError, Unsupported
+from repro.bench.rows import ClockName
+from repro.bench.runnable import Workspace, not_prepared
 from repro.devices.base import Buffer
 from repro.sparse.device_work import ModuleFile, Scan, Work
 from repro.sparse.dynamic import kernels
@@ -32,14 +32,24 @@ from repro.sparse.elementwise import Scratch, in_order
 from repro.sparse.operands import NAN_BYTE, x_on, y_on
 from repro.studies.dynamic_csr import PRODUCTS_PER_BATCH
 from repro.studies.dynamic_csr.facts import hybrid_width
-from repro.studies.dynamic_csr.formats import CsrMemory, DeviceEntries, Entries, Hybrid, bind_csr_copy, overflow
-from repro.studies.dynamic_csr.operands import GraphOperands, MatrixRunnable, operands_of, state_in
+from repro.studies.dynamic_csr.operands import (
+    CsrMemory,
+    DeviceEntries,
+    Entries,
+    GraphOperands,
+    Hybrid,
+    MatrixRunnable,
+    bind_csr_copy,
+    operands_of,
+    overflow,
+    state_in,
+)
 
 BASELINE_KIND = "rival"
 SingleUpdate = Literal["insert", "stream", "batch"]
 UpdateName = Literal[SingleUpdate, "iterate"]
 EntryOrder = Literal["sorted", "any"]
-#: The order of entries that come in any order.
+#: Seed for shuffling entries into random order.
 SHUFFLE_SEED = 20170501
 
 
@@ -47,34 +57,29 @@ Launcher = Callable[[], None]
 
 
 class UpdatePlan(NamedTuple):
-    """What there is, and what is inserted one batch after the other."""
+    """The initial matrix, and the batches that are inserted one after the other."""
 
     start: sp.csr_array
     batches: list[Entries]
 
     @property
     def after(self) -> int:
-        """Entries in the end."""
+        """Number of entries after all batches."""
         return int(self.start.nnz + sum(len(batch.rows) for batch in self.batches))
 
 
 def update_plan(operands: GraphOperands, what: UpdateName, order: EntryOrder, which: int | None = None) -> UpdatePlan:
-    """Return what an update starts from, and its batches.
+    """Return the initial matrix of an update, and its batches.
 
     Parameters
     ----------
     what
-        `insert`: the problem's batches into its matrix. `iterate`: the same, and products after each batch. `stream`:
-        the grown matrix as one batch into an empty one. `batch`: one of the problem's batches into its matrix.
+        `insert`: all batches into the problem's initial matrix. `iterate`: like `insert`, with products after each
+        batch. `stream`: the grown matrix as one batch into an empty matrix. `batch`: one batch into the initial matrix.
     order
-        `sorted`: the entries of a batch come by row. `any`: batches as they are; the grown matrix shuffled.
+        `sorted`: the entries of a batch are sorted by row. `any`: given order; random order for `stream`.
     which
-        The one, for `batch`.
-
-    Raises
-    ------
-    Unsupported
-        There is no batch.
+        Number of the batch, for `batch`.
     """
     problem, grown = operands.problem, operands.grown
     if what == "stream":
@@ -93,18 +98,12 @@ def update_plan(operands: GraphOperands, what: UpdateName, order: EntryOrder, wh
 
 
 class MatrixOperation(MatrixRunnable):
-    """A runnable of this study that leaves a matrix in another format.
-
-    Parameters
-    ----------
-    built
-        The modules of a precision by name.
-    """
+    """A runnable that leaves a matrix, made from the modules (by name) of one precision."""
 
     kind = BASELINE_KIND
-    #: What it reads, or most of it, is not what the launch before it read.
+    #: No flush of the caches: a launch reads mostly data that the launch before it did not read.
     cold = False
-    #: Modules that it needs.
+    #: Names of the required modules.
     modules: tuple[str, ...] = ()
 
     def __init__(self, built: Mapping[str, ModuleFile]) -> None:
@@ -115,16 +114,9 @@ class MatrixOperation(MatrixRunnable):
 
     @property
     def identity(self) -> str:
-        """The hashes of its modules."""
         return " ".join(self._built[name].module.hash for name in self.modules)
 
     def prepare(self, workspace: Workspace) -> None:
-        """Bring what it needs to the device and bind its kernels.
-
-        Raises
-        ------
-        Unsupported, ModuleError, OutOfDeviceMemory
-        """
         self.release()
         with ExitStack() as held:
             self.bind(Work(workspace, self._built, held), operands_of(workspace))
@@ -132,14 +124,12 @@ class MatrixOperation(MatrixRunnable):
 
     @abstractmethod
     def bind(self, work: Work, operands: GraphOperands) -> None:
-        """Do what `prepare` does, and say how the matrix is read; what is held is given to `work`."""
+        """Prepare the launch and set `_read`; `work` keeps everything that must be released."""
 
     def result(self) -> sp.csr_array:
-        """Wait for what is queued and return the matrix."""
         return self._read()
 
     def release(self) -> None:
-        """Give all memory back."""
         self._held, held = ExitStack(), self._held
         held.close()
         self.launch = self._read = self._restore = not_prepared
@@ -147,20 +137,13 @@ class MatrixOperation(MatrixRunnable):
 
 
 class BatchUpdate(MatrixOperation):
-    """A rival that is updated.
+    """An update of a format by batches; the parameters are those of `update_plan`.
 
-    Several batches are one operation of the device, a graph: one by one they would be more than its queue holds.
-
-    Parameters
-    ----------
-    built
-        The modules of a precision by name.
-    what, order, which
-        As of `updating`.
+    Several batches are captured in one graph: launched one by one, they would overflow the device's queue.
     """
 
     format: str
-    #: What is put back before a launch cannot be put back within a graph.
+    #: Event clock only: before each launch the initial state is restored, which is impossible within a graph.
     clocks: tuple[ClockName, ...] = ("event",)
 
     def __init__(
@@ -183,7 +166,6 @@ class BatchUpdate(MatrixOperation):
 
     @property
     def columns(self) -> Mapping[str, Any]:
-        """What is done, and with how many entries a batch."""
         return {
             "what": self.what,
             "format": self.format,
@@ -193,9 +175,9 @@ class BatchUpdate(MatrixOperation):
         }
 
     def bind(self, work: Work, operands: GraphOperands) -> None:
-        """Bind the update; the batch of its row is the mean of all."""
+        """Bind the update; its row records the mean batch size."""
         key = "updating", self.what, self.order, self._which
-        plan = work.fact(key, lambda: update_plan(operands, self.what, self.order, self._which))
+        plan = work.workspace.fact(key, lambda: update_plan(operands, self.what, self.order, self._which))
         self._batch = round((plan.after - plan.start.nnz) / len(plan.batches))
         self.bind_updates(work, plan)
         if len(plan.batches) > 1 and "event" in self.clocks:
@@ -206,19 +188,19 @@ class BatchUpdate(MatrixOperation):
 
     @abstractmethod
     def bind_updates(self, work: Work, plan: UpdatePlan) -> None:
-        """Bring start and batches to the device, and bind the kernels that insert them."""
+        """Upload the initial matrix and the batches, and bind the kernels that insert the batches."""
 
     def with_products(
         self, work: Work, updates: Sequence[Launcher], product: Callable[[int, Buffer, Buffer], Launcher]
     ) -> list[Launcher]:
-        """Return the updates, and where it iterates products behind each of them.
+        """Return the updates; if the update iterates, each is followed by products.
 
         Parameters
         ----------
         updates
-            One a batch.
+            One launch for each batch.
         product
-            Given the number of a batch, x and y, returns what queues y = A x with the matrix that it leaves.
+            Returns a launch of y = A x with the matrix after a batch, given its number, x and y.
         """
         if self.what != "iterate":
             return [*updates]
@@ -229,17 +211,15 @@ class BatchUpdate(MatrixOperation):
         return [run for i, update in enumerate(updates) for run in (update, *[product(i, x, y)] * PRODUCTS_PER_BATCH)]
 
     def product(self) -> NDArray[np.floating] | None:
-        """Wait for what is queued and return the last product."""
         return self._read_y() if self._read_y else None
 
     def release(self) -> None:
-        """Give all memory back."""
         super().release()
         self._y = self._read_y = None
 
 
 StoredFormat = Literal["coo", "csr", "dcsr", "hyb"]
-#: Conversions of formats that are not dynamic; that of CSR to CSR is the copy which the others are held against.
+#: Conversions between static formats; CSR to CSR is the plain copy with which the others are compared.
 STATIC_PAIRS: tuple[tuple[StoredFormat, StoredFormat], ...] = (
     ("csr", "csr"),
     ("coo", "csr"),
@@ -249,16 +229,9 @@ STATIC_PAIRS: tuple[tuple[StoredFormat, StoredFormat], ...] = (
 
 
 class FormatConversion(MatrixOperation):
-    """The grown matrix from one format into another, whose memory is there already.
+    """Conversion of the grown matrix to another format whose memory is allocated beforehand.
 
-    Coordinates come sorted by row, those of a row in the order of the matrix, as in the paper's tests.
-
-    Parameters
-    ----------
-    built
-        The modules of a precision by name.
-    source, target
-        The formats.
+    Coordinates are sorted by row; within a row, entries have the matrix's order, as in the paper's tests.
     """
 
     def __init__(self, built: Mapping[str, ModuleFile], source: StoredFormat, target: StoredFormat) -> None:
@@ -268,11 +241,10 @@ class FormatConversion(MatrixOperation):
 
     @property
     def columns(self) -> Mapping[str, Any]:
-        """What is converted into what."""
         return {"what": "convert", "format": self._source, "to_format": self._target}
 
     def bind_offsets(self, work: Work, matrix: sp.csr_array) -> tuple[Buffer, Buffer, Callable[[], None]]:
-        """Bring the rows of coordinates to the device; return them, the offsets of CSR, and what queues these."""
+        """Upload the rows of coordinates; return these, CSR's offsets, and a launch that computes the offsets."""
         rows = matrix.shape[0]
         entry_rows = work.upload(Entries.of(matrix).rows)
         offsets = work.allocate(4 * (rows + 1), "the offsets of CSR")
@@ -281,17 +253,16 @@ class FormatConversion(MatrixOperation):
 
 
 class StaticConversion(FormatConversion):
-    """A conversion of formats that are not dynamic, one of `PAIRS`."""
+    """A conversion between static formats, one of `STATIC_PAIRS`."""
 
     modules = ("hybrid", "rebuild", "sort")
 
     def bind(self, work: Work, operands: GraphOperands) -> None:
-        """Bring the matrix to the device in the source's format, and bind the kernels."""
         matrix = operands.grown
         rows, nnz, number = matrix.shape[0], int(matrix.nnz), matrix.dtype.itemsize
         given = CsrMemory.upload(work, matrix)
         index = {"csr": 4 * (rows + 1), "coo": 4 * nnz}
-        self.moved = index[self._source] + 2 * nnz * (4 + number) + index["csr"]
+        self.bytes_moved = index[self._source] + 2 * nnz * (4 + number) + index["csr"]
         entry_rows, offsets, launches = None, given.offsets, []
         if self._source == "coo":
             entry_rows, offsets, launch = self.bind_offsets(work, matrix)
@@ -309,7 +280,7 @@ class StaticConversion(FormatConversion):
         over = overflow(np.diff(matrix.indptr), width)
         hybrid = Hybrid(work, sp.csr_array(matrix.shape, dtype=matrix.dtype), width, over)
         starts = work.allocate(4 * (rows + 1), "the sums of coordinates")
-        scan = work.keep(Scan(work.device, work.program("sort"), rows, work.guards))
+        scan = work.keep(Scan(work.device, work.load("sort"), rows, work.guards))
         coordinates: DeviceEntries = hybrid.coordinates.sides[0]
         shape = nnz, rows, width, hybrid.pitch
         fill = work.bind(
@@ -319,26 +290,16 @@ class StaticConversion(FormatConversion):
         )  # fmt: skip
         launches += [
             work.bind("hybrid", "hybrid_count", rows, rows, width, offsets, hybrid.counts, starts),
-            in_turn(scan.bind(starts, starts, rows), fill),
+            in_order([scan.bind(starts, starts, rows), fill]),
         ]
         self._read = lambda: hybrid.read(0, over)
         self.launch = in_order(launches)
 
 
 def binned_products(work: Work, storage: Storage, sizes: NDArray[np.int32]) -> Callable[[Buffer, Buffer], Run]:
-    """Bin rows by their sizes now, and return what binds y = A x with them.
+    """Bin rows by their current sizes, and return a function that binds y = A x with these bins.
 
-    The products stay right whatever is inserted into the rows, or deleted; they get slower as rows grow out of their
-    bins.
-
-    Parameters
-    ----------
-    work
-        What holds the bins; module `product`.
-    storage
-        The matrix, which keeps its buffers.
-    sizes
-        Entries of each row at the time, `(rows,)`.
+    The products stay correct after insertions and deletions, but get slower as rows outgrow their bins.
     """
     device = work.device
     schedule = usual_bins(device.target)
@@ -353,7 +314,7 @@ def binned_products(work: Work, storage: Storage, sizes: NDArray[np.int32]) -> C
     def bind(x: Buffer, y: Buffer) -> Run:
         return bind_bins(
             device,
-            work.program("product").kernel(kernel),
+            work.load("product").kernel(kernel),
             bins,
             (len(parts), [parts_on_device, sums, done]),
             [order, *matrix.arguments(False), x, y],
@@ -366,24 +327,17 @@ VARIANT_KIND = "variant"
 DYNAMIC_FORMAT = "dcsr"
 DYNAMIC_MODULES = ("matrix", "rebuild", "sort")
 InsertionMode = Literal["add", "unique"]
-#: Entries that a row has room for at the least where batches of their own come into rows with room.
+#: Minimum free entries per row if a single batch is inserted into rows with free space.
 MIN_CAPACITY = 16
 
 
 class DynamicUpdate(BatchUpdate):
-    """Batches into a dynamic matrix, one after the other.
+    """Inserting batches into a dynamic matrix, one after the other.
 
-    What is streamed as a whole comes into rows with one segment of the mean size, as in the paper; batches into rows
-    with one segment of their size, and a batch of its own into rows with room for it in the mean.
+    Initial rows have one segment. Its size is the mean row size for a streamed matrix (as in the paper), the row's own
+    size for all batches, and for a single batch more, with space for the batch's mean number of entries per row.
 
-    Parameters
-    ----------
-    built
-        The modules of a precision by name.
-    what, order, which
-        As of `updating`.
-    mode
-        `add`: entries of a place come beside each other. `unique`: they are added to the one that is there.
+    Mode `add` keeps duplicates of a place as separate entries; `unique` adds to the existing value.
     """
 
     kind = VARIANT_KIND
@@ -405,26 +359,20 @@ class DynamicUpdate(BatchUpdate):
 
     @property
     def columns(self) -> Mapping[str, Any]:
-        """What is done, and the chains of the matrix."""
         return {**super().columns, "segments": SEGMENTS, "slack": self._slack}
 
     def bind_updates(self, work: Work, plan: UpdatePlan) -> None:
-        """Bring the matrix and the batches to the device, and bind what inserts them.
-
-        Raises
-        ------
-        Unsupported
-            Chains are full in the middle of the batches, so that a launch would have to stop.
-        """
+        """Upload the matrix and the batches; raise Unsupported if the batches would need a defragmentation."""
         arrays, self._slack = _initial_matrix(plan, self.what)
         storage = guarded_storage(work, arrays)
         operations = operations_on(work, storage)
         pristine = [work.upload(array) for array in (arrays.table, _state_words(arrays), arrays.sizes)]
-        self._restore = _bind_state_copy(work, arrays, pristine, [storage.table, storage.state, storage.sizes])
-        if self.sums:  # values are added to
+        words = arrays.segments * pitch_of(arrays.shape[0]), kernels.STATE_WORDS, arrays.shape[0]
+        self._restore = bind_csr_copy(work, words, pristine, [storage.table, storage.state, storage.sizes])
+        if self.sums:  # mode `unique` adds to existing values
             given = arrays.values[: arrays.pointer]
             values = bind_csr_copy(work, (given.nbytes // 4, 0, 0), 3 * [work.upload(given)], 3 * [storage.values])
-            self._restore = in_turn(self._restore, values)
+            self._restore = in_order([self._restore, values])
         launches, lacking = [], []
         for entries in plan.batches:
             batch = Batch(len(entries.rows), *DeviceEntries.upload(work, entries), grouped=self.order == "sorted")
@@ -432,14 +380,14 @@ class DynamicUpdate(BatchUpdate):
         self._restore()
         for launch in launches:
             launch()
-            lacking.append(storage.report().left)
+            lacking.append(storage.report().unplaced)
         if any(lacking):
             raise Unsupported(
                 f"{sum(lacking)} entries of {sum(map(bool, lacking))} batches found no room: the matrix would have to "
                 "be brought together on the way"
             )
         self._read = lambda: storage.download().to_csr()
-        products = cache(partial(binned_products, work, storage, arrays.sizes))  # binned once, as rows are at first
+        products = cache(partial(binned_products, work, storage, arrays.sizes))  # bins of the initial row sizes
         self.launch = in_order(self.with_products(work, launches, lambda _, x, y: products()(x, y)))
 
     def _bind_batch(self, operations: Operations, batch: Batch) -> Callable[[], None]:
@@ -449,15 +397,14 @@ class DynamicUpdate(BatchUpdate):
         if not self.sums:
             return operations.insertion(batch, self._slack).launch
         arrange, arranged = operations.arranged(batch)
-        return in_turn(arrange, operations.unique_insertion_of(batch, arranged, self._slack, "add").launch)
+        return in_order([arrange, operations.unique_insertion_of(batch, arranged, self._slack, "add").launch])
 
     def before(self) -> None:
-        """Take all batches out again."""
         self._restore()
 
 
 class Defragmentation(MatrixOperation):
-    """All rows of the grown matrix, as the batches left it, into one segment each of another buffer."""
+    """Defragmentation: rows of the grown matrix are copied to another buffer, where each has one segment."""
 
     kind = VARIANT_KIND
     modules = DYNAMIC_MODULES
@@ -465,36 +412,30 @@ class Defragmentation(MatrixOperation):
 
     @property
     def columns(self) -> Mapping[str, Any]:
-        """What is brought together."""
         return {"what": "defragment", "format": DYNAMIC_FORMAT, "state": "fragmented", "segments": SEGMENTS}
 
     def bind(self, work: Work, operands: GraphOperands) -> None:
-        """Lay the matrix out as the batches leave it, and bind what brings it together."""
         arrays = state_in(work.workspace, operands, "fragmented")
         storage = guarded_storage(work, arrays)
         nnz, rows, number = arrays.nnz, arrays.shape[0], arrays.values.itemsize
         target = guarded_storage(work, lay_out(sp.csr_array(arrays.shape, dtype=arrays.values.dtype), SEGMENTS, nnz))
-        # entries twice; pairs in use and sizes read, pairs of all slots and sizes written
+        # entries: read and write; pairs in use and sizes: read; pairs of all slots and sizes: write
         pairs = 8 * int(arrays.fragments.sum()) + 8 * SEGMENTS * rows
-        self.moved = 2 * nnz * (4 + number) + pairs + 8 * rows
+        self.bytes_moved = 2 * nnz * (4 + number) + pairs + 8 * rows
         self.launch = bind_defragmentation(operations_on(work, storage), target)
         self._read = lambda: _read_exact(target, nnz)
 
 
 class DynamicConversion(FormatConversion):
-    """A conversion into dynamic CSR, from `csr` or `coo`, or out of it, into `csr`.
-
-    A dynamic matrix comes with one segment a row.
-    """
+    """Conversion from `csr` or `coo` to dynamic CSR with one segment per row, or from dynamic CSR to `csr`."""
 
     kind = VARIANT_KIND
     modules = DYNAMIC_MODULES
 
     def bind(self, work: Work, operands: GraphOperands) -> None:
-        """Bring the matrix to the device in the source's format, and bind the kernels."""
         matrix = operands.grown
         rows, nnz, number = matrix.shape[0], int(matrix.nnz), matrix.dtype.itemsize
-        self.moved = 2 * nnz * (4 + number) + 12 * rows
+        self.bytes_moved = 2 * nnz * (4 + number) + 12 * rows
         if self._source == DYNAMIC_FORMAT:
             compact = lay_out(matrix, SEGMENTS)
             operations = operations_on(work, guarded_storage(work, compact))
@@ -518,7 +459,7 @@ class DynamicConversion(FormatConversion):
 
 
 def guarded_storage(work: Work, arrays: Arrays) -> Storage:
-    """Bring a matrix to the device, its arrays between guard zones."""
+    """Upload a matrix, with guard zones around its arrays."""
     names: dict[str, NDArray[Any]] = {
         "columns": arrays.columns,
         "values": arrays.values,
@@ -526,27 +467,28 @@ def guarded_storage(work: Work, arrays: Arrays) -> Storage:
         "sizes": arrays.sizes,
     }
     names |= {"versions": np.zeros_like(arrays.sizes), "state": _state_words(arrays)}
-    # where no segment is cut off yet, entries are undefined: that may be most of the memory
+    # memory without segments has undefined contents and may be most of the buffer
     used = dict.fromkeys(("columns", "values"), arrays.pointer)
-    buffers = (work.load(array, f"the {name} of the matrix", used.get(name)) for name, array in names.items())
+    buffers = (
+        work.upload_writable(array, f"the {name} of the matrix", used.get(name)) for name, array in names.items()
+    )
     dtype = arrays.values.dtype
     return Storage(work.device, arrays.shape, arrays.segments, arrays.capacity, dtype, *buffers)
 
 
 def operations_on(work: Work, storage: Storage) -> Operations:
-    """Return the operations of a matrix, with memory for what passes between their kernels."""
     scratch = work.keep(Scratch(work.device))
-    return work.keep(Operations(storage, work.program("matrix"), work.program("sort"), scratch))
+    return work.keep(Operations(storage, work.load("matrix"), work.load("sort"), scratch))
 
 
 def bind_defragmentation(operations: Operations, target: Storage) -> Callable[[], None]:
-    """Return what queues a defragmentation into a matrix that is large enough, without slack."""
+    """Return a launch that defragments into a sufficiently large matrix, without slack."""
     rooms, offsets = operations.rooms(0)
-    return in_turn(rooms, operations.copy(offsets, target, slack=False))
+    return in_order([rooms, operations.copy(offsets, target, slack=False)])
 
 
 def _initial_matrix(plan: UpdatePlan, what: UpdateName) -> tuple[Arrays, int]:
-    """Return the matrix before the first batch, and the slack: the mean row size of what the rows are to hold."""
+    """Return the initial matrix, and the slack: the mean row size, for a streamed matrix that of the grown matrix."""
     rows, start = plan.start.shape[0], plan.start
     counts = [len(batch.rows) for batch in plan.batches]
     mean = (plan.after if what == "stream" else start.nnz) // max(rows, 1)
@@ -555,7 +497,7 @@ def _initial_matrix(plan: UpdatePlan, what: UpdateName) -> tuple[Arrays, int]:
         return lay_out(start, SEGMENTS, rows * mean + coming, width=mean), mean
     if what in ("insert", "iterate"):
         return lay_out(start, SEGMENTS, start.nnz + coming), mean
-    # a batch of its own: twice the room that it takes in the mean, and some, so that rows drawn at random have it
+    # a single batch: twice the mean space that it needs, and a margin for rows drawn at random
     room = 2 * (-(-sum(counts) // max(rows, 1))) + MIN_CAPACITY
     return lay_out(start, SEGMENTS, start.nnz + rows * room + coming, slack=room), mean
 
@@ -566,20 +508,8 @@ def _state_words(arrays: Arrays) -> NDArray[np.int32]:
     return words
 
 
-def _bind_state_copy(work: Work, arrays: Arrays, sources: list[Buffer], targets: list[Buffer]) -> Callable[[], None]:
-    """Return what queues a copy of table, state and sizes."""
-    words = arrays.segments * pitch_of(arrays.shape[0]), kernels.STATE_WORDS, arrays.shape[0]
-    return bind_csr_copy(work, words, sources, targets)
-
-
 def _read_exact(storage: Storage, nnz: int) -> sp.csr_array:
-    """Return a matrix that has to have one segment a row without slack.
-
-    Raises
-    ------
-    IncorrectError
-        It has others.
-    """
+    """Return a matrix that must have one segment per row, without slack."""
     arrays = storage.download()
     if (arrays.fragments > 1).any() or arrays.pointer != nnz or int(arrays.segment_capacity.sum()) != nnz:
         raise IncorrectError("rows have more than one segment, or room")

@@ -1,7 +1,4 @@
-"""The contract of the study: a matrix that grows on the device, its updates, its products, and the alternatives.
-
-The suite says what a case times besides the products, in groups that are timed in the same rounds.
-"""
+"""The contract of the study: a matrix that grows on the device, its updates and products, and the alternatives."""
 
 from __future__ import annotations
 
@@ -11,29 +8,34 @@ from typing import Any, get_args
 
 import numpy as np
 
-from repro.bench.rows import ColumnType, Row
+from repro.bench.rows import Row
 from repro.bench.runnable import Runnable
 from repro.codegen.build_cache import Module, compile_module, manifest_path
 from repro.codegen.targets import DTYPES, Target
-from repro.config.models import StudySettings
+from repro.config.models import StudySettings, UnusedLayouts, UnusedWeight
 from repro.problems.problem import Outline, Problem
 from repro.problems.updates import Updates
 from repro.sparse.device_work import ModuleFile, read_modules
 from repro.sparse.library import asked_for, check_names, for_problem
-from repro.sparse.study_kit import LIBRARIES, LIBRARY, features
+from repro.sparse.study_kit import LIBRARIES, features
 from repro.studies import CostModel, StepResult, Study, Workload
-from repro.studies.dynamic_csr import PUBLISHED, REFERENCE, TARGETS, precision_of_operations, runnables_devices
-from repro.studies.dynamic_csr import STUDY as NAME
+from repro.studies.dynamic_csr import (
+    PUBLISHED,
+    REFERENCE,
+    STUDY_NAME,
+    TARGETS,
+    precision_of_operations,
+    runnables_devices,
+)
 from repro.studies.dynamic_csr.ids import (
-    PRODUCT_COLUMNS,
     ProductId,
     choose_products,
-    point_of,
     product_ids,
     reported_names,
 )
 from repro.studies.dynamic_csr.kernels import MODULES, render_key
 from repro.studies.dynamic_csr.operands import GraphOperands, make_operands
+from repro.studies.dynamic_csr.rows import DynamicRow
 from repro.studies.dynamic_csr.runnables_baselines import (
     CoordinateUpdate,
     CubSort,
@@ -64,29 +66,22 @@ from repro.tuning.session import Session, fastest_yardsticks
 
 ORDERS: tuple[EntryOrder, ...] = get_args(EntryOrder)
 MODES: tuple[InsertionMode, ...] = get_args(InsertionMode)
-#: Conversions into dynamic CSR and out of it, beside `PAIRS`.
+#: Conversions to and from dynamic CSR, in addition to `STATIC_PAIRS`.
 DYNAMIC_PAIRS: tuple[tuple[StoredFormat, StoredFormat], ...] = (("coo", "dcsr"), ("csr", "dcsr"), ("dcsr", "csr"))
 
 
-#: What is timed in one precision alone.
+#: Parts that are timed in one precision only.
 OPERATIONS = ("updates", "conversions", "primitives")
 
 
 def suite(
     built: Mapping[str, ModuleFile], problem: Updates, parts: Collection[str] = OPERATIONS
 ) -> Iterator[list[Runnable]]:
-    """Yield groups of runnables, each held on the device together: all of them would not find room.
+    """Yield groups of runnables; each group is timed in its own rounds and held on the device together.
 
-    Parameters
-    ----------
-    built
-        The modules of a precision by name.
-    problem
-        The matrix and its batches.
-    parts
-        `updates`: with the whole matrix; with all batches one after the other, also with products between them, or with
-        each batch alone where these differ in size. `conversions`: these, and bringing together. `primitives`: sums and
-        sorts.
+    All of them would not fit into memory. `parts` are `updates`: the whole matrix at once; all batches one after the
+    other, also with products between them, or each batch alone where they differ in size; `conversions`,
+    defragmentation included; and `primitives`: sums and sorts.
     """
     if "updates" in parts:
         yield from _update_groups(built, problem)
@@ -124,7 +119,6 @@ def _update_groups(built: Mapping[str, ModuleFile], problem: Updates) -> Iterato
 def _batch_groups(
     built: Mapping[str, ModuleFile], what: SingleUpdate, which: int | None = None
 ) -> Iterator[list[Runnable]]:
-    """Yield what is updated with batches, order by order."""
     for order in ORDERS:
         yield [
             *(DynamicUpdate(built, what, order, which, mode) for mode in MODES),
@@ -138,30 +132,22 @@ def _batch_groups(
 PROBLEM_KIND, ENTRY = "updates", "real"
 
 
-class DynamicCsr(Study):
-    """Rows as chains of segments that grow, against HYB, coordinates, and CSR made again with every batch."""
+class DynamicCsrSettings(StudySettings):
+    layouts: UnusedLayouts = "all"
+    memory_weight: UnusedWeight = 0.0
 
-    name = NAME
+
+class DynamicCsr(Study):
+    """Rows as chains of segments that grow, compared with HYB, coordinates, and CSR rebuilt for every batch."""
+
+    name = STUDY_NAME
     title = "Dynamic CSR"
     reference = REFERENCE
+    settings = DynamicCsrSettings
+    id_class = ProductId
     kinds = (PROBLEM_KIND,)
     libraries = LIBRARIES
-    columns: Mapping[str, ColumnType] = {
-        **PRODUCT_COLUMNS,
-        **LIBRARY,
-        "ordering": str,
-        "segments": int,
-        "slack": int,
-        "mode": str,
-        "order": str,
-        "batch": int,
-        "to_format": str,
-        "devices": int,
-        "exchange": str,
-        "steps": int,
-        "stage_update": float,
-        "stage_sort": float,
-    }
+    columns = DynamicRow.own_columns()
     parts = (*OPERATIONS, "devices")
     published = PUBLISHED
     targets = TARGETS
@@ -179,41 +165,35 @@ class DynamicCsr(Study):
         "clock": "event",
     }
     paces: Mapping[str, CostModel] = {"cuda": CostModel(beside=2, launches=5.7), "opencl": CostModel(beside=8)}
-    unused = ("layouts", "memory_weight")
     packages = runnables_devices.NCCL_PACKAGES
 
     def check_on(self, settings: StudySettings, problems: Sequence[Outline], target: Target) -> None:
-        """Refuse baselines that there are not."""
-        check_names(NAME, settings.baselines, [ENTRY], target.dialect)
+        check_names(STUDY_NAME, settings.baselines, [ENTRY], target.dialect)
 
     def parts_of(self, settings: StudySettings, precision: str) -> tuple[str, ...]:
-        """Return the parts that are timed in a precision: operations in one alone."""
         asked = super().parts_of(settings, precision)
         operations = precision == precision_of_operations(settings.precisions)
         return tuple(name for name in asked if operations or name not in OPERATIONS)
 
     def modules(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> list[str]:
-        """Return `precision/module` of every module."""
         return [f"{precision}/{module}" for module in MODULES]
 
     def render(self, templates: Path, key: str, target: Target) -> str:
-        """Return the source of one module."""
         return render_key(templates, key, target)
 
     def operands(self, problem: Problem, precision: str, seed: int) -> GraphOperands:
-        """Return the matrix, the grown one, x and their product."""
         assert isinstance(problem, Updates)
         return make_operands(problem, precision, seed)
 
     def measure(self, session: Session) -> Iterator[tuple[str, StepResult]]:
-        """Search the products, choose, time the chosen beside the library; then all else, in one precision."""
+        """Search the products, choose, time the winners beside the library; then time all else in one precision."""
         settings = session.settings
         operands = session.bench.operands
         assert isinstance(operands, GraphOperands)
-        built = read_modules(session.target, NAME, session.precision, MODULES)
+        built = read_modules(session.target, STUDY_NAME, session.precision, MODULES)
         library = asked_for(settings.baselines, ENTRY, session.bench.device.backend)
         variants = product_variants(settings, operands, session.target)
-        strategy = session.strategy(_features, point_of)
+        strategy = session.strategy(_features, ProductId)
         if settings.search != "exhaustive":
             session.keep_packed(variants)
         rows: list[Row] = []
@@ -224,7 +204,7 @@ class DynamicCsr(Study):
         yield "search", rows
         yardsticks = session.yardsticks()
         yield "baseline", [row for _, row in yardsticks]
-        choices = choose_products(rows, settings.timing.tie)
+        choices = choose_products(rows, settings.timing.tie, [variant.id for variant in variants])
         names = set(reported_names(rows, choices))
         chosen = [variant for variant in variants if variant.name in names]
         report = session.rounds([*chosen, hybrid, *fastest_yardsticks(yardsticks), *library])
@@ -237,15 +217,13 @@ class DynamicCsr(Study):
         yield "report", report
         yield "choices", choices
 
-    def find(self, templates: Path, problem: Outline, precision: str, name: str, target: Target) -> Runnable:
-        """Return the product of a name."""
-        id = ProductId.parse(name)
-        path = manifest_path(target.name, NAME, f"{precision}/product")
+    def variant(self, templates: Path, problem: Outline, precision: str, id: ProductId, target: Target) -> Runnable:
+        """Return the product with the given id."""
+        path = manifest_path(target.name, STUDY_NAME, f"{precision}/product")
         source = render_key(templates, f"{precision}/product", target)
         return ProductVariant(id, compile_module(source, target, path), path.parent)
 
     def workload(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> Workload:
-        """Return how many products there are, and the bytes of the matrix as CSR."""
         rows, nonzeros = problem.size or (0, 0)
         number = DTYPES[precision]().nbytes
         matrix = 4 * (rows + 1) + nonzeros * (4 + number)
@@ -260,14 +238,8 @@ STUDY = DynamicCsr()
 
 
 def product_variants(settings: StudySettings, operands: GraphOperands, target: Target) -> list[ProductVariant]:
-    """Return all products to try, space by space; those that share a matrix on the device follow each other.
-
-    Raises
-    ------
-    ReproError
-        The module is not compiled yet.
-    """
-    path = manifest_path(target.name, NAME, f"{operands.precision}/product")
+    """Return all products to try, by space; products that share a matrix on the device are adjacent."""
+    path = manifest_path(target.name, STUDY_NAME, f"{operands.precision}/product")
     module = Module.load(path)
     rows = operands.grown.shape[0]
     mean = operands.grown.nnz / max(rows, 1)
@@ -277,5 +249,5 @@ def product_variants(settings: StudySettings, operands: GraphOperands, target: T
 
 
 def _features(record: Mapping[str, Any], precision: str, machine: Machine) -> Any:
-    """Return what the matrix before its first batch is compared by."""
+    """Return the features by which searches compare matrices, computed for the matrix before the first batch."""
     return features({**record, "entry": ENTRY}, precision, machine)

@@ -1,94 +1,183 @@
-"""The tables of the paper beside ours (5.1 to 5.4), and our tables of products, rates, break-evens and devices."""
+"""The paper's tables beside our numbers (5.1 to 5.4), and our tables of products, rates, devices and targets."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from statistics import fmean
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import repro.studies.dynamic_csr.tables_targets  # noqa: F401  (registers its tables)
-from repro.results.campaign_data import Campaign, Case, ReportedTime
+from repro.results.baselines import baselines_table
+from repro.results.campaign_data import Campaign
 from repro.results.problem_rows import (
-    ABBREVIATIONS,
-    PROBLEM,
-    ProblemRow,
     cpu_note,
     join_sentences,
     launch_note,
     measurement_note,
+    precision_cell,
     problem_rows,
     unavailable_note,
 )
 from repro.results.published import Published, Record
+from repro.results.recorded_rows import Method
 from repro.results.registry import table
 from repro.results.significance import median_of, ratio_of
-from repro.results.tables import Cell, Column, Table, count, digits, from_rows, microseconds, percent, ratio, speedup
+from repro.results.tables import (
+    MICRO,
+    Cell,
+    Column,
+    Statistic,
+    SummaryLine,
+    Table,
+    count,
+    digits,
+    from_rows,
+    microseconds,
+    percent,
+    ratio,
+    seconds_cell,
+    speedup,
+    table_of,
+    time_column,
+)
+from repro.results.targets import targets_table, wanted_on
 from repro.sparse.baseline_times import library_of, routine_text
-from repro.studies.dynamic_csr import KIB, MIB, PAPER, STUDY
+from repro.studies.dynamic_csr import (
+    KIB,
+    MIB,
+    PAPER,
+    PRODUCTS_PER_BATCH,
+    STATED_ADAPTIVE,
+    STATED_DEFRAGMENTED,
+    STATED_FRAGMENTED,
+    STUDY_NAME,
+    TWO_DEVICES,
+    stated_device_means,
+    stated_graph_speedups,
+    stated_product_means,
+    stated_record,
+)
 from repro.studies.dynamic_csr.results import (
-    BY_HOST,
+    ADAPTIVE,
+    ANY,
+    BY_SIZE,
     CAPACITY_SENTENCE,
+    CSR,
     DCSR,
+    DEFRAGMENTATION,
+    DEFRAGMENTED,
     DEVICE_CLOCK,
     EXCHANGE_TITLES,
+    FRAGMENTED,
+    GAIN_EXPLANATION,
+    GAIN_WORDS,
     GEAM,
+    GEAM_ROUTINE,
+    HYB_PRODUCT,
+    HYB_SORT,
+    IN_ORDER,
+    LIBRARY,
+    LIBRARY_CSR,
     NO_DEVICES,
     OPERATION_CLOCK,
-    OWN_MEANS,
+    OURS,
+    PAPER_PRODUCTS,
     PRODUCT_CLOCK,
+    PRODUCT_COUNTS,
+    QUANTITIES,
+    SORTED,
     UPDATE_PROTOCOLS,
     UPDATED_FORMATS,
     DeviceTimes,
+    Numbers,
+    PaperGraphs,
     ProductTimes,
     StepTime,
     Sweep,
+    TargetData,
+    TimePair,
+    Times,
     Trade,
-    UpdatedFormat,
     UpdateProtocol,
     batch_sweeps,
+    defragmented_over_csr,
     device_times,
-    fastest_operation,
     geam_sentence,
-    is_host_timed,
-    mean_line,
+    iterative_pair,
     operation_precision,
-    problem_records,
+    operation_times,
     product_times,
     published_cell,
-    ratio_row,
     rebuild_trades,
-    recorded_facts,
     short_count,
-    stated_graph_speedups,
-    stated_product_means,
+    streaming_pair,
+    time_notes,
     unique_sentence,
 )
+from repro.studies.dynamic_csr.rows import DynamicRow
 
-SIZE_HEADS = {
-    "nonzeros": "non-zeros",
-    "rows": "rows",
-    "columns": "columns",
-    "mean": "mean row",
-    "deviation": "deviation",
-    "longest": "longest row",
-}
-#: From here on the paper prints the longest row in thousands.
-LONG_ROW = 10_000
+#: Note for a table that shows published numbers beside our numbers if the campaign has other problems.
+OWN_MEANS = "A mean is over the problems of its own column: the published are of all the paper’s graphs, ours of ours."
+MEAN: Mapping[str, Statistic] = {"mean": lambda numbers: ratio(fmean(numbers))}
+MEAN_LINE = (SummaryLine("mean", "mean"),)
 
 
-@table(STUDY, "table-5-1", title="The matrices", numbering=f"Table 5.1 of {PAPER}")
-def graphs(campaign: Campaign, published: Published) -> Table:
-    """Sizes and row lengths, published beside ours."""
-    by_problem = {item["problem"]: item for item in published["sizes"]}
-    rows = [
-        (line.cell, *_published_sizes(by_problem.get(line.published or "")), *_own_sizes(line))
-        for line in problem_rows(campaign, published)
+def _name_column(why_not: Callable[[Any], str | None] = lambda case: None) -> Column[Any]:
+    """Return the column of problem names; a note at a name gives the reason if the problem has no number."""
+    return Column("problem", "problem", numeric=False, cell=lambda case: case.line.noted(why_not(case)))
+
+
+NAME = _name_column()
+PRECISION = Column[Any]("precision", "precision", numeric=False, cell=lambda case: precision_cell(case.case.precision))
+
+
+@dataclass(frozen=True)
+class PublishedTimes(Times):
+    """The measured times of a problem, together with the published values for this problem."""
+
+    theirs: Record | None
+
+    def printed(self, name: str) -> Cell:
+        return published_cell(self.theirs[name] if self.theirs else None)
+
+
+def published_times(campaign: Campaign, published: Published, file: str) -> list[PublishedTimes]:
+    theirs = {item["problem"]: item for item in published[file]}
+    return [
+        PublishedTimes(times.line, times.case, theirs.get(times.line.published or ""))
+        for times in operation_times(campaign, problem_rows(campaign, published))
     ]
+
+
+def _printed_column(
+    name: str, title: str, group: str, summary: Mapping[str, Statistic] = MEAN
+) -> Column[PublishedTimes]:
+    return Column(f"published_{name}", title, group, cell=lambda case: case.printed(name), summary=summary)
+
+
+#: From this length on, the paper prints the length of the longest row in thousands.
+LONG_ROW = 10_000
+#: Column heads, and the functions that format counts and lengths.
+SIZES: Mapping[str, tuple[str, Callable[[Any], Cell]]] = {
+    "nonzeros": ("non-zeros", lambda number: short_count(number, "KM")),
+    "rows": ("rows", lambda number: short_count(number, "K")),
+    "columns": ("columns", lambda number: short_count(number, "K")),
+    "mean": ("mean row", lambda number: Cell(number, str(int(number)))),
+    "deviation": ("deviation", lambda number: Cell(number, f"{number:.0f}")),
+    "longest": ("longest row", lambda number: short_count(number, "K", LONG_ROW)),
+}
+
+
+@table(STUDY_NAME, "table-5-1", title="The matrices", numbering=f"Table 5.1 of {PAPER}")
+def graphs(campaign: Campaign, published: Published) -> Table:
+    def own(key: str, case: PublishedTimes) -> Cell:
+        return SIZES[key][1](case.facts[key]) if case.facts else Cell()
+
     columns = (
-        PROBLEM,
-        *(Column(f"published_{key}", head, "published") for key, head in SIZE_HEADS.items()),
-        *(Column(key, head, "ours") for key, head in SIZE_HEADS.items()),
+        NAME,
+        *(_printed_column(key, title, "published", {}) for key, (title, _) in SIZES.items()),
+        *(Column(key, title, "ours", cell=partial(own, key)) for key, (title, _) in SIZES.items()),
     )
     caption = [
         "The matrices before the first batch of updates: sizes, and mean, standard deviation and maximum of the",
@@ -98,29 +187,11 @@ def graphs(campaign: Campaign, published: Published) -> Table:
         "They do not depend on the device.",
         unavailable_note(campaign),
     ]
-    return Table(columns, rows, join_sentences(caption))
-
-
-def _published_sizes(item: Record | None) -> tuple[Cell, ...]:
-    return tuple(published_cell(item[key] if item else None) for key in SIZE_HEADS)
-
-
-def _own_sizes(line: ProblemRow) -> tuple[Cell, ...]:
-    facts = recorded_facts(line)
-    if not facts:
-        return (Cell(),) * len(SIZE_HEADS)
-    return (
-        short_count(facts["nonzeros"], "KM"),
-        short_count(facts["rows"], "K"),
-        short_count(facts["columns"], "K"),
-        Cell(facts["mean"], str(int(facts["mean"]))),
-        Cell(facts["deviation"], f"{facts['deviation']:.0f}"),
-        short_count(facts["longest"], "K", LONG_ROW),
-    )
+    return table_of(columns, published_times(campaign, published, "sizes"), join_sentences(caption))
 
 
 MEMORY_FORMATS = ("DCSR-2", "DCSR-3", "DCSR-4", "CSR")
-#: Our groups of columns: the key in a record's `memory`, the key of the columns, and the head.
+#: Our groups of columns: key in the record's `memory`, key of the columns, and head.
 MEMORY_COUNTS = (
     ("paper", "counted_as_paper", "ours, counted as the paper does"),
     ("single", "single", "ours, everything, single precision"),
@@ -128,18 +199,25 @@ MEMORY_COUNTS = (
 )
 
 
-@table(STUDY, "table-5-2", title="Memory of the formats", numbering=f"Table 5.2 of {PAPER}")
+def _fraction(value: float) -> Cell:
+    return Cell(value, f"{value:.3f}")
+
+
+MEAN_FRACTION: Mapping[str, Statistic] = {"mean": lambda numbers: _fraction(fmean(numbers))}
+
+
+@table(STUDY_NAME, "table-5-2", title="Memory of the formats", numbering=f"Table 5.2 of {PAPER}")
 def memory(campaign: Campaign, published: Published) -> Table:
-    """Size as HYB, and the other formats as fractions of it."""
-    by_problem = {item["problem"]: item for item in published["memory"]}
-    rows = []
-    for line in problem_rows(campaign, published):
-        counted = recorded_facts(line).get("memory", {})
-        ours = (cell for key, _, _ in MEMORY_COUNTS for cell in _own_memory(counted.get(key)))
-        rows.append((line.cell, *_published_memory(by_problem.get(line.published or "")), *ours))
-    columns = [PROBLEM, *_memory_columns("published", "published")]
-    for _, key, head in MEMORY_COUNTS:
-        columns += _memory_columns(key, head)
+    def printed_size(case: PublishedTimes) -> Cell:
+        size = case.theirs["HYB"] if case.theirs else None
+        return Cell(int(size.removesuffix("M")) * MIB, size) if size else Cell()
+
+    columns = (
+        NAME,
+        Column[PublishedTimes]("published_HYB", "HYB", "published", cell=printed_size),
+        *(_printed_column(name, name, "published", MEAN_FRACTION) for name in MEMORY_FORMATS),
+        *(column for counted, key, head in MEMORY_COUNTS for column in _memory_columns(counted, key, head)),
+    )
     caption = [
         "Memory of the matrices before the first batch of updates: the size as HYB in MiB (M), below one in KiB",
         "(K), cut off, and dynamic CSR with room for two, three and four segments a row and CSR as fractions of it.",
@@ -152,130 +230,99 @@ def memory(campaign: Campaign, published: Published) -> Table:
         OWN_MEANS,
         unavailable_note(campaign),
     ]
-    return Table(tuple(columns), rows, join_sentences(caption), _memory_means(rows))
+    return table_of(columns, published_times(campaign, published, "memory"), join_sentences(caption), MEAN_LINE)
 
 
-def _memory_columns(key: str, head: str) -> list[Column]:
-    return [Column(f"{key}_HYB", "HYB", head), *(Column(f"{key}_{name}", name, head) for name in MEMORY_FORMATS)]
+def _memory_columns(counted: str, key: str, head: str) -> tuple[Column[Times], ...]:
+    def size(case: Times) -> Cell:
+        held = case.facts.get("memory", {}).get(counted, {}).get("HYB")
+        return Cell(held, f"{held // MIB}M" if held >= MIB else f"{held // KIB}K") if held else Cell()
 
+    def fraction(name: str, case: Times) -> Cell:
+        held = case.facts.get("memory", {}).get(counted, {})
+        return _fraction(held[name] / held["HYB"]) if held.get("HYB") else Cell()
 
-def _published_memory(item: Record | None) -> tuple[Cell, ...]:
-    if item is None:
-        return (Cell(),) * (1 + len(MEMORY_FORMATS))
-    size = item["HYB"]
-    return (Cell(int(size.removesuffix("M")) * MIB, size), *(published_cell(item[name]) for name in MEMORY_FORMATS))
-
-
-def _own_memory(counted: Mapping[str, int] | None) -> tuple[Cell, ...]:
-    if not counted or not counted["HYB"]:
-        return (Cell(),) * (1 + len(MEMORY_FORMATS))
-    size = counted["HYB"]
-    fractions = (counted[name] / size for name in MEMORY_FORMATS)
-    shown = f"{size // MIB}M" if size >= MIB else f"{size // KIB}K"
-    return (Cell(size, shown), *(Cell(value, f"{value:.3f}") for value in fractions))
-
-
-def _memory_means(rows: list[tuple[Cell, ...]]) -> list[tuple[Cell, ...]]:
-    """Return the means of all fractions of HYB; sizes have none."""
-    cells: list[Cell] = [Cell("mean")]
-    for place in range(1, len(rows[0]) if rows else 0):
-        values = [row[place].value for row in rows]
-        fractions = [float(value) for value in values if value is not None]
-        is_size = (place - 1) % (1 + len(MEMORY_FORMATS)) == 0
-        cells.append(Cell() if is_size or not fractions else Cell(fmean(fractions), f"{fmean(fractions):.3f}"))
-    return [tuple(cells)] if rows else []
-
-
-#: From which format to which, as the paper's table has them.
-CONVERSIONS = ("COO-CSR", "COO-DCSR", "COO-HYB", "CSR-DCSR", "CSR-HYB", "DCSR-CSR")
-
-
-@table(STUDY, "table-5-3", title="Conversions between formats", numbering=f"Table 5.3 of {PAPER}")
-def conversions(campaign: Campaign, published: Published) -> Table:
-    """A line a problem: the time of each conversion over that of a copy from CSR to CSR."""
-    precision = operation_precision(campaign)
-    rows = [_conversion_row(*given) for given in problem_records(campaign, published, "conversions")]
-    columns = (
-        PROBLEM,
-        *(Column(f"published_{name}", _conversion_head(name), "published, K20c") for name in CONVERSIONS),
-        *(Column(name, _conversion_head(name), campaign.column) for name in CONVERSIONS),
-        Column("copy_us", "CSR→CSR, µs", campaign.column),
+    fractions = (
+        Column(f"{key}_{name}", name, head, cell=partial(fraction, name), summary=MEAN_FRACTION)
+        for name in MEMORY_FORMATS
     )
+    return (Column(f"{key}_HYB", "HYB", head, cell=size), *fractions)
+
+
+def _ratio_columns(
+    campaign: Campaign, printed: Mapping[str, str], operations: Sequence[Method], base: Method, lacking: str
+) -> tuple[Column[PublishedTimes], ...]:
+    """Return columns of operation time over base time, published and ours; the name's note says if the base failed."""
+
+    def over(operation: Method, case: PublishedTimes) -> Cell:
+        timed = case[operation]  # no mark for the base's time: the base has its own column
+        cell = ratio(ratio_of(timed, case[base]))
+        return from_rows(replace(cell, notes=timed.notes), timed) if timed and case[base] else Cell()
+
+    return (
+        _name_column(lambda case: None if case[base] else lacking),
+        *(_printed_column(key, title, "published, K20c") for key, title in printed.items()),
+        *(Column(one.key, one.title, campaign.column, cell=partial(over, one), summary=MEAN) for one in operations),
+        time_column(f"{base.key}_us", f"{base.title}, µs", campaign.column, lambda case: case[base]),
+    )
+
+
+def _conversion(name: str, key: str = "") -> Method:
+    source, target = name.lower().split("-")
+    columns = {"what": "convert", "format": source, "to_format": target}
+    return Method(key or name, name.replace("-", "→"), columns=columns)
+
+
+#: Source format and target format of each conversion, as in the paper's table.
+CONVERSIONS = tuple(map(_conversion, ("COO-CSR", "COO-DCSR", "COO-HYB", "CSR-DCSR", "CSR-HYB", "DCSR-CSR")))
+COPY = _conversion("CSR-CSR", "copy")
+
+
+@table(STUDY_NAME, "table-5-3", title="Conversions between formats", numbering=f"Table 5.3 of {PAPER}")
+def conversions(campaign: Campaign, published: Published) -> Table:
+    printed = {conversion.key: conversion.title for conversion in CONVERSIONS}
+    columns = _ratio_columns(campaign, printed, CONVERSIONS, COPY, "no copy from CSR to CSR was timed")
     caption = [
         "The time of a conversion over that of copying the three arrays of CSR.",
         f"Published in Table 5.3 of {PAPER}; ours of the grown matrix, in memory that is there already. Coordinates",
         "come sorted by row; dynamic CSR comes with one segment a row, and becomes CSR by its defragmentation. HYB’s",
         "regular part has the width that the paper’s Table 5.2 follows from.",
-        f"{precision.capitalize()} precision; the paper does not say in which its conversions are.",
+        f"{operation_precision(campaign).capitalize()} precision; the paper does not say in which its conversions are.",
         OWN_MEANS,
         measurement_note(campaign, OPERATION_CLOCK),
         cpu_note(campaign),
         unavailable_note(campaign),
     ]
-    return Table(columns, rows, join_sentences(caption), mean_line(rows, 2 * len(CONVERSIONS)))
+    return table_of(columns, published_times(campaign, published, "conversions"), join_sentences(caption), MEAN_LINE)
 
 
-def _conversion_head(name: str) -> str:
-    return name.replace("-", "→")
-
-
-def _conversion_row(line: ProblemRow, theirs: Record | None, case: Case) -> tuple[Cell, ...]:
-    numbers = (theirs[name] if theirs else None for name in CONVERSIONS)
-    ours = (_conversion_time(case, name) for name in CONVERSIONS)
-    return ratio_row(line, numbers, ours, _conversion_time(case, "CSR-CSR"), "no copy from CSR to CSR was timed")
-
-
-def _conversion_time(case: Case, name: str) -> ReportedTime | None:
-    source, target = name.lower().split("-")
-    return fastest_operation(case, what="convert", format=source, to_format=target)
-
-
-class OperationColumn(NamedTuple):
-    """One column of ours.
-
-    Attributes
-    ----------
-    key, head
-        Of the column.
-    what, format, order
-        Of the rows that it is about; any order where there is none.
-    """
-
-    key: str
-    head: str
-    what: str
-    format: str
-    order: str | None = None
-
-
-#: Columns of the published table, and their heads.
+#: Columns of the published table, with their heads.
 PUBLISHED_OPERATIONS = {
     "DCSR_defragment": "DCSR defragmentation",
     "HYB_sort": "HYB sort",
     "DCSR_update": "DCSR update",
     "HYB_update": "HYB update",
 }
-OPERATION_COLUMNS = (
-    OperationColumn("DCSR_defragment", "DCSR defragmentation", "defragment", "dcsr"),
-    OperationColumn("HYB_sort", "HYB sort", "sort", "hyb"),
-    OperationColumn("DCSR_sorted", "DCSR, by row", "stream", "dcsr", "sorted"),
-    OperationColumn("HYB_sorted", "HYB, by row", "stream", "hyb", "sorted"),
-    OperationColumn("DCSR_any", "DCSR, any order", "stream", "dcsr", "any"),
-    OperationColumn("HYB_any", "HYB, any order", "stream", "hyb", "any"),
+OPERATIONS = (
+    DEFRAGMENTATION,
+    HYB_SORT,
+    *(
+        Method(
+            f"{stored}_{order}",
+            f"{stored}, {words}",
+            columns={"what": "stream", "format": stored.lower(), "order": order, "mode": "add"},
+        )
+        for order, words in (("sorted", "by row"), ("any", "any order"))
+        for stored in ("DCSR", "HYB")
+    ),
 )
+OWN_PRODUCT = Method("product", "CSR product", columns={"kind": "variant", "what": "product", "format": "csr"})
 
 
-@table(STUDY, "table-5-4", title="Updates, defragmentation and sort", numbering=f"Table 5.4 of {PAPER}")
+@table(STUDY_NAME, "table-5-4", title="Updates, defragmentation and sort", numbering=f"Table 5.4 of {PAPER}")
 def updates(campaign: Campaign, published: Published) -> Table:
-    """A line a problem: the time of each operation over that of a product with CSR."""
-    precision = operation_precision(campaign)
-    rows = [_operation_row(*given) for given in problem_records(campaign, published, "operations")]
-    columns = (
-        PROBLEM,
-        *(Column(f"published_{key}", head, "published, K20c") for key, head in PUBLISHED_OPERATIONS.items()),
-        *(Column(operation.key, operation.head, campaign.column) for operation in OPERATION_COLUMNS),
-        Column("product_us", "CSR product, µs", campaign.column),
-    )
+    lacking = "no product with CSR was timed"
+    columns = _ratio_columns(campaign, PUBLISHED_OPERATIONS, OPERATIONS, OWN_PRODUCT, lacking)
     caption = [
         "The time of an operation over that of one product with CSR.",
         f"Published in Table 5.4 of {PAPER}, where an update is “1000 updates”, which it does not define. Ours is",
@@ -283,55 +330,51 @@ def updates(campaign: Campaign, published: Published) -> Table:
         "any order, those of the same place side by side; HYB’s update includes the sort of its coordinates that a",
         "product asks for, and is spared reading back how many there are. HYB sort: of the coordinates that come in",
         "any order. CSR product: our fastest with CSR.",
-        f"{precision.capitalize()} precision; the paper does not say in which its updates are.",
+        f"{operation_precision(campaign).capitalize()} precision; the paper does not say in which its updates are.",
         OWN_MEANS,
         measurement_note(campaign, OPERATION_CLOCK),
         cpu_note(campaign),
         unavailable_note(campaign),
     ]
-    return Table(
-        columns, rows, join_sentences(caption), mean_line(rows, len(PUBLISHED_OPERATIONS) + len(OPERATION_COLUMNS))
-    )
+    return table_of(columns, published_times(campaign, published, "operations"), join_sentences(caption), MEAN_LINE)
 
 
-def _operation_row(line: ProblemRow, theirs: Record | None, case: Case) -> tuple[Cell, ...]:
-    product = fastest_operation(case, kind="variant", what="product", format="csr")
-    numbers = (theirs[key] if theirs else None for key in PUBLISHED_OPERATIONS)
-    ours = (_operation_time(case, operation) for operation in OPERATION_COLUMNS)
-    return ratio_row(line, numbers, ours, product, "no product with CSR was timed")
-
-
-def _operation_time(case: Case, operation: OperationColumn) -> ReportedTime | None:
-    added = {"order": operation.order, "mode": "add"} if operation.order else {}
-    return fastest_operation(case, what=operation.what, format=operation.format, **added)
-
-
-MILLION = 1e6
-#: Rates below have two digits: a batch of one entry has hundredths of it.
+#: Rates below this value get two digits: inserting a batch of one entry is slow, so its rate is a few hundredths.
 MIN_PRINTED_RATE = 0.1
-#: Groups of columns: of dynamic CSR all protocols, of the others those that they can do.
-RATE_COLUMNS: tuple[tuple[UpdateProtocol, UpdatedFormat], ...] = tuple(
-    (protocol, contestant)
+#: Groups of columns: dynamic CSR has every protocol, each other format has the protocols that it supports.
+RATES: tuple[tuple[UpdateProtocol, Method], ...] = tuple(
+    (protocol, updated)
     for protocol in UPDATE_PROTOCOLS
-    for contestant in UPDATED_FORMATS
-    if contestant is DCSR or (contestant.routine is not None) == (protocol.mode == "unique")
-    if contestant.routine is None or protocol.order == "sorted"
+    for updated in UPDATED_FORMATS
+    if updated is DCSR or (updated is GEAM) == (protocol.mode == "unique")
+    if updated is not GEAM or protocol.order == "sorted"
 )
 
 
-@table(STUDY, "table-rates", title="Updates a second by the size of the batch", numbering="ours")
+class Batch(NamedTuple):
+    """One batch of a sweep, identified by its number of entries; `size` is None if no batch was timed."""
+
+    sweep: Sweep
+    size: int | None
+
+
+@table(STUDY_NAME, "table-rates", title="Updates a second by the size of the batch", numbering="ours")
 def rates(campaign: Campaign, published: Published) -> Table:
-    """A line a batch of a problem whose batches grow."""
     sweeps = batch_sweeps(campaign, published)
     by_geam = any(sweep.has(GEAM) for sweep in sweeps)
-    shown = [pair for pair in RATE_COLUMNS if pair[1] is not GEAM or by_geam]
     columns = (
-        PROBLEM,
-        Column("batch", "entries of the batch"),
-        *(Column(_rate_key(p, c), c.label, f"{p.title}: million updates a second") for p, c in shown),
-        Column("any_add_us", "DCSR, any order, added, µs"),
+        Column[Batch](
+            "problem",
+            "problem",
+            numeric=False,
+            cell=lambda batch: batch.sweep.line.noted(None if batch.size else batch.sweep.case.why_not()),
+        ),
+        Column[Batch]("batch", "entries of the batch", cell=lambda batch: count(batch.size)),
+        *(_rate_column(protocol, updated) for protocol, updated in RATES if updated is not GEAM or by_geam),
+        time_column(
+            "any_add_us", "DCSR, any order, added, µs", "", lambda batch: batch.sweep.seconds(DCSR, ANY, batch.size)
+        ),
     )
-    rows = [row for sweep in sweeps for row in _rate_rows(sweep, shown)]
     caption = [
         "Updates a second: entries of a batch over the time of inserting it alone into the matrix before the first",
         "batch.",
@@ -347,74 +390,57 @@ def rates(campaign: Campaign, published: Published) -> Table:
         measurement_note(campaign, OPERATION_CLOCK),
         unavailable_note(campaign),
     ]
-    return Table(columns, rows, join_sentences(caption))
-
-
-def _rate_key(protocol: UpdateProtocol, contestant: UpdatedFormat) -> str:
-    return f"{contestant.key}_{protocol.order}_{protocol.mode}"
-
-
-def _rate_rows(sweep: Sweep, shown: Sequence[tuple[UpdateProtocol, UpdatedFormat]]) -> list[tuple[Cell, ...]]:
-    name = sweep.line.cell
-    if not sweep.sizes:
-        there = sweep.line.record is not None and sweep.line.record.available
-        notes = (*name.notes, *((sweep.case.why_not(),) if there else ()))
-        return [(Cell(name.value, name.text, notes), *(Cell(),) * (len(shown) + 2))]
-    return [
-        (
-            name,
-            count(size),
-            *(_rate_cell(sweep, protocol, contestant, size) for protocol, contestant in shown),
-            microseconds(sweep.seconds(DCSR, UPDATE_PROTOCOLS[0], size)),
-        )
-        for size in sweep.sizes
-    ]
-
-
-def _rate_cell(sweep: Sweep, protocol: UpdateProtocol, contestant: UpdatedFormat, size: int) -> Cell:
-    timed = sweep.seconds(contestant, protocol, size)
-    if timed is None:
-        return Cell()
-    rate = size / timed.seconds / MILLION
-    text = digits(rate) if rate >= MIN_PRINTED_RATE else f"{rate:.2g}"
-    return Cell(rate, text, (*timed.notes, *((BY_HOST,) if is_host_timed(timed) else ())), (timed.key,))
-
-
-#: Products after each batch.
-PRODUCT_COUNTS = (0, 1, 5, 20, 100)
-MICRO = 1e6
-#: What is compared, and by which formula; for the table and the figure.
-GAIN_EXPLANATION = (
-    "What dynamic CSR gains over CSR that is made again with every batch: gain(n) = (R + n C) / (U + n F) with n "
-    "products after each batch. U: inserting a batch; R: the rebuild with it; F: a product of the fragmented matrix; "
-    "C: one with CSR. Both break even at n = (R − U) / (F − C): with more products dynamic CSR is the "
-    "slower, unless it is defragmented. Of graphs all batches are inserted one after the other, by row, and U and R "
-    "are their time over their number; R is the faster of counting, adding up and copying and of cuSPARSE’s "
-    "csrgeam2. Of sweeps each batch is inserted alone, in any order, and R counts, adds up and copies. F and C are "
-    "the fastest products of the matrix with all batches, C the library’s included."
-)
-#: What stands for the n at which both break even.
-GAIN_WORDS = "Always, never: dynamic CSR is the faster, or the slower, for every n. From: it is the faster for more."
-
-
-@table(STUDY, "table-crossover", title="Gain over a rebuild, by products per batch", numbering="ours")
-def crossover(campaign: Campaign, published: Published) -> Table:
-    """A line a graph, and one a batch of a sweep."""
-    trades, missing = rebuild_trades(campaign, published)
-    columns = (
-        PROBLEM,
-        Column("batch", "entries of a batch"),
-        Column("update_us", "update U", "µs"),
-        Column("rebuild_us", "rebuild R", "µs"),
-        Column("fragmented_us", "DCSR product F", "µs"),
-        Column("csr_us", "CSR product C", "µs"),
-        *(Column(f"gain_{products}", f"n = {products}", "gain over a rebuild") for products in PRODUCT_COUNTS),
-        Column("crossover", "break-even n"),
+    return table_of(
+        columns, [Batch(sweep, size) for sweep in sweeps for size in sweep.sizes or (None,)], join_sentences(caption)
     )
-    rows = [
-        *(_trade_row(trade) for trade in trades),
-        *(_missing_trade_row(line, why, len(columns)) for line, why in missing),
-    ]
+
+
+def _rate_column(protocol: UpdateProtocol, updated: Method) -> Column[Batch]:
+    def cell(batch: Batch) -> Cell:
+        timed = batch.sweep.seconds(updated, protocol, batch.size)
+        if timed is None or batch.size is None:
+            return Cell()
+        rate = batch.size / timed.seconds / MICRO
+        text = digits(rate) if rate >= MIN_PRINTED_RATE else f"{rate:.2g}"
+        return Cell(rate, text, time_notes(timed), (timed.key,))
+
+    key = f"{updated.key}_{protocol.order}_{protocol.mode}"
+    return Column(key, updated.title, f"{protocol.title}: million updates a second", cell=cell)
+
+
+#: One line of the table: the problem's name, and its trade if there is one.
+TradeLine = tuple[Cell, Trade | None]
+
+
+def _trade_column(key: str, title: str, group: str, cell: Callable[[Trade], Cell]) -> Column[TradeLine]:
+    return Column(key, title, group, cell=lambda line: cell(line[1]) if line[1] else Cell())
+
+
+def _gain_column(products: int) -> Column[TradeLine]:
+    return _trade_column(
+        f"gain_{products}", f"n = {products}", "gain over a rebuild", lambda trade: ratio(trade.gain(products))
+    )
+
+
+TRADE_COLUMNS: tuple[Column[TradeLine], ...] = (
+    Column("problem", "problem", numeric=False, cell=lambda line: line[0]),
+    _trade_column("batch", "entries of a batch", "", lambda trade: count(trade.entries)),
+    _trade_column("update_us", "update U", "µs", lambda trade: seconds_cell(trade.update)),
+    _trade_column("rebuild_us", "rebuild R", "µs", lambda trade: seconds_cell(trade.rebuild)),
+    _trade_column("fragmented_us", "DCSR product F", "µs", lambda trade: seconds_cell(trade.fragmented)),
+    _trade_column("csr_us", "CSR product C", "µs", lambda trade: seconds_cell(trade.csr)),
+    *map(_gain_column, PRODUCT_COUNTS),
+    _trade_column(
+        "crossover", "break-even n", "", lambda trade: Cell(trade.crossover, trade.in_words, keys=trade.keys)
+    ),
+)
+
+
+@table(STUDY_NAME, "table-crossover", title="Gain over a rebuild, by products per batch", numbering="ours")
+def crossover(campaign: Campaign, published: Published) -> Table:
+    trades, missing = rebuild_trades(campaign, published)
+    lines: list[TradeLine] = [(trade.line.cell, trade) for trade in trades]
+    lines += [(times.line.noted(why), None) for times, why in missing]
     caption = [
         GAIN_EXPLANATION,
         GAIN_WORDS,
@@ -424,82 +450,60 @@ def crossover(campaign: Campaign, published: Published) -> Table:
         geam_sentence(campaign),
         unavailable_note(campaign),
     ]
-    return Table(columns, rows, join_sentences(caption))
+    return table_of(TRADE_COLUMNS, lines, join_sentences(caption))
 
 
-def _trade_row(trade: Trade) -> tuple[Cell, ...]:
-    times = (trade.update, trade.rebuild, trade.fragmented, trade.csr)
+def _pair_column(
+    key: str, title: str, pair: Callable[[ProductTimes], TimePair], worst: Callable[[Sequence[float]], float]
+) -> Column[ProductTimes]:
+    """Return the column of one time over another; `worst` picks the largest ratio if small ratios are good."""
+    summary: Mapping[str, Statistic] = {
+        "median": lambda numbers: ratio(median_of(numbers)),
+        "worst": lambda numbers: ratio(worst(numbers)),
+    }
+    return Column(key, title, "ratios of times", cell=lambda case: speedup(*pair(case)), summary=summary)
+
+
+def _product_columns(library: str) -> tuple[Column[ProductTimes], ...]:
+    def micro(method: Method, title: str, group: str) -> Column[ProductTimes]:
+        return time_column(f"{method.key}_us", title, group, lambda case: case[method])
+
+    def routine(method: Method) -> tuple[Column[ProductTimes], ...]:
+        def name(case: ProductTimes) -> Cell:
+            timed = case[method]
+            return Cell(timed.name, routine_text(timed)) if timed else Cell()
+
+        return Column(method.key, method.title, library, numeric=False, cell=name), micro(method, "µs", library)
+
+    def variant(case: ProductTimes) -> Cell:
+        timed = case[OURS]
+        why = (case.case.why_not(),) if case.line.available and not (timed or case[CSR]) else ()
+        return Cell(timed.name if timed else None, notes=why)
+
     return (
-        trade.line.cell,
-        count(trade.entries),
-        *(Cell(seconds * MICRO, digits(seconds * MICRO)) for seconds in times),
-        *(ratio(trade.gain(products)) for products in PRODUCT_COUNTS),
-        Cell(trade.crossover, trade.in_words, keys=trade.keys),
+        NAME,
+        PRECISION,
+        *(micro(method, method.title, "the paper’s, µs") for method in PAPER_PRODUCTS),
+        Column("ours", "variant", "ours", numeric=False, cell=variant),
+        Column("ours_us", "µs", "ours", cell=lambda case: microseconds(case[OURS], case.case)),
+        *routine(LIBRARY_CSR),
+        *routine(LIBRARY),
+        _pair_column("defragmented_over_csr", "defragmented over CSR", defragmented_over_csr, max),
+        _pair_column(
+            "fragmented_over_defragmented", "fragmented over defragmented", lambda case: case.state_twins, max
+        ),
+        _pair_column(
+            "library_csr_over_ours", "library’s CSR over ours", lambda case: (case[LIBRARY_CSR], case[OURS]), min
+        ),
+        _pair_column("library_over_ours", "library over ours", lambda case: (case[LIBRARY], case[OURS]), min),
     )
 
 
-def _missing_trade_row(line: ProblemRow, why: str, columns: int) -> tuple[Cell, ...]:
-    name = line.cell
-    there = line.record is not None and line.record.available
-    return (Cell(name.value, name.text, (*name.notes, *((why,) if there else ()))), *(Cell(),) * (columns - 1))
-
-
-TimePick = Callable[[ProductTimes], ReportedTime | None]
-
-
-@dataclass(frozen=True)
-class ProductRatio:
-    """A ratio of two times.
-
-    Attributes
-    ----------
-    key, title
-        Of its column.
-    times
-        Returns the two, None where there are none: the first over the second.
-    worst
-        Which of all is the worst: the largest of what should be small, the smallest of what should be large.
-    """
-
-    key: str
-    title: str
-    times: Callable[[ProductTimes], tuple[ReportedTime | None, ReportedTime | None] | None]
-    worst: Callable[[Sequence[float]], float]
-
-    def number(self, case: ProductTimes) -> float | None:
-        """Return the ratio."""
-        return ratio_of(*(self.times(case) or (None, None)))
-
-    def cell(self, case: ProductTimes) -> Cell:
-        """Return the ratio with its interval."""
-        return speedup(*(self.times(case) or (None, None)))
-
-
-PRODUCT_RATIOS = (
-    ProductRatio(
-        "defragmented_over_csr", "defragmented over CSR",
-        lambda case: case.csr_twins and (case.csr_twins[1], case.csr_twins[0]), max,
-    ),
-    ProductRatio("fragmented_over_defragmented", "fragmented over defragmented", lambda case: case.state_twins, max),
-    ProductRatio("library_csr_over_ours", "library’s CSR over ours", lambda case: (case.library_csr, case.ours), min),
-    ProductRatio("library_over_ours", "library over ours", lambda case: (case.library, case.ours), min),
-)  # fmt: skip
-PAPER_PRODUCTS: tuple[tuple[str, str, TimePick], ...] = (
-    ("csr", "CSR", lambda case: case.csr),
-    ("fragmented", "fragmented", lambda case: case.fragmented),
-    ("defragmented", "defragmented", lambda case: case.defragmented),
-    ("adaptive", "ADCSR", lambda case: case.adaptive),
-    ("hyb", "HYB", lambda case: case.hyb),
-)
-
-
-@table(STUDY, "table-products", title="The products, problem by problem", numbering="ours")
+@table(STUDY_NAME, "table-products", title="The products, problem by problem", numbering="ours")
 def products(campaign: Campaign, published: Published) -> Table:
-    """A line a problem and precision, the medians and the worst of the ratios below."""
-    by_precision = [product_times(campaign, published, precision) for precision in campaign.precisions]
-    cases = [case for cases in zip(*by_precision, strict=True) for case in cases]
-    timed = [case for case in cases if case.ours or case.csr]
-    marked = sum(case.case.mostly_launch(PRODUCT_CLOCK, case.ours or case.csr) for case in timed)
+    cases = product_times(campaign, published, *campaign.precisions)
+    timed = [case for case in cases if case[OURS] or case[CSR]]
+    marked = sum(case.case.mostly_launch(PRODUCT_CLOCK, case[OURS] or case[CSR]) for case in timed)
     caption = [
         "y = A x with the grown matrix, the base and all batches. The paper’s: so many threads a row, the best number",
         "of them, for own CSR and for segments as the batches left them and with one segment a row; ADCSR: rows in",
@@ -513,74 +517,52 @@ def products(campaign: Campaign, published: Published) -> Table:
         launch_note(marked, len(timed)),
         unavailable_note(campaign),
     ]
-    rows = [_product_row(case) for case in cases]
-    return Table(_product_columns(library_of(campaign)), rows, join_sentences(caption), _product_summary(cases))
-
-
-def _product_columns(library: str) -> tuple[Column, ...]:
-    return (
-        PROBLEM,
-        Column("precision", "precision", numeric=False),
-        *(Column(f"{key}_us", title, "the paper’s, µs") for key, title, _ in PAPER_PRODUCTS),
-        Column("ours", "variant", "ours", numeric=False),
-        Column("ours_us", "µs", "ours"),
-        Column("library_csr", "CSR", library, numeric=False),
-        Column("library_csr_us", "µs", library),
-        Column("library", "fastest", library, numeric=False),
-        Column("library_us", "µs", library),
-        *(Column(item.key, item.title, "ratios of times") for item in PRODUCT_RATIOS),
-    )
-
-
-def _product_row(case: ProductTimes) -> tuple[Cell, ...]:
-    there = case.line.record is not None and case.line.record.available
-    why = (case.case.why_not(),) if there and case.ours is None and case.csr is None else ()
-    return (
-        case.line.cell,
-        Cell(case.case.precision, ABBREVIATIONS[case.case.precision]),
-        *(microseconds(pick(case)) for _, _, pick in PAPER_PRODUCTS),
-        Cell(case.ours.name if case.ours else None, notes=why),
-        microseconds(case.ours, case.case),
-        *_routine_cells(case.library_csr),
-        *_routine_cells(case.library),
-        *(item.cell(case) for item in PRODUCT_RATIOS),
-    )
-
-
-def _routine_cells(routine: ReportedTime | None) -> tuple[Cell, Cell]:
-    return (Cell(routine.name, routine_text(routine)) if routine else Cell()), microseconds(routine)
-
-
-def _product_summary(cases: Sequence[ProductTimes]) -> list[tuple[Cell, ...]]:
-    numbers = [[number for case in cases if (number := item.number(case)) is not None] for item in PRODUCT_RATIOS]
-    before = [Cell()] * (len(_product_columns("")) - len(PRODUCT_RATIOS) - 1)
-    worst = (item.worst(values) if values else None for item, values in zip(PRODUCT_RATIOS, numbers, strict=True))
-    return [
-        (Cell("median"), *before, *(ratio(median_of(values)) for values in numbers)),
-        (Cell("worst"), *before, *(ratio(value) for value in worst)),
-    ]
+    summary = (SummaryLine("median", "median"), SummaryLine("worst", "worst"))
+    return table_of(_product_columns(library_of(campaign)), cases, join_sentences(caption), summary)
 
 
 DISTRIBUTION_SENTENCE = (
     "Rows are sorted by their sizes and dealt to the devices in turns, as in the paper; times are of a step, where "
     "several follow each other in a launch of all devices."
 )
+SPEEDUPS: Mapping[str, Statistic] = {**MEAN, "worst": lambda numbers: ratio(min(numbers))}
 
 
-@table(STUDY, "table-devices", title="Products over several devices", numbering=f"Section 5.3.4 of {PAPER}")
+def _measured_devices(campaign: Campaign, published: Published) -> tuple[list[DeviceTimes], list[int]]:
+    """Return all cases (one for each precision, grouped by problem) and all numbers of devices that were measured."""
+    cases = device_times(campaign, published, *campaign.precisions)
+    return cases, sorted({count for case in cases for count in case.counts})
+
+
+def _step_column(key: str, title: str, group: str, step: Callable[[DeviceTimes], StepTime | None]) -> Column[Any]:
+    """Return the column of the time of one step, in microseconds."""
+
+    def cell(case: DeviceTimes) -> Cell:
+        timed = step(case)
+        return from_rows(seconds_cell(timed.seconds), timed.reported_time) if timed else Cell()
+
+    return Column(key, title, group, cell=cell)
+
+
+DEVICE_NAME = _name_column(lambda case: None if case.counts else "not measured over several devices")
+
+
+@table(STUDY_NAME, "table-devices", title="Products over several devices", numbering=f"Section 5.3.4 of {PAPER}")
 def devices(campaign: Campaign, published: Published) -> Table:
-    """A line a problem and precision: times and speed-ups of the product alone, with the exchange, and overlapped."""
     cases, counts = _measured_devices(campaign, published)
-    columns = [PROBLEM, Column("precision", "precision", numeric=False)]
-    columns.append(Column("variant_us", "fastest variant, µs", "1 device"))
-    if counts:  # else the baseline was not timed either
-        columns += [Column("one_launch_us", "a launch each, µs", "1 device"), Column("one_us", "µs", "1 device")]
+    one = "1 device"
+    columns: list[Column[DeviceTimes]] = [
+        DEVICE_NAME,
+        PRECISION,
+        time_column("variant_us", "fastest variant, µs", one, lambda case: case.variant),
+    ]
+    if counts:  # without counts, the baseline was not timed either
+        columns += [
+            _step_column("one_launch_us", "a launch each, µs", one, lambda case: case.alone(1, repeated=False)),
+            _step_column("one_us", "µs", one, lambda case: case.alone(1)),
+        ]
     for number in counts:
-        group = f"{number} devices"
-        columns.append(Column(f"launches_{number}", "a launch each, ×", group))
-        for key, title in (("alone", "alone"), ("exchanged", "exchange"), ("overlapped", "overlapped")):
-            columns.append(Column(f"{key}_{number}_us", f"{title}, µs", group))
-            columns.append(Column(f"{key}_{number}", "×", group))
+        columns += _speedup_columns(number)
     caption = [
         "y = A x with the grown matrix over several devices of one host, and speed-ups over one device by the same",
         "schedule; beside it the fastest of all variants on one device.",
@@ -590,30 +572,41 @@ def devices(campaign: Campaign, published: Published) -> Table:
         "fastest way. Overlapped: either the columns of x that a device has itself are multiplied while copies of the",
         "others are under way, or the product stores each number of y to all devices (fused), whichever is faster.",
         "For both the unknowns are renumbered before the clock starts, so that the part of each device is contiguous.",
-        f"Published of two Tesla K20c, the mean of all graphs without an exchange: {_published_speedups(published)}.",
+        "Published of two Tesla K20c, the mean of all graphs without an exchange: "
+        f"{', '.join(stated_device_means(published)) or 'nothing'}.",
         stated_graph_speedups(published),
         NO_DEVICES if not counts else "",
         measurement_note(campaign, DEVICE_CLOCK),
         unavailable_note(campaign),
     ]
-    rows = [_device_row(case, counts) for case in cases]
-    return Table(
-        tuple(columns), rows, join_sentences(caption), _speedup_summary(rows, columns) if counts else [], not counts
-    )
+    summary = (*MEAN_LINE, SummaryLine("worst", "worst"))
+    return table_of(columns, cases, join_sentences(caption), summary, nothing=not counts)
 
 
-@table(STUDY, "table-exchange", title="Bringing a vector to all devices", numbering="ours")
+def _speedup_columns(number: int) -> list[Column[DeviceTimes]]:
+    group = f"{number} devices"
+
+    def launches(case: DeviceTimes) -> Cell:
+        return ratio(case.launch_speedup(number))
+
+    columns = [Column[DeviceTimes](f"launches_{number}", "a launch each, ×", group, cell=launches, summary=SPEEDUPS)]
+
+    def add(key: str, title: str, step: Callable[[DeviceTimes], StepTime | None]) -> None:
+        columns.append(_step_column(f"{key}_{number}_us", f"{title}, µs", group, step))
+        columns.append(
+            Column(f"{key}_{number}", "×", group, cell=lambda case: ratio(case.speedup(step(case))), summary=SPEEDUPS)
+        )
+
+    add("alone", "alone", lambda case: case.alone(number))
+    add("exchanged", "exchange", lambda case: case.exchanged(number))
+    add("overlapped", "overlapped", lambda case: case.overlapped(number))
+    return columns
+
+
+@table(STUDY_NAME, "table-exchange", title="Bringing a vector to all devices", numbering="ours")
 def exchange(campaign: Campaign, published: Published) -> Table:
-    """A line a problem and precision: the exchange alone in each way, its rate, and what it adds to a product."""
     cases, counts = _measured_devices(campaign, published)
-    columns = [PROBLEM, Column("precision", "precision", numeric=False)]
-    for number in counts:
-        group = f"{number} devices"
-        columns.append(Column(f"sent_{number}_mb", "MB", group))
-        columns += [Column(f"{way}_{number}_us", f"{title}, µs", group) for way, title in EXCHANGE_TITLES.items()]
-        columns += [Column(f"rate_{number}", "GB/s", group), Column(f"way_{number}", "behind", group, numeric=False)]
-        columns.append(Column(f"during_{number}", "during", group, numeric=False))
-        columns.append(Column(f"cost_{number}", "cost", group))
+    columns = (DEVICE_NAME, PRECISION, *(column for number in counts for column in _exchange_columns(number)))
     caption = [
         "A vector of which each device has a part is brought to all devices, without a product.",
         "MB: what all devices send together, each its part to each of the others; GB/s: of the fastest way. Copies by",
@@ -625,65 +618,155 @@ def exchange(campaign: Campaign, published: Published) -> Table:
         measurement_note(campaign, DEVICE_CLOCK),
         unavailable_note(campaign),
     ]
-    rows = [_exchange_row(case, counts) for case in cases]
-    return Table(tuple(columns), rows, join_sentences(caption), nothing=not counts)
+    return table_of(columns, cases, join_sentences(caption), nothing=not counts)
 
 
-def _measured_devices(campaign: Campaign, published: Published) -> tuple[list[DeviceTimes], list[int]]:
-    """Return all cases, the precisions of a problem side by side, and over how many devices any was measured."""
-    by_precision = [device_times(campaign, published, precision) for precision in campaign.precisions]
-    cases = [case for cases in zip(*by_precision, strict=True) for case in cases]
-    return cases, sorted({count for case in cases for count in case.counts})
+def _exchange_columns(number: int) -> tuple[Column[DeviceTimes], ...]:
+    group = f"{number} devices"
+
+    def sent(case: DeviceTimes) -> Cell:
+        fastest = case.exchange(number)
+        megabytes = 1e-6 * (fastest.row.bytes or 0) / (fastest.row.steps or 1) if fastest else None
+        return Cell(megabytes, digits(megabytes)) if megabytes else Cell(megabytes)
+
+    def rate(case: DeviceTimes) -> Cell:
+        fastest = case.exchange(number)
+        return Cell(fastest.rate, digits(fastest.rate)) if fastest else Cell()
+
+    def way(step: StepTime | None) -> Cell:
+        return Cell(step.way) if step else Cell()
+
+    def timed(way: str, title: str) -> Column[DeviceTimes]:
+        return _step_column(f"{way}_{number}_us", f"{title}, µs", group, lambda case: case.exchange(number, way))
+
+    return (
+        Column(f"sent_{number}_mb", "MB", group, cell=sent),
+        *(timed(way, title) for way, title in EXCHANGE_TITLES.items()),
+        Column(f"rate_{number}", "GB/s", group, cell=rate),
+        Column(f"way_{number}", "behind", group, numeric=False, cell=lambda case: way(case.exchanged(number))),
+        Column(f"during_{number}", "during", group, numeric=False, cell=lambda case: way(case.overlapped(number))),
+        Column(f"cost_{number}", "cost", group, cell=lambda case: percent(case.cost(number))),
+    )
 
 
-def _case_cells(case: DeviceTimes) -> tuple[Cell, Cell]:
-    there = case.line.record is not None and case.line.record.available
-    name = case.line.cell
-    if there and not case.counts:
-        name = Cell(name.value, name.text, (*name.notes, "not measured over several devices"))
-    return name, Cell(case.case.precision, ABBREVIATIONS[case.case.precision])
+@table(STUDY_NAME, "table-targets", title="Targets, and what was reached", numbering="ours")
+def targets(campaign: Campaign, published: Published) -> Table:
+    caption = [
+        "What was aimed at and what was reached. Updates: a batch alone into the matrix before the first batch; added:",
+        "entries of one place come beside each other; unique: each place once. HYB: the grown matrix as one batch into",
+        "an empty one, in the order of its rows. Rebuilding: counting, adding up and copying, in either order of the",
+        "entries, of batches alone and of all batches of a problem. Products: as in the table of products, where each",
+        "problem and precision is a case; fragmented: of graphs that have grown by a tenth, which sweeps have not.",
+        "Defragmentation: bytes moved in a second over those of a copy. Several devices: over the fastest product on",
+        "one.",
+        f"Updates, defragmentation and several devices: {operation_precision(campaign)} precision.",
+        measurement_note(campaign, OPERATION_CLOCK),
+        f"Products, also over several devices: by the {PRODUCT_CLOCK} clock, where a line does not say events; both",
+        "clocks are recorded of them, events alone of the rest.",
+        wanted_on(campaign),
+        unavailable_note(campaign),
+    ]
+    data = TargetData.of(campaign, published)
+    return targets_table(campaign, published, QUANTITIES, data, join_sentences(caption))
 
 
-def _device_row(case: DeviceTimes, counts: Sequence[int]) -> tuple[Cell, ...]:
-    cells = [*_case_cells(case), microseconds(case.variant)]
-    if counts:
-        cells += [_step_cell(case.alone(1, repeated=False)), _step_cell(case.alone(1))]
-    for number in counts:
-        cells.append(ratio(case.speedup(case.alone(number, repeated=False), repeated=False)))
-        for step in (case.alone(number), case.exchanged(number), case.overlapped(number)):
-            cells += [_step_cell(step), ratio(case.speedup(step))]
-    return tuple(cells)
+@dataclass(frozen=True)
+class Statement:
+    """A statement in the paper's text about all graphs together."""
+
+    #: Text of the statement, as printed in the table.
+    what: str
+    #: Key of the published number, how to measure our number, and the precision.
+    published: str
+    measure: Callable[[PaperGraphs], Numbers]
+    statistic: Callable[[Sequence[float]], float] = fmean
+    precision: str = ""
 
 
-def _exchange_row(case: DeviceTimes, counts: Sequence[int]) -> tuple[Cell, ...]:
-    cells = [*_case_cells(case)]
-    for number in counts:
-        fastest, behind, during = case.exchange(number), case.exchanged(number), case.overlapped(number)
-        sent = 1e-6 * fastest.row["bytes"] / fastest.row["steps"] if fastest else None
-        cells.append(Cell(sent, digits(sent)) if sent else Cell(sent))
-        cells += [_step_cell(case.exchange(number, way)) for way in EXCHANGE_TITLES]
-        cells.append(Cell(fastest.rate, digits(fastest.rate)) if fastest else Cell())
-        cells += [Cell(step.way) if step else Cell() for step in (behind, during)]
-        cells.append(percent(case.cost(number)))
-    return tuple(cells)
+def _streamed(graphs: PaperGraphs) -> Numbers:
+    return graphs.operations(lambda times: streaming_pair(SORTED)(times.case))
 
 
-def _step_cell(step: StepTime | None) -> Cell:
-    """Return the time of a step in microseconds."""
-    return from_rows(Cell(1e6 * step.seconds, digits(1e6 * step.seconds)), step.reported_time) if step else Cell()
+STATEMENTS = (
+    Statement("streaming updates: speedup over HYB, mean", "speedup of streaming updates over HYB, mean", _streamed),
+    Statement("streaming updates: speedup over HYB, largest", "speedup of streaming updates over HYB, largest",
+              _streamed, max),
+    Statement("iterative updates: speedup over HYB, largest", "speedup of iterative updates over HYB, largest",
+              lambda graphs: graphs.operations(lambda times: iterative_pair(DCSR)(times.case)), max),
+    Statement("defragmentation: speedup over the sort of HYB, mean",
+              "speedup of defragmentation over the sort of HYB, mean",
+              lambda graphs: graphs.operations(lambda times: (times[HYB_SORT], times[DEFRAGMENTATION]))),
+    Statement("product: time of fragmented over defragmented, mean", STATED_FRAGMENTED,
+              lambda graphs: graphs.products(FRAGMENTED, DEFRAGMENTED)),
+    Statement("product: time of defragmented over CSR, mean", STATED_DEFRAGMENTED,
+              lambda graphs: graphs.products(DEFRAGMENTED, CSR)),
+    Statement("product: speedup of ADCSR over HYB, mean", STATED_ADAPTIVE,
+              lambda graphs: graphs.products(HYB_PRODUCT, ADAPTIVE)),
+    Statement("product: speedup of ADCSR by rows in the order of their sizes, mean",
+              "speedup of the product by rows in the order of their sizes",
+              lambda graphs: graphs.products(IN_ORDER, BY_SIZE)),
+    Statement("memory: four segments a row over HYB, mean", "memory of four segments over HYB, mean",
+              PaperGraphs.memory),
+    Statement("product on two devices: speedup in single precision, mean", TWO_DEVICES,
+              lambda graphs: graphs.two_devices("single"), precision="single"),
+    Statement("product on two devices: speedup in double precision, mean", TWO_DEVICES,
+              lambda graphs: graphs.two_devices("double"), precision="double"),
+)  # fmt: skip
 
 
-def _speedup_summary(rows: Sequence[tuple[Cell, ...]], columns: Sequence[Column]) -> list[tuple[Cell, ...]]:
-    """Return the mean and the worst speed-up of each column of them."""
-    lines: list[list[Cell]] = [[Cell("mean")], [Cell("worst")]]
-    for place, column in enumerate(columns[1:], 1):
-        speedups = column.numeric and not column.key.endswith("_us")
-        values = [float(row[place].value or 0) for row in rows if row[place].value is not None] if speedups else []
-        lines[0].append(ratio(fmean(values)) if values else Cell())
-        lines[1].append(ratio(min(values)) if values else Cell())
-    return [tuple(line) for line in lines]
+@table(STUDY_NAME, "table-text", title="What the paper’s text states, beside ours", numbering=f"text of {PAPER}")
+def text(campaign: Campaign, published: Published) -> Table:
+    graphs = PaperGraphs.of(campaign, published)
+    rows: list[tuple[Cell, ...]] = []
+    for item in STATEMENTS:
+        record = stated_record(published, item.published, item.precision)
+        numbers = [number for number in item.measure(graphs) if number is not None]
+        cells = (Cell(notes=("of no graph was this measured",)), Cell(), Cell())
+        if numbers:
+            cells = (ratio(item.statistic(numbers)), ratio(min(numbers)), ratio(max(numbers)))
+        rows.append((Cell(item.what), published_cell(record["value"] if record else None), *cells, Cell(len(numbers))))
+    columns = (
+        Column("statement", "statement", numeric=False),
+        Column("published", "K20c", "published"),
+        *(Column(key, key, campaign.column) for key in ("ours", "least", "largest", "cases")),
+    )
+    caption = [
+        f"What the text of {PAPER} states of all its graphs, and the same of ours; graphs whose batches are of growing",
+        "sizes are not among them. Streaming: the whole matrix as one batch, by row, into an empty one, HYB’s sort",
+        f"included. Iterative: batches, each followed by {PRODUCTS_PER_BATCH} products, as in Figure 5.3. Products: by",
+        "the paper’s schedules, each with the best number of threads a row, ADCSR in its best state; a case is a graph",
+        "in a precision. In the order of their sizes: ADCSR, defragmented, over the same with its rows stored by size.",
+        "Memory: counted as the paper does, before the first batch; it depends on no device. Two devices: a launch",
+        "each, without an exchange.",
+        f"Updates and defragmentation: {operation_precision(campaign)} precision; the paper does not say in which.",
+        measurement_note(campaign, OPERATION_CLOCK),
+        f"Products, also on two devices: by the {PRODUCT_CLOCK} clock.",
+        cpu_note(campaign),
+        unavailable_note(campaign),
+    ]
+    return Table(columns, rows, join_sentences(caption))
 
 
-def _published_speedups(published: Published) -> str:
-    records = [item for item in published.tables.get("text", []) if item["quantity"] == "speedup of two GPUs, mean"]
-    return ", ".join(f"{item['value']} in {item['precision']} precision" for item in records) or "nothing"
+@table(STUDY_NAME, "table-baselines", title="All baselines and layouts", numbering="ours")
+def baselines(campaign: Campaign, published: Published) -> Table:
+    updates = {"stream": "streaming", "insert": "batches", "iterate": "batches and products"}
+    tasks = (
+        Method("product", "product", columns={"kind": ("variant", "baseline", "rival"), "what": (None, "product")}),
+        *(
+            Method(what, f"{title}, {protocol.title}", columns={"what": what, **protocol._asdict()})
+            for what, title in updates.items()
+            for protocol in (ANY, SORTED)
+        ),
+        Method("geam", "batches, by row, unique", columns={"what": "insert", "routine": GEAM_ROUTINE}, clock="host"),
+        Method("scan", "prefix sums", columns={"what": "scan"}),
+        Method("sort", "sort of rows", columns={"what": "sort", "format": "coo"}),
+    )
+    return baselines_table(campaign, tasks, _baseline_or_layout)
+
+
+def _baseline_or_layout(row: DynamicRow) -> str | None:
+    if row.what is None:
+        return row.name
+    if row.what == "product":
+        return "/".join(filter(None, ("-".join(filter(None, (row.format, row.state))), row.schedule)))
+    return row.routine or row.format

@@ -1,6 +1,6 @@
 """Products of sparse matrices by binned rows, and multigrid that is set up with them.
 
-This file has what the paper of the study is called, and what it multiplies. Everything of the study depends on it,
+This file has the names of the paper, of the products and of a set-up's phases. Everything of the study depends on it,
 so it imports nothing of the project.
 """
 
@@ -15,9 +15,20 @@ REFERENCE = (
     "King: Reducing Irregularities in Control Flow and Memory Access on Graphics Processing Unit Architectures, "
     "dissertation, University of Utah 2017, chapter 6."
 )
-#: The matrix with itself, and the two products of the set-up of multigrid (Algorithm 8): with the prolongator P, and of
-#: its transpose R with that.
+#: The matrix times itself, and the two products in the set-up of multigrid (Algorithm 8): A P with the prolongator P,
+#: and R (A P) with P's transpose R.
 ProductName = Literal["AA", "AP", "RAP"]
-PRODUCTS: Mapping[ProductName, str] = {"AA": "A·A", "AP": "A·P", "RAP": "R·(A·P)"}
-#: A solution counts where its residual is so small beside the right side.
+#: Printed names of the products.
+PRODUCTS: Mapping[str, str] = {"AA": "A·A", "AP": "A·P", "RAP": "R·(A·P)"}
+#: The phases of a level's set-up in their order, with their printed names.
+PHASES: Mapping[str, str] = {
+    "diagonal": "diagonal",
+    "aggregates": "aggregation",
+    "tentative": "tentative prolongator",
+    "radius": "spectral radius",
+    "prolongator": "smoothing",
+    "transpose": "transpose",
+    "galerkin": "Galerkin product",
+}
+#: Maximum norm of a solution's residual, relative to the right-hand side.
 TOLERANCE = 1e-8

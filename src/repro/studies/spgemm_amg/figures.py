@@ -1,7 +1,4 @@
-"""Figures of sparse products and multigrid: reach of sorts, GFLOPS, phases of the set-up, and speedups.
-
-Figure 6.1 shows products and set-up over those with the sort of all products.
-"""
+"""Figures of sparse products and multigrid: sorts and hash tables, GFLOPS, phases of the set-up, and speedups."""
 
 from __future__ import annotations
 
@@ -17,33 +14,35 @@ from repro.results import figure_style
 from repro.results.campaign_data import Campaign
 from repro.results.problem_rows import cpu_note, footnote, join_sentences, measurement_note, remarks, unavailable_note
 from repro.results.published import Published
+from repro.results.recorded_rows import Method
 from repro.results.registry import figure
 from repro.results.significance import WHISKERS, Interval, geometric_mean, interval_of_ratio, ratio_of
 from repro.results.tables import Figure
 from repro.sparse.baseline_times import library_of
 from repro.sparse.spgemm.kernels import LIMITS
-from repro.studies.spgemm_amg import PAPER, PRODUCTS, STUDY_NAME, ProductName
-from repro.studies.spgemm_amg import PAPER as NAME
+from repro.studies.spgemm_amg import PAPER, PHASES, PRODUCTS, STUDY_NAME
 from repro.studies.spgemm_amg.results import (
+    COORDINATE_SET_UP,
     COORDINATES,
     EVENT,
-    GALERKIN,
     HOST,
+    LEVEL,
     METHODS,
     MILLI,
     OF_THE_SEARCH,
     ONE,
     ONE_TUNED,
+    OUR_SET_UP,
     OURS,
     PAPER_KERNELS,
-    PHASES,
+    PAPERS_SET_UP,
     TWO_TUNED,
     BinTimes,
-    Method,
     ProblemTimes,
-    SetUpMethod,
+    ProductTimes,
     all_times,
     bins_of,
+    phases_of,
     precision_of,
     routines_of,
 )
@@ -65,19 +64,19 @@ if TYPE_CHECKING:
 
 
 HEIGHT = 2.6
-PRODUCT_LOOKS: dict[ProductName, tuple[str, str]] = {
+PRODUCT_LOOKS: dict[str, tuple[str, str]] = {
     "AA": (figure_style.GREY, "s"),
     "AP": (figure_style.DARK, "o"),
     "RAP": (figure_style.ACCENT, "^"),
 }
-#: How far the marks of products lie beside each other, in bins.
-APART = 0.22
+#: Distance between the marks of two products, in bins.
+SPACING = 0.22
 
 
 @figure(STUDY_NAME, "figure-bins", title="A sort over a hash table, bin by bin", numbering="ours")
 def bins(campaign: Campaign, published: Published) -> Figure:
-    """A mark a bin of a product of a problem: by its products on the left, by its compression on the right."""
-    items = [item for times in all_times(campaign, published) for item in bins_of(times) if item.mode == "one"]
+    """One mark for each bin of each product: products per row on the left, compression on the right."""
+    items = [item for times in all_times(campaign, published) for item in bins_of(times) if item.row.mode == "one"]
     caption = [
         "Rows of one bin of a product alone, in one phase: time of the fastest kernel that sorts in shared memory, as",
         "the paper’s do, over that of the fastest with a hash table there. Above the line the hash table is the",
@@ -99,12 +98,15 @@ def draw_bins(items: Sequence[BinTimes]) -> Canvas:
         return figure_style.empty("no bin has times of a sort and of a hash table")
     drawn = figure_style.canvas(figure_style.TEXT, HEIGHT)
     by_bin, by_compression = drawn.subplots(1, 2, sharey=True)
-    products = [product for product in PRODUCTS if any(item.product == product for item in compared)]
+    products = [product for product in PRODUCTS if any(item.row.product == product for item in compared)]
+    last = 0
     for item in compared:
-        apart = APART * (products.index(item.product) - (len(products) - 1) / 2)
-        by_bin.plot([item.bin + apart], [item.sort_over_hash], **_bin_look(item))
-        by_compression.plot([item.compression], [item.sort_over_hash], **_bin_look(item))
-    last = max(item.bin for item in compared)
+        number, product = item.row.bin or 0, item.row.product or ""
+        last = max(last, number)
+        look = _product_look(product, 2.0 + 0.45 * len(str(item.products)))
+        beside = SPACING * (products.index(product) - (len(products) - 1) / 2)
+        by_bin.plot([number + beside], [item.sort_over_hash], **look)
+        by_compression.plot([item.compression], [item.sort_over_hash], **look)
     by_bin.set_xticks(range(last + 1), [f"{limit:,}" for limit in LIMITS[: last + 1]])
     by_bin.set_xlim(-0.6, last + 0.6)
     by_bin.set_xlabel("most products of a row of the bin")
@@ -114,29 +116,18 @@ def draw_bins(items: Sequence[BinTimes]) -> Canvas:
     for axes in (by_bin, by_compression):
         axes.axhline(1, color="black", linewidth=0.7, zorder=1)
         axes.grid(axis="both")
-    _plain(by_compression)
+    by_compression.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))  # without exponents
+    by_compression.xaxis.set_minor_locator(NullLocator())
     by_bin.set_yscale("log")
     low, high = by_bin.get_ylim()
     by_bin.set_ylim(min(low, 0.5), max(high, 2.0))
     figure_style.log_ticks(by_bin.yaxis)
-    handles = [
-        Line2D([], [], label=PRODUCTS[product], **_style(product, 4.0)) for product in products
-    ]  # fmt: skip
+    handles = [Line2D([], [], label=PRODUCTS[product], **_product_look(product, 4.0)) for product in products]
     drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.0, columnspacing=1.4)
     return drawn
 
 
-def _plain(axes: Axes) -> None:
-    """Write numbers of the x axis without exponents."""
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.xaxis.set_minor_locator(NullLocator())
-
-
-def _bin_look(item: BinTimes) -> dict[str, Any]:
-    return _style(item.product, 2.0 + 0.45 * len(str(item.products)))
-
-
-def _style(product: ProductName, size: float) -> dict[str, Any]:
+def _product_look(product: str, size: float) -> dict[str, Any]:
     colour, marker = PRODUCT_LOOKS[product]
     return {
         "color": colour, "marker": marker, "markersize": size, "markeredgecolor": "white", "markeredgewidth": 0.4,
@@ -144,9 +135,9 @@ def _style(product: ProductName, size: float) -> dict[str, Any]:
     }  # fmt: skip
 
 
-#: Inches of a row of the figure, and the share of it that marks are spread over, so that equal ones are seen.
+#: Height of one row in inches, and the share of it over which the marks are spread.
 FLOPS_ROW, SPREAD = 0.34, 0.56
-#: Colour and marker of our ways; routines of the library take the markers below in turns.
+#: Colours and markers of our methods; the library's routines take turns with the markers listed below.
 METHOD_LOOKS = {
     COORDINATES.key: (figure_style.GREY, "o"),
     PAPER_KERNELS.key: (figure_style.PINK, "s"),
@@ -159,7 +150,7 @@ ROUTINE_MARKERS = ("<", ">", "^", "v", "P", "X")
 
 @figure(STUDY_NAME, "figure-gflops", title="GFLOPS of the products", numbering="ours")
 def flops(campaign: Campaign, published: Published) -> Figure:
-    """A panel a product with a mark a way."""
+    """One panel for each product, one mark for each method."""
     cases = all_times(campaign, published)
     lines = [case.line for case in cases]
     library = library_of(campaign)
@@ -177,38 +168,34 @@ def flops(campaign: Campaign, published: Published) -> Figure:
 
 
 def draw_flops(cases: Sequence[ProblemTimes], library: str, mark: str | None) -> Canvas:
-    """Draw the panels side by side.
-
-    Parameters
-    ----------
-    library
-        The name of the library.
-    mark
-        What a mark at a name means; None where there is none.
-    """
+    """Draw the panels side by side; `mark` is the footnote for marked names."""
+    products = {name: [case.product(name) for case in cases] for name in PRODUCTS}
     routines = routines_of([times for case in cases for times in case.products])
     shown = [
-        way for way in (*METHODS, *routines) if any(_timed(case, name, way) for case in cases for name in PRODUCTS)
+        method for method in (*METHODS, *routines) if any(times[method] for all_ in products.values() for times in all_)
     ]
     if not shown:
         return figure_style.empty("no product was measured in this campaign")
     looks = METHOD_LOOKS | {
-        way.key: (figure_style.ACCENT, ROUTINE_MARKERS[place % len(ROUTINE_MARKERS)])
-        for place, way in enumerate(routines)
+        routine.key: (figure_style.ACCENT, ROUTINE_MARKERS[place % len(ROUTINE_MARKERS)])
+        for place, routine in enumerate(routines)
     }
     drawn = figure_style.canvas(figure_style.TEXT, figure_style.height(len(cases), extra=1.15, per_row=FLOPS_ROW))
     names = [case.line.label for case in cases]
     panels = drawn.subplots(1, len(PRODUCTS))
     for number, (product, axes) in enumerate(zip(PRODUCTS, panels, strict=True)):
-        missing = [_draw_flops_row(axes, at, case, product, shown, looks) for at, case in enumerate(cases)]
+        missing = [_draw_flops_row(axes, at, times, shown, looks) for at, times in enumerate(products[product])]
         axes.set_xscale("log")
         figure_style.log_ticks(axes.xaxis, (1, 3))
         axes.grid(axis="both")
         axes.set_title(PRODUCTS[product])
         axes.set_xlabel("GFLOPS: 2 × products / time")
         figure_style.rows_axis(axes, names if number == 0 else [""] * len(names), missing=missing)
-    titles = {way.key: f"{library} {way.title}" for way in routines}
-    handles = [Line2D([], [], label=titles.get(way.key, way.title), **_method_look(*looks[way.key])) for way in shown]
+    titles = {routine.key: f"{library} {routine.title}" for routine in routines}
+    handles = [
+        Line2D([], [], label=titles.get(method.key, method.title), **_method_look(*looks[method.key]))
+        for method in shown
+    ]
     across = -(-len(handles) // 2) if len(handles) > len(METHOD_LOOKS) + 1 else len(handles)
     drawn.legend(handles=handles, loc="outside upper left", ncols=across, handlelength=1.0, columnspacing=1.4)
     figure_style.footnote(drawn, mark)
@@ -216,31 +203,24 @@ def draw_flops(cases: Sequence[ProblemTimes], library: str, mark: str | None) ->
 
 
 def _draw_flops_row(
-    axes: Axes,
-    at: int,
-    case: ProblemTimes,
-    product: ProductName,
-    shown: Sequence[Method],
-    looks: dict[str, tuple[str, str]],
+    axes: Axes, at: int, times: ProductTimes, shown: Sequence[Method], looks: dict[str, tuple[str, str]]
 ) -> str | None:
-    """Draw the marks of a product of a problem; return why there are none."""
-    times = case.product(product)
-    rates = {way.key: rate for way in shown if (rate := times.gflops(times.time(way)))}
+    """Draw the marks of one problem's product; if there are none, return the reason."""
+    rates = {method.key: rate for method in shown if (rate := times.gflops(method))}
     if not rates:
-        why = case.case.why_not()
-        if case.case.measured:
+        if times.case.measured:
             return "not timed" if times.rows else "not made coarser"
-        return "unavailable" if why.startswith("unavailable") else why
+        return _shortened(times.case.why_not())
     axes.plot([min(rates.values()), max(rates.values())], [at, at], color=figure_style.PALE, linewidth=0.8, zorder=2)
-    for place, way in enumerate(shown):
-        if way.key in rates:
+    for place, method in enumerate(shown):
+        if method.key in rates:
             here = at + SPREAD * (place / max(len(shown) - 1, 1) - 0.5)
-            axes.plot([rates[way.key]], [here], **_method_look(*looks[way.key]))
+            axes.plot([rates[method.key]], [here], **_method_look(*looks[method.key]))
     return None
 
 
-def _timed(case: ProblemTimes, product: ProductName, way: Method) -> bool:
-    return case.product(product).time(way) is not None
+def _shortened(why: str) -> str:
+    return "unavailable" if why.startswith("unavailable") else why
 
 
 def _method_look(colour: str, marker: str) -> dict[str, Any]:
@@ -250,7 +230,7 @@ def _method_look(colour: str, marker: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-#: Inches of a row of the figure, and the share of it that bars fill.
+#: Height of one row in inches, and the share of it that bars fill.
 PHASE_ROW, PHASE_FILLED = 0.26, 0.7
 COLOURS = {
     "galerkin": figure_style.DARK,
@@ -265,7 +245,7 @@ COLOURS = {
 
 @figure(STUDY_NAME, "figure-setup", title="Phases of the set-up", numbering="ours")
 def setup(campaign: Campaign, published: Published) -> Figure:
-    """A row a problem: milliseconds on the left, shares on the right."""
+    """One row for each problem: milliseconds on the left, shares on the right."""
     cases = all_times(campaign, published)
     lines = [case.line for case in cases]
     share = published_range(published, SHARE_MIN, SHARE_MAX)
@@ -295,15 +275,7 @@ def _published_share(share: tuple[float, float] | None, on_cpu: bool) -> str:
 
 
 def draw_phases(cases: Sequence[ProblemTimes], band: tuple[float, float] | None, mark: str | None) -> Canvas:
-    """Draw both panels.
-
-    Parameters
-    ----------
-    band
-        The published ends of the Galerkin products' share; None where they are not drawn.
-    mark
-        What a mark at a name means; None where there is none.
-    """
+    """Draw both panels; `band` is the published range of the Galerkin products' share, drawn if given."""
     if not any(case.phases for case in cases):
         return figure_style.empty("no set-up was timed phase by phase in this campaign")
     drawn = figure_style.canvas(figure_style.TEXT, figure_style.height(len(cases), extra=1.35, per_row=PHASE_ROW))
@@ -320,7 +292,7 @@ def draw_phases(cases: Sequence[ProblemTimes], band: tuple[float, float] | None,
             shares.axvline(100 * end, zorder=4, **_ENDS)
     times.set_xlim(left=0)
     times.grid(axis="x")
-    missing = [None if case.phases else _why_not(case) for case in cases]
+    missing = [None if case.phases else _shortened(case.why_not(LEVEL)) for case in cases]
     figure_style.rows_axis(times, [case.line.label for case in cases], missing=missing)
     figure_style.rows_axis(shares, [""] * len(cases), missing=[])
     handles: list[Patch | Line2D] = [Patch(color=colour, label=PHASES[name]) for name, colour in COLOURS.items()]
@@ -334,18 +306,13 @@ def draw_phases(cases: Sequence[ProblemTimes], band: tuple[float, float] | None,
 _ENDS: dict[str, Any] = {"color": "black", "linewidth": 0.9, "linestyle": (0, (4, 2))}
 
 
-def _why_not(case: ProblemTimes) -> str:
-    why = case.why_not("level")
-    return "unavailable" if why.startswith("unavailable") else why
-
-
 def _draw_times(axes: Axes, at: int, case: ProblemTimes) -> None:
     begin = 0.0
     for number, level in enumerate(case.levels):
         if number:
             axes.plot([begin, begin], [at - 0.5, at + 0.5], color="black", linewidth=0.9, zorder=4)
-        for name in PHASES:
-            width = MILLI * level.stages[name]
+        for name, seconds in phases_of(level.row).items():
+            width = MILLI * seconds
             axes.barh(at, width, left=begin, height=PHASE_FILLED, color=COLOURS[name], linewidth=0, zorder=2)
             begin += width
 
@@ -361,27 +328,27 @@ def _draw_shares(axes: Axes, at: int, case: ProblemTimes) -> None:
         begin += width
 
 
-#: Inches of a row of the figure, and the share of it that bars fill.
+#: Height of one row in inches, and the share of it that bars fill.
 SPEEDUP_ROW, SPEEDUP_FILLED = 0.32, 0.76
-#: Markers of the two products alone.
-MARKS: Mapping[ProductName, str] = {"AP": "<", "RAP": ">"}
+#: Markers of the two products within the set-up.
+MARKS: Mapping[str, str] = {"AP": "<", "RAP": ">"}
 Number = Callable[[ProblemTimes], float | None]
 
 
 @dataclass(frozen=True)
 class Series:
-    """One bar of every row, marks beside it, and its interval where it is a ratio of two times."""
+    """A series with one bar in each row, marks beside the bar, and an interval if the bar is a ratio of two times."""
 
     label: str
     colour: str
     number: Number
-    sure: Callable[[ProblemTimes], Interval | None] = lambda times: None
-    marks: Mapping[ProductName, Number] = field(default_factory=dict)
+    interval: Callable[[ProblemTimes], Interval | None] = lambda times: None
+    marks: Mapping[str, Number] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One half of the figure: its title, its bars, and what the paper's text states, by problem and of all."""
+    """One panel (half) of the figure: title, bars, and the paper's stated numbers per problem and for all problems."""
 
     title: str
     series: tuple[Series, ...]
@@ -391,29 +358,31 @@ class Panel:
     best: float | None = None
 
 
-def _galerkin(way: Method) -> Number:
-    def number(times: ProblemTimes) -> float | None:
-        base, over = times.galerkin(COORDINATES), times.galerkin(way)
-        return base / over if base and over else None
+def _galerkin(method: Method, *products: str) -> Number:
+    """Return a function for the speedup of both Galerkin products together over sorting all products."""
+
+    def number(problem: ProblemTimes) -> float | None:
+        times = [problem.product(name) for name in products]
+        base, over = ([one[timed] for one in times] for timed in (COORDINATES, method))
+        if not all(base) or not all(over):
+            return None
+        return sum(one.seconds for one in base if one) / sum(one.seconds for one in over if one)
 
     return number
 
 
-def _single(way: Method, product: ProductName) -> Number:
-    return lambda times: ratio_of(times.product(product).time(COORDINATES), times.product(product).time(way))
-
-
-def _set_up(label: str, colour: str, method: SetUpMethod) -> Series:
+def _set_up(label: str, colour: str, method: Method) -> Series:
     return Series(
         label,
         colour,
-        lambda times: ratio_of(times.set_up("coordinates"), times.set_up(method)),
-        lambda times: interval_of_ratio(times.set_up("coordinates"), times.set_up(method)),
+        lambda times: ratio_of(times[COORDINATE_SET_UP], times[method]),
+        lambda times: interval_of_ratio(times[COORDINATE_SET_UP], times[method]),
     )
 
 
-def _products(label: str, colour: str, way: Method) -> Series:
-    return Series(label, colour, _galerkin(way), marks={product: _single(way, product) for product in GALERKIN})
+def _products(label: str, colour: str, method: Method) -> Series:
+    marks = {product: _galerkin(method, product) for product in MARKS}
+    return Series(label, colour, _galerkin(method, *MARKS), marks=marks)
 
 
 PRODUCT_SERIES = (
@@ -421,8 +390,8 @@ PRODUCT_SERIES = (
     _products("ours", figure_style.DARK, OURS),
 )
 SET_UP_SERIES = (
-    _set_up("the paper’s kernels", figure_style.LIGHT, "sort"),
-    _set_up("ours", figure_style.DARK, "default"),
+    _set_up("the paper’s kernels", figure_style.LIGHT, PAPERS_SET_UP),
+    _set_up("ours", figure_style.DARK, OUR_SET_UP),
 )
 
 
@@ -430,10 +399,10 @@ SET_UP_SERIES = (
     STUDY_NAME,
     "figure-6-1",
     title="Products and set-up over the sort of all products",
-    numbering=f"Figure 6.1 of {NAME}",
+    numbering=f"Figure 6.1 of {PAPER}",
 )
 def speedup(campaign: Campaign, published: Published) -> Figure:
-    """A row a problem: products on the left, the set-up on the right."""
+    """One row for each problem: products on the left, set-up on the right."""
     cases = all_times(campaign, published)
     on_gpu = not campaign.on_cpu
     band = published_range(published, SHORT_MIN, SHORT_MAX)
@@ -460,7 +429,7 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
         "each alone. Right: the whole set-up, in which everything else is the same. The paper’s kernels: rows in bins",
         "by their products, sorted in shared memory. Ours: products by the fastest of ours in one phase and in two,",
         "the set-up by the kernels that are expected to be the fastest, in one phase.",
-        WHISKERS if any(series.sure(case) for series in SET_UP_SERIES for case in cases) else "",
+        WHISKERS if any(series.interval(case) for series in SET_UP_SERIES for case in cases) else "",
         _means(cases),
         _published_speedups(published, on_gpu),
         cpu_note(campaign),
@@ -478,7 +447,7 @@ def _stated(published: Published, quantity: str) -> dict[str, float]:
 
 
 def _means(cases: Sequence[ProblemTimes]) -> str:
-    """Return the sentence with the geometric means; empty without any."""
+    """Return the sentence with the geometric means; empty if there are none."""
     words = []
     for what, all_series in (("R·(A·P)", PRODUCT_SERIES), ("set-up", SET_UP_SERIES)):
         for series in all_series:
@@ -489,7 +458,7 @@ def _means(cases: Sequence[ProblemTimes]) -> str:
 
 
 def _published_speedups(published: Published, on_gpu: bool) -> str:
-    """Return what the paper's text states; empty where nothing is published."""
+    """Return the speedups stated in the paper's text; empty if none are published."""
     best, short = published_value(published, BEST), published_range(published, SHORT_MIN, SHORT_MAX)
     if best is None or short is None:
         return ""
@@ -500,19 +469,13 @@ def _published_speedups(published: Published, on_gpu: bool) -> str:
         for name, number in _stated(published, quantity).items()
     ]
     return (
-        f"{NAME} states, for a {GPU}, upwards of {best:g}× at best, {short[0]:g}× to {short[1]:g}× for products no row "
-        f"of which has more than 2,048, and {', '.join(single)}: {drawn}. Its other bars are in the figure alone."
+        f"{PAPER} states, for a {GPU}, upwards of {best:g}× at best, {short[0]:g}× to {short[1]:g}× for products no "
+        f"row of which has more than 2,048, and {', '.join(single)}: {drawn}. Its other bars are in the figure alone."
     )
 
 
 def draw_speedups(panels: Sequence[Panel], cases: Sequence[ProblemTimes], mark: str | None) -> Canvas:
-    """Draw the panels side by side.
-
-    Parameters
-    ----------
-    mark
-        What a mark at a name means; None where there is none.
-    """
+    """Draw the panels side by side; `mark` is the footnote for marked names."""
     if not any(series.number(case) for panel in panels for series in panel.series for case in cases):
         return figure_style.empty("neither products nor set-ups were measured in this campaign")
     drawn = figure_style.canvas(figure_style.TEXT, figure_style.height(len(cases), extra=1.2, per_row=SPEEDUP_ROW))
@@ -536,7 +499,7 @@ def draw_speedups(panels: Sequence[Panel], cases: Sequence[ProblemTimes], mark: 
 
 
 def _draw_speedup_row(axes: Axes, panel: Panel, at: int, case: ProblemTimes) -> str | None:
-    """Draw the bars of a problem; return why there are none."""
+    """Draw the bars of one problem; if there are none, return the reason."""
     thickness, drawn = SPEEDUP_FILLED / len(panel.series), False
     for place, series in enumerate(panel.series):
         here = at + (place - (len(panel.series) - 1) / 2) * thickness
@@ -544,7 +507,7 @@ def _draw_speedup_row(axes: Axes, panel: Panel, at: int, case: ProblemTimes) -> 
         if number is not None:
             drawn = True
             axes.barh(here, number, height=thickness, color=series.colour, linewidth=0, zorder=2)
-            figure_style.whisker(axes, series.sure(case), here)
+            figure_style.whisker(axes, series.interval(case), here)
         for product, of_product in series.marks.items():
             single = of_product(case)
             if single is not None:
@@ -556,8 +519,7 @@ def _draw_speedup_row(axes: Axes, panel: Panel, at: int, case: ProblemTimes) -> 
         return None
     if case.case.measured:
         return panel.missing
-    why = case.case.why_not()
-    return "unavailable" if why.startswith("unavailable") else why
+    return _shortened(case.case.why_not())
 
 
 _DIAMOND: dict[str, Any] = {
@@ -566,7 +528,7 @@ _DIAMOND: dict[str, Any] = {
 }  # fmt: skip
 
 
-def _triangle(product: ProductName) -> dict[str, Any]:
+def _triangle(product: str) -> dict[str, Any]:
     return {
         "marker": MARKS[product], "markersize": 3.2, "markerfacecolor": figure_style.ACCENT, "markeredgecolor": "white",
         "markeredgewidth": 0.4, "linestyle": "", "zorder": 5,
@@ -574,7 +536,7 @@ def _triangle(product: ProductName) -> dict[str, Any]:
 
 
 def _handles(panels: Sequence[Panel]) -> list[Patch | Line2D]:
-    """Return what the legend of both panels has; their bars are the same two."""
+    """Return the legend's handles for both panels, whose bars are the same two."""
     handles: list[Patch | Line2D] = [Patch(color=series.colour, label=series.label) for series in panels[0].series]
     handles += [Line2D([], [], label=f"{PRODUCTS[product]} alone", **_triangle(product)) for product in MARKS]
     if any(panel.diamonds for panel in panels):

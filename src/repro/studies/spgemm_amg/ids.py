@@ -1,38 +1,25 @@
-"""The identity of a kernel for the rows of a bin; its text is made and read only here."""
+"""The id of a kernel for the rows of a bin."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from math import log2
 from typing import Any, Literal, get_args
 
-from repro.bench.rows import ColumnType
+from repro.bench.variant_id import BaseId, Point
 from repro.codegen.targets import Target
 from repro.errors import ReproError
 from repro.sparse.spgemm.kernels import BINS, HashShape, SortShape, hash_shapes, sort_shapes
 from repro.studies.spgemm_amg import PRODUCTS, ProductName
-from repro.tuning.variant_space import Point
 
 SPACES = ("paper", "extended")
-#: What a kernel leaves: rows in segments that it cuts off, binned by their products; or the values of rows that have
-#: their places, binned by their entries.
+#: Modes. `one`: computes rows, which are binned by products, in newly allocated segments. `numeric`: computes values of
+#: rows, which are binned by entries, at known places.
 BinMode = Literal["one", "numeric"]
 Shape = HashShape | SortShape | None
-#: The columns of a row that its name says.
-KERNEL_COLUMNS: dict[str, ColumnType] = {
-    "what": str,
-    "product": str,
-    "mode": str,
-    "bin": int,
-    "method": str,
-    "width": int,
-    "slots": int,
-    "rows_of_block": int,
-}
-#: Tables with more slots than so many times a bin's largest row has entries are not tried.
+#: Maximum slots of a hash table, as a multiple of the entries in a bin's largest row.
 MAX_SLOTS = 4
-#: Rows of bins of so many products and more are tried with a sum for every column too.
+#: Bins whose rows have at least this number of products are also tried with `dense`, one sum for each column.
 MIN_DENSE = 1024
 _TEXT = re.compile(
     r"(?P<product>\w+)/(?P<mode>\w+)/b(?P<bin>\d+)/(?P<method>\w+)(-w(?P<width>\d+)-s(?P<slots>\d+)-r(?P<rows>\d+))?"
@@ -40,32 +27,24 @@ _TEXT = re.compile(
 
 
 @dataclass(frozen=True)
-class KernelId:
-    """A product, a bin of its rows, and the kernel for them, spelt `AP/one/b1/hash-w4-s64-r64`, `AA/one/b10/dense`.
-
-    Attributes
-    ----------
-    product, mode, bin
-        Which rows.
-    shape
-        A hash table, room to sort in, or None for a sum a column in global memory.
-    """
+class KernelId(BaseId):
+    """A product, a bin of its rows, and a kernel for the bin, spelt `AP/one/b1/hash-w4-s64-r64`, `AA/one/b10/dense`."""
 
     product: ProductName
     mode: BinMode
     bin: int
+    #: A hash table, memory for sorting, or None for one sum per column in global memory.
     shape: Shape
 
     @property
     def method(self) -> str:
-        """`hash`, `sort` or `dense`."""
         if self.shape is None:
             return "dense"
         return "hash" if isinstance(self.shape, HashShape) else "sort"
 
     @property
     def slots(self) -> int:
-        """Slots of the table, or products that there is room for; 0 of `dense`."""
+        """Slots of the hash table, or number of products that fit into the memory for sorting; 0 for `dense`."""
         if self.shape is None:
             return 0
         return self.shape.table if isinstance(self.shape, HashShape) else self.shape.most
@@ -75,14 +54,7 @@ class KernelId:
         return f"{where}-w{self.shape.width}-s{self.slots}-r{self.shape.rows}" if self.shape else where
 
     @classmethod
-    def parse(cls, text: str) -> KernelId:
-        """Read a kernel's text; the inverse of `str`.
-
-        Raises
-        ------
-        ReproError
-            It is no kernel's.
-        """
+    def _read(cls, text: str) -> KernelId:
         match = _TEXT.fullmatch(text)
         if match:
             words = match.groupdict()
@@ -95,12 +67,10 @@ class KernelId:
 
     @property
     def space(self) -> str:
-        """`paper`, which sorts in shared memory, or `extended`."""
         return SPACES[0] if self.method == "sort" else SPACES[1]
 
     @property
     def columns(self) -> dict[str, Any]:
-        """The columns of a row: everything that the text says."""
         return {
             "what": "bin",
             "product": self.product,
@@ -114,35 +84,20 @@ class KernelId:
 
     @property
     def point(self) -> Point:
-        """The kernel's place in its space, for searches that learn: its words, and its sizes as binary logarithms."""
         sizes = (self.shape.width, self.shape.rows) if self.shape else (1, 1)
-        return Point(
-            f"{self.product}-{self.mode}-{self.bin}",
-            (self.method,),
-            tuple(log2(size) for size in (*sizes, max(self.slots, 1))),
-        )
-
-
-def point_of(text: str) -> Point:
-    """Return the place of a kernel that is given by its text.
-
-    Raises
-    ------
-    ReproError
-        It is no kernel's.
-    """
-    return KernelId.parse(text).point
+        group = f"{self.product}-{self.mode}-{self.bin}"
+        return Point.of(group, (self.method,), (*sizes, max(self.slots, 1)))
 
 
 def shapes_for(target: Target, scalar_bytes: int, mode: BinMode, limit: int | None, longest: int) -> list[Shape]:
-    """Return what the rows of a bin are tried in.
+    """Return the shapes (table or sort sizes) to try for a bin's rows.
 
     Parameters
     ----------
     limit
-        The most products, or entries, of a row of the bin; None of the last bin.
+        Maximum number of products (or of entries) for a row of the bin; None for the last bin.
     longest
-        Entries of the longest row that is in it.
+        Number of entries in the bin's longest row.
     """
     shapes: list[Shape] = []
     if mode == "one" and limit is not None:

@@ -1,4 +1,4 @@
-"""Rendering the modules of this study: those of products, of multigrid, and of the dynamic matrix below them."""
+"""Rendering this study's modules: products, multigrid, and the dynamic matrix that both use."""
 
 from __future__ import annotations
 
@@ -11,20 +11,14 @@ from repro.sparse.multigrid.kernels import render_multigrid
 from repro.sparse.spgemm.kernels import KERNELS, render_spgemm
 from repro.studies.spgemm_amg import STUDY_NAME
 
-#: Products of matrices each row of which lies in one segment without room.
+#: Modules of products, for matrices whose rows lie in one segment each, without free space.
 PRODUCTS = tuple(f"{kernels}-exact" for kernels in KERNELS)
-#: What a campaign compiles.
+#: Modules that a campaign compiles.
 MODULES = ("matrix", "sort", *PRODUCTS, *MULTIGRID)
 
 
 def render_key(templates: Path, key: str, target: Target) -> str:
-    """Return the source of the module of a key, PRECISION/MODULE.
-
-    Raises
-    ------
-    ReproError
-        The key is none, or a template is missing or wrong.
-    """
+    """Return the source of the module with the given key, PRECISION/MODULE."""
     module = key.partition("/")[2]
     if module in TEMPLATES:
         return render_module(templates, key, target, STUDY_NAME)

@@ -1,26 +1,28 @@
-"""The operands of this study: a matrix, its hierarchy by the model on the host, and what their products must be.
+"""The operands of this study: a matrix, its multigrid hierarchy by the host model, and the expected products.
 
-A product is compared with what the host expects of it, within a bound on rounding. On the device, all runnables
-that multiply two factors share one copy of them.
+On the device, all runnables that multiply two factors share one copy of them.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from repro.bench.runnable import IncorrectError, Runnable, Unsupported
-from repro.bench.workspace import Workspace
+from repro.bench.errors import IncorrectError, Unsupported
+from repro.bench.runnable import Runnable, Workspace, not_prepared
 from repro.codegen.targets import DTYPES, INDEX_BYTES
 from repro.devices.base import Buffer
 from repro.problems.matrix import Matrix
+from repro.sparse.device_work import ModuleFile, Work
 from repro.sparse.dynamic import kernels
 from repro.sparse.dynamic.layout import Arrays, lay_out
 from repro.sparse.dynamic.storage import Storage
@@ -30,38 +32,28 @@ from repro.sparse.spgemm.kernels import LIMITS
 from repro.sparse.spgemm.rows import Factors
 from repro.studies.spgemm_amg import PRODUCTS, TOLERANCE, ProductName
 
-#: Products of more entries are held against the row sizes and the product with a vector that they must have, in place
-#: of entry by entry: sorting billions of entries on the host would take longer than all else.
+#: Products with more entries are checked only by row sizes and by a product with a vector, not entry by entry: sorting
+#: billions of entries on the host would take too long.
 COMPARED = 4_000_000
 
 
 @dataclass(frozen=True)
 class ExpectedProduct:
-    """What a product must be.
-
-    Attributes
-    ----------
-    products
-        How many products each row is the sum of, int64 `(rows,)`.
-    sizes
-        Entries of each row, int64 `(rows,)`; what cancels stays an entry.
-    x, y, bound
-        float64: a vector drawn at random, C x, and by how much a result may differ from it, `(p_i + m_i + 2) ε
-        (|A||B||x|)_i` for a row of p_i products and m_i entries.
-    whole, magnitude
-        C and |A||B|, columns in order; None where C has more than `COMPARED` entries.
-    """
-
+    #: Number of products that are summed up for each row, int64 `(rows,)`.
     products: NDArray[np.int64]
+    #: Number of entries of each row, int64 `(rows,)`; entries that cancel to zero count.
     sizes: NDArray[np.int64]
+    #: A random vector x, and the expected C x.
     x: NDArray[np.float64]
     y: NDArray[np.float64]
+    #: Error bound for C x: `(p_i + m_i + 2) ε (|A||B||x|)_i` for a row of p_i products and m_i entries.
     bound: NDArray[np.float64]
+    #: C and |A||B| with ascending columns; None if C has more than `COMPARED` entries.
     whole: sp.csr_array | None
     magnitude: sp.csr_array | None
 
     def rows_of(self, mode: str | None, bin: int | None) -> NDArray[np.bool_]:
-        """Return which rows are in a bin by their products, or in the mode `numeric` by their entries; all of None."""
+        """Return a mask of a bin's rows, binned by products or, in mode `numeric`, by entries; None means all rows."""
         numbers = self.sizes if mode == "numeric" else self.products
         if bin is None:
             return np.ones(len(numbers), bool)
@@ -70,22 +62,14 @@ class ExpectedProduct:
 
 
 def expect(a: sp.csr_array, b: sp.csr_array, seed: int, dtype: np.dtype[np.floating]) -> ExpectedProduct:
-    """Return what A B must be, computed in float64 by SciPy.
-
-    Parameters
-    ----------
-    seed
-        Of the vector.
-    dtype
-        The working precision.
-    """
+    """Return what A B must be in the working precision, computed in float64 by SciPy."""
     ones = sp.csr_array((np.ones(a.nnz, np.int64), a.indices, a.indptr), shape=a.shape)
     products = ones @ np.diff(b.indptr).astype(np.int64)
     a, b = a.astype(np.float64), b.astype(np.float64)
-    # of magnitudes, so that nothing cancels and every place that a product falls on is an entry
+    # product of magnitudes: nothing cancels, so the pattern has all places
     magnitude = abs(a) @ abs(b)
     sizes = np.diff(magnitude.indptr).astype(np.int64)
-    # a number of either precision, so that the device has the same
+    # rounded to single precision, so that x is the same in both precisions
     x = np.random.default_rng(seed).uniform(-1.0, 1.0, b.shape[1]).astype(np.float32).astype(np.float64)
     bound = (products + sizes + 2) * float(np.finfo(dtype).eps) * (abs(a) @ (abs(b) @ np.abs(x)))
     y = a @ (b @ x)
@@ -96,7 +80,7 @@ def expect(a: sp.csr_array, b: sp.csr_array, seed: int, dtype: np.dtype[np.float
 
 
 def _spread(product: sp.csr_array, pattern: sp.csr_array) -> sp.csr_array:
-    """Return a product with all entries of a pattern, of which SciPy leaves out those that cancel."""
+    """Return a product with all entries of a pattern; SciPy leaves out entries that cancel to zero."""
     product.sort_indices()
     if product.nnz == pattern.nnz:
         return product
@@ -118,20 +102,7 @@ def compare_rows(
     rows: NDArray[np.bool_],
     drops: bool = False,
 ) -> float:
-    """Return the largest error of C x over its bound, of some rows; the others may be anything.
-
-    Parameters
-    ----------
-    sizes, y
-        Entries of each row of C, and C x.
-    drops
-        Whether entries that cancel may be left out.
-
-    Raises
-    ------
-    IncorrectError
-        A row has too few or too many entries, or a number lies outside its bound.
-    """
+    """Return the largest error of C x over its bound in some rows; `drops` allows to leave out entries that cancel."""
     other = np.flatnonzero(rows & ((sizes > expected.sizes) | ((sizes != expected.sizes) & (not drops))))
     if len(other):
         row = int(other[0])
@@ -143,17 +114,8 @@ def compare_rows(
 
 
 def compare_product(c: sp.csr_array, expected: ExpectedProduct, rows: NDArray[np.bool_]) -> float:
-    """Return the largest error over its bound of some rows of a product that is known as a whole.
-
-    Raises
-    ------
-    IncorrectError
-        A row has too few or too many entries, one is in another column, or a number lies outside its bound.
-    """
-    if c.nnz and not 0 <= c.indices.min() <= c.indices.max() < c.shape[1]:
-        raise IncorrectError("columns are out of range")
-    y = c.astype(np.float64, copy=False) @ expected.x
-    largest = compare_rows(np.diff(c.indptr), y, expected, rows)
+    """Return the largest error over its bound in some rows of a product whose entries are all known."""
+    largest = compare_rows(*_rows_times(c, expected.x), expected, rows)
     assert expected.whole is not None and expected.magnitude is not None
     chosen, wanted, size = sp.csr_array(c[rows]), expected.whole[rows], expected.magnitude[rows]
     chosen.sort_indices()
@@ -175,52 +137,86 @@ def _within(error: NDArray[np.float64], bound: NDArray[np.float64], what: str) -
 
 
 T = TypeVar("T")
-#: By how much the rounding of the set-up, whose spectral radius is an estimate, may move A x on a level, beside |A||x|.
+#: Error bound of A x on a level, relative to |A||x|; rounding in the set-up also changes the estimated spectral radius.
 LEVEL_TOLERANCE = {"single": 2e-3, "double": 1e-9}
 
 
-class Multiplied(Runnable):
-    """A runnable that leaves C = A B, or rows of it.
+class Prepared(Runnable):
+    """A runnable whose memory is released all at once."""
 
-    Attributes
-    ----------
-    product
-        Which product.
-    mode
-        What its kernels leave, where it is a bin's rows: `one` (binned by products) or `numeric` (binned by entries).
-    bin
-        The bin whose rows it computes; None: all.
-    drops
-        Whether it leaves out what cancels.
-    """
+    cold = False
+
+    def __init__(self, built: Mapping[str, ModuleFile] = MappingProxyType({})) -> None:
+        self._built = built
+        self._held = ExitStack()
+        self._work: Work | None = None
+        #: Columns whose values are known after preparation.
+        self._amounts: dict[str, Any] = {}
+
+    def prepare(self, workspace: Workspace) -> None:
+        self.release()
+        with ExitStack() as held:
+            self._work = Work(workspace, self._built, held)
+            self.bind(self._work)
+            self._held = held.pop_all()
+
+    def bind(self, work: Work) -> None:
+        """Set `launch`; `work` holds all memory."""
+        raise NotImplementedError
+
+    def release(self) -> None:
+        self._held, held = ExitStack(), self._held
+        held.close()
+        self._work = None
+        self.launch = not_prepared
+        self.stages = dict.fromkeys(self.stages, not_prepared)
+
+
+class Multiplied(Prepared):
+    """A runnable that computes C = A B, or some rows of C."""
 
     product: ProductName
+    #: Mode of a bin's kernel: `one` bins rows by products, `numeric` by entries.
     mode: str | None = None
+    #: The bin whose rows are computed; None for all rows.
     bin: int | None = None
+    #: True if entries that cancel to zero are left out.
     drops: bool = False
 
+    @property
+    def columns(self) -> Mapping[str, Any]:
+        return {"product": self.product, **self._amounts}
+
+    def prepare(self, workspace: Workspace) -> None:
+        super().prepare(workspace)
+        amount, self.bytes_moved = operands_of(workspace).amount(self.product)
+        self._amounts |= amount
+
     def result(self) -> sp.csr_array:
-        """Wait, and return the product; columns of a row in any order."""
+        """Wait, and return the product; the columns within a row may be in any order."""
         raise NotImplementedError
 
     def rows_times(self, x: NDArray[np.float64]) -> tuple[NDArray[np.int32], NDArray[np.floating]]:
-        """Wait, and return the entries of each row of the product, and C x, both `(rows,)`."""
-        c = self.result()
-        if c.nnz and not 0 <= c.indices.min() <= c.indices.max() < c.shape[1]:
-            raise IncorrectError("columns are out of range")
-        return np.diff(c.indptr), c.astype(np.float64, copy=False) @ x
+        """Wait, and return the number of entries of each row of C, and C x, both `(rows,)`."""
+        return _rows_times(self.result(), x)
 
 
-class SetsUp(Runnable):
-    """A runnable that leaves a hierarchy."""
+def _rows_times(c: sp.csr_array, x: NDArray[np.float64]) -> tuple[NDArray[np.int32], NDArray[np.floating]]:
+    if c.nnz and not 0 <= c.indices.min() <= c.indices.max() < c.shape[1]:
+        raise IncorrectError("columns are out of range")
+    return np.diff(c.indptr), c.astype(np.float64, copy=False) @ x
+
+
+class SetsUp(Prepared):
+    """A runnable that makes a hierarchy."""
 
     def result(self) -> Sequence[sp.csr_array]:
         """Wait, and return the matrices of all levels, the finest first."""
         raise NotImplementedError
 
 
-class Solves(Runnable):
-    """A runnable that leaves the solution of A x = b."""
+class Solves(Prepared):
+    """A runnable that solves A x = b."""
 
     def result(self) -> NDArray[np.floating]:
         """Wait, and return x, `(n,)`."""
@@ -228,7 +224,7 @@ class Solves(Runnable):
 
 
 class Factor(NamedTuple):
-    """The two matrices of a product, in the working precision."""
+    """The two factors of a product, in the working precision."""
 
     a: sp.csr_array
     b: sp.csr_array
@@ -236,56 +232,36 @@ class Factor(NamedTuple):
 
 @dataclass(frozen=True)
 class AmgOperands:
-    """A square matrix in the working precision with its hierarchy, and the products that its set-up consists of.
-
-    Attributes
-    ----------
-    name, precision
-        Of the problem, and `single` or `double`.
-    levels
-        By the model on the host, of the matrix in the working precision.
-    unknowns
-        Of a node.
-    near_null
-        `(n, unknowns)`: for each unknown of a node a vector that is 1 there.
-    seed
-        Of what is drawn.
-    checksum
-        Of the problem and of the seed.
-    """
+    """A square matrix in the working precision with its hierarchy, and the products that the set-up computes."""
 
     name: str
     precision: str
+    #: Levels made by the host model from the matrix in the working precision.
     levels: tuple[reference.HostLevel, ...]
+    #: Number of unknowns per node.
     unknowns: int
+    #: `(n, unknowns)`: for each of a node's unknowns, a vector that is 1 at this unknown of all nodes.
     near_null: NDArray[np.float64]
+    #: Seed for all random vectors.
     seed: int
+    #: Checksum of the problem and of the seed.
     checksum: str
     _facts: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
     def dtype(self) -> np.dtype[np.floating]:
-        """Of the numbers."""
         return np.dtype(DTYPES[self.precision])
 
     @property
     def given_null(self) -> NDArray[np.float64] | None:
-        """What a set-up is given as near null space: nothing where that is the constant vector."""
+        """The near null space that a set-up is given; None if it is the constant vector."""
         return self.near_null if self.unknowns > 1 else None
 
     @property
     def a(self) -> sp.csr_array:
-        """The matrix."""
         return self.levels[0].a
 
     def factor(self, product: ProductName) -> Factor:
-        """Return the matrices of a product.
-
-        Raises
-        ------
-        KeyError
-            The matrix is not made coarser, so that there is only A A.
-        """
         if product == "AA":
             return Factor(self.a, self.a)
         level = self.levels[0]
@@ -297,56 +273,53 @@ class AmgOperands:
 
     @property
     def products(self) -> tuple[ProductName, ...]:
-        """Which products there are."""
         return ("AA", "AP", "RAP") if self.levels[0].p is not None else ("AA",)
 
     @property
-    def least_bytes(self) -> tuple[int, int]:
-        """Bytes of the matrix, and of the prolongator, its transpose and the next level's matrix."""
+    def min_bytes(self) -> tuple[int, int]:
+        """Bytes of the matrix, of the prolongator, of its transpose and of the next level's matrix."""
         level = self.levels[0]
         if level.p is None or level.r is None:
             return self.bytes_of(self.a), self.bytes_of(self.a)
         return self.bytes_of(self.a), sum(self.bytes_of(m) for m in (level.p, level.r, self.levels[1].a))
 
     def bytes_of(self, matrix: sp.csr_array) -> int:
-        """Return the bytes of a matrix as CSR in the working precision."""
         return self.bytes_of_csr(matrix.shape[0], int(matrix.nnz))
 
     def bytes_of_csr(self, rows: int, nnz: int) -> int:
-        """Return the bytes of CSR in the working precision."""
+        """Return the bytes of a CSR matrix in the working precision."""
         return nnz * (INDEX_BYTES + self.dtype.itemsize) + (rows + 1) * INDEX_BYTES
 
     @property
     def operations(self) -> int:
-        """A multiplication and an addition for each product of the first level's set-up, or of A A."""
+        """Two operations for each product of two entries in the first level's set-up, or in A A without a set-up."""
         names = self.products[1:] or self.products
         return sum(2 * int(self.expected(name).products.sum()) for name in names)
 
     @property
     def columns(self) -> Mapping[str, Any]:
-        """Nothing that all rows share."""
         return {}
 
     @cached_property
     def b(self) -> NDArray[np.floating]:
-        """The right side, `(n,)`: A times a vector drawn at random, so that there is a solution if A is singular."""
+        """The right-hand side, `(n,)`: A times a random vector, so that a solution exists even if A is singular."""
         x = np.random.default_rng(self.seed).uniform(-1.0, 1.0, self.a.shape[0])
         b: NDArray[np.floating] = (self.a @ x).astype(self.dtype)
         return b
 
     def expected(self, product: ProductName) -> ExpectedProduct:
-        """Return what a product must be, computed in float64 by SciPy at first use."""
+        """Return the expected product, computed in float64 by SciPy at first use."""
         return self._fact(f"expected {product}", lambda: expect(*self.factor(product), self.seed, self.dtype))
 
     def amount(self, product: ProductName) -> tuple[dict[str, int], int]:
-        """Return the columns that say how much a product is, and the bytes of its factors and of C."""
+        """Return the columns that describe a product's size, and the bytes of its factors and of C."""
         expected = self.expected(product)
         rows, nonzeros = len(expected.sizes), int(expected.sizes.sum())
         moved = sum(self.bytes_of(matrix) for matrix in self.factor(product)) + self.bytes_of_csr(rows, nonzeros)
         return {"products": int(expected.products.sum()), "nonzeros": nonzeros, "rows": rows}, moved
 
     def check(self, runnable: Runnable, workspace: Workspace) -> float | None:
-        """Launch once and compare a product, a hierarchy or a solution with what it must be.
+        """Launch once and compare a product, a hierarchy or a solution with the expected result.
 
         Raises
         ------
@@ -386,14 +359,14 @@ class AmgOperands:
     def _compare_solution(self, x: NDArray[np.floating]) -> float:
         exact = self.b.astype(np.float64)
         left = float(np.linalg.norm(exact - self.a.astype(np.float64) @ x.astype(np.float64)))
-        # in single precision rounding x leaves more than what is asked for, and a solver ends there
+        # in single precision, rounding x alone leaves a larger residual than requested
         wanted = (1.1 * TOLERANCE + 1e3 * float(np.finfo(self.dtype).eps)) * float(np.linalg.norm(exact))
         if not left <= wanted:
             raise IncorrectError(f"the residual is {left:.3g}, not at most {wanted:.3g}", left / wanted)
         return left / wanted
 
     def _rounded(self, name: str, matrix: Callable[[], Any]) -> sp.csr_array:
-        """Return a matrix in the working precision, columns in order, made at first use."""
+        """Return a matrix in the working precision with ascending columns, converted at first use."""
 
         def make() -> sp.csr_array:
             rounded = sp.csr_array(matrix()).astype(self.dtype)
@@ -410,7 +383,7 @@ class AmgOperands:
 
 
 def make_operands(problem: Matrix, precision: str, seed: int) -> AmgOperands:
-    """Round a matrix to the working precision, as real numbers, and set its hierarchy up on the host.
+    """Round a matrix to the working precision as real numbers, and make its hierarchy on the host.
 
     Raises
     ------
@@ -420,7 +393,7 @@ def make_operands(problem: Matrix, precision: str, seed: int) -> AmgOperands:
     problem.require_product()
     rounded = rounded_values(problem.name, problem.values, lambda: rows_of(problem), precision)
     a = sp.csr_array(expand(problem, rounded).tocsr()).astype(rounded.dtype)
-    a.eliminate_zeros()  # of blocks; what is stored as 0 is no entry of a product's pattern
+    a.eliminate_zeros()  # from blocks; stored zeros do not belong to a product's pattern
     a.sort_indices()
     unknowns = a.shape[0] // problem.n
     near_null = np.tile(np.eye(unknowns), (problem.n, 1))
@@ -430,7 +403,6 @@ def make_operands(problem: Matrix, precision: str, seed: int) -> AmgOperands:
 
 
 def operands_of(workspace: Workspace) -> AmgOperands:
-    """Return a workspace's operands."""
     assert isinstance(workspace.operands, AmgOperands)
     return workspace.operands
 
@@ -439,13 +411,7 @@ _ARRAYS = ("columns", "values", "table", "sizes", "versions", "state")
 
 
 def factor_of(workspace: Workspace, product: ProductName) -> Factor:
-    """Return the matrices of a product on the host.
-
-    Raises
-    ------
-    Unsupported
-        There is no such product: the matrix is not made coarser.
-    """
+    """Return the factors of a product on the host; `Unsupported` if the matrix has no coarser level."""
     operands = operands_of(workspace)
     if product not in operands.products:
         raise Unsupported(f"the matrix is not made coarser, so that there is no {PRODUCTS[product]}")
@@ -453,12 +419,7 @@ def factor_of(workspace: Workspace, product: ProductName) -> Factor:
 
 
 def factors_on(workspace: Workspace, product: ProductName) -> Factors:
-    """Return the factors of a product on the device, uploaded at first use; the workspace keeps their memory.
-
-    Raises
-    ------
-    Unsupported, OutOfDeviceMemory
-    """
+    """Return the factors of a product on the device, uploaded at first use; the workspace keeps their memory."""
 
     def pack() -> tuple[list[Arrays], Mapping[str, NDArray[Any]]]:
         given = factor_of(workspace, product)
@@ -477,12 +438,7 @@ def factors_on(workspace: Workspace, product: ProductName) -> Factors:
 
 
 def upload(workspace: Workspace, matrix: sp.csr_array) -> Storage:
-    """Return a matrix on the device, each row in one segment without room; the caller releases it.
-
-    Raises
-    ------
-    OutOfDeviceMemory
-    """
+    """Upload a matrix, each row in one segment without free space; the caller releases it."""
     return Storage.upload(workspace.device, lay_out(matrix, 1))
 
 
@@ -490,7 +446,7 @@ def _named(arrays: Arrays) -> list[tuple[str, NDArray[Any]]]:
     words = np.zeros(kernels.STATE_WORDS, np.int32)
     words[kernels.STATE_POINTER] = arrays.pointer
     given = (arrays.columns, arrays.values, arrays.table, arrays.sizes, np.zeros_like(arrays.sizes), words)
-    # a device has no buffer of nothing
+    # devices cannot allocate empty buffers
     return [
         (what, array if array.size else np.zeros(1, array.dtype)) for what, array in zip(_ARRAYS, given, strict=True)
     ]

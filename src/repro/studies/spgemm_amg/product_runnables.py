@@ -1,13 +1,12 @@
-"""Runnables of products: the rows of one bin, whole products, the numeric phase alone, and those of libraries.
+"""Runnables of products: the rows of one bin, whole products, the numeric phase alone, and library products.
 
-The kernels for the rows of a bin are what is searched; a plan has the ones that were chosen for the bins of a
-product. The libraries are cuSPARSE on a GPU and SciPy on the CPU.
+The kernels for the rows of a bin are searched; a plan has those that were chosen for the bins of a product.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -15,12 +14,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from repro.bench.rows import Row
-from repro.bench.runnable import Candidate, ClockName, not_prepared
-from repro.bench.workspace import Workspace
+from repro.bench.rows import ClockName, Row
+from repro.bench.runnable import Candidate, Workspace, not_prepared
 from repro.codegen.targets import Target
 from repro.config.models import StudySettings
-from repro.sparse.device_work import ModuleFile, Work, keep
+from repro.sparse.device_work import ModuleFile, Work
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.library.cusparse_bindings import gpu, version
 from repro.sparse.library.cusparse_csr import SPGEMM_ALGORITHMS, Gemm, GemmReuse, GpuCsr
@@ -33,25 +31,21 @@ from repro.sparse.spgemm.rows import Factors, Plan, ProductBins, ProductRows, pa
 from repro.studies.spgemm_amg import STUDY_NAME, ProductName
 from repro.studies.spgemm_amg.ids import BinMode, KernelId, Shape, shapes_for
 from repro.studies.spgemm_amg.operands import AmgOperands, Multiplied, factor_of, factors_on, operands_of
+from repro.studies.spgemm_amg.rows import AmgRow
 from repro.tuning.search import Choice, pick
 
-#: The clock that kernels of bins are chosen by: the one that they have.
+#: The clock by which kernels of bins are chosen; kernels of bins have no other clock.
 CLOCK = "event"
-#: The tuning that a case is counted by: what most rows of the first product of the set-up are in; where there is no
-#: set-up, those of A A.
+#: The tuning whose winner represents a case in reports: the bin with most products of the set-up's first product A P,
+#: or of A A if there is no set-up.
 HEADLINE = "headline"
 
 
 @dataclass(frozen=True)
 class Plans:
-    """What was chosen for the rows of one product.
+    """The kernels chosen for the bins of one product."""
 
-    Attributes
-    ----------
-    shapes
-        By mode and bin; what is not there is done as is expected to be best.
-    """
-
+    #: Chosen kernel by mode and bin; other bins use the kernel that is expected to be the fastest.
     shapes: Mapping[tuple[BinMode, int], Shape] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -63,47 +57,48 @@ class Plans:
         return Plan(tuple(self.shapes.get((mode, bin), shape) for bin, shape in enumerate(usual.shapes)))
 
 
-def tuning_of(product: ProductName, mode: BinMode, bin: int) -> str:
-    """Return the name of a choice: `AP/one/b1`."""
-    return f"{product}/{mode}/b{bin}"
+def tuning_of(kernel: KernelId | AmgRow) -> str:
+    """Return the name of the tuning that chooses a bin's kernel: `AP/one/b1`."""
+    return f"{kernel.product}/{kernel.mode}/b{kernel.bin}"
 
 
-def choose_kernels(rows: Sequence[Row], tie: float) -> list[Choice]:
-    """Return the fastest kernel of each bin of each product, of the paper's (`paper/AP/one/b1`) and of all."""
+def choose_kernels(rows: Sequence[Row], tie: float, ids: Iterable[KernelId] = ()) -> list[Choice]:
+    """Return the fastest kernel for each bin of each product, among the paper's (`paper/AP/one/b1`) and among all."""
 
     def asked(timed: Sequence[Row], clock: str) -> dict[str, list[Row]]:
         tunings: dict[str, list[Row]] = {}
         for row in timed:
-            tuning = tuning_of(row["product"], row["mode"], row["bin"])
+            tuning = tuning_of(AmgRow.of(row))
             tunings.setdefault(tuning, []).append(row)
             if row.space == "paper":
                 tunings.setdefault(f"paper/{tuning}", []).append(row)
         main = _main_bin(timed)
         return {HEADLINE: main, **tunings} if main else tunings
 
-    return pick([row for row in rows if row["what"] == "bin"], tie, asked)
+    return pick([row for row in rows if AmgRow.of(row).what == "bin"], tie, asked, ids)
 
 
 def _main_bin(rows: Iterable[Row]) -> list[Row]:
-    """Return the rows of the bin that most of a product is in, in one phase: of A P, or of A A."""
-    in_one = [row for row in rows if row["mode"] == "one" and row["product"] in ("AP", "AA")]
-    of_first = [row for row in in_one if row["product"] == "AP"] or in_one
-    most = max((row["products"] or 0 for row in of_first), default=0)
-    return [row for row in of_first if row["products"] == most]
+    """Return the one-phase kernels of the bin that has most products of A P, or else of A A."""
+    in_one = [(own, row) for row in rows if (own := AmgRow.of(row)).mode == "one"]
+    first = [(own, row) for own, row in in_one if own.product == "AP"]
+    first = first or [(own, row) for own, row in in_one if own.product == "AA"]
+    most = max((own.products or 0 for own, _ in first), default=0)
+    return [row for own, row in first if own.products == most]
 
 
 def plans_of(choices: Iterable[Choice]) -> dict[ProductName, Plans]:
-    """Return what was chosen, product by product."""
+    """Return the plans for each product."""
     shapes: dict[ProductName, dict[tuple[BinMode, int], Shape]] = {}
     for choice in choices:
-        id = KernelId.parse(choice.name)
-        if choice.clock == CLOCK and choice.tuning == tuning_of(id.product, id.mode, id.bin):
+        id = choice.id
+        if isinstance(id, KernelId) and choice.clock == CLOCK and choice.tuning == tuning_of(id):
             shapes.setdefault(id.product, {})[id.mode, id.bin] = id.shape
     return {product: Plans(of_bins) for product, of_bins in shapes.items()}
 
 
-#: `one`: rows in segments as they are done; `two`: their sizes first; `paper`: in one phase, by the paper's sorts;
-#: `coordinates`: all products sorted by row and column, with which the paper compares.
+#: Methods. `one`: one phase; `two`: row sizes first; `paper`: one phase with the paper's sorts; `coordinates`: sorts
+#: all products by row and column, the method with which the paper compares its own.
 ProductMethod = Literal["one", "two", "paper", "coordinates"]
 _STEPS: Mapping[ProductMethod, tuple[str, ...]] = {
     "one": ONE_PHASE,
@@ -114,108 +109,60 @@ _STEPS: Mapping[ProductMethod, tuple[str, ...]] = {
 
 
 class Product(Multiplied):
-    """A product on the device by modules of ours.
-
-    Parameters
-    ----------
-    built
-        The modules of a precision by name.
-    product
-        Which one.
-    plans
-        What was chosen for the bins of this product; None: what is expected to fit.
-    """
+    """A product by our modules; bins without a plan use the kernels that are expected to be the fastest."""
 
     kind = "variant"
-    cold = False
 
     def __init__(self, built: Mapping[str, ModuleFile], product: ProductName, plans: Plans | None = None) -> None:
-        self._built, self.product, self._plans = built, product, plans
-        self._held = ExitStack()
+        super().__init__(built)
+        self.product, self._plans = product, plans
         self._c: Storage | None = None
-        self._said: dict[str, Any] = {}
-        self._work: Work | None = None
 
     @property
     def identity(self) -> str:
-        """The hashes of all modules, and the kernels that were chosen."""
         return " ".join([*(built.module.hash for built in self._built.values()), str(self._plans or "")])
 
-    @property
-    def columns(self) -> Mapping[str, Any]:
-        """What is multiplied, and how much it is."""
-        return {"product": self.product, **self._said}
+    def bind(self, work: Work) -> None:
+        self.bind_product(work, factors_on(work.workspace, self.product))
 
-    def prepare(self, workspace: Workspace) -> None:
-        """Bring the factors to the device.
-
-        Raises
-        ------
-        Unsupported, ModuleError, OutOfDeviceMemory
-        """
-        self.release()
-        with ExitStack() as held:
-            self._work = work = Work(workspace, self._built, held)
-            factors = factors_on(workspace, self.product)
-            self.bind(work, factors)
-            self._held = held.pop_all()
-        amount, self.moved = operands_of(workspace).amount(self.product)
-        self._said |= amount
-
-    def bind(self, work: Work, factors: Factors) -> None:
-        """Do what `prepare` does with the factors; what is held is given to `work`."""
+    def bind_product(self, work: Work, factors: Factors) -> None:
         raise NotImplementedError
 
     def multiplication(self, work: Work, phases: int) -> Multiplication:
-        """Return what multiplies in so many phases, with the kernels that were chosen, if any were."""
         target, dtype = work.device.target, operands_of(work.workspace).dtype
         if self._plans is None:
-            return Multiplication(work.device, work.program, dtype)
+            return Multiplication(work.device, work.load, dtype)
         plans = self._plans
-        # what was chosen for one phase may be a sort, which finds no sizes
+        # a kernel chosen for one phase may be a sort, which cannot find row sizes
         in_one = plans.on(target, dtype.itemsize, "one") if phases == 1 else None
-        return Multiplication(work.device, work.program, dtype, in_one, plans.on(target, dtype.itemsize, "numeric"))
+        return Multiplication(work.device, work.load, dtype, in_one, plans.on(target, dtype.itemsize, "numeric"))
 
     def result(self) -> sp.csr_array:
-        """Wait, and return the product."""
         assert self._c is not None
         return self._c.download().to_csr()
 
     def rows_times(self, x: NDArray[np.float64]) -> tuple[NDArray[np.int32], NDArray[np.floating]]:
-        """Wait, and return the entries of each row of the product, and C x, computed where it lies."""
+        """Compute C x on the device that holds C."""
         assert self._c is not None and self._work is not None
         c, work = self._c, self._work
         with ExitStack() as held:
-            run = LevelLaunches(work.device, work.program, c.dtype, held)
+            run = LevelLaunches(work.device, work.load, c.dtype, held)
             y, given, lanes = run.scalars(c.shape[0]), run.upload(x.astype(c.dtype)), run.lanes(c, c.report().pointer)
             run.cycle(f"multiply_w{lanes}", c.shape[0], c.shape[0], *rows_of(c), given, y, lanes=lanes)
             return run.download(c.sizes, c.shape[0], np.int32), run.download(y, c.shape[0], c.dtype)
 
     def release(self) -> None:
-        """Give all memory back."""
-        self._drop()
-        self._held, held = ExitStack(), self._held
-        held.close()
-        self._work = None
-        self.launch = not_prepared
-        self.stages = dict.fromkeys(self.stages, not_prepared)
+        self._release_product()
+        super().release()
 
-    def _drop(self) -> None:
+    def _release_product(self) -> None:
         if self._c is not None:
             self._c.release()
             self._c = None
 
 
 class WholeProduct(Product):
-    """A product from its factors on the device to C there, memory allocated on the way.
-
-    Parameters
-    ----------
-    built, product, plans
-        As of `Product`.
-    way
-        How it is computed.
-    """
+    """A whole product from factors on the device to C on the device, with memory allocated during the launch."""
 
     clocks: tuple[ClockName, ...] = ("host",)
 
@@ -223,51 +170,51 @@ class WholeProduct(Product):
         self,
         built: Mapping[str, ModuleFile],
         product: ProductName,
-        way: ProductMethod = "one",
+        method: ProductMethod = "one",
         plans: Plans | None = None,
     ) -> None:
         super().__init__(built, product, plans)
-        self._way = way
-        self.name = f"{product}/{way}{'-tuned' if plans else ''}"
-        self.stages = dict.fromkeys(_STEPS[way], not_prepared)
+        self._method = method
+        self.name = f"{product}/{method}{'-tuned' if plans else ''}"
+        self.stages = dict.fromkeys(_STEPS[method], not_prepared)
         self._open = ExitStack()
 
     @property
     def columns(self) -> Mapping[str, Any]:
-        """What is done, which way, and how much memory that takes."""
-        method = {"paper": "sort", "coordinates": "coordinates"}.get(self._way, "tuned" if self._plans else "default")
-        mode = self._way if self._way in ("two", "coordinates") else "one"
+        method = {"paper": "sort", "coordinates": "coordinates"}.get(
+            self._method, "tuned" if self._plans else "default"
+        )
+        mode = self._method if self._method in ("two", "coordinates") else "one"
         return {"what": "product", "mode": mode, "method": method, **super().columns}
 
-    def bind(self, work: Work, factors: Factors) -> None:
-        """Bind the product, and see how much memory it takes."""
-        multiply = self._bind_product(work, factors)
+    def bind_product(self, work: Work, factors: Factors) -> None:
+        multiply = self._multiply(work, factors)
 
         def launch() -> None:
             self._c = multiply(factors)
 
         self.launch = launch
-        self._said["peak_bytes"] = work.device.pool_growth(lambda: multiply(factors).release())
+        self._amounts["peak_bytes"] = work.device.pool_growth(lambda: multiply(factors).release())
 
-    def _bind_product(self, work: Work, factors: Factors) -> Callable[[Factors], Storage]:
-        if self._way == "coordinates":
-            return CoordinateMultiplication(work.device, work.program).multiply
-        multiplication = self.multiplication(work, 2 if self._way == "two" else 1)
-        if self._way == "paper":
+    def _multiply(self, work: Work, factors: Factors) -> Callable[[Factors], Storage]:
+        if self._method == "coordinates":
+            return CoordinateMultiplication(work.device, work.load).multiply
+        multiplication = self.multiplication(work, 2 if self._method == "two" else 1)
+        if self._method == "paper":
             multiplication.usual = papers_plan(work.device.target, factors.a.dtype.itemsize)
         self._bind_stages(multiplication, factors)
-        return multiplication.in_two_phases if self._way == "two" else multiplication.in_one_phase
+        return multiplication.in_two_phases if self._method == "two" else multiplication.in_one_phase
 
     def _bind_stages(self, multiplication: Multiplication, factors: Factors) -> None:
-        """Bind the steps of a product of its own, which the first of them begins and the last one ends."""
+        """Bind the steps of a product: the first step begins the product, the last step ends it."""
         steps: list[Steps] = []
-        names = _STEPS[self._way]
+        names = _STEPS[self._method]
 
         def stage(name: str) -> Callable[[], None]:
             def launch() -> None:
                 if name == names[0]:
                     steps[:] = [self._open.enter_context(multiplication.steps(factors, names))]
-                    self._c = steps[0].c  # given back as well where a step fails
+                    self._c = steps[0].c  # release the memory also if a step fails
                 steps[0].all[name]()
                 if name == names[-1]:
                     self._open.close()
@@ -277,20 +224,18 @@ class WholeProduct(Product):
         self.stages = {name: stage(name) for name in names}
 
     def before(self) -> None:
-        """Give the product of the launch before back."""
         self._open.close()
-        self._drop()
+        self._release_product()
 
     def release(self) -> None:
-        """Give all memory back."""
         self._open.close()
         super().release()
 
 
 class Refill(Product):
-    """The numeric phase alone, into a product of factors with the same patterns."""
+    """The numeric phase alone: computes values of a product whose factors have unchanged patterns."""
 
-    #: Kernels of bins run side by side: in a graph, where they are forked and joined each time, they take longer.
+    #: No graph clock: kernels of bins run concurrently, and a graph is slower because it forks and joins each time.
     clocks: tuple[ClockName, ...] = ("event",)
 
     def __init__(self, built: Mapping[str, ModuleFile], product: ProductName, plans: Plans | None = None) -> None:
@@ -299,37 +244,32 @@ class Refill(Product):
 
     @property
     def columns(self) -> Mapping[str, Any]:
-        """What is done."""
-        return {
-            "what": "numeric",
-            "mode": "refill",
-            "method": "tuned" if self._plans else "default",
-            **super().columns,
-        }
+        method = "tuned" if self._plans else "default"
+        return {"what": "numeric", "mode": "refill", "method": method, **super().columns}
 
-    def bind(self, work: Work, factors: Factors) -> None:
-        """Multiply once, for the pattern, and bind what fills it."""
+    def bind_product(self, work: Work, factors: Factors) -> None:
         multiplication = self.multiplication(work, 2)
         self._c = c = multiplication.in_two_phases(factors)
         bound = ExitStack()
-        work.at_end(bound.close)
+        work.held.callback(bound.close)
         self.launch = bound.enter_context(multiplication.refilled(factors, c))
-        work.device.fill(c.values, NAN_BYTE)  # so that what is left out is seen
+        work.device.fill(c.values, NAN_BYTE)  # fill with NaN, so that missing values are detected
 
 
 MODES: tuple[BinMode, ...] = ("one", "numeric")
 
 
-#: A bin with fewer of all products is not searched: whatever its rows are in, it is nothing beside the others.
+#: Bins with a smaller share of all products are not searched, because their kernels hardly influence the total time.
 MIN_SHARE = 0.01
-#: Columns that a sum a column goes through, of all rows of a bin: beyond, one launch takes a second and more.
+#: Maximum number of column sums that a kernel `dense` may process per bin: more would take over a second per launch.
 MAX_SUMS = 200_000_000_000
 
 
 class BinKernel(Product, Candidate):
-    """The rows of a bin, the others left out. Listing them, and having memory for them, is no part of the time."""
+    """The kernel for one bin's rows alone. Listing the rows and allocating memory are not timed."""
 
-    #: A pointer is put back before each launch.
+    id: KernelId
+    #: Event clock only: a pointer is reset before each launch.
     clocks: tuple[ClockName, ...] = ("event",)
 
     def __init__(self, built: Mapping[str, ModuleFile], id: KernelId) -> None:
@@ -338,42 +278,33 @@ class BinKernel(Product, Candidate):
         self.mode, self.bin = id.mode, id.bin
         self.packing = id.product
         self.group = id.product, id.mode, id.bin, id.method
-        self._restore: Callable[[], None] = lambda: None  # what has its places stays there
+        self._restore: Callable[[], None] = lambda: None  # in the numeric phase, entries already have their places
 
     @property
     def identity(self) -> str:
-        """The hashes of the modules that it uses."""
         module = self.id.shape.kernel(self.id.mode)[0] if self.id.shape else self.id.mode
         return " ".join(self._built[name].module.hash for name in ("count-exact", f"{module}-exact", "sort", "matrix"))
 
     @property
     def columns(self) -> Mapping[str, Any]:
-        """Rows and kernel, and how much it is."""
         return {**super().columns, **self.id.columns, "space": self.space}
 
     def prepare(self, workspace: Workspace) -> None:
-        """List the bin's rows, and bind the kernel.
-
-        Raises
-        ------
-        Unsupported, ModuleError, OutOfDeviceMemory
-        """
         super().prepare(workspace)
         operands = operands_of(workspace)
         expected = operands.expected(self.product)
         rows = expected.rows_of(self.mode, self.bin)
         nonzeros = int(expected.sizes[rows].sum())
-        self._said = {"products": int(expected.products[rows].sum()), "nonzeros": nonzeros, "rows": int(rows.sum())}
-        # of A these rows, of B a row for each of their entries at the least once: the whole of it, or less
-        self.moved = operands.bytes_of_csr(int(rows.sum()), nonzeros)
+        self._amounts = {"products": int(expected.products[rows].sum()), "nonzeros": nonzeros, "rows": int(rows.sum())}
+        # bytes: these rows of A, and for each of their entries a row of B, but at most all of B
+        self.bytes_moved = operands.bytes_of_csr(int(rows.sum()), nonzeros)
 
-    def bind(self, work: Work, factors: Factors) -> None:
-        """Bind the kernel to memory that is as large as the product."""
+    def bind_product(self, work: Work, factors: Factors) -> None:
         device = work.device
-        bins = work.keep(ProductBins(device, work.program("count-exact"), factors.shape[0]))
+        bins = work.keep(ProductBins(device, work.load("count-exact"), factors.shape[0]))
         left = work.keep(device.allocate(4 * bins.stride))
         if self.mode == "numeric":
-            self._c = c = Multiplication(device, work.program, factors.a.dtype).in_two_phases(factors)
+            self._c = c = Multiplication(device, work.load, factors.a.dtype).in_two_phases(factors)
             bins.by_sizes(c)
             device.fill(c.values, NAN_BYTE)
         else:
@@ -385,29 +316,20 @@ class BinKernel(Product, Candidate):
         shapes: list[Shape] = [None] * BINS
         plan = Plan((*shapes[: self.id.bin], self.id.shape, *shapes[self.id.bin + 1 :]))
         scratch = ExitStack()
-        work.at_end(scratch.close)
-        rows = ProductRows(device, work.program, factors, c, bins, left)
+        work.held.callback(scratch.close)
+        rows = ProductRows(device, work.load, factors, c, bins, left)
         self.launch = rows.bind(self.id.mode, replace(counts, rows=only), plan, scratch)
         if self.mode == "one":
             self._restore = lambda: device.fill(c.state, 0)
 
     def before(self) -> None:
-        """Let segments be cut off from the beginning again."""
         self._restore()
 
 
 def kernels_of(
     built: Mapping[str, ModuleFile], operands: AmgOperands, target: Target, space: str, least_share: float = MIN_SHARE
 ) -> list[BinKernel]:
-    """Return the kernels of a space to try, for each bin that matters; those of one product follow each other.
-
-    Parameters
-    ----------
-    space
-        `paper` or `extended`.
-    least_share
-        Of all products, that a bin has to have.
-    """
+    """Return the kernels of a space for each product and each bin that has at least `least_share` of all products."""
     kernels: list[BinKernel] = []
     for product in operands.products:
         expected = operands.expected(product)
@@ -428,25 +350,19 @@ def kernels_of(
 
 
 REUSE = "reuse"
-#: Of numbers that no product has: 32.5 in double precision, 3.004 in single.
+#: Byte that fills memory before a launch; the resulting wrong number is 32.5 in double precision, 3.004 in single.
 WRONG_BYTE = 0x40
-#: Routines by backend.
+#: Library routines for each backend.
 ROUTINES: Mapping[str, tuple[str, ...]] = {"cuda": (*SPGEMM_ALGORITHMS, REUSE), "opencl": ("csr",)}
 
 
 def routines(settings: StudySettings, backend: str) -> list[str]:
-    """Return the routines that are asked for on a backend.
-
-    Raises
-    ------
-    ReproError
-        One is none.
-    """
+    """Return the configured routines for a backend; raise an error if a routine does not exist."""
     return among(STUDY_NAME, settings.baselines, ROUTINES[backend])
 
 
 def library_products(names: Collection[str], backend: str, product: ProductName) -> Sequence[LibraryProduct]:
-    """Return the routines of these names for a product; of `reuse` its numeric phase alone too."""
+    """Return the library's runnables for a product; routine `reuse` also has a runnable of its numeric phase alone."""
     if backend == "opencl":
         return [ScipyProduct(product)] if names else []
     whole = [CusparseProduct(product, name) for name in ROUTINES[backend] if name in names]
@@ -457,49 +373,22 @@ class LibraryProduct(Multiplied):
     """A product by a library."""
 
     kind = "baseline"
-    cold = False
     clocks: tuple[ClockName, ...] = ("host",)
     what: Literal["product", "numeric"] = "product"
     library: str
 
     def __init__(self, product: ProductName, routine: str) -> None:
+        super().__init__()
         self.product, self.routine = product, routine
         self.name = f"{self.library}/spgemm-{routine.lower()}/{product}"
-        self._held = ExitStack()
-        self._said: dict[str, Any] = {}
 
     @property
     def columns(self) -> Mapping[str, Any]:
-        """What is multiplied, by which routine."""
-        return {"what": self.what, "product": self.product, "routine": self.routine, "format": "csr", **self._said}
-
-    def prepare(self, workspace: Workspace) -> None:
-        """Bring the factors to where the library takes them.
-
-        Raises
-        ------
-        Unsupported, OutOfDeviceMemory
-        """
-        self.release()
-        with ExitStack() as held:
-            self.bind(workspace, held)
-            self._held = held.pop_all()
-        amount, self.moved = operands_of(workspace).amount(self.product)
-        self._said |= amount
-
-    def bind(self, workspace: Workspace, held: ExitStack) -> None:
-        """Do what `prepare` does; what is held is given to the stack."""
-        raise NotImplementedError
-
-    def release(self) -> None:
-        """Give all memory back."""
-        self._held, held = ExitStack(), self._held
-        held.close()
-        self.launch = not_prepared
+        return {"what": self.what, "routine": self.routine, "format": "csr", **super().columns}
 
 
 class CusparseProduct(LibraryProduct):
-    """A product by cuSPARSE from its factors on the GPU to C there, memory from the same pool as ours."""
+    """A product by cuSPARSE from factors on the GPU to C on the GPU, with memory from the same pool as for ours."""
 
     library = "cusparse"
 
@@ -509,18 +398,11 @@ class CusparseProduct(LibraryProduct):
 
     @property
     def identity(self) -> str:
-        """The library's version."""
         return f"{version()} {self.name}"
 
-    def bind(self, workspace: Workspace, held: ExitStack) -> None:
-        """Upload the factors, and see how much memory a product takes.
-
-        Raises
-        ------
-        Unsupported, OutOfDeviceMemory
-        """
-        device = gpu(workspace.device)
-        multiplier = held.enter_context(_multiplier(workspace, self.product, self.routine))
+    def bind(self, work: Work) -> None:
+        device = gpu(work.device)
+        multiplier = _multiplier(work, self.product, self.routine)
 
         def multiply() -> GpuCsr:
             with device.pooling():
@@ -530,31 +412,28 @@ class CusparseProduct(LibraryProduct):
             self._c = multiply()
 
         self.launch = launch
-        self._said = {"peak_bytes": device.pool_growth(lambda: multiply().release())}
+        self._amounts["peak_bytes"] = device.pool_growth(lambda: multiply().release())
 
     def before(self) -> None:
-        """Give the product of the launch before back."""
         if self._c is not None:
             self._c.release()
             self._c = None
 
     def result(self) -> sp.csr_array:
-        """Wait, and return the product."""
         assert self._c is not None
         return self._c.download()
 
     def release(self) -> None:
-        """Give all memory back."""
         self.before()
         super().release()
 
 
 class CusparseRefill(LibraryProduct):
-    """The numeric phase of `SpGEMMreuse` alone, into a product whose pattern it has."""
+    """The numeric phase of cuSPARSE's `SpGEMMreuse` alone, for a product whose pattern is known."""
 
     library = "cusparse"
     what = "numeric"
-    #: As ours: kernels that run side by side take longer in a graph, where they are forked and joined each time.
+    #: No graph clock, as for our numeric phase: a graph forks and joins kernels that run concurrently, which is slower.
     clocks: tuple[ClockName, ...] = ("event",)
 
     def __init__(self, product: ProductName) -> None:
@@ -563,39 +442,29 @@ class CusparseRefill(LibraryProduct):
 
     @property
     def identity(self) -> str:
-        """The library's version."""
         return f"{version()} {self.name}"
 
-    def bind(self, workspace: Workspace, held: ExitStack) -> None:
-        """Multiply once, for the pattern, and bind the numeric phase.
-
-        Raises
-        ------
-        Unsupported, OutOfDeviceMemory
-        """
-        reuse = held.enter_context(_multiplier(workspace, self.product, REUSE))
+    def bind(self, work: Work) -> None:
+        reuse = _multiplier(work, self.product, REUSE)
         assert isinstance(reuse, GemmReuse)
-        c = keep(held, reuse.multiply())
+        c = work.keep(reuse.multiply())
         self.launch = reuse.bind()
         self._read = c.download
-        # so that what is left out is seen; finite, since 0 times C may be added
-        workspace.device.fill(c.values, WRONG_BYTE)
+        # finite filler, so that missing values are detected: cuSPARSE may add 0 times C
+        work.device.fill(c.values, WRONG_BYTE)
 
     def result(self) -> sp.csr_array:
-        """Wait, and return the product."""
         assert self._read is not None
         return self._read()
 
 
-@contextmanager
-def _multiplier(workspace: Workspace, product: ProductName, routine: str) -> Iterator[Gemm | GemmReuse]:
-    """Give what multiplies the factors of a product on the GPU."""
-    device = gpu(workspace.device)
-    given = factor_of(workspace, product)
-    with ExitStack() as held:
-        a = keep(held, GpuCsr.upload(device, given.a))
-        b = a if given.b is given.a else keep(held, GpuCsr.upload(device, given.b))
-        yield keep(held, GemmReuse(device, a, b) if routine == REUSE else Gemm(device, a, b, routine))
+def _multiplier(work: Work, product: ProductName, routine: str) -> Gemm | GemmReuse:
+    """Return the object that multiplies a product's factors on the GPU."""
+    device = gpu(work.device)
+    given = factor_of(work.workspace, product)
+    a = work.keep(GpuCsr.upload(device, given.a))
+    b = a if given.b is given.a else work.keep(GpuCsr.upload(device, given.b))
+    return work.keep(GemmReuse(device, a, b) if routine == REUSE else Gemm(device, a, b, routine))
 
 
 class ScipyProduct(LibraryProduct):
@@ -610,14 +479,12 @@ class ScipyProduct(LibraryProduct):
 
     @property
     def identity(self) -> str:
-        """SciPy's version."""
         import scipy
 
         return f"{scipy.__version__} {self.name}"
 
-    def bind(self, workspace: Workspace, held: ExitStack) -> None:
-        """Take the factors as they are."""
-        a, b = factor_of(workspace, self.product)
+    def bind(self, work: Work) -> None:
+        a, b = factor_of(work.workspace, self.product)
 
         def launch() -> None:
             self._c = sp.csr_array(a @ b)
@@ -625,6 +492,5 @@ class ScipyProduct(LibraryProduct):
         self.launch = launch
 
     def result(self) -> sp.csr_array:
-        """Return the product."""
         assert self._c is not None
         return self._c

@@ -1,7 +1,4 @@
-"""The study of sparse products and multigrid: what is measured of a problem, and what is chosen.
-
-The module holds the study's contract, and the values that the paper prints, file by file.
-"""
+"""The study of sparse products and multigrid: what is measured, what is chosen, and what the paper's text states."""
 
 from __future__ import annotations
 
@@ -9,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from repro.bench.rows import ColumnType, Row
+from repro.bench.rows import Row
 from repro.bench.runnable import Runnable
 from repro.codegen.build_cache import compile_module, manifest_path
 from repro.codegen.targets import DTYPES, Target
-from repro.config.models import StudySettings
+from repro.config.models import StudySettings, UnusedLayouts, UnusedWeight
 from repro.entries import get_entry
 from repro.problems.matrix import Matrix
 from repro.problems.problem import Outline, Problem
@@ -21,9 +18,9 @@ from repro.results.published import Published
 from repro.sparse.device_work import ModuleFile, read_modules
 from repro.sparse.study_kit import LIBRARIES, features
 from repro.studies import CostModel, StepResult, Study, Workload
-from repro.studies.spgemm_amg import PRODUCTS, REFERENCE
+from repro.studies.spgemm_amg import PRODUCTS, REFERENCE, ProductName
 from repro.studies.spgemm_amg import STUDY_NAME as NAME
-from repro.studies.spgemm_amg.ids import KERNEL_COLUMNS, SPACES, KernelId, point_of
+from repro.studies.spgemm_amg.ids import SPACES, KernelId
 from repro.studies.spgemm_amg.kernels import MODULES, render_key
 from repro.studies.spgemm_amg.operands import AmgOperands, make_operands
 from repro.studies.spgemm_amg.product_runnables import (
@@ -39,7 +36,8 @@ from repro.studies.spgemm_amg.product_runnables import (
     plans_of,
     routines,
 )
-from repro.studies.spgemm_amg.setup_runnables import PHASES, LevelSetUp, SetUp, Solution
+from repro.studies.spgemm_amg.rows import AmgRow
+from repro.studies.spgemm_amg.setup_runnables import LevelSetUp, SetUp, Solution
 from repro.tuning.recordings import Machine
 from repro.tuning.search import Choice
 from repro.tuning.session import Session, fastest_yardsticks
@@ -51,9 +49,9 @@ PUBLISHED = {
 }
 #: Columns of `config/targets/spgemm_amg.csv`.
 TARGETS = ("quantity", "wanted", "what")
-#: The GPU whose numbers the paper's text states.
+#: The GPU for which the paper's text states numbers.
 GPU = "K20c"
-#: What the paper's text states, by its name in `config/published`.
+#: Names in `config/published` of the quantities that the paper's text states.
 BEST = "product over the sort of all products"
 SHORT_MIN = "product over the sort of all products, rows of at most 2,048 products, least"
 SHORT_MAX = "product over the sort of all products, rows of at most 2,048 products, most"
@@ -63,7 +61,7 @@ SHARE_MAX = "Galerkin products’ share of the set-up, most"
 
 
 def published_value(published: Published, quantity: str, problem: str = "") -> float | None:
-    """Return what the paper's text states of a quantity, of one problem or of all; None where it is not there."""
+    """Return the value stated in the paper for a quantity, for one problem or for all; None if none is stated."""
     for item in published.tables.get("text", []):
         if (item["quantity"], item["problem"]) == (quantity, problem):
             return float(item["value"])
@@ -71,39 +69,31 @@ def published_value(published: Published, quantity: str, problem: str = "") -> f
 
 
 def published_range(published: Published, least: str, most: str) -> tuple[float, float] | None:
-    """Return the two ends that the paper's text states of a quantity; None where either is not there."""
+    """Return the minimum and maximum stated in the paper for a quantity; None if either is missing."""
     low, high = published_value(published, least), published_value(published, most)
     return None if low is None or high is None else (low, high)
 
 
-#: Steps of a product that are timed apart.
-STEPS = ("count", "compute", "settle", "symbolic", "place", "numeric")
-#: Bins that a product of the kind that this is for has rows in, for an estimate of the work.
+#: For the workload's estimate: bins that have rows in a typical product, and shapes that are tried for each bin.
 BINS_IN_USE, SHAPES_OF_A_BIN = 4, 8
 
 
+class SpgemmAmgSettings(StudySettings):
+    layouts: UnusedLayouts = "all"
+    memory_weight: UnusedWeight = 0.0
+
+
 class SpgemmAmg(Study):
-    """Rows of a product dealt to kernels by their sizes, against sorting all products, and what multigrid gains."""
+    """Rows of a product assigned to kernels by size, compared with sorting all products, and the gain for multigrid."""
 
     name = NAME
     title = "Products of sparse matrices and multigrid"
     reference = REFERENCE
+    settings = SpgemmAmgSettings
+    id_class = KernelId
     kinds = ("matrix",)
     libraries = LIBRARIES
-    columns: Mapping[str, ColumnType] = {
-        **KERNEL_COLUMNS,
-        "routine": str,
-        "format": str,
-        "products": int,
-        "nonzeros": int,
-        "rows": int,
-        "peak_bytes": int,
-        "level": int,
-        "levels": int,
-        "complexity": float,
-        "iterations": int,
-        **{f"stage_{name}": float for name in (*STEPS, *PHASES)},
-    }
+    columns = AmgRow.own_columns()
     parts = ("products", "setup", "solve")
     published = PUBLISHED
     targets = TARGETS
@@ -113,7 +103,6 @@ class SpgemmAmg(Study):
         "figure-6-1": "products and set-up over the sort of all products",
     }
     paces: Mapping[str, CostModel] = {"cuda": CostModel(beside=18, launches=1.6), "opencl": CostModel(beside=8)}
-    unused = ("layouts", "memory_weight")
     result: Mapping[str, str] = {
         "table": "table-targets",
         "row": "whole product: time of cuSPARSE’s fastest over ours, geometric mean",
@@ -123,26 +112,22 @@ class SpgemmAmg(Study):
     }
 
     def check_on(self, settings: StudySettings, problems: Sequence[Outline], target: Target) -> None:
-        """Refuse baselines that there are not."""
         routines(settings, target.dialect)
 
     def check(self, settings: StudySettings, problems: Sequence[Outline]) -> None:
-        """Refuse matrices that are not symmetric in their kind: complex ones, and quaternions'."""
+        """Raise an error for matrices with complex or quaternion entries."""
         super().check(settings, problems)
         for problem in problems:
             if problem.entry not in ("real", "block3"):
                 raise self.refusal(problem, "a matrix of real numbers or of blocks", problem.entry)
 
     def modules(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> list[str]:
-        """Return `precision/module` of every module."""
         return [f"{precision}/{module}" for module in MODULES]
 
     def render(self, templates: Path, key: str, target: Target) -> str:
-        """Return the source of one module."""
         return render_key(templates, key, target)
 
     def operands(self, problem: Problem, precision: str, seed: int) -> AmgOperands:
-        """Return the matrix with its hierarchy."""
         assert isinstance(problem, Matrix)
         return make_operands(problem, precision, seed)
 
@@ -152,7 +137,7 @@ class SpgemmAmg(Study):
         operands = session.bench.operands
         assert isinstance(operands, AmgOperands)
         built = read_modules(target, NAME, session.precision, MODULES)
-        strategy = session.strategy(_features, point_of)
+        strategy = session.strategy(_features, KernelId)
         rows: list[Row] = []
         kernels: dict[str, BinKernel] = {}
         for space in settings.spaces:
@@ -162,27 +147,23 @@ class SpgemmAmg(Study):
         yield "search", rows
         yardsticks = session.yardsticks()
         yield "baseline", [row for _, row in yardsticks]
-        choices = choose_kernels(rows, settings.timing.tie)
-        yield "report", self._report(session, operands, built, choices, kernels, fastest_yardsticks(yardsticks))
+        choices = choose_kernels(rows, settings.timing.tie, [kernel.id for kernel in kernels.values()])
+        chosen = [kernels[name] for name in dict.fromkeys(choice.name for choice in choices)]
+        again = session.rounds(fastest_yardsticks(yardsticks))
+        yield "report", [*again, *self._report(session, built, chosen, choices)]
         yield "choices", choices
 
     def _report(
-        self,
-        session: Session,
-        operands: AmgOperands,
-        built: Mapping[str, ModuleFile],
-        choices: Sequence[Choice],
-        kernels: Mapping[str, BinKernel],
-        yardsticks: Sequence[Runnable],
+        self, session: Session, built: Mapping[str, ModuleFile], chosen: Sequence[BinKernel], choices: Sequence[Choice]
     ) -> list[Row]:
-        """Time what was chosen and all else anew, in rounds of what is compared with each other."""
-        backend, parts = session.bench.device.backend, self.parts_of(session.settings, session.precision)
-        names = routines(session.settings, backend)
-        plans = plans_of(choices)
-        rows = session.rounds(yardsticks)
+        """Time the winners and everything else again, in rounds of runnables that are compared with each other."""
+        operands, backend = session.bench.operands, session.bench.device.backend
+        assert isinstance(operands, AmgOperands)
+        parts = self.parts_of(session.settings, session.precision)
+        names, plans = routines(session.settings, backend), plans_of(choices)
+        rows: list[Row] = []
         for product in operands.products:
-            chosen = dict.fromkeys(choice.name for choice in choices if KernelId.parse(choice.name).product == product)
-            rows += session.rounds([kernels[name] for name in chosen])
+            rows += session.rounds([kernel for kernel in chosen if kernel.id.product == product])
             if "products" in parts:
                 ours = products_of(built, product, plans.get(product, Plans()))
                 rows += session.rounds([*ours, *library_products(names, backend, product)])
@@ -193,9 +174,7 @@ class SpgemmAmg(Study):
             rows += session.rounds([Solution(built)])
         return rows
 
-    def find(self, templates: Path, problem: Outline, precision: str, name: str, target: Target) -> Runnable:
-        """Return the kernel of a name."""
-        id = KernelId.parse(name)
+    def variant(self, templates: Path, problem: Outline, precision: str, id: KernelId, target: Target) -> Runnable:
         built = {}
         for module in MODULES:
             path = manifest_path(target.name, NAME, f"{precision}/{module}")
@@ -204,7 +183,6 @@ class SpgemmAmg(Study):
         return BinKernel(built, id)
 
     def workload(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> Workload:
-        """Return about how many kernels there are to try, and the bytes of the matrix as CSR."""
         rows, nonzeros = problem.size or (0, 0)
         size = get_entry(problem.entry or "real").size
         matrix = 4 * (rows * size + 1) + nonzeros * size**2 * (4 + DTYPES[precision]().nbytes)
@@ -217,8 +195,7 @@ class SpgemmAmg(Study):
 STUDY = SpgemmAmg()
 
 
-def products_of(built: Mapping[str, ModuleFile], product: Any, plans: Plans) -> list[Runnable]:
-    """Return our ways to a product: the paper's, what it compares with, and those with the kernels that were chosen."""
+def products_of(built: Mapping[str, ModuleFile], product: ProductName, plans: Plans) -> list[Runnable]:
     return [
         WholeProduct(built, product, "coordinates"),
         WholeProduct(built, product, "paper"),
@@ -231,5 +208,4 @@ def products_of(built: Mapping[str, ModuleFile], product: Any, plans: Plans) -> 
 
 
 def _features(record: Mapping[str, Any], precision: str, machine: Machine) -> Any:
-    """Return what the matrix is compared by."""
     return features({**record, "entry": record.get("entry") or "real"}, precision, machine)

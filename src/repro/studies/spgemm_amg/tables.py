@@ -1,21 +1,18 @@
-"""Tables of sparse products and multigrid: matrices, products, memory, bins, set-up, solution, and targets.
-
-Products are ours, the paper's, the sort of all products and the library's. The set-up is shown as a whole by
-three kinds of products, by its phases, and level by level.
-"""
+"""Tables of sparse products and multigrid: matrices, products, memory, bins, set-up, solution, and targets."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 from repro.entries import get_entry
-from repro.results.campaign_data import Campaign, one_line
+from repro.results.baselines import baselines_table
+from repro.results.campaign_data import Campaign
+from repro.results.claims import Variants, claims_table, load_claims
 from repro.results.problem_rows import (
     ABBREVIATIONS,
-    PROBLEM,
     ProblemRow,
     cpu_note,
     join_sentences,
@@ -24,12 +21,15 @@ from repro.results.problem_rows import (
     unavailable_note,
 )
 from repro.results.published import Published, Record
+from repro.results.recorded_rows import Method
 from repro.results.registry import table
-from repro.results.significance import geometric_mean
+from repro.results.significance import geometric_mean, interval_of, scaled
 from repro.results.tables import (
+    MICRO,
     Cell,
     Column,
-    Measured,
+    Statistic,
+    SummaryLine,
     Table,
     count,
     digits,
@@ -38,65 +38,153 @@ from repro.results.tables import (
     percent,
     ratio,
     speedup,
-    target_columns,
-    target_line,
-    wanted_on,
+    table_of,
+    time_column,
 )
+from repro.results.targets import targets_table, wanted_on
 from repro.sparse.baseline_times import library_of
-from repro.studies.spgemm_amg import PAPER, PRODUCTS, STUDY_NAME, TOLERANCE
+from repro.sparse.spgemm.multiplication import ONE_PHASE, TWO_PHASES
+from repro.studies.spgemm_amg import PAPER, PHASES, PRODUCTS, STUDY_NAME, TOLERANCE
 from repro.studies.spgemm_amg.results import (
     BIN_METHODS,
     BIN_MODES,
+    CLAIMS,
+    COORDINATE_SET_UP,
     COORDINATES,
     EVENT,
     HOST,
+    LEVEL,
     LIBRARY,
     METHODS,
     MILLI,
     OF_THE_SEARCH,
     ONE,
     ONE_TUNED,
+    OUR_SET_UP,
     OURS,
     PAPER_KERNELS,
-    PHASES,
+    PAPERS_SET_UP,
     QUANTITIES,
     REFILL,
     REUSE,
-    SETUP_METHODS,
+    SET_UPS,
+    SOLUTION,
     TWO_TUNED,
     BinTimes,
-    LevelTimes,
-    Method,
+    PaperProblems,
     ProblemTimes,
     ProductTimes,
+    Time,
+    all_products,
     all_times,
     bins_of,
-    gather,
-    micro_of,
-    milli,
+    galerkin_share,
+    phases_of,
     precision_of,
-    problem_cell,
     routines_of,
-    summary,
-    three_digits,
 )
+from repro.studies.spgemm_amg.rows import AmgRow
 from repro.studies.spgemm_amg.study import GPU, SET_UP, SHARE_MAX, SHARE_MIN, published_range, published_value
 
-HEADS = {"unknowns": "unknowns", "nonzeros": "non-zeros"}
+BYTES_PER_MB, NANO = 1e6, 1e9
+
+
+def _three_digits(value: float | None) -> Cell:
+    """Return the cell of a positive number, with three digits."""
+    return Cell() if value is None else Cell(value, digits(value))
+
+
+def _time_in(unit: float, timed: Time | None) -> float | None:
+    return unit * timed.seconds if timed else None
+
+
+def _over(number: float | None, divisor: float | None) -> Cell:
+    return _three_digits(number / divisor if number is not None and divisor else None)
+
+
+def _milliseconds(timed: Time | None) -> Cell:
+    if timed is None:
+        return Cell()
+    value = MILLI * timed.seconds
+    return Cell(value, digits(value), timed.notes, (timed.key,), scaled(interval_of(timed), MILLI))
+
+
+def _row_of(*times: Time | None) -> AmgRow:
+    """Return the row of the first time that is not None; an empty row if all are None."""
+    return next((timed.row for timed in times if timed), AmgRow())
+
+
+def _worst(statistic: Callable[[Sequence[float]], float]) -> Mapping[str, Statistic]:
+    """Return a function for the lines below a column: geometric mean, and the minimum or maximum of its numbers."""
+    return {
+        "mean": lambda numbers: _three_digits(geometric_mean(numbers)),
+        "worst": lambda numbers: _three_digits(statistic(numbers)),
+    }
+
+
+LEAST, MOST = _worst(min), _worst(max)
+
+
+def _summary(cases: Sequence[ProblemTimes] | Sequence[ProductTimes]) -> list[SummaryLine[Any]]:
+    """Return the summary lines: for all problems, and for the paper's problems if there are others as well."""
+    lines = [SummaryLine[Any]("geometric mean", "mean"), SummaryLine[Any]("worst", "worst")]
+    if len({case.line.published is None for case in cases}) > 1:
+        lines += [
+            SummaryLine(
+                f"{line.title}, the paper’s problems", line.statistic, lambda case: case.line.published is not None
+            )
+            for line in lines
+        ]
+    return lines
+
+
+NAME = Column[Any]("problem", "problem", numeric=False, cell=lambda case: case.name)
+PRODUCT = Column[ProductTimes]("product", "product", numeric=False, cell=lambda times: Cell(times.product, times.title))
+
+
+class Matrix(NamedTuple):
+    """A problem, and its published line; the line is empty if none is published."""
+
+    line: ProblemRow
+    printed: Record
+
+    @property
+    def name(self) -> Cell:
+        return self.line.cell
+
+    def published(self, key: str) -> Cell:
+        return count(int(self.printed[key]) if self.printed else None)
+
+    def own(self, key: str) -> Cell:
+        """Return our number of unknowns or non-zeros; a note says if the published number differs."""
+        record = self.line.record
+        if record is None or record.n is None or record.nnz is None:
+            return Cell()
+        size = get_entry(self.line.entry).size
+        cell = count(record.n * size if key == "unknowns" else record.nnz * size**2)
+        if not self.printed or int(self.printed[key]) == cell.value:
+            return cell
+        entries = boundless(self.printed)
+        wrong = f"printed as {entries} times the unknowns: rows at the boundary are shorter"
+        return replace(cell, notes=(wrong if entries else "not as printed",))
+
+
+MATRIX_COLUMNS: tuple[Column[Matrix], ...] = (
+    NAME,
+    Column("printed", "matrix", "published", False, cell=lambda matrix: Cell(matrix.printed.get("printed"))),
+    Column("abbreviation", "name", "published", False, cell=lambda matrix: Cell(matrix.printed.get("abbreviation"))),
+    Column("published_unknowns", "unknowns", "published", cell=lambda matrix: matrix.published("unknowns")),
+    Column("published_nonzeros", "non-zeros", "published", cell=lambda matrix: matrix.published("nonzeros")),
+    Column("unknowns", "unknowns", "ours", cell=lambda matrix: matrix.own("unknowns")),
+    Column("nonzeros", "non-zeros", "ours", cell=lambda matrix: matrix.own("nonzeros")),
+)
 
 
 @table(STUDY_NAME, "table-6-1", title="The matrices", numbering=f"Table 6.1 of {PAPER}")
 def matrices(campaign: Campaign, published: Published) -> Table:
-    """Unknowns and non-zeros, published beside ours."""
-    by_problem = {item["problem"]: item for item in published.tables.get("sizes", [])}
-    columns = (
-        PROBLEM,
-        Column("printed", "matrix", "published", numeric=False),
-        Column("abbreviation", "name", "published", numeric=False),
-        *(Column(f"published_{key}", head, "published") for key, head in HEADS.items()),
-        *(Column(key, head, "ours") for key, head in HEADS.items()),
-    )
-    rows = [_matrix_row(line, by_problem.get(line.published or "")) for line in problem_rows(campaign, published)]
+    """One line for each problem: unknowns and non-zeros, published numbers beside ours."""
+    printed = {item["problem"]: item for item in published.tables.get("sizes", [])}
+    cases = [Matrix(line, printed.get(line.published or "", {})) for line in problem_rows(campaign, published)]
     caption = [
         f"Unknowns and non-zeros, published in Table 6.1 of {PAPER} and ours; they do not depend on the device. The",
         "paper’s are Poisson’s equation on a square or cubic grid, its boundary left out, by stencils of so many",
@@ -105,17 +193,17 @@ def matrices(campaign: Campaign, published: Published) -> Table:
         "Of a matrix of blocks: its unknowns, and every number of its blocks.",
         unavailable_note(campaign),
     ]
-    return Table(columns, rows, join_sentences(caption))
+    return table_of(MATRIX_COLUMNS, cases, join_sentences(caption))
 
 
 def boundless(item: Record) -> int | None:
-    """Return how many entries every row has by what is printed, the grid's boundary forgotten; None where it is not."""
+    """Return the published entries per row if their number is whole, as if the grid had no boundary; else None."""
     entries, rest = divmod(int(item["nonzeros"]), int(item["unknowns"]))
     return None if rest else entries
 
 
 def _without_boundary(published: Published) -> str:
-    """Return the sentence that says what is printed wrong; empty where nothing is."""
+    """Return the sentence about published numbers that ignore the grid's boundary; empty if there are none."""
     wrong = [(item["abbreviation"], boundless(item)) for item in published.tables.get("sizes", []) if boundless(item)]
     if not wrong:
         return ""
@@ -126,55 +214,22 @@ def _without_boundary(published: Published) -> str:
     )
 
 
-def _matrix_row(line: ProblemRow, item: Record | None) -> tuple[Cell, ...]:
-    theirs = [int(item[key]) for key in HEADS] if item else [None, None]
-    ours = _sizes(line)
-    return (
-        line.cell,
-        Cell(item["printed"] if item else None),
-        Cell(item["abbreviation"] if item else None),
-        *map(count, theirs),
-        *(_published_cell(own, printed, item) for own, printed in zip(ours, theirs, strict=True)),
-    )
-
-
-def _sizes(line: ProblemRow) -> tuple[int | None, int | None]:
-    record = line.record
-    if record is None or record.n is None or record.nnz is None:
-        return None, None
-    size = get_entry(line.entry).size
-    return record.n * size, record.nnz * size**2
-
-
-def _published_cell(own: int | None, printed: int | None, item: Record | None) -> Cell:
-    """Return the cell of a size of ours, noted where another one is printed."""
-    cell = count(own)
-    if own is None or printed is None or item is None or own == printed:
-        return cell
-    entries = boundless(item)
-    why = f"printed as {entries} times the unknowns: rows at the boundary are shorter" if entries else "not as printed"
-    return Cell(cell.value, cell.text, (why,))
-
-
-#: What our column may name: the way by a row's mode and method.
-OUR_WAYS = {
+#: How our columns name the fastest method: by mode and method of its row.
+OUR_METHODS: Mapping[tuple[str | None, str | None], str] = {
     ("one", "default"): ONE.title,
     ("one", "tuned"): ONE_TUNED.title,
     ("two", "tuned"): TWO_TUNED.title,
     ("refill", "default"): "untuned",
     ("refill", "tuned"): "tuned",
 }
-RATIOS = {"paper_over_ours": min, "coordinates_over_ours": min, "library_over_ours": min, "reuse_over_refill": min}
-WORST = {**RATIOS, "gflops": min, "library_gflops": min}
 
 
 @table(STUDY_NAME, "table-products", title="The products, problem by problem", numbering="ours")
 def products(campaign: Campaign, published: Published) -> Table:
-    """A line a problem, product and precision; geometric means and the worst of ratios and GFLOPS below."""
+    """One line for each problem, product and precision; below, geometric mean and worst case of ratios and GFLOPS."""
     by_precision = [all_times(campaign, published, precision) for precision in campaign.precisions]
     cases = [times for cases in zip(*by_precision, strict=True) for case in cases for times in case.products]
     library = library_of(campaign)
-    columns = _product_columns(library)
     caption = [
         "C = A B of A·A and of the two products of the first level’s set-up, A·P with the prolongator P and R·(A·P)",
         "with its transpose R. Products: multiplications that C takes; compression: of them an entry of C is the sum",
@@ -189,95 +244,76 @@ def products(campaign: Campaign, published: Published) -> Table:
         f"Numeric phases by the {EVENT} clock.",
         unavailable_note(campaign),
     ]
-    rows = [_product_row(times) for times in cases]
-    return Table(
-        columns,
-        rows,
-        join_sentences(caption),
-        summary(columns, rows, WORST, [times.line.published is not None for times in cases]),
-    )
+    return table_of(_product_columns(library), cases, join_sentences(caption), _summary(cases))
 
 
-def _product_columns(library: str) -> tuple[Column, ...]:
-    over = "times over ours"
+def _product_columns(library: str) -> tuple[Column[ProductTimes], ...]:
     return (
-        PROBLEM,
-        Column("product", "product", numeric=False),
-        Column("precision", "precision", numeric=False),
-        Column("products", "products"),
-        Column("nonzeros", "entries of C"),
-        Column("compression", "compression"),
-        Column("ours", "way", "ours", numeric=False),
-        Column("ours_us", "µs", "ours"),
-        Column("paper_us", "the paper’s", "µs"),
-        Column("coordinates_us", "sort of all", "µs"),
-        Column("library", "routine", library, numeric=False),
-        Column("library_us", "µs", library),
-        Column("paper_over_ours", "the paper’s", over),
-        Column("coordinates_over_ours", "sort of all", over),
-        Column("library_over_ours", library, over),
-        Column("gflops", "ours", "GFLOPS"),
-        Column("library_gflops", library, "GFLOPS"),
-        Column("refill", "kernels", "numeric phase", numeric=False),
-        Column("refill_us", "ours, µs", "numeric phase"),
-        Column("reuse_us", f"{library}, µs", "numeric phase"),
-        Column("reuse_over_refill", "over ours", "numeric phase"),
+        NAME,
+        PRODUCT,
+        Column("precision", "precision", numeric=False, cell=_precision),
+        Column("products", "products", cell=lambda times: count(times.products)),
+        Column("nonzeros", "entries of C", cell=lambda times: count(times.nonzeros)),
+        Column("compression", "compression", cell=lambda times: ratio(times.compression)),
+        _name_column(OURS, "way", "ours"),
+        _micro_column(OURS, "µs", "ours"),
+        _micro_column(PAPER_KERNELS, "the paper’s", "µs"),
+        _micro_column(COORDINATES, "sort of all", "µs"),
+        Column("library", "routine", library, False, cell=lambda times: Cell(_row_of(times[LIBRARY]).routine)),
+        _micro_column(LIBRARY, "µs", library),
+        _ratio_column("paper_over_ours", "the paper’s", PAPER_KERNELS, OURS),
+        _ratio_column("coordinates_over_ours", "sort of all", COORDINATES, OURS),
+        _ratio_column("library_over_ours", library, LIBRARY, OURS),
+        Column("gflops", "ours", "GFLOPS", cell=lambda times: _three_digits(times.gflops(OURS)), summary=LEAST),
+        Column(
+            "library_gflops", library, "GFLOPS", cell=lambda times: _three_digits(times.gflops(LIBRARY)), summary=LEAST
+        ),
+        _name_column(REFILL, "kernels", "numeric phase"),
+        _micro_column(REFILL, "ours, µs", "numeric phase"),
+        _micro_column(REUSE, f"{library}, µs", "numeric phase"),
+        _ratio_column("reuse_over_refill", "over ours", REUSE, REFILL, "numeric phase"),
     )
 
 
-def _product_row(times: ProductTimes) -> tuple[Cell, ...]:
-    ours, library = times.time(OURS), times.time(LIBRARY)
-    return (
-        problem_cell(times.line, "" if times.product else times.case.why_not()),
-        Cell(times.product, times.title),
-        Cell(times.case.precision, ABBREVIATIONS[times.case.precision]),
-        count(times.products),
-        count(times.nonzeros),
-        ratio(times.compression),
-        _method_title(times, OURS),
-        micro_of(times, OURS),
-        micro_of(times, PAPER_KERNELS),
-        micro_of(times, COORDINATES),
-        Cell(library.row["routine"] if library else None),
-        micro_of(times, LIBRARY),
-        *(speedup(times.time(way), ours) for way in (PAPER_KERNELS, COORDINATES, LIBRARY)),
-        three_digits(times.gflops(ours)),
-        three_digits(times.gflops(library)),
-        _method_title(times, REFILL),
-        micro_of(times, REFILL),
-        micro_of(times, REUSE),
-        speedup(times.time(REUSE), times.time(REFILL)),
-    )
+def _precision(times: ProductTimes) -> Cell:
+    return Cell(times.case.precision, ABBREVIATIONS[times.case.precision])
 
 
-def _method_title(times: ProductTimes, way: Method) -> Cell:
-    """Return the cell that names the fastest of ours."""
-    timed = times.time(way)
-    return Cell(timed.name, OUR_WAYS.get((timed.row["mode"], timed.row["method"]), timed.name)) if timed else Cell()
+def _name_column(method: Method, title: str, group: str) -> Column[ProductTimes]:
+    def cell(times: ProductTimes) -> Cell:
+        timed = times[method]
+        return Cell(timed.name, OUR_METHODS.get((timed.row.mode, timed.row.method), timed.name)) if timed else Cell()
+
+    return Column(method.key, title, group, False, cell=cell)
 
 
-BYTES_PER_MB, MICRO = 1e6, 1e6
-PRODUCT = Column("product", "product", numeric=False)
-#: The steps of a product in one phase, and in two, as they are printed.
-STEPS = {
-    ONE_TUNED: {"count": "count", "compute": "compute", "settle": "settle"},
-    TWO_TUNED: {"count": "count", "symbolic": "symbolic", "place": "place", "numeric": "numeric"},
-}
+def _micro_column(method: Method, title: str, group: str) -> Column[ProductTimes]:
+    """Return the column of a method's time in microseconds, or of the reason why it has none."""
+
+    def cell(times: ProductTimes) -> Cell:
+        timed = times[method]
+        return microseconds(timed) if timed else Cell(notes=times.why_not(method))
+
+    return Column(f"{method.key}_us", title, group, cell=cell)
+
+
+def _ratio_column(
+    key: str, title: str, base: Method, over: Method, group: str = "times over ours"
+) -> Column[ProductTimes]:
+    return Column(key, title, group, cell=lambda times: speedup(times[base], times[over]), summary=LEAST)
 
 
 @table(STUDY_NAME, "table-memory", title="Memory of the products", numbering="ours")
 def memory(campaign: Campaign, published: Published) -> Table:
-    """The most bytes that each way takes at once, over those of C."""
-    cases = _products(campaign, published)
-    ways = [*METHODS, *routines_of(cases)]
-    columns = (
-        PROBLEM,
+    """One line for each product: peak memory of each method, divided by the memory of C."""
+    cases = all_products(campaign, published)
+    columns: tuple[Column[ProductTimes], ...] = (
+        NAME,
         PRODUCT,
-        Column("c_mb", "C as CSR, MB"),
-        *(Column(f"{way.key}_over_c", way.title, "most bytes at once / bytes of C") for way in METHODS),
-        *(Column(f"{way.key}_over_c", way.title, f"{library_of(campaign)}, the same") for way in ways[len(METHODS) :]),
+        Column("c_mb", "C as CSR, MB", cell=lambda times: _over(times.bytes_of_c, BYTES_PER_MB)),
+        *(_memory_column(method, "most bytes at once / bytes of C") for method in METHODS),
+        *(_memory_column(routine, f"{library_of(campaign)}, the same") for routine in routines_of(cases)),
     )
-    rows = [_memory(times, ways) for times in cases]
     caption = [
         "The most memory that a product takes at once beside its factors, C among it, over the bytes of C as CSR with",
         "indices of 4 bytes: what the pool grows by that all of them allocate from.",
@@ -286,23 +322,30 @@ def memory(campaign: Campaign, published: Published) -> Table:
         f"Ours: {campaign.column}, campaign {campaign.name}.",
         unavailable_note(campaign),
     ]
-    worst = {column.key: max for column in columns if column.key.endswith("_over_c")}
-    return Table(columns, rows, join_sentences(caption), summary(columns, rows, worst, _papers(cases)))
+    return table_of(columns, cases, join_sentences(caption), _summary(cases))
+
+
+def _memory_column(method: Method, group: str) -> Column[ProductTimes]:
+    def cell(times: ProductTimes) -> Cell:
+        value = times.memory(method)
+        return from_rows(ratio(value), times[method]) if value else Cell(notes=times.why_not(method))
+
+    return Column(f"{method.key}_over_c", method.title, group, cell=cell, summary=MOST)
 
 
 @table(STUDY_NAME, "table-phases", title="One phase against two", numbering="ours")
 def phases(campaign: Campaign, published: Published) -> Table:
-    """Times of both and of their steps, and their memory."""
-    cases = _products(campaign, published)
-    columns = [PROBLEM, PRODUCT]
-    for way, steps in STEPS.items():
-        columns.append(Column(f"{way.key}_us", "whole", f"{way.title}: µs"))
-        columns += [Column(f"{way.key}_{name}_us", title, f"{way.title}: µs") for name, title in steps.items()]
-    columns += [
-        Column("refill_us", "numeric alone, µs"),
-        Column("two_over_one", "time", "two phases over one"),
-        Column("two_over_one_bytes", "memory", "two phases over one"),
-    ]
+    """One line for each product: times of the one-phase and two-phase methods and of their steps, and their memory."""
+    cases = all_products(campaign, published)
+    columns = (
+        NAME,
+        PRODUCT,
+        *_step_columns(ONE_TUNED, ONE_PHASE),
+        *_step_columns(TWO_TUNED, TWO_PHASES),
+        time_column("refill_us", "numeric alone, µs", "", lambda times: times[REFILL]),
+        _ratio_column("two_over_one", "time", TWO_TUNED, ONE_TUNED, "two phases over one"),
+        Column("two_over_one_bytes", "memory", "two phases over one", cell=_two_over_one_bytes, summary=LEAST),
+    )
     caption = [
         "One phase: rows are binned by their products, computed, and stored in segments that each cuts off as it is",
         "done, so that no row waits for another; two: the sizes of all rows are found first (symbolic), places follow",
@@ -315,60 +358,26 @@ def phases(campaign: Campaign, published: Published) -> Table:
         measurement_note(campaign, HOST),
         unavailable_note(campaign),
     ]
-    rows = [_step_cells(times) for times in cases]
-    worst = {"two_over_one": min, "two_over_one_bytes": min}
-    return Table(tuple(columns), rows, join_sentences(caption), summary(columns, rows, worst, _papers(cases)))
+    return table_of(columns, cases, join_sentences(caption), _summary(cases))
 
 
-def _products(campaign: Campaign, published: Published) -> list[ProductTimes]:
-    return [times for case in all_times(campaign, published) for times in case.products]
+def _step_columns(method: Method, steps: Sequence[str]) -> tuple[Column[ProductTimes], ...]:
+    """Return the columns of the time of a whole product, and of each of its steps."""
+    group = f"{method.title}: µs"
+
+    def step_column(name: str) -> Column[ProductTimes]:
+        def cell(times: ProductTimes) -> Cell:
+            seconds = _row_of(times[method]).get(f"stage_{name}")
+            return _three_digits(None if seconds is None else MICRO * seconds)
+
+        return Column(f"{method.key}_{name}_us", name, group, cell=cell)
+
+    return _micro_column(method, "whole", group), *map(step_column, steps)
 
 
-def _papers(cases: Sequence[ProductTimes]) -> list[bool]:
-    return [times.line.published is not None for times in cases]
-
-
-def _named(times: ProductTimes) -> tuple[Cell, Cell]:
-    return problem_cell(times.line, "" if times.product else times.case.why_not()), Cell(times.product, times.title)
-
-
-def _memory(times: ProductTimes, ways: Sequence[Method]) -> tuple[Cell, ...]:
-    size = times.bytes_of_c
-    return (
-        *_named(times),
-        Cell() if size is None else Cell(size / BYTES_PER_MB, digits(size / BYTES_PER_MB)),
-        *(_over_c(times, way) for way in ways),
-    )
-
-
-def _over_c(times: ProductTimes, way: Method) -> Cell:
-    value = times.memory(way)
-    return from_rows(ratio(value), times.time(way)) if value else Cell(notes=_why_not(times, way))
-
-
-def _why_not(times: ProductTimes, way: Method) -> tuple[str, ...]:
-    """Return why a way has no memory on record: it has no time; nothing where that is not it."""
-    return () if times.time(way) else times.why_not(way)
-
-
-def _step_cells(times: ProductTimes) -> tuple[Cell, ...]:
-    one, two = times.time(ONE_TUNED), times.time(TWO_TUNED)
-    cells = [*_named(times)]
-    for way, steps in STEPS.items():
-        timed = times.time(way)
-        cells.append(micro_of(times, way))
-        cells += [_step(timed.row[f"stage_{name}"] if timed else None) for name in steps]
-    one_bytes, two_bytes = (timed.row["peak_bytes"] if timed else None for timed in (one, two))
-    return (
-        *cells,
-        microseconds(times.time(REFILL)),
-        speedup(two, one),
-        ratio(two_bytes / one_bytes if one_bytes and two_bytes else None),
-    )
-
-
-def _step(seconds: float | None) -> Cell:
-    return Cell() if seconds is None else Cell(MICRO * seconds, digits(MICRO * seconds))
+def _two_over_one_bytes(times: ProductTimes) -> Cell:
+    one, two = (_row_of(times[method]).peak_bytes for method in (ONE_TUNED, TWO_TUNED))
+    return ratio(two / one if one and two else None)
 
 
 SEARCHED = "a time of the search: not chosen, and so not timed again"
@@ -376,16 +385,20 @@ SEARCHED = "a time of the search: not chosen, and so not timed again"
 
 @table(STUDY_NAME, "table-bins", title="The fastest kernel of each bin", numbering="ours")
 def bins(campaign: Campaign, published: Published) -> Table:
-    """A line a bin of a product."""
-    rows: list[tuple[Cell, ...]] = []
-    everything: list[BinTimes] = []
-    for times in all_times(campaign, published):
-        of_problem = bins_of(times)
-        everything += of_problem
-        rows += [_bin_row(item) for item in of_problem]
-        if not of_problem:
-            why = times.case.why_not() if not times.case.measured else "no kernel of a bin was tried"
-            rows.append((problem_cell(times.line, why), *(Cell(),) * (len(_bin_columns()) - 1)))
+    """One line for each bin of each product."""
+    items = [item for times in all_times(campaign, published) for item in bins_of(times) or [BinTimes(times)]]
+    columns: tuple[Column[BinTimes], ...] = (
+        NAME,
+        Column("product", "product", numeric=False, cell=lambda item: _worded(item.row.product, PRODUCTS)),
+        Column("mode", "phase", numeric=False, cell=lambda item: _worded(item.row.mode, BIN_MODES)),
+        Column("bin", "bin", cell=lambda item: Cell(item.row.bin, item.title)),
+        Column("rows", "rows", cell=lambda item: count(item.rows)),
+        Column("products", "products", cell=lambda item: count(item.products)),
+        Column("compression", "compression", cell=lambda item: ratio(item.compression)),
+        *(column for method in BIN_METHODS for column in _kernel_columns(method)),
+        Column("winner", "won by", numeric=False, cell=lambda item: _worded(item.winner, BIN_METHODS)),
+        Column("lead", "lead", cell=lambda item: ratio(item.lead)),
+    )
     caption = [
         "The rows of one bin of a product alone, by the fastest kernel of each method: sorted in shared memory, as the",
         "paper does; by a hash table in shared memory; with a sum for every column of C in global memory. One phase:",
@@ -394,92 +407,88 @@ def bins(campaign: Campaign, published: Published) -> Table:
         "room, and rows of a block. Compression: products that an entry of C is the sum of. Won by: the fastest;",
         "lead: the time of the next best method over its own.",
         OF_THE_SEARCH,
-        _wins(everything),
+        _wins(items),
         f"{precision_of(campaign).capitalize()} precision.",
         measurement_note(campaign, EVENT),
         unavailable_note(campaign),
     ]
-    return Table(_bin_columns(), rows, join_sentences(caption))
+    return table_of(columns, items, join_sentences(caption))
 
 
-def _bin_columns() -> tuple[Column, ...]:
-    return (
-        PROBLEM,
-        Column("product", "product", numeric=False),
-        Column("mode", "phase", numeric=False),
-        Column("bin", "bin"),
-        Column("rows", "rows"),
-        Column("products", "products"),
-        Column("compression", "compression"),
-        *(
-            column
-            for key, title in BIN_METHODS.items()
-            for column in (Column(f"{key}_kernel", "kernel", title, False), Column(f"{key}_us", "µs", title))
-            if column.key != "dense_kernel"
-        ),
-        Column("winner", "won by", numeric=False),
-        Column("lead", "lead"),
-    )
+def _worded(value: str | None, words: Mapping[str, str]) -> Cell:
+    return Cell(value, words[value]) if value else Cell()
 
 
-def _bin_row(item: BinTimes) -> tuple[Cell, ...]:
-    cells = [
-        problem_cell(item.line),
-        Cell(item.product, PRODUCTS[item.product]),
-        Cell(item.mode, BIN_MODES[item.mode]),
-        Cell(item.bin, item.title),
-        count(item.rows),
-        count(item.products),
-        ratio(item.compression),
-    ]
-    for method in BIN_METHODS:
-        timed = item.by_method.get(method)
-        if method != "dense":
-            cells.append(Cell(timed.name, timed.name.rpartition(f"{method}-")[2]) if timed else Cell())
+def _kernel_columns(method: str) -> list[Column[BinTimes]]:
+    """Return the columns of the fastest kernel of a method for a bin, and of its time."""
+
+    def kernel(item: BinTimes) -> Cell:
+        timed = item[method]
+        return Cell(timed.name, timed.name.rpartition(f"{method}-")[2]) if timed else Cell()
+
+    def micro(item: BinTimes) -> Cell:
+        timed = item[method]
+        if timed is None:
+            failure = item.kernels.select(method=method).failure
+            return Cell(notes=(failure,) if failure else ())
         cell = microseconds(timed)
-        notes = [SEARCHED] if method in item.searched else []
-        notes += [item.failures[method]] if method in item.failures else []
-        cells.append(replace(cell, notes=(*cell.notes, *notes)))
-    won = item.winner
-    return (*cells, Cell(won, BIN_METHODS[won]) if won else Cell(), ratio(item.lead))
+        return cell if timed.row.phase == "report" else replace(cell, notes=(*cell.notes, SEARCHED))
+
+    time = Column[BinTimes](f"{method}_us", "µs", BIN_METHODS[method], cell=micro)
+    name = Column[BinTimes](f"{method}_kernel", "kernel", BIN_METHODS[method], False, cell=kernel)
+    return [time] if method == "dense" else [name, time]
 
 
 def _wins(items: Sequence[BinTimes]) -> str:
-    """Return the sentence that counts wins; empty without any."""
+    """Return the sentence that counts for each method the bins in which it wins; empty without bins."""
     words = []
     for mode, title in BIN_MODES.items():
-        won = Counter(item.winner for item in items if item.mode == mode and item.winner)
+        won = Counter(item.winner for item in items if item.row.mode == mode and item.winner)
         if won:
             counts = ", ".join(f"{BIN_METHODS[method]} {won[method]}" for method in BIN_METHODS if won[method])
             words.append(f"in the {won.total()} bins of the {title}: {counts}")
     return f"Won {'; '.join(words)}." if words else ""
 
 
-NANO, MEGA = 1e9, 1e6
 IN_STEPS = (
     "Phases: medians of each by events in samples of their own; one that waits for a size reads what the host takes as "
     "well, and together they are not the whole."
 )
+OVER_SORT = "speedup over the sort of all"
 
 
 @table(STUDY_NAME, "table-setup", title="The set-up of multigrid", numbering="ours")
 def setup(campaign: Campaign, published: Published) -> Table:
-    """A line a problem: three times, what they are a unit, and the phases."""
+    """One line for each problem: times of three set-ups, speedups over sorting, time per unknown, and phases."""
     cases = all_times(campaign, published)
-    columns = (
-        PROBLEM,
-        Column("unknowns", "unknowns"),
-        Column("levels", "levels"),
-        Column("complexity", "complexity"),
-        *(Column(f"{method}_ms", title, "whole set-up, ms") for method, title in SETUP_METHODS.items()),
-        Column("coordinates_over_default", SETUP_METHODS["default"], "speedup over the sort of all"),
-        Column("coordinates_over_sort", SETUP_METHODS["sort"], "speedup over the sort of all"),
-        Column("published_speedup", f"published, {GPU}", "speedup over the sort of all"),
-        Column("ns_an_unknown", "ns an unknown", "ours"),
-        Column("peak_mb", "most MB at once", "ours"),
-        *(Column(f"{name}_ms", title, "phases on all levels, ms") for name, title in PHASES.items()),
-        Column("galerkin_share", "ours", "share of Galerkin products"),
-        Column("published_share", f"published, {GPU}", "share of Galerkin products"),
+    share = published_range(published, SHARE_MIN, SHARE_MAX)
+
+    def published_share(case: ProblemTimes) -> Cell:
+        return Cell(share[1], _percents(share)) if share and case.line.published else Cell()
+
+    def published_speedup(case: ProblemTimes) -> Cell:
+        return ratio(published_value(published, SET_UP, case.line.published) if case.line.published else None)
+
+    shares = "share of Galerkin products"
+    columns: tuple[Column[ProblemTimes], ...] = (
+        NAME,
+        Column("unknowns", "unknowns", cell=lambda case: count(case.hierarchy.rows)),
+        Column("levels", "levels", cell=lambda case: Cell(case.hierarchy.levels)),
+        Column("complexity", "complexity", cell=lambda case: ratio(case.hierarchy.complexity)),
+        *(_milli_column(f"{method.key}_ms", method.title, "whole set-up, ms", method) for method in SET_UPS),
+        *(_sort_column(method) for method in (OUR_SET_UP, PAPERS_SET_UP)),
+        Column("published_speedup", f"published, {GPU}", OVER_SORT, cell=published_speedup),
+        Column(
+            "ns_an_unknown",
+            "ns an unknown",
+            "ours",
+            cell=lambda case: _over(_time_in(NANO, case[OUR_SET_UP]), case.hierarchy.rows),
+            summary=MOST,
+        ),
+        Column("peak_mb", "most MB at once", "ours", cell=lambda case: _over(case.hierarchy.peak_bytes, BYTES_PER_MB)),
+        *_phase_columns("phases on all levels, ms"),
+        Column("galerkin_share", "ours", shares, cell=lambda case: percent(galerkin_share(case.phases))),
+        Column("published_share", f"published, {GPU}", shares, cell=published_share),
     )
     caption = [
         "The set-up of smoothed aggregation, from the matrix on the device to all levels there: its whole time with",
@@ -487,36 +496,87 @@ def setup(campaign: Campaign, published: Published) -> Table:
         "non-zeros of all levels over those of the finest.",
         IN_STEPS,
         "Share: of the Galerkin products in the phases of all levels.",
-        _published(published),
+        f"Published, {GPU}: {PAPER} states a share of {_percents(share)}, of all its problems; single times are not."
+        if share
+        else "",
         cpu_note(campaign),
         f"{precision_of(campaign).capitalize()} precision.",
         measurement_note(campaign, HOST),
         unavailable_note(campaign),
     ]
-    share = published_range(published, SHARE_MIN, SHARE_MAX)
-    rows = [_setup_row(case, published, share) for case in cases]
-    worst = {"coordinates_over_default": min, "coordinates_over_sort": min, "ns_an_unknown": max}
-    papers = [case.line.published is not None for case in cases]
-    return Table(columns, rows, join_sentences(caption), summary(columns, rows, worst, papers))
+    return table_of(columns, cases, join_sentences(caption), _summary(cases))
+
+
+def _sort_column(method: Method) -> Column[ProblemTimes]:
+    return Column(
+        f"coordinates_over_{method.key}",
+        method.title,
+        OVER_SORT,
+        cell=lambda case: speedup(case[COORDINATE_SET_UP], case[method]),
+        summary=LEAST,
+    )
+
+
+def _milli_column(key: str, title: str, group: str, method: Method) -> Column[ProblemTimes]:
+    """Return the column of a set-up or solution time in ms, or of the reason why a measured problem has none."""
+
+    def cell(case: ProblemTimes) -> Cell:
+        if case[method] is None and case.case.measured:
+            return Cell(notes=(case.why_not(method),))
+        return _milliseconds(case[method])
+
+    return Column(key, title, group, cell=cell)
+
+
+def _phase_columns(group: str) -> list[Column[Any]]:
+    """Return the columns of the times of all phases, for a problem or for a level."""
+
+    def column(name: str, title: str) -> Column[Any]:
+        def cell(case: ProblemTimes | Level) -> Cell:
+            seconds = case.phases.get(name)
+            return _three_digits(None if seconds is None else MILLI * seconds)
+
+        return Column(f"{name}_ms", title, group, cell=cell)
+
+    return [column(name, title) for name, title in PHASES.items()]
+
+
+@dataclass(frozen=True)
+class Level:
+    """A multigrid level of a problem; without a time if no level of the problem was timed."""
+
+    problem: ProblemTimes
+    timed: Time | None
+
+    @property
+    def name(self) -> Cell:
+        return self.problem.line.noted("" if self.timed else self.problem.why_not(LEVEL))
+
+    @property
+    def row(self) -> AmgRow:
+        return _row_of(self.timed)
+
+    @property
+    def phases(self) -> Mapping[str, float]:
+        return phases_of(self.row)
+
+
+LEVEL_COLUMNS: tuple[Column[Level], ...] = (
+    NAME,
+    Column("level", "level", cell=lambda level: Cell(level.row.level)),
+    Column("rows", "rows", cell=lambda level: count(level.row.rows)),
+    Column("nonzeros", "non-zeros", cell=lambda level: count(level.row.nonzeros)),
+    Column("whole_ms", "whole, ms", cell=lambda level: _milliseconds(level.timed)),
+    *_phase_columns("phases, ms"),
+    Column("galerkin_share", "share of the Galerkin product", cell=lambda level: percent(galerkin_share(level.phases))),
+)
 
 
 @table(STUDY_NAME, "table-levels", title="The set-up level by level", numbering="ours")
 def levels(campaign: Campaign, published: Published) -> Table:
-    """A line a problem and level."""
-    columns = (
-        PROBLEM,
-        Column("level", "level"),
-        Column("rows", "rows"),
-        Column("nonzeros", "non-zeros"),
-        Column("whole_ms", "whole, ms"),
-        *(Column(f"{name}_ms", title, "phases, ms") for name, title in PHASES.items()),
-        Column("galerkin_share", "share of the Galerkin product"),
-    )
-    rows = []
-    for case in all_times(campaign, published):
-        rows += [_level_row(case, level) for level in case.levels]
-        if not case.levels:
-            rows.append((problem_cell(case.line, case.why_not("level")), *(Cell(),) * (len(columns) - 1)))
+    """One line for each problem and level."""
+    cases = all_times(campaign, published)
+    lines = [Level(case, timed) for case in cases for timed in (*case.levels,) or (None,)]
     caption = [
         "What makes the next level of each: its matrix’s sizes, all of it, and its phases. The levels before it are",
         "there.",
@@ -525,75 +585,46 @@ def levels(campaign: Campaign, published: Published) -> Table:
         measurement_note(campaign, HOST),
         unavailable_note(campaign),
     ]
-    return Table(columns, rows, join_sentences(caption))
-
-
-def _setup_row(case: ProblemTimes, published: Published, share: tuple[float, float] | None) -> tuple[Cell, ...]:
-    times = {method: case.set_up(method) for method in SETUP_METHODS}
-    ours = times["default"]
-    row: Mapping[str, Any] = ours.row if ours else {}
-    unknowns, peak = row.get("rows"), row.get("peak_bytes")
-    printed = published_value(published, SET_UP, case.line.published) if case.line.published else None
-    return (
-        problem_cell(case.line, "" if case.case.measured else case.case.why_not()),
-        count(unknowns),
-        Cell(row.get("levels")),
-        ratio(row.get("complexity")),
-        *(milli(timed, case.why_not("setup", method) * case.case.measured) for method, timed in times.items()),
-        speedup(times["coordinates"], ours),
-        speedup(times["coordinates"], times["sort"]),
-        ratio(printed),
-        three_digits(NANO * ours.seconds / unknowns if ours and unknowns else None),
-        three_digits(peak / MEGA if peak else None),
-        *_phase_cells(case.phases),
-        percent(case.galerkin_share),
-        Cell(share[1], _percents(share)) if share and case.line.published else Cell(),
-    )
-
-
-def _level_row(case: ProblemTimes, level: LevelTimes) -> tuple[Cell, ...]:
-    return (
-        problem_cell(case.line),
-        Cell(level.level),
-        count(level.rows),
-        count(level.nonzeros),
-        milli(level.timed),
-        *_phase_cells(level.stages),
-        percent(level.galerkin_share),
-    )
-
-
-def _phase_cells(seconds: Mapping[str, float]) -> Sequence[Cell]:
-    return [
-        Cell(MILLI * seconds[name], digits(MILLI * seconds[name])) if name in seconds else Cell() for name in PHASES
-    ]
+    return table_of(LEVEL_COLUMNS, lines, join_sentences(caption))
 
 
 def _percents(share: tuple[float, float]) -> str:
     return f"{100 * share[0]:.0f}–{100 * share[1]:.0f} %"
 
 
-def _published(published: Published) -> str:
-    share = published_range(published, SHARE_MIN, SHARE_MAX)
-    if share is None:
-        return ""
-    return f"Published, {GPU}: {PAPER} states a share of {_percents(share)}, of all its problems; single times are not."
+def _solved(case: ProblemTimes) -> AmgRow:
+    return _row_of(case[SOLUTION], case[OUR_SET_UP])
+
+
+def _together(case: ProblemTimes, unit: float) -> float | None:
+    """Return the time of set-up and solution together."""
+    set_up, solution = case[OUR_SET_UP], case[SOLUTION]
+    return unit * (set_up.seconds + solution.seconds) if set_up and solution else None
+
+
+SOLVE_COLUMNS: tuple[Column[ProblemTimes], ...] = (
+    NAME,
+    Column("unknowns", "unknowns", cell=lambda case: count(_solved(case).rows)),
+    Column("levels", "levels", cell=lambda case: Cell(_solved(case).levels)),
+    Column("iterations", "iterations", cell=lambda case: Cell(_solved(case).iterations)),
+    _milli_column("setup_ms", "set-up", "ms", OUR_SET_UP),
+    _milli_column("solve_ms", "solution", "ms", SOLUTION),
+    Column("sum_ms", "together", "ms", cell=lambda case: _three_digits(_together(case, MILLI))),
+    Column(
+        "iteration_ms",
+        "an iteration",
+        "ms",
+        cell=lambda case: _over(_time_in(MILLI, case[SOLUTION]), _solved(case).iterations),
+    ),
+    Column(
+        "ns_an_unknown", "together, ns an unknown", cell=lambda case: _over(_together(case, NANO), _solved(case).rows)
+    ),
+)
 
 
 @table(STUDY_NAME, "table-solve", title="Set-up and solution", numbering="ours")
 def solve(campaign: Campaign, published: Published) -> Table:
-    """A line a problem: iterations, and what they take beside the set-up."""
-    columns = (
-        PROBLEM,
-        Column("unknowns", "unknowns"),
-        Column("levels", "levels"),
-        Column("iterations", "iterations"),
-        Column("setup_ms", "set-up", "ms"),
-        Column("solve_ms", "solution", "ms"),
-        Column("sum_ms", "together", "ms"),
-        Column("iteration_ms", "an iteration", "ms"),
-        Column("ns_an_unknown", "together, ns an unknown"),
-    )
+    """One line for each problem: iterations, and solution time compared with set-up time."""
     caption = [
         "Conjugate gradients with a V-cycle each, from x = 0 until the residual is",
         f"{TOLERANCE:.0e} of the right side, which is A times a random vector; the set-up with our kernels. Both begin",
@@ -602,37 +633,13 @@ def solve(campaign: Campaign, published: Published) -> Table:
         measurement_note(campaign, HOST),
         unavailable_note(campaign),
     ]
-    rows = [_solve_row(case) for case in all_times(campaign, published)]
-    return Table(columns, rows, join_sentences(caption))
-
-
-def _solve_row(case: ProblemTimes) -> tuple[Cell, ...]:
-    set_up, solution = case.set_up("default"), case.solution
-    row = next((timed.row for timed in (solution, set_up) if timed), {})
-    unknowns, iterations = row.get("rows"), row.get("iterations")
-    both = set_up.seconds + solution.seconds if set_up and solution else None
-    measured = case.case.measured
-    return (
-        problem_cell(case.line, "" if measured else case.case.why_not()),
-        count(unknowns),
-        Cell(row.get("levels")),
-        Cell(iterations),
-        milli(set_up, case.why_not("setup", "default") * measured),
-        milli(solution, case.why_not("solve") * measured),
-        three_digits(MILLI * both if both else None),
-        three_digits(MILLI * solution.seconds / iterations if solution and iterations else None),
-        three_digits(NANO * both / unknowns if both and unknowns else None),
-    )
-
-
-#: Letters of a note that names cases without a number.
-MOST = 500
+    return table_of(SOLVE_COLUMNS, all_times(campaign, published), join_sentences(caption))
 
 
 @table(STUDY_NAME, "table-targets", title="Targets, and what was reached", numbering="ours")
 def targets(campaign: Campaign, published: Published) -> Table:
-    """Each target with the wanted number, the measured one, and the worst case; or why there is none."""
-    measured = gather(campaign, published)
+    """One line for each target: wanted number, measured number and worst case; or the reason why none was measured."""
+    times = {case.line.problem: case for case in all_times(campaign, published)}
     caption = [
         "What was aimed at and what was reached, on the paper’s eight problems and their 24 products: A·A, A·P and",
         "R·(A·P) of each. Ours: the fastest way to a whole product with our kernels, as in the table of products. Best",
@@ -645,18 +652,31 @@ def targets(campaign: Campaign, published: Published) -> Table:
         wanted_on(campaign),
         unavailable_note(campaign),
     ]
-    rows = [_target_row(item, measured[item["quantity"]]) for item in published.targets]
-    return Table(target_columns(campaign), rows, join_sentences(caption))
+    problems = {name: times.get(name) for name in published.problems}
+    return targets_table(campaign, published, QUANTITIES, problems, join_sentences(caption))
 
 
-def _target_row(item: Record, measured: Measured) -> tuple[Cell, ...]:
-    """Return the line of a target."""
-    quantity = QUANTITIES[item["quantity"]]
-    return target_line(
-        item,
-        measured.numbers,
-        at_most=quantity.at_most,
-        statistic=geometric_mean if quantity.statistic == "mean" else None,
-        cases=measured.cases,
-        missing=one_line(measured.why_not, MOST),
+@table(STUDY_NAME, "table-baselines", title="All baselines and layouts", numbering="ours")
+def baselines(campaign: Campaign, published: Published) -> Table:
+    tasks = [
+        Method(f"{what}_{product}", f"{title}, {task}", columns={"what": what, "product": product}, clock=clock)
+        for product, title in PRODUCTS.items()
+        for what, task, clock in (("product", "whole product", HOST), ("numeric", "numeric phase", EVENT))
+    ]
+    return baselines_table(
+        campaign, [*tasks, replace(OUR_SET_UP, title="set-up", columns={"what": "setup"})], _contestant
     )
+
+
+def _contestant(row: AmgRow) -> str | None:
+    """Return a method's or routine's name without the product, because the task already names the product."""
+    return row.name.removeprefix(f"{row.product}/").removesuffix(f"/{row.product}")
+
+
+@table(STUDY_NAME, "table-claims", title="The paper’s claims, and the verdict on each", numbering=f"text of {PAPER}")
+def claims(campaign: Campaign, published: Published) -> Table:
+    def data(measured: Campaign, variants: Variants) -> PaperProblems:
+        times = {case.line.problem: case for case in all_times(measured, published)}
+        return {name: times.get(name) for name in published.problems}
+
+    return claims_table(campaign, load_claims(STUDY_NAME), CLAIMS, data)

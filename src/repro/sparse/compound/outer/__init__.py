@@ -1,6 +1,6 @@
-"""Outer formats: where a row's entries lie.
+"""Outer formats: places of the entries of rows.
 
-One file each; every file of this folder is imported and registers what it has.
+Each format has one file; importing this package registers the formats of all files.
 """
 
 from __future__ import annotations
@@ -13,13 +13,6 @@ import_all(__name__, __path__)
 
 
 def get_outer(name: str) -> Outer:
-    """Return the outer format of that name.
-
-    Raises
-    ------
-    ReproError
-        There is none.
-    """
     formats = outer_formats()
     if name not in formats:
         raise ReproError("unknown outer format", expected=f"one of {', '.join(formats)}", actual=name)

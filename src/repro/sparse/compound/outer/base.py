@@ -1,4 +1,4 @@
-"""What an outer format has to say of itself."""
+"""The interface of outer formats, and their registry."""
 
 from __future__ import annotations
 
@@ -13,65 +13,42 @@ from repro.problems.matrix import Matrix
 
 @dataclass(frozen=True)
 class Slots:
-    """Where the entries of one matrix lie.
+    """Places of the entries of one matrix."""
 
-    Attributes
-    ----------
-    index
-        int32, what the kernel finds a row's slots by; its argument `index`.
-    position
-        int64 `(nnz,)`, the slot of each entry, entries in CSR's order.
-    stride
-        The kernel's argument `stride`; 0 where it has no use for it.
-    padding
-        int32, columns of the slots that hold no entry, ascending by slot; None: column 0. A kernel that runs over the
-        padding reads x there, so that the columns have to be valid and should be in the cache. Entries without members,
-        which have no zero, have the column -1 there instead.
-    step
-        Slots from one entry of a row to the next.
-    """
-
+    #: int32, the kernel's argument `index`, by which it finds the slots of a row.
     index: NDArray[np.int32]
+    #: int64 `(nnz,)`, the slot of each entry, in CSR's order.
     position: NDArray[np.int64]
+    #: The kernel's argument `stride`; 0 if unused.
     stride: int = 0
+    #: int32, columns of the slots without an entry, ascending by slot; None: column 0. Kernels that run over the
+    #: padding read x there, so that the columns must be valid and should be cached. Entries without members have no
+    #: zero, and the column -1 in the padding instead.
     padding: NDArray[np.int32] | None = None
+    #: Slots from one entry of a row to the next.
     step: int = 1
 
 
 @dataclass(frozen=True)
 class Outer:
-    """An outer format.
-
-    Attributes
-    ----------
-    name
-        `CSR`, `ELL`, `Sl-16`, …: the first part of a layout's name.
-    template
-        `kernels/compound_spmv/<template>.j2` says the same as `locate` for the device: its macros are `slots_of_row()`,
-        a row's first slot, its end, and the step; `index_size()`; and `padded_rows()`, the rows that have slots.
-    count
-        ``count(row_lengths, warp)`` returns how many slots a matrix takes, padding included, and how many numbers its
-        index, without packing it. Slots may be more than 32 bits hold: whoever packs checks.
-    locate
-        ``locate(problem, warp)`` returns where the entries lie.
-    constants
-        What the template reads beside the names that all templates have.
-    space
-        The space of variants that it belongs to: `paper`, or `extended` where it is ours.
-    padded
-        Whether a row's slots may hold no entry; not where the loop over them stops at the row's end.
-    rows_adjacent
-        Whether neighbouring rows' entries lie side by side: where several threads share a row, neighbouring threads
-        then take neighbouring rows, otherwise neighbouring entries of one row.
-    """
-
+    #: The first part of a layout's name: `CSR`, `ELL`, `Sl-16`.
     name: str
+    #: `kernels/compound_spmv/<template>.j2`, the device's counterpart of `locate`, has the macros `slots_of_row()` (a
+    #: row's first slot, its end, and the step), `index_size()`, and `padded_rows()` (the rows with slots).
     template: str
+    #: ``count(row_lengths, warp)`` returns the number of slots, padding included, and the size of the index, without
+    #: packing. Packing checks that the slots fit into 32 bits.
     count: Callable[[NDArray[np.int32], int], tuple[int, int]]
+    #: ``locate(problem, warp)`` returns the places of the entries.
     locate: Callable[[Matrix, int], Slots]
+    #: Further names that the template reads.
     constants: Mapping[str, int] = field(default_factory=dict)
+    #: The space of its variants: `paper`, or `extended` for ours.
     space: str = "paper"
+    #: Whether a row's slots may hold no entry; False where the loop over them stops at the row's end.
     padded: bool = True
+    #: Whether entries of neighbouring rows are adjacent. If several threads share a row, neighbouring threads then take
+    #: neighbouring rows, otherwise neighbouring entries of one row.
     rows_adjacent: bool = True
 
 
@@ -79,17 +56,15 @@ _REGISTRY: dict[str, Outer] = {}
 
 
 def register(outer: Outer) -> Outer:
-    """Add an outer format to the registry and return it."""
     _REGISTRY[outer.name] = outer
     return outer
 
 
 def outer_formats() -> dict[str, Outer]:
-    """All registered outer formats by name."""
     return dict(_REGISTRY)
 
 
 def rows_of_entries(problem: Matrix) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the row of each entry and its place within the row, both `(nnz,)`."""
+    """Return row and index within the row of each entry, `(nnz,)` each."""
     rows = np.repeat(np.arange(problem.n, dtype=np.int64), problem.row_lengths)
     return rows, np.arange(problem.nnz) - problem.indptr[rows]

@@ -10,12 +10,10 @@ from repro.sparse.compound.outer.base import Outer, Slots, register
 
 
 def count(row_lengths: NDArray[np.int32], warp: int) -> tuple[int, int]:
-    """Count a slot an entry, and n + 1 row pointers."""
     return int(row_lengths.sum(dtype=np.int64)), len(row_lengths) + 1
 
 
 def locate(problem: Matrix, warp: int) -> Slots:
-    """Leave the entries where they are."""
     return Slots(problem.indptr.astype(np.int32), np.arange(problem.nnz, dtype=np.int64))
 
 

@@ -13,17 +13,16 @@ from repro.sparse.compound.outer.base import Outer, Slots, register, rows_of_ent
 
 
 def stride(n: int, warp: int) -> int:
-    """Return n padded to the warp: the distance between the entries of a row."""
+    """Return n padded to the warp, the distance between the entries of a row."""
     return -(-n // warp) * warp
 
 
 def count(row_lengths: NDArray[np.int32], warp: int) -> tuple[int, int]:
-    """Count the slots of n rows, padded to the warp, of the longest length; and n row lengths."""
     return stride(len(row_lengths), warp) * int(row_lengths.max()), len(row_lengths)
 
 
 def locate(problem: Matrix, warp: int) -> Slots:
-    """Put the i-th entries of all rows beside each other; what pads them is never read."""
+    """Place the i-th entries of all rows next to each other; padding is never read."""
     rows, within = rows_of_entries(problem)
     distance = stride(problem.n, warp)
     return Slots(problem.row_lengths, within * distance + rows, distance, step=distance)

@@ -1,6 +1,6 @@
-"""ELLPACK: all rows as long as the longest, entry after entry, and no row lengths; a kernel runs over the padding.
+"""ELLPACK: all rows padded to the longest, entry after entry, without row lengths; kernels read the padding.
 
-With nothing to look up before the first column index, a row is one dependent load shorter than in any other format.
+No row data precede the first column index, which saves a dependent load.
 
 Bell, Garland: Implementing sparse matrix-vector multiplication on throughput-oriented processors, 2009.
 """
@@ -16,12 +16,12 @@ from repro.sparse.compound.outer.base import Outer, Slots, register
 
 
 def count(row_lengths: NDArray[np.int32], warp: int) -> tuple[int, int]:
-    """Count the slots of n rows, padded to the warp, of the longest length; the index is one unused number."""
+    """Return slots as in ELL, and an index of one unused number."""
     return ell.count(row_lengths, warp)[0], 1
 
 
 def locate(problem: Matrix, warp: int) -> Slots:
-    """Put the i-th entries of all rows beside each other; the padding of a row has the column of its last entry."""
+    """Place the i-th entries of all rows next to each other; padding repeats the column of a row's last entry."""
     distance = ell.stride(problem.n, warp)
     lengths = problem.row_lengths
     within = np.arange(int(lengths.max()))[:, None]

@@ -13,18 +13,17 @@ from numpy.typing import NDArray
 from repro.problems.matrix import Matrix
 from repro.sparse.compound.outer.base import Outer, Slots, register, rows_of_entries
 
-#: Rows of a slice: the papers', and ours, which a warp takes with several threads to a row.
+#: Rows of a slice, and their space; small slices have several threads a row.
 SLICES = {16: "paper", 32: "paper", 4: "extended", 8: "extended"}
 
 
 def count(row_lengths: NDArray[np.int32], warp: int, *, k: int) -> tuple[int, int]:
-    """Count k slots for each entry of a slice's longest row, and ⌈n/k⌉ + 1 slice offsets."""
     widths = _widths(row_lengths, k)
     return int(widths.sum()) * k, len(widths) + 1
 
 
 def locate(problem: Matrix, warp: int, *, k: int) -> Slots:
-    """Put the i-th entries of a slice's rows beside each other."""
+    """Place the i-th entries of a slice's rows next to each other."""
     offsets = np.concatenate([[0], np.cumsum(_widths(problem.row_lengths, k) * k)])
     rows, within = rows_of_entries(problem)
     position = offsets[rows // k] + within * k + rows % k
@@ -40,7 +39,7 @@ def _widths(row_lengths: NDArray[np.int32], k: int) -> NDArray[np.int64]:
 
 
 def _padding(problem: Matrix, k: int, offsets: NDArray[np.int64], position: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Give the padding of each row the column of its last entry: a valid one, and already in the cache."""
+    """Return padding columns: those of a row's last entry, valid and already cached."""
     free = np.ones(int(offsets[-1]), bool)
     free[position] = False
     slots = np.flatnonzero(free)

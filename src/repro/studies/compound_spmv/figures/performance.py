@@ -29,9 +29,18 @@ from repro.results.published import Published
 from repro.results.registry import figure
 from repro.results.significance import WHISKERS, Interval, geometric_mean, interval_of_ratio, ratio_of
 from repro.results.tables import Figure
-from repro.sparse.baseline_times import fastest_baseline, library_of
+from repro.sparse.baseline_times import library_of
 from repro.studies.compound_spmv import PAPER, STUDY_NAME
-from repro.studies.compound_spmv.results import Comparison, comparisons
+from repro.studies.compound_spmv.results import (
+    FLOOR,
+    LIBRARY,
+    OURS,
+    PAPERS,
+    PAPERS_CHOICE,
+    SCHEDULE,
+    Times,
+    all_times,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -81,8 +90,7 @@ def _boxes(lines: list[ProblemRow], key: str, label: str, *, log: bool) -> Canva
     rows, missing = [], []
     for row, line in enumerate(lines):
         quartiles = (line.record.statistics or {}).get(key) if line.record else None
-        available = line.record is not None and line.record.available
-        missing.append(None if quartiles else ("no statistics" if available else "unavailable"))
+        missing.append(None if quartiles else ("no statistics" if line.available else "unavailable"))
         if quartiles:
             rows.append(row)
             boxes.append(
@@ -127,20 +135,18 @@ NUMBERS = {5: "single", 6: "double"}
 
 @dataclass(frozen=True)
 class LibraryBars:
-    """One problem: speedups over the fastest routine, and over the papers' choice; None where there is none.
-
-    `label` is the name as figures print it.
-    `mostly_launch` says that one of the times is hardly more than an empty kernel's.
-    `tuned_sure` and `untuned_sure` are intervals.
-    """
+    """One problem: speedups over the fastest routine, and over the papers' choice; None where there is none."""
 
     problem: str
+    #: The name as figures print it.
     label: str
     tuned: float | None
     untuned: float | None
     papers: float | None
     missing: str | None
+    #: Whether one of the times is hardly more than an empty kernel's.
     mostly_launch: bool = False
+    noisy: bool = False
     tuned_sure: Interval | None = None
     untuned_sure: Interval | None = None
 
@@ -149,13 +155,11 @@ def speedups(campaign: Campaign, published: Published, precision: str) -> list[L
     """Return the bars of every problem of the campaign, by the event clock."""
     bars = []
     for line in ours(campaign, published):
-        case = Case(campaign, line.problem, precision)
-        joint, schedule = case.winner("joint", "event"), case.winner("schedule", "event")
-        base, papers = fastest_baseline(case, "event"), fastest_baseline(case, "event", papers_choice=True)
+        case = Times(line, Case(campaign, line.problem, precision), "event")
+        joint, schedule, base, papers = case[PAPERS], case[SCHEDULE], case[LIBRARY], case[PAPERS_CHOICE]
         missing = None
         if joint is None:
-            why = case.why_not()
-            missing = "unavailable" if why.startswith("unavailable") else why
+            missing = _why_not(case)
         elif base is None:
             missing = f"no {library_of(campaign)} routine was timed"
         bars.append(
@@ -166,12 +170,19 @@ def speedups(campaign: Campaign, published: Published, precision: str) -> list[L
                 ratio_of(base, schedule),
                 ratio_of(papers, joint),
                 missing,
-                bool(joint) and case.mostly_launch("event", joint, schedule, base, papers),
+                bool(joint) and case.case.mostly_launch("event", joint, schedule, base, papers),
+                any(time.noisy for time in (joint, base) if time),
                 interval_of_ratio(base, joint),
                 interval_of_ratio(base, schedule),
             )
         )
     return bars
+
+
+def _why_not(case: Times) -> str:
+    """Return why there is no time, in the few words that a figure has room for."""
+    why = case.case.why_not()
+    return "unavailable" if why.startswith("unavailable") else why
 
 
 def _baseline_figure(campaign: Campaign, published: Published, number: int) -> Figure:
@@ -180,10 +191,7 @@ def _baseline_figure(campaign: Campaign, published: Published, number: int) -> F
     largest = published.quantity("largest speedup over cuSPARSE", precision)
     library = library_of(campaign)
     best = max((bar for bar in bars if bar.tuned), key=lambda bar: bar.tuned or 0, default=None)
-    noisy = sum(
-        any(t.noisy for t in (case.winner("joint", "event"), fastest_baseline(case, "event")) if t)
-        for case in (Case(campaign, bar.problem, precision) for bar in bars)
-    )
+    noisy = sum(bar.noisy for bar in bars)
     caption = [
         f"Speedup over {library} in {precision} precision with (dark, and in numbers at the right) and without",
         "(light) layout tuning.",
@@ -288,15 +296,12 @@ MEAN = "geometric mean"
 
 @dataclass(frozen=True)
 class SpeedupBars:
-    """One row of one panel: speedups, None where there is none, and why there is nothing.
-
-    `floor` is the speedup of a kernel that would run at the streaming floor, `ours_sure` and `papers_sure` are
-    intervals.
-    """
+    """One row of one panel: speedups, None where there is none, and why there is nothing."""
 
     label: str
     ours: float | None
     papers: float | None
+    #: The speedup of a kernel that would run at the streaming floor.
     floor: float | None
     missing: str | None = None
     mostly_launch: bool = False
@@ -304,7 +309,7 @@ class SpeedupBars:
     papers_sure: Interval | None = None
 
 
-def speedup_bars(cases: Sequence[Comparison]) -> list[SpeedupBars]:
+def speedup_bars(cases: Sequence[Times]) -> list[SpeedupBars]:
     """Return the rows of one precision, the geometric mean last."""
     rows = [_bars_of_case(case) for case in cases]
     if any(row.papers or row.ours for row in rows):
@@ -313,30 +318,26 @@ def speedup_bars(cases: Sequence[Comparison]) -> list[SpeedupBars]:
     return rows
 
 
-def _bars_of_case(case: Comparison) -> SpeedupBars:
-    ours, papers, floor = (ratio_of(case.library, kernel) for kernel in (case.ours, case.papers, case.floor))
+def _bars_of_case(case: Times) -> SpeedupBars:
+    ours, papers, floor = (ratio_of(case[LIBRARY], kernel) for kernel in (case[OURS], case[PAPERS], case[FLOOR]))
     missing = None
     if ours is None and papers is None:
-        why = case.case.why_not()
-        missing = "unavailable" if why.startswith("unavailable") else why
-        if case.papers is not None:
-            missing = "no routine of the library was timed"
-    launch = case.case.mostly_launch("graph", case.ours or case.papers)
-    sure = [interval_of_ratio(case.library, kernel) for kernel in (case.ours, case.papers)]
-    return SpeedupBars(case.line.label, ours, papers, floor, missing, launch, *sure)
+        missing = _why_not(case) if case[PAPERS] is None else "no routine of the library was timed"
+    sure = [interval_of_ratio(case[LIBRARY], kernel) for kernel in (case[OURS], case[PAPERS])]
+    return SpeedupBars(case.line.label, ours, papers, floor, missing, case.mostly_launch, *sure)
 
 
 @figure(STUDY_NAME, "figure-speedup", title="Speedup over the fastest routine of the library", numbering="ours")
 def speedup(campaign: Campaign, published: Published) -> Figure:
     """Both precisions side by side, problem by problem."""
     lines = ours(campaign, published)
-    cases = comparisons(campaign, published)
+    cases = all_times(campaign, published)
     panels = {
         precision: speedup_bars([case for case in cases if case.case.precision == precision])
         for precision in campaign.precisions
     }
     library = library_of(campaign)
-    extended = any(case.ours for case in cases)
+    extended = any(case[OURS] for case in cases)
     summaries = []
     for precision, rows in panels.items():
         mean = next((row for row in rows if row.label == MEAN), None)
@@ -360,14 +361,9 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
         remarks(lines),
         unavailable_note(campaign),
     ]  # fmt: skip
-    kinds = _kinds(cases, campaign.precisions[0])
+    entries = [case.line.entry for case in cases if case.case.precision == campaign.precisions[0]]
+    kinds = [row for row in range(1, len(entries)) if entries[row] != entries[row - 1]]
     return Figure(lambda: _draw_speedup(panels, kinds, library, footnote(lines)), join_sentences(caption))
-
-
-def _kinds(cases: Sequence[Comparison], precision: str) -> list[int]:
-    """Return the rows that begin another kind of entry."""
-    entries = [case.line.entry for case in cases if case.case.precision == precision]
-    return [row for row in range(1, len(entries)) if entries[row] != entries[row - 1]]
 
 
 def _draw_speedup(panels: dict[str, list[SpeedupBars]], kinds: list[int], library: str, mark: str | None) -> Canvas:
@@ -450,28 +446,24 @@ class Point:
 @figure(STUDY_NAME, "figure-floor", title="Fraction of the streaming floor", numbering="ours")
 def fractions(campaign: Campaign, published: Published) -> Figure:
     """Floor's time over the winner's and over the fastest baseline's."""
-    names: list[str] = []
     missing: list[str | None] = []
     points: list[Point] = []
-    launched: list[Case] = []
+    launched: list[str] = []
     lines = ours(campaign, published)
     for row, line in enumerate(lines):
-        names.append(line.label)
-        cases = [Case(campaign, line.problem, precision) for precision in campaign.precisions]
+        cases = [Times(line, Case(campaign, line.problem, precision)) for precision in campaign.precisions]
         for case in cases:
-            floor = case.bound("floor", "graph")
-            winner, routine = case.winner("joint", "graph"), fastest_baseline(case, "graph")
-            launched += [case] if floor and case.mostly_launch("graph", winner) else []
-            points.append(Point(row, case.precision, ratio_of(floor, winner), ratio_of(floor, routine)))
+            floor, winner, precision = case[FLOOR], case[PAPERS], case.case.precision
+            if floor and case.case.mostly_launch("graph", winner):
+                launched.append(f"{line.problem} ({precision})")
+            points.append(Point(row, precision, ratio_of(floor, winner), ratio_of(floor, case[LIBRARY])))
+        won = next((case for case in cases if case[PAPERS]), None)
         if any(p.winner is not None for p in points[-len(cases) :]):
             missing.append(None)
-        elif any(case.winner("joint", "graph") for case in cases):
-            missing.append(next(case for case in cases if case.winner("joint", "graph")).why_no_floor())
         else:
-            why = cases[0].why_not()
-            missing.append("unavailable" if why.startswith("unavailable") else why)
+            missing.append(won.case.why_no_floor() if won else _why_not(cases[0]))
     shown = sum(point.winner is not None for point in points)
-    near = ", ".join(f"{case.problem} ({case.precision})" for case in launched)
+    near = ", ".join(launched)
     caption = [
         "Fraction of the streaming floor (the floor’s time over the time) that the winner of the joint tuning",
         f"(filled) and the fastest {library_of(campaign)} routine (open) reach. A winner in a layout with fewer",
@@ -482,7 +474,7 @@ def fractions(campaign: Campaign, published: Published) -> Figure:
         remarks(lines),
         unavailable_note(campaign),
     ]
-    mark = footnote(lines)
+    names, mark = [line.label for line in lines], footnote(lines)
     return Figure(lambda: _draw_floor(names, missing, points, library_of(campaign), mark), join_sentences(caption))
 
 
@@ -536,7 +528,6 @@ class Series:
     marker: str
 
     def handle(self) -> Line2D:
-        """Return its line of the legend."""
         return Line2D(
             [], [], linestyle="", marker=self.marker, markersize=4.2, markerfacecolor=self.face,
             markeredgecolor=self.colour, markeredgewidth=0.9, label=self.label,
@@ -547,17 +538,17 @@ class Series:
 def fraction(campaign: Campaign, published: Published) -> Figure:
     """A panel a precision; our space, the papers' and the library, and pairs by their own floor."""
     lines = ours(campaign, published)
-    cases = [case for case in comparisons(campaign, published) if case.operands]
+    cases = [case for case in all_times(campaign, published) if case.operands]
     cache = cache_bytes(campaign)
     left_out = len(lines) * len(campaign.precisions) - len(cases)
     caption = [
         "Fraction of the streaming floor (the floor’s time over the time) over the bytes of the matrix as CSR-AoS and",
         "both vectors, on a logarithmic axis: our space, the papers’, and the fastest",
         f"{library_of(campaign)} routine of any kind.",
-        OWN_SAID if any(case.own_floor(case.ours) for case in cases) else "",
+        OWN_SAID if any(case.own_floor(case[OURS]) for case in cases) else "",
         f"The vertical line is the size of the last-level cache, {cache / MIB:.0f} MiB: times are with a"
         f" {campaign.cache} cache, so that what is smaller need not come from memory." if cache else "",
-        "" if any(case.ours for case in cases) else "The space `extended` was not searched.",
+        "" if any(case[OURS] for case in cases) else "The space `extended` was not searched.",
         f"{left_out} pairs of problem and precision have no floor." if left_out else "",
         "Nothing of this is published.",
         measurement_note(campaign, "graph"),
@@ -575,7 +566,7 @@ def cache_bytes(campaign: Campaign) -> int | None:
     return max(sizes, default=0) or None
 
 
-def _draw_fraction(cases: list[Comparison], precisions: tuple[str, ...], library: str, cache: int | None) -> Canvas:
+def _draw_fraction(cases: list[Times], precisions: tuple[str, ...], library: str, cache: int | None) -> Canvas:
     if not cases:
         return figure_style.empty("no floor was timed in this campaign")
     drawn = figure_style.canvas(figure_style.TEXT, 2.6)
@@ -612,11 +603,11 @@ def _draw_fraction(cases: list[Comparison], precisions: tuple[str, ...], library
     return drawn
 
 
-def _draw_case(axes: Axes, case: Comparison, series: dict[str, Series]) -> dict[str, Series]:
+def _draw_case(axes: Axes, case: Times, series: dict[str, Series]) -> dict[str, Series]:
     """Draw the points of one problem, joined by a line; return the series that it has."""
-    timed = {"library": case.library, "papers": case.papers, "ours": case.ours}
-    fractions = {name: ratio_of(case.floor, one) for name, one in timed.items()}
-    fractions["own"] = ratio_of(case.own_floor(case.ours), case.ours)
+    timed = {"library": case[LIBRARY], "papers": case[PAPERS], "ours": case[OURS]}
+    fractions = {name: ratio_of(case[FLOOR], one) for name, one in timed.items()}
+    fractions["own"] = ratio_of(case.own_floor(case[OURS]), case[OURS])
     points = {name: value for name, value in fractions.items() if value is not None}
     at = (case.operands or 0) / MEGA
     if len(points) > 1:

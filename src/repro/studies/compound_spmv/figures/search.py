@@ -19,7 +19,7 @@ from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
 from repro.results import figure_style
-from repro.results.campaign_data import Campaign, median
+from repro.results.campaign_data import Campaign
 from repro.results.cross_campaign import campaign_label, conflict_note, others_note
 from repro.results.problem_rows import (
     MARK,
@@ -33,11 +33,11 @@ from repro.results.problem_rows import (
 )
 from repro.results.published import Published
 from repro.results.registry import figure
-from repro.results.tables import Figure, digits
+from repro.results.tables import MICRO, Figure, digits
 from repro.studies.compound_spmv import PAPER, STUDY_NAME
 from repro.studies.compound_spmv.results import paper_rows
 from repro.studies.compound_spmv.searches import SPACE_TITLES, Order, journeys, judged_searches, searched
-from repro.studies.compound_spmv.tables.search import BUDGET, JUDGED, PRODUCTS, SEQUENCES, Lost, Weighed, lost, weigh
+from repro.studies.compound_spmv.tables.search import BUDGET, JUDGED, PRODUCTS, SEQUENCES, Weighed, lost, weigh
 from repro.tuning.evaluation import SEEDS, Array, Evaluation, sample_note
 
 if TYPE_CHECKING:
@@ -50,16 +50,9 @@ TICKS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
 def draw_losses(rows: Mapping[str, Mapping[str, Sequence[float]]], label: str, empty: str) -> Canvas:
-    """Draw rows of dots with a bar at the median; the axis is linear up to 1 % and logarithmic beyond.
+    """Draw losses in percent by the row's name and precision: dots, and a bar at the median.
 
-    Parameters
-    ----------
-    rows
-        Losses in percent by the row's name and precision.
-    label
-        Of the axis.
-    empty
-        What is said where there are no rows.
+    The axis is linear up to 1 % and logarithmic beyond; `empty` is said where there are no rows.
     """
     if not rows:
         return figure_style.empty(empty)
@@ -95,61 +88,46 @@ def draw_losses(rows: Mapping[str, Mapping[str, Sequence[float]]], label: str, e
 
 PREFERRED = "fem/NX_MotorH67k"
 PRECISION = "double"
-MICRO = 1e6
 
 
 @dataclass(frozen=True)
 class Surface:
-    """Median times of one layout and kind of schedule.
+    """Median times of one layout and kind of schedule."""
 
-    Attributes
-    ----------
-    title
-        Layout and kind.
-    n_t, n_b
-        Sorted values along the axes.
-    seconds
-        `(len(n_b), len(n_t))`, NaN where there is no time.
-    failed
-        bool, same shape: a variant was tried there and has no valid time.
-    screened
-        Times that come from a few screening launches only.
-    """
-
+    #: Layout and kind.
     title: str
-    n_t: tuple[int, ...]
-    n_b: tuple[int, ...]
+    #: Threads per block and blocks per multiprocessor, sorted: the values along the axes.
+    block_sizes: tuple[int, ...]
+    blocks_per_sm: tuple[int, ...]
+    #: `(len(blocks_per_sm), len(block_sizes))`, NaN where there is no time.
     seconds: NDArray[np.float64]
+    #: Where a variant was tried and has no valid time.
     failed: NDArray[np.bool_]
+    #: Times that come from a few screening launches only.
     screened: int
 
 
 def surface(campaign: Campaign, problem: str, layout: str, kind: str) -> Surface:
     """Collect the times of one layout and kind of schedule from the search."""
-    rows = [
-        row
-        for row in paper_rows(campaign, problem, PRECISION)
-        if row["layout"] == layout and row["schedule"] == kind and None not in (row["n_t"], row["n_b"])
-    ]
-    n_t = tuple(sorted({int(row["n_t"]) for row in rows}))
-    n_b = tuple(sorted({int(row["n_b"]) for row in rows}))
-    seconds = np.full((len(n_b), len(n_t)), np.nan)
+    rows = paper_rows(campaign, problem, PRECISION).select(layout=layout, schedule=kind)
+    by_place = {(row.n_b, row.n_t): row for row in rows if row.n_b is not None and row.n_t is not None}
+    blocks_per_sm, block_sizes = (tuple(sorted({place[axis] for place in by_place})) for axis in (0, 1))
+    seconds = np.full((len(blocks_per_sm), len(block_sizes)), np.nan)
     failed = np.zeros(seconds.shape, dtype=bool)
     screened = 0
-    for row in rows:
-        at = n_b.index(int(row["n_b"])), n_t.index(int(row["n_t"]))
-        time = median(row, "event")
+    for (blocks, threads), row in by_place.items():
+        at = blocks_per_sm.index(blocks), block_sizes.index(threads)
+        time = row.seconds("event")
         failed[at] = time is None
         if time is not None:
             seconds[at] = time
-            screened += row["protocol"] == "screen"
-    return Surface(f"{layout}, {kind}", n_t, n_b, seconds, failed, screened)
+            screened += row.protocol == "screen"
+    return Surface(f"{layout}, {kind}", block_sizes, blocks_per_sm, seconds, failed, screened)
 
 
 def choose_problem(campaign: Campaign) -> tuple[str, str] | None:
     """Return the problem to show and why: the papers', else the largest 3×3 one searched, else the largest."""
-    measured = [r for r in campaign.problems.values() if paper_rows(campaign, r.name, PRECISION)]
-    measured = [r for r in measured if r.available]
+    measured = [r for r in campaign.problems.values() if r.available and paper_rows(campaign, r.name, PRECISION)]
     if not measured:
         return None
     for record in measured:
@@ -216,7 +194,7 @@ def _draw_surfaces(surfaces: list[Surface], what: str, unit: str) -> Canvas:
     if not times.size:
         return figure_style.empty(f"no valid time of these layouts for {what}")
     norm = LogNorm(times.min(), times.max() if times.max() > times.min() else times.min() * 1.01)
-    rows = max(len(s.n_b) for s in surfaces)
+    rows = max(len(s.blocks_per_sm) for s in surfaces)
     panel = 0.19 * max(rows, 4)  # inches
     drawn = figure_style.canvas(figure_style.TEXT, 1.0 + panel)
     panels = drawn.subplots(1, len(surfaces), squeeze=False)[0]
@@ -250,12 +228,12 @@ def _surface_panel(axes: Axes, one: Surface, norm: LogNorm) -> None:
     span = f": {digits(finite.min())} to {digits(finite.max())} µs" if finite.size else ""
     axes.set_title(one.title + span)
     axes.set_xlabel("threads per block $n_t$")
-    axes.set_xticks(np.arange(len(one.n_t)) + 0.5, [str(v) for v in one.n_t], rotation=45)
-    axes.set_yticks(np.arange(len(one.n_b)) + 0.5, [str(v) for v in one.n_b])
+    axes.set_xticks(np.arange(len(one.block_sizes)) + 0.5, [str(v) for v in one.block_sizes], rotation=45)
+    axes.set_yticks(np.arange(len(one.blocks_per_sm)) + 0.5, [str(v) for v in one.blocks_per_sm])
     axes.tick_params(length=0)
     for side in ("left", "bottom"):
         axes.spines[side].set_visible(False)
-    if not one.n_t:
+    if not one.block_sizes:
         axes.text(0.5, 0.5, "not searched", ha="center", color=figure_style.GREY, transform=axes.transAxes)
         return
     shown = np.ma.masked_invalid(one.seconds * MICRO)
@@ -347,13 +325,15 @@ def _front_panel(axes: Axes, by_precision: Mapping[str, Weighed]) -> None:
 @figure(STUDY_NAME, "figure-portability", title="Winners of one GPU on another", numbering="ours", several=True)
 def portability(campaign: Campaign, published: Published) -> Figure:
     """Losses of the winners of each campaign beside this one here, and of this one's winners there."""
-    ways: dict[str, dict[str, list[float]]] = {}
+    rows: dict[str, dict[str, list[float]]] = {}
     for other in campaign.beside:
         cases = [*journeys(campaign, other).values()]
         here, there = campaign_label(campaign, campaign), campaign_label(campaign, other)
-        ways[f"won on {there},\nrun on {here}"] = _shares_by_precision((one.precision, one.loss_here) for one in cases)
-        ways[f"won on {here},\nrun on {there}"] = _shares_by_precision((one.precision, one.loss_there) for one in cases)
-    ways = {way: losses for way, losses in ways.items() if losses}
+        rows[f"won on {there},\nrun on {here}"] = _percent_by_precision((one.precision, one.loss_here) for one in cases)
+        rows[f"won on {here},\nrun on {there}"] = _percent_by_precision(
+            (one.precision, one.loss_there) for one in cases
+        )
+    rows = {name: losses for name, losses in rows.items() if losses}
     caption = [
         "By how many percent the winner of a search on one device is slower on another than the fastest there, as in",
         "table-portability; a dot is a problem in one precision, a bar the median of a precision. The axis is linear",
@@ -363,16 +343,17 @@ def portability(campaign: Campaign, published: Published) -> Figure:
         conflict_note(campaign),
     ]
     return Figure(
-        lambda: draw_losses(ways, "slower than the fastest [%]", "no case was searched in two campaigns"),
+        lambda: draw_losses(rows, "slower than the fastest [%]", "no case was searched in two campaigns"),
         join_sentences(caption),
     )
 
 
-def _shares_by_precision(losses: Iterable[tuple[str, float]]) -> dict[str, list[float]]:
+def _percent_by_precision(losses: Iterable[tuple[str, float | None]]) -> dict[str, list[float]]:
     """Return losses in percent by precision, from shares."""
     by_precision: dict[str, list[float]] = {}
     for precision, loss in losses:
-        by_precision.setdefault(precision, []).append(100 * loss)
+        if loss is not None:
+            by_precision.setdefault(precision, []).append(100 * loss)
     return by_precision
 
 
@@ -476,23 +457,17 @@ def products(campaign: Campaign, published: Published) -> Figure:
 
 def _order_figure(campaign: Campaign, chosen: Mapping[str, Order], what: str) -> Figure:
     recordings = searched(campaign, "paper")
-    by_order = {name: lost(recordings, order) for name, order in chosen.items()}
+    rows = {
+        name: _percent_by_precision((one.recording.precision, one.loss) for one in lost(recordings, order))
+        for name, order in chosen.items()
+        if recordings
+    }
     caption = [
         f"By how many percent {what}, is slower than joint tuning; a dot is a problem in one precision, a bar the",
         f"median of a precision, {len(recordings)} dots a row. The axis is linear up to 1 % and logarithmic beyond.",
         measurement_note(campaign, "event", "the search"),
     ]
-    rows = {name: _losses_by_precision(losses) for name, losses in by_order.items()} if recordings else {}
     return Figure(
         lambda: draw_losses(rows, "slower than joint tuning [%]", "no problem of this campaign was searched in full"),
         join_sentences(caption),
     )
-
-
-def _losses_by_precision(losses: Sequence[Lost]) -> dict[str, list[float]]:
-    """Return the losses in percent, those that there are, by precision."""
-    by_precision: dict[str, list[float]] = {}
-    for case in losses:
-        if case.loss is not None:
-            by_precision.setdefault(case.recording.precision, []).append(100 * case.loss)
-    return by_precision

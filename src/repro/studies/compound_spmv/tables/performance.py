@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass, replace
+from operator import itemgetter
+from typing import Literal, NamedTuple
 
-from repro.results.campaign_data import Campaign, Case, ReportedTime
+from repro.bench.rows import RecordedRow
+from repro.results.baselines import baselines_table
+from repro.results.campaign_data import Campaign
 from repro.results.problem_rows import (
     ABBREVIATIONS,
-    PROBLEM,
+    ProblemRow,
     join_sentences,
     launch_note,
     measurement_note,
@@ -17,7 +20,8 @@ from repro.results.problem_rows import (
     remarks,
     unavailable_note,
 )
-from repro.results.published import Published
+from repro.results.published import Published, Record
+from repro.results.recorded_rows import Method
 from repro.results.registry import table
 from repro.results.significance import geometric_mean, ratio_of
 from repro.results.tables import (
@@ -31,100 +35,126 @@ from repro.results.tables import (
     percent,
     ratio,
     share,
-    speedup,
+    speedup_column,
+    table_of,
     tied,
-    wanted_on,
+    time_column,
 )
-from repro.sparse.baseline_times import fastest_baseline, library_of, routine_text
+from repro.results.targets import wanted_on
+from repro.sparse.baseline_times import library_of, routine_text
 from repro.studies.compound_spmv import STUDY_NAME
-from repro.studies.compound_spmv.results import Comparison, comparisons, of_pairs_or_none, worst
+from repro.studies.compound_spmv.results import (
+    COPY,
+    EMPTY,
+    FLOOR,
+    LIBRARY,
+    OURS,
+    PAPERS,
+    PAPERS_CHOICE,
+    REORDERED_WITHOUT_PAIRS,
+    WITHOUT_PAIRS,
+    Time,
+    Times,
+    all_times,
+    of_pairs_or_none,
+)
+from repro.studies.compound_spmv.rows import CompoundRow
 
 GIGA = 1e-9
+Pick = Callable[[Times], Time | None]
+
+
+def _number(value: float | None) -> Cell:
+    return Cell() if value is None else Cell(value, digits(value))
+
+
+def _megabytes(size: int | None) -> Cell:
+    return _number(None if size is None else size / 1e6)
+
+
+def _kernel_columns(
+    key: str, head: str, pick: Pick, why_not: Callable[[Times], tuple[str, ...]] = lambda case: ()
+) -> tuple[Column[Times], ...]:
+    """Return a variant, its time, marked where it is mostly launch, and the floor's share of it."""
+
+    def name(case: Times) -> Cell:
+        timed = pick(case)
+        return Cell(timed.name if timed else None, notes=why_not(case) + tied(timed, case.case.campaign.tie))
+
+    return (
+        Column(key, "variant", head, numeric=False, cell=name),
+        Column(f"{key}_us", "µs", head, cell=lambda case: microseconds(pick(case), case.case)),
+        Column(f"{key}_percent_of_floor", "of floor", head, cell=lambda case: share(case[FLOOR], pick(case))),
+    )
+
+
+def _routine(case: Times) -> Cell:
+    library = case[LIBRARY]
+    return Cell(library.name, routine_text(library)) if library else Cell()
+
+
+def _floor(case: Times, *, noted: bool = False) -> Cell:
+    if floor := case[FLOOR]:
+        return microseconds(floor, case.case if noted else None)
+    return Cell(notes=(case.case.why_no_floor(),) if case[PAPERS] else ())
+
+
+def _bandwidth(timed: Time | None, moved: Callable[[CompoundRow], int | None]) -> Cell:
+    """Return the bytes that a kernel moves over its time in GB/s."""
+    size = moved(timed.row) if timed else None
+    return _number(size / timed.seconds * GIGA) if timed and size else Cell()
+
+
+def _copy_bandwidth(case: Times) -> Cell:
+    return from_rows(_bandwidth(case[COPY], lambda row: row.bytes), case[COPY])
+
+
+NAME = Column[Times]("problem", "problem", numeric=False, cell=lambda case: case.line.cell)
+
+
+def _floor_columns(library: str) -> tuple[Column[Times], ...]:
+    fastest = f"fastest {library}"
+    return (
+        NAME,
+        Column("precision", "precision", numeric=False, cell=lambda case: Cell(case.case.precision)),
+        *_kernel_columns("winner", "winner", itemgetter(PAPERS), lambda case: case.why_not),
+        Column(
+            "effective_GB_per_s",
+            "GB/s",
+            "winner",
+            cell=lambda case: _bandwidth(case[PAPERS], lambda row: row.least_bytes),
+        ),
+        Column("floor_us", "µs", "floor", cell=lambda case: _floor(case, noted=True)),
+        Column("baseline", "routine", fastest, numeric=False, cell=_routine),
+        *_kernel_columns("baseline", fastest, itemgetter(LIBRARY))[1:],
+        speedup_column("speedup_over_baseline", "speedup over it", fastest, itemgetter(LIBRARY), itemgetter(PAPERS)),
+        Column("copy_GB_per_s", "GB/s", "copy", cell=_copy_bandwidth),
+        time_column("empty_us", "µs", "empty", itemgetter(EMPTY)),
+    )
 
 
 @table(STUDY_NAME, "table-floor", title="Fraction of the streaming floor, effective bandwidth", numbering="ours")
 def floor(campaign: Campaign, published: Published) -> Table:
     """Winner, fastest baseline and floor of every problem and precision."""
-    rows: list[tuple[Cell, ...]] = []
-    ties = timed = marked = 0
-    for line in ours(campaign, published):
-        for precision in campaign.precisions:
-            case = Case(campaign, line.problem, precision)
-            best = case.winner("joint", "graph")
-            base = fastest_baseline(case, "graph")
-            bound, copy, empty = (case.bound(k, "graph") for k in ("floor", "copy", "empty"))
-            ties, timed = ties + bool(best and best.ties), timed + (best is not None)
-            why = (case.why_not(),) if best is None and line.record and line.record.available else ()
-            no_floor = (case.why_no_floor(),) if best and not bound else ()
-            marked += case.mostly_launch("graph", best)
-            rows.append(
-                (
-                    line.cell,
-                    Cell(precision),
-                    Cell(best.name if best else None, notes=why + tied(best, campaign.tie)),
-                    microseconds(best, case),
-                    share(bound, best),
-                    bandwidth(best),
-                    microseconds(bound, case) if bound else Cell(notes=no_floor),
-                    Cell(base.name, routine_text(base)) if base else Cell(),
-                    microseconds(base, case),
-                    share(bound, base),
-                    speedup(base, best),
-                    copied(copy),
-                    microseconds(empty),
-                )
-            )
-    library = library_of(campaign)
-    columns = (
-        PROBLEM,
-        Column("precision", "precision", numeric=False),
-        Column("winner", "variant", "winner", numeric=False),
-        Column("winner_us", "µs", "winner"),
-        Column("winner_percent_of_floor", "of floor", "winner"),
-        Column("effective_GB_per_s", "GB/s", "winner"),
-        Column("floor_us", "µs", "floor"),
-        Column("baseline", "routine", f"fastest {library}", numeric=False),
-        Column("baseline_us", "µs", f"fastest {library}"),
-        Column("baseline_percent_of_floor", "of floor", f"fastest {library}"),
-        Column("speedup_over_baseline", "speedup over it", f"fastest {library}"),
-        Column("copy_GB_per_s", "GB/s", "copy"),
-        Column("empty_us", "µs", "empty"),
-    )
-    caption = join_sentences(
-        [
-            "Distance from the streaming floor: a kernel that only reads the bytes of the CSR-AoS matrix and of",
-            "the vector and writes the result. Of floor: the floor’s time over the time. GB/s: the bytes of",
-            "matrix (CSR-AoS), x read once and y written once, over the winner’s time, whatever its layout; with a",
-            "warm cache they need not come from memory. Beside them the bandwidth of a device copy that is",
-            "too large for the cache (bytes read and written) and what an empty kernel reads. Speedup: the",
-            "fastest routine’s time over the winner’s. Nothing of this is published.",
-            measurement_note(campaign, "graph"),
-            launch_note(marked, timed),
-            f"Winners with other variants within {100 * campaign.tie:g} % in the search: {ties} of {timed}.",
-            unavailable_note(campaign),
-        ]
-    )
-    return Table(columns, rows, caption)
+    cases = all_times(campaign, published)
+    winners = [(case, best) for case in cases if (best := case[PAPERS])]
+    caption = [
+        "Distance from the streaming floor: a kernel that only reads the bytes of the CSR-AoS matrix and of",
+        "the vector and writes the result. Of floor: the floor’s time over the time. GB/s: the bytes of",
+        "matrix (CSR-AoS), x read once and y written once, over the winner’s time, whatever its layout; with a",
+        "warm cache they need not come from memory. Beside them the bandwidth of a device copy that is",
+        "too large for the cache (bytes read and written) and what an empty kernel reads. Speedup: the",
+        "fastest routine’s time over the winner’s. Nothing of this is published.",
+        measurement_note(campaign, "graph"),
+        launch_note(sum(case.case.mostly_launch("graph", best) for case, best in winners), len(winners)),
+        f"Winners with other variants within {100 * campaign.tie:g} % in the search:",
+        f"{sum(bool(best.ties) for _, best in winners)} of {len(winners)}.",
+        unavailable_note(campaign),
+    ]
+    return table_of(_floor_columns(library_of(campaign)), cases, join_sentences(caption))
 
 
-def bandwidth(timed: ReportedTime | None) -> Cell:
-    """Return GB/s by the count of bytes that is the same for all rows of a problem."""
-    if timed is None or not timed.row["least_bytes"]:
-        return Cell()
-    value = timed.row["least_bytes"] / timed.seconds * GIGA
-    return Cell(value, digits(value))
-
-
-def copied(timed: ReportedTime | None) -> Cell:
-    """Return the bandwidth of a device copy in GB/s, by its own bytes."""
-    if timed is None or not timed.row["bytes"]:
-        return Cell()
-    value = timed.row["bytes"] / timed.seconds * GIGA
-    return from_rows(Cell(value, digits(value)), timed)
-
-
-MEGA = 1e6
-#: Columns that there are where a format of pairs has won.
+#: Columns of a table in which a format of pairs has won.
 OWN = ("ours_own_MB", "ours_percent_of_own_floor", "own_floor_us", "reordered_percent_of_floor",
        "reordered_percent_of_own_floor")  # fmt: skip
 OWN_SAID = (
@@ -138,23 +168,10 @@ OWN_SAID = (
     STUDY_NAME, "table-problems", title="Our kernels, the library and the floor, problem by problem", numbering="ours"
 )
 def problems(campaign: Campaign, published: Published) -> Table:
-    """A line a problem and precision; the geometric means of the ratios at the bottom."""
-    cases = comparisons(campaign, published)
-    of_pairs = any(of_pairs_or_none(kernel) for case in cases for kernel in (case.ours, case.reordered))
-    all_columns = _problem_columns(library_of(campaign))
-    kept = [index for index, column in enumerate(all_columns) if of_pairs or column.key not in OWN]
-    columns = tuple(all_columns[index] for index in kept)
-    rows = [tuple(row[index] for index in kept) for row in map(_problem_row, cases)]
-    means = []
-    for index, column in enumerate(columns):
-        mean = None
-        if "speedup" in column.key or "percent" in column.key:
-            mean = geometric_mean(float(cell.value) for row in rows if (cell := row[index]).value is not None)
-        shown = percent(mean / 100 if mean else None) if "percent" in column.key else ratio(mean)
-        means.append(Cell(None, " ") if mean is None else shown)
-    timed = [case for case in cases if case.papers or case.ours]
-    marked = sum(case.case.mostly_launch("graph", case.ours or case.papers) for case in timed)
-    cold = "cold" in campaign.caches and campaign.cache == "warm"
+    """One line for each problem and precision; the geometric means of the ratios at the bottom."""
+    cases = all_times(campaign, published)
+    of_pairs = any(of_pairs_or_none(kernel) for case in cases for kernel in (case[OURS], case.reordered))
+    timed = [case for case in cases if case[PAPERS] or case[OURS]]
     library = library_of(campaign)
     caption = [
         "Matrix: megabytes of CSR-AoS, and with both vectors.",
@@ -167,122 +184,94 @@ def problems(campaign: Campaign, published: Published) -> Table:
         "same order; permuting is not in the times.",
         OWN_SAID if of_pairs else "",
         "Cold: the same variants and the fastest routine with the L2 cache overwritten before each launch, by the event"
-        " clock." if cold else "",
+        " clock." if "cold" in campaign.caches and campaign.cache == "warm" else "",
         "Nothing of this is published.",
         measurement_note(campaign, "graph"),
-        launch_note(marked, len(timed)),
-        "" if any(case.ours for case in cases) else "Ours is absent: the space `extended` was not searched.",
+        launch_note(sum(case.mostly_launch for case in timed), len(timed)),
+        "" if any(case[OURS] for case in cases) else "Ours is absent: the space `extended` was not searched.",
         unavailable_note(campaign),
     ]  # fmt: skip
-    summary = [(Cell("geometric mean"), *means[1:])]
-    return Table(columns, rows, join_sentences(caption), summary if rows else [])
+    columns = [column for column in _problem_columns(library) if of_pairs or column.key not in OWN]
+    lines = table_of(columns, cases, join_sentences(caption))
+    means = [_mean(column, [row[at] for row in lines.rows]) for at, column in enumerate(columns)]
+    return replace(lines, summary=[(Cell("geometric mean"), *means[1:])] if cases else [])
 
 
-def _problem_columns(library: str) -> tuple[Column, ...]:
+def _mean(column: Column[Times], cells: Sequence[Cell]) -> Cell:
+    """Return the geometric mean of a column of ratios; an empty cell of another."""
+    in_percent = "percent" in column.key
+    if not in_percent and "speedup" not in column.key:
+        return Cell(None, " ")
+    mean = geometric_mean(float(cell.value) for cell in cells if cell.value is not None)
+    if mean is None:
+        return Cell(None, " ")
+    return percent(mean / 100) if in_percent else ratio(mean)
+
+
+def _problem_columns(library: str) -> tuple[Column[Times], ...]:
     fastest, cold = f"fastest {library}", "cold, by events"
+    base, best, papers = itemgetter(LIBRARY), itemgetter(OURS), itemgetter(PAPERS)
+
+    def reordered(case: Times) -> Time | None:
+        return case.reordered
+
     return (
-        PROBLEM,
-        Column("precision", "precision", numeric=False),
-        Column("matrix_MB", "MB", "matrix"),
-        Column("operands_MB", "with vectors, MB", "matrix"),
-        Column("ours", "variant", "ours", numeric=False),
-        Column("ours_us", "µs", "ours"),
-        Column("ours_percent_of_floor", "of floor", "ours"),
-        Column("ours_own_MB", "own MB", "ours"),
-        Column("ours_percent_of_own_floor", "of its own floor", "ours"),
-        Column("speedup", "speedup", "ours"),
-        Column("speedup_over_papers_choice", "over papers’ choice", "ours"),
-        Column("papers_space", "variant", "papers’ space", numeric=False),
-        Column("papers_space_us", "µs", "papers’ space"),
-        Column("papers_space_percent_of_floor", "of floor", "papers’ space"),
-        Column("papers_space_speedup", "speedup", "papers’ space"),
-        Column("baseline", "routine", fastest, numeric=False),
-        Column("baseline_us", "µs", fastest),
-        Column("papers_choice_us", "µs", "papers’ choice"),
-        Column("floor_us", "µs", "floor"),
-        Column("own_floor_us", "ours’ own, µs", "floor"),
-        Column("reordered", "variant", "reordered", numeric=False),
-        Column("reordered_us", "µs", "reordered"),
-        Column("reordered_percent_of_floor", "of floor", "reordered"),
-        Column("reordered_percent_of_own_floor", "of its own floor", "reordered"),
-        Column("reordered_baseline_us", f"{library} µs", "reordered"),
-        Column("reordered_speedup", "speedup", "reordered"),
-        Column("cold_us", "ours µs", cold),
-        Column("cold_papers_space_us", "papers’ space µs", cold),
-        Column("cold_baseline_us", f"{library} µs", cold),
-        Column("cold_speedup", "speedup", cold),
+        NAME,
+        Column("precision", "precision", numeric=False, cell=_precision),
+        Column("matrix_MB", "MB", "matrix", cell=lambda case: _megabytes(case.bytes)),
+        Column("operands_MB", "with vectors, MB", "matrix", cell=lambda case: _megabytes(case.operands)),
+        *_kernel_columns("ours", "ours", best),
+        Column("ours_own_MB", "own MB", "ours", cell=_own_megabytes),
+        _own_share_column("ours", best),
+        speedup_column("speedup", "speedup", "ours", base, best),
+        speedup_column("speedup_over_papers_choice", "over papers’ choice", "ours", itemgetter(PAPERS_CHOICE), best),
+        *_kernel_columns("papers_space", "papers’ space", papers, lambda case: case.why_not),
+        speedup_column("papers_space_speedup", "speedup", "papers’ space", base, papers),
+        Column("baseline", "routine", fastest, numeric=False, cell=_routine),
+        time_column("baseline_us", "µs", fastest, base),
+        time_column("papers_choice_us", "µs", "papers’ choice", itemgetter(PAPERS_CHOICE)),
+        Column("floor_us", "µs", "floor", cell=_floor),
+        time_column("own_floor_us", "ours’ own, µs", "floor", lambda case: case.own_floor(case[OURS])),
+        *_kernel_columns("reordered", "reordered", reordered),
+        _own_share_column("reordered", reordered),
+        time_column("reordered_baseline_us", f"{library} µs", "reordered", lambda case: case.reordered_library),
+        speedup_column("reordered_speedup", "speedup", "reordered", lambda case: case.reordered_library, reordered),
+        time_column("cold_us", "ours µs", cold, _cold(OURS)),
+        time_column("cold_papers_space_us", "papers’ space µs", cold, _cold(PAPERS)),
+        time_column("cold_baseline_us", f"{library} µs", cold, _cold(LIBRARY)),
+        speedup_column("cold_speedup", "speedup", cold, _cold(LIBRARY), _cold(OURS)),
     )
 
 
-def _problem_row(standing: Comparison) -> tuple[Cell, ...]:
-    line, case = standing.line, standing.case
-    there = line.record is not None and line.record.available
-    why = (case.why_not(),) if standing.papers is None and there else ()
-    no_floor = (case.why_no_floor(),) if standing.papers and not standing.floor else ()
-    best, tie = standing.ours, case.campaign.tie
-    return (
-        line.cell,
-        Cell(case.precision, ABBREVIATIONS[case.precision]),
-        _mega(standing.bytes),
-        _mega(standing.operands),
-        _variant(best, tie),
-        microseconds(best, case),
-        share(standing.floor, best),
-        _mega(kernel.row["bytes"] if (kernel := of_pairs_or_none(best)) else None),
-        share(standing.own_floor(best), best),
-        speedup(standing.library, best),
-        speedup(standing.papers_choice, best),
-        _variant(standing.papers, tie, why),
-        microseconds(standing.papers, case),
-        share(standing.floor, standing.papers),
-        speedup(standing.library, standing.papers),
-        _routine(standing.library),
-        microseconds(standing.library),
-        microseconds(standing.papers_choice),
-        microseconds(standing.floor) if standing.floor else Cell(notes=no_floor),
-        microseconds(standing.own_floor(best)),
-        _variant(standing.reordered, tie),
-        microseconds(standing.reordered, case),
-        share(standing.floor, standing.reordered),
-        share(standing.own_floor(standing.reordered), standing.reordered),
-        microseconds(standing.reordered_library),
-        speedup(standing.reordered_library, standing.reordered),
-        *_cold(standing),
-    )
+def _precision(case: Times) -> Cell:
+    return Cell(case.case.precision, ABBREVIATIONS[case.case.precision])
 
 
-def _cold(standing: Comparison) -> tuple[Cell, ...]:
-    """Return the same variants' times with a cold cache, which the event clock alone can take."""
-    cold = standing.cold
-    if cold is None:
-        return (Cell(),) * 4
-    return (
-        microseconds(cold.ours),
-        microseconds(cold.papers),
-        microseconds(cold.library),
-        speedup(cold.library, cold.ours),
-    )
+def _own_megabytes(case: Times) -> Cell:
+    kernel = of_pairs_or_none(case[OURS])
+    return _megabytes(kernel.row.bytes if kernel else None)
 
 
-def _mega(size: int | None) -> Cell:
-    return Cell() if size is None else Cell(size / MEGA, digits(size / MEGA))
+def _own_share_column(key: str, pick: Pick) -> Column[Times]:
+    def cell(case: Times) -> Cell:
+        return share(case.own_floor(pick(case)), pick(case))
+
+    return Column(f"{key}_percent_of_own_floor", "of its own floor", key, cell=cell)
 
 
-def _variant(timed: ReportedTime | None, tie: float, notes: tuple[str, ...] = ()) -> Cell:
-    if timed is None:
-        return Cell(notes=notes)
-    return Cell(timed.name, notes=notes + tied(timed, tie))
+def _cold(method: Method) -> Pick:
+    return lambda case: cold[method] if (cold := case.cold) else None
 
 
-def _routine(timed: ReportedTime | None) -> Cell:
-    return Cell(timed.name, routine_text(timed)) if timed else Cell()
+class Counted(NamedTuple):
+    """What a profiler counted of a kernel."""
 
-
-TO_MILLIONS = 1e-6
+    line: ProblemRow
+    row: RecordedRow
 
 
 def _scaled(factor: float) -> Callable[[float], Cell]:
-    return lambda value: Cell(value * factor, digits(value * factor))
+    return lambda value: _number(value * factor)
 
 
 def _percent_cell(value: float) -> Cell:
@@ -293,41 +282,46 @@ def _integer_cell(value: float) -> Cell:
     return Cell(round(value), f"{value:.0f}")
 
 
-#: A recorded column, its column here, and how a value is printed.
-COUNTERS: Mapping[str, tuple[Column, Callable[[float], Cell]]] = {
-    "gpu_time": (Column("gpu_us", "µs"), _scaled(MICRO)),
-    "dram_read_bytes": (Column("dram_read_MB", "from memory", "MB"), _scaled(TO_MILLIONS)),
-    "l2_to_l1_bytes": (Column("l2_to_l1_MB", "L2 to L1", "MB"), _scaled(TO_MILLIONS)),
-    "l1_hit_percent": (Column("l1_hit_percent", "hits", "L1"), _percent_cell),
-    "l1_throughput_percent": (Column("l1_percent_of_peak", "of peak", "L1"), _percent_cell),
-    "l2_hit_percent": (Column("l2_hit_percent", "hits", "L2"), _percent_cell),
-    "l2_throughput_percent": (Column("l2_percent_of_peak", "of peak", "L2"), _percent_cell),
-    "load_requests": (Column("load_requests_million", "requests, 10⁶", "loads"), _scaled(TO_MILLIONS)),
-    "sectors_per_request": (Column("sectors_per_request", "sectors each", "loads"), _scaled(1.0)),
-    "long_scoreboard_per_issue": (Column("stall", "stall", "warps"), _scaled(1.0)),
-    "occupancy_percent": (Column("occupancy_percent", "active", "warps"), _percent_cell),
-    "warps": (Column("warps", "launched", "warps"), _integer_cell),
-    "waves": (Column("waves", "waves", "warps"), _scaled(1.0)),
-    "registers": (Column("registers", "registers", "warps"), _integer_cell),
-}
+def _counter(recorded: str, cell: Callable[[float], Cell], key: str, title: str, group: str = "") -> Column[Counted]:
+    def printed(counted: Counted) -> Cell:
+        value = counted.row[recorded]
+        return Cell() if value is None else cell(value)
+
+    return Column(key, title, group, cell=printed)
+
+
+_millions = _scaled(1e-6)
+COUNTERS = (
+    Column[Counted]("problem", "problem", numeric=False, cell=lambda counted: counted.line.cell),
+    Column[Counted]("precision", "precision", numeric=False, cell=lambda counted: Cell(counted.row.precision)),
+    Column[Counted]("name", "what runs", numeric=False, cell=lambda counted: Cell(counted.row.name)),
+    _counter("gpu_time", _scaled(MICRO), "gpu_us", "µs"),
+    _counter("dram_read_bytes", _millions, "dram_read_MB", "from memory", "MB"),
+    _counter("l2_to_l1_bytes", _millions, "l2_to_l1_MB", "L2 to L1", "MB"),
+    _counter("l1_hit_percent", _percent_cell, "l1_hit_percent", "hits", "L1"),
+    _counter("l1_throughput_percent", _percent_cell, "l1_percent_of_peak", "of peak", "L1"),
+    _counter("l2_hit_percent", _percent_cell, "l2_hit_percent", "hits", "L2"),
+    _counter("l2_throughput_percent", _percent_cell, "l2_percent_of_peak", "of peak", "L2"),
+    _counter("load_requests", _millions, "load_requests_million", "requests, 10⁶", "loads"),
+    _counter("sectors_per_request", _number, "sectors_per_request", "sectors each", "loads"),
+    _counter("long_scoreboard_per_issue", _number, "stall", "stall", "warps"),
+    _counter("occupancy_percent", _percent_cell, "occupancy_percent", "active", "warps"),
+    _counter("warps", _integer_cell, "warps", "launched", "warps"),
+    _counter("waves", _number, "waves", "waves", "warps"),
+    _counter("registers", _integer_cell, "registers", "registers", "warps"),
+)
 
 
 @table(STUDY_NAME, "table-counters", title="Counters of the profiler", numbering="ours")
 def counters(campaign: Campaign, published: Published) -> Table:
     """A line for each kernel that `repro counters` was run on."""
-    rows = []
-    profilers: dict[str, None] = {}
-    for line in ours(campaign, published):
-        for precision in campaign.precisions:
-            for row in campaign.counter_rows(line.problem, precision):
-                profilers[str(row["profiler"])] = None
-                rows.append((line.cell, Cell(precision), Cell(row["name"]), *_counter_cells(row)))
-    columns = (
-        PROBLEM,
-        Column("precision", "precision", numeric=False),
-        Column("name", "what runs", numeric=False),
-        *(column for column, _ in COUNTERS.values()),
-    )
+    counted = [
+        Counted(line, row)
+        for line in ours(campaign, published)
+        for precision in campaign.precisions
+        for row in campaign.counter_rows(line.problem, precision)
+    ]
+    profilers = dict.fromkeys(str(row["profiler"]) for _, row in counted)
     caption = [
         "What the GPU’s counters say of some of the kernels, for whole launches with a warm cache, medians over some",
         "launches. Time by the profiler, which is longer than by our clocks. From memory: bytes read from DRAM; L2 to",
@@ -335,14 +329,10 @@ def counters(campaign: Campaign, published: Published) -> Table:
         "Loads: requests of a warp to global memory, and sectors to each of them. Stall: for each instruction issued,",
         "how many warps wait for data of a load. Active: of the warps that a multiprocessor can hold. Of a routine of",
         "several kernels amounts are added, rates averaged by time, of waves and registers the most.",
-        f"Read by {' and '.join(profilers)} on {campaign.device}." if rows else "",
-        "" if rows else "No counters were recorded in this campaign; `repro counters` does, on a GPU.",
+        f"Read by {' and '.join(profilers)} on {campaign.device}." if counted else "",
+        "" if counted else "No counters were recorded in this campaign; `repro counters` does, on a GPU.",
     ]
-    return Table(columns, rows, join_sentences(caption))
-
-
-def _counter_cells(row: Mapping[str, Any]) -> list[Cell]:
-    return [Cell() if row[key] is None else printed(row[key]) for key, (_, printed) in COUNTERS.items()]
+    return table_of(COUNTERS, counted, join_sentences(caption))
 
 
 MEDIUM, LARGE = 20_000_000, 60_000_000
@@ -352,98 +342,94 @@ NOT_SEARCHED = "the space `extended` was not searched in this campaign"
 class Compared(NamedTuple):
     """A kernel, the library's fastest routine that it is compared with, and the fastest variant without pairs."""
 
-    kernel: ReportedTime | None
-    library: ReportedTime | None
-    unpaired: ReportedTime | None
+    kernel: Time | None
+    library: Time | None
+    unpaired: Time | None
 
 
-@dataclass(frozen=True)
-class Side:
-    """One column, and what is compared in it."""
-
-    key: str
-    title: str
-    pick: Callable[[Comparison], Compared]
-
-
+#: By the key of a column of measured numbers its head, and what is compared in it.
+SIDES: Mapping[str, tuple[str, Callable[[Times], Compared]]] = {
+    PAPERS.key: (PAPERS.title, lambda case: Compared(case[PAPERS], case[LIBRARY], None)),
+    OURS.key: (OURS.title, lambda case: Compared(case[OURS], case[LIBRARY], case[WITHOUT_PAIRS])),
+    "reordered": ("ours, any ordering", lambda case: Compared(*case.best, case[REORDERED_WITHOUT_PAIRS])),
+}
 Clocked = Literal["graph", "event", "cold"]
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """How a quantity is measured.
+    """How a quantity is measured."""
 
-    Attributes
-    ----------
-    ratio
-        Returns it of a case, given what is compared in a column.
-    worst
-        Whether the worst case is wanted, else the geometric mean.
-    clock
-        What chose and timed the variants: both clocks with a warm cache, or with a cold one those that the graph clock
-        chose, by events.
-    counts
-        Which cases it is of.
-    only
-        The one column that it has a number in, which is then held against the wanted one; empty: all, and that is ours.
-    """
-
-    ratio: Callable[[Comparison, Compared], float | None]
+    #: Returns it of a case, given what is compared in a column.
+    ratio: Callable[[Times, Compared], float | None]
+    #: Whether the worst case is wanted, else the geometric mean.
     worst: bool = False
+    #: What chose and timed the variants; with a cold cache, events time those that the graph clock chose.
     clock: Clocked = "graph"
-    counts: Callable[[Comparison], bool] = lambda case: True
+    #: Which cases it is of.
+    counts: Callable[[Times], bool] = lambda case: True
+    #: The one side that it has a number of, which is then held against the wanted one; empty: all, and that is ours.
     only: str = ""
 
+    def measure(self, cases: Sequence[Times], side: str) -> tuple[float | None, Times | None]:
+        """Return the number of a side, and the case that it is from where it is the worst."""
+        if side == "reordered" and not any(case.reordered for case in cases):
+            return None, None
+        ratios = [(self.ratio(case, SIDES[side][1](case)), case) for case in cases if self.counts(case)]
+        if not self.worst:
+            return geometric_mean(value for value, _ in ratios), None
+        positive = [(value, case) for value, case in ratios if value]
+        return min(positive, key=lambda item: item[0], default=(None, None))
 
-def _over_library(case: Comparison, compared: Compared) -> float | None:
+
+def _over_library(case: Times, compared: Compared) -> float | None:
     return ratio_of(compared.library, compared.kernel)
 
 
-def _over_papers_choice(case: Comparison, compared: Compared) -> float | None:
+def _over_papers_choice(case: Times, compared: Compared) -> float | None:
     """Return the speedup over the papers' choice of routine in the ordering of the kernel."""
     return ratio_of(case.routine(compared.kernel, papers_choice=True), compared.kernel)
 
 
-def _over_unpaired(case: Comparison, compared: Compared) -> float | None:
+def _over_unpaired(case: Times, compared: Compared) -> float | None:
     return ratio_of(compared.unpaired, compared.kernel)
 
 
-def _of_floor(case: Comparison, compared: Compared) -> float | None:
-    return ratio_of(case.floor, compared.kernel)
+def _of_floor(case: Times, compared: Compared) -> float | None:
+    return ratio_of(case[FLOOR], compared.kernel)
 
 
-def _of_own_floor(case: Comparison, compared: Compared) -> float | None:
-    return ratio_of(case.own_floor(compared.kernel), compared.kernel)
-
-
-def _medium_or_large(case: Comparison) -> bool:
+def _medium_or_large(case: Times) -> bool:
     return (case.bytes or 0) >= MEDIUM
 
 
-def _medium(case: Comparison) -> bool:
+def _medium(case: Times) -> bool:
     return MEDIUM <= (case.bytes or 0) < LARGE
 
 
-def _large_symmetric(case: Comparison) -> bool:
-    return (case.bytes or 0) >= LARGE and case.unpaired is not None
+def _large_symmetric(case: Times) -> bool:
+    return (case.bytes or 0) >= LARGE and case[WITHOUT_PAIRS] is not None
 
 
-def _papers(case: Comparison) -> bool:
+def _papers(case: Times) -> bool:
     return case.line.published is not None
 
 
+#: The speedups that are wanted by each clock, by the ends of their names.
+_SPEEDUPS = {
+    "worst": Quantity(_over_library, worst=True),
+    "mean": Quantity(_over_library),
+    "mean_papers": Quantity(_over_library, counts=_papers),
+}
+_CLOCKS: Mapping[str, Clocked] = {"speedup": "graph", "event": "event", "cold": "cold"}
 #: By their names in `config/targets/compound_spmv.csv`.
 QUANTITIES: Mapping[str, Quantity] = {
-    "speedup_worst": Quantity(_over_library, worst=True),
+    **{
+        "_".join((begin, end)): replace(quantity, clock=clock)
+        for begin, clock in _CLOCKS.items()
+        for end, quantity in _SPEEDUPS.items()
+    },
     "speedup_worst_least": Quantity(_over_library, worst=True),
-    "speedup_mean": Quantity(_over_library),
-    "speedup_mean_papers": Quantity(_over_library, counts=_papers),
-    "event_worst": Quantity(_over_library, worst=True, clock="event"),
-    "event_mean": Quantity(_over_library, clock="event"),
-    "event_mean_papers": Quantity(_over_library, clock="event", counts=_papers),
-    "cold_worst": Quantity(_over_library, worst=True, clock="cold"),
-    "cold_mean": Quantity(_over_library, clock="cold"),
-    "cold_mean_papers": Quantity(_over_library, clock="cold", counts=_papers),
     "papers_choice_mean": Quantity(_over_papers_choice),
     "event_papers_choice_mean": Quantity(_over_papers_choice, clock="event"),
     "floor_worst": Quantity(_of_floor, worst=True, counts=_medium_or_large),
@@ -452,53 +438,88 @@ QUANTITIES: Mapping[str, Quantity] = {
     "floor_mean_medium": Quantity(_of_floor, counts=_medium),
     "floor_mean_large": Quantity(_of_floor, counts=_large_symmetric, only="ours"),
     "floor_mean_large_reordered": Quantity(_of_floor, counts=_large_symmetric, only="reordered"),
-    "own_floor_mean_large": Quantity(_of_own_floor, counts=_large_symmetric),
+    "own_floor_mean_large": Quantity(
+        lambda case, one: ratio_of(case.own_floor(one.kernel), one.kernel), counts=_large_symmetric
+    ),
     "unpaired_mean_large": Quantity(_over_unpaired, counts=_large_symmetric, only="ours"),
     "unpaired_mean_large_reordered": Quantity(_over_unpaired, counts=_large_symmetric, only="reordered"),
 }
 
-OURS = "ours"
-SIDES = (
-    Side("papers_space", "papers’ space", lambda s: Compared(s.papers, s.library, None)),
-    Side(OURS, "ours", lambda s: Compared(s.ours, s.library, s.unpaired)),
-    Side("reordered", "ours, any ordering", lambda s: Compared(*s.best, s.reordered_unpaired)),
-)
+
+class Reached(NamedTuple):
+    """A target, its quantity, and by the side what was measured of it, and the worst case."""
+
+    item: Record
+    quantity: Quantity
+    numbers: Mapping[str, tuple[float | None, Times | None]]
+
+    @property
+    def held_against(self) -> tuple[float | None, Times | None]:
+        """The number that is held against the wanted one, and its case."""
+        return self.numbers[self.quantity.only or OURS.key]
+
+
+def _target_columns() -> tuple[Column[Reached], ...]:
+    return (
+        Column("target", "target", numeric=False, cell=lambda line: Cell(line.item["what"].replace("'", "’"))),
+        Column("prototype", "prototype", cell=lambda line: _given(line.item["prototype"], Cell())),
+        Column("wanted", "wanted", cell=lambda line: _given(line.item["wanted"], Cell(None, "reported"))),
+        *(_side_column(key, title) for key, (title, _) in SIDES.items()),
+        Column("over_wanted", "over wanted", "ours", cell=_over_wanted),
+        Column("worst_case", "worst case", "ours", numeric=False, cell=_worst_case),
+    )
+
+
+def _given(number: str, absent: Cell) -> Cell:
+    return Cell(float(number), number) if number else absent
+
+
+def _side_column(key: str, title: str) -> Column[Reached]:
+    def measured(line: Reached) -> Cell:
+        if line.quantity.only not in ("", key):
+            return Cell(None, " ")
+        value, _ = line.numbers[key]
+        not_measured = value is None and line.quantity.counts is _large_symmetric
+        return Cell(None, "not measured") if not_measured else ratio(value)
+
+    return Column(key, title, "measured", cell=measured)
+
+
+def _over_wanted(line: Reached) -> Cell:
+    (measured, _), wanted = line.held_against, line.item["wanted"]
+    if measured is None or not wanted:
+        return Cell(None, "" if wanted else " ")
+    over = measured / float(wanted)
+    return Cell(over, f"{100 * (over - 1):+.0f} %".replace("-", "−"))
+
+
+def _worst_case(line: Reached) -> Cell:
+    _, where = line.held_against
+    if where is None:
+        return Cell(None, " ")
+    remark = where.line.record.remark if where.line.record else None
+    name = f"{where.line.problem}, {ABBREVIATIONS[where.case.precision]}"
+    notes = where.case.launch_note(where.clock, where[OURS]) if where.case.cache is None else ()
+    cell = Cell(name, notes=((remark,) if remark else ()) + notes)
+    return from_rows(cell, where[OURS], where[LIBRARY], where[FLOOR])
 
 
 @table(STUDY_NAME, "table-targets", title="Targets, and what was reached", numbering="ours")
 def targets(campaign: Campaign, published: Published) -> Table:
     """Each target with the prototype's number, the wanted one and the measured ones."""
-    cases = comparisons(campaign, published)
-    by_clock: dict[Clocked, list[Comparison]] = {
+    cases = all_times(campaign, published)
+    by_clock: dict[Clocked, list[Times]] = {
         "graph": cases,
-        "event": comparisons(campaign, published, "event"),
+        "event": all_times(campaign, published, "event"),
         "cold": [cold for case in cases if (cold := case.cold)],
     }
-    columns = [
-        Column("target", "target", numeric=False),
-        Column("prototype", "prototype"),
-        Column("wanted", "wanted"),
-        *(Column(side.key, side.title, "measured") for side in SIDES),
-        Column("over_wanted", "over wanted", "ours"),
-        Column("worst_case", "worst case", "ours", numeric=False),
-    ]
-    rows = []
+    reached = []
     for item in published.targets:
         quantity = QUANTITIES[item["quantity"]]
-        cells = {side.key: _measured(quantity, by_clock[quantity.clock], side) for side in SIDES}
-        mine, where = cells[quantity.only or OURS]
-        rows.append(
-            (
-                Cell(item["what"].replace("'", "’")),
-                Cell(float(item["prototype"]), item["prototype"]) if item["prototype"] else Cell(),
-                Cell(float(item["wanted"]), item["wanted"]) if item["wanted"] else Cell(None, "reported"),
-                *(_shown(quantity, key, value) for key, (value, _) in cells.items()),
-                _over_wanted(mine, item["wanted"]),
-                _place(where) if where else Cell(None, " "),
-            )
-        )
+        numbers = {side: quantity.measure(by_clock[quantity.clock], side) for side in SIDES}
+        reached.append(Reached(item, quantity, numbers))
     moved = sum(case.reordered is not None for case in cases)
-    count = sum(case.ours is not None for case in cases)
+    count = sum(case[OURS] is not None for case in cases)
     sizes = [sum(map(counts, cases)) for counts in (_medium_or_large, _medium, _large_symmetric)]
     theirs = [case for case in cases if _papers(case)]
     library = library_of(campaign)
@@ -524,23 +545,7 @@ def targets(campaign: Campaign, published: Published) -> Table:
         remarks(ours(campaign, published)),
         unavailable_note(campaign),
     ]  # fmt: skip
-    return Table(tuple(columns), rows, join_sentences(caption))
-
-
-def _measured(quantity: Quantity, cases: Sequence[Comparison], side: Side) -> tuple[float | None, Comparison | None]:
-    """Return one number of one column, and the case that it is from where it is the worst."""
-    if side.key == "reordered" and not any(case.reordered for case in cases):
-        return None, None
-    ratios = [(quantity.ratio(case, side.pick(case)), case) for case in cases if quantity.counts(case)]
-    if quantity.worst:
-        return worst(ratios) or (None, None)
-    return geometric_mean(value for value, _ in ratios), None
-
-
-def _shown(quantity: Quantity, side: str, value: float | None) -> Cell:
-    if quantity.only not in ("", side):
-        return Cell(None, " ")
-    return Cell(None, "not measured") if value is None and quantity.counts is _large_symmetric else ratio(value)
+    return table_of(_target_columns(), reached, join_sentences(caption))
 
 
 def _pairs_said(large: int) -> str:
@@ -556,15 +561,11 @@ def _pairs_said(large: int) -> str:
     )
 
 
-def _over_wanted(measured: float | None, wanted: str) -> Cell:
-    if measured is None or not wanted:
-        return Cell(None, " " if not wanted else "")
-    over = measured / float(wanted)
-    return Cell(over, f"{100 * (over - 1):+.0f} %".replace("-", "−"))
+@table(STUDY_NAME, "table-baselines", title="All baselines and layouts", numbering="ours")
+def baselines(campaign: Campaign, published: Published) -> Table:
+    task = Method("product", "SpMV", columns={"kind": ("variant", "baseline")})
+    return baselines_table(campaign, [task], _baseline_or_layout)
 
 
-def _place(where: Comparison) -> Cell:
-    remark = where.line.record.remark if where.line.record else None
-    name = f"{where.line.problem}, {ABBREVIATIONS[where.case.precision]}"
-    notes = where.case.launch_note(where.clock, where.ours) if where.case.cache is None else ()
-    return from_rows(Cell(name, notes=((remark,) if remark else ()) + notes), where.ours, where.library, where.floor)
+def _baseline_or_layout(row: CompoundRow) -> str:
+    return row.layout or row.name

@@ -7,13 +7,14 @@ and what layout tuning gains over schedule tuning alone. Table 8 says where the 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from repro.results.campaign_data import MOSTLY_LAUNCH, Campaign, Case, ReportedTime, fastest_time, median
+from repro.results.campaign_data import MOSTLY_LAUNCH, Campaign, Case
+from repro.results.claims import Variants, claims_table, load_claims
 from repro.results.cross_campaign import blank_reason, column_title, others_note, with_all_problems
 from repro.results.problem_rows import (
     ABBREVIATIONS,
-    PROBLEM,
     ProblemRow,
     cpu_note,
     join_sentences,
@@ -25,47 +26,51 @@ from repro.results.problem_rows import (
 )
 from repro.results.published import Published
 from repro.results.registry import table
-from repro.results.tables import Cell, Column, Table, count, from_rows, speedup
+from repro.results.tables import Cell, Column, Table, count, from_rows, speedup, table_of
 from repro.studies.compound_spmv import PAPER, STUDY_NAME
-from repro.studies.compound_spmv.results import ENTRY_WORDS, gpus, memory_of, paper_rows, tied_layouts
+from repro.studies.compound_spmv.results import (
+    CLAIMS,
+    ENTRY_WORDS,
+    ClaimCases,
+    Sensitivity,
+    Time,
+    all_times,
+    gpus,
+    memory_of,
+    tied_layouts,
+)
+from repro.studies.compound_spmv.rows import CompoundRow
 
 KIB = 1024
 FORMATS = ("ELL", "Sl-16", "Sl-32", "cuSPARSE")
+NAME = Column[ProblemRow]("problem", "problem", numeric=False, cell=lambda line: line.cell)
+ENTRY = Column[ProblemRow](
+    "entry", "entry", numeric=False, cell=lambda line: Cell(line.entry, ENTRY_WORDS.get(line.entry, line.entry))
+)
 
 
 @table(STUDY_NAME, "table-1", title="Sizes of the matrices", numbering=f"Table 1 of {PAPER}")
 def sizes(campaign: Campaign, published: Published) -> Table:
     """Rows and stored entries, published beside ours."""
     by_problem = {item["problem"]: item for item in published["sizes"]}
-    rows = []
-    for line in problem_rows(campaign, published):
-        printed = by_problem[line.published] if line.published else None
-        record = line.record
-        rows.append(
-            (
-                line.cell,
-                Cell(line.entry, ENTRY_WORDS.get(line.entry, line.entry)),
-                *(count(None if printed is None else int(printed[key])) for key in ("rows", "nonzeros")),
-                count(record.n if record else None),
-                count(record.nnz if record else None),
-            )
-        )
+
+    def printed(key: str) -> Callable[[ProblemRow], Cell]:
+        return lambda line: count(int(by_problem[line.published][key]) if line.published else None)
+
     columns = (
-        PROBLEM,
-        Column("entry", "entry", numeric=False),
-        Column("published_rows", "rows", "published"),
-        Column("published_nonzeros", "non-zeros", "published"),
-        Column("rows", "rows", "ours"),
-        Column("nonzeros", "non-zeros", "ours"),
+        NAME,
+        ENTRY,
+        Column("published_rows", "rows", "published", cell=printed("rows")),
+        Column("published_nonzeros", "non-zeros", "published", cell=printed("nonzeros")),
+        Column("rows", "rows", "ours", cell=lambda line: count(line.record.n if line.record else None)),
+        Column("nonzeros", "non-zeros", "ours", cell=lambda line: count(line.record.nnz if line.record else None)),
     )
-    caption = join_sentences(
-        [
-            f"Sizes of the matrices, counted in compound entries: published in Table 1 of {PAPER}, and ours.",
-            "They do not depend on the device.",
-            unavailable_note(campaign),
-        ]
-    )
-    return Table(columns, rows, caption)
+    caption = [
+        f"Sizes of the matrices, counted in compound entries: published in Table 1 of {PAPER}, and ours.",
+        "They do not depend on the device.",
+        unavailable_note(campaign),
+    ]
+    return table_of(columns, problem_rows(campaign, published), join_sentences(caption))
 
 
 @table(STUDY_NAME, "table-9", title="Memory of the layouts", numbering=f"Table 9 of {PAPER}")
@@ -88,7 +93,7 @@ def memory(campaign: Campaign, published: Published) -> Table:
             multiple = held[name] / csr if csr and held.get(name) else None
             mine.append(Cell() if multiple is None else Cell(multiple, f"{multiple:.1f}"))
         rows.append((line.cell, *theirs, *mine))
-    columns = [PROBLEM]
+    columns = [NAME]
     for group, prefix in (("published", "published_"), ("ours", "")):
         columns.append(Column(f"{prefix}CSR_bytes", "CSR/BSR", group))
         columns += [Column(f"{prefix}{name}", name, group) for name in FORMATS]
@@ -133,14 +138,14 @@ def best_layouts(campaign: Campaign, published: Published, number: int) -> Table
                 cells += [Cell(item["layout"]), Cell(float(item["speedup"]), item["speedup"])]
             else:
                 cells += [Cell(), Cell()]
-        case = Case(campaign, line.problem, precision)
+        case = Case[CompoundRow](campaign, line.problem, precision)
         best = case.winner("joint", "event")
         ties, timed = ties + bool(tied_layouts(case, best)), timed + (best is not None)
         marked += case.mostly_launch("event", best)
         for one in (campaign, *campaign.beside):
             cells += _layout_cells(Case(one, line.problem, precision), line)
         rows.append(tuple(cells))
-    columns = [PROBLEM]
+    columns = [NAME]
     for group, prefix, name in [
         *((f"published: {gpu}", f"published_{gpu}".replace(" ", "_"), "") for gpu in gpus(published)),
         (f"ours: {campaign.column}", "ours", ""),
@@ -165,7 +170,7 @@ def best_layouts(campaign: Campaign, published: Published, number: int) -> Table
     return Table(tuple(columns), rows, caption)
 
 
-def _layout_cells(case: Case, line: ProblemRow) -> tuple[Cell, Cell]:
+def _layout_cells(case: Case[CompoundRow], line: ProblemRow) -> tuple[Cell, Cell]:
     """Return layout and speedup of a campaign's case in a line, which may be of another campaign's problem."""
     blank = blank_reason(case.campaign.problems.get(case.problem), line.record)
     if blank is not None:
@@ -175,7 +180,7 @@ def _layout_cells(case: Case, line: ProblemRow) -> tuple[Cell, Cell]:
         return Cell(notes=(case.why_not(),)), Cell()
     tied = tied_layouts(case, best)
     ties = (f"tie with {', '.join(tied)}",) if tied else ()
-    layout = from_rows(Cell(best.row["layout"], notes=ties), best)
+    layout = from_rows(Cell(best.row.layout, notes=ties), best)
     base = case.winner("schedule", "event")
     if base is None:
         return layout, Cell(notes=("no time for CSR-AoS-AoS",))
@@ -204,14 +209,6 @@ BLANK = Cell(None, " ")  # a dash says that static wins
 CASES = {"SP": 1, "DP": 1, "both": 2, "none": 0}
 
 
-def dynamic_wins(case: Case) -> bool | None:
-    """Return whether dynamic beats static by more than a tie in the best layout; None where one has no time."""
-    static, dynamic = case.winner("static", "event"), case.winner("dynamic", "event")
-    if static is None or dynamic is None:
-        return None
-    return static.seconds > dynamic.seconds * (1 + case.campaign.tie)
-
-
 @table(STUDY_NAME, "table-8", title="Where the dynamic schedule is preferred", numbering=f"Table 8 of {PAPER}")
 def preferred(campaign: Campaign, published: Published) -> Table:
     """SP, DP, both or none for each problem and GPU, with the share of cases at the bottom."""
@@ -220,14 +217,14 @@ def preferred(campaign: Campaign, published: Published) -> Table:
     counts = [_Count() for _ in measured]
     rows = []
     for line in problem_rows(with_all_problems(campaign), published):
-        cells = [line.cell, Cell(line.entry, ENTRY_WORDS.get(line.entry, line.entry))]
+        cells = [NAME.cell(line), ENTRY.cell(line)]
         for gpu in gpus(published):
             cells.append(_kind(printed[line.published, gpu]) if line.published else BLANK)
         cells += [_preference_cell(one, line, count) for one, count in zip(measured, counts, strict=True)]
         rows.append(tuple(cells))
     columns = (
-        PROBLEM,
-        Column("entry", "entry", numeric=False),
+        NAME,
+        ENTRY,
         *(Column(f"published_{gpu}".replace(" ", "_"), gpu, "published", numeric=False) for gpu in gpus(published)),
         Column("ours", campaign.column, "ours", numeric=False),
         *(
@@ -278,15 +275,14 @@ def _preference_cell(campaign: Campaign, line: ProblemRow, count: _Count) -> Cel
         return Cell(None, " ", blank)
     answers: dict[str, bool] = {}
     notes: dict[str, None] = {}
-    winners: list[ReportedTime] = []
+    winners: list[Time] = []
     for precision in campaign.precisions:
-        case = Case(campaign, line.problem, precision)
+        case = Case[CompoundRow](campaign, line.problem, precision)
         static, dynamic = case.winner("static", "event"), case.winner("dynamic", "event")
-        wins = dynamic_wins(case)
-        if wins is None or static is None or dynamic is None:
+        if static is None or dynamic is None:
             notes[f"{ABBREVIATIONS[precision]}: {case.why_not()}"] = None
             continue
-        answers[ABBREVIATIONS[precision]] = wins
+        answers[ABBREVIATIONS[precision]] = static.seconds > dynamic.seconds * (1 + campaign.tie)
         winners += [static, dynamic]
         if max(static.seconds, dynamic.seconds) <= min(static.seconds, dynamic.seconds) * (1 + campaign.tie):
             count.ties += 1
@@ -319,6 +315,41 @@ def _share(won: int, timed: int) -> Cell:
     return Cell(won / timed, f"{won}/{timed} ({100 * won / timed:.0f} %)") if timed else Cell()
 
 
+def _best_layout(one: Sensitivity) -> Cell:
+    why = one.best is None and one.line.available
+    return Cell(one.best.row.layout if one.best else None, notes=(one.case.why_not(),) if why else ())
+
+
+def _spread_column(kind: str) -> Column[Sensitivity]:
+    def cell(one: Sensitivity) -> Cell:
+        if not (spread := one.spread(kind)):
+            return Cell()
+        ratio, fastest, slowest = spread
+        return from_rows(Cell(ratio, f"{ratio:.2f}", one.case.launch_note("event", fastest)), fastest, slowest)
+
+    return Column(f"{kind}_worst_over_best", kind, "slowest / fastest", cell=cell)
+
+
+def _registers(one: Sensitivity) -> Cell:
+    used = [row.registers for row in one.used if row.registers is not None]
+    return Cell(f"{min(used)}–{max(used)}") if used else Cell()
+
+
+SENSITIVITY_COLUMNS = (
+    Column[Sensitivity]("problem", "problem", numeric=False, cell=lambda one: one.line.cell),
+    Column[Sensitivity]("precision", "precision", numeric=False, cell=lambda one: Cell(one.case.precision)),
+    Column[Sensitivity]("layout", "best layout", numeric=False, cell=_best_layout),
+    _spread_column("static"),
+    _spread_column("dynamic"),
+    Column[Sensitivity]("registers", "registers", numeric=False, cell=_registers),
+    Column[Sensitivity](
+        "spilled_bytes",
+        "spills [B/thread]",
+        cell=lambda one: Cell(max((row.spills for row in one.used if row.spills is not None), default=None)),
+    ),
+)
+
+
 @table(
     STUDY_NAME,
     "table-8b",
@@ -327,79 +358,39 @@ def _share(won: int, timed: int) -> Cell:
 )
 def sensitivity(campaign: Campaign, published: Published) -> Table:
     """Slowest over fastest schedule of each kind in the best layout, and the registers of its kernels."""
-    rows = []
-    more = cases = layouts_won = layouts = marked = 0
-    for line in ours(campaign, published):
-        for precision in campaign.precisions:
-            case = Case(campaign, line.problem, precision)
-            best = case.winner("joint", "event")
-            search = paper_rows(campaign, line.problem, precision)
-            won, of = _layouts_won(search, campaign.tie)
-            layouts_won, layouts = layouts_won + won, layouts + of
-            used = [row for row in search if best and row["layout"] == best.row["layout"]]
-            spreads: dict[str, float | None] = {}
-            ends: dict[str, tuple[ReportedTime, ...]] = {}
-            for kind in ("static", "dynamic"):
-                times = [t for row in used if row["schedule"] == kind and (t := fastest_time([row], "event"))]
-                times.sort(key=lambda timed: timed.seconds)
-                spreads[kind] = times[-1].seconds / times[0].seconds if times else None
-                ends[kind] = (times[0], times[-1]) if times else ()
-            static, dynamic = spreads["static"], spreads["dynamic"]
-            if static and dynamic:
-                cases, more = cases + 1, more + (dynamic > static)
-                marked += case.mostly_launch("event", *(times[0] for times in ends.values()))
-            registers = [int(row["registers"]) for row in used if row["registers"] is not None]
-            spills = [int(row["spills"]) for row in used if row["spills"] is not None]
-            why = (case.why_not(),) if best is None and line.record and line.record.available else ()
-            rows.append(
-                (
-                    line.cell,
-                    Cell(precision),
-                    Cell(best.row["layout"] if best else None, notes=why),
-                    *(
-                        from_rows(Cell(s, f"{s:.2f}", case.launch_note("event", ends[kind][0])), *ends[kind])
-                        if s
-                        else Cell()
-                        for kind, s in spreads.items()
-                    ),
-                    Cell(f"{min(registers)}–{max(registers)}") if registers else Cell(),
-                    Cell(max(spills)) if spills else Cell(),
-                )
-            )
-    columns = (
-        PROBLEM,
-        Column("precision", "precision", numeric=False),
-        Column("layout", "best layout", numeric=False),
-        Column("static_worst_over_best", "static", "slowest / fastest"),
-        Column("dynamic_worst_over_best", "dynamic", "slowest / fastest"),
-        Column("registers", "registers", numeric=False),
-        Column("spilled_bytes", "spills [B/thread]"),
-    )
+    cases = [
+        Sensitivity(line, Case(campaign, line.problem, precision))
+        for line in ours(campaign, published)
+        for precision in campaign.precisions
+    ]
+    both = [
+        (one, static, dynamic)
+        for one in cases
+        if (static := one.spread("static")) and (dynamic := one.spread("dynamic"))
+    ]
+    more = sum(dynamic[0] > static[0] for _, static, dynamic in both)
+    marked = sum(one.case.mostly_launch("event", static[1], dynamic[1]) for one, static, dynamic in both)
+    won = [one.layouts_won for one in cases]
     few, most = (published.quantity(f"{word} registers") for word in ("fewest", "most"))
-    caption = join_sentences(
-        [
-            "How much the choice of schedule matters: median time of the slowest schedule over that of the",
-            "fastest, of each kind, in the best layout, over all schedules of the search, where the slow ones have",
-            "a few screening launches only. Registers: least and most of its kernels; spills: the most of any.",
-            f"Dynamic is the more sensitive one in {more} of {cases} cases; over all searched layouts its best",
-            f"schedule beats static’s by more than {100 * campaign.tie:g} % in {layouts_won} of {layouts}.",
-            f"Section 5.4 of {PAPER} finds dynamic more sensitive, with {few} to {most} registers a thread",
-            "and no spills.",
-            measurement_note(campaign, "event", "the search"),
-            launch_note(marked, cases),
-            unavailable_note(campaign),
-        ]
-    )
-    return Table(columns, rows, caption)
+    caption = [
+        "How much the choice of schedule matters: median time of the slowest schedule over that of the",
+        "fastest, of each kind, in the best layout, over all schedules of the search, where the slow ones have",
+        "a few screening launches only. Registers: least and most of its kernels; spills: the most of any.",
+        f"Dynamic is the more sensitive one in {more} of {len(both)} cases; over all searched layouts its best",
+        f"schedule beats static’s by more than {100 * campaign.tie:g} % in {sum(number for number, _ in won)} of",
+        f"{sum(of for _, of in won)}.",
+        f"Section 5.4 of {PAPER} finds dynamic more sensitive, with {few} to {most} registers a thread",
+        "and no spills.",
+        measurement_note(campaign, "event", "the search"),
+        launch_note(marked, len(both)),
+        unavailable_note(campaign),
+    ]
+    return table_of(SENSITIVITY_COLUMNS, cases, join_sentences(caption))
 
 
-def _layouts_won(search: list[dict[str, object]], tie: float) -> tuple[int, int]:
-    """Return in how many layouts dynamic's fastest schedule beats static's, and of how many."""
-    best: dict[tuple[str, str], float] = {}
-    for row in search:
-        seconds = median(row, "event")
-        if seconds is not None and row["kind"] == "variant":
-            key = (str(row["layout"]), str(row["schedule"]))
-            best[key] = min(seconds, best.get(key, seconds))
-    both = [name for name, kind in best if kind == "static" and (name, "dynamic") in best]
-    return sum(best[n, "static"] > best[n, "dynamic"] * (1 + tie) for n in both), len(both)
+@table(STUDY_NAME, "table-claims", title="The papers’ claims, and the verdict on each", numbering=f"text of {PAPER}")
+def claims(campaign: Campaign, published: Published) -> Table:
+    def data(measured: Campaign, variants: Variants) -> ClaimCases:
+        return ClaimCases(all_times(measured, published, "event"), variants)
+
+    return claims_table(campaign, load_claims(STUDY_NAME), CLAIMS, data)

@@ -7,81 +7,77 @@ other loses.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from math import log2
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from repro.bench.rows import TIMED
+from repro.bench.rows import median_column
 from repro.config.models import StudySettings
-from repro.results.campaign_data import NEAR_EMPTY, Campaign
+from repro.results.campaign_data import NEAR_EMPTY, Campaign, Case
 from repro.results.cross_campaign import column_title, conflict_note, others_note
-from repro.results.problem_rows import PROBLEM, join_sentences, measurement_note, name_cell, ours
+from repro.results.problem_rows import PROBLEM, ProblemRow, join_sentences, measurement_note, name_cell, ours
 from repro.results.published import Published
 from repro.results.registry import table
-from repro.results.tables import Cell, Column, Table
+from repro.results.significance import geometric_mean
+from repro.results.tables import MICRO, Cell, Column, Table, table_of
 from repro.sparse.compound.layouts import TILE_ROWS
 from repro.sparse.compound.schedules import LOADS
 from repro.sparse.study_kit import front
 from repro.studies.compound_spmv import PAPER, STUDY_NAME, searches
+from repro.studies.compound_spmv.rows import CompoundRow
 from repro.studies.compound_spmv.searches import SPACE_TITLES, Journey, Order, journeys, judged_searches, searched
 from repro.tuning.evaluation import SEEDS, Array, Evaluation, sample_note
 from repro.tuning.recordings import Recording
 
 #: A loss above this share is counted.
 NOTABLE = 0.02
-#: The columns of a row that anything is read of.
+TIME = median_column("event")
+#: The columns that the ablation reads.
 COLUMNS = ("problem", "precision", "space", "status", "protocol", "name", "layout", "schedule", "n_t", "width",
-           "unroll", "load", "ahead", "outer", "vector", "clustered", "least_bytes", "event_launches", "event_median",
+           "unroll", "load", "ahead", "outer", "vector", "clustered", "least_bytes", "event_launches", TIME,
            "device_uuid", "environment")  # fmt: skip
+CASE = ["problem", "precision"]
 #: An idea, and which of the rows of `described` make use of it.
 IDEAS: Mapping[str, Callable[[pd.DataFrame], pd.Series]] = {
-    "several entries in flight": lambda rows: rows["unroll"] > 1,
-    "more than 8 threads to a row": lambda rows: rows["width"] > 8,
-    "clustered rows": lambda rows: rows["clustered"],
-    "padded vectors": lambda rows: rows["vector"] == "Padded",
-    "loads past L1 (cg)": lambda rows: rows["load"] == "cg",
-    "loads that leave nothing in L2 (cs)": lambda rows: rows["load"] == "cs",
-    "any hint to the caches": lambda rows: rows["load"] != LOADS[0],
-    "chunks of neighbouring rows": lambda rows: rows["schedule"] == "chunk",
-    "blocks of fewer than 256 threads": lambda rows: rows["n_t"] < 256,
-    "ELLPACK": lambda rows: rows["outer"].isin(["ELL", "ELLPACK"]),
-    "slices": lambda rows: rows["outer"].str.startswith("Sl-"),
-    "CSR": lambda rows: rows["outer"] == "CSR",
-    "pairs of symmetric matrices, stored once": lambda rows: rows["outer"].isin(list(TILE_ROWS)),
+    "several entries in flight": lambda rows: rows.unroll > 1,
+    "more than 8 threads to a row": lambda rows: rows.width > 8,
+    "clustered rows": lambda rows: rows.clustered,
+    "padded vectors": lambda rows: rows.vector == "Padded",
+    "loads past L1 (cg)": lambda rows: rows.load == "cg",
+    "loads that leave nothing in L2 (cs)": lambda rows: rows.load == "cs",
+    "any hint to the caches": lambda rows: rows.load != LOADS[0],
+    "chunks of neighbouring rows": lambda rows: rows.schedule == "chunk",
+    "blocks of fewer than 256 threads": lambda rows: rows.n_t < 256,
+    "ELLPACK": lambda rows: rows.outer.isin(["ELL", "ELLPACK"]),
+    "slices": lambda rows: rows.outer.str.startswith("Sl-"),
+    "CSR": lambda rows: rows.outer == "CSR",
+    "pairs of symmetric matrices, stored once": lambda rows: rows.outer.isin(list(TILE_ROWS)),
 }
 #: Ideas that campaigns before them did not try: a line each where one did.
 LATER_IDEAS: Mapping[str, Callable[[pd.DataFrame], pd.Series]] = {
-    "loads that keep a share in L2 (el)": lambda rows: rows["load"] == "el",
-    "next entries asked for ahead": lambda rows: rows["ahead"].fillna("") != "",
+    "loads that keep a share in L2 (el)": lambda rows: rows.load == "el",
+    "next entries asked for ahead": lambda rows: rows.ahead.fillna("") != "",
 }
 ALL = "all of it: the papers’ space"
 
 
 @dataclass(frozen=True)
 class Loss:
-    """What one problem in one precision loses without an idea.
-
-    Attributes
-    ----------
-    problem, precision
-        Which.
-    cached
-        Whether the matrix in CSR-AoS and both vectors fit into the last-level cache; None where its size is unknown.
-    ratio
-        Time of the best variant without the idea over that of the best, both beyond an empty kernel's; at least 1.
-    screened
-        Whether the best without was timed by the screening only.
-    """
+    """What one problem in one precision loses without an idea."""
 
     problem: str
     precision: str
+    #: Whether the matrix in CSR-AoS and both vectors fit into the last-level cache; None where its size is unknown.
     cached: bool | None
+    #: Time of the best variant without the idea over that of the best, both beyond an empty kernel's; at least 1.
     ratio: float
+    #: Whether the best without was timed by the screening only.
     screened: bool
 
 
@@ -93,24 +89,23 @@ def described(campaign: Campaign) -> pd.DataFrame:
     out, and the papers' space of cases where it was not.
     """
     rows = campaign.search
-    rows = rows[(rows["kind"] == "variant") & (rows["ordering"] == "natural") & (rows["cache"] == campaign.cache)]
+    rows = rows[(rows.kind == "variant") & (rows.ordering == "natural") & (rows.cache == campaign.cache)]
     full = {space: {(one.problem, one.precision) for one in searched(campaign, space)} for space in SPACE_TITLES}
-    cases = pd.Series(list(zip(rows["problem"], rows["precision"], strict=True)), index=rows.index, dtype=object)
-    kept = cases.isin(full["extended"]) & ((rows["space"] == "extended") | cases.isin(full["paper"]))
+    cases = pd.Series(list(zip(rows.problem, rows.precision, strict=True)), index=rows.index, dtype=object)
+    kept = cases.isin(full["extended"]) & ((rows.space == "extended") | cases.isin(full["paper"]))
     rows = rows.loc[kept, list(COLUMNS)]
-    beyond = rows["event_median"].where(rows["status"] == "ok") - offset(campaign)
-    rows = rows.assign(beyond=beyond, cached=None)
-    cache = rows["environment"].map({name: record.get("cache_bytes") for name, record in campaign.environments.items()})
-    bytes_ = rows.groupby(["problem", "precision"])["least_bytes"].transform("max")  # a failed row may not say
-    if cache.notna().all() and bytes_.notna().all():
-        rows["cached"] = bytes_ <= cache
+    rows = rows.assign(beyond=rows[TIME].where(rows.status == "ok") - offset(campaign), cached=None)
+    cache = rows.environment.map({name: record.get("cache_bytes") for name, record in campaign.environments.items()})
+    streamed = rows.groupby(CASE).least_bytes.transform("max")  # a failed row may not say
+    if cache.notna().all() and streamed.notna().all():
+        rows["cached"] = streamed <= cache
     return rows
 
 
 def offset(campaign: Campaign) -> float:
     """Return what the event clock reads of an empty kernel in seconds, the median of the campaign; 0 if untimed."""
     rows = campaign.report
-    empty = rows.loc[(rows["kind"] == "empty") & (rows["cache"] == campaign.cache), "event_median"].dropna()
+    empty = rows.loc[(rows.kind == "empty") & (rows.cache == campaign.cache), TIME].dropna()
     return float(empty.median()) if len(empty) else 0.0
 
 
@@ -120,18 +115,18 @@ def idea_losses(rows: pd.DataFrame, uses: pd.Series) -> list[Loss]:
     A screened time below the best of the full protocol is noise: no loss.
     """
     lost = []
-    needed = rows[["problem", "precision", "protocol", "beyond", "cached"]].assign(uses=uses)
-    for (problem, precision), case in needed.groupby(["problem", "precision"], sort=True):
-        timed = case[case["beyond"] > 0]
-        without = timed[~timed["uses"]]
-        if not case["uses"].any() or without.empty:
+    needed = rows[[*CASE, "protocol", "beyond", "cached"]].assign(uses=uses)
+    for (problem, precision), case in needed.groupby(CASE, sort=True):
+        timed = case[case.beyond > 0]
+        without = timed[~timed.uses]
+        if not case.uses.any() or without.empty:
             continue
-        full = timed[timed["protocol"] == "full"]
-        best = (timed if full.empty else full)["beyond"].min()
+        full = timed[timed.protocol == "full"]
+        best = (timed if full.empty else full).beyond.min()
         rest = without.sort_values("beyond", kind="stable").iloc[0]
-        cached = None if rest["cached"] is None else bool(rest["cached"])
-        ratio = max(float(rest["beyond"] / best), 1.0)
-        lost.append(Loss(str(problem), str(precision), cached, ratio, rest["protocol"] != "full"))
+        cached = None if rest.cached is None else bool(rest.cached)
+        ratio = max(float(rest.beyond / best), 1.0)
+        lost.append(Loss(str(problem), str(precision), cached, ratio, rest.protocol != "full"))
     return lost
 
 
@@ -139,8 +134,8 @@ def idea_losses(rows: pd.DataFrame, uses: pd.Series) -> list[Loss]:
 def ablation(campaign: Campaign, published: Published) -> Table:
     """An idea a row: the loss over the matrices that the L2 holds and over larger ones, the worst, and how many."""
     rows = described(campaign)
-    ours = rows[rows["space"] == "extended"]
-    sized = not ours["cached"].isna().any()
+    ours = rows[rows.space == "extended"]
+    sized = not ours.cached.isna().any()
     groups = {"cached": (True, "fits L2"), "larger": (False, "larger")} if sized else {"mean": (None, "all")}
     columns = (
         Column("without", "without", numeric=False),
@@ -157,7 +152,7 @@ def ablation(campaign: Campaign, published: Published) -> Table:
         ideas = {**IDEAS, **tried}
         lines = [_idea_line(campaign, name, idea_losses(ours, uses(ours)), sizes) for name, uses in ideas.items()]
         if len(ours) < len(rows):
-            summary = [_idea_line(campaign, ALL, idea_losses(rows, rows["space"] == "extended"), sizes)]
+            summary = [_idea_line(campaign, ALL, idea_losses(rows, rows.space == "extended"), sizes)]
     caption = [
         "By how many percent the fastest variant of our space in the problem’s own order of unknowns is slower when",
         "one idea is left out and all else is tuned again, from the exhaustive search: geometric mean over the cases",
@@ -184,19 +179,20 @@ def _idea_line(campaign: Campaign, name: str, lost: Sequence[Loss], sizes: Seque
     note = f"in {screened} of {len(lost)} cases the best without was timed by the screening only"
     return (
         Cell(name, notes=(note,) if screened else ()),
-        *(_mean([one.ratio for one in lost if one.cached is cached]) for cached in sizes),
-        _slowdown_cell(worst.ratio),
+        *(_mean_slowdown(one.ratio for one in lost if one.cached is cached) for cached in sizes),
+        _percent_cell(worst.ratio - 1),
         Cell(f"{worst.problem}, {worst.precision}", notes=remarks) if worst.ratio > 1 else Cell(),
         Cell(many, f"{many} of {len(lost)}"),
     )
 
 
-def _mean(ratios: Sequence[float]) -> Cell:
-    return _slowdown_cell(float(np.exp(np.mean(np.log(ratios))))) if ratios else Cell()
+def _mean_slowdown(ratios: Iterable[float]) -> Cell:
+    mean = geometric_mean(ratios)
+    return Cell() if mean is None else _percent_cell(mean - 1)
 
 
-def _slowdown_cell(ratio: float) -> Cell:
-    return Cell(round(100 * (ratio - 1), 6), f"{100 * (ratio - 1):.1f}")
+def _percent_cell(share: float) -> Cell:
+    return Cell(round(100 * share, 6), f"{100 * share:.1f}") if np.isfinite(share) else Cell(None, "none works")
 
 
 def _doubts(campaign: Campaign, rows: pd.DataFrame, ours: pd.DataFrame) -> list[str]:
@@ -204,93 +200,94 @@ def _doubts(campaign: Campaign, rows: pd.DataFrame, ours: pd.DataFrame) -> list[
     said = []
     empty = offset(campaign)
     if empty:
-        best = ours.groupby(["problem", "precision"])["beyond"].min()
+        best = ours.groupby(CASE).beyond.min()
         near = int((best <= (NEAR_EMPTY - 1) * empty).sum())
         said += [
             f"The clock’s own offset, an empty kernel’s {empty * 1e6:.2f} µs (median), is subtracted before ratios",
             f"are formed; in {near} of {len(best)} cases our best time is within {NEAR_EMPTY:g}× of it, and a step of",
             "the clock may be percents of what is left.",
         ]
-    screened = ours.loc[ours["protocol"] == "screen", "event_launches"].dropna()
+    screened = ours.loc[ours.protocol == "screen", "event_launches"].dropna()
     if len(screened):
         said.append(
             f"Times are of the full protocol where a variant had it; screened ones, of {screened.max()} launches at"
             " most, scatter more, and one below the best of the full protocol counts as no loss."
         )
-    cards = rows.groupby(["problem", "precision", "space"])["device_uuid"].first().unstack("space")
+    cards = rows.groupby([*CASE, "space"]).device_uuid.first().unstack("space")
     if "paper" in cards:
-        other = int((cards["paper"] != cards["extended"]).sum())
+        other = int((cards.paper != cards.extended).sum())
         said.append(f"In {other} cases the spaces were searched on two cards of this model." if other else "")
     return said
 
 
-FloatArray = NDArray[np.float64]
-
-
 @dataclass(frozen=True)
 class Weighed:
-    """Time and bytes of the fastest variant of each layout, for one problem and precision.
+    """Time and bytes of the fastest variant of each layout, for one problem and precision."""
 
-    Attributes
-    ----------
-    rows
-        A row of the search for each layout that has a valid time.
-    seconds, matrix_bytes
-        `(layouts,)`.
-    front
-        Indices of the Pareto front, ascending in bytes.
-    """
-
-    rows: tuple[Mapping[str, Any], ...]
-    seconds: FloatArray
-    matrix_bytes: FloatArray
+    #: A row of the search for each layout that has a valid time.
+    rows: tuple[CompoundRow, ...]
+    #: `(layouts,)`, as `matrix_bytes`.
+    seconds: Array
+    matrix_bytes: Array
+    #: Indices of the Pareto front, ascending in bytes.
     front: NDArray[np.intp]
 
 
 def weigh(campaign: Campaign, problem: str, precision: str) -> Weighed | None:
     """Return the fastest variant of each layout in natural ordering; None where nothing was timed."""
-    fastest: dict[str, Mapping[str, Any]] = {}
-    for row in campaign.search_rows(problem, precision):
-        timed = row["status"] in TIMED and row["event_median"] and row["matrix_bytes"]
-        if row["kind"] != "variant" or not timed or row["ordering"] != "natural":
-            continue
-        best = fastest.get(row["layout"])
+    fastest: dict[str | None, tuple[bool, float, CompoundRow]] = {}
+    variants = Case[CompoundRow](campaign, problem, precision).searched.select(kind="variant", ordering="natural")
+    for row in variants:
+        seconds, best = row.seconds("event"), fastest.get(row.layout)
         # a few launches are not enough to choose by where there are more
-        if best is None or _rank(row) < _rank(best):
-            fastest[row["layout"]] = row
+        rank = row.protocol != "full", seconds or 0.0
+        if seconds and row.matrix_bytes and (best is None or rank < best[:2]):
+            fastest[row.layout] = (*rank, row)
     if not fastest:
         return None
-    rows = tuple(fastest.values())
-    seconds = np.array([row["event_median"] for row in rows], dtype=np.float64)
-    sizes = np.array([row["matrix_bytes"] for row in rows], dtype=np.float64)
-    return Weighed(rows, seconds, sizes, front(seconds, sizes))
+    _, times, rows = zip(*fastest.values(), strict=True)
+    by_time, by_size = np.array(times), np.array([row.matrix_bytes for row in rows], dtype=np.float64)
+    return Weighed(rows, by_time, by_size, front(by_time, by_size))
 
 
-def _rank(row: Mapping[str, Any]) -> tuple[bool, float]:
-    return row["protocol"] != "full", row["event_median"]
+class OnFront(NamedTuple):
+    """A variant of a Pareto front: its row, the bytes of its matrix and its time, and what others have at the least."""
+
+    line: ProblemRow
+    row: CompoundRow
+    size: float
+    seconds: float
+    least_size: float
+    least_seconds: float
+
+
+FRONT_COLUMNS = (
+    Column[OnFront]("problem", "problem", numeric=False, cell=lambda one: one.line.cell),
+    Column[OnFront]("precision", "precision", numeric=False, cell=lambda one: Cell(one.row.precision)),
+    Column[OnFront]("variant", "variant", numeric=False, cell=lambda one: Cell(one.row.name, keys=(one.row.key,))),
+    Column[OnFront]("bytes", "MiB", cell=lambda one: Cell(int(one.size), f"{one.size / 2**20:.3g}")),
+    Column[OnFront]("bytes_over_least", "× least", cell=lambda one: _over(one.size, one.least_size)),
+    Column[OnFront]("seconds", "µs", cell=lambda one: Cell(one.seconds, f"{one.seconds * MICRO:.2f}")),
+    Column[OnFront]("seconds_over_best", "× best", cell=lambda one: _over(one.seconds, one.least_seconds)),
+)
+
+
+def _over(value: float, least: float) -> Cell:
+    return Cell(value / least, f"{value / least:.3f}")
 
 
 @table(STUDY_NAME, "table-pareto", title="Time against memory", numbering=f"open in {PAPER}")
 def fronts(campaign: Campaign, published: Published) -> Table:
     """The Pareto front of each problem and precision, from the smallest matrix to the fastest product."""
-    rows: list[tuple[Cell, ...]] = []
+    points: list[OnFront] = []
     alone = cases = 0
-    for line in ours(campaign, published):
-        for precision in campaign.precisions:
-            weighed = weigh(campaign, line.problem, precision)
-            if weighed is None:
-                continue
-            cases, alone = cases + 1, alone + (len(weighed.front) == 1)
-            rows += [_front_row(weighed, int(index), (line.cell, Cell(precision))) for index in weighed.front]
-    columns = (
-        PROBLEM,
-        Column("precision", "precision", numeric=False),
-        Column("variant", "variant", numeric=False),
-        Column("bytes", "MiB"),
-        Column("bytes_over_least", "× least"),
-        Column("seconds", "µs"),
-        Column("seconds_over_best", "× best"),
-    )
+    for line, precision in product(ours(campaign, published), campaign.precisions):
+        if (weighed := weigh(campaign, line.problem, precision)) is None:
+            continue
+        cases, alone = cases + 1, alone + (len(weighed.front) == 1)
+        sizes, seconds = weighed.matrix_bytes.tolist(), weighed.seconds.tolist()
+        least = min(sizes), min(seconds)
+        points += [OnFront(line, weighed.rows[at], sizes[at], seconds[at], *least) for at in weighed.front]
     caption = [
         "Variants that no other beats both in time and in bytes of the matrix, from the smallest matrix to the fastest",
         "product; of each layout the fastest variant in natural ordering takes part.",
@@ -298,20 +295,7 @@ def fronts(campaign: Campaign, published: Published) -> Table:
         f"is left open by {PAPER}; the key `memory_weight` does it.",
         measurement_note(campaign, "event", "the search"),
     ]
-    return Table(columns, rows, join_sentences(caption))
-
-
-def _front_row(weighed: Weighed, index: int, head: tuple[Cell, ...]) -> tuple[Cell, ...]:
-    size, time = float(weighed.matrix_bytes[index]), float(weighed.seconds[index])
-    more, slower = size / weighed.matrix_bytes.min(), time / weighed.seconds.min()
-    return (
-        *head,
-        Cell(str(weighed.rows[index]["name"]), keys=(str(weighed.rows[index]["key"]),)),
-        Cell(int(size), f"{size / 2**20:.3g}"),
-        Cell(float(more), f"{more:.3f}"),
-        Cell(time, f"{time * 1e6:.2f}"),
-        Cell(float(slower), f"{slower:.3f}"),
-    )
+    return table_of(FRONT_COLUMNS, points, join_sentences(caption))
 
 
 SUMMARIES: dict[str, Callable[[Sequence[float]], float]] = {
@@ -334,11 +318,10 @@ def portability(campaign: Campaign, published: Published) -> Table:
             Column(f"{other.name}_loss_here", "slower here [%]", group),
         ]
     rows = []
-    for line in ours(campaign, published):
-        for precision in campaign.precisions:
-            cases = [travelled[other.name].get((line.problem, precision)) for other in campaign.beside]
-            if any(cases):
-                rows.append((line.cell, Cell(precision), *(cell for case in cases for cell in _journey_row(case))))
+    for line, precision in product(ours(campaign, published), campaign.precisions):
+        cases = [travelled[other.name].get((line.problem, precision)) for other in campaign.beside]
+        if any(cases):
+            rows.append((line.cell, Cell(precision), *(cell for case in cases for cell in _journey_row(case))))
     summary = []
     counted = _counted({name: len(cases) for name, cases in travelled.items()})
     for word, over in SUMMARIES.items() if rows else ():
@@ -367,7 +350,7 @@ def _counted(counts: Mapping[str, int]) -> str:
 def _journey_row(case: Journey | None) -> tuple[Cell, ...]:
     if case is None:
         return (Cell(), Cell(), Cell(), Cell())
-    return Cell(case.here), _loss_cell(case.loss_there), Cell(case.there), _loss_cell(case.loss_here)
+    return Cell(case.here), _percent_cell(case.loss_there), Cell(case.there), _percent_cell(case.loss_here)
 
 
 def _summary_row(cases: Sequence[Journey], over: Callable[[Sequence[float]], float]) -> tuple[Cell, ...]:
@@ -375,11 +358,7 @@ def _summary_row(cases: Sequence[Journey], over: Callable[[Sequence[float]], flo
     if not cases:
         return (blank, Cell(), blank, Cell())
     there, here = ([getattr(case, name) for case in cases] for name in ("loss_there", "loss_here"))
-    return blank, _loss_cell(over(there)), blank, _loss_cell(over(here))
-
-
-def _loss_cell(share: float) -> Cell:
-    return Cell(round(100 * share, 6), f"{100 * share:.1f}")
+    return blank, _percent_cell(over(there)), blank, _percent_cell(over(here))
 
 
 BUDGET = float(StudySettings.model_fields["budget"].default)
@@ -395,8 +374,6 @@ ELSEWHERE: Learnt = {
     "device_unknown": ("GPU unknown", lambda one: one.device_unknown),
     "both_unknown": ("GPU and problem unknown", lambda one: one.both_unknown),
 }
-
-
 LEARNT_ELSEWHERE = (
     "“GPU unknown” has learnt from the campaigns beside this one on other GPUs alone; “GPU and problem unknown” from "
     "them without that problem."
@@ -416,17 +393,15 @@ def prediction_losses(campaign: Campaign, published: Published) -> Table:
         columns.append(Column(f"{space}_tried", "tried", SPACE_TITLES[space]))
         columns += [Column(f"{space}_{key}", head, SPACE_TITLES[space]) for key, (head, _) in learnt.items()]
     rows = []
-    for line in ours(campaign, published):
-        for precision in campaign.precisions:
-            cells = [line.cell, Cell(precision)]
-            cases = [by_case[space].get((line.problem, precision)) for space in judged]
-            for case in cases:
-                cells += _prediction_row(case, learnt)
-            if any(cases):
-                rows.append(tuple(cells))
+    for line, precision in product(ours(campaign, published), campaign.precisions):
+        cases = [by_case[space].get((line.problem, precision)) for space in judged]
+        if any(cases):
+            rows.append(
+                (line.cell, Cell(precision), *(cell for case in cases for cell in _prediction_row(case, learnt)))
+            )
     summary = []
-    for word, over in (("median", np.median), ("worst", np.max)) if rows else ():
-        cells = [cell for space in judged for cell in _prediction_summary(judged[space], over, learnt)]
+    for word, over in SUMMARIES.items() if rows else ():
+        cells = (cell for space in judged for cell in _prediction_summary(judged[space], over, learnt))
         summary.append((Cell(f"{word} of {len(rows)}"), Cell(None, " "), *cells))
     caption = [
         f"By how many percent the fastest variant that `search: predicted` finds with {100 * BUDGET:g} % of the",
@@ -454,17 +429,13 @@ def _prediction_row(one: Evaluation | None, learnt: Learnt) -> list[Cell]:
 
 
 def _prediction_summary(
-    judged: Sequence[Evaluation], over: Callable[[list[float]], float], learnt: Learnt
+    judged: Sequence[Evaluation], over: Callable[[Sequence[float]], float], learnt: Learnt
 ) -> list[Cell]:
     cells = [Cell(None, " "), Cell(None, " ")]
     for _, losses_of in learnt.values():
         final = [float(curve[-1]) for one in judged if (curve := losses_of(one)) is not None]
-        cells.append(_percent_cell(float(over(final))) if final else Cell())
+        cells.append(_percent_cell(over(final)) if final else Cell())
     return cells
-
-
-def _percent_cell(share: float) -> Cell:
-    return Cell(round(100 * share, 6), f"{100 * share:.1f}") if np.isfinite(share) else Cell(None, "none works")
 
 
 #: Tuning in parts, and what each part is.
@@ -477,30 +448,23 @@ SEQUENCES: Mapping[str, Order] = {
 }
 #: Joint tuning of layout, kind and n_t·n_b, by the rule that splits the product.
 PRODUCTS: Mapping[str, Order] = {
-    "n_t·n_b, largest n_t": searches.by_product(lambda schedule: -schedule.n_t),
-    "n_t·n_b, n_t nearest 256": searches.by_product(lambda schedule: abs(log2(schedule.n_t / 256))),
-    "n_t·n_b, n_t nearest 128": searches.by_product(lambda schedule: abs(log2(schedule.n_t / 128))),
-    "n_t·n_b, smallest n_t": searches.by_product(lambda schedule: schedule.n_t),
+    "n_t·n_b, largest n_t": searches.by_product(lambda schedule: -schedule.block_size),
+    "n_t·n_b, n_t nearest 256": searches.by_product(lambda schedule: abs(log2(schedule.block_size / 256))),
+    "n_t·n_b, n_t nearest 128": searches.by_product(lambda schedule: abs(log2(schedule.block_size / 128))),
+    "n_t·n_b, smallest n_t": searches.by_product(lambda schedule: schedule.block_size),
 }
 
 
 @dataclass(frozen=True)
 class Lost:
-    """What one order of tuning lost on one problem in one precision.
-
-    Attributes
-    ----------
-    recording, tried
-        The problem, and how many variants the order measures on it.
-    loss
-        By what share its answer is slower than the exhaustive search's; None where it has none.
-    screened
-        Whether its answer was timed by the screening only.
-    """
+    """What one order of tuning lost on one problem in one precision."""
 
     recording: Recording
+    #: How many variants the order measures.
     tried: int
+    #: Fraction by which the chosen variant is slower than the exhaustive search's; None if none was chosen.
     loss: float | None
+    #: Whether the chosen variant has a screening time alone, and no full timing.
     screened: bool
 
 
@@ -531,6 +495,7 @@ def strategies(campaign: Campaign, published: Published) -> Table:
         *(Column(key, key, "slower than joint [%]") for key in ("median", "mean", "worst")),
         Column("where", "worst at", numeric=False),
     )
+    customary = ", ".join(sorted({str(searches.customary(searches.times_of(one))) for one in recordings}))
     rows = [
         _order_row(name, lost(recordings, order), campaign.tie)
         for name, order in {**SEQUENCES, **PRODUCTS}.items()
@@ -540,8 +505,8 @@ def strategies(campaign: Campaign, published: Published) -> Table:
         "By how many percent the answers of other orders of tuning are slower than that of joint tuning (the fastest",
         f"of the papers’ space, exhaustively searched), over {len(recordings)} pairs of problem and precision, and how",
         "many variants each order tries. “Schedule” is tuned in CSR-AoS-AoS when it comes first.",
-        f"“Layout” is tuned under the schedule {_customary(recordings)} when it comes first: static, 256 threads per",
-        "block where the device has them, and as many blocks as fit.",
+        f"“Layout” is tuned under the schedule {customary or 'that is customary'} when it comes first: static, 256",
+        "threads per block where the device has them, and as many blocks as fit.",
         "“n_t·n_b” tunes the product as one parameter, each with a rule that splits it, jointly with the rest.",
         f"The question is that of section 5.4 of {PAPER}; the schedule to begin with is our choice.",
         measurement_note(campaign, "event", "the search"),
@@ -567,14 +532,6 @@ def _order_row(name: str, answers: Sequence[Lost], tie: float) -> tuple[Cell, ..
         Cell(name, notes=notes),
         Cell(max(tried), str(max(tried))),
         Cell(exact, f"{exact} of {len(judged)}"),
-        *(
-            Cell(round(100 * float(value), 6), f"{100 * value:.1f}")
-            for value in (np.median(losses), losses.mean(), worst[0])
-        ),
+        *(_percent_cell(float(share)) for share in (np.median(losses), losses.mean(), worst[0])),
         Cell(where),
     )
-
-
-def _customary(recordings: Sequence[Recording]) -> str:
-    schedules = {searches.customary(searches.times_of(one)) for one in recordings}
-    return ", ".join(map(str, sorted(schedules))) or "that is customary"

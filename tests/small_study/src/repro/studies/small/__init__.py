@@ -1,1 +1,1 @@
-"""A study of five files: taking the large entries out of a matrix, on one device or on several."""
+"""A study of four files: taking the large entries out of a matrix, on one device or on several."""

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from repro.bench.errors import IncorrectError
 from repro.bench.rows import ColumnType
-from repro.bench.runnable import Candidate, IncorrectError, Runnable
-from repro.bench.workspace import Workspace
+from repro.bench.runnable import Candidate, Runnable, Workspace
 from repro.codegen.build_cache import Module, manifest_path
 from repro.codegen.targets import DTYPES, SCALARS, Target
 from repro.codegen.templates import render_template
@@ -48,7 +48,7 @@ class Entries:
         return self.values.dtype.type(np.median(np.abs(self.values)))
 
     @property
-    def least_bytes(self) -> tuple[int, int]:
+    def min_bytes(self) -> tuple[int, int]:
         """Each entry is read, and the place of each large one written."""
         return self.values.nbytes, 4 * int((np.abs(self.values) > self.least).sum())
 

@@ -2,47 +2,69 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from matplotlib.figure import Figure as Canvas
 
 from repro.results import figure_style
-from repro.results.campaign_data import Campaign, Case, ReportedTime, fastest_time
-from repro.results.problem_rows import PROBLEM, join_sentences, measurement_note, ours
+from repro.results.campaign_data import Campaign, Case
+from repro.results.problem_rows import ProblemRow, join_sentences, measurement_note, ours
 from repro.results.published import Published
+from repro.results.recorded_rows import ReportedTime
 from repro.results.registry import figure, table
-from repro.results.tables import Cell, Column, Figure, Table, digits, microseconds
+from repro.results.tables import Cell, Column, Figure, Table, digits, microseconds, table_of
 
 WAYS = ("exact", "bound")
 
 
+class SmallCase(NamedTuple):
+    """A problem's line in the campaign's order, and what was measured of it."""
+
+    line: ProblemRow
+    case: Case
+
+
 def timed(case: Case, way: str) -> ReportedTime | None:
-    """Return the time of a way by the host's clock."""
-    return fastest_time([row for row in case.rows if row["way"] == way], "host")
+    return case.select(way=way).fastest("host")
 
 
-def stage_cell(exact: ReportedTime | None, stage: str) -> Cell:
-    """Return a stage's median in microseconds."""
-    seconds = exact.row[f"stage_{stage}"] if exact else None
-    return Cell() if seconds is None else Cell(1e6 * seconds, digits(1e6 * seconds))
+def way_column(way: str) -> Column[SmallCase]:
+    return Column(f"{way}_us", f"{way} [µs]", cell=lambda case: microseconds(timed(case.case, way)))
+
+
+def stage_column(stage: str) -> Column[SmallCase]:
+    """Return the column of a stage's median in microseconds."""
+
+    def cell(case: SmallCase) -> Cell:
+        exact = timed(case.case, "exact")
+        seconds = exact.row[f"stage_{stage}"] if exact else None
+        return Cell() if seconds is None else Cell(1e6 * seconds, digits(1e6 * seconds))
+
+    return Column(f"{stage}_us", f"{stage} [µs]", "stages of exact", cell=cell)
+
+
+def parts(case: SmallCase) -> Cell:
+    exact = timed(case.case, "exact")
+    return Cell(exact.row["parts"] if exact else None)
+
+
+COLUMNS: tuple[Column[SmallCase], ...] = (
+    Column("problem", "problem", numeric=False, cell=lambda case: case.line.cell),
+    *map(way_column, WAYS),
+    stage_column("count"),
+    stage_column("take"),
+    Column("parts", "devices", cell=parts),
+)
 
 
 @table("small", "table-ways", title="Both ways", numbering="ours")
 def ways(campaign: Campaign, published: Published) -> Table:
     """A line a problem: each way's time, and the stages of the one that has some."""
-    columns = (
-        PROBLEM,
-        *(Column(f"{way}_us", f"{way} [µs]") for way in WAYS),
-        *(Column(f"{stage}_us", f"{stage} [µs]", "stages of exact") for stage in ("count", "take")),
-        Column("parts", "devices"),
-    )
-    rows = []
-    for line in ours(campaign, published):
-        case = Case(campaign, line.problem, campaign.precisions[-1])
-        exact, bound = (timed(case, way) for way in WAYS)
-        stages = [stage_cell(exact, stage) for stage in ("count", "take")]
-        rows.append(
-            (line.cell, microseconds(exact), microseconds(bound), *stages, Cell(exact.row["parts"] if exact else None))
-        )
-    return Table(columns, rows, join_sentences(["Taking the large entries out.", measurement_note(campaign, "host")]))
+    cases = [
+        SmallCase(line, Case(campaign, line.problem, campaign.precisions[-1])) for line in ours(campaign, published)
+    ]
+    caption = ["Taking the large entries out.", measurement_note(campaign, "host")]
+    return table_of(COLUMNS, cases, join_sentences(caption))
 
 
 @figure("small", "figure-ways", title="Both ways", numbering="ours")

@@ -1,0 +1,109 @@
+"""Device memory with guard zones: extra bytes before and after a buffer that reveal out-of-bounds writes."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repro.bench.errors import IncorrectError
+from repro.devices.base import PART_ALIGNMENT, Buffer, Device
+
+#: Size of a guard zone in bytes: a thread block whose index is off by one still writes inside the zone. Kernels never
+#: compute a number with the bit pattern that fills a zone.
+ZONE = 4096
+BYTE = 0xA5
+
+
+class Guarded:
+    """`nbytes` of device memory at `memory` between two guard zones.
+
+    `name` says in messages what the memory is, such as `its result`. The zone behind starts at the first byte after the
+    memory, which may be unaligned.
+    """
+
+    def __init__(self, device: Device, nbytes: int, name: str) -> None:
+        self._device, self._name = device, name
+        end = ZONE + nbytes
+        behind = end // PART_ALIGNMENT * PART_ALIGNMENT  # start addresses of parts must be aligned
+        self._written = end - behind
+        self._whole: Buffer | None = device.allocate(behind + PART_ALIGNMENT + ZONE)
+        self._parts: list[Buffer] = []
+        try:
+            for offset, size in ((ZONE, nbytes), (0, ZONE), (behind, PART_ALIGNMENT + ZONE)):
+                self._parts.append(device.part(self._whole, offset, size))
+            self.memory, self._before, self._behind = self._parts
+            self.arm()
+        except Exception:
+            self.release()
+            raise
+
+    @property
+    def held(self) -> bool:
+        return self._whole is not None
+
+    def arm(self) -> None:
+        """Fill both guard zones with the pattern. This may overwrite up to `PART_ALIGNMENT` bytes at the end of the
+        buffer.
+        """
+        for zone in (self._before, self._behind):
+            self._device.fill(zone, BYTE)
+
+    def out_of_bounds_writes(self) -> list[str]:
+        """Wait for the queue and return one line for each guard zone that was overwritten."""
+        before, behind = (self._changed(zone) for zone in (self._before, self._behind))
+        behind = behind[behind >= self._written] - self._written
+        words = []
+        if len(before):
+            words.append(_words(len(before), ZONE - int(before[0]), "before the start"))
+        if len(behind):
+            words.append(_words(len(behind), int(behind[-1]) + 1, "past the end"))
+        return [f"writes outside of {self._name}: {side}" for side in words]
+
+    def part(self, offset: int, nbytes: int) -> Buffer:
+        """Return a range of the memory as a buffer; `offset` must be a multiple of `PART_ALIGNMENT`."""
+        assert self._whole is not None, "not released yet"
+        return self._device.part(self._whole, ZONE + offset, nbytes)  # OpenCL forbids nested sub-buffers
+
+    def _changed(self, zone: Buffer) -> NDArray[np.intp]:
+        bytes_now = np.empty(zone.nbytes, np.uint8)
+        self._device.download(zone, bytes_now)
+        return np.flatnonzero(bytes_now != BYTE)
+
+    def release(self) -> None:
+        whole, self._whole = self._whole, None
+        if whole is not None:
+            for part in self._parts:
+                part.release()
+            whole.release()
+
+
+class Guards:
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._guarded: list[Guarded] = []
+
+    def allocate(self, nbytes: int, name: str, device: Device | None = None) -> Guarded:
+        """Allocate uninitialised memory with guard zones; the zones are checked until the memory is released."""
+        self._guarded = [guarded for guarded in self._guarded if guarded.held]
+        self._guarded.append(Guarded(device or self._device, nbytes, name))
+        return self._guarded[-1]
+
+    def out_of_bounds_writes(self) -> list[str]:
+        """Wait for the queue, return one line for each overwritten guard zone, and refill overwritten zones."""
+        out_of_bounds_writes = []
+        for guarded in self._guarded:
+            outside = guarded.out_of_bounds_writes() if guarded.held else []
+            if outside:
+                guarded.arm()
+            out_of_bounds_writes += outside
+        return out_of_bounds_writes
+
+    def check(self) -> None:
+        """Raise `IncorrectError` if a guard zone was overwritten."""
+        if out_of_bounds_writes := self.out_of_bounds_writes():
+            raise IncorrectError("; ".join(out_of_bounds_writes))
+
+
+def _words(count: int, reach: int, where: str) -> str:
+    bytes_ = "1 byte" if count == 1 else f"{count} bytes"
+    return f"{bytes_} {where}" + (f", within {reach} of it" if reach > count else "")

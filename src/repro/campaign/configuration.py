@@ -1,0 +1,101 @@
+"""Reading the configuration of a campaign from files: later files override earlier ones, and all override defaults.
+
+A missing key has the default of its Pydantic model; in a study's settings, `config/studies/<study>.yaml` (optional)
+overrides this default. Only studies named in a file are run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, create_model
+
+from repro.config import merge, read, read_mapping, shorten, validate
+from repro.config.models import Config, Model, StudySettings
+from repro.errors import ReproError
+from repro.package_data import shipped
+from repro.studies import get_study, study_names
+
+STUDIES = "config/studies"
+
+
+def config_model(studies: Iterable[str]) -> type[Config]:
+    """Return a configuration model in which the settings of each study have the study's own model."""
+    fields: dict[str, Any] = {}
+    for name in studies:
+        study = get_study(name)
+        model = study.settings or StudySettings
+        fields[name] = (model, Field(default_factory=model, description=study.title or name))
+    own = create_model("Studies", __base__=Model, **fields)
+    about = Field(description=Config.model_fields["studies"].description)
+    return create_model("Config", __base__=Config, __doc__=Config.__doc__, studies=(own, about))
+
+
+def resolve(data: Mapping[str, Any], where: object = "the configuration") -> Config:
+    """Return the validated configuration with the defaults of each study; studies with the value `false` are omitted.
+
+    Raises
+    ------
+    ReproError
+        Unknown keys, wrong values, no study, an unknown study or one without problems.
+    """
+    data = dict(data)
+    asked = data.get("studies")
+    if asked is not None and not isinstance(asked, Mapping):
+        return validate(Config, data, where)
+    offered = study_names()
+    studies = {}
+    for name, over in (asked or {}).items():
+        if name not in offered:
+            raise ReproError(
+                "unknown study",
+                where=f"{where}: studies",
+                expected=f"one of {', '.join(offered)}",
+                actual=shorten(str(name)),
+            )
+        if over is not False:
+            studies[name] = _settings(name, over, where)
+    if not studies:
+        # first report other mistakes that may be the cause, such as a study's settings at the top level
+        validate(Config, {**data, "studies": {"any": {}}}, where)
+        raise ReproError(
+            "the configuration names no study to run",
+            where=f"{where}: studies",
+            expected=f"at least one of {', '.join(offered)}",
+            actual=shorten(repr(asked)) if asked else "none",
+            todo=f"add `studies: {{{offered[0]}: {{}}}}`; a file stands alone, so what another "
+            "one names does not count",
+        )
+    fitting = dict(validate(config_model(studies), {**data, "studies": studies}, where))
+    return Config.model_validate({**fitting, "studies": dict(fitting["studies"])})
+
+
+def _settings(name: str, over: object, where: object) -> dict[str, Any]:
+    if over is not None and not isinstance(over, Mapping):
+        raise ReproError(
+            "the configuration does not fit",
+            where=f"{where}: studies.{name}",
+            expected="a mapping of what differs from the study's defaults, or false",
+            actual=shorten(repr(over)),
+        )
+    path = shipped(f"{STUDIES}/{name}.yaml")
+    defaults = read_mapping(path) if path.exists() else {}
+    if path.exists() and not defaults:
+        raise ReproError("empty study", where=path, todo="give it at least `problems:`")
+    settings = merge(defaults, over or {})
+    if "problems" in settings and not settings["problems"]:
+        raise ReproError(
+            "empty study",
+            where=f"{where}: studies.{name}.problems",
+            expected="at least one problem",
+            actual=settings.get("problems"),
+            todo="name a set such as `generated`, or problems",
+        )
+    return settings
+
+
+def load(*paths: Path) -> Config:
+    """Read configuration files (later ones override earlier ones), and resolve the result."""
+    return resolve(read(*paths), ", ".join(map(str, paths)))

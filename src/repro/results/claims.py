@@ -1,0 +1,341 @@
+"""Claims of the papers, and automatic verdicts on them from measured values.
+
+A claim has a published value or range, a relation (equal, at least, at most), and the direction in which it becomes
+stronger. The measured value of the same quantity gives one of five verdicts; no verdict is entered by hand.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Literal, TypeVar, get_args
+
+from repro.errors import ReproError
+from repro.package_data import shipped
+from repro.results.campaign_data import Campaign
+from repro.results.problem_rows import join_sentences
+from repro.results.published import FOLDER
+from repro.results.recorded_rows import one_line
+from repro.results.significance import Interval
+from repro.results.tables import Cell, Column, Table, count, table_of
+from repro.results.targets import MAX_NOTE_LETTERS, CaseNumber, Quantity
+
+D = TypeVar("D")
+
+Relation = Literal["equal", "at least", "at most"]
+Direction = Literal["more", "less"]
+#: Which kernel variants a claim is judged by: the papers' exact ones, the papers' with further tuning, ours, or none
+#: if the claim does not depend on a kernel.
+Variants = Literal["as_published", "paper_tuned", "ours", "none"]
+COLUMNS = (
+    "id", "place", "claim", "gpu", "published", "number", "relation", "better", "tolerance", "neutral", "quantity",
+    "variants",
+)  # fmt: skip
+
+
+class Verdict(StrEnum):
+    """Verdict on a claim from measured rows."""
+
+    HOLDS = "holds"
+    WEAKER = "weaker"
+    STRONGER = "stronger"
+    REVERSED = "reversed"
+    NOT_TESTABLE = "not testable here"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence, table or figure of a paper that states a result."""
+
+    id: str
+    #: Paper, section, table or figure.
+    place: str
+    #: The statement in our words.
+    claim: str
+    #: GPU on which the papers measured it; empty if the number depends on no GPU.
+    gpu: str
+    #: Lower and upper end of the published range; equal for a single value.
+    least: float
+    most: float
+    #: Location of the published value in `config/published/<study>`, as `FILE: QUANTITY @ COLUMN=VALUE`; two ends of a
+    #: range are separated by `;`, and `FILE: COLUMN` means a whole column. Empty if the paper states it only in words.
+    number: str
+    #: Whether the claim says that the quantity is in the range, at least the value, or at most the value.
+    relation: Relation
+    #: The direction in which a value makes the claim stronger.
+    better: Direction
+    #: Allowed relative deviation of the measured value from the published one.
+    tolerance: float
+    #: The value beyond which the opposite of the claim is true, such as 1 for a speedup; None if there is none.
+    neutral: float | None
+    #: Key of the function in the study's quantities that computes the measured value.
+    quantity: str
+    variants: Variants
+
+    @property
+    def published(self) -> str:
+        """Text of the published value or range with the claim's relation."""
+        ends = [f"{end:,.0f}" if end >= 1000 else f"{end:g}" for end in dict.fromkeys((self.least, self.most))]
+        text = " to ".join(ends)
+        return {"equal": "", "at least": "≥ ", "at most": "≤ "}[self.relation] + text
+
+    def verdict(self, value: float | None) -> Verdict:
+        """Return the verdict for a measured value; None means that it was not measured.
+
+        The claim holds if the value is in the range widened by the tolerance, or on the right side of a bound. Outside,
+        it is stronger in the better direction and weaker in the other direction. It is reversed if the value is weaker
+        and on the opposite side of the neutral value from the whole published range.
+        """
+        if value is None:
+            return Verdict.NOT_TESTABLE
+        low = self.least - self.tolerance * abs(self.least)
+        high = self.most + self.tolerance * abs(self.most)
+        above = value > high and self.relation != "at least"
+        below = value < low and self.relation != "at most"
+        if not above and not below:
+            return Verdict.HOLDS
+        if above == (self.better == "more"):
+            return Verdict.STRONGER
+        if self.neutral is not None:
+            crossed = value < self.neutral <= self.least if below else value > self.neutral >= self.most
+            if crossed:
+                return Verdict.REVERSED
+        return Verdict.WEAKER
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A claim with its measured value and the data of the verdict."""
+
+    claim: Claim
+    #: The measured value; if None, `reason` says why there is none.
+    value: float | None = None
+    #: Bootstrap confidence interval of the value (`significance`); None if there are no samples.
+    interval: Interval | None = None
+    #: Numbers of the single cases from which the value was computed.
+    numbers: Sequence[CaseNumber] = ()
+    #: The variants that were measured; they may differ from the claim's.
+    variants: Variants = "none"
+    reason: str = ""
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.claim.verdict(self.value)
+
+    @property
+    def worst(self) -> CaseNumber | None:
+        """The case whose number contradicts the claim most."""
+        pick = min if self.claim.better == "more" else max
+        return pick(self.numbers, key=lambda number: number.value, default=None)
+
+
+#: Function that returns the input data of a study's quantities for some variants; None if they were not measured.
+ClaimData = Callable[[Campaign, Variants], D | None]
+#: Functions that compute the measured values, by the name in `Claim.quantity`.
+ClaimQuantities = Mapping[str, Quantity[D]]
+
+
+def judge(
+    claims: Sequence[Claim], campaign: Campaign, quantities: ClaimQuantities[D], data: ClaimData[D]
+) -> list[Judgement]:
+    """Return the verdict on each claim.
+
+    If the papers' exact kernels were not measured, their further tuned versions are used instead, else ours;
+    `Judgement.variants` records which. CPU times give no verdict on claims that were measured on a GPU.
+    """
+
+    prepared: dict[Variants, D | None] = {}  # claims of a study share few variants
+
+    def judged(claim: Claim) -> Judgement:
+        if campaign.on_cpu and claim.gpu:
+            return Judgement(claim, reason="times of a CPU are a rehearsal and judge no claim of a GPU")
+        quantity = quantities.get(claim.quantity)
+        if quantity is None:
+            return Judgement(claim, reason="nothing that is recorded measures it")
+        reason = ""
+        for variants in STAND_INS.get(claim.variants, (claim.variants,)):
+            if variants not in prepared:
+                prepared[variants] = data(campaign, variants)
+            measured_on = prepared[variants]
+            measured = quantity.measure(measured_on) if measured_on is not None else None
+            if measured is not None and (numbers := measured.numbers):
+                return Judgement(claim, quantity.value(numbers), quantity.interval(numbers), numbers, variants)
+            reason = reason or (one_line(measured.why_not, MAX_NOTE_LETTERS) if measured is not None else "")
+        return Judgement(claim, reason=reason or "not measured in this campaign")
+
+    return [judged(claim) for claim in claims]
+
+
+#: For the variants of a claim, those that may be used instead, in order of preference.
+STAND_INS: Mapping[Variants, tuple[Variants, ...]] = {
+    "as_published": ("as_published", "paper_tuned", "ours"),
+    "paper_tuned": ("paper_tuned", "ours"),
+}
+VARIANT_WORDS: Mapping[Variants, str] = {
+    "as_published": "as published",
+    "paper_tuned": "the paper’s, tuned further",
+    "ours": "ours",
+    "none": "no kernel",
+}
+#: Name of the table of claims in each study.
+CLAIMS = "table-claims"
+#: Display order of verdicts, the most important first.
+VERDICT_ORDER = (Verdict.REVERSED, Verdict.WEAKER, Verdict.HOLDS, Verdict.STRONGER, Verdict.NOT_TESTABLE)
+
+
+def _value(number: float | None) -> Cell:
+    return Cell() if number is None else Cell(number, f"{number:.3g}" if abs(number) < 1000 else f"{number:,.0f}")
+
+
+def _measured(one: Judgement) -> Cell:
+    return replace(_value(one.value), interval=one.interval)
+
+
+def _range(one: Judgement) -> Cell:
+    return Cell(" to ".join(_value(end).shown for end in one.interval)) if one.interval else Cell()
+
+
+def _worst(one: Judgement) -> Cell:
+    return _value(one.worst.value) if one.worst else Cell()
+
+
+def _worst_case(one: Judgement) -> Cell:
+    if one.worst is not None:
+        return Cell(one.worst.case, notes=one.worst.notes)
+    return Cell(one.reason) if one.reason else Cell()
+
+
+def _kernels(one: Judgement) -> Cell:
+    words = VARIANT_WORDS[one.claim.variants if one.value is None else one.variants]
+    other = one.value is not None and one.variants != one.claim.variants
+    return Cell(words, notes=(f"those {VARIANT_WORDS[one.claim.variants]} were not measured",) if other else ())
+
+
+def claim_columns(column: str) -> tuple[Column[Judgement], ...]:
+    """Return the columns of a table of claims; `column` is the head of the measured values."""
+    return (
+        Column("id", "id", numeric=False, cell=lambda one: Cell(one.claim.id)),
+        Column("claim", "claim", numeric=False, cell=lambda one: Cell(one.claim.claim)),
+        Column("place", "place", numeric=False, cell=lambda one: Cell(one.claim.place)),
+        Column("gpu", "on", "published", numeric=False, cell=lambda one: Cell(one.claim.gpu or None)),
+        Column("published", "value", "published", cell=lambda one: Cell(one.claim.published)),
+        Column("verdict", "verdict", column, numeric=False, cell=lambda one: Cell(str(one.verdict))),
+        Column("measured", "value", column, cell=_measured),
+        Column("interval", "95 % interval", column, numeric=False, cell=_range),
+        Column("cases", "cases", column, cell=lambda one: count(len(one.numbers) or None)),
+        Column("worst", "worst", column, cell=_worst),
+        Column("worst_case", "worst case, or why there is none", column, numeric=False, cell=_worst_case),
+        Column("kernels", "kernels", column, numeric=False, cell=_kernels),
+    )
+
+
+def claims_table(
+    campaign: Campaign, claims: Sequence[Claim], quantities: ClaimQuantities[D], data: ClaimData[D]
+) -> Table:
+    """Return the table of a study's claims with a verdict for each (artifact `table-claims`).
+
+    Campaigns in `campaign.beside` get further columns, and a note marks verdicts that differ.
+    """
+    judgements = judge(claims, campaign, quantities, data)
+    others = {other.name: judge(claims, other, quantities, data) for other in campaign.beside}
+    columns = list(claim_columns(campaign.column))
+    for other in campaign.beside:
+        by_id = {one.claim.id: one for one in others[other.name]}
+        columns += _beside_columns(other, by_id)
+    caption = [
+        "What the papers claim, and what this campaign’s rows say of it by one rule. Holds: in the published range",
+        "or within the tolerance that the claim is filed with. Weaker, stronger: beyond it to that side. Reversed: the",
+        "opposite is measured. Not testable here: no rows, with the reason. Interval: by draws of cases, or of the",
+        "rounds of the one case. Worst: the case that speaks most against the claim.",
+        "The published GPUs are others than this one." * (not campaign.on_cpu),
+        "Times of a CPU are a rehearsal and judge no claim of a GPU." * campaign.on_cpu,
+    ]
+    return table_of(columns, judgements, join_sentences(caption))
+
+
+def _beside_columns(other: Campaign, judgements: Mapping[str, Judgement]) -> tuple[Column[Judgement], ...]:
+    """Return the additional columns for the verdicts of another campaign."""
+
+    def verdict(one: Judgement) -> Cell:
+        theirs = judgements[one.claim.id].verdict
+        tested = Verdict.NOT_TESTABLE not in (theirs, one.verdict)
+        return Cell(str(theirs), notes=("another verdict here",) if tested and theirs != one.verdict else ())
+
+    key, head = re.sub(r"\W", "_", other.name), f"{other.name}: {other.column}"
+    return (
+        Column(f"{key}_verdict", "verdict", head, numeric=False, campaign=other.name, cell=verdict),
+        Column(
+            f"{key}_measured", "value", head, campaign=other.name, cell=lambda one: _measured(judgements[one.claim.id])
+        ),
+    )
+
+
+def tally(table: Table) -> dict[str, list[str]]:
+    """Return the ids of the claims for each verdict, from the result of `claims_table`."""
+    keys = [column.key for column in table.columns]
+    ids, verdicts = keys.index("id"), keys.index("verdict")
+    return {
+        str(verdict): [row[ids].shown for row in table.rows if row[verdicts].value == str(verdict)]
+        for verdict in VERDICT_ORDER
+    }
+
+
+def load_claims(study: str, folder: Path = FOLDER) -> list[Claim]:
+    """Read `<folder>/claims/<study>.csv`; a study without claims has no file.
+
+    Raises
+    ------
+    ReproError
+        The file has wrong columns, a line has too few or too many cells, or a cell has a wrong value.
+    """
+    path = shipped(folder / "claims" / f"{study}.csv")
+    if not path.is_file():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        reader = csv.DictReader(file, strict=True)
+        if tuple(reader.fieldnames or ()) != COLUMNS:
+            raise ReproError(
+                "a file of claims has other columns",
+                where=path,
+                expected=", ".join(COLUMNS),
+                actual=", ".join(reader.fieldnames or ()),
+            )
+        claims = [_read_claim(line, f"{path}:{number}") for number, line in enumerate(reader, start=2)]
+    twice = [claim.id for at, claim in enumerate(claims) if claim.id in {other.id for other in claims[:at]}]
+    if twice:
+        raise ReproError("two claims have one id", where=path, actual=", ".join(twice))
+    return claims
+
+
+def _read_claim(line: dict[str, str], where: str) -> Claim:
+    if None in line or None in line.values():  # csv.DictReader marks too many (key) and too few (value) cells by None
+        raise ReproError("a claim has another number of columns", where=where, expected=len(COLUMNS))
+    for key, kind in (("relation", Relation), ("better", Direction), ("variants", Variants)):
+        if line[key] not in get_args(kind):
+            raise ReproError(
+                f"a claim's {key} is not known", where=where, expected=f"one of {', '.join(get_args(kind))}",
+                actual=line[key],
+            )  # fmt: skip
+    try:
+        least, _, most = line["published"].partition(" to ")
+        return Claim(
+            id=line["id"],
+            place=line["place"],
+            claim=line["claim"],
+            gpu=line["gpu"],
+            least=float(least),
+            most=float(most or least),
+            number=line["number"],
+            relation=line["relation"],  # type: ignore[arg-type]
+            better=line["better"],  # type: ignore[arg-type]
+            tolerance=float(line["tolerance"]),
+            neutral=float(line["neutral"]) if line["neutral"] else None,
+            quantity=line["quantity"],
+            variants=line["variants"],  # type: ignore[arg-type]
+        )
+    except ValueError as error:
+        raise ReproError("a claim's number cannot be read", where=where, actual=error) from None

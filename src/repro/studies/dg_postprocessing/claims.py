@@ -1,0 +1,197 @@
+"""Claims of the dissertation's chapters 3 and 4, measured: functions by the names in the file of claims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from repro.results.campaign_data import Campaign
+from repro.results.claims import ClaimQuantities, Variants, claims_table, load_claims
+from repro.results.published import Published, Record
+from repro.results.registry import table
+from repro.results.significance import interval_of_ratio, ratio_of
+from repro.results.tables import Table
+from repro.results.targets import CaseNumber, Measured, MissingCase, Quantity, StatisticName
+from repro.studies.dg_postprocessing import CUBES, PAPER, STUDY_NAME
+from repro.studies.dg_postprocessing.ids import WIDTHS, full_width
+from repro.studies.dg_postprocessing.results import (
+    ELEMENT,
+    ELEMENT_TUNED,
+    LOW_VARIANCE,
+    POINT,
+    POINT_TUNED,
+    VECTOR,
+    Filtering,
+    TargetData,
+    Time,
+    WidthTimes,
+)
+
+#: Per-point and per-element method. As published: one block per multiprocessor; 64 threads per block (per point), 128
+#: or 256 (per element; section 3.4). Tuned further: the same threads and blocks to choose from for both methods.
+PAIRS = {"as_published": (POINT, ELEMENT), "paper_tuned": (POINT_TUNED, ELEMENT_TUNED)}
+UNEQUAL = "per point has 64 threads of a block, per element 128 or 256"
+#: The numbers of patches in Figure 3.7.
+PATCHES = "16"
+DEVICES = (2, 4, 8)
+
+
+class ClaimFields(NamedTuple):
+    """The paper's fields, and the variants by which a claim is judged."""
+
+    fields: TargetData
+    variants: Variants
+
+
+def _in_plane(
+    number: Callable[[Filtering, Variants], CaseNumber | None],
+    statistic: StatisticName,
+    *,
+    degree: int | None = None,
+    variance: str | None = None,
+) -> Quantity[ClaimFields]:
+    """Return a function that measures a number for the paper's fields in the plane, or for one degree or variance."""
+
+    def wanted(item: Record) -> bool:
+        own = item["problem"] not in CUBES.values()
+        return own and int(item["degree"]) == (degree or int(item["degree"])) and variance in (None, item["variance"])
+
+    def measure(data: ClaimFields) -> Measured:
+        numbers, missing = [], []
+        for name in (item["problem"] for item in data.fields.published.tables.get("sizes", []) if wanted(item)):
+            field = data.fields.plane.get(name)
+            if field is None:
+                missing.append(MissingCase(name, "not in this campaign"))
+            elif value := number(field, data.variants):
+                numbers.append(value)
+            else:
+                missing.append(MissingCase(name, "not timed" if field.case.measured else field.case.why_not()))
+        return Measured(numbers, missing)
+
+    return Quantity(measure, statistic)
+
+
+def _equally_tuned(field: Filtering) -> bool:
+    """Return whether both methods were tried with more than one block per multiprocessor."""
+    return all(
+        field.case.searched.select(lambda row: row.timed, kind="variant", way=method.columns["way"], space="extended")
+        for method in PAIRS["paper_tuned"]
+    )
+
+
+def _element_over_point(field: Filtering, variants: Variants) -> CaseNumber | None:
+    methods = PAIRS.get(variants)
+    if variants == "paper_tuned" and not _equally_tuned(field):
+        return None
+    point, element = (field[method] for method in methods) if methods else (None, None)
+    ratio = ratio_of(point, element)
+    notes = (UNEQUAL,) if variants == "as_published" else ()
+    return CaseNumber(ratio, field.line.problem, notes, interval_of_ratio(point, element)) if ratio else None
+
+
+def _rate(field: Filtering, variants: Variants) -> CaseNumber | None:
+    """The rate of the per-element method, computed with the operations of the contour method."""
+    methods = PAIRS.get(variants)
+    rate = field.gflops(field[methods[1]]) if methods else None
+    return CaseNumber(rate, field.line.problem) if rate else None
+
+
+def _tests(field: Filtering, variants: Variants) -> CaseNumber | None:
+    return CaseNumber(field.tests_ratio, field.line.problem) if field.tests_ratio else None
+
+
+def _overhead(data: ClaimFields) -> Measured:
+    """Memory overhead of 16 patches on the smallest mesh over the overhead on the largest; P = 1, low variance."""
+    overheads = {}
+    for name, field in data.fields.plane.items():
+        overhead = (field.facts.get("overhead") or {}).get(PATCHES)
+        if (field.family, field.degree) == (LOW_VARIANCE, 1) and overhead and field.triangles:
+            overheads[field.triangles] = overhead, name
+    if len(overheads) < 2:
+        return Measured([], [MissingCase("meshes of low variance", "fewer than two have their copies counted")])
+    (small, _), (large, name) = overheads[min(overheads)], overheads[max(overheads)]
+    return Measured([CaseNumber(small / large, name)])
+
+
+def _device_efficiency(data: ClaimFields) -> Measured:
+    """The speed-up of the per-element method over several devices, divided by the number of devices."""
+    if data.variants != "as_published":
+        return Measured([])
+    numbers = [
+        CaseNumber(speedup / devices, f"{name}, {devices} devices")
+        for name, field in data.fields.plane.items()
+        for devices in DEVICES
+        if (speedup := field.device_speedup(ELEMENT, devices)) is not None
+    ]
+    return Measured(numbers, [] if numbers else [MissingCase("all fields", "this campaign ran on one device")])
+
+
+def _in_space(
+    degree: int, number: Callable[[WidthTimes], float | None], variants: Variants = "as_published"
+) -> Quantity[ClaimFields]:
+    """Return a function that measures a number for the paper's mesh of tetrahedra."""
+
+    def measure(data: ClaimFields) -> Measured:
+        if data.variants != variants:
+            return Measured([])
+        times = data.fields.space.get(CUBES[degree])
+        value = number(times) if times else None
+        if value is None:
+            return Measured([], [MissingCase(CUBES[degree], "not timed" if times else "not in this campaign")])
+        return Measured([CaseNumber(value, CUBES[degree])])
+
+    return Quantity(measure)
+
+
+def _lead(width: int) -> Callable[[WidthTimes], float | None]:
+    """Return a function that gives the time of the fastest other width over the time of the given width."""
+
+    def lead(times: WidthTimes) -> float | None:
+        others = [timed for other in WIDTHS[times.degree] if other != width and (timed := times.of_width(other))]
+        fastest: Time | None = min(others, key=lambda timed: timed.seconds, default=None)
+        return ratio_of(fastest, times.of_width(width))
+
+    return lead
+
+
+def _largest_gain(*widths: int) -> Callable[[WidthTimes], float | None]:
+    def gain(times: WidthTimes) -> float | None:
+        return max((one for width in widths if (one := times.gain(width)) is not None), default=None)
+
+    return gain
+
+
+def _shared_bytes(times: WidthTimes) -> float | None:
+    """Shared memory per region with the full width."""
+    rows = times.case.searched.select(method=VECTOR.key, vector_width=full_width(times.degree))
+    sizes = [row.shared_bytes / row.regions_per_block for row in rows if row.shared_bytes and row.regions_per_block]
+    return min(sizes, default=None)
+
+
+QUANTITIES: ClaimQuantities[ClaimFields] = {
+    "tests_ratio": _in_plane(_tests, "arithmetic mean", degree=1, variance=LOW_VARIANCE),
+    "element_over_point_low_p3": _in_plane(_element_over_point, "median", degree=3, variance=LOW_VARIANCE),
+    "element_over_point_high": _in_plane(_element_over_point, "median", variance="high"),
+    "element_over_point": _in_plane(_element_over_point, "median"),
+    "gflops_p1": _in_plane(_rate, "most", degree=1, variance=LOW_VARIANCE),
+    "gflops_p2": _in_plane(_rate, "median", degree=2, variance=LOW_VARIANCE),
+    "gflops_p3": _in_plane(_rate, "median", degree=3, variance=LOW_VARIANCE),
+    "patch_overhead_ratio": Quantity(_overhead),
+    "device_efficiency": Quantity(_device_efficiency),
+    "best_width_p1": _in_space(1, _lead(18)),
+    "gain_p1_18": _in_space(1, lambda times: times.gain(18)),
+    "gain_p1_16": _in_space(1, lambda times: times.gain(16)),
+    "best_width_p2": _in_space(2, _lead(16)),
+    "gain_p2_16": _in_space(2, lambda times: times.gain(16)),
+    "gain_p2_48_64": _in_space(2, _largest_gain(48, 64)),
+    "shared_bytes_p1": _in_space(1, _shared_bytes, "none"),
+    "shared_bytes_p2": _in_space(2, _shared_bytes, "none"),
+}
+
+
+@table(STUDY_NAME, "table-claims", title="The paper’s claims, and the verdict on each", numbering=f"text of {PAPER}")
+def claims(campaign: Campaign, published: Published) -> Table:
+    def data(measured: Campaign, variants: Variants) -> ClaimFields:
+        return ClaimFields(TargetData.of(measured, published), variants)
+
+    return claims_table(campaign, load_claims(STUDY_NAME), QUANTITIES, data)

@@ -1,0 +1,199 @@
+"""Claims of the papers: each number is the papers', and a verdict comes out of rows by the rule."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from repro.errors import ReproError
+from repro.results.campaign_data import Campaign
+from repro.results.claims import COLUMNS, Claim, Verdict, claims_table, judge, load_claims, tally
+from repro.results.targets import CaseNumber, Measured, MissingCase, Quantity
+from repro.studies import study_names
+from support.campaigns import REPOSITORY
+
+CLAIMS = [(study, claim) for study in study_names() for claim in load_claims(study)]
+#: Said in words, without a number that a file could hold.
+IN_WORDS = {
+    "aos_preferred", "ell_quaternion", "blocks_over_bsr", "dynamic_sensitive", "joint_tuning", "hamilton", "best_k",
+    "patches", "devices", "tiling", "width_p1_best", "width_p2_best", "width_p2_48", "streaming_all",
+    "streaming_all_any", "iterative_all", "memory_2",
+}  # fmt: skip
+
+
+def published_numbers(study: str, reference: str, gpu: str) -> set[float]:
+    """Return the numbers of the papers that one reference of a claim names."""
+    name, _, wanted = reference.partition(": ")
+    quantity, _, conditions = wanted.partition(" @ ")
+    where = dict(pair.split("=") for pair in conditions.split())
+    with (REPOSITORY / f"config/published/{study}/{name}.csv").open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    column = quantity if quantity in lines[0] else "value"
+    lines = [
+        line
+        for line in lines
+        if all(line[key] == value for key, value in where.items())
+        and (column == quantity or line["quantity"] == quantity)
+        and ("gpu" in where or column == quantity or line["gpu"] in ("", *gpu.split(", ")))
+    ]
+    assert lines, f"{study}: no line for {reference!r}"
+    return {float(end) for line in lines for end in line[column].split(" to ")}
+
+
+@pytest.mark.parametrize(("study", "claim"), [pytest.param(*one, id=f"{one[0]}-{one[1].id}") for one in CLAIMS])
+def test_the_number_is_the_papers(study: str, claim: Claim) -> None:
+    if not claim.number:
+        assert claim.id in IN_WORDS
+        return
+    numbers = set[float]().union(
+        *(published_numbers(study, reference, claim.gpu) for reference in claim.number.split("; "))
+    )
+    assert {claim.least, claim.most} == {min(numbers), max(numbers)}
+
+
+def test_every_study_of_a_paper_has_claims_with_places() -> None:
+    assert {study for study, _ in CLAIMS} == set(study_names())
+    assert all(claim.place and claim.claim for _, claim in CLAIMS)
+
+
+CLAIM = Claim(
+    id="faster", place="section 1", claim="ours is faster", gpu="K20c", least=2.0, most=3.0, number="",
+    relation="equal", better="more", tolerance=0.1, neutral=1.0, quantity="speedup", variants="as_published",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "value", "verdict"),
+    [
+        ({}, 2.5, Verdict.HOLDS),
+        ({}, 1.81, Verdict.HOLDS),  # within the tolerance of 10 %
+        ({}, 3.29, Verdict.HOLDS),
+        ({}, 1.5, Verdict.WEAKER),
+        ({}, 3.4, Verdict.STRONGER),
+        ({}, 0.9, Verdict.REVERSED),
+        ({}, None, Verdict.NOT_TESTABLE),
+        ({"neutral": None}, 0.9, Verdict.WEAKER),
+        ({"relation": "at least"}, 30.0, Verdict.HOLDS),
+        ({"relation": "at most"}, 0.1, Verdict.HOLDS),
+        # of a time the better direction is down
+        ({"better": "less", "least": 0.5, "most": 0.5}, 0.4, Verdict.STRONGER),
+        ({"better": "less", "least": 0.5, "most": 0.5}, 0.8, Verdict.WEAKER),
+        ({"better": "less", "least": 0.5, "most": 0.5}, 1.2, Verdict.REVERSED),
+        # as slow as the other is what is published: there is no opposite on that side
+        ({"least": 1.0, "most": 1.0, "tolerance": 0.05}, 0.9, Verdict.REVERSED),
+        ({"least": 0.9, "most": 0.9}, 0.5, Verdict.WEAKER),
+    ],
+)
+def test_the_rule(changes: Mapping[str, object], value: float | None, verdict: Verdict) -> None:
+    assert replace(CLAIM, **changes).verdict(value) is verdict  # type: ignore[arg-type]
+
+
+def variants_alone(campaign: Campaign, variants: str) -> str:
+    """Return, as what was measured, whose kernels are asked for."""
+    return variants
+
+
+@pytest.fixture
+def campaign() -> Campaign:
+    return Campaign.load(REPOSITORY / "results/h100/raw", "compressed_coo")
+
+
+def quantities(*numbers: float) -> dict[str, Quantity[str]]:
+    """Return a quantity that is measured by the tuned kernels alone."""
+
+    def measure(variants: str) -> Measured:
+        if variants == "as_published":
+            return Measured([], [MissingCase("a", "not launched")])
+        return Measured([CaseNumber(value, f"case {at}") for at, value in enumerate(numbers)])
+
+    return {"speedup": Quantity(measure, "median")}
+
+
+def test_other_kernels_stand_in_and_are_named(campaign: Campaign) -> None:
+    table = claims_table(campaign, [CLAIM], quantities(2.0, 2.6, 2.8), variants_alone)
+    cells = {column.key: cell for column, cell in zip(table.columns, table.rows[0], strict=True)}
+    assert cells["verdict"].value == "holds"
+    assert cells["measured"].value == 2.6
+    assert cells["cases"].value == 3
+    assert (cells["worst"].value, cells["worst_case"].value) == (2.0, "case 0")
+    assert cells["kernels"].value == "the paper’s, tuned further"
+    assert cells["kernels"].notes == ("those as published were not measured",)
+    low, high = cells["measured"].interval or (0, 0)
+    assert 2.0 <= low <= 2.6 <= high <= 2.8
+
+
+def test_where_two_campaigns_differ_the_table_says_so(campaign: Campaign) -> None:
+    def by_campaign(measured: Campaign, variants: str) -> float:
+        return 1.5 if measured.beside else 2.5
+
+    other = replace(campaign, name="other")
+    measure = {"speedup": Quantity(lambda value: Measured([CaseNumber(value, "a")]))}
+    table = claims_table(replace(campaign, beside=(other,)), [CLAIM], measure, by_campaign)
+    cells = {column.key: cell for column, cell in zip(table.columns, table.rows[0], strict=True)}
+    assert (cells["verdict"].value, cells["other_verdict"].value, cells["other_measured"].value) == (
+        "weaker",
+        "holds",
+        2.5,
+    )
+    assert cells["other_verdict"].notes == ("another verdict here",)
+
+
+def test_what_cannot_be_judged_says_why(campaign: Campaign) -> None:
+    missing, unknown = judge([CLAIM, replace(CLAIM, quantity="other")], campaign, quantities(), variants_alone)
+    assert (missing.verdict, missing.reason) == (Verdict.NOT_TESTABLE, "a: not launched")
+    assert (unknown.verdict, unknown.reason) == (Verdict.NOT_TESTABLE, "nothing that is recorded measures it")
+
+
+def test_a_cpu_judges_what_no_gpu_was_measured_for(campaign: Campaign) -> None:
+    for frame in (campaign.report, campaign.search):
+        frame["backend"] = "opencl"
+    campaign = replace(campaign, report=campaign.report, search=campaign.search)
+    gpus, none = judge([CLAIM, replace(CLAIM, gpu="")], campaign, quantities(2.5), variants_alone)
+    assert (gpus.verdict, none.verdict) == (Verdict.NOT_TESTABLE, Verdict.HOLDS)
+    assert "rehearsal" in gpus.reason
+
+
+def test_the_tally_counts_every_claim_once(campaign: Campaign) -> None:
+    claims = [replace(CLAIM, id="half", neutral=None, least=5, most=5), CLAIM, replace(CLAIM, id="none", quantity="?")]
+    told = tally(claims_table(campaign, claims, quantities(2.5), variants_alone))
+    assert told == {
+        "reversed": [],
+        "weaker": ["half"],
+        "holds": ["faster"],
+        "stronger": [],
+        "not testable here": ["none"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ({"relation": "about"}, "relation"),
+        ({"published": "much"}, "number"),
+        ({"better": ""}, "better"),
+        ({"tolerance": "10 %"}, "number"),
+    ],
+)
+def test_a_bad_line_is_one_message(tmp_path: Path, line: Mapping[str, str], said: str) -> None:
+    good = dict(zip(COLUMNS, ("a", "p", "c", "", "1", "", "equal", "more", "0", "", "q", "none"), strict=True))
+    path = tmp_path / "claims/mine.csv"
+    path.parent.mkdir()
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        writer.writeheader()
+        writer.writerow(good | line)
+    with pytest.raises(ReproError, match=said) as told:
+        load_claims("mine", tmp_path)
+    assert f"{path}:2" in str(told.value)
+
+
+def test_ids_are_told_apart(tmp_path: Path) -> None:
+    path = tmp_path / "claims/mine.csv"
+    path.parent.mkdir()
+    path.write_text(",".join(COLUMNS) + "\n" + "a,p,c,,1,,equal,more,0,,q,none\n" * 2)
+    with pytest.raises(ReproError, match="one id"):
+        load_claims("mine", tmp_path)

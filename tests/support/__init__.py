@@ -1,0 +1,1 @@
+"""Builders, doubles and checks that tests of several folders share."""

@@ -1,0 +1,25 @@
+"""Products with a filter's matrix on any device, shared by tests on the CPU and on a GPU."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from repro.bench.guards import Guards
+from repro.problems.field import generate_field
+from repro.sparse.device_work import Launches
+from repro.studies.dg_postprocessing.operands import DgOperands, make_operands
+from repro.studies.dg_postprocessing.runnables_plane import FilterMatrixRunnable
+
+
+def small_operands(degree: int, triangles: int = 60) -> DgOperands:
+    """Return a small field with its points."""
+    return make_operands(generate_field("delaunay", triangles=triangles, degree=degree), "double", 5)
+
+
+@contextmanager
+def ready(runnable: FilterMatrixRunnable, device, load, operands: DgOperands) -> Iterator[Guards]:
+    """Bind a runnable on a device, its memory between guard zones."""
+    guards = Guards(device)
+    with ExitStack() as held:
+        runnable.bind(Launches(device, load, held, guards), operands)
+        yield guards
+        device.synchronize()

@@ -1,0 +1,183 @@
+"""A GPU that is none: CUDA kernels compiled for the CPU and run thread by thread.
+
+What a kernel does with the threads of a warp (ballots, shuffles) is another text in OpenCL, which the CPU's own device
+runs. Here that of CUDA runs; what would hang on a GPU ends the process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from repro.codegen.targets import STATIC_SHARED, get_target
+from repro.devices.base import Captured, Launch
+
+ALIGNMENT = 256
+HEADER = Path(__file__).with_suffix(".h")
+COMPILER = ("g++", "-O1", "-std=c++17", "-w", "-fPIC")
+#: A kernel may be called as a function of the C library is: its own comes first.
+LINKER = ("-shared", "-Wl,-Bsymbolic")
+needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
+#: Shared memory that a launch gives: here all that there is.
+_INCLUDED = re.compile(r"^#include <cuda_\w+\.h>$", re.MULTILINE)
+_LAUNCHED = re.compile(r"extern (?:__shared__|SHARED) (\w+) (\w+)\[\];")
+_KERNEL = re.compile(r'(?:extern "C" __global__ void __launch_bounds__|(?:WARP_)?KERNEL)\([^)]*\) (\w+)\s*\(([^)]*)\)')
+
+
+class Memory:
+    """A buffer: some bytes of the host.
+
+    Parameters
+    ----------
+    array
+        The bytes, uint8 `(nbytes,)`.
+    """
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.bytes, self.nbytes, self.pointer = array, array.nbytes, array.ctypes.data
+
+    def release(self) -> None:
+        """Nothing: it goes with the last who knows it."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A compiled module."""
+
+    library: ctypes.CDLL
+
+    def kernel(self, name: str, shared: int = 0) -> Any:
+        """Return what launches a kernel."""
+        return getattr(self.library, f"emulated_{name}")
+
+
+@cache
+def _precompiled() -> tuple[tempfile.TemporaryDirectory[str], Path]:
+    """Return a copy of the header that is compiled already, which saves each module most of its time; and its folder.
+
+    The folder is there as long as the process.
+    """
+    folder = tempfile.TemporaryDirectory(prefix="emulated-")
+    header = Path(shutil.copy(HEADER, folder.name))
+    compiled = header.with_suffix(".h.gch")
+    command = [*COMPILER, "-x", "c++-header", "-o", compiled, header]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[:3000]
+    with compiled.open("rb") as file:
+        assert file.read(4) == b"gpch"  # what is none is passed over without a word
+    return folder, header
+
+
+def compile_kernels(source: str, folder: Path) -> Program:
+    """Compile the CUDA source of a module for the CPU."""
+    wrappers = []
+    for name, parameters in _KERNEL.findall(source):
+        names = [re.findall(r"\w+", parameter)[-1] for parameter in parameters.split(",")]
+        wrappers.append(
+            f'extern "C" void emulated_{name}(int blocks, int threads, {parameters})\n'
+            f"{{ emulated::launch(blocks, threads, [=] {{ {name}({', '.join(names)}); }}); }}"
+        )
+    assert wrappers, "a module without kernels"
+    source = _INCLUDED.sub("", source)  # what they declare is in the header of this
+    source = _LAUNCHED.sub(rf"alignas(16) static \1 \2[{STATIC_SHARED} / sizeof(\1)];", source)
+    text = "\n".join([source, *wrappers])
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{hashlib.sha256((HEADER.read_text() + text).encode()).hexdigest()[:16]}.so"
+    if not path.exists():
+        part = path.with_suffix(f".{os.getpid()}")  # another process may compile the same
+        command = [*COMPILER, *LINKER, "-include", _precompiled()[1], "-o", part, "-x", "c++", "-"]
+        done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr[:3000]
+        part.replace(path)
+    return Program(ctypes.CDLL(str(path)))
+
+
+def _as_c(argument: Any) -> Any:
+    if isinstance(argument, Memory):
+        return ctypes.c_void_p(argument.pointer)
+    if isinstance(argument, np.floating | float):
+        return ctypes.c_double(float(argument))
+    return (ctypes.c_longlong if isinstance(argument, np.int64) else ctypes.c_int)(int(argument))
+
+
+class EmulatedCuda:
+    """What a study asks of a device, of a GPU with two multiprocessors."""
+
+    backend = "cuda"
+    name = uuid = "emulated"
+    target = get_target("sm_90")
+    sm_count = 2
+    l2_bytes = 1 << 20
+
+    def allocate(self, nbytes: int) -> Memory:
+        """Return memory with anything in it, which starts at a multiple of what a GPU's does."""
+        array = np.full(nbytes + ALIGNMENT, 0xA5, np.uint8)
+        offset = -array.ctypes.data % ALIGNMENT
+        return Memory(array[offset : offset + nbytes])
+
+    def pooling(self) -> AbstractContextManager[None]:
+        """Do nothing: memory is had without delay."""
+        return nullcontext()
+
+    def part(self, buffer: Memory, offset: int, nbytes: int) -> Memory:
+        """Return some bytes of a buffer."""
+        return Memory(buffer.bytes[offset : offset + nbytes])
+
+    def upload(self, array: np.ndarray) -> Memory:
+        """Copy an array."""
+        memory = self.allocate(array.nbytes)
+        self.write(memory, array)
+        return memory
+
+    def write(self, buffer: Memory, array: np.ndarray) -> None:
+        """Copy an array into a buffer."""
+        flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        buffer.bytes[: flat.size] = flat
+
+    def download(self, buffer: Memory, array: np.ndarray) -> None:
+        """Copy the first bytes of a buffer."""
+        array.reshape(-1).view(np.uint8)[:] = buffer.bytes[: array.nbytes]
+
+    def fill(self, buffer: Memory, byte: int) -> None:
+        """Set every byte."""
+        buffer.bytes[:] = byte
+
+    def synchronize(self) -> None:
+        """Nothing is queued."""
+
+    def bind(self, kernel: Any, grid: int, block: int, arguments: Sequence[Any]) -> Callable[[], None]:
+        """Return what runs a kernel."""
+        values = [_as_c(argument) for argument in arguments]
+
+        def launch(held: Sequence[Any] = arguments) -> None:  # whose memory is there as long as the launch is
+            kernel(ctypes.c_int(grid), ctypes.c_int(block), *values)
+
+        return launch
+
+    def bind_concurrent(self, launches: Sequence[Launch]) -> Callable[[], None]:
+        """Return what runs several kernels, one after the other."""
+        bound = [self.bind(*launch) for launch in launches]
+
+        def launch() -> None:
+            for part in bound:
+                part()
+
+        return launch
+
+    def capture(self, launch: Callable[[], None]) -> Captured:
+        """Return the launch."""
+        return Captured(launch, lambda: None)

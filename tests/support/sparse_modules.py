@@ -1,0 +1,40 @@
+"""The modules of dynamic matrices, of products and of multigrid, compiled for a device once."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from repro.codegen.build_cache import compile_module
+from repro.devices.base import Program
+from repro.sparse.dynamic.kernels import render_module
+from repro.sparse.multigrid import kernels as multigrid
+from repro.sparse.spgemm import kernels as spgemm
+from support.emulated_cuda import EmulatedCuda, compile_kernels
+
+RENDERERS = {
+    **dict.fromkeys(multigrid.MODULES, multigrid.render_multigrid),
+    **dict.fromkeys(spgemm.MODULES, spgemm.render_spgemm),
+}
+
+
+def loader(device, templates: Path, folder: Path) -> Callable[[str], Program]:
+    """Return what loads the module of a key, PRECISION/MODULE, compiled at first use."""
+    programs: dict[str, Program] = {}
+
+    def load(key: str) -> Program:
+        if key not in programs:
+            source = RENDERERS.get(key.partition("/")[2], render_module)(templates, key, device.target, "tests")
+            if isinstance(device, EmulatedCuda):
+                programs[key] = compile_kernels(source, folder)
+            else:
+                manifest = folder / f"{key}.json"
+                module = compile_module(source, device.target, manifest)
+                assert module.binary, module.message
+                programs[key] = device.load(manifest.parent / module.binary)
+        return programs[key]
+
+    return load
+
+
+def by_precision(load: Callable[[str], Program]) -> Callable[[str], Callable[[str], Program]]:
+    """Return what gives the loader of a precision."""
+    return lambda precision: lambda module: load(f"{precision}/{module}")
