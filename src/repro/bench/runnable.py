@@ -106,7 +106,7 @@ class Candidate(Runnable):
     id
         Id of the variant; `name` is this id as text.
     space
-        The search space: `paper`, or `extended` for additional variants.
+        The search space, one of `repro.config.spaces.SPACES`.
     packing
         Key of the packed operand; candidates with equal keys share one packed operand on the device.
     group

@@ -18,6 +18,7 @@ from pydantic import (
     model_validator,
 )
 
+from repro.config.spaces import PAPER, SPACES, Space
 from repro.entries import entries
 from repro.galerkin.basis import BASES
 
@@ -303,9 +304,10 @@ class StudySettings(Model):
     layouts: Annotated[Literal["all"] | tuple[str, ...], _Once] = Field(
         "all", description="`all`, or layouts such as Sl-32-SoA-AoS."
     )
-    space: Literal["paper", "extended"] = Field(
-        "paper",
-        description="The space of variants: paper (the papers' layouts and schedules), or extended (ours as well).",
+    space: Space | Annotated[tuple[Space, ...], Field(min_length=1), _Once] = Field(
+        PAPER,
+        description="The spaces of variants: paper (what the paper describes, to the letter), paper_tuned (as well the "
+        "paper's kernels with further choices), extended (ours as well); or a list of exactly these.",
     )
     baselines: Annotated[Literal["all"] | tuple[str, ...], _Once] = Field(
         "all", description="`all`, or names of routines."
@@ -337,9 +339,11 @@ class StudySettings(Model):
     timing: Timing = Timing()
 
     @property
-    def spaces(self) -> tuple[Literal["paper", "extended"], ...]:
+    def spaces(self) -> tuple[Space, ...]:
         """The search spaces to search, in this order."""
-        return ("paper", "extended") if self.space == "extended" else ("paper",)
+        if isinstance(self.space, tuple):
+            return tuple(space for space in SPACES if space in self.space)
+        return SPACES[: SPACES.index(self.space) + 1]
 
 
 def _refuse_all_but(default: object) -> Callable[[Any], Any]:

@@ -15,7 +15,7 @@ from repro.problems.registry import campaign_folder
 #: Choices by this clock are exported; claims about speed use the same clock.
 CLOCK = "graph"
 #: Tunings in order of preference.
-TUNINGS = ("extended", "joint")
+TUNINGS = ("extended", "tuned_joint", "joint")
 
 
 @dataclass(frozen=True)

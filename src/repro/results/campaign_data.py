@@ -19,6 +19,7 @@ from repro.bench.rows import LATER, NO_COLUMNS, PRECISIONS, ClockName, ColumnTyp
 from repro.bench.store import read_rows, recorded_studies
 from repro.bench.yardsticks import EMPTY, YARDSTICKS
 from repro.config.models import Timing
+from repro.config.spaces import TUNED
 from repro.errors import ReproError
 from repro.results.recorded_rows import Method, R_co, RecordedChoice, ReportedTime, Selection, one_line
 
@@ -269,6 +270,19 @@ class Campaign:
         return {case: [RecordedChoice.of(row) for row in rows] for case, rows in _by_case(self.choices).items()}
 
     @cached_property
+    def _tunings(self) -> frozenset[str]:
+        return frozenset(choice.tuning for choices in self.choices_by_case.values() for choice in choices)
+
+    def tuning(self, name: str) -> str:
+        """Return what this campaign calls a tuning among the paper's kernels.
+
+        It is the name itself where kernels as published were searched, else `tuned_` and the name if those tuned
+        further were.
+        """
+        tuned = TUNED + name
+        return tuned if name not in self._tunings and tuned in self._tunings else name
+
+    @cached_property
     def _counters(self) -> dict[tuple[str, str], list[RecordedRow]]:
         return _by_case(self.counters)
 
@@ -392,7 +406,11 @@ class Case(Generic[R_co]):
         return self.select(method.predicate, **method.columns).fastest(clock)
 
     def winner(self, tuning: str, clock: ClockName, kind: str = "variant") -> ReportedTime[R_co] | None:
-        """Return the reported time of a tuning's chosen variant; None if there is no choice or no time yet."""
+        """Return the reported time of a tuning's chosen variant; None if there is no choice or no time yet.
+
+        `tuning` is resolved by `Campaign.tuning`.
+        """
+        tuning = self.campaign.tuning(tuning)
         choice = next((one for one in self.choices if (one.tuning, one.clock) == (tuning, clock)), None)
         if choice is None:
             return None

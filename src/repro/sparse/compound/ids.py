@@ -14,7 +14,7 @@ from repro.sparse.compound.schedules import CHUNK, DIRECT, KINDS, Schedule
 
 _SCHEDULE = re.compile(
     rf"(?P<kind>{'|'.join((*KINDS, DIRECT, CHUNK))})-(?P<n_t>\d+)-(?P<n_b>\d+)"
-    r"(-w(?P<width>\d+))?(-u(?P<unroll>\d+))?(-(?P<load>cg|cs|el))?(-(?P<ahead>p|a|f))?"
+    r"(-w(?P<width>\d+))?(-u(?P<unroll>\d+))?(-(?P<load>cg|cs|el))?(-(?P<ahead>p|a|f))?(-(?P<rolled>rolled))?"
 )
 
 
@@ -38,7 +38,7 @@ class VariantId(BaseId):
                 "unknown schedule",
                 where=text,
                 expected="kind-n_t-n_b, kind static, dynamic, direct or chunk, after it -w and -u with numbers, -cg, "
-                "-cs or -el, and -p, -a or -f",
+                "-cs or -el, and -p, -a or -f; or -rolled alone, of static and dynamic",
                 actual=schedule_text,
                 todo="spell the variant as the tables do, for example Sl-32-SoA-AoS/static-256-4",
             )
@@ -50,7 +50,15 @@ class VariantId(BaseId):
             int(parts["unroll"] or 1),
             parts["load"] or "ca",
             parts["ahead"] or "",
+            bool(parts["rolled"]),
         )
+        if schedule.rolled and (schedule.kind not in KINDS or schedule.shape):
+            raise ReproError(
+                "only the papers' schedules have a loop that is not unrolled",
+                where=text,
+                expected="static or dynamic, one thread a row, before -rolled",
+                actual=schedule,
+            )
         rows = TILE_ROWS.get(layout.outer)
         if (schedule.load != "ca" or schedule.ahead) and layout.inner != "AoSoA":
             raise ReproError(
@@ -92,6 +100,7 @@ class VariantId(BaseId):
             "unroll": schedule.unroll,
             "load": schedule.load,
             "ahead": schedule.ahead,
+            "rolled": schedule.rolled,
         }
 
     @property
@@ -100,7 +109,8 @@ class VariantId(BaseId):
         outer, _, rows = layout.outer.partition("-")
         sizes = (int(rows or 1), schedule.block_size, schedule.blocks_per_sm, schedule.width, schedule.unroll)
         load = schedule.load if schedule.load != "ca" else ""
-        words = (outer, layout.inner, layout.vector, layout.ordering, schedule.kind, load, schedule.ahead)
+        rolled = "rolled" if schedule.rolled else ""
+        words = (outer, layout.inner, layout.vector, layout.ordering, schedule.kind, load, schedule.ahead, rolled)
         return Point.of(str(layout), words, sizes)
 
 

@@ -33,7 +33,7 @@ def kernel_name(schedule: Schedule, target: Target) -> str:
     name = f"spmv_{schedule.kind}_{schedule.block_size}"
     if target.dialect == "cuda":
         name += f"_{schedule.blocks_per_sm}"
-    return f"{name}_{schedule.shape}" if schedule.shape else name
+    return "_".join(filter(None, (name, schedule.shape, "rolled" if schedule.rolled else "")))
 
 
 def render_module(
@@ -71,6 +71,7 @@ def render_module(
         copies=any(_copies(s, what) for s in unique.values()),
         blocks_of_long_rows=sorted({unique[name].block_size for name in with_long_rows}),
         papers_schedules=any(not s.shape for s in unique.values()),
+        row_loops=sorted({"_rolled" if s.rolled else "" for s in unique.values() if not s.shape}),
         loads_vectors=True,
         stores_vectors=True,
         shapes=[_shape(s, outer, what, target.warp) for s in {s.shape: s for s in unique.values() if s.shape}.values()],

@@ -16,6 +16,7 @@ from repro.bench.runnable import Candidate, Operands, Workspace, not_prepared
 from repro.bench.yardsticks import Floor
 from repro.codegen.build_cache import Module
 from repro.codegen.templates import Stream
+from repro.config.spaces import EXTENDED, PAPER, Space
 from repro.devices.base import Argument, Buffer, Device
 from repro.problems.matrix import Matrix
 from repro.sparse.compound.ids import VariantId
@@ -37,8 +38,9 @@ class Variant(Multiplies, Candidate):
 
     id: VariantId
     kind = "variant"
+    space: Space
 
-    def __init__(self, id: VariantId, module: Module, folder: Path, space: str = "paper") -> None:
+    def __init__(self, id: VariantId, module: Module, folder: Path, space: Space = PAPER) -> None:
         self.id, self.module, self.space = id, module, space
         self.layout, self.schedule = id.layout, id.schedule
         self.name = str(id)
@@ -130,7 +132,7 @@ class Variant(Multiplies, Candidate):
 
     def _padding(self, workspace: Workspace) -> float:
         """Return slots per entry for our layouts; 1 for pairs, whose padding is not limited."""
-        if self.space != "extended" or self.layout.of_pairs:
+        if self.space != EXTENDED or self.layout.of_pairs:
             return 1.0
         matrix, warp = operands_of(workspace).problem, workspace.device.target.warp
         return workspace.fact(("padding", self.layout.outer), lambda: padding(matrix, self.layout.outer, warp))

@@ -8,11 +8,10 @@ from functools import cache
 from itertools import product
 
 from repro.codegen.targets import Target
+from repro.config.spaces import EXTENDED, PAPER, Space
 from repro.sparse.compound.layouts import TILE_ROWS, Layout
 from repro.sparse.compound.outer import get_outer
 
-#: The papers' schedules, and those with our additions.
-SPACES = ("paper", "extended")
 KINDS = ("static", "dynamic")
 #: Our additional kinds.
 DIRECT, CHUNK = "direct", "chunk"
@@ -47,6 +46,8 @@ class Schedule:
     #: the barrier behind the staging of x; `a` copies x asynchronously, but not entries. `f`, of pairs alone, requests
     #: the first entries before that barrier, and no others ahead.
     ahead: str = ""
+    #: Whether the row loop is kept from being unrolled, as in the authors' code; of the papers' schedules alone.
+    rolled: bool = False
 
     @property
     def shape(self) -> str:
@@ -70,7 +71,13 @@ class Schedule:
 
     def __str__(self) -> str:
         return "-".join(
-            [self.kind, str(self.block_size), str(self.blocks_per_sm), *filter(None, self.shape.split("_"))]
+            [
+                self.kind,
+                str(self.block_size),
+                str(self.blocks_per_sm),
+                *filter(None, self.shape.split("_")),
+                *(["rolled"] if self.rolled else []),
+            ]
         )
 
 
@@ -80,14 +87,15 @@ def _steps(first: int, limit: int) -> list[int]:
     return sorted(step for step in {*powers, *(3 * p for p in powers)} if step <= limit)
 
 
-def paper_space(target: Target) -> list[Schedule]:
-    """Return the papers' space of schedules within the device's limits.
+def paper_space(target: Target, *, rolled: bool) -> list[Schedule]:
+    """Return the papers' schedules within the device's limits, with the row loop `rolled` or left to the compiler.
 
     Block sizes are w·2^i or w·3·2^i for a warp of w threads, blocks of a multiprocessor 2^i or 3·2^i (Mueller-Roemer et
-    al. 2020, section 4): 60 combinations on an `sm_90`.
+    al. 2020, section 4): 60 combinations on an `sm_90`. Every row loop of the authors' code (FhSparseGen, state of
+    2022-08-31) stands under an unroll pragma of one, so `rolled` schedules are what the papers ran.
     """
     return [
-        Schedule(kind, block_size, blocks_per_sm)
+        Schedule(kind, block_size, blocks_per_sm, rolled=rolled)
         for kind, block_size, blocks_per_sm in product(
             KINDS, _steps(target.warp, target.threads_per_block), _steps(1, target.blocks_per_sm)
         )
@@ -190,9 +198,11 @@ def _pairs_space(target: Target, rows: int) -> list[Schedule]:
 
 
 @cache
-def schedules(target: Target, space: str, layout: Layout) -> tuple[Schedule, ...]:
+def schedules(target: Target, space: Space, layout: Layout) -> tuple[Schedule, ...]:
     """Return the schedules of a space within the target's limits; cached, since a plan needs them for each case."""
-    return tuple(paper_space(target) if space == SPACES[0] else extended_space(target, layout))
+    if space == EXTENDED:
+        return tuple(extended_space(target, layout))
+    return tuple(paper_space(target, rolled=space == PAPER))
 
 
 def _fitted(target: Target, shapes: Sequence[tuple[str, int, int]]) -> list[tuple[str, int, int]]:

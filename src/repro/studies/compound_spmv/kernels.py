@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from repro.codegen.targets import DTYPES, Target
+from repro.config.spaces import SPACES, Space
 from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.sparse.compound.kernels import render_module
 from repro.sparse.compound.layouts import Layout
-from repro.sparse.compound.schedules import SPACES, schedules
+from repro.sparse.compound.schedules import schedules
 from repro.studies.compound_spmv import STUDY_NAME
 
 
@@ -25,7 +26,7 @@ def render_key(templates: Path, key: str, target: Target) -> str:
     return render_module(templates, entry, precision, layout, schedules(target, space, layout), target)
 
 
-def _split(key: str) -> tuple[str, str, str, Layout]:
+def _split(key: str) -> tuple[Space, str, str, Layout]:
     """Return space, entry, precision and layout from a module's key.
 
     Raises
@@ -33,10 +34,11 @@ def _split(key: str) -> tuple[str, str, str, Layout]:
     ReproError
         It is none.
     """
-    space, _, rest = key.partition("/")
+    first, _, rest = key.partition("/")
+    space = next((space for space in SPACES if space == first), None)
     kind, _, text = rest.partition("/")
     entry, _, precision = kind.rpartition("-")
-    if space not in SPACES or precision not in DTYPES:
+    if space is None or precision not in DTYPES:
         raise ReproError(
             "unknown module",
             where=f"study {STUDY_NAME}",

@@ -22,10 +22,11 @@ class CompoundRow(RecordedRow):
     unroll: int | None
     load: str | None
     ahead: str | None
+    rolled: bool | None
     routine: str | None
     representation: str | None
     format: str | None
     papers_choice: bool | None
     matrix_bytes: int | None
 
-    LATER = ("ahead",)
+    LATER = ("ahead", "rolled")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from repro.config.spaces import EXTENDED, PAPER, PAPER_TUNED
 from repro.results.campaign_data import Campaign
 from repro.results.cross_campaign import conflicting_names
 from repro.sparse.compound.ids import VariantId
@@ -19,7 +20,11 @@ from repro.tuning.evaluation import Evaluation, evaluate
 from repro.tuning.recordings import Recording, recordings
 from repro.tuning.variant_space import read_ids
 
-SPACE_TITLES = {"paper": "the papers’ space", "extended": "our space"}
+SPACE_TITLES: Mapping[str, str] = {
+    PAPER: "the papers’ space",
+    PAPER_TUNED: "the papers’ kernels, tuned further",
+    EXTENDED: "our space",
+}
 #: A search counts as complete if it timed at least this share of all variants for its entry type and precision.
 #: Partial searches have fewer variants in common, searches before and after a small change of variants have more.
 COMPLETE = 0.7

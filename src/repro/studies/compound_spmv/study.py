@@ -20,6 +20,7 @@ from repro.bench.runnable import Runnable
 from repro.codegen.build_cache import Module, compile_module, manifest_path
 from repro.codegen.targets import DTYPES, Target
 from repro.config.models import StudySettings
+from repro.config.spaces import EXTENDED, PAPER, PAPER_TUNED, SPACES, TUNED, Space
 from repro.entries import entries, get_entry
 from repro.errors import ReproError
 from repro.problems.matrix import Matrix
@@ -28,7 +29,7 @@ from repro.sparse.compound.ids import VariantId, fitting
 from repro.sparse.compound.kernels import kernel_name, render_module
 from repro.sparse.compound.layouts import REFERENCE, TILE_ROWS, Layout, all_layouts, extended_layouts
 from repro.sparse.compound.runnables import Variant, own_floors
-from repro.sparse.compound.schedules import KINDS, SPACES, schedules
+from repro.sparse.compound.schedules import KINDS, schedules
 from repro.sparse.library import asked_for, check_names, for_problem
 from repro.sparse.operands import ProductOperands, make_operands, symmetry_on
 from repro.sparse.ordering import UNKNOWNS
@@ -44,7 +45,6 @@ from repro.tuning.recordings import Machine
 from repro.tuning.search import Choice, best_row, pick, ranked
 from repro.tuning.session import Session, fastest_yardsticks
 
-EXTENDED = "extended"
 #: Tunings in the papers' space that need times of the reference layout, apart from the best of each schedule kind.
 TUNINGS = ("schedule", "layout", "joint")
 #: Tunings that need a search of our space.
@@ -57,10 +57,10 @@ def choose(rows: Sequence[Row], tie: float, ids: Iterable[VariantId] = ()) -> li
     """Return each tuning's choice, by both clocks.
 
     In the papers' space: `schedule` (best schedule of the reference layout), `layout` (best layout under that
-    schedule), `joint` (best of all), `static` and `dynamic` (best of that kind in the joint winner's layout). Where our
-    space was searched as well: `extended` (best of both spaces in the matrix's own order), `reordered` (best of all,
-    whatever the order). Where a format of pairs has a time: `unpaired` and `reordered_unpaired` (the same two among all
-    other formats).
+    schedule), `joint` (best of all), `static` and `dynamic` (best of that kind in the joint winner's layout); in the
+    space `paper_tuned` the same with `tuned_` before them. Where our space was searched as well: `extended` (best of
+    all spaces in the matrix's own order), `reordered` (best of all, whatever the order). Where a format of pairs has a
+    time: `unpaired` and `reordered_unpaired` (the same two among all other formats).
     """
     return pick(rows, tie, _asked, ids)
 
@@ -68,13 +68,17 @@ def choose(rows: Sequence[Row], tie: float, ids: Iterable[VariantId] = ()) -> li
 def schedules_of_reference(rows: Sequence[Row]) -> set[str]:
     """Return the names of all rows, in any layout, whose schedule is a best schedule of the reference layout."""
     by_name = {row.name: row for row in rows}
-    fixed = [_schedule(by_name[choice.name]) for choice in choose(rows, 0) if choice.tuning == "schedule"]
+    by_schedule = ("schedule", f"{TUNED}schedule")
+    fixed = [_schedule(by_name[choice.name]) for choice in choose(rows, 0) if choice.tuning in by_schedule]
     return {row.name for row in rows if _schedule(row) in fixed}
 
 
 def _asked(timed: Sequence[Row], clock: str) -> dict[str, Sequence[Row]]:
     natural, unpaired = _having(timed, ordering="natural"), _unpaired(timed)
-    asked: dict[str, Sequence[Row]] = {**_in_the_papers_space([row for row in natural if row.space != EXTENDED], clock)}
+    asked: dict[str, Sequence[Row]] = {}
+    for space, prefix in ((PAPER, ""), (PAPER_TUNED, TUNED)):
+        papers = _of_the_papers([row for row in natural if row.space == space], clock)
+        asked |= {f"{prefix}{tuning}": chosen for tuning, chosen in papers.items()}
     if any(row.space == EXTENDED for row in timed):
         asked |= {EXTENDED: natural, "reordered": timed}
     if len(unpaired) < len(timed):
@@ -91,8 +95,8 @@ def _unpaired(rows: Iterable[Row]) -> list[Row]:
     return [row for row in rows if CompoundRow.of(row).outer not in TILE_ROWS]
 
 
-def _in_the_papers_space(rows: Sequence[Row], clock: str) -> dict[str, list[Row]]:
-    """Return the rows from which each of the papers' tunings chooses; {} if the reference layout has no time."""
+def _of_the_papers(rows: Sequence[Row], clock: str) -> dict[str, list[Row]]:
+    """Return the rows of a space from which each of the papers' tunings chooses; {} without times of the reference."""
     reference = _having(rows, layout=str(REFERENCE))
     schedule, joint = best_row(reference, clock), best_row(rows, clock)
     if schedule is None or joint is None:
@@ -108,7 +112,7 @@ def _in_the_papers_space(rows: Sequence[Row], clock: str) -> dict[str, list[Row]
 
 
 def _schedule(row: Row) -> dict[str, object]:
-    return {name: row.own.get(name) for name in ("schedule", "n_t", "n_b", "width", "unroll", "load")}
+    return {name: row.own.get(name) for name in ("schedule", "n_t", "n_b", "width", "unroll", "load", "rolled")}
 
 
 def features(record: Mapping[str, Any], precision: str, machine: Machine) -> Array:
@@ -225,9 +229,11 @@ class CompoundSpmv(Study):
     def tunings(self, settings: StudySettings, problem: Outline) -> list[str]:
         """Return the tunings; for a search by sample without `static` and `dynamic`, which a sample may lack."""
         kinds = KINDS if settings.search == "exhaustive" else ()
-        ours = settings.space == EXTENDED and layouts(settings, EXTENDED, _entry(problem))
+        prefixes = [prefix for space, prefix in ((PAPER, ""), (PAPER_TUNED, TUNED)) if space in settings.spaces]
+        papers = [f"{prefix}{tuning}" for prefix in prefixes for tuning in (*TUNINGS, *kinds)]
+        ours = EXTENDED in settings.spaces and layouts(settings, EXTENDED, _entry(problem))
         by_memory = [MEMORY] if settings.memory_weight else []
-        return [*TUNINGS, *kinds, *(OUR_TUNINGS if ours else ()), *by_memory]
+        return [*papers, *(OUR_TUNINGS if ours else ()), *by_memory]
 
     def variant(self, templates: Path, problem: Outline, precision: str, id: VariantId, target: Target) -> Variant:
         """Return the variant of an id, from a compiled module that contains it, or from a module compiled for it."""
@@ -290,20 +296,22 @@ def _check_layouts(settings: StudySettings, entries: Iterable[str]) -> None:
             raise ReproError(
                 "a layout that is not in the space",
                 where=where,
-                expected=f"for `space: {settings.space}` and these problems one of {', '.join(sorted(known))}",
+                expected=f"for `space: {', '.join(settings.spaces)}` and these problems one of "
+                f"{', '.join(sorted(known))}",
                 actual=text,
                 todo="`repro list layouts` prints all; what it calls ours is in `space: extended`",
             )
 
 
-def layouts(settings: StudySettings, space: str, entry: str, target: Target | None = None) -> list[Layout]:
-    """Return the layouts of a space to try; in the papers' space the reference layout is always the first.
+def layouts(settings: StudySettings, space: Space, entry: str, target: Target | None = None) -> list[Layout]:
+    """Return the layouts of a space to try; in the papers' spaces the reference layout is always the first.
 
     With a target, return only layouts that have schedules on this target.
     """
-    known = all_layouts() if space == "paper" else extended_layouts(get_entry(entry))
+    papers = space != EXTENDED
+    known = all_layouts() if papers else extended_layouts(get_entry(entry))
     asked = set(map(str, known)) if settings.layouts == "all" else {text.strip() for text in settings.layouts}
-    tried = [layout for layout in known if str(layout) in asked or (space == "paper" and layout == REFERENCE)]
+    tried = [layout for layout in known if str(layout) in asked or (papers and layout == REFERENCE)]
     return [layout for layout in tried if target is None or schedules(target, space, layout)]
 
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from repro.bench.variant_id import BaseId, Point
 from repro.codegen.targets import Target
+from repro.config.spaces import EXTENDED, PAPER, PAPER_TUNED, Space
 from repro.errors import ReproError
 from repro.studies.compressed_coo.coordinate_format import ENTRIES
 
@@ -36,15 +37,13 @@ HEIGHTS = {"CSELL-8": 8, "CSELL-16": 16, "CSELL-32": 32}
 #: Layouts that store each pair of a symmetric matrix once: tiles of rows in natural order, and of clusters.
 PAIRS = ("Pairs", "Pairs@clustered")
 PAPERS = ("COO", "CCOO")
-#: The paper's layouts, and all layouts including ours.
-SPACES = ("paper", "extended")
 CHUNKS = (1, 2, 4)
 #: Rows per tile of pairs, which is also the number of threads in the block for the tile.
 TILES = (64, 128, 256)
 #: Slots per thread for pairs: with more slots, more than half of a short row's slots would be padding.
 RUNS = (1, 2, 4)
 LOADS = ("ca", "cs")
-#: Threads per block. For the paper's layouts its 256, and fewer, which also suits plain coordinates; for ours what was
+#: Threads per block. For the paper's layouts its 256, and for compressed ones fewer as well; for ours what was
 #: fastest on an H200. On the CPU, a block is a loop on one core, and longer loops are slower.
 THREADS = {
     "COO": (256,),
@@ -55,6 +54,8 @@ THREADS = {
     **dict.fromkeys(PAIRS, TILES),
 }
 CPU_THREADS = 64
+#: Threads per block of the paper (King et al. 2020, section 5), and what stands for them on the CPU.
+PAPERS_THREADS = (256, CPU_THREADS)
 #: For slices: fewer entries in flight than codes in a word would not reduce the number of loads.
 SLICED_ENTRIES = (4, 8)
 _NAME = re.compile(r"b(?P<threads>\d+)-k(?P<entries>\d+)-c(?P<chunks>[1-9]\d{0,3})(-(?P<load>cs))?")
@@ -89,16 +90,24 @@ class Blocking:
     def __str__(self) -> str:
         return f"b{self.threads}-k{self.entries}-c{self.chunks}" + f"-{self.load}" * (self.load != "ca")
 
+    def space(self, layout: str) -> Space:
+        """Return the space of this blocking for a layout.
 
-def blockings(target: Target, layout: str) -> list[Blocking]:
-    """Return all blockings to try for a layout, in the paper's space and in ours.
+        The paper has 256 threads, one chunk a block (section 4: n_z/(B·K) blocks) and no cache hints, and tunes K.
+        """
+        if layout not in PAPERS:
+            return EXTENDED
+        literal = self.threads in PAPERS_THREADS and self.chunks == 1 and self.load == "ca"
+        return PAPER if literal else PAPER_TUNED
 
-    B, K and how many chunks a block takes are the paper's parameters; what caches keep it leaves open.
-    """
+
+def blockings(target: Target, layout: str, space: Space | None = None) -> list[Blocking]:
+    """Return the blockings to try for a layout in a space; None: in all spaces."""
     sizes = THREADS[layout] if target.dialect == "cuda" else (CPU_THREADS,)
     entries: Sequence[int] = SLICED_ENTRIES if layout in HEIGHTS else RUNS if layout in PAIRS else ENTRIES
     chunks = CHUNKS[:1] if layout in PAIRS else CHUNKS
-    return [Blocking(*blocking) for blocking in product(sizes, entries, chunks, LOADS)]
+    tried = [Blocking(*blocking) for blocking in product(sizes, entries, chunks, LOADS)]
+    return [blocking for blocking in tried if space in (None, blocking.space(layout))]
 
 
 @dataclass(frozen=True, order=True)

@@ -9,6 +9,7 @@ from typing import Any
 
 from repro.codegen.targets import DTYPES, SCALARS, Target
 from repro.codegen.templates import LOAD_BYTES, render_template
+from repro.config.spaces import SPACES
 from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.sparse.pairs import NO_PAIR, SLICE, shared_entries
@@ -23,7 +24,7 @@ from repro.studies.compressed_coo.coordinate_format import (
     UNIT,
     VALUES_SHIFT,
 )
-from repro.studies.compressed_coo.ids import HEIGHTS, PAIRS, SPACES, SPLITS, Blocking, blockings, check_layout
+from repro.studies.compressed_coo.ids import HEIGHTS, PAIRS, SPLITS, Blocking, blockings, check_layout
 from repro.studies.compressed_coo.sliced_format import (
     CODE_BITS,
     CODES_OF_WORD,
@@ -55,8 +56,9 @@ def render_key(templates: Path, key: str, target: Target) -> str:
     if group == SOLVED:
         solver, _, precision = name.rpartition("-")
         return render_solver(templates, solver, precision, target)
-    space, _, precision = group.partition("/")
-    if space not in SPACES or precision not in DTYPES:
+    first, _, precision = group.partition("/")
+    space = next((space for space in SPACES if space == first), None)
+    if space is None or precision not in DTYPES:
         raise ReproError(
             "unknown module",
             where=f"study {STUDY_NAME}",
@@ -65,7 +67,7 @@ def render_key(templates: Path, key: str, target: Target) -> str:
             actual=key,
         )
     layout = check_layout(name)
-    return render_coo(templates, precision, layout, blockings(target, layout), target)
+    return render_coo(templates, precision, layout, blockings(target, layout, space), target)
 
 
 def render_coo(templates: Path, precision: str, layout: str, tried: Sequence[Blocking], target: Target) -> str:

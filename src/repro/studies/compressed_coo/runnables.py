@@ -70,16 +70,15 @@ class CoordinateVariant(Multiplies, Candidate):
         Manifest of the compiled module that contains the kernel.
     folder
         Folder of the manifest; paths of binaries are relative to this folder.
-    space
-        The variant's space: `paper` or `extended`.
     """
 
     id: CoordinateId
     kind = "variant"
     arrangement = "AoS@natural"
 
-    def __init__(self, id: CoordinateId, module: Module, folder: Path, space: str) -> None:
-        self.id, self.module, self.space = id, module, space
+    def __init__(self, id: CoordinateId, module: Module, folder: Path) -> None:
+        self.id, self.module = id, module
+        self.space = id.blocking.space(id.layout)
         self.layout, self.blocking = id.layout, id.blocking
         self.name = str(id)
         self.packing = self.layout, self.blocking.threads, self.blocking.entries
@@ -248,8 +247,8 @@ class SlicedFacts(CoordinateFacts):
 class SlicedVariant(CoordinateVariant):
     """A product by a kernel for slices; each warp processes as many slices in sequence as the blocking has chunks."""
 
-    def __init__(self, id: CoordinateId, module: Module, folder: Path, space: str) -> None:
-        super().__init__(id, module, folder, space)
+    def __init__(self, id: CoordinateId, module: Module, folder: Path) -> None:
+        super().__init__(id, module, folder)
         self.height = HEIGHTS[id.layout]
         self.packing = (self.layout,)
         self._parts_bytes = 0

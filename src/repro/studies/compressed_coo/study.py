@@ -13,6 +13,7 @@ from repro.bench.rows import TIMED, Row
 from repro.codegen.build_cache import Module, compile_module, manifest_path
 from repro.codegen.targets import DTYPES, Target
 from repro.config.models import StudySettings
+from repro.config.spaces import EXTENDED, PAPER, PAPER_TUNED, SPACES, TUNED, Space
 from repro.errors import ReproError
 from repro.problems.matrix import Matrix
 from repro.problems.problem import Outline, Problem
@@ -29,7 +30,6 @@ from repro.studies.compressed_coo.ids import (
     PAIRS,
     PAPERS,
     RUNS,
-    SPACES,
     SPLITS,
     TILES,
     CoordinateId,
@@ -134,13 +134,13 @@ class CompressedCoo(Study):
         for problem in problems:
             if problem.entry != ENTRY:
                 raise self.refusal(problem, f"{ENTRY} entries", problem.entry)
-        offered = [*SPLITS] if settings.space == "extended" else [*PAPERS]
+        offered = [*SPLITS] if EXTENDED in settings.spaces else [*PAPERS]
         unknown = () if settings.layouts == "all" else [name for name in settings.layouts if name not in offered]
         if unknown:
             raise ReproError(
                 "unknown layout of coordinates",
                 where=f"studies.{NAME}.layouts",
-                expected=f"for `space: {settings.space}` one of {', '.join(offered)}",
+                expected=f"for `space: {', '.join(settings.spaces)}` one of {', '.join(offered)}",
                 actual=", ".join(unknown),
                 todo="`repro list layouts` prints all",
             )
@@ -199,11 +199,13 @@ class CompressedCoo(Study):
 
     def tunings(self, settings: StudySettings, problem: Outline) -> list[str]:
         """Return the tunings of the layouts to try; that of plain coordinates only if all their layouts are tried."""
-        papers = layouts(settings, "paper")
-        plain = ["plain"] if PLAIN in papers and settings.search == "exhaustive" else []
-        joint = ["joint"] if set(papers) - {PLAIN} else []
-        ours = ["extended"] if settings.space == "extended" and layouts(settings, "extended") else []
-        return [*plain, *joint, *ours, *([MEMORY] if settings.memory_weight else [])]
+        asked = layouts(settings, PAPER)
+        plain = ["plain"] if PLAIN in asked and settings.search == "exhaustive" else []
+        joint = ["joint"] if set(asked) - {PLAIN} else []
+        prefixes = [prefix for space, prefix in ((PAPER, ""), (PAPER_TUNED, TUNED)) if space in settings.spaces]
+        papers = [f"{prefix}{tuning}" for prefix in prefixes for tuning in (*plain, *joint)]
+        ours = [EXTENDED] if EXTENDED in settings.spaces and layouts(settings, EXTENDED) else []
+        return [*papers, *ours, *([MEMORY] if settings.memory_weight else [])]
 
     def variant(
         self, templates: Path, problem: Outline, precision: str, id: CoordinateId, target: Target
@@ -211,12 +213,12 @@ class CompressedCoo(Study):
         """Return the variant of an id, from a compiled module that contains it, or from a module compiled for it."""
         for space in SPACES:
             path = manifest_path(target.name, NAME, f"{space}/{precision}/{id.layout}")
-            kernels = {blocking.kernel for blocking in blockings(target, id.layout)}
+            kernels = {blocking.kernel for blocking in blockings(target, id.layout, space)}
             if id.blocking.kernel in kernels and path.exists() and (built := Module.load(path)).binary:
-                return variant_of(id, built, path.parent, space)
+                return variant_of(id, built, path.parent)
         source = render_coo(templates, precision, id.layout, [id.blocking], target)
         path = manifest_path(target.name, NAME, f"single/{precision}/{id.layout}-{id.blocking}")
-        return variant_of(id, compile_module(source, target, path), path.parent, SPACES[-1])
+        return variant_of(id, compile_module(source, target, path), path.parent)
 
     def workload(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> Workload:
         """Return the number of variants, and the matrix's bytes as CSR; zero for a problem that is no operand."""
@@ -225,10 +227,11 @@ class CompressedCoo(Study):
         number = DTYPES[precision]().nbytes
         rows, nonzeros = problem.size or (0, 0)
         matrix = 4 * (rows + 1) + nonzeros * (4 + number)
-        tried = [len(blockings(target, layout)) for space in settings.spaces for layout in layouts(settings, space)]
+        by_space = [(space, layout) for space in settings.spaces for layout in layouts(settings, space)]
+        tried = [len(blockings(target, layout, space)) for space, layout in by_space]
         routines = len(for_problem(ENTRY, target.dialect))
         moved = matrix + 2 * rows * number
-        pairs = [layout for layout in PAIRS if settings.space == "extended" and layout in layouts(settings, "extended")]
+        pairs = [layout for layout in PAIRS if EXTENDED in settings.spaces and layout in layouts(settings, EXTENDED)]
         packed = matrix * len(pairs) * len(TILES) * len(RUNS) if target.dialect == "cuda" else 0
         beside = 1 + len(tried) / REPORTED  # trying a solver for a layout takes as long as reporting a solver
         return Workload(sum(tried), len(tried), routines, matrix, moved, beside, packed * SECONDS_A_BYTE)
@@ -241,7 +244,7 @@ class CompressedCoo(Study):
 STUDY = CompressedCoo()
 
 
-def layouts(settings: StudySettings, space: str) -> list[str]:
+def layouts(settings: StudySettings, space: Space) -> list[str]:
     """Return the layouts of a space to try: the paper's two, or ours.
 
     Raises
@@ -250,14 +253,14 @@ def layouts(settings: StudySettings, space: str) -> list[str]:
         A layout that is asked for is none, or none that the spaces have.
     """
     asked = list(SPLITS) if settings.layouts == "all" else list(map(check_layout, settings.layouts))
-    if not any(name in PAPERS or settings.space == "extended" for name in asked):
+    if not any(name in PAPERS or EXTENDED in settings.spaces for name in asked):
         raise ReproError(
             "no layout to try",
             where=f"studies.{NAME}.layouts",
             expected=f"one of {', '.join(PAPERS)}, or `space: extended`",
             actual=", ".join(asked),
         )
-    return [name for name in SPLITS if name in asked and (name in PAPERS) == (space == "paper")]
+    return [name for name in SPLITS if name in asked and (name in PAPERS) == (space != EXTENDED)]
 
 
 def variants_of(settings: StudySettings, precision: str, target: Target) -> list[CoordinateVariant]:
@@ -273,28 +276,34 @@ def variants_of(settings: StudySettings, precision: str, target: Target) -> list
         for layout in layouts(settings, space):
             path = manifest_path(target.name, NAME, f"{space}/{precision}/{layout}")
             module = Module.load(path)
-            for blocking in sorted(blockings(target, layout)):
-                variants.append(variant_of(CoordinateId(layout, blocking), module, path.parent, space))
+            for blocking in sorted(blockings(target, layout, space)):
+                variants.append(variant_of(CoordinateId(layout, blocking), module, path.parent))
     return variants
 
 
-def variant_of(id: CoordinateId, module: Module, folder: Path, space: str) -> CoordinateVariant:
+def variant_of(id: CoordinateId, module: Module, folder: Path) -> CoordinateVariant:
     """Return the variant of an id from a given module."""
     if id.layout in PAIRS:
-        return PairsVariant(id, module, folder, space)
+        return PairsVariant(id, module, folder)
     kind = SlicedVariant if id.layout in HEIGHTS else CoordinateVariant
-    return kind(id, module, folder, space)
+    return kind(id, module, folder)
 
 
 def choose(rows: Sequence[Row], tie: float, ids: Iterable[CoordinateId] = ()) -> list[Choice]:
-    """Return the best of plain coordinates, of the paper's compressed ones, and of all layouts if ours were tried."""
+    """Return the best variants: `plain` of plain coordinates and `joint` of compressed ones, both as published.
+
+    Where the paper's layouts were tuned further, `tuned_plain` and `tuned_joint` are the same among all blockings.
+    Where our layouts were tried, `extended` is the best of all.
+    """
 
     def asked(timed: Sequence[Row], clock: str) -> dict[str, list[Row]]:
-        papers = [row for row in timed if row.space == "paper"]
-        of_the_paper = {
-            "plain": [row for row in papers if CooRow.of(row).layout == PLAIN],
-            "joint": [row for row in papers if CooRow.of(row).layout != PLAIN],
-        }
-        return {**of_the_paper, "extended": list(timed)} if len(papers) < len(timed) else of_the_paper
+        literal = [row for row in timed if row.space == PAPER]
+        papers = [row for row in timed if row.space != EXTENDED]
+        tunings: dict[str, list[Row]] = {}
+        for prefix, tried in (("", literal), (TUNED, papers if len(papers) > len(literal) else [])):
+            is_plain = {row.name: CooRow.of(row).layout == PLAIN for row in tried}
+            tunings[f"{prefix}plain"] = [row for row in tried if is_plain[row.name]]
+            tunings[f"{prefix}joint"] = [row for row in tried if not is_plain[row.name]]
+        return {**tunings, EXTENDED: list(timed)} if len(papers) < len(timed) else tunings
 
     return pick(rows, tie, asked, ids)

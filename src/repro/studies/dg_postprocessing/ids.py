@@ -13,12 +13,12 @@ from typing import Any, Literal, get_args
 
 from repro.bench.variant_id import BaseId, Point
 from repro.codegen.targets import STATIC_SHARED, Target
+from repro.config.spaces import EXTENDED, PAPER, Space
 from repro.errors import ReproError
 from repro.filtering.kernels import BLOCK_SIZES, CONTOUR_BLOCK_SIZES
 from repro.studies.dg_postprocessing import CENTROID_CELL, POINT_CELL
 
 FilterMethod = Literal["point", "element", "edges", "atomic"]
-SPACES = ("paper", "extended")
 #: Cell sizes to try, and blocks per multiprocessor (for `element` and `atomic`: patches per multiprocessor).
 FILTER_CELLS: dict[FilterMethod, tuple[float, ...]] = {
     "point": (0.5, 1.0),
@@ -73,10 +73,10 @@ class FilterId(FieldId):
         raise ReproError("no way to filter", expected="such as edges-t64-c0.5-b16", actual=text)
 
     @property
-    def space(self) -> str:
+    def space(self) -> Space:
         """`paper`: one block per multiprocessor, and the paper's cells; otherwise `extended`."""
         cells = {"point": CENTROID_CELL, "element": POINT_CELL}
-        return SPACES[0] if self.blocks == 1 and cells.get(self.method) == self.cell else SPACES[1]
+        return PAPER if self.blocks == 1 and cells.get(self.method) == self.cell else EXTENDED
 
     @property
     def module(self) -> str:
@@ -91,18 +91,18 @@ class FilterId(FieldId):
         return Point.of(self.method, (self.method,), (self.threads, self.cell, self.blocks))
 
 
-def filter_ids(target: Target, space: str, named: Literal["all"] | Sequence[str] = "all") -> Iterator[FilterId]:
-    """Yield the variants of a space, or those with the given names; the paper's first."""
-    return (id for id in _all_filter_ids(target, space) if named == "all" or str(id) in named)
+def filter_ids(
+    target: Target, spaces: Sequence[Space], named: Literal["all"] | Sequence[str] = "all"
+) -> Iterator[FilterId]:
+    """Yield the variants of some spaces, or those with the given names; the paper's first."""
+    return (id for id in _all_filter_ids(target) if id.space in spaces and (named == "all" or str(id) in named))
 
 
-def _all_filter_ids(target: Target, space: str) -> Iterator[FilterId]:
+def _all_filter_ids(target: Target) -> Iterator[FilterId]:
     on_gpu = target.dialect == "cuda"
     threads = BLOCK_SIZES["cuda"] if on_gpu else (CPU_THREADS,)
     for way, cell in (("point", CENTROID_CELL), ("element", POINT_CELL)):
         yield from (FilterId(way, n_t, cell, 1) for n_t in threads)  # type: ignore[arg-type]
-    if space != SPACES[1]:
-        return
     if not on_gpu:
         yield from (FilterId(way, CPU_THREADS, cell, blocks) for way, cell, blocks in CPU_FILTERS)
         return
@@ -167,8 +167,8 @@ class RegionId(FieldId):
         raise ReproError("no kernel of regions", expected="such as p1/vector-w18-r4-b8", actual=text)
 
     @property
-    def space(self) -> str:
-        return SPACES[0] if self.method == "vector" else SPACES[1]
+    def space(self) -> Space:
+        return PAPER if self.method == "vector" else EXTENDED
 
     @property
     def threads(self) -> int:
@@ -262,8 +262,8 @@ def region_module_key(degree: int, method: RegionMethod, width: int) -> str:
     return f"p{degree}/{method}-w{width}" if method == "vector" else f"p{degree}/ours"
 
 
-def region_module_keys(degree: int, target: Target, space: str = SPACES[1]) -> list[str]:
+def region_module_keys(degree: int, target: Target, space: Space = EXTENDED) -> list[str]:
     """Return the keys of a degree's modules: the paper's, then ours in the extended space."""
     widths = dict.fromkeys(width for width, _ in width_region_pairs(degree, target))
     keys = [region_module_key(degree, "vector", width) for width in widths]
-    return [*keys, region_module_key(degree, "lane", 1)] if space == SPACES[1] else keys
+    return [*keys, region_module_key(degree, "lane", 1)] if space == EXTENDED else keys

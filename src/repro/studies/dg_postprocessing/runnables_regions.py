@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from repro.bench.errors import Unsupported
 from repro.bench.runnable import Candidate, Runnable, Workspace, not_prepared
 from repro.codegen.targets import Target
+from repro.config.spaces import EXTENDED, PAPER, Space
 from repro.devices.base import Argument, Buffer, Device, Program
 from repro.sparse.device_work import ModuleFile, Scan, keep, read_total
 from repro.sparse.elementwise import BLOCK_SIZE, in_order
 from repro.sparse.operands import NAN_BYTE
 from repro.studies.dg_postprocessing.ids import (
-    SPACES,
     RegionId,
     RegionMethod,
     own_region_ids,
@@ -158,10 +158,10 @@ class RegionFilter(RegionKernel):
         self._read = lambda: _download(workspace, sums, count)
 
 
-def region_kernels(built: Mapping[str, ModuleFile], degree: int, target: Target, space: str) -> list[RegionKernel]:
+def region_kernels(built: Mapping[str, ModuleFile], degree: int, target: Target, space: Space) -> list[RegionKernel]:
     """Return the kernels of a space that fit on the target, grouped by module."""
-    ids = paper_region_ids(degree, target) if space == SPACES[0] else own_region_ids(degree, target)
-    return [RegionKernel(built, id) for id in ids]
+    ids = {PAPER: paper_region_ids, EXTENDED: own_region_ids}
+    return [RegionKernel(built, id) for id in ids[space](degree, target)] if space in ids else []
 
 
 def list_bytes(count: int) -> int:

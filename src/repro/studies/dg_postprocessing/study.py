@@ -17,6 +17,7 @@ from repro.bench.runnable import Runnable
 from repro.codegen.build_cache import compile_module, manifest_path
 from repro.codegen.targets import CPU, Target, get_target
 from repro.config.models import StudySettings, UnusedWeight
+from repro.config.spaces import EXTENDED, PAPER, SPACES
 from repro.errors import ReproError
 from repro.filtering.kernels import DEGREES as PLANE_DEGREES
 from repro.filtering.spline_kernel import kernel
@@ -41,7 +42,6 @@ from repro.studies.dg_postprocessing import (
 )
 from repro.studies.dg_postprocessing.ids import (
     REGION_DEGREES,
-    SPACES,
     FieldId,
     FilterId,
     RegionId,
@@ -117,7 +117,7 @@ def measure_plane(session: Session, operands: DgOperands, parts: Sequence[str]) 
 
     tried = {
         str(id): FieldFilter(built, id, partial(refuse_long, seconds(id.method), settings.timing.timeout))
-        for id in filter_ids(target, settings.space, settings.layouts)
+        for id in filter_ids(target, settings.spaces, settings.layouts)
     }
     is_long = (seconds("edges") or 0.0) > settings.timing.budget(session.bench.device.backend)
     search = session.screened if is_long or tuple(parts) == (DEVICES,) else session.exhaustive
@@ -148,7 +148,7 @@ def _filter_tunings(timed: Sequence[Row], clock: str) -> dict[str, list[Row]]:
     for row in timed:
         way = str(DgRow.of(row).way)
         tunings.setdefault(way, []).append(row)
-        if row.space == SPACES[0]:
+        if row.space == PAPER:
             tunings.setdefault(PAPERS, []).append(row)
             tunings.setdefault(f"{PAPERS}/{way}", []).append(row)
     return tunings
@@ -212,7 +212,7 @@ def region_tunings(timed: Sequence[Row], clock: str) -> dict[str, list[Row]]:
     tunings: dict[str, list[Row]] = {JOINT: list(timed)}
     for row in timed:
         own = DgRow.of(row)
-        if row.space != SPACES[0]:
+        if row.space != PAPER:
             tunings.setdefault(str(own.method), []).append(row)
             continue
         tunings.setdefault(PAPERS, []).append(row)
@@ -275,13 +275,13 @@ class DgPostprocessing(Study):
     def check_on(self, settings: StudySettings, problems: Sequence[Outline], target: Target) -> None:
         """Raise an error for unknown variants and baselines."""
         asked_routines(settings, target.dialect)
-        offered = [str(id) for id in filter_ids(target, settings.space)]
+        offered = [str(id) for id in filter_ids(target, settings.spaces)]
         unknown = [] if settings.layouts == "all" else [name for name in settings.layouts if name not in offered]
         if unknown or not settings.layouts:
             raise ReproError(
                 "no such way to filter a field in the plane",
                 where=f"studies.{STUDY_NAME}.layouts",
-                expected=f"for `space: {settings.space}` some of {', '.join(offered)}",
+                expected=f"for `space: {', '.join(settings.spaces)}` some of {', '.join(offered)}",
                 actual=", ".join(unknown) or "none",
                 todo="name others, or leave the key out",
             )
@@ -342,26 +342,24 @@ class DgPostprocessing(Study):
     def layouts(self) -> list[tuple[str, str]]:
         """Return the variants in the plane that can be named in the configuration's key `layouts`."""
         targets = {"": get_target("sm_90"), " on the CPU": CPU}
-        ways = {
-            str(id): f"{id.space}{where}" for where, target in targets.items() for id in filter_ids(target, SPACES[1])
-        }
+        ways = {str(id): f"{id.space}{where}" for where, target in targets.items() for id in filter_ids(target, SPACES)}
         return [*ways.items()]
 
     def workload(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> Workload:
         degree = outline_degree(problem)
         if degree is not None and is_in_space(problem):
             offered = list(paper_region_ids(degree, target))
-            if settings.space == SPACES[1]:
+            if EXTENDED in settings.spaces:
                 offered += own_region_ids(degree, target)
             groups = len({(id.method, id.width) for id in offered})
             nbytes = list_bytes(region_count(problem.size[0] if problem.size else PAPER_CELLS))
             return Workload(len(offered), groups, 4, nbytes, nbytes)
-        variants = len(list(filter_ids(target, settings.space, settings.layouts)))
+        variants = len(list(filter_ids(target, settings.spaces, settings.layouts)))
         cells = problem.size[0] if problem.size else MEDIAN_TRIANGLES
         # Work per point grows with the degree. Larger meshes have more points, but are launched less often: on an H200
         # largest mesh has 250 times as many triangles as the smallest, but its case takes only four times as long.
         beside = (degree or 1) ** 2 * (cells / MEDIAN_TRIANGLES) ** 0.25
-        return Workload(variants, len(SPACES) * 2, 5, 0, 0, beside, all_tried=True)
+        return Workload(variants, 4, 5, 0, 0, beside, all_tried=True)
 
 
 STUDY = DgPostprocessing()

@@ -12,6 +12,7 @@ import numpy as np
 from repro.bench.rows import median_column
 from repro.codegen.targets import TARGETS
 from repro.config.models import StudySettings
+from repro.config.spaces import PAPER as PAPER_SPACE
 from repro.results.baselines import baselines_table
 from repro.results.campaign_data import Campaign
 from repro.results.problem_rows import PROBLEM, join_sentences, measurement_note, unavailable_note
@@ -47,7 +48,7 @@ from repro.studies.dg_postprocessing import (
     PRODUCT_CLOCK,
     STUDY_NAME,
 )
-from repro.studies.dg_postprocessing.ids import SPACES, RegionId, own_region_ids, paper_region_ids
+from repro.studies.dg_postprocessing.ids import RegionId, own_region_ids, paper_region_ids
 from repro.studies.dg_postprocessing.operands import Errors, contour_formula, gauss_points, peak_gflops
 from repro.studies.dg_postprocessing.regions import region_features
 from repro.studies.dg_postprocessing.results import (
@@ -671,7 +672,7 @@ def complete_recordings(campaign: Campaign, space: str) -> list[Recording]:
     searches = recordings(rows, records, campaign.environments, region_features)
     names = {str(environment.get("target")) for environment in campaign.environments.values()}
     target = next((TARGETS[name] for name in names if name in TARGETS), None)
-    ids = paper_region_ids if space == SPACES[0] else own_region_ids
+    ids = paper_region_ids if space == PAPER_SPACE else own_region_ids
 
     def fitting(one: Recording) -> int:
         record = records[one.problem]

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 from repro.bench.rows import TIMED, Row
 from repro.bench.variant_id import BaseId, Point
 from repro.codegen.targets import Target
+from repro.config.spaces import EXTENDED, PAPER, Space
 from repro.errors import ReproError
 from repro.sparse.dynamic.schedules import Schedule, schedules
 from repro.studies.dynamic_csr.operands import STATES, State
@@ -16,7 +17,6 @@ from repro.studies.dynamic_csr.rows import DynamicRow
 from repro.tuning.search import Choice, pick
 
 ProductFormat = Literal["dcsr", "csr"]
-SPACES = ("paper", "extended")
 #: We do not try more threads per row than twice the mean row size, or fewer than one thread for this number of entries.
 MAX_ENTRIES_PER_THREAD = 32
 
@@ -65,8 +65,8 @@ class ProductId(BaseId):
         return not exact or (kind == "adaptive" and self.state != "fragmented")
 
     @property
-    def space(self) -> str:
-        return SPACES[0] if self.schedule.papers else SPACES[1]
+    def space(self) -> Space:
+        return PAPER if self.schedule.papers else EXTENDED
 
     @property
     def columns(self) -> dict[str, Any]:
@@ -94,7 +94,7 @@ class ProductId(BaseId):
 
 
 def product_ids(target: Target, space: str, mean: float) -> list[ProductId]:
-    """Return the variants of a space, `paper` or `extended`, grouped by format and state.
+    """Return the variants of a space, grouped by format and state.
 
     Ours are tried with numbers of threads that can make sense for the mean row size.
     """
@@ -107,13 +107,13 @@ def product_ids(target: Target, space: str, mean: float) -> list[ProductId]:
             for id in (ProductId(format, state, schedule) for schedule in offered):
                 width = id.schedule.width
                 sensible = not width or mean / MAX_ENTRIES_PER_THREAD <= width <= max(2.0, 2 * mean)
-                if id.possible and id.space == space and (sensible or space == SPACES[0]):
+                if id.possible and id.space == space and (sensible or space == PAPER):
                     ids.append(id)
     return ids
 
 
 def _is_papers(row: DynamicRow, stored: str) -> bool:
-    return row.space == SPACES[0] and row.format == stored
+    return row.space == PAPER and row.format == stored
 
 
 #: Candidates of each tuning among the paper's variants: own CSR, segments by vectors, rows in bins, and HYB.
@@ -137,7 +137,7 @@ def choose_products(rows: Sequence[Row], tie: float, ids: Iterable[ProductId] = 
 
     def asked(timed: Sequence[Row], clock: str) -> dict[str, list[Row]]:
         products = [(own, row) for row in timed if (own := DynamicRow.of(row)).what == "product"]
-        ours = OUR_TUNINGS if any(own.space == SPACES[1] for own, _ in products) else {}
+        ours = OUR_TUNINGS if any(own.space == EXTENDED for own, _ in products) else {}
         tunings = {**PAPERS_TUNINGS, **ours}
         return {name: [row for own, row in products if fits(own)] for name, fits in tunings.items()}
 

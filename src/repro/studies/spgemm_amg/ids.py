@@ -8,11 +8,11 @@ from typing import Any, Literal, get_args
 
 from repro.bench.variant_id import BaseId, Point
 from repro.codegen.targets import Target
+from repro.config.spaces import EXTENDED, PAPER, Space
 from repro.errors import ReproError
 from repro.sparse.spgemm.kernels import BINS, HashShape, SortShape, hash_shapes, sort_shapes
 from repro.studies.spgemm_amg import PRODUCTS, ProductName
 
-SPACES = ("paper", "extended")
 #: Modes. `one`: computes rows, which are binned by products, in newly allocated segments. `numeric`: computes values of
 #: rows, which are binned by entries, at known places.
 BinMode = Literal["one", "numeric"]
@@ -66,8 +66,8 @@ class KernelId(BaseId):
         raise ReproError("no kernel of a bin", expected="such as AP/one/b1/hash-w4-s64-r64", actual=text)
 
     @property
-    def space(self) -> str:
-        return SPACES[0] if self.method == "sort" else SPACES[1]
+    def space(self) -> Space:
+        return PAPER if self.method == "sort" else EXTENDED
 
     @property
     def columns(self) -> dict[str, Any]:

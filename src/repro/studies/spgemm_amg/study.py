@@ -11,6 +11,7 @@ from repro.bench.runnable import Runnable
 from repro.codegen.build_cache import compile_module, manifest_path
 from repro.codegen.targets import DTYPES, Target
 from repro.config.models import StudySettings, UnusedLayouts, UnusedWeight
+from repro.config.spaces import EXTENDED
 from repro.entries import get_entry
 from repro.problems.matrix import Matrix
 from repro.problems.problem import Outline, Problem
@@ -20,7 +21,7 @@ from repro.sparse.study_kit import LIBRARIES, features
 from repro.studies import CostModel, StepResult, Study, Workload
 from repro.studies.spgemm_amg import PRODUCTS, REFERENCE, ProductName
 from repro.studies.spgemm_amg import STUDY_NAME as NAME
-from repro.studies.spgemm_amg.ids import SPACES, KernelId
+from repro.studies.spgemm_amg.ids import KernelId
 from repro.studies.spgemm_amg.kernels import MODULES, render_key
 from repro.studies.spgemm_amg.operands import AmgOperands, make_operands
 from repro.studies.spgemm_amg.product_runnables import (
@@ -187,7 +188,7 @@ class SpgemmAmg(Study):
         size = get_entry(problem.entry or "real").size
         matrix = 4 * (rows * size + 1) + nonzeros * size**2 * (4 + DTYPES[precision]().nbytes)
         bins = len(PRODUCTS) * len(MODES) * BINS_IN_USE
-        per_bin = SHAPES_OF_A_BIN * len(settings.spaces) // len(SPACES) or 1
+        per_bin = SHAPES_OF_A_BIN * (2 if EXTENDED in settings.spaces else 1) // 2 or 1
         beside = len(routines(settings, target.dialect)) * len(PRODUCTS)
         return Workload(bins * per_bin, bins, beside, matrix, 3 * matrix)
 

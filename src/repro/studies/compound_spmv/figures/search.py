@@ -35,7 +35,7 @@ from repro.results.published import Published
 from repro.results.registry import figure
 from repro.results.tables import MICRO, Figure, digits
 from repro.studies.compound_spmv import PAPER, STUDY_NAME
-from repro.studies.compound_spmv.results import paper_rows
+from repro.studies.compound_spmv.results import paper_rows, papers_space
 from repro.studies.compound_spmv.searches import SPACE_TITLES, Order, journeys, judged_searches, searched
 from repro.studies.compound_spmv.tables.search import BUDGET, JUDGED, PRODUCTS, SEQUENCES, Weighed, lost, weigh
 from repro.tuning.evaluation import SEEDS, Array, Evaluation, sample_note
@@ -456,7 +456,7 @@ def products(campaign: Campaign, published: Published) -> Figure:
 
 
 def _order_figure(campaign: Campaign, chosen: Mapping[str, Order], what: str) -> Figure:
-    recordings = searched(campaign, "paper")
+    recordings = searched(campaign, papers_space(campaign))
     rows = {
         name: _percent_by_precision((one.recording.precision, one.loss) for one in lost(recordings, order))
         for name, order in chosen.items()

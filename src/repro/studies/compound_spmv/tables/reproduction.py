@@ -34,7 +34,6 @@ from repro.studies.compound_spmv.results import (
     ClaimCases,
     Sensitivity,
     Time,
-    all_times,
     gpus,
     memory_of,
     tied_layouts,
@@ -390,7 +389,7 @@ def sensitivity(campaign: Campaign, published: Published) -> Table:
 
 @table(STUDY_NAME, "table-claims", title="The papers’ claims, and the verdict on each", numbering=f"text of {PAPER}")
 def claims(campaign: Campaign, published: Published) -> Table:
-    def data(measured: Campaign, variants: Variants) -> ClaimCases:
-        return ClaimCases(all_times(measured, published, "event"), variants)
+    def data(measured: Campaign, variants: Variants) -> ClaimCases | None:
+        return ClaimCases.of(measured, published, variants)
 
     return claims_table(campaign, load_claims(STUDY_NAME), CLAIMS, data)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from repro.bench.rows import median_column
 from repro.config.models import StudySettings
+from repro.config.spaces import EXTENDED
 from repro.results.campaign_data import NEAR_EMPTY, Campaign, Case
 from repro.results.cross_campaign import column_title, conflict_note, others_note
 from repro.results.problem_rows import PROBLEM, ProblemRow, join_sentences, measurement_note, name_cell, ours
@@ -30,6 +31,7 @@ from repro.sparse.compound.layouts import TILE_ROWS
 from repro.sparse.compound.schedules import LOADS
 from repro.sparse.study_kit import front
 from repro.studies.compound_spmv import PAPER, STUDY_NAME, searches
+from repro.studies.compound_spmv.results import papers_space
 from repro.studies.compound_spmv.rows import CompoundRow
 from repro.studies.compound_spmv.searches import SPACE_TITLES, Journey, Order, journeys, judged_searches, searched
 from repro.tuning.evaluation import SEEDS, Array, Evaluation, sample_note
@@ -92,7 +94,7 @@ def described(campaign: Campaign) -> pd.DataFrame:
     rows = rows[(rows.kind == "variant") & (rows.ordering == "natural") & (rows.cache == campaign.cache)]
     full = {space: {(one.problem, one.precision) for one in searched(campaign, space)} for space in SPACE_TITLES}
     cases = pd.Series(list(zip(rows.problem, rows.precision, strict=True)), index=rows.index, dtype=object)
-    kept = cases.isin(full["extended"]) & ((rows.space == "extended") | cases.isin(full["paper"]))
+    kept = cases.isin(full["extended"]) & ((rows.space == EXTENDED) | cases.isin(full[papers_space(campaign)]))
     rows = rows.loc[kept, list(COLUMNS)]
     rows = rows.assign(beyond=rows[TIME].where(rows.status == "ok") - offset(campaign), cached=None)
     cache = rows.environment.map({name: record.get("cache_bytes") for name, record in campaign.environments.items()})
@@ -134,7 +136,7 @@ def idea_losses(rows: pd.DataFrame, uses: pd.Series) -> list[Loss]:
 def ablation(campaign: Campaign, published: Published) -> Table:
     """An idea a row: the loss over the matrices that the L2 holds and over larger ones, the worst, and how many."""
     rows = described(campaign)
-    ours = rows[rows.space == "extended"]
+    ours = rows[rows.space == EXTENDED]
     sized = not ours.cached.isna().any()
     groups = {"cached": (True, "fits L2"), "larger": (False, "larger")} if sized else {"mean": (None, "all")}
     columns = (
@@ -152,7 +154,7 @@ def ablation(campaign: Campaign, published: Published) -> Table:
         ideas = {**IDEAS, **tried}
         lines = [_idea_line(campaign, name, idea_losses(ours, uses(ours)), sizes) for name, uses in ideas.items()]
         if len(ours) < len(rows):
-            summary = [_idea_line(campaign, ALL, idea_losses(rows, rows.space == "extended"), sizes)]
+            summary = [_idea_line(campaign, ALL, idea_losses(rows, rows.space == EXTENDED), sizes)]
     caption = [
         "By how many percent the fastest variant of our space in the problem’s own order of unknowns is slower when",
         "one idea is left out and all else is tuned again, from the exhaustive search: geometric mean over the cases",
@@ -214,8 +216,9 @@ def _doubts(campaign: Campaign, rows: pd.DataFrame, ours: pd.DataFrame) -> list[
             " most, scatter more, and one below the best of the full protocol counts as no loss."
         )
     cards = rows.groupby([*CASE, "space"]).device_uuid.first().unstack("space")
-    if "paper" in cards:
-        other = int((cards.paper != cards.extended).sum())
+    papers = papers_space(campaign)
+    if papers in cards:
+        other = int((cards[papers] != cards[EXTENDED]).sum())
         said.append(f"In {other} cases the spaces were searched on two cards of this model." if other else "")
     return said
 
@@ -487,7 +490,7 @@ def lost(recordings: Sequence[Recording], order: Order) -> list[Lost]:
 )
 def strategies(campaign: Campaign, published: Published) -> Table:
     """Distribution of the losses over all problems and precisions, one order a row."""
-    recordings = searched(campaign, "paper")
+    recordings = searched(campaign, papers_space(campaign))
     columns = (
         Column("tuning", "tuning", numeric=False),
         Column("tried", "tried"),

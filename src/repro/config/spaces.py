@@ -1,0 +1,13 @@
+"""The spaces of variants that a study searches."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+#: `paper`: what the paper describes, to the letter. `paper_tuned`: the paper's kernels with choices that it does not
+#: make, such as the compiler's unrolling. `extended`: our kernels.
+Space = Literal["paper", "paper_tuned", "extended"]
+SPACES: tuple[Space, ...] = get_args(Space)
+PAPER, PAPER_TUNED, EXTENDED = SPACES
+#: What the name of a tuning begins with if it chooses among `paper_tuned` in place of `paper`.
+TUNED = "tuned_"
