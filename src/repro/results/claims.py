@@ -121,6 +121,8 @@ class Judgement:
     #: The variants that were measured; they may differ from the claim's.
     variants: Variants = "none"
     reason: str = ""
+    #: Remarks on the cases that `reason` names.
+    notes: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -156,7 +158,8 @@ def judge(
         quantity = quantities.get(claim.quantity)
         if quantity is None:
             return Judgement(claim, reason="nothing that is recorded measures it")
-        reason = ""
+        reason: str = ""
+        notes: tuple[str, ...] = ()
         for variants in STAND_INS.get(claim.variants, (claim.variants,)):
             if variants not in prepared:
                 prepared[variants] = data(campaign, variants)
@@ -164,8 +167,10 @@ def judge(
             measured = quantity.measure(measured_on) if measured_on is not None else None
             if measured is not None and (numbers := measured.numbers):
                 return Judgement(claim, quantity.value(numbers), quantity.interval(numbers), numbers, variants)
-            reason = reason or (one_line(measured.why_not, MAX_NOTE_LETTERS) if measured is not None else "")
-        return Judgement(claim, reason=reason or "not measured in this campaign")
+            if measured is not None and not reason:
+                reason = one_line(measured.why_not, MAX_NOTE_LETTERS)
+                notes = tuple(dict.fromkeys(note for case in measured.missing for note in case.notes))
+        return Judgement(claim, reason=reason or "not measured in this campaign", notes=notes)
 
     return [judged(claim) for claim in claims]
 
@@ -206,7 +211,7 @@ def _worst(one: Judgement) -> Cell:
 def _worst_case(one: Judgement) -> Cell:
     if one.worst is not None:
         return Cell(one.worst.case, notes=one.worst.notes)
-    return Cell(one.reason) if one.reason else Cell()
+    return Cell(one.reason, notes=one.notes) if one.reason else Cell()
 
 
 def _kernels(one: Judgement) -> Cell:

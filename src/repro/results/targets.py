@@ -40,6 +40,8 @@ class MissingCase(NamedTuple):
     case: str
     reason: str
     numbers: int = 1
+    #: Remarks on the case, such as that it is a stand-in.
+    notes: tuple[str, ...] = ()
 
 
 class Measured(NamedTuple):

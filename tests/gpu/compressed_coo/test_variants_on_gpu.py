@@ -59,7 +59,7 @@ def test_every_blocking_is_right(modules, make_gpu_bench, small_problem, layout,
     module, folder = modules[layout, precision]
     bench = make_gpu_bench(small_problem("real", n=5000), precision, "compressed_coo")
     rows = [
-        bench.try_once(variant_of(CoordinateId(layout, blocking), module, folder, "paper"), "search", EFFORT)
+        bench.try_once(variant_of(CoordinateId(layout, blocking), module, folder), "search", EFFORT)
         for blocking in BLOCKINGS
     ]
     # the problem has rows of 4 entries on average: what pads them to 8 is refused
@@ -79,9 +79,7 @@ def test_every_kernel_of_pairs_is_right(gpu, make_gpu_bench, templates, tmp_path
     bench = make_gpu_bench(problem, precision, "compressed_coo")
     source = render_coo(templates, precision, layout, blockings(gpu.target, layout), gpu.target)
     module = compile_module(source, gpu.target, tmp_path / f"{layout}.json")
-    variants = [
-        variant_of(CoordinateId(layout, b), module, tmp_path, "extended") for b in blockings(gpu.target, layout)
-    ]
+    variants = [variant_of(CoordinateId(layout, b), module, tmp_path) for b in blockings(gpu.target, layout)]
     rows = [bench.try_once(variant, "search", EFFORT) for variant in variants]
     assert [(row.name, row.message) for row in rows if row.status not in ("ok", "unsupported")] == []
     done = [row for row in rows if row.status == "ok"]
@@ -100,7 +98,7 @@ def test_every_encoding_is_decoded(modules, make_gpu_bench, encoding, threads, e
     rows = []
     for layout in ("CCOO-unpadded",) if encoding.startswith("16") else ("CCOO", "CCOO-unpadded", "CCOO-aligned"):
         module, folder = modules[layout, "double"]
-        variant = CoordinateVariant(CoordinateId(layout, Blocking(threads, entries, 3)), module, folder, "paper")
+        variant = CoordinateVariant(CoordinateId(layout, Blocking(threads, entries, 3)), module, folder)
         rows.append(bench.try_once(variant, "search", EFFORT))
     assert [(row.name, row.message) for row in rows if row.status != "ok"] == []
     assert all(row.error <= 1 and json.loads(row["encodings"]).get(encoding, 0) >= 2 for row in rows)
@@ -114,7 +112,7 @@ def test_every_kind_of_slice_is_read(modules, make_gpu_bench, monkeypatch, layou
         module, folder = modules[layout, precision]
         bench = make_gpu_bench(PROBLEMS[name], precision, "compressed_coo")
         rows = [
-            bench.try_once(variant_of(CoordinateId(layout, blocking), module, folder, "extended"), "search", EFFORT)
+            bench.try_once(variant_of(CoordinateId(layout, blocking), module, folder), "search", EFFORT)
             for blocking in BLOCKINGS[-8:]
         ]
         assert {row.status for row in rows} == {"ok"}, [row.message for row in rows]

@@ -10,10 +10,10 @@ import scipy.sparse as sp
 from repro.bench.errors import Unsupported
 from repro.bench.runnable import Workspace
 from repro.codegen.build_cache import compile_module
+from repro.config.spaces import SPACES
 from repro.devices.device_group import Devices
 from repro.sparse.device_work import ModuleFile
 from repro.sparse.spgemm.kernels import BINS
-from repro.studies.spgemm_amg.ids import SPACES
 from repro.studies.spgemm_amg.kernels import MODULES, render_key
 from repro.studies.spgemm_amg.operands import make_operands
 from repro.studies.spgemm_amg.product_runnables import (

@@ -41,10 +41,10 @@ def products(tmp_path, templates):
         module = compile_module(source, CPU, tmp_path / "variant.json")
         variant = Variant(VariantId(layout, schedule), module, tmp_path)
         found = [SciPy("csr", real_expansion("real")), variant, variant.reordered("rcm")]
-        for name, space in (("COO", "paper"), ("CCOO-aligned", "extended"), ("CSELL-16", "extended")):
+        for name in ("COO", "CCOO-aligned", "CSELL-16"):
             source = render_coo(templates, precision, name, [blocking], CPU)
             module = compile_module(source, CPU, tmp_path / f"{name}.json")
-            found.append(variant_of(CoordinateId(name, blocking), module, tmp_path, space))
+            found.append(variant_of(CoordinateId(name, blocking), module, tmp_path))
         return found
 
     return make

@@ -8,7 +8,7 @@ from repro.tuning.search import within_reach
 
 def row(layout, kind, n_t, time, graph=None, **columns):
     ordering = columns.pop("ordering", "natural")
-    settings = {"status": "ok", "protocol": "full", **columns}
+    settings = {"status": "ok", "protocol": "full", "space": "paper", **columns}
     return Row(
         key=f"{layout}{kind}{n_t}",
         study="s",
@@ -75,6 +75,23 @@ def test_ours_are_chosen_from_both_spaces_in_natural_ordering_and_then_in_any():
     got = {tuning: choice.name for tuning, choice in answers([*ROWS, *ours]).items()}
     papers = {tuning: choice.name for tuning, choice in answers(ROWS).items()}
     assert got == papers | {"extended": "Sl-8-AoSoA-Padded/direct-128-1", "reordered": "ELL-AoS-AoS@rcm/static-32-1"}
+
+
+def test_kernels_tuned_further_have_tunings_of_their_own():
+    tuned = [
+        row("CSR-AoS-AoS", "static", 32, 4.0, space="paper_tuned"),
+        row("ELL-AoS-AoS", "static", 32, 3.0, space="paper_tuned"),
+    ]
+    for literal in ([], ROWS):
+        got = {tuning: choice.name for tuning, choice in answers([*literal, *tuned]).items()}
+        papers = {tuning: choice.name for tuning, choice in answers(literal).items()}
+        ours = {
+            "tuned_schedule": "CSR-AoS-AoS/static-32-1",
+            "tuned_layout": "ELL-AoS-AoS/static-32-1",
+            "tuned_joint": "ELL-AoS-AoS/static-32-1",
+            "tuned_static": "ELL-AoS-AoS/static-32-1",
+        }
+        assert got == papers | ours
 
 
 def test_the_papers_may_be_the_best_of_both_spaces():

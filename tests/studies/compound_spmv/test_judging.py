@@ -58,7 +58,7 @@ def test_what_cannot_be_learnt_from_is_not(monkeypatch):
             measure(0)
 
     monkeypatch.setattr("repro.tuning.evaluation.Predicted", Spy)
-    recordings = searched(Campaign.load(RECORDED[0], "compound_spmv"), "paper")
+    recordings = searched(Campaign.load(RECORDED[0], "compound_spmv"), "paper_tuned")
     evaluate(recordings[:1] + recordings, BUDGET, VariantId, str(REFERENCE))
     one = recordings[0]
     assert (one.problem, one.family) not in seen[0]
@@ -67,7 +67,7 @@ def test_what_cannot_be_learnt_from_is_not(monkeypatch):
 
 
 def test_of_many_problems_some_are_judged_and_all_are_learnt_from(monkeypatch):
-    recordings = searched(Campaign.load(RECORDED[0], "compound_spmv"), "paper")
+    recordings = searched(Campaign.load(RECORDED[0], "compound_spmv"), "paper_tuned")
     assert len(recordings) > 5
     whole = {id(one.recording): one for one in evaluate(recordings, BUDGET, VariantId, str(REFERENCE))}
     monkeypatch.setattr("repro.tuning.evaluation.MAX_EVALUATED", 3)

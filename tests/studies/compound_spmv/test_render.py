@@ -25,8 +25,21 @@ def test_a_cuda_module_has_a_kernel_and_a_launch_bound_for_every_schedule(templa
     space = paper_space(GPU)
     source = render_module(templates, "complex", "single", Layout.parse("CSR-AoS-AoS"), space, GPU)
     for schedule in space:
-        name = f"spmv_{schedule.kind}_{schedule.block_size}_{schedule.blocks_per_sm}"
+        name = f"spmv_{schedule.kind}_{schedule.block_size}_{schedule.blocks_per_sm}_rolled"
         assert f"KERNEL({schedule.block_size}, {schedule.blocks_per_sm}) {name}(" in source
+
+
+def test_row_loops_as_published_are_not_unrolled_and_others_are_left_to_the_compiler(templates):
+    layout = Layout.parse("ELL-SoA-SoA")
+    literal, tuned = (
+        render_module(templates, "real", "double", layout, space, GPU).partition("multiply_accumulate")[2]
+        for space in (paper_space(GPU), paper_space(GPU, rolled=False))
+    )
+    row_loop = "for (int slot = first"
+    assert f"NO_UNROLL\n    {row_loop}" in literal
+    assert "NO_UNROLL" not in tuned
+    without = literal.replace("    NO_UNROLL\n", "").replace("_rolled", "")
+    assert without == tuned
 
 
 def test_opencl_kernels_that_differ_in_the_grid_alone_are_one(templates):

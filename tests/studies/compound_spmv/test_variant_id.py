@@ -10,12 +10,13 @@ import pytest
 from repro.codegen.build_cache import Module
 from repro.codegen.targets import get_target
 from repro.config.models import StudySettings
+from repro.config.spaces import SPACES
 from repro.entries import entries
 from repro.errors import ReproError
 from repro.sparse.compound.ids import VariantId, fitting
 from repro.sparse.compound.layouts import Layout
 from repro.sparse.compound.runnables import Variant
-from repro.sparse.compound.schedules import AHEAD, LOADS, SPACES, Schedule, schedules
+from repro.sparse.compound.schedules import AHEAD, LOADS, Schedule, schedules
 from repro.sparse.ordering import UNKNOWNS
 from repro.studies.compound_spmv.study import STUDY, layouts
 
@@ -23,7 +24,7 @@ ALL = StudySettings(space="extended")
 
 
 def variants_of(target, entry):
-    """Return all variants of both spaces, and those of renumbered unknowns."""
+    """Return all variants of all spaces, and those of renumbered unknowns."""
     ids = []
     for space in SPACES:
         for layout in layouts(ALL, space, entry):
@@ -37,7 +38,7 @@ def from_columns(columns):
     """Make a variant of nothing but the columns of its row."""
     ordering = "clustered" if columns["clustered"] else columns["ordering"]
     layout = Layout(columns["outer"], columns["inner"], columns["vector"], ordering)
-    shape = (columns[name] for name in ("n_t", "n_b", "width", "unroll", "load", "ahead"))
+    shape = (columns[name] for name in ("n_t", "n_b", "width", "unroll", "load", "ahead", "rolled"))
     return VariantId(layout, Schedule(columns["schedule"], *shape))
 
 
@@ -66,7 +67,7 @@ def test_a_variants_row_has_the_columns_of_its_identity():
     assert id.columns == {
         "layout": "Sl-8-AoSoA-Padded@rcm", "ordering": "rcm", "outer": "Sl-8", "inner": "AoSoA", "vector": "Padded",
         "clustered": False, "schedule": "direct", "n_t": 256, "n_b": 4, "width": 4, "unroll": 2, "load": "cs",
-        "ahead": "",
+        "ahead": "", "rolled": False,
     }  # fmt: skip
 
 
@@ -82,6 +83,8 @@ def test_a_variants_row_has_the_columns_of_its_identity():
         ("CSR-AoS-AoS/static-256-4 ", "unknown schedule"),
         ("CSR-AoS-AoS/static-256-4-cs", "only tiles"),
         ("COO/static-256-4", "unknown layout"),
+        ("CSR-AoSoA-AoS/direct-256-4-rolled", "not unrolled"),
+        ("CSR-AoS-AoS/static-256-4-w2-rolled", "not unrolled"),
         ("/static-256-4", "unknown layout"),
     ],
 )

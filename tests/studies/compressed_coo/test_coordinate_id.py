@@ -35,7 +35,7 @@ def test_text_and_columns_say_every_parameter(target, layout):
 
 def test_a_variants_row_has_the_columns_of_its_identity():
     id = CoordinateId.parse("CCOO-aligned/b128-k8-c2-cs")
-    columns = CoordinateVariant(id, Module("ok", "", "", ()), Path(), "extended").columns
+    columns = CoordinateVariant(id, Module("ok", "", "", ()), Path()).columns
     assert id.columns.items() <= columns.items()
     expected = {"layout": "CCOO-aligned", "ordering": "natural", "n_t": 128, "per_thread": 8, "chunks": 2, "load": "cs"}
     assert id.columns == expected

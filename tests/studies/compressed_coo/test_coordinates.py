@@ -63,7 +63,7 @@ def test_every_blocking_is_right(modules, make_bench, small_problem, layout, pre
     module, folder = modules[layout, precision]
     bench = make_bench(small_problem("real", n=400), precision, STUDY_NAME)
     rows = [
-        bench.try_once(variant_of(CoordinateId(layout, blocking), module, folder, "paper"), "search", EFFORT)
+        bench.try_once(variant_of(CoordinateId(layout, blocking), module, folder), "search", EFFORT)
         for blocking in BLOCKINGS[precision]
     ]
     bench.release()
@@ -88,7 +88,7 @@ def test_every_encoding_is_decoded(modules, make_bench, encoding, threads, entri
     rows = []
     for layout in ("CCOO-unpadded",) if encoding.startswith("16") else ("CCOO", "CCOO-unpadded", "CCOO-aligned"):
         module, folder = modules[layout, "double"]
-        variant = CoordinateVariant(CoordinateId(layout, Blocking(threads, entries, 3)), module, folder, "paper")
+        variant = CoordinateVariant(CoordinateId(layout, Blocking(threads, entries, 3)), module, folder)
         rows.append(bench.try_once(variant, "search", EFFORT))
     bench.release()
     assert [(row.name, row.message) for row in rows if row.status != "ok"] == []
@@ -101,7 +101,7 @@ def test_the_product_takes_other_vectors(modules, make_bench, small_problem):
     problem = small_problem("real", n=300)
     module, folder = modules["CCOO-aligned", "double"]
     bench = make_bench(problem, study=STUDY_NAME)
-    variant = CoordinateVariant(CoordinateId("CCOO-aligned", Blocking(32, 2)), module, folder, "paper")
+    variant = CoordinateVariant(CoordinateId("CCOO-aligned", Blocking(32, 2)), module, folder)
     bench.prepare(variant)
     given = np.linspace(-1, 1, problem.n)
     x, y = bench.device.upload(given), bench.device.upload(np.full(problem.n, np.nan))
@@ -118,9 +118,7 @@ def test_the_product_takes_other_vectors(modules, make_bench, small_problem):
 def test_entries_that_are_not_real_are_refused(modules, make_bench, small_problem):
     module, folder = modules["CCOO", "double"]
     bench = make_bench(small_problem("complex"), study=STUDY_NAME)
-    row = bench.try_once(
-        CoordinateVariant(CoordinateId("CCOO", Blocking(32, 1)), module, folder, "paper"), "search", EFFORT
-    )
+    row = bench.try_once(CoordinateVariant(CoordinateId("CCOO", Blocking(32, 1)), module, folder), "search", EFFORT)
     bench.release()
     assert row.status == "unsupported"
     assert "complex" in row.message

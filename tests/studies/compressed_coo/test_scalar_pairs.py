@@ -131,7 +131,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tried(bench: Bench, templates: Path, folder: Path, precision: str, layout: str, tried: list[Blocking]) -> list:
     source = render_coo(templates, precision, layout, tried, CPU)
     module = compile_module(source, CPU, folder / f"{layout}.json")
-    variants = [variant_of(CoordinateId(layout, blocking), module, folder, "extended") for blocking in tried]
+    variants = [variant_of(CoordinateId(layout, blocking), module, folder) for blocking in tried]
     return [bench.try_once(variant, "search", EFFORT) for variant in variants]
 
 
@@ -210,7 +210,7 @@ def test_a_product_takes_other_vectors(folder: Path, templates: Path, make_bench
     problem = problem_of("repeat")
     blocking = Blocking(64, 2)
     module = compile_module(render_coo(templates, "double", PAIRS[1], [blocking], CPU), CPU, folder / "m.json")
-    variant = variant_of(CoordinateId(PAIRS[1], blocking), module, folder, "extended")
+    variant = variant_of(CoordinateId(PAIRS[1], blocking), module, folder)
     bench = make_bench(problem, study=STUDY_NAME)
     bench.prepare(variant)
     given, found = np.linspace(-1, 1, problem.n), np.full(problem.n, np.nan)
@@ -228,7 +228,7 @@ def emulated(problem: Matrix, precision: str, variant: CoordinateId, templates: 
     operands = make_operands(problem, precision, 1)
     source = render_coo(templates, precision, variant.layout, [variant.blocking], SM_90)
     workspace = EmulatedWorkspace(operands, source, folder)
-    runnable = variant_of(variant, Module("ok", "", "g++", (), "none"), folder, "extended")
+    runnable = variant_of(variant, Module("ok", "", "g++", (), "none"), folder)
     runnable.prepare(workspace)
     y = runnable.result()
     assert y is not None

@@ -66,7 +66,7 @@ def test_every_kernel_is_right(modules, make_bench, monkeypatch, layout, name):
     for precision in PRECISIONS:
         module, folder = modules[layout, precision]
         bench = make_bench(problem, precision, STUDY_NAME)
-        variants = [variant_of(CoordinateId(layout, blocking), module, folder, "extended") for blocking in TRIED]
+        variants = [variant_of(CoordinateId(layout, blocking), module, folder) for blocking in TRIED]
         rows = [bench.try_once(variant, "search", EFFORT) for variant in variants]
         bench.release()
         assert {row.status for row in rows} == {"ok"}, [row.message for row in rows]
@@ -79,9 +79,7 @@ def test_every_kernel_is_right(modules, make_bench, monkeypatch, layout, name):
 def test_rows_say_what_their_steps_are(modules, make_bench, bits, values):
     module, folder = modules["CSELL-16", "double"]
     bench = make_bench(coded(bits, values), study=STUDY_NAME)
-    row = bench.try_once(
-        variant_of(CoordinateId.parse("CSELL-16/b64-k8-c1-cs"), module, folder, "extended"), "search", EFFORT
-    )
+    row = bench.try_once(variant_of(CoordinateId.parse("CSELL-16/b64-k8-c1-cs"), module, folder), "search", EFFORT)
     bench.release()
     steps = json.loads(row["encodings"])
     assert steps[f"none/{bits}/{'table' if values == 'repeat' else 'plain'}"] >= 8
@@ -92,7 +90,7 @@ def test_the_same_bits_each_time_and_for_other_vectors(modules, make_bench):
     problem = uneven()
     module, folder = modules["CSELL-8", "double"]
     bench = make_bench(problem, study=STUDY_NAME)
-    variant = variant_of(CoordinateId.parse("CSELL-8/b32-k1-c2"), module, folder, "extended")
+    variant = variant_of(CoordinateId.parse("CSELL-8/b32-k1-c2"), module, folder)
     bench.prepare(variant)
     given = np.linspace(-1, 1, problem.n)
     x = bench.device.upload(given)
@@ -116,9 +114,7 @@ def test_what_would_be_mostly_padding_is_not_tried(modules, make_bench):
     sparse = np.zeros(64 * 1024, int)
     sparse[::1024] = 1
     bench = make_bench(matrix("sparse", sparse, np.arange(64)), study=STUDY_NAME)
-    row = bench.try_once(
-        variant_of(CoordinateId.parse("CSELL-32/b64-k4-c1"), module, folder, "extended"), "search", EFFORT
-    )
+    row = bench.try_once(variant_of(CoordinateId.parse("CSELL-32/b64-k4-c1"), module, folder), "search", EFFORT)
     bench.release()
     assert row.status == "unsupported"
     assert row.message == "padded to 32.0 times the non-zeros, more than 2"
@@ -129,7 +125,7 @@ def emulated(problem: Matrix, precision: str, id: CoordinateId, templates: Path,
     operands = make_operands(problem, precision, 1)
     source = render_coo(templates, precision, id.layout, [id.blocking], SM_90)
     workspace = EmulatedWorkspace(operands, source, folder)
-    runnable = SlicedVariant(id, Module("ok", "", "g++", (), "none"), folder, "extended")
+    runnable = SlicedVariant(id, Module("ok", "", "g++", (), "none"), folder)
     runnable.prepare(workspace)
     y = runnable.result()
     workspace.device.fill(y, 0xFF)

@@ -28,7 +28,8 @@ TIMING = {**QUICK, "cpu_budget": 0.02}
 
 
 def settings(**keys) -> StudySettings:
-    return StudySettings(space="extended", problems=(NAME,), precisions=("double",), timing=Timing(**TIMING), **keys)
+    given = {"space": "extended", **keys}
+    return StudySettings(problems=(NAME,), precisions=("double",), timing=Timing(**TIMING), **given)
 
 
 def config(**keys) -> Config:
@@ -158,9 +159,11 @@ def row(name: str, layout: str, space: str, seconds: float) -> Row:
     ("keys", "tunings"),
     [
         ({"layouts": ("CCOO-aligned",)}, ["extended"]),
-        ({"layouts": ("COO",)}, ["plain"]),
-        ({"search": "random"}, ["joint", "extended"]),
-        ({"memory_weight": 1.0}, ["plain", "joint", "extended", "memory"]),
+        ({"layouts": ("COO",)}, ["plain", "tuned_plain"]),
+        ({"search": "random"}, ["joint", "tuned_joint", "extended"]),
+        ({"memory_weight": 1.0}, ["plain", "joint", "tuned_plain", "tuned_joint", "extended", "memory"]),
+        ({"space": ("paper",)}, ["plain", "joint"]),
+        ({"space": ("paper_tuned", "extended")}, ["tuned_plain", "tuned_joint", "extended"]),
     ],
     ids=str,
 )
@@ -173,5 +176,8 @@ def test_each_tuning_chooses_from_its_own():
     chosen = {choice.tuning: choice for choice in choose(rows, 0.01)}
     assert {tuning: choice.name for tuning, choice in chosen.items()} == {"plain": "a", "joint": "b"}
     assert chosen["joint"].ties == ("c",)
+    rows.append(row("e", "COO", "paper_tuned", 1.5))
+    tuned = {choice.tuning: choice.name for choice in choose(rows, 0.01)}
+    assert tuned == {"plain": "a", "joint": "b", "tuned_plain": "e", "tuned_joint": "b"}
     rows.append(row("d", "CCOO-aligned", "extended", 1.0))
     assert {choice.tuning: choice.name for choice in choose(rows, 0.01)}["extended"] == "d"

@@ -8,9 +8,10 @@ import pytest
 
 from repro.codegen.build_cache import Module
 from repro.codegen.targets import get_target
+from repro.config.spaces import SPACES
 from repro.errors import ReproError
 from repro.sparse.dynamic.schedules import Schedule
-from repro.studies.dynamic_csr.ids import SPACES, ProductId, product_ids, twins
+from repro.studies.dynamic_csr.ids import ProductId, product_ids, twins
 from repro.studies.dynamic_csr.kernels import render_key
 from repro.studies.dynamic_csr.rows import DynamicRow
 from repro.studies.dynamic_csr.runnables_products import ProductVariant

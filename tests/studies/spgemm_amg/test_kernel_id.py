@@ -14,7 +14,7 @@ from repro.sparse.spgemm.kernels import BINS, LIMITS, HashShape, SortShape, hash
 from repro.sparse.spgemm.rows import plan_for_any, plan_products
 from repro.studies import get_study
 from repro.studies.spgemm_amg import PRODUCTS, STUDY_NAME
-from repro.studies.spgemm_amg.ids import MAX_SLOTS, MIN_DENSE, SPACES, KernelId, shapes_for
+from repro.studies.spgemm_amg.ids import MAX_SLOTS, MIN_DENSE, KernelId, shapes_for
 from repro.studies.spgemm_amg.kernels import MODULES, render_key
 from repro.studies.spgemm_amg.product_runnables import (
     HEADLINE,
@@ -174,7 +174,9 @@ def test_the_work_of_a_case_grows_with_spaces_baselines_and_the_matrix():
 
 def test_the_papers_space_comes_first():
     assert StudySettings(space="paper").spaces == ("paper",)
-    assert StudySettings(space="extended").spaces == SPACES == ("paper", "extended")
+    assert StudySettings(space="paper_tuned").spaces == ("paper", "paper_tuned")
+    assert StudySettings(space="extended").spaces == ("paper", "paper_tuned", "extended")
+    assert StudySettings(space=("extended", "paper")).spaces == ("paper", "extended")
 
 
 def timed(text, micro, products=100, status="ok"):

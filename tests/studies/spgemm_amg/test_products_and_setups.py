@@ -10,13 +10,13 @@ import pytest
 
 from repro.bench.errors import IncorrectError, ModuleError, Unsupported
 from repro.codegen.targets import CPU
+from repro.config.spaces import SPACES
 from repro.devices.base import OutOfDeviceMemory
 from repro.sparse.device_work import ModuleFile, Work
 from repro.sparse.multigrid.hierarchy import NearNull
 from repro.sparse.spgemm.kernels import BINS, LIMITS
 from repro.studies.spgemm_amg import operands as amg_expected
 from repro.studies.spgemm_amg import product_runnables as amg_bins
-from repro.studies.spgemm_amg.ids import SPACES
 from repro.studies.spgemm_amg.operands import factors_on, make_operands, upload
 from repro.studies.spgemm_amg.product_runnables import (
     MODES,

@@ -109,8 +109,8 @@ class VariantId(BaseId):
         outer, _, rows = layout.outer.partition("-")
         sizes = (int(rows or 1), schedule.block_size, schedule.blocks_per_sm, schedule.width, schedule.unroll)
         load = schedule.load if schedule.load != "ca" else ""
-        rolled = "rolled" if schedule.rolled else ""
-        words = (outer, layout.inner, layout.vector, layout.ordering, schedule.kind, load, schedule.ahead, rolled)
+        kind = f"{schedule.kind}-rolled" if schedule.rolled else schedule.kind
+        words = (outer, layout.inner, layout.vector, layout.ordering, kind, load, schedule.ahead)
         return Point.of(str(layout), words, sizes)
 
 

@@ -87,7 +87,7 @@ def _steps(first: int, limit: int) -> list[int]:
     return sorted(step for step in {*powers, *(3 * p for p in powers)} if step <= limit)
 
 
-def paper_space(target: Target, *, rolled: bool) -> list[Schedule]:
+def paper_space(target: Target, *, rolled: bool = True) -> list[Schedule]:
     """Return the papers' schedules within the device's limits, with the row loop `rolled` or left to the compiler.
 
     Block sizes are w·2^i or w·3·2^i for a warp of w threads, blocks of a multiprocessor 2^i or 3·2^i (Mueller-Roemer et

@@ -17,6 +17,7 @@ from repro.results.significance import interval_of_ratio, ratio_of
 from repro.results.targets import CaseNumber, Measured, MissingCase, Quantity, StatisticName
 from repro.sparse.compound.layouts import TILE_ROWS
 from repro.sparse.compound.runnables import OWN_FLOOR
+from repro.sparse.expansions import real_expansion
 from repro.studies.compound_spmv import STUDY_NAME
 from repro.studies.compound_spmv.rows import CompoundRow
 from repro.studies.compound_spmv.study import REORDERED_UNPAIRED, UNPAIRED
@@ -238,7 +239,8 @@ def _quantity(
             if one := number(times):
                 numbers.append(one)
             else:
-                missing.append(MissingCase(_name(times), next(iter(times.why_not), "not timed")))
+                why = next(iter(times.why_not), "not timed")
+                missing.append(MissingCase(_name(times), why, notes=_remark(times)))
         return Measured(numbers, missing)
 
     return Quantity(measure, statistic)
@@ -248,11 +250,15 @@ def _name(times: Times) -> str:
     return f"{times.line.problem} ({ABBREVIATIONS[times.case.precision]})"
 
 
+def _remark(times: Times) -> tuple[str, ...]:
+    remark = times.line.record.remark if times.line.record else None
+    return (remark,) if remark else ()
+
+
 def _case(times: Times, value: float | None, *pair: Time | None) -> CaseNumber | None:
     if value is None:
         return None
-    remark = times.line.record.remark if times.line.record else None
-    notes = ((remark,) if remark else ()) + times.case.launch_note("event", *pair)
+    notes = _remark(times) + times.case.launch_note("event", *pair)
     return CaseNumber(value, _name(times), notes, interval_of_ratio(*pair) if len(pair) == 2 else None)
 
 
@@ -264,6 +270,13 @@ def _over_separate(times: Times) -> CaseNumber | None:
     """Time of the better of schedule tuning alone and layout tuning alone, over the time of joint tuning."""
     alone = [timed for method in (SCHEDULE, LAYOUT) if (timed := times[method])]
     base = min(alone, key=lambda timed: timed.seconds, default=None)
+    return _case(times, ratio_of(base, times[PAPERS]), base, times[PAPERS])
+
+
+def _over_real(times: Times) -> CaseNumber | None:
+    """Time of the library's fastest routine for the expansion into a real matrix, over ours."""
+    real = {"kind": "baseline", "ordering": "natural", "representation": real_expansion(str(times.line.entry)).name}
+    base = times.case.select(**real).fastest(times.clock)
     return _case(times, ratio_of(base, times[PAPERS]), base, times[PAPERS])
 
 
@@ -352,5 +365,6 @@ CLAIMS: ClaimQuantities[ClaimCases] = {
     "memory_sl16_rfdevice": _memory("Sl-16", "worst", "RFdevice"),
     "memory_sl32_rfdevice": _memory("Sl-32", "worst", "RFdevice"),
     "memory_ell_most": _memory("ELL", "most"),
+    "over_hamilton_mean": _quantity(_over_real, "mean", _entry("quaternion")),
     "joint_over_separate_mean": _quantity(_over_separate, "mean"),
 }

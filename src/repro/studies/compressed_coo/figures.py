@@ -39,6 +39,7 @@ from repro.studies.compressed_coo.results import (
     counted,
     fastest_formats,
     format_of,
+    kernels_note,
     near_launch,
     not_searched,
     precision_of,
@@ -275,6 +276,7 @@ def gflops(campaign: Campaign, published: Published) -> Figure:
         marks,
         f"Dashed: the most that {PAPER} states, {best['V100']} on a V100, {best['A100']} on an A100." if on_gpu else "",
         over,
+        kernels_note(campaign),
         measurement_note(campaign, "graph"),
         near_launch(cases),
         not_searched(cases),
@@ -368,6 +370,7 @@ def bicgstab(campaign: Campaign, published: Published) -> Figure:
         over,
         f"Dashed: what {PAPER} states, a median over the default of about {words}: the diamonds are its counterpart."
         if stated else "",
+        kernels_note(campaign),
         measurement_note(campaign, "graph"),
         not_searched(cases),
         remarks(lines),

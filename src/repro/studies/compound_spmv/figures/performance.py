@@ -40,6 +40,7 @@ from repro.studies.compound_spmv.results import (
     SCHEDULE,
     Times,
     all_times,
+    kernels_note,
 )
 
 if TYPE_CHECKING:
@@ -204,6 +205,7 @@ def _baseline_figure(campaign: Campaign, published: Published, number: int) -> F
            else " (dashed), over the papers’ routine: the diamonds are its counterpart, on another GPU."),
         WHISKERS if any(bar.tuned_sure for bar in bars) else "",
         f"Our largest: {best.tuned:.2f}× ({best.problem})." if best and best.tuned else "",
+        kernels_note(campaign),
         measurement_note(campaign, "event"),
         launch_note(sum(bar.mostly_launch for bar in bars), sum(bar.tuned is not None for bar in bars)).replace(
             ": marked.", " (marked *)."
@@ -356,6 +358,7 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
         WHISKERS if any(row.ours_sure or row.papers_sure for rows in panels.values() for row in rows) else "",
         f"Geometric means: {'; '.join(summaries)}." if summaries else "",
         "Nothing of this is published.",
+        kernels_note(campaign),
         measurement_note(campaign, "graph"),
         f"In {near} cases (marked *) a time is mostly launch." if near else "",
         remarks(lines),
@@ -469,6 +472,7 @@ def fractions(campaign: Campaign, published: Published) -> Figure:
         f"(filled) and the fastest {library_of(campaign)} routine (open) reach. A winner in a layout with fewer",
         "bytes than CSR-AoS, or one that stays in the cache, can pass 1. Nothing of this is published.",
         f"Shown are {shown} of {len(points)} pairs of problem and precision; the others have no winner or no floor.",
+        kernels_note(campaign),
         measurement_note(campaign, "graph"),
         f"Within {NEAR_EMPTY:g}× of that, so that the fraction says little: {near}." if near else "",
         remarks(lines),
@@ -551,6 +555,7 @@ def fraction(campaign: Campaign, published: Published) -> Figure:
         "" if any(case[OURS] for case in cases) else "The space `extended` was not searched.",
         f"{left_out} pairs of problem and precision have no floor." if left_out else "",
         "Nothing of this is published.",
+        kernels_note(campaign),
         measurement_note(campaign, "graph"),
         remarks(lines),
         unavailable_note(campaign),

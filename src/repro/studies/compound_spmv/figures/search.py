@@ -35,7 +35,7 @@ from repro.results.published import Published
 from repro.results.registry import figure
 from repro.results.tables import MICRO, Figure, digits
 from repro.studies.compound_spmv import PAPER, STUDY_NAME
-from repro.studies.compound_spmv.results import paper_rows, papers_space
+from repro.studies.compound_spmv.results import kernels_note, paper_rows, papers_space
 from repro.studies.compound_spmv.searches import SPACE_TITLES, Order, journeys, judged_searches, searched
 from repro.studies.compound_spmv.tables.search import BUDGET, JUDGED, PRODUCTS, SEQUENCES, Weighed, lost, weigh
 from repro.tuning.evaluation import SEEDS, Array, Evaluation, sample_note
@@ -166,6 +166,7 @@ def _surface_figure(campaign: Campaign, number: int, pairs: tuple[tuple[str, str
         f"{'; '.join(shown)}." if shown else "",
         f"{screened} of {timed} times are from the few launches of the screening.",
         f"{failed} variants without a valid time." if failed else "",
+        kernels_note(campaign),
         measurement_note(campaign, "event", "the search"),
         cpu_note(campaign),
     ]
@@ -264,6 +265,7 @@ def panels(campaign: Campaign, published: Published) -> Figure:
         "Time of each layout’s fastest variant over the bytes of its matrix, relative to the fastest and to the",
         f"smallest one of the problem in that precision, up to {SLOWEST:g}× and {LARGEST:g}×. Filled points and steps",
         "are the Pareto front, listed in table-pareto; open points are beaten in time and in bytes.",
+        kernels_note(campaign),
         measurement_note(campaign, "event", "the search"),
         remarks(lines),
     ]
@@ -338,6 +340,7 @@ def portability(campaign: Campaign, published: Published) -> Figure:
         "By how many percent the winner of a search on one device is slower on another than the fastest there, as in",
         "table-portability; a dot is a problem in one precision, a bar the median of a precision. The axis is linear",
         "up to 1 % and logarithmic beyond.",
+        kernels_note(campaign),
         measurement_note(campaign, "event", "the search"),
         others_note(campaign),
         conflict_note(campaign),
@@ -465,6 +468,7 @@ def _order_figure(campaign: Campaign, chosen: Mapping[str, Order], what: str) ->
     caption = [
         f"By how many percent {what}, is slower than joint tuning; a dot is a problem in one precision, a bar the",
         f"median of a precision, {len(recordings)} dots a row. The axis is linear up to 1 % and logarithmic beyond.",
+        kernels_note(campaign),
         measurement_note(campaign, "event", "the search"),
     ]
     return Figure(

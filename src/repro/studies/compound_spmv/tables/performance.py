@@ -56,6 +56,7 @@ from repro.studies.compound_spmv.results import (
     Time,
     Times,
     all_times,
+    kernels_note,
     of_pairs_or_none,
 )
 from repro.studies.compound_spmv.rows import CompoundRow
@@ -145,6 +146,7 @@ def floor(campaign: Campaign, published: Published) -> Table:
         "warm cache they need not come from memory. Beside them the bandwidth of a device copy that is",
         "too large for the cache (bytes read and written) and what an empty kernel reads. Speedup: the",
         "fastest routine’s time over the winner’s. Nothing of this is published.",
+        kernels_note(campaign),
         measurement_note(campaign, "graph"),
         launch_note(sum(case.case.mostly_launch("graph", best) for case, best in winners), len(winners)),
         f"Winners with other variants within {100 * campaign.tie:g} % in the search:",
@@ -186,6 +188,7 @@ def problems(campaign: Campaign, published: Published) -> Table:
         "Cold: the same variants and the fastest routine with the L2 cache overwritten before each launch, by the event"
         " clock." if "cold" in campaign.caches and campaign.cache == "warm" else "",
         "Nothing of this is published.",
+        kernels_note(campaign),
         measurement_note(campaign, "graph"),
         launch_note(sum(case.mostly_launch for case in timed), len(timed)),
         "" if any(case[OURS] for case in cases) else "Ours is absent: the space `extended` was not searched.",
@@ -539,6 +542,7 @@ def targets(campaign: Campaign, published: Published) -> Table:
         _pairs_said(sizes[2]),
         "Prototype: a C++ prototype on an H200, on eight other matrices; of symmetric matrices one of pairs, on four",
         "of these, seven cases.",
+        kernels_note(campaign),
         measurement_note(campaign, "graph"),
         "" if count else f"Ours is absent: {NOT_SEARCHED}.",
         wanted_on(campaign),

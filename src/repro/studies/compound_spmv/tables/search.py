@@ -31,7 +31,7 @@ from repro.sparse.compound.layouts import TILE_ROWS
 from repro.sparse.compound.schedules import LOADS
 from repro.sparse.study_kit import front
 from repro.studies.compound_spmv import PAPER, STUDY_NAME, searches
-from repro.studies.compound_spmv.results import papers_space
+from repro.studies.compound_spmv.results import kernels_note, papers_space
 from repro.studies.compound_spmv.rows import CompoundRow
 from repro.studies.compound_spmv.searches import SPACE_TITLES, Journey, Order, journeys, judged_searches, searched
 from repro.tuning.evaluation import SEEDS, Array, Evaluation, sample_note
@@ -161,6 +161,7 @@ def ablation(campaign: Campaign, published: Published) -> Table:
         "(pairs of problem and precision) whose matrix in CSR-AoS and both vectors fit into the L2 cache, and over the",
         f"larger ones; the worst; and how many cases lose more than {100 * NOTABLE:g} %, of those that tried the idea.",
         "The last line is the best of the papers’ space against the best of both.",
+        kernels_note(campaign),
         measurement_note(campaign, "event", "the search"),
         *(
             _doubts(campaign, rows, ours)
@@ -512,6 +513,7 @@ def strategies(campaign: Campaign, published: Published) -> Table:
         "threads per block where the device has them, and as many blocks as fit.",
         "“n_t·n_b” tunes the product as one parameter, each with a rule that splits it, jointly with the rest.",
         f"The question is that of section 5.4 of {PAPER}; the schedule to begin with is our choice.",
+        kernels_note(campaign),
         measurement_note(campaign, "event", "the search"),
         "Answers timed by the few launches of the screening are rarely exact to the percent; one below the best of the",
         "full protocol counts as no loss.",
