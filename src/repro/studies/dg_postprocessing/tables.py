@@ -753,7 +753,7 @@ def targets(campaign: Campaign, published: Published) -> Table:
         "What was aimed at and what was reached, on the paper’s thirty fields: meshes of low and of high variance of",
         "five sizes, P = 1, 2, 3. Ours: filtering by contours. The paper’s per-element kernel, tuned: with the fastest",
         "patches, threads and cells. The library’s product: its fastest routine for the same matrix as scalars in CSR.",
-        " 3D: a list of 2^20 regions of its mesh of cubes, 10 each way. Reported: no number is wanted. Cases:",
+        "3D: a list of 2^20 regions of its mesh of cubes, 10 each way. Reported: no number is wanted. Cases:",
         "how many fields have a number; where some have none, a verdict is of the others, and a note names what is",
         "missing.",
         contour_formula(),
