@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-#: `paper`: what the paper describes, to the letter. `paper_tuned`: the paper's kernels with choices that it does not
-#: make, such as the compiler's unrolling. `extended`: our kernels.
+#: `paper`: what the paper describes, to the letter; what it leaves open is tried alike for all its methods.
+#: `paper_tuned`: the paper's kernels with choices that it does not make, such as unrolled loops or more blocks.
+#: `extended`: our kernels.
 Space = Literal["paper", "paper_tuned", "extended"]
 SPACES: tuple[Space, ...] = get_args(Space)
 PAPER, PAPER_TUNED, EXTENDED = SPACES

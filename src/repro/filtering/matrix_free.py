@@ -32,6 +32,8 @@ Floats = NDArray[np.float64]
 ROUNDING = 1e-11
 #: Blocks per multiprocessor, for grid-stride loops over points.
 BLOCKS_PER_SM = {"cuda": 16, "opencl": 4}
+#: Most copies of points of all patches: kernels have 32-bit offsets.
+MAX_COPIES = 2**31 - 1
 #: Number of warps per multiprocessor that should each have a tile of points.
 WARPS = 24
 
@@ -355,6 +357,8 @@ class PerElement(MatrixFree):
         super().__init__(launches, points)
         device = launches.device
         self.patches: Patches = points.host.patches(stencil.half, patches or device.sm_count, points.size, share)
+        if self.patches.copies > MAX_COPIES:
+            raise Unsupported(f"{self.patches.copies:,} copies of points, and 32-bit offsets count {MAX_COPIES:,}")
         self.field = Field(launches, stencil, self.patches.order, basis)
         copies = launches.numbers(self.patches.copies, np.float64)
         count = len(self.patches.starts) - 1

@@ -31,7 +31,7 @@ NOTHING_PUBLISHED = Published({}, [])
 #: Of each tuning what is chosen and how long it takes; the paper's point and element come first.
 CHOSEN = {
     "paper/point": ("point-t64-c1-b1", 30_000.0), "paper/element": ("element-t64-c0.5-b1", 20_000.0),
-    "point": ("point-t128-c1-b8", 25_000.0), "element": ("element-t128-c0.5-b4", 16_000.0),
+    "paper_tuned/point": ("point-t128-c1-b8", 25_000.0), "paper_tuned/element": ("element-t128-c0.5-b4", 16_000.0),
     "atomic": ("atomic-t64-c0.5-b4", 8_000.0), "edges": ("edges-t64-c0.5-b16", 4_000.0),
 }  # fmt: skip
 POINTS_OF_TRIANGLE = {1: 6, 2: 12, 3: 20}

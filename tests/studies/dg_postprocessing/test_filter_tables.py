@@ -18,6 +18,7 @@ from dg_campaign import (
 
 from repro.studies.dg_postprocessing import MIN_RATE, OVER_POINT, stated_number
 from repro.studies.dg_postprocessing.operands import peak_gflops
+from repro.studies.dg_postprocessing.results import NOT_TUNED
 
 
 def test_counts_beside_the_published(dg_campaign_of_some):
@@ -70,15 +71,19 @@ def test_ways_beside_ours(dg_campaign_of_some):
     assert line["atomic_over_ours"].value == pytest.approx(2.0)
     assert "differ from launch to launch" in made.caption
     assert line["chosen"].value == "edges-t64-c0.5-b16"
-    overs = values(line, "element_over_point", "point_over_ours", "element_over_ours", "element_tuned_over_ours")
-    assert overs == pytest.approx([1.5, 7.5, 5.0, 4.0])
+    overs = values(line, "point_tuned_over_ours", "element_tuned_over_ours")
+    assert overs == pytest.approx([6.25, 4.0])
+    both = values(line, "element_over_point", "element_over_point_tuned")
+    assert both == pytest.approx([1.5, 25 / 16])
+    assert not line["element_over_point"].notes, "both have 64 threads"
+    assert "point t128-c1-b8; " in line["element_over_point_tuned"].notes[0]
     assert line["ours_mpoints"].value == pytest.approx(24_000 / 3.2e-3 * 1e-6)
     rate = OPERATIONS * 24_000 / 3.2e-3 * 1e-9
     assert line["ours_gflops"].value == pytest.approx(rate)
     assert line["ours_peak"].value == pytest.approx(100 * rate / PEAK)
     assert by_name["gone"]["problem"].notes == ("unavailable: no such file",)
     means = dict(zip([column.key for column in made.columns], made.summary[0], strict=True))
-    assert means["element_over_ours"].value == pytest.approx(5.0)
+    assert means["element_tuned_over_ours"].value == pytest.approx(4.0)
     assert "(28, 50, 78) an evaluation" in made.caption
     assert "33\N{NO-BREAK SPACE}454 GFLOPS" in made.caption
 
@@ -107,8 +112,21 @@ def test_a_way_that_failed_says_why(tmp_path):
     maker.measured("odd", [*rows, failed])
     line = lines(table(maker.load(), "table-filters"))["odd"]
     assert line["element_ms"].notes == ("element-t64-c0.5-b1: out of memory (2 GiB more)",)
-    assert values(line, "element_ms", "element_over_point", "element_over_ours") == [None] * 3
-    assert line["point_over_ours"].value == pytest.approx(7.5)
+    assert values(line, "element_ms", "element_over_point") == [None] * 2
+    assert line["element_tuned_over_ours"].value == pytest.approx(4.0)
+
+
+def test_where_no_tuned_kernel_was_measured_the_table_says_so(tmp_path):
+    maker = Maker(tmp_path)
+    maker.field("odd", "low", 1, 100)
+    maker.measured("odd", [row for row in maker.rows("odd", 1, 100) if row.space != "paper_tuned"])
+    campaign = maker.load()
+    line = lines(table(campaign, "table-filters"))["odd"]
+    for key in ("element_over_point_tuned", "point_tuned_over_ours", "element_tuned_over_ours"):
+        assert (line[key].value, line[key].shown, line[key].notes) == (None, "not tuned", (NOT_TUNED,))
+    assert line["point_tuned_ms"].notes == (NOT_TUNED,)
+    assert line["element_over_point"].value == pytest.approx(1.5), "to the letter"
+    assert lines(table(campaign, "table-local"))["odd"]["speedup"].shown == "not tuned"
 
 
 def test_a_device_whose_peak_is_not_known_has_no_share_of_it(tmp_path):

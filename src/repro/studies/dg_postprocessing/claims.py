@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from repro.results.campaign_data import Campaign
 from repro.results.claims import ClaimQuantities, Variants, claims_table, load_claims
 from repro.results.published import Published, Record
+from repro.results.recorded_rows import Method
 from repro.results.registry import table
 from repro.results.significance import interval_of_ratio, ratio_of
 from repro.results.tables import Table
 from repro.results.targets import CaseNumber, Measured, MissingCase, Quantity, StatisticName
-from repro.studies.dg_postprocessing import CUBES, PAPER, STUDY_NAME
+from repro.studies.dg_postprocessing import CUBES, PAPER, PATCHES, STUDY_NAME
 from repro.studies.dg_postprocessing.ids import WIDTHS, full_width
 from repro.studies.dg_postprocessing.results import (
     ELEMENT,
-    ELEMENT_TUNED,
     LOW_VARIANCE,
-    POINT,
-    POINT_TUNED,
+    PUBLISHED_PAIRS,
     VECTOR,
     Filtering,
     TargetData,
@@ -27,12 +26,8 @@ from repro.studies.dg_postprocessing.results import (
     WidthTimes,
 )
 
-#: Per-point and per-element method. As published: one block per multiprocessor; 64 threads per block (per point), 128
-#: or 256 (per element; section 3.4). Tuned further: the same threads and blocks to choose from for both methods.
-PAIRS = {"as_published": (POINT, ELEMENT), "paper_tuned": (POINT_TUNED, ELEMENT_TUNED)}
-UNEQUAL = "per point has 64 threads of a block, per element 128 or 256"
-#: The numbers of patches in Figure 3.7.
-PATCHES = "16"
+#: The per-point and the per-element method by which claims are judged.
+PAIRS = dict(zip(("as_published", "paper_tuned"), PUBLISHED_PAIRS, strict=True))
 DEVICES = (2, 4, 8)
 
 
@@ -44,7 +39,7 @@ class ClaimFields(NamedTuple):
 
 
 def _in_plane(
-    number: Callable[[Filtering, Variants], CaseNumber | None],
+    numbers_of: Callable[[Filtering, Variants], Measured],
     statistic: StatisticName,
     *,
     degree: int | None = None,
@@ -57,54 +52,60 @@ def _in_plane(
         return own and int(item["degree"]) == (degree or int(item["degree"])) and variance in (None, item["variance"])
 
     def measure(data: ClaimFields) -> Measured:
-        numbers, missing = [], []
+        numbers: list[CaseNumber] = []
+        missing: list[MissingCase] = []
         for name in (item["problem"] for item in data.fields.published.tables.get("sizes", []) if wanted(item)):
             field = data.fields.plane.get(name)
             if field is None:
                 missing.append(MissingCase(name, "not in this campaign"))
-            elif value := number(field, data.variants):
-                numbers.append(value)
-            else:
-                missing.append(MissingCase(name, "not timed" if field.case.measured else field.case.why_not()))
+                continue
+            measured = numbers_of(field, data.variants)
+            numbers += measured.numbers
+            if not measured.numbers:
+                reason = measured.nothing or ("not timed" if field.case.measured else field.case.why_not())
+                missing.append(MissingCase(name, reason))
         return Measured(numbers, missing)
 
     return Quantity(measure, statistic)
 
 
-def _equally_tuned(field: Filtering) -> bool:
-    """Return whether both methods were tried with more than one block per multiprocessor."""
-    return all(
-        field.case.searched.select(lambda row: row.timed, kind="variant", way=method.columns["way"], space="extended")
-        for method in PAIRS["paper_tuned"]
-    )
+def _element_over_point(field: Filtering, variants: Variants) -> Measured:
+    """The speedup of one method over the other; as published only if both were timed with the same threads."""
+    if variants not in PAIRS:
+        return Measured([])
+    pair = PAIRS[variants]
+    point, element = (field[method] for method in pair)
+    ratio, unequal = ratio_of(point, element), field.unequal_choices(*pair)
+    if ratio is None or (unequal and variants == "as_published"):
+        return Measured([], nothing="; ".join(unequal) if ratio else "")
+    return Measured([CaseNumber(ratio, field.line.problem, unequal, interval_of_ratio(point, element))])
 
 
-def _element_over_point(field: Filtering, variants: Variants) -> CaseNumber | None:
-    methods = PAIRS.get(variants)
-    if variants == "paper_tuned" and not _equally_tuned(field):
-        return None
-    point, element = (field[method] for method in methods) if methods else (None, None)
-    ratio = ratio_of(point, element)
-    notes = (UNEQUAL,) if variants == "as_published" else ()
-    return CaseNumber(ratio, field.line.problem, notes, interval_of_ratio(point, element)) if ratio else None
-
-
-def _rate(field: Filtering, variants: Variants) -> CaseNumber | None:
+def _element_rate(field: Filtering, variants: Variants) -> Measured:
     """The rate of the per-element method, computed with the operations of the contour method."""
-    methods = PAIRS.get(variants)
-    rate = field.gflops(field[methods[1]]) if methods else None
-    return CaseNumber(rate, field.line.problem) if rate else None
+    return _rates(field, PAIRS[variants][1:]) if variants in PAIRS else Measured([])
 
 
-def _tests(field: Filtering, variants: Variants) -> CaseNumber | None:
-    return CaseNumber(field.tests_ratio, field.line.problem) if field.tests_ratio else None
+def _both_rates(field: Filtering, variants: Variants) -> Measured:
+    """The rates of both methods, as `_element_rate`; none if only one was timed, so that both weigh the same."""
+    methods = PAIRS.get(variants, ())
+    return _rates(field, methods if all(field[method] for method in methods) else ())
+
+
+def _rates(field: Filtering, methods: Sequence[Method]) -> Measured:
+    rates = [(method.title, rate) for method in methods if (rate := field.gflops(field[method]))]
+    return Measured([CaseNumber(rate, f"{field.line.problem}, {title}") for title, rate in rates])
+
+
+def _tests(field: Filtering, variants: Variants) -> Measured:
+    return Measured([CaseNumber(field.tests_ratio, field.line.problem)] if field.tests_ratio else [])
 
 
 def _overhead(data: ClaimFields) -> Measured:
     """Memory overhead of 16 patches on the smallest mesh over the overhead on the largest; P = 1, low variance."""
     overheads = {}
     for name, field in data.fields.plane.items():
-        overhead = (field.facts.get("overhead") or {}).get(PATCHES)
+        overhead = field.overhead(PATCHES)
         if (field.family, field.degree) == (LOW_VARIANCE, 1) and overhead and field.triangles:
             overheads[field.triangles] = overhead, name
     if len(overheads) < 2:
@@ -173,9 +174,9 @@ QUANTITIES: ClaimQuantities[ClaimFields] = {
     "element_over_point_low_p3": _in_plane(_element_over_point, "median", degree=3, variance=LOW_VARIANCE),
     "element_over_point_high": _in_plane(_element_over_point, "median", variance="high"),
     "element_over_point": _in_plane(_element_over_point, "median"),
-    "gflops_p1": _in_plane(_rate, "most", degree=1, variance=LOW_VARIANCE),
-    "gflops_p2": _in_plane(_rate, "median", degree=2, variance=LOW_VARIANCE),
-    "gflops_p3": _in_plane(_rate, "median", degree=3, variance=LOW_VARIANCE),
+    "gflops_p1": _in_plane(_element_rate, "most", degree=1, variance=LOW_VARIANCE),
+    "gflops_p2": _in_plane(_both_rates, "mean", degree=2, variance=LOW_VARIANCE),
+    "gflops_p3": _in_plane(_both_rates, "mean", degree=3, variance=LOW_VARIANCE),
     "patch_overhead_ratio": Quantity(_overhead),
     "device_efficiency": Quantity(_device_efficiency),
     "best_width_p1": _in_space(1, _lead(18)),

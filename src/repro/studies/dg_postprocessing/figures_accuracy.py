@@ -38,7 +38,7 @@ from repro.studies.dg_postprocessing.results import (
     filtered_errors,
     unfiltered_errors,
 )
-from repro.studies.dg_postprocessing.tables import overhead, patch_counts
+from repro.studies.dg_postprocessing.tables import patch_counts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -159,7 +159,7 @@ def memory(campaign: Campaign, published: Published) -> Figure:
 
 def percent_of(patches: int, field: Filtering) -> float | None:
     """Return the memory overhead in percent; None if it was not counted."""
-    share = overhead(field, patches)
+    share = field.overhead(patches)
     return None if share is None else PERCENT * share
 
 

@@ -13,28 +13,29 @@ from typing import Any, Literal, get_args
 
 from repro.bench.variant_id import BaseId, Point
 from repro.codegen.targets import STATIC_SHARED, Target
-from repro.config.spaces import EXTENDED, PAPER, Space
+from repro.config.spaces import EXTENDED, PAPER, PAPER_TUNED, Space
 from repro.errors import ReproError
 from repro.filtering.kernels import BLOCK_SIZES, CONTOUR_BLOCK_SIZES
 from repro.studies.dg_postprocessing import CENTROID_CELL, POINT_CELL
 
 FilterMethod = Literal["point", "element", "edges", "atomic"]
-#: Cell sizes to try, and blocks per multiprocessor (for `element` and `atomic`: patches per multiprocessor).
-FILTER_CELLS: dict[FilterMethod, tuple[float, ...]] = {
-    "point": (0.5, 1.0),
-    "element": (0.25, 0.5),
-    "edges": (0.25, 0.5, 1.0),
-    "atomic": (0.5,),
+#: Cell sizes of the published methods, in longest edges; the text has one block (`element`: patch) per multiprocessor,
+#: and leaves the number of threads open.
+PUBLISHED_CELLS: dict[FilterMethod, float] = {"point": CENTROID_CELL, "element": POINT_CELL}
+#: Choices of both published methods, by dialect: threads per block; where they are tuned further, also cell sizes (the
+#: text's two, each for both methods) and blocks (`element`: patches) per multiprocessor. On the CPU launches take long,
+#: and results are only rehearsals.
+PAPER_THREADS = {"cuda": BLOCK_SIZES["cuda"], "opencl": (16,)}
+TUNED_CELLS = {"cuda": (POINT_CELL, CENTROID_CELL), "opencl": (POINT_CELL,)}
+TUNED_BLOCKS = {"cuda": (4, 8, 32), "opencl": (4,)}
+#: Choices of our methods: threads per block, cell sizes, and blocks (`atomic`: patches) per multiprocessor.
+OWN_FILTERS: dict[str, dict[FilterMethod, tuple[tuple[int, ...], tuple[float, ...], tuple[int, ...]]]] = {
+    "cuda": {
+        "edges": (CONTOUR_BLOCK_SIZES["cuda"], (0.25, 0.5, 1.0), (4, 16, 64)),
+        "atomic": (BLOCK_SIZES["cuda"], (0.5,), (4, 16)),
+    },
+    "opencl": {"edges": ((16,), (1.0,), (16,)), "atomic": ((16,), (0.5,), (4,))},
 }
-FILTER_BLOCKS: dict[FilterMethod, tuple[int, ...]] = {
-    "point": (8, 32),
-    "element": (2, 4),
-    "edges": (4, 16, 64),
-    "atomic": (4, 16),
-}
-#: For the CPU, where launches take long and results are only rehearsals: threads, and cells and blocks to try.
-CPU_THREADS = 16
-CPU_FILTERS: tuple[tuple[FilterMethod, float, int], ...] = (("edges", 1.0, 16), ("atomic", 0.5, 4))
 _FILTER_TEXT = re.compile(r"(?P<way>\w+)-t(?P<threads>\d+)-c(?P<cell>\d+(\.\d+)?)-b(?P<blocks>\d+)")
 
 
@@ -74,9 +75,10 @@ class FilterId(FieldId):
 
     @property
     def space(self) -> Space:
-        """`paper`: one block per multiprocessor, and the paper's cells; otherwise `extended`."""
-        cells = {"point": CENTROID_CELL, "element": POINT_CELL}
-        return PAPER if self.blocks == 1 and cells.get(self.method) == self.cell else EXTENDED
+        """`paper`: the text's cell, and one block per multiprocessor; `extended`: contours and atomic additions."""
+        if self.method not in PUBLISHED_CELLS:
+            return EXTENDED
+        return PAPER if (self.cell, self.blocks) == (PUBLISHED_CELLS[self.method], 1) else PAPER_TUNED
 
     @property
     def module(self) -> str:
@@ -99,16 +101,16 @@ def filter_ids(
 
 
 def _all_filter_ids(target: Target) -> Iterator[FilterId]:
-    on_gpu = target.dialect == "cuda"
-    threads = BLOCK_SIZES["cuda"] if on_gpu else (CPU_THREADS,)
-    for way, cell in (("point", CENTROID_CELL), ("element", POINT_CELL)):
-        yield from (FilterId(way, n_t, cell, 1) for n_t in threads)  # type: ignore[arg-type]
-    if not on_gpu:
-        yield from (FilterId(way, CPU_THREADS, cell, blocks) for way, cell, blocks in CPU_FILTERS)
-        return
-    for way in get_args(FilterMethod):
-        fitting = CONTOUR_BLOCK_SIZES["cuda"] if way == "edges" else threads
-        yield from (FilterId(way, *sizes) for sizes in product(fitting, FILTER_CELLS[way], FILTER_BLOCKS[way]))
+    dialect = target.dialect
+    threads = PAPER_THREADS[dialect]
+    for way, cell in PUBLISHED_CELLS.items():
+        yield from (FilterId(way, n_t, cell, 1) for n_t in threads)
+    tuned: product[tuple[FilterMethod, int, float, int]] = product(
+        PUBLISHED_CELLS, threads, TUNED_CELLS[dialect], TUNED_BLOCKS[dialect]
+    )
+    yield from (FilterId(*sizes) for sizes in tuned)
+    for way, choices in OWN_FILTERS[dialect].items():
+        yield from (FilterId(way, *sizes) for sizes in product(*choices))
 
 
 #: `vector`: the paper's method, several threads per region, each at some of 36 or 150 points. `lane`: our method, one

@@ -9,6 +9,7 @@ from math import floor, log
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from repro.bench.rows import ClockName
+from repro.config.spaces import PAPER, PAPER_TUNED
 from repro.problems.field import FUNCTIONS
 from repro.results.campaign_data import Campaign, Case
 from repro.results.problem_rows import ProblemRow, ours
@@ -39,10 +40,16 @@ FAMILIES = ("low", "high")
 DEGREES = (1, 2, 3)
 Time = ReportedTime[DgRow]
 
-POINT = Method("point", "per point", "paper/point", {"way": "point", "space": "paper"})
-ELEMENT = Method("element", "per element", "paper/element", {"way": "element", "space": "paper"})
-POINT_TUNED = Method("point_tuned", "per point, tuned", "point", {"way": "point"})
-ELEMENT_TUNED = Method("element_tuned", "per element, tuned", "element", {"way": "element"})
+POINT = Method("point", "per point", f"{PAPER}/point", {"way": "point", "space": PAPER})
+ELEMENT = Method("element", "per element", f"{PAPER}/element", {"way": "element", "space": PAPER})
+POINT_TUNED = Method("point_tuned", "per point, tuned", f"{PAPER_TUNED}/point", {"way": "point", "space": PAPER_TUNED})
+ELEMENT_TUNED = Method(
+    "element_tuned", "per element, tuned", f"{PAPER_TUNED}/element", {"way": "element", "space": PAPER_TUNED}
+)
+#: Both published methods: to the letter, and tuned with equal choices.
+PUBLISHED_PAIRS = ((POINT, ELEMENT), (POINT_TUNED, ELEMENT_TUNED))
+#: The reason why there is no time of a published method, tuned, that was not tried.
+NOT_TUNED = "no tuned kernel was measured"
 ATOMIC = Method("atomic", "per element, atomics", "atomic", {"way": "atomic"})
 OURS = Method("ours", "ours", "edges", {"way": "edges"})
 METHODS = (POINT, ELEMENT, POINT_TUNED, ELEMENT_TUNED, ATOMIC, OURS)
@@ -131,10 +138,35 @@ class Filtering:
         number, points = self.number(column), self.points
         return None if number is None or not points else number / points
 
+    def _tried(self, method: Method) -> Selection[DgRow]:
+        return Selection([*self.case.rows, *self.case.searched]).select(kind="variant", **method.columns)
+
     def why_not(self, method: Method) -> tuple[str, ...]:
-        """Return the reason why a filtering method has no time; nothing if the method was not tried."""
-        tried = Selection([*self.case.rows, *self.case.searched]).select(kind="variant", **method.columns)
+        """Return the reason why a filtering method has no time; nothing if an untuned method was not tried."""
+        tried = self._tried(method)
+        if not tried and self.case.measured and method.columns.get("space") == PAPER_TUNED:
+            return (NOT_TUNED,)
         return tuple(failure(row) for row in tried.rows[:1])
+
+    def choices(self, method: Method) -> list[str]:
+        """Return the choices of a published method that were timed: threads, and where it is tuned cells and blocks."""
+        rows = [row for row in self._tried(method) if row.timed]
+        if method.columns["space"] == PAPER:
+            return [f"t{threads}" for threads in sorted({row.threads for row in rows if row.threads})]
+        return sorted({f"t{row.threads}-c{row.cell:g}-b{row.blocks}" for row in rows})
+
+    def unequal_choices(self, first: Method, second: Method) -> tuple[str, ...]:
+        """Return a note if two published methods were not timed with the same choices."""
+        one, other = self.choices(first), self.choices(second)
+        if one == other:
+            return ()
+        named = (f"{method.columns['way']} {', '.join(names)}" for method, names in ((first, one), (second, other)))
+        return (f"not of equal choices: {'; '.join(named)}",)
+
+    def overhead(self, patches: int) -> float | None:
+        """Return the memory of the patches' copies relative to one solution; None if it was not counted."""
+        value = self.facts.get("overhead", {}).get(str(patches))
+        return None if value is None else float(value)
 
     def gflops(self, timed: Time | None) -> float | None:
         """Return the rate in GFLOPS, with the operations of the contour method whatever the timed method is."""
@@ -503,11 +535,11 @@ def _least_over_library(clock: ClockName) -> Callable[[Filtering], float | None]
     return least
 
 
-def _not_filtered(field: Filtering) -> str:
-    """Return the reason why our method or the per-element method has no time."""
+def _not_filtered(field: Filtering, methods: Sequence[Method] = (OURS,)) -> str:
+    """Return the reason why our method, or another one, has no time."""
     if not field.case.measured:
         return field.case.why_not()
-    untimed = [why for method in (OURS, ELEMENT) if field[method] is None for why in field.why_not(method)]
+    untimed = [why for method in methods if field[method] is None for why in field.why_not(method)]
     return untimed[0] if untimed else "not timed"
 
 
@@ -540,7 +572,10 @@ IN_PLANE: Mapping[str, Quantity[TargetData]] = {
     "tests_ratio_most": _in_plane(lambda field: field.tests_ratio, _counted, _no_tests, at_most=True),
     **{
         f"over_element_p{degree}": _in_plane(
-            lambda field: field.over(ELEMENT, OURS), _of_degree(degree), _not_filtered, "median"
+            lambda field: field.over(ELEMENT_TUNED, OURS),
+            _of_degree(degree),
+            lambda field: _not_filtered(field, (OURS, ELEMENT_TUNED)),
+            "median",
         )
         for degree in DEGREES
     },
