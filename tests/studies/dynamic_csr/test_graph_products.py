@@ -7,8 +7,9 @@ import pytest
 
 from repro.bench.timing import SamplingPlan
 from repro.codegen.targets import CPU
+from repro.config.spaces import SPACES
 from repro.sparse.library import for_problem
-from repro.studies.dynamic_csr.ids import SPACES, ProductId, product_ids
+from repro.studies.dynamic_csr.ids import ProductId, product_ids
 from repro.studies.dynamic_csr.operands import grow, lay_out_state
 from repro.studies.dynamic_csr.runnables_products import PackedMatrix, ProductVariant, matrix_arrays
 from support.growing_matrices import around_limits, growing

@@ -22,6 +22,7 @@ from repro.sparse.dynamic.matrix import Run, matrix_of
 from repro.sparse.dynamic.schedules import PAPERS_MIN_LENGTHS, Schedule, bin_rows
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.elementwise import in_order
+from repro.studies.dynamic_csr import TEXT_READING
 from repro.studies.dynamic_csr.operands import DeviceEntries, Entries, bind_csr_copy
 from repro.studies.dynamic_csr.runnables_products import bind_streams
 from repro.studies.dynamic_csr.runnables_updates import (
@@ -52,7 +53,7 @@ class Reading(NamedTuple):
 
 
 #: The text, with the code's threads of a row.
-TEXT = Reading("text", 4)
+TEXT = Reading(TEXT_READING, 4)
 #: The code's two sets of constants.
 SLACK_4, SLACK_0 = Reading("slack-4", 1, 4), Reading("slack-0", 4, 0)
 #: The code's defragmentation in the iterative test, whose rows keep their bins.
@@ -143,11 +144,11 @@ class PublishedUpdate(BatchUpdate):
             is_due = self.reading.period and i and i % self.reading.period == 0
             if (is_due or report.full) and i + 1 < len(plan.batches):
                 if other is None:
-                    entries = {
-                        name: work.allocate(max(array.nbytes, 4), f"the other {name} of the matrix")
-                        for name, array in (("columns", arrays.columns), ("values", arrays.values))
-                    }
-                    other = replace(storage, **entries)
+                    other = replace(
+                        storage,
+                        columns=work.allocate(max(arrays.columns.nbytes, 4), "the other columns"),
+                        values=work.allocate(max(arrays.values.nbytes, 4), "the other values"),
+                    )
                 copy = bind_published_copy(work, storage, other, self.reading.width)
                 copy()
                 update = in_order([update, copy])
@@ -157,12 +158,10 @@ class PublishedUpdate(BatchUpdate):
             if self.what == "iterate":
                 products.append(bind_streams_of(storage))
         if self._defragmentations > 1:  # the first buffer is written over
-            columns, values = arrays.columns[: arrays.pointer], arrays.values[: arrays.pointer]
-            copied = *(array.nbytes // 4 for array in given), 0
+            given = arrays.columns[: arrays.pointer], arrays.values[: arrays.pointer]
+            words = given[0].nbytes // 4, given[1].nbytes // 4, 0
             uploaded = [work.upload(array) for array in given]
-            entries = bind_csr_copy(
-                work, copied, [*uploaded, uploaded[0]], [first.columns, first.values, first.columns]
-            )
+            entries = bind_csr_copy(work, words, [*uploaded, uploaded[0]], [first.columns, first.values, first.columns])
             self._restore = in_order([self._restore, entries])
         self._read = lambda: storage.download().to_csr()
         self.launch = in_order(self.with_products(work, updates, lambda i, x, y: products[i](x, y)))

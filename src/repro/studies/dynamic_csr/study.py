@@ -13,7 +13,7 @@ from repro.bench.runnable import Runnable
 from repro.codegen.build_cache import Module, compile_module, manifest_path
 from repro.codegen.targets import DTYPES, Target
 from repro.config.models import StudySettings, UnusedLayouts, UnusedWeight
-from repro.config.spaces import PAPER, SPACES, Space
+from repro.config.spaces import PAPER, PAPER_TUNED, SPACES, TUNED, Space
 from repro.problems.problem import Outline, Problem
 from repro.problems.updates import Updates
 from repro.sparse.device_work import ModuleFile, read_modules
@@ -191,6 +191,12 @@ class DynamicCsr(Study):
         asked = super().parts_of(settings, precision)
         operations = precision == precision_of_operations(settings.precisions)
         return tuple(name for name in asked if operations or name not in OPERATIONS)
+
+    def tunings(self, settings: StudySettings, problem: Outline) -> list[str]:
+        """Return the tuning of own CSR in each of the paper's spaces."""
+        prefixes = {PAPER: "", PAPER_TUNED: TUNED}
+        tunings = [f"{prefix}{self.headline}" for space, prefix in prefixes.items() if space in settings.spaces]
+        return tunings or [f"ours-{self.headline}"]
 
     def modules(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> list[str]:
         return [f"{precision}/{module}" for module in MODULES]
