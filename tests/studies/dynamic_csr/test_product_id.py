@@ -8,13 +8,16 @@ import pytest
 
 from repro.codegen.build_cache import Module
 from repro.codegen.targets import get_target
+from repro.config.models import StudySettings
 from repro.config.spaces import SPACES
 from repro.errors import ReproError
+from repro.problems.problem import Outline
 from repro.sparse.dynamic.schedules import Schedule
 from repro.studies.dynamic_csr.ids import ProductId, product_ids, twins
 from repro.studies.dynamic_csr.kernels import render_key
 from repro.studies.dynamic_csr.rows import DynamicRow
 from repro.studies.dynamic_csr.runnables_products import ProductVariant
+from repro.studies.dynamic_csr.study import STUDY
 
 
 def from_columns(columns):
@@ -114,3 +117,16 @@ def test_products_as_published_have_four_threads_a_row_or_the_papers_bins():
     }  # fmt: skip
     assert ProductId.parse("csr/vector-w8").space == "paper_tuned"
     assert ProductId.parse("csr/vector-w4-u2").space == ProductId.parse("dcsr-sorted/streams-u2").space == "extended"
+
+
+@pytest.mark.parametrize(
+    ("space", "tunings"),
+    [
+        ("paper", ["csr"]),
+        ("extended", ["csr", "tuned_csr"]),
+        (("paper_tuned", "extended"), ["tuned_csr"]),
+        (("extended",), ["ours-csr"]),
+    ],
+)
+def test_a_complete_case_has_a_winner_in_each_space(space, tunings):
+    assert STUDY.tunings(StudySettings(space=space), Outline("graph", "updates", "real")) == tunings
