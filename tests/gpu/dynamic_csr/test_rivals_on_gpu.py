@@ -10,7 +10,7 @@ from repro.bench.runnable import Workspace
 from repro.codegen.build_cache import compile_module
 from repro.devices.device_group import Devices
 from repro.sparse.device_work import SORT_BLOCK_SIZE, SORT_ITEMS, ModuleFile, RadixSort, Scan, bits_of
-from repro.studies.dynamic_csr.kernels import render_key
+from repro.studies.dynamic_csr.kernels import MODULES, render_key
 from repro.studies.dynamic_csr.operands import make_operands
 from repro.studies.dynamic_csr.runnables_baselines import HybridProduct
 from repro.studies.dynamic_csr.study import suite
@@ -38,7 +38,7 @@ def gpu_rivals(gpu, templates, tmp_path_factory):
         return ModuleFile.read(manifest)
 
     return {
-        precision: {name: build(precision, name) for name in ("sort", "hybrid", "rebuild", "matrix", "product")}
+        precision: {name: build(precision, name) for name in MODULES if name != "exchange"}
         for precision in ("single", "double")
     }
 

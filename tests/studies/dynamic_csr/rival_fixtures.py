@@ -12,7 +12,7 @@ from repro.devices.device_group import Devices
 from repro.devices.opencl import OpenClDevice
 from repro.problems.updates import Updates
 from repro.sparse.device_work import ModuleFile
-from repro.studies.dynamic_csr.kernels import render_key
+from repro.studies.dynamic_csr.kernels import MODULES, render_key
 from repro.studies.dynamic_csr.operands import make_operands
 
 
@@ -27,7 +27,7 @@ def rivals_built(built_folder: Path, templates: Path) -> dict[str, dict[str, Mod
         return ModuleFile.read(manifest)
 
     return {
-        precision: {name: build(precision, name) for name in ("sort", "hybrid", "rebuild", "matrix", "product")}
+        precision: {name: build(precision, name) for name in MODULES if name != "exchange"}
         for precision in ("single", "double")
     }
 

@@ -8,6 +8,7 @@ import scipy.sparse as sp
 
 from repro.bench.errors import IncorrectError, Unsupported
 from repro.config.models import StudySettings
+from repro.config.spaces import EXTENDED
 from repro.errors import ReproError
 from repro.sparse.device_work import Work
 from repro.sparse.dynamic.layout import SEGMENTS, lay_out
@@ -17,8 +18,8 @@ from repro.studies.dynamic_csr.runnables_updates import (
     Defragmentation,
     DynamicConversion,
     DynamicUpdate,
-    _read_exact,
     guarded_storage,
+    read_exact,
 )
 from repro.studies.dynamic_csr.study import DYNAMIC_PAIRS, MODES, OPERATIONS, ORDERS, STUDY, suite
 from support.update_problems import PROBLEMS, RANDOM, cases, check_twice, drawn, growing, problems
@@ -125,7 +126,7 @@ def test_a_conversion_leaves_the_matrix(rivals_built, work_on, source, target, p
     conversion = DynamicConversion(rivals_built[precision], source, target)
     assert check_twice(conversion, work_on(problem, precision)) <= 1
     assert conversion.name == f"convert/{source}-{target}"
-    assert conversion.columns == {"what": "convert", "format": source, "to_format": target}
+    assert conversion.columns == {"what": "convert", "format": source, "to_format": target, "space": EXTENDED}
 
 
 @pytest.mark.parametrize("make", [Defragmentation, lambda built: DynamicConversion(built, "dcsr", "csr")])
@@ -147,23 +148,26 @@ def test_one_segment_a_row_without_room_is_asked_for(rivals_built, work_on):
         work = Work(workspace, rivals_built["double"], held)
         for arrays in (fragmented, roomy):
             with pytest.raises(IncorrectError, match="more than one segment, or room"):
-                _read_exact(guarded_storage(work, arrays), grown.nnz)
-        assert abs(_read_exact(guarded_storage(work, right), grown.nnz) - grown).max() == 0
+                read_exact(guarded_storage(work, arrays), grown.nnz)
+        assert abs(read_exact(guarded_storage(work, right), grown.nnz) - grown).max() == 0
 
 
 def _streams(order):
-    return [f"dcsr/stream/{order}/add", f"dcsr/stream/{order}/unique", f"hyb/stream/{order}", f"coo/stream/{order}"]
+    published = (f"dcsr-published/stream/{order}/{reading}" for reading in ("text", "slack-4", "slack-0"))
+    dynamic = [f"dcsr/stream/{order}/add", f"dcsr/stream/{order}/unique"]
+    return [*dynamic, *published, f"hyb/stream/{order}", f"coo/stream/{order}"]
 
 
 def _updates(what, order):
-    dynamic = [f"dcsr/{what}/{order}/add", f"dcsr/{what}/{order}/unique"]
+    dynamic = [f"dcsr/{what}/{order}/add", f"dcsr/{what}/{order}/unique", f"dcsr-published/{what}/{order}/text"]
     return [*dynamic, *(f"{format}/{what}/{order}" for format in ("hyb", "coo", "csr"))]
 
 
 ALWAYS = [
     [
         "convert/csr-csr", "convert/coo-csr", "convert/coo-hyb", "convert/csr-hyb",
-        "convert/coo-dcsr", "convert/csr-dcsr", "convert/dcsr-csr", "dcsr/defragment", "hyb/sort",
+        "convert/coo-dcsr", "convert/csr-dcsr", "convert/dcsr-csr", "dcsr/defragment", "dcsr-published/defragment",
+        "hyb/sort",
     ],
     ["scan/ours", "sort/ours", "scan/cub/DeviceScan", "sort/cub/DeviceRadixSort"],
 ]  # fmt: skip
@@ -171,7 +175,13 @@ STREAMS = [_streams("sorted"), _streams("any")]
 INSERTS = [
     [*_updates("insert", "sorted"), f"cusparse/{GEAM}/insert"],
     _updates("insert", "any"),
-    ["dcsr/iterate/sorted/add", "hyb/iterate/sorted", "csr/iterate/sorted", f"cusparse/{GEAM}/iterate"],
+    [
+        "dcsr/iterate/sorted/add",
+        *(f"dcsr-published/iterate/sorted/{reading}" for reading in ("text", "fifth", "slack-4", "slack-0")),
+        "hyb/iterate/sorted",
+        "csr/iterate/sorted",
+        f"cusparse/{GEAM}/iterate",
+    ],
 ]
 BATCHES = [
     [*_updates(f"batch-{which}", order), *([f"cusparse/{GEAM}/batch-{which}"] if order == "sorted" else [])]

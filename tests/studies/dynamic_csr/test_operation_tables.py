@@ -22,6 +22,7 @@ PUBLISHED_NUMBERS = Published.load(STUDY_NAME, PUBLISHED, TARGETS, Path(__file__
 OWN = DynamicRow.own_columns()
 # microseconds by events
 CONVERSIONS = {"csr-csr": 10.0, "coo-csr": 25.0, "coo-dcsr": 30.0, "coo-hyb": 200.0, "csr-dcsr": 11.0, "dcsr-csr": 9.0}
+SPACES = {"dcsr": "extended", "hyb": None}
 UPDATES = {("dcsr", "sorted"): 40.0, ("hyb", "sorted"): 160.0, ("dcsr", "any"): 50.0, ("hyb", "any"): 170.0}
 
 
@@ -43,10 +44,10 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
             status = "noisy" if (problem, name) == ("mine", "coo-hyb") else "ok"
             rows.append(row(f"convert/{name}", problem, micro, status=status, **columns))
         for (form, order), micro in UPDATES.items():
-            columns = {"what": "stream", "format": form, "order": order}
+            columns = {"what": "stream", "format": form, "order": order, "space": SPACES[form]}
             rows.append(row(f"{form}/{order}", problem, weight * micro, mode="add", **columns))
             rows.append(row(f"{form}/{order}/unique", problem, 1.0, mode="unique", **columns))
-        rows.append(row("defragment", problem, 30.0, what="defragment", format="dcsr"))
+        rows.append(row("defragment", problem, 30.0, what="defragment", format="dcsr", space="extended"))
         rows.append(row("hyb/sort", problem, 90.0, what="sort", format="hyb"))
         rows.append(row("sort/ours", problem, 5.0, "primitive", what="sort", format="coo"))
         for schedule, micro in (("vector", 20.0), ("adaptive", 25.0)):

@@ -12,6 +12,7 @@ import pytest
 from matplotlib.text import Text
 
 from repro.bench.rows import Row
+from repro.config.spaces import PAPER_TUNED
 from repro.results import figure_style
 from repro.results.published import Published
 from repro.studies.dynamic_csr import PUBLISHED, STUDY_NAME, TARGETS
@@ -174,9 +175,12 @@ def test_the_best_of_each_kind_are_chosen_and_their_twins_reported(tmp_path):
     rows = Maker(tmp_path).products("p", "double")
     choices = {(c.clock, c.tuning): c.name for c in choose_products(rows, 0.01)}
     assert {tuning: name for (clock, tuning), name in choices.items() if clock == "graph"} == {
-        "csr": "csr/vector-w8",
+        "csr": "csr/vector-w4",
         "fragmented": "dcsr-fragmented/vector-w4",
-        "defragmented": "dcsr-defragmented/vector-w8",
+        "defragmented": "dcsr-defragmented/vector-w4",
+        "tuned_csr": "csr/vector-w8",
+        "tuned_fragmented": "dcsr-fragmented/vector-w4",
+        "tuned_defragmented": "dcsr-defragmented/vector-w8",
         "adaptive": "dcsr-sorted/streams",
         "hyb": "hyb",
         "ours-csr": "csr/vector-w8-u2-cs",
@@ -189,6 +193,8 @@ def test_the_best_of_each_kind_are_chosen_and_their_twins_reported(tmp_path):
     assert set(names) == {*PAPERS, *OURS, "hyb"}
     papers = Maker(tmp_path).products("p", "double", ours=False)
     assert not any(choice.tuning.startswith("ours") for choice in choose_products(papers, 0.01))
+    literal = [row for row in papers if row.space != PAPER_TUNED]
+    assert not any(choice.tuning.startswith(("ours", "tuned")) for choice in choose_products(literal, 0.01))
 
 
 def test_a_picture_has_no_flaw(campaign):

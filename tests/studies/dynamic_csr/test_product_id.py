@@ -8,13 +8,16 @@ import pytest
 
 from repro.codegen.build_cache import Module
 from repro.codegen.targets import get_target
+from repro.config.models import StudySettings
 from repro.config.spaces import SPACES
 from repro.errors import ReproError
+from repro.problems.problem import Outline
 from repro.sparse.dynamic.schedules import Schedule
 from repro.studies.dynamic_csr.ids import ProductId, product_ids, twins
 from repro.studies.dynamic_csr.kernels import render_key
 from repro.studies.dynamic_csr.rows import DynamicRow
 from repro.studies.dynamic_csr.runnables_products import ProductVariant
+from repro.studies.dynamic_csr.study import STUDY
 
 
 def from_columns(columns):
@@ -28,7 +31,7 @@ def from_columns(columns):
 @pytest.mark.parametrize("space", SPACES)
 def test_text_and_columns_say_every_parameter(target, space):
     ids = product_ids(get_target(target), space, 40.0)
-    assert len({str(id) for id in ids}) == len(set(ids)) == len(ids) > 15
+    assert len({str(id) for id in ids}) == len(set(ids)) == len(ids) > 4
     for id in ids:
         assert ProductId.parse(str(id)) == id
         assert from_columns(id.columns) == id
@@ -51,11 +54,12 @@ def test_the_module_has_every_kernel(templates, target, precision):
         assert f" {kernel}_u{schedule.unroll}_{schedule.load}(" in source
 
 
-def test_the_papers_space_has_every_number_of_threads_and_ours_what_may_make_sense():
+def test_the_papers_space_has_four_threads_its_tuning_every_number_and_ours_what_may_make_sense():
     def widths(space, mean):
         return {id.schedule.width for id in product_ids(get_target("sm_90"), space, mean)} - {0}
 
-    assert widths("paper", 3.0) == widths("paper", 3000.0) == {1, 2, 4, 8, 16, 32}
+    assert widths("paper", 3.0) == widths("paper", 3000.0) == {4}
+    assert widths("paper_tuned", 3.0) == widths("paper_tuned", 3000.0) == {1, 2, 8, 16, 32}
     assert widths("extended", 3.0) == {1, 2, 4}
     assert widths("extended", 3000.0) == set()
     assert widths("extended", 100.0) == {4, 8, 16, 32}
@@ -103,3 +107,26 @@ def test_the_twins_of_a_variant_have_its_schedule():
         "dcsr-fragmented/adaptive-e2-u2", "dcsr-defragmented/adaptive-e2-u2", "dcsr-defragmented/adaptive-e2-u2-exact",
         "dcsr-sorted/adaptive-e2-u2-exact",
     ]  # fmt: skip
+
+
+def test_products_as_published_have_four_threads_a_row_or_the_papers_bins():
+    published = {str(id) for id in product_ids(get_target("sm_90"), "paper", 40.0)}
+    assert published == {
+        "csr/vector-w4", "dcsr-fragmented/vector-w4", "dcsr-defragmented/vector-w4", "dcsr-fragmented/streams",
+        "dcsr-defragmented/streams", "dcsr-sorted/streams",
+    }  # fmt: skip
+    assert ProductId.parse("csr/vector-w8").space == "paper_tuned"
+    assert ProductId.parse("csr/vector-w4-u2").space == ProductId.parse("dcsr-sorted/streams-u2").space == "extended"
+
+
+@pytest.mark.parametrize(
+    ("space", "tunings"),
+    [
+        ("paper", ["csr"]),
+        ("extended", ["csr", "tuned_csr"]),
+        (("paper_tuned", "extended"), ["tuned_csr"]),
+        (("extended",), ["ours-csr"]),
+    ],
+)
+def test_a_complete_case_has_a_winner_in_each_space(space, tunings):
+    assert STUDY.tunings(StudySettings(space=space), Outline("graph", "updates", "real")) == tunings

@@ -46,6 +46,8 @@ class Maker(Recorder):
         self.environment()
 
     def one(self, problem: str, kind: str, name: str, micro: float, clocks=("event",), **columns) -> Row:
+        if kind == "variant" and columns.get("format") == "dcsr":
+            columns = {"space": "extended", **columns}
         return self.row(problem, "single", kind, name, micro, clocks, phase="report", **columns)
 
     def graph(self, problem: str, weight: float = 1.0, entries: int = 60_000, **origin) -> None:

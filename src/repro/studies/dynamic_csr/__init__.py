@@ -17,6 +17,8 @@ REFERENCE = (
     "King: Reducing Irregularities in Control Flow and Memory Access on Graphics Processing Unit Architectures, "
     "dissertation, University of Utah 2017, chapter 5."
 )
+#: The reading of the algorithms by the paper's text; others are of its code.
+TEXT_READING = "text"
 #: Number of products after each batch in the iterative test.
 PRODUCTS_PER_BATCH = 5
 

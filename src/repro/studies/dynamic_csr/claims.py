@@ -1,29 +1,42 @@
-"""Claims of the dissertation's chapter 5, measured: functions by the names in `config/claims/dynamic_csr.csv`."""
+"""Claims of the dissertation's chapter 5, measured, and the readings of the algorithms that they may rest on.
+
+Functions have the names in `config/claims/dynamic_csr.csv`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from repro.results.campaign_data import Campaign
 from repro.results.claims import ClaimQuantities, Variants, claims_table, load_claims
-from repro.results.problem_rows import ABBREVIATIONS, ProblemRow, ours
+from repro.results.problem_rows import (
+    ABBREVIATIONS,
+    ProblemRow,
+    join_sentences,
+    measurement_note,
+    ours,
+    unavailable_note,
+)
 from repro.results.published import Published
 from repro.results.recorded_rows import Method
 from repro.results.registry import table
 from repro.results.significance import interval_of_ratio, ratio_of
-from repro.results.tables import Table
+from repro.results.tables import Cell, Column, Table, table_of, time_column
 from repro.results.targets import CaseNumber, Measured, MissingCase, Quantity, StatisticName
-from repro.studies.dynamic_csr import PAPER, STUDY_NAME
+from repro.studies.dynamic_csr import PAPER, PRODUCTS_PER_BATCH, STUDY_NAME
 from repro.studies.dynamic_csr.results import (
     ADAPTIVE,
     ANY,
     BY_SIZE,
     CSR,
     DCSR,
+    DCSR_PUBLISHED,
     DEFRAGMENTATION,
     DEFRAGMENTED,
     FRAGMENTED,
+    HYB,
     HYB_PRODUCT,
     HYB_SORT,
     IN_ORDER,
@@ -33,18 +46,18 @@ from repro.studies.dynamic_csr.results import (
     SORTED,
     DeviceTimes,
     DynamicCase,
+    Time,
     TimePair,
+    UpdateProtocol,
+    as_published,
     batch_sweeps,
+    fastest_update,
     iterative_pair,
     operation_precision,
     operation_times,
     streaming_pair,
 )
 
-#: Variants by which numbers are judged: our updates, which replace Algorithms 4 and 5; the paper's products with the
-#: best number of threads per row; memory does not depend on kernels.
-UPDATES: Variants = "ours"
-PRODUCTS: Variants = "paper_tuned"
 #: The two graphs for which CSR ran out of memory on a K20c, because CSR holds a growing graph twice.
 LARGE_GRAPHS = ("ljournal-2008", "soc-LiveJournal1")
 
@@ -55,12 +68,36 @@ class PaperGraphs:
 
     campaign: Campaign
     lines: tuple[ProblemRow, ...]
+    #: The kernels that are asked for.
     variants: Variants
 
-    def cases(self, precision: str | None = None) -> Iterable[tuple[ProblemRow, DynamicCase]]:
+    @classmethod
+    def of(cls, campaign: Campaign, published: Published, variants: Variants) -> PaperGraphs:
+        sweeps = {sweep.line.problem for sweep in batch_sweeps(campaign, published)}
+        lines = tuple(line for line in ours(campaign, published) if line.problem not in sweeps)
+        return cls(campaign, lines, variants)
+
+    def update(self, method: Method) -> Method | None:
+        """Return a method of ours, or what is published in its place; the paper's updates were not tuned further."""
+        return {"as_published": as_published(method), "ours": method}.get(self.variants)
+
+    def product(self, method: Method) -> Method | None:
+        """Return a product of the paper with the best number of threads, or as published if that was searched."""
+        if self.variants == "as_published" and self.campaign.tuning(method.key) == method.key:
+            return as_published(method)
+        return method if self.variants == "paper_tuned" else None
+
+    def cases(self, precision: str | None = None) -> Iterator[tuple[ProblemRow, DynamicCase]]:
         """Yield each graph in the given precision, or in the precision in which updates are timed."""
         for line in self.lines:
             yield line, DynamicCase(self.campaign, line.problem, precision or operation_precision(self.campaign))
+
+    def memory(self, segments: str) -> Iterator[tuple[ProblemRow, float]]:
+        """Yield the bytes of dynamic CSR over those of HYB, counted as in the paper; `segments` such as `DCSR-4`."""
+        for times in operation_times(self.campaign, self.lines):
+            counted = times.facts.get("memory", {}).get("paper")
+            if counted and counted["HYB"]:
+                yield times.line, counted[segments] / counted["HYB"]
 
 
 def _case_number(line: ProblemRow, name: str, pair: TimePair) -> CaseNumber | None:
@@ -69,15 +106,18 @@ def _case_number(line: ProblemRow, name: str, pair: TimePair) -> CaseNumber | No
     return CaseNumber(ratio, name, remark, interval_of_ratio(*pair)) if ratio else None
 
 
-def _of_updates(pair: Callable[[DynamicCase], TimePair], statistic: StatisticName) -> Quantity[PaperGraphs]:
-    """Return a function that measures one time of an update over another, for each graph."""
+def _of_updates(
+    pair: Callable[[DynamicCase, Method], TimePair], statistic: StatisticName, updated: Method = DCSR
+) -> Quantity[PaperGraphs]:
+    """Return a function that measures one time over that of `updated`, or of what is published in its place."""
 
     def measure(graphs: PaperGraphs) -> Measured:
-        if graphs.variants != UPDATES:
+        method = graphs.update(updated)
+        if method is None:
             return Measured([])
         numbers, missing = [], []
         for line, case in graphs.cases():
-            if number := _case_number(line, line.problem, pair(case)):
+            if number := _case_number(line, line.problem, pair(case, method)):
                 numbers.append(number)
             else:
                 missing.append(MissingCase(line.problem, "not timed" if case.measured else case.why_not()))
@@ -86,26 +126,35 @@ def _of_updates(pair: Callable[[DynamicCase], TimePair], statistic: StatisticNam
     return Quantity(measure, statistic)
 
 
-def _over_rivals(case: DynamicCase) -> TimePair:
+def _streamed(protocol: UpdateProtocol) -> Callable[[DynamicCase, Method], TimePair]:
+    return lambda case, updated: streaming_pair(protocol, updated)(case)
+
+
+def _iterated(case: DynamicCase, updated: Method) -> TimePair:
+    return iterative_pair(updated)(case)
+
+
+def _over_rivals(case: DynamicCase, updated: Method) -> TimePair:
     """Two times in the iterative test: of the faster of HYB and CSR, and of dynamic CSR."""
-    (hyb, dynamic), (_, csr) = iterative_pair(DCSR)(case), iterative_pair(REBUILD)(case)
+    (hyb, dynamic), (_, csr) = iterative_pair(updated)(case), iterative_pair(REBUILD)(case)
     return min((one for one in (hyb, csr) if one), key=lambda time: time.seconds, default=None), dynamic
 
 
-def _over_sort(case: DynamicCase) -> TimePair:
-    return case.time(HYB_SORT, OPERATION_CLOCK), case.time(DEFRAGMENTATION, OPERATION_CLOCK)
+def _over_sort(case: DynamicCase, defragmentation: Method) -> TimePair:
+    return case.time(HYB_SORT, OPERATION_CLOCK), case.time(defragmentation, OPERATION_CLOCK)
 
 
 def _of_products(first: Method, second: Method) -> Quantity[PaperGraphs]:
     """Return a function that measures the mean of one product's time over another's, over graphs and precisions."""
 
     def measure(graphs: PaperGraphs) -> Measured:
-        if graphs.variants != PRODUCTS:
+        over, under = graphs.product(first), graphs.product(second)
+        if over is None or under is None:
             return Measured([])
         numbers = []
         for precision in graphs.campaign.precisions:
             for line, case in graphs.cases(precision):
-                pair = case.time(first, PRODUCT_CLOCK), case.time(second, PRODUCT_CLOCK)
+                pair = case.time(over, PRODUCT_CLOCK), case.time(under, PRODUCT_CLOCK)
                 numbers.append(_case_number(line, f"{line.problem} ({ABBREVIATIONS[precision]})", pair))
         return Measured([number for number in numbers if number])
 
@@ -113,14 +162,12 @@ def _of_products(first: Method, second: Method) -> Quantity[PaperGraphs]:
 
 
 def _memory(segments: str, statistic: StatisticName) -> Quantity[PaperGraphs]:
-    """Return a function that measures the bytes of dynamic CSR over HYB's, counted as in the paper."""
+    """Return a function that measures the bytes of dynamic CSR over HYB's, which no kernel changes."""
 
     def measure(graphs: PaperGraphs) -> Measured:
-        recorded = operation_times(graphs.campaign, graphs.lines)
-        counted = [(times.line.problem, times.facts.get("memory", {}).get("paper")) for times in recorded]
-        return Measured(
-            [CaseNumber(sizes[segments] / sizes["HYB"], name) for name, sizes in counted if sizes and sizes["HYB"]]
-        )
+        if graphs.variants == "as_published":
+            return Measured([])
+        return Measured([CaseNumber(share, line.problem) for line, share in graphs.memory(segments)])
 
     return Quantity(measure, statistic)
 
@@ -129,7 +176,7 @@ def _on_devices(devices: int, precision: str | None = None, graph: str | None = 
     """Measure the time on one device over the time on several, for single launches or steps within a launch."""
 
     def measure(graphs: PaperGraphs) -> Measured:
-        if graphs.variants != PRODUCTS or (precision and precision not in graphs.campaign.precisions):
+        if graphs.variants != "paper_tuned" or (precision and precision not in graphs.campaign.precisions):
             return Measured([])
         numbers, missing = [], []
         for line, case in graphs.cases(precision):
@@ -148,28 +195,30 @@ def _on_devices(devices: int, precision: str | None = None, graph: str | None = 
 
 
 def _out_of_memory(graphs: PaperGraphs) -> Measured:
-    """Count the graphs for which CSR ran out of memory."""
+    """Count the graphs for which CSR ran out of memory; a graph for which it failed otherwise is missing."""
     numbers, missing = [], []
     for name in LARGE_GRAPHS:
         case = DynamicCase(graphs.campaign, name, operation_precision(graphs.campaign))
         rows = case.select(**REBUILD.columns, what="iterate")
-        if rows:
-            failed = not any(row.timed for row in rows)
-            numbers.append(CaseNumber(float(failed), name))
+        statuses = {row.status for row in rows}
+        if "out_of_memory" in statuses or any(row.timed for row in rows):
+            numbers.append(CaseNumber(float("out_of_memory" in statuses), name))
+        elif rows:
+            missing.append(MissingCase(name, f"failed: {', '.join(sorted(statuses)).replace('_', ' ')}"))
         else:
             missing.append(MissingCase(name, "not in this campaign" if not case.rows else "not tried"))
     return Measured([] if missing else numbers, missing)
 
 
 QUANTITIES: ClaimQuantities[PaperGraphs] = {
-    "streaming_mean": _of_updates(streaming_pair(SORTED), "arithmetic mean"),
-    "streaming_any_mean": _of_updates(streaming_pair(ANY), "arithmetic mean"),
-    "streaming_most": _of_updates(streaming_pair(SORTED), "most"),
-    "streaming_least": _of_updates(streaming_pair(SORTED), "least"),
-    "streaming_any_least": _of_updates(streaming_pair(ANY), "least"),
-    "iterative_most": _of_updates(iterative_pair(DCSR), "most"),
+    "streaming_mean": _of_updates(_streamed(SORTED), "arithmetic mean"),
+    "streaming_any_mean": _of_updates(_streamed(ANY), "arithmetic mean"),
+    "streaming_most": _of_updates(_streamed(SORTED), "most"),
+    "streaming_least": _of_updates(_streamed(SORTED), "least"),
+    "streaming_any_least": _of_updates(_streamed(ANY), "least"),
+    "iterative_most": _of_updates(_iterated, "most"),
     "iterative_least": _of_updates(_over_rivals, "least"),
-    "defragmentation_mean": _of_updates(_over_sort, "arithmetic mean"),
+    "defragmentation_mean": _of_updates(_over_sort, "arithmetic mean", DEFRAGMENTATION),
     "fragmented_mean": _of_products(FRAGMENTED, DEFRAGMENTED),
     "defragmented_mean": _of_products(DEFRAGMENTED, CSR),
     "adaptive_mean": _of_products(HYB_PRODUCT, ADAPTIVE),
@@ -189,11 +238,61 @@ QUANTITIES: ClaimQuantities[PaperGraphs] = {
 
 @table(STUDY_NAME, "table-claims", title="The paper’s claims, and the verdict on each", numbering=f"text of {PAPER}")
 def claims(campaign: Campaign, published: Published) -> Table:
-    def data(measured: Campaign, variants: Variants) -> PaperGraphs | None:
-        if variants == "as_published":
-            return None
-        sweeps = {sweep.line.problem for sweep in batch_sweeps(measured, published)}
-        lines = tuple(line for line in ours(measured, published) if line.problem not in sweeps)
-        return PaperGraphs(measured, lines, variants)
+    def data(measured: Campaign, variants: Variants) -> PaperGraphs:
+        return PaperGraphs.of(measured, published, variants)
 
     return claims_table(campaign, load_claims(STUDY_NAME), QUANTITIES, data)
+
+
+class ReadUpdate(NamedTuple):
+    """An update of one graph, whose readings are columns."""
+
+    line: ProblemRow
+    case: DynamicCase
+    what: str
+    protocol: UpdateProtocol
+
+    def time(self, updated: Method) -> Time | None:
+        return fastest_update(self.case, updated, self.what, self.protocol)
+
+
+#: What each reading of the algorithms has of its own, by its name in rows.
+READING_TITLES = {"text": "text", "fifth": "every fifth", "slack-4": "slack 4", "slack-0": "slack 0"}
+READ_UPDATES = (("stream", SORTED), ("stream", ANY), ("iterate", SORTED))
+
+
+@table(STUDY_NAME, "table-readings", title="Updates as published, by reading", numbering=f"section 5.3.1 of {PAPER}")
+def readings(campaign: Campaign, published: Published) -> Table:
+    graphs = PaperGraphs.of(campaign, published, "as_published")
+    cases = [ReadUpdate(line, case, *update) for line, case in graphs.cases() for update in READ_UPDATES]
+    read = {
+        name: replace(DCSR_PUBLISHED, columns={**DCSR_PUBLISHED.columns, "reading": name}) for name in READING_TITLES
+    }
+    cases = [case for case in cases if any(case.time(method) for method in read.values())]
+
+    def micro(key: str, title: str, method: Method, group: str) -> Column[ReadUpdate]:
+        return time_column(f"{key}_us", title, group, lambda case: case.time(method))
+
+    columns = (
+        Column[ReadUpdate]("problem", "problem", numeric=False, cell=lambda case: case.line.cell),
+        Column[ReadUpdate]("update", "update", numeric=False, cell=lambda case: Cell(case.what)),
+        Column[ReadUpdate]("order", "order", numeric=False, cell=lambda case: Cell(case.protocol.title)),
+        *(
+            micro(name.replace("-", "_"), title, read[name], "as published, µs")
+            for name, title in READING_TITLES.items()
+        ),
+        micro("ours", "ours", DCSR, "beside them, µs"),
+        micro("hyb", "HYB", HYB, "beside them, µs"),
+    )
+    caption = [
+        "Algorithms 4 and 5 by what the text leaves open. Text: a vector of four threads a row, the mean row as slack,",
+        "and rows brought together where a chain is full. Every fifth: that, and rows brought together behind the",
+        "sixth batch and each fifth one after it, as in the paper’s code. Slack 4, slack 0: the code’s constants, with",
+        "one thread a row and with four; in the iterative test rows are brought together as often.",
+        f"Iterate: each batch is followed by {PRODUCTS_PER_BATCH} products with the rows in the bins of before the",
+        "first, a kernel a bin. Claims are judged by the text.",
+        "Nothing as published was measured in this campaign." if not cases else "",
+        measurement_note(campaign, OPERATION_CLOCK),
+        unavailable_note(campaign),
+    ]
+    return table_of(columns, cases, join_sentences(caption), nothing=not cases)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from repro.bench.rows import TIMED, Row
 from repro.bench.variant_id import BaseId, Point
 from repro.codegen.targets import Target
-from repro.config.spaces import EXTENDED, PAPER, Space
+from repro.config.spaces import EXTENDED, PAPER, PAPER_TUNED, TUNED, Space
 from repro.errors import ReproError
 from repro.sparse.dynamic.schedules import Schedule, schedules
 from repro.studies.dynamic_csr.operands import STATES, State
@@ -17,6 +17,8 @@ from repro.studies.dynamic_csr.rows import DynamicRow
 from repro.tuning.search import Choice, pick
 
 ProductFormat = Literal["dcsr", "csr"]
+#: Threads of a row in the paper's products by vectors.
+PAPERS_WIDTH = 4
 #: We do not try more threads per row than twice the mean row size, or fewer than one thread for this number of entries.
 MAX_ENTRIES_PER_THREAD = 32
 
@@ -66,7 +68,10 @@ class ProductId(BaseId):
 
     @property
     def space(self) -> Space:
-        return PAPER if self.schedule.papers else EXTENDED
+        """`paper`: four threads a row, as in the paper's code, or its bins; the text has no number of threads."""
+        if not self.schedule.papers:
+            return EXTENDED
+        return PAPER if self.schedule.width in (0, PAPERS_WIDTH) else PAPER_TUNED
 
     @property
     def columns(self) -> dict[str, Any]:
@@ -107,22 +112,17 @@ def product_ids(target: Target, space: str, mean: float) -> list[ProductId]:
             for id in (ProductId(format, state, schedule) for schedule in offered):
                 width = id.schedule.width
                 sensible = not width or mean / MAX_ENTRIES_PER_THREAD <= width <= max(2.0, 2 * mean)
-                if id.possible and id.space == space and (sensible or space == PAPER):
+                if id.possible and id.space == space and (sensible or space != EXTENDED):
                     ids.append(id)
     return ids
 
 
-def _is_papers(row: DynamicRow, stored: str) -> bool:
-    return row.space == PAPER and row.format == stored
-
-
-#: Candidates of each tuning among the paper's variants: own CSR, segments by vectors, rows in bins, and HYB.
+#: Candidates of each tuning among the paper's variants: own CSR, segments by vectors, rows in bins.
 PAPERS_TUNINGS: Mapping[str, Callable[[DynamicRow], bool]] = {
-    "csr": lambda row: _is_papers(row, "csr"),
-    "fragmented": lambda row: _is_papers(row, "dcsr") and (row.schedule, row.state) == ("vector", "fragmented"),
-    "defragmented": lambda row: _is_papers(row, "dcsr") and (row.schedule, row.state) == ("vector", "defragmented"),
-    "adaptive": lambda row: _is_papers(row, "dcsr") and row.schedule == "streams",
-    "hyb": lambda row: row.format == "hyb",
+    "csr": lambda row: row.format == "csr",
+    "fragmented": lambda row: (row.schedule, row.state) == ("vector", "fragmented"),
+    "defragmented": lambda row: (row.schedule, row.state) == ("vector", "defragmented"),
+    "adaptive": lambda row: row.schedule == "streams",
 }
 #: Candidates of each tuning among all variants, if ours were tried: CSR, the fragmented matrix, one segment per row.
 OUR_TUNINGS: Mapping[str, Callable[[DynamicRow], bool]] = {
@@ -133,13 +133,29 @@ OUR_TUNINGS: Mapping[str, Callable[[DynamicRow], bool]] = {
 
 
 def choose_products(rows: Sequence[Row], tie: float, ids: Iterable[ProductId] = ()) -> list[Choice]:
-    """Return the best product for each tuning."""
+    """Return the best product for each tuning.
+
+    Tunings among the paper's products as published have plain names; where numbers of threads were tuned further,
+    `tuned_csr`, `tuned_fragmented` and `tuned_defragmented` choose among all of them. `hyb` is HYB, and tunings of
+    `OUR_TUNINGS` choose among all variants, where ours were tried.
+    """
 
     def asked(timed: Sequence[Row], clock: str) -> dict[str, list[Row]]:
         products = [(own, row) for row in timed if (own := DynamicRow.of(row)).what == "product"]
-        ours = OUR_TUNINGS if any(own.space == EXTENDED for own, _ in products) else {}
-        tunings = {**PAPERS_TUNINGS, **ours}
-        return {name: [row for own, row in products if fits(own)] for name, fits in tunings.items()}
+        tried = {own.space for own, _ in products}
+
+        def among(spaces: Collection[str], tunings: Mapping[str, Callable[[DynamicRow], bool]]) -> dict[str, list[Row]]:
+            offered = [(own, row) for own, row in products if own.space in spaces]
+            return {name: [row for own, row in offered if fits(own)] for name, fits in tunings.items()}
+
+        vectors = {name: fits for name, fits in PAPERS_TUNINGS.items() if name != "adaptive"}
+        tuned = among((PAPER, PAPER_TUNED), vectors) if PAPER_TUNED in tried else {}
+        return {
+            **among((PAPER,), PAPERS_TUNINGS),
+            **{f"{TUNED}{name}": rows for name, rows in tuned.items()},
+            "hyb": [row for own, row in products if own.format == "hyb"],
+            **(among((PAPER, PAPER_TUNED, EXTENDED), OUR_TUNINGS) if EXTENDED in tried else {}),
+        }
 
     return pick(rows, tie, asked, ids)
 

@@ -9,7 +9,7 @@ from repro.sparse.dynamic.kernels import render_module
 from repro.studies.dynamic_csr import STUDY_NAME
 
 #: Modules that only this study has; each has a template of its name.
-OWN = ("hybrid", "rebuild", "exchange")
+OWN = ("hybrid", "rebuild", "exchange", "published")
 #: Modules that a campaign compiles.
 MODULES = ("matrix", "sort", "product", *OWN)
 

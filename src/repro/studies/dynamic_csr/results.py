@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import fmean
 from typing import Any, NamedTuple
 
 from repro.bench.rows import ClockName
+from repro.config.spaces import EXTENDED, PAPER, PAPER_TUNED, SPACES
 from repro.results.campaign_data import Campaign, Case
 from repro.results.problem_rows import ABBREVIATIONS, ProblemRow, ours, problem_rows
 from repro.results.published import Published
@@ -20,6 +21,7 @@ from repro.studies.dynamic_csr import (
     OUT_OF_MEMORY,
     PRODUCTS_PER_BATCH,
     STUDY_NAME,
+    TEXT_READING,
     UNITS,
     number_of,
     precision_of_operations,
@@ -82,15 +84,32 @@ def operation_times(campaign: Campaign, lines: Iterable[ProblemRow]) -> list[Tim
     return [Times(line, DynamicCase(campaign, line.problem, precision)) for line in lines]
 
 
-DEFRAGMENTATION = Method("DCSR_defragment", "DCSR defragmentation", columns={"what": "defragment", "format": "dcsr"})
+def as_published(method: Method) -> Method:
+    """Return what is published in place of a method of ours, or of a method of the paper that was tuned further.
+
+    Other formats are of no space; they stay as they are.
+    """
+    if "space" not in method.columns:
+        return method
+    reading = {} if method.columns.get("what") == "product" else {"reading": TEXT_READING}
+    key, title = f"{method.key}_published", f"{method.title}, published"
+    return replace(method, key=key, title=title, columns={**method.columns, "space": PAPER, **reading})
+
+
+DEFRAGMENTATION = Method(
+    "DCSR_defragment",
+    "DCSR defragmentation",
+    columns={"what": "defragment", "format": "dcsr", "space": EXTENDED},
+)
 HYB_SORT = Method("HYB_sort", "HYB sort", columns={"what": "sort", "format": "hyb"})
 
 # products ------------------------------------------------------------------------------------------------------------
 
 _PRODUCTS = {"what": "product", "devices": (None, 1)}
-_PAPERS = {**_PRODUCTS, "space": "paper"}
+_PAPERS = {**_PRODUCTS, "space": (PAPER, PAPER_TUNED)}
 _ROUTINES = {"kind": "baseline", "ordering": "natural"}
-#: The paper's products: own CSR; segments in both states, each with its best number of threads per row; bins; HYB.
+#: The paper's products, as published or tuned further: own CSR; segments in both states, each with its best number of
+#: threads per row; bins; HYB.
 CSR = Method("csr", "CSR", columns={**_PAPERS, "format": "csr"})
 FRAGMENTED = Method("fragmented", "fragmented", columns={**_PAPERS, "schedule": "vector", "state": "fragmented"})
 DEFRAGMENTED = Method(
@@ -178,7 +197,8 @@ BY_HOST = (
     "by the host’s clock, from an idle device to an idle device: events cannot time it, its launches count as well"
 )
 #: Formats that can be updated; a library routine exists for only one of them.
-DCSR = Method("dcsr", "DCSR", columns={"format": "dcsr", "routine": None})
+DCSR = Method("dcsr", "DCSR", columns={"format": "dcsr", "routine": None, "space": EXTENDED})
+DCSR_PUBLISHED = as_published(DCSR)
 REBUILD = Method("rebuild", "CSR rebuilt", columns={"format": "csr", "routine": None})
 GEAM = Method("geam", "CSR by csrgeam2", columns={"format": "csr", "routine": GEAM_ROUTINE})
 HYB = Method("hyb", "HYB", columns={"format": "hyb", "routine": None})
@@ -279,9 +299,12 @@ def _row_protocol(updated: Method) -> UpdateProtocol:
     return SORTED_UNIQUE if updated is GEAM else SORTED
 
 
-def streaming_pair(protocol: UpdateProtocol) -> Callable[[DynamicCase], TimePair]:
-    """Return a function that finds two times of streaming a whole matrix: into HYB, and into dynamic CSR."""
-    return lambda case: (fastest_update(case, HYB, "stream", protocol), fastest_update(case, DCSR, "stream", protocol))
+def streaming_pair(protocol: UpdateProtocol, updated: Method = DCSR) -> Callable[[DynamicCase], TimePair]:
+    """Return a function that finds two times of streaming a whole matrix: into HYB, and into `updated`."""
+    return lambda case: (
+        fastest_update(case, HYB, "stream", protocol),
+        fastest_update(case, updated, "stream", protocol),
+    )
 
 
 def iterative_pair(updated: Method) -> Callable[[DynamicCase], TimePair]:
@@ -335,9 +358,9 @@ def update_cost(times: Times, updated: Method) -> Cost | None:
 
 def fastest_product(case: DynamicCase, updated: Method) -> Time | None:
     """Return the fastest product of the grown matrix by events: fragmented, or in CSR (library included)."""
-    state = {"state": "fragmented"} if updated is DCSR else {}
+    fragmented = {"state": "fragmented", "space": SPACES} if updated is DCSR else {}
     stored = REBUILD if updated is GEAM else updated
-    times = [case.select(**_PRODUCTS, **stored.columns, **state).fastest(OPERATION_CLOCK)]
+    times = [case.select(**{**_PRODUCTS, **stored.columns, **fragmented}).fastest(OPERATION_CLOCK)]
     if stored is REBUILD:
         times.append(case.time(LIBRARY_CSR, OPERATION_CLOCK))
     return min((time for time in times if time), key=lambda time: time.seconds, default=None)
@@ -528,44 +551,6 @@ def device_times(campaign: Campaign, published: Published, *precisions: str) -> 
         for line in ours(campaign, published)
         for precision in precisions
     ]
-
-
-Numbers = Iterable[float | None]
-
-
-@dataclass(frozen=True)
-class PaperGraphs:
-    """The campaign's graphs whose batches all have one size, like the paper's graphs."""
-
-    campaign: Campaign
-    lines: list[ProblemRow]
-
-    @classmethod
-    def of(cls, campaign: Campaign, published: Published) -> PaperGraphs:
-        sweeps = {sweep.line.problem for sweep in batch_sweeps(campaign, published)}
-        return cls(campaign, [line for line in ours(campaign, published) if line.problem not in sweeps])
-
-    def operations(self, pair: Callable[[Times], TimePair]) -> Numbers:
-        """Return the first of two times over the second for each graph."""
-        return (ratio_of(*pair(times)) for times in operation_times(self.campaign, self.lines))
-
-    def products(self, first: Method, second: Method) -> Numbers:
-        """Return the first product's time over the second's for each graph and precision."""
-        cases = (
-            DynamicCase(self.campaign, line.problem, precision)
-            for precision in self.campaign.precisions
-            for line in self.lines
-        )
-        return (ratio_of(case.time(first, PRODUCT_CLOCK), case.time(second, PRODUCT_CLOCK)) for case in cases)
-
-    def memory(self) -> Numbers:
-        counted = (times.facts.get("memory", {}).get("paper") for times in operation_times(self.campaign, self.lines))
-        return (sizes["DCSR-4"] / sizes["HYB"] for sizes in counted if sizes and sizes["HYB"])
-
-    def two_devices(self, precision: str) -> Numbers:
-        """Return each graph's speed-up on two devices, for launches of one product without an exchange."""
-        cases = ((line, DynamicCase(self.campaign, line.problem, precision)) for line in self.lines)
-        return (DeviceTimes(line, case).launch_speedup(2) for line, case in cases)
 
 
 # targets -------------------------------------------------------------------------------------------------------------

@@ -24,6 +24,10 @@ class DynamicRow(RecordedRow):
     ordering: str | None
     segments: int | None
     slack: int | None
+    #: Of an update as published: the reading of what the text leaves open, one of `READINGS`.
+    reading: str | None
+    #: Defragmentations on the way.
+    defragmentations: int | None
     mode: str | None
     order: str | None
     #: Entries per batch; the mean if a launch inserts several batches.

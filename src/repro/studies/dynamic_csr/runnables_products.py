@@ -14,13 +14,15 @@ from repro.bench.errors import ModuleError
 from repro.bench.runnable import Candidate, Workspace, not_prepared
 from repro.codegen.build_cache import Module
 from repro.codegen.targets import DTYPES, INDEX_BYTES
-from repro.devices.base import Argument, Buffer, Launch
+from repro.devices.base import Argument, Buffer, Device, Launch
 from repro.sparse.dynamic.layout import SEGMENTS, Arrays
 from repro.sparse.dynamic.matrix import GetKernel, Run, StoredRows, bind_bins, bind_vector, suffix_of
 from repro.sparse.dynamic.schedules import (
     LONG_ROWS,
     PAPERS_MIN_LENGTHS,
     PAPERS_WIDTHS,
+    RowBins,
+    Schedule,
     at_least_one,
     bin_rows,
     deal_chunks,
@@ -61,24 +63,32 @@ def _bind_vectors(
 def _bind_streams(
     workspace: Workspace, kernel: GetKernel, id: ProductId, matrix: StoredRows, vectors: tuple[Buffer, Buffer]
 ) -> Run:
-    """Bind the paper's bins, each non-empty bin to its own stream, the longest rows first."""
     device = workspace.device
-    n_t = BLOCK_SIZE[device.backend]
     bins = workspace.fact("paper's bins", lambda: bin_rows(matrix.sizes(), PAPERS_MIN_LENGTHS))
     order = workspace.buffer("paper's bins", lambda: device.upload(bins.order))
-    rest = [order, *matrix.arguments(False), *vectors]
+    return bind_streams(device, kernel, id.schedule, bins, [order, *matrix.arguments(False), *vectors])
+
+
+def bind_streams(
+    device: Device, kernel: GetKernel, schedule: Schedule, bins: RowBins, arguments: Sequence[Argument]
+) -> Run:
+    """Bind the paper's bins, each non-empty bin to its own stream, the longest rows first.
+
+    `arguments` are those of a bin's kernel from `order` on.
+    """
+    n_t = BLOCK_SIZE[device.backend]
     launches: list[Launch] = []
     for width, (first, last) in zip((0, *reversed(PAPERS_WIDTHS)), bins.spans, strict=True):
         if first == last:
             continue
         if not width:
-            arguments = [np.int32(first), *rest]
-            launches.append(Launch(kernel(f"bin_block_{suffix_of(id.schedule)}"), last - first, n_t, arguments))
+            of_bin = [np.int32(first), *arguments]
+            launches.append(Launch(kernel(f"bin_block_{suffix_of(schedule)}"), last - first, n_t, of_bin))
             continue
         threads = min(width, device.target.warp)
         blocks = -(-(last - first) * threads // n_t)
-        arguments = [np.int32(first), np.int32(last), *rest]
-        launches.append(Launch(kernel(f"bin_w{threads}_{suffix_of(id.schedule)}"), blocks, n_t, arguments))
+        of_bin = [np.int32(first), np.int32(last), *arguments]
+        launches.append(Launch(kernel(f"bin_w{threads}_{suffix_of(schedule)}"), blocks, n_t, of_bin))
     return device.bind_concurrent(launches)
 
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from repro.bench.errors import IncorrectError, Unsupported
 from repro.bench.rows import ClockName
 from repro.bench.runnable import Workspace, not_prepared
+from repro.config.spaces import EXTENDED
 from repro.devices.base import Buffer
 from repro.sparse.device_work import ModuleFile, Scan, Work
 from repro.sparse.dynamic import kernels
@@ -359,14 +360,14 @@ class DynamicUpdate(BatchUpdate):
 
     @property
     def columns(self) -> Mapping[str, Any]:
-        return {**super().columns, "segments": SEGMENTS, "slack": self._slack}
+        return {**super().columns, "space": EXTENDED, "segments": SEGMENTS, "slack": self._slack}
 
     def bind_updates(self, work: Work, plan: UpdatePlan) -> None:
         """Upload the matrix and the batches; raise Unsupported if the batches would need a defragmentation."""
-        arrays, self._slack = _initial_matrix(plan, self.what)
+        arrays, self._slack = initial_matrix(plan, self.what)
         storage = guarded_storage(work, arrays)
         operations = operations_on(work, storage)
-        pristine = [work.upload(array) for array in (arrays.table, _state_words(arrays), arrays.sizes)]
+        pristine = [work.upload(array) for array in (arrays.table, state_words(arrays), arrays.sizes)]
         words = arrays.segments * pitch_of(arrays.shape[0]), kernels.STATE_WORDS, arrays.shape[0]
         self._restore = bind_csr_copy(work, words, pristine, [storage.table, storage.state, storage.sizes])
         if self.sums:  # mode `unique` adds to existing values
@@ -407,12 +408,13 @@ class Defragmentation(MatrixOperation):
     """Defragmentation: rows of the grown matrix are copied to another buffer, where each has one segment."""
 
     kind = VARIANT_KIND
-    modules = DYNAMIC_MODULES
+    modules: tuple[str, ...] = DYNAMIC_MODULES
     name = f"{DYNAMIC_FORMAT}/defragment"
 
     @property
     def columns(self) -> Mapping[str, Any]:
-        return {"what": "defragment", "format": DYNAMIC_FORMAT, "state": "fragmented", "segments": SEGMENTS}
+        state = {"state": "fragmented", "segments": SEGMENTS}
+        return {"what": "defragment", "format": DYNAMIC_FORMAT, "space": EXTENDED, **state}
 
     def bind(self, work: Work, operands: GraphOperands) -> None:
         arrays = state_in(work.workspace, operands, "fragmented")
@@ -422,8 +424,12 @@ class Defragmentation(MatrixOperation):
         # entries: read and write; pairs in use and sizes: read; pairs of all slots and sizes: write
         pairs = 8 * int(arrays.fragments.sum()) + 8 * SEGMENTS * rows
         self.bytes_moved = 2 * nnz * (4 + number) + pairs + 8 * rows
-        self.launch = bind_defragmentation(operations_on(work, storage), target)
-        self._read = lambda: _read_exact(target, nnz)
+        self.launch = self.bind_copy(work, storage, target)
+        self._read = lambda: read_exact(target, nnz)
+
+    def bind_copy(self, work: Work, storage: Storage, target: Storage) -> Launcher:
+        """Return a launch that brings the rows of a matrix together in another one."""
+        return bind_defragmentation(operations_on(work, storage), target)
 
 
 class DynamicConversion(FormatConversion):
@@ -431,6 +437,10 @@ class DynamicConversion(FormatConversion):
 
     kind = VARIANT_KIND
     modules = DYNAMIC_MODULES
+
+    @property
+    def columns(self) -> Mapping[str, Any]:
+        return {**super().columns, "space": EXTENDED}
 
     def bind(self, work: Work, operands: GraphOperands) -> None:
         matrix = operands.grown
@@ -441,7 +451,7 @@ class DynamicConversion(FormatConversion):
             operations = operations_on(work, guarded_storage(work, compact))
             target = guarded_storage(work, lay_out(sp.csr_array(matrix.shape, dtype=matrix.dtype), SEGMENTS, nnz))
             self.launch = bind_defragmentation(operations, target)
-            self._read = lambda: _read_exact(target, nnz)
+            self._read = lambda: read_exact(target, nnz)
             return
         given = CsrMemory.upload(work, matrix)
         blank = lay_out(sp.csr_array(matrix.shape, dtype=matrix.dtype), SEGMENTS, nnz)
@@ -466,7 +476,7 @@ def guarded_storage(work: Work, arrays: Arrays) -> Storage:
         "table": arrays.table,
         "sizes": arrays.sizes,
     }
-    names |= {"versions": np.zeros_like(arrays.sizes), "state": _state_words(arrays)}
+    names |= {"versions": np.zeros_like(arrays.sizes), "state": state_words(arrays)}
     # memory without segments has undefined contents and may be most of the buffer
     used = dict.fromkeys(("columns", "values"), arrays.pointer)
     buffers = (
@@ -487,28 +497,32 @@ def bind_defragmentation(operations: Operations, target: Storage) -> Callable[[]
     return in_order([rooms, operations.copy(offsets, target, slack=False)])
 
 
-def _initial_matrix(plan: UpdatePlan, what: UpdateName) -> tuple[Arrays, int]:
-    """Return the initial matrix, and the slack: the mean row size, for a streamed matrix that of the grown matrix."""
+def initial_matrix(plan: UpdatePlan, what: UpdateName, slack: int | None = None) -> tuple[Arrays, int]:
+    """Return the initial matrix of dynamic CSR, and the slack of new segments.
+
+    `slack` None: the mean row size, for a streamed matrix that of the grown matrix.
+    """
     rows, start = plan.start.shape[0], plan.start
     counts = [len(batch.rows) for batch in plan.batches]
     mean = (plan.after if what == "stream" else start.nnz) // max(rows, 1)
-    coming = room_for(counts, rows, SEGMENTS, mean)
+    slack = mean if slack is None else slack
+    coming = room_for(counts, rows, SEGMENTS, slack)
     if what == "stream":
-        return lay_out(start, SEGMENTS, rows * mean + coming, width=mean), mean
+        return lay_out(start, SEGMENTS, rows * mean + coming, width=mean), slack
     if what in ("insert", "iterate"):
-        return lay_out(start, SEGMENTS, start.nnz + coming), mean
+        return lay_out(start, SEGMENTS, start.nnz + coming), slack
     # a single batch: twice the mean space that it needs, and a margin for rows drawn at random
     room = 2 * (-(-sum(counts) // max(rows, 1))) + MIN_CAPACITY
-    return lay_out(start, SEGMENTS, start.nnz + rows * room + coming, slack=room), mean
+    return lay_out(start, SEGMENTS, start.nnz + rows * room + coming, slack=room), slack
 
 
-def _state_words(arrays: Arrays) -> NDArray[np.int32]:
+def state_words(arrays: Arrays) -> NDArray[np.int32]:
     words = np.zeros(kernels.STATE_WORDS, np.int32)
     words[kernels.STATE_POINTER] = arrays.pointer
     return words
 
 
-def _read_exact(storage: Storage, nnz: int) -> sp.csr_array:
+def read_exact(storage: Storage, nnz: int) -> sp.csr_array:
     """Return a matrix that must have one segment per row, without slack."""
     arrays = storage.download()
     if (arrays.fragments > 1).any() or arrays.pointer != nnz or int(arrays.segment_capacity.sum()) != nnz:

@@ -13,6 +13,7 @@ from repro.bench.runnable import Runnable
 from repro.codegen.build_cache import Module, compile_module, manifest_path
 from repro.codegen.targets import DTYPES, Target
 from repro.config.models import StudySettings, UnusedLayouts, UnusedWeight
+from repro.config.spaces import PAPER, PAPER_TUNED, SPACES, TUNED, Space
 from repro.problems.problem import Outline, Problem
 from repro.problems.updates import Updates
 from repro.sparse.device_work import ModuleFile, read_modules
@@ -50,6 +51,7 @@ from repro.studies.dynamic_csr.runnables_baselines import (
 )
 from repro.studies.dynamic_csr.runnables_devices import device_runnables
 from repro.studies.dynamic_csr.runnables_products import ProductVariant
+from repro.studies.dynamic_csr.runnables_published import READINGS, PublishedDefragmentation, PublishedUpdate
 from repro.studies.dynamic_csr.runnables_updates import (
     STATIC_PAIRS,
     Defragmentation,
@@ -60,6 +62,7 @@ from repro.studies.dynamic_csr.runnables_updates import (
     SingleUpdate,
     StaticConversion,
     StoredFormat,
+    UpdateName,
 )
 from repro.tuning.recordings import Machine
 from repro.tuning.session import Session, fastest_yardsticks
@@ -75,53 +78,67 @@ OPERATIONS = ("updates", "conversions", "primitives")
 
 
 def suite(
-    built: Mapping[str, ModuleFile], problem: Updates, parts: Collection[str] = OPERATIONS
+    built: Mapping[str, ModuleFile],
+    problem: Updates,
+    parts: Collection[str] = OPERATIONS,
+    spaces: Collection[Space] = SPACES,
 ) -> Iterator[list[Runnable]]:
     """Yield groups of runnables; each group is timed in its own rounds and held on the device together.
 
     All of them would not fit into memory. `parts` are `updates`: the whole matrix at once; all batches one after the
     other, also with products between them, or each batch alone where they differ in size; `conversions`,
-    defragmentation included; and `primitives`: sums and sorts.
+    defragmentation included; and `primitives`: sums and sorts. Updates as published are of the space `paper`; our
+    updates and the alternatives are timed in each.
     """
     if "updates" in parts:
-        yield from _update_groups(built, problem)
+        yield from _update_groups(built, problem, PAPER in spaces)
     if "conversions" in parts:
         yield [
             *(StaticConversion(built, source, target) for source, target in STATIC_PAIRS),
             *(DynamicConversion(built, source, target) for source, target in DYNAMIC_PAIRS),
             Defragmentation(built),
+            *([PublishedDefragmentation(built)] if PAPER in spaces else []),
             HybridSort(built),
         ]
     if "primitives" in parts:
         yield [Sums(built), SortOfRows(built), CubSums({}), CubSort({})]
 
 
-def _update_groups(built: Mapping[str, ModuleFile], problem: Updates) -> Iterator[list[Runnable]]:
+def _update_groups(built: Mapping[str, ModuleFile], problem: Updates, published: bool) -> Iterator[list[Runnable]]:
     for order in ORDERS:
         yield [
             *(DynamicUpdate(built, "stream", order, mode=mode) for mode in MODES),
+            *(_published(built, "stream", order) if published else []),
             HybridUpdate(built, "stream", order),
             CoordinateUpdate(built, "stream", order),
         ]
     if len(set(np.diff(problem.batch_pointers).tolist())) > 1:
         for which in range(problem.batches):
-            yield from _batch_groups(built, "batch", which)
+            yield from _batch_groups(built, published, "batch", which)
     elif problem.batches:
-        yield from _batch_groups(built, "insert")
+        yield from _batch_groups(built, published, "insert")
         yield [
             DynamicUpdate(built, "iterate", "sorted"),
+            *(_published(built, "iterate", "sorted") if published else []),
             HybridUpdate(built, "iterate", "sorted"),
             Rebuild(built, "iterate", "sorted"),
             Geam(built, "iterate"),
         ]
 
 
+def _published(
+    built: Mapping[str, ModuleFile], what: UpdateName, order: EntryOrder, which: int | None = None
+) -> list[Runnable]:
+    return [PublishedUpdate(built, what, order, which, reading) for reading in READINGS[what]]
+
+
 def _batch_groups(
-    built: Mapping[str, ModuleFile], what: SingleUpdate, which: int | None = None
+    built: Mapping[str, ModuleFile], published: bool, what: SingleUpdate, which: int | None = None
 ) -> Iterator[list[Runnable]]:
     for order in ORDERS:
         yield [
             *(DynamicUpdate(built, what, order, which, mode) for mode in MODES),
+            *(_published(built, what, order, which) if published else []),
             HybridUpdate(built, what, order, which),
             CoordinateUpdate(built, what, order, which),
             Rebuild(built, what, order, which),
@@ -175,6 +192,12 @@ class DynamicCsr(Study):
         operations = precision == precision_of_operations(settings.precisions)
         return tuple(name for name in asked if operations or name not in OPERATIONS)
 
+    def tunings(self, settings: StudySettings, problem: Outline) -> list[str]:
+        """Return the tuning of own CSR in each of the paper's spaces."""
+        prefixes = {PAPER: "", PAPER_TUNED: TUNED}
+        tunings = [f"{prefix}{self.headline}" for space, prefix in prefixes.items() if space in settings.spaces]
+        return tunings or [f"ours-{self.headline}"]
+
     def modules(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> list[str]:
         return [f"{precision}/{module}" for module in MODULES]
 
@@ -209,7 +232,7 @@ class DynamicCsr(Study):
         chosen = [variant for variant in variants if variant.name in names]
         report = session.rounds([*chosen, hybrid, *fastest_yardsticks(yardsticks), *library])
         parts = self.parts_of(settings, session.precision)
-        for timed in suite(built, operands.problem, parts):
+        for timed in suite(built, operands.problem, parts, settings.spaces):
             report += session.rounds(timed)
         over_devices = device_runnables(built, len(session.bench.devices))
         if over_devices and "devices" in parts:

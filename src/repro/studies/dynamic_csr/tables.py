@@ -8,6 +8,7 @@ from functools import partial
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from repro.config.spaces import PAPER as PAPER_SPACE
 from repro.results.baselines import baselines_table
 from repro.results.campaign_data import Campaign
 from repro.results.problem_rows import (
@@ -58,25 +59,23 @@ from repro.studies.dynamic_csr import (
     stated_product_means,
     stated_record,
 )
+from repro.studies.dynamic_csr.claims import QUANTITIES as CLAIMED
+from repro.studies.dynamic_csr.claims import PaperGraphs
 from repro.studies.dynamic_csr.results import (
-    ADAPTIVE,
     ANY,
-    BY_SIZE,
     CAPACITY_SENTENCE,
     CSR,
     DCSR,
+    DCSR_PUBLISHED,
     DEFRAGMENTATION,
-    DEFRAGMENTED,
     DEVICE_CLOCK,
     EXCHANGE_TITLES,
-    FRAGMENTED,
     GAIN_EXPLANATION,
     GAIN_WORDS,
     GEAM,
     GEAM_ROUTINE,
-    HYB_PRODUCT,
+    HYB,
     HYB_SORT,
-    IN_ORDER,
     LIBRARY,
     LIBRARY_CSR,
     NO_DEVICES,
@@ -90,8 +89,6 @@ from repro.studies.dynamic_csr.results import (
     UPDATE_PROTOCOLS,
     UPDATED_FORMATS,
     DeviceTimes,
-    Numbers,
-    PaperGraphs,
     ProductTimes,
     StepTime,
     Sweep,
@@ -100,18 +97,17 @@ from repro.studies.dynamic_csr.results import (
     Times,
     Trade,
     UpdateProtocol,
+    as_published,
     batch_sweeps,
     defragmented_over_csr,
     device_times,
     geam_sentence,
-    iterative_pair,
     operation_precision,
     operation_times,
     product_times,
     published_cell,
     rebuild_trades,
     short_count,
-    streaming_pair,
     time_notes,
     unique_sentence,
 )
@@ -308,13 +304,18 @@ OPERATIONS = (
     HYB_SORT,
     *(
         Method(
-            f"{stored}_{order}",
-            f"{stored}, {words}",
-            columns={"what": "stream", "format": stored.lower(), "order": order, "mode": "add"},
+            f"{updated.title}_{order}",
+            f"{updated.title}, {words}",
+            columns={**updated.columns, "what": "stream", "order": order, "mode": "add"},
         )
         for order, words in (("sorted", "by row"), ("any", "any order"))
-        for stored in ("DCSR", "HYB")
+        for updated in (DCSR, HYB)
     ),
+)
+#: What is ours and what is the paper's in tables of updates.
+PUBLISHED_SENTENCE = (
+    "DCSR: by our kernels. Published: by the paper’s algorithms 4, 5 and 7, a vector of four threads a row and the "
+    "mean row as slack; by row, its entries come with the bounds of their rows, in any order sorting them counts."
 )
 OWN_PRODUCT = Method("product", "CSR product", columns={"kind": "variant", "what": "product", "format": "csr"})
 
@@ -322,7 +323,10 @@ OWN_PRODUCT = Method("product", "CSR product", columns={"kind": "variant", "what
 @table(STUDY_NAME, "table-5-4", title="Updates, defragmentation and sort", numbering=f"Table 5.4 of {PAPER}")
 def updates(campaign: Campaign, published: Published) -> Table:
     lacking = "no product with CSR was timed"
-    columns = _ratio_columns(campaign, PUBLISHED_OPERATIONS, OPERATIONS, OWN_PRODUCT, lacking)
+    cases = published_times(campaign, published, "operations")
+    literal = [as_published(one) for one in OPERATIONS if "space" in one.columns]
+    shown = [*OPERATIONS, *(one for one in literal if any(case[one] for case in cases))]
+    columns = _ratio_columns(campaign, PUBLISHED_OPERATIONS, shown, OWN_PRODUCT, lacking)
     caption = [
         "The time of an operation over that of one product with CSR.",
         f"Published in Table 5.4 of {PAPER}, where an update is “1000 updates”, which it does not define. Ours is",
@@ -330,13 +334,14 @@ def updates(campaign: Campaign, published: Published) -> Table:
         "any order, those of the same place side by side; HYB’s update includes the sort of its coordinates that a",
         "product asks for, and is spared reading back how many there are. HYB sort: of the coordinates that come in",
         "any order. CSR product: our fastest with CSR.",
+        PUBLISHED_SENTENCE if len(shown) > len(OPERATIONS) else "DCSR: by our kernels; the paper’s were not measured.",
         f"{operation_precision(campaign).capitalize()} precision; the paper does not say in which its updates are.",
         OWN_MEANS,
         measurement_note(campaign, OPERATION_CLOCK),
         cpu_note(campaign),
         unavailable_note(campaign),
     ]
-    return table_of(columns, published_times(campaign, published, "operations"), join_sentences(caption), MEAN_LINE)
+    return table_of(columns, cases, join_sentences(caption), MEAN_LINE)
 
 
 #: Rates below this value get two digits: inserting a batch of one entry is slow, so its rate is a few hundredths.
@@ -362,6 +367,12 @@ class Batch(NamedTuple):
 def rates(campaign: Campaign, published: Published) -> Table:
     sweeps = batch_sweeps(campaign, published)
     by_geam = any(sweep.has(GEAM) for sweep in sweeps)
+    literal = any(
+        sweep.seconds(DCSR_PUBLISHED, protocol, size)
+        for sweep in sweeps
+        for protocol in (ANY, SORTED)
+        for size in sweep.sizes
+    )
     columns = (
         Column[Batch](
             "problem",
@@ -371,6 +382,7 @@ def rates(campaign: Campaign, published: Published) -> Table:
         ),
         Column[Batch]("batch", "entries of the batch", cell=lambda batch: count(batch.size)),
         *(_rate_column(protocol, updated) for protocol, updated in RATES if updated is not GEAM or by_geam),
+        *(_rate_column(protocol, DCSR_PUBLISHED) for protocol in (ANY, SORTED) if literal),
         time_column(
             "any_add_us", "DCSR, any order, added, µs", "", lambda batch: batch.sweep.seconds(DCSR, ANY, batch.size)
         ),
@@ -382,6 +394,7 @@ def rates(campaign: Campaign, published: Published) -> Table:
         "By row: the batch comes in the order of its rows; any order: what sorting there is counts. Added: entries of",
         "the same place come beside each other; unique: an entry whose place is taken is added to the value there.",
         unique_sentence(by_geam),
+        PUBLISHED_SENTENCE if literal else "",
         "CSR rebuilt: rows counted, sizes added up, old rows copied, new entries behind them.",
         "CSR by csrgeam2: cuSPARSE’s sum of two matrices, the batch being a matrix already." if by_geam else "",
         "HYB and COO: appended, then sorted by row.",
@@ -676,64 +689,68 @@ class Statement:
 
     #: Text of the statement, as printed in the table.
     what: str
-    #: Key of the published number, how to measure our number, and the precision.
+    #: Key of the published number, the quantity of `CLAIMED` that measures ours, and the precision.
     published: str
-    measure: Callable[[PaperGraphs], Numbers]
-    statistic: Callable[[Sequence[float]], float] = fmean
+    quantity: str
     precision: str = ""
 
 
-def _streamed(graphs: PaperGraphs) -> Numbers:
-    return graphs.operations(lambda times: streaming_pair(SORTED)(times.case))
-
-
 STATEMENTS = (
-    Statement("streaming updates: speedup over HYB, mean", "speedup of streaming updates over HYB, mean", _streamed),
+    Statement("streaming updates: speedup over HYB, mean", "speedup of streaming updates over HYB, mean",
+              "streaming_mean"),
     Statement("streaming updates: speedup over HYB, largest", "speedup of streaming updates over HYB, largest",
-              _streamed, max),
+              "streaming_most"),
     Statement("iterative updates: speedup over HYB, largest", "speedup of iterative updates over HYB, largest",
-              lambda graphs: graphs.operations(lambda times: iterative_pair(DCSR)(times.case)), max),
+              "iterative_most"),
     Statement("defragmentation: speedup over the sort of HYB, mean",
-              "speedup of defragmentation over the sort of HYB, mean",
-              lambda graphs: graphs.operations(lambda times: (times[HYB_SORT], times[DEFRAGMENTATION]))),
-    Statement("product: time of fragmented over defragmented, mean", STATED_FRAGMENTED,
-              lambda graphs: graphs.products(FRAGMENTED, DEFRAGMENTED)),
-    Statement("product: time of defragmented over CSR, mean", STATED_DEFRAGMENTED,
-              lambda graphs: graphs.products(DEFRAGMENTED, CSR)),
-    Statement("product: speedup of ADCSR over HYB, mean", STATED_ADAPTIVE,
-              lambda graphs: graphs.products(HYB_PRODUCT, ADAPTIVE)),
+              "speedup of defragmentation over the sort of HYB, mean", "defragmentation_mean"),
+    Statement("product: time of fragmented over defragmented, mean", STATED_FRAGMENTED, "fragmented_mean"),
+    Statement("product: time of defragmented over CSR, mean", STATED_DEFRAGMENTED, "defragmented_mean"),
+    Statement("product: speedup of ADCSR over HYB, mean", STATED_ADAPTIVE, "adaptive_mean"),
     Statement("product: speedup of ADCSR by rows in the order of their sizes, mean",
-              "speedup of the product by rows in the order of their sizes",
-              lambda graphs: graphs.products(IN_ORDER, BY_SIZE)),
-    Statement("memory: four segments a row over HYB, mean", "memory of four segments over HYB, mean",
-              PaperGraphs.memory),
-    Statement("product on two devices: speedup in single precision, mean", TWO_DEVICES,
-              lambda graphs: graphs.two_devices("single"), precision="single"),
-    Statement("product on two devices: speedup in double precision, mean", TWO_DEVICES,
-              lambda graphs: graphs.two_devices("double"), precision="double"),
+              "speedup of the product by rows in the order of their sizes", "by_size_mean"),
+    Statement("memory: four segments a row over HYB, mean", "memory of four segments over HYB, mean", "memory_4_mean"),
+    Statement("product on two devices: speedup in single precision, mean", TWO_DEVICES, "two_devices_single",
+              precision="single"),
+    Statement("product on two devices: speedup in double precision, mean", TWO_DEVICES, "two_devices_double",
+              precision="double"),
 )  # fmt: skip
+
+
+def _stated(graphs: Sequence[PaperGraphs], statement: Statement) -> tuple[Cell, ...]:
+    """Return value, extremes and number of cases of a statement, of the first kernels that have any."""
+    quantity = CLAIMED[statement.quantity]
+    cases = next((cases for one in graphs if (cases := quantity.measure(one).numbers)), [])
+    if not cases:
+        return (Cell(notes=("of no graph was this measured",)), Cell(), Cell(), Cell(0))
+    numbers = [case.value for case in cases]
+    return (ratio(quantity.value(cases)), ratio(min(numbers)), ratio(max(numbers)), Cell(len(numbers)))
 
 
 @table(STUDY_NAME, "table-text", title="What the paper’s text states, beside ours", numbering=f"text of {PAPER}")
 def text(campaign: Campaign, published: Published) -> Table:
-    graphs = PaperGraphs.of(campaign, published)
+    literal, tuned, own = (
+        PaperGraphs.of(campaign, published, variants) for variants in ("as_published", "paper_tuned", "ours")
+    )
     rows: list[tuple[Cell, ...]] = []
     for item in STATEMENTS:
         record = stated_record(published, item.published, item.precision)
-        numbers = [number for number in item.measure(graphs) if number is not None]
-        cells = (Cell(notes=("of no graph was this measured",)), Cell(), Cell())
-        if numbers:
-            cells = (ratio(item.statistic(numbers)), ratio(min(numbers)), ratio(max(numbers)))
-        rows.append((Cell(item.what), published_cell(record["value"] if record else None), *cells, Cell(len(numbers))))
+        as_printed, measured = _stated([literal], item), _stated([tuned, own], item)
+        cells = replace(as_printed[0], notes=()), as_printed[3]
+        rows.append((Cell(item.what), published_cell(record["value"] if record else None), *cells, *measured))
     columns = (
         Column("statement", "statement", numeric=False),
         Column("published", "K20c", "published"),
+        Column("as_published", "as published", campaign.column),
+        Column("as_published_cases", "cases", campaign.column),
         *(Column(key, key, campaign.column) for key in ("ours", "least", "largest", "cases")),
     )
     caption = [
         f"What the text of {PAPER} states of all its graphs, and the same of ours; graphs whose batches are of growing",
         "sizes are not among them. Streaming: the whole matrix as one batch, by row, into an empty one, HYB’s sort",
-        f"included. Iterative: batches, each followed by {PRODUCTS_PER_BATCH} products, as in Figure 5.3. Products: by",
+        f"included. Iterative: batches, each followed by {PRODUCTS_PER_BATCH} products, as in Figure 5.3. As",
+        "published: updates by the paper’s algorithms 4, 5 and 7, products with four threads a row or by its bins.",
+        "Ours: updates by our kernels; products by",
         "the paper’s schedules, each with the best number of threads a row, ADCSR in its best state; a case is a graph",
         "in a precision. In the order of their sizes: ADCSR, defragmented, over the same with its rows stored by size.",
         "Memory: counted as the paper does, before the first batch; it depends on no device. Two devices: a launch",
@@ -769,4 +786,6 @@ def _baseline_or_layout(row: DynamicRow) -> str | None:
         return row.name
     if row.what == "product":
         return "/".join(filter(None, ("-".join(filter(None, (row.format, row.state))), row.schedule)))
+    if row.space == PAPER_SPACE:
+        return f"{row.format}, as published"
     return row.routine or row.format
