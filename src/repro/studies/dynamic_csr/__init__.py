@@ -24,7 +24,7 @@ PRODUCTS_PER_BATCH = 5
 
 
 def precision_of_operations(precisions: Collection[str]) -> str:
-    """Return the highest precision of a campaign; everything except products is timed in this precision only.
+    """Return the highest precision of a campaign: unless named, parts except products are timed in this one only.
 
     Updates and conversions mostly move numbers without computing, so a second precision would give little information.
     """

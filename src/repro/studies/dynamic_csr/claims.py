@@ -116,11 +116,14 @@ def _of_updates(
         if method is None:
             return Measured([])
         numbers, missing = [], []
-        for line, case in graphs.cases():
-            if number := _case_number(line, line.problem, pair(case, method)):
-                numbers.append(number)
-            else:
-                missing.append(MissingCase(line.problem, "not timed" if case.measured else case.why_not()))
+        highest = operation_precision(graphs.campaign)
+        for precision in graphs.campaign.precisions:
+            for line, case in graphs.cases(precision):
+                name = line.problem if precision == highest else f"{line.problem} ({ABBREVIATIONS[precision]})"
+                if number := _case_number(line, name, pair(case, method)):
+                    numbers.append(number)
+                elif precision == highest:  # a campaign may time updates in this precision alone
+                    missing.append(MissingCase(name, "not timed" if case.measured else case.why_not()))
         return Measured(numbers, missing)
 
     return Quantity(measure, statistic)

@@ -189,7 +189,8 @@ class DynamicCsr(Study):
 
     def parts_of(self, settings: StudySettings, precision: str) -> tuple[str, ...]:
         asked = super().parts_of(settings, precision)
-        operations = precision == precision_of_operations(settings.precisions)
+        # parts that a configuration names are timed in each precision
+        operations = settings.parts != "all" or precision == precision_of_operations(settings.precisions)
         return tuple(name for name in asked if operations or name not in OPERATIONS)
 
     def tunings(self, settings: StudySettings, problem: Outline) -> list[str]:
