@@ -25,6 +25,7 @@ from repro.bench.trial import Bench, DeviceSamples
 from repro.bench.worker import AGAIN, run_worker
 from repro.campaign.dependencies import code_hash
 from repro.campaign.folders import RESULTS, Folders, check_study
+from repro.codegen.targets import find_gpu
 from repro.config.models import Config
 from repro.devices.base import LaunchError
 from repro.devices.device_group import Devices
@@ -32,7 +33,7 @@ from repro.devices.locks import DeviceLocks, lock_devices
 from repro.devices.selection import identities, open_devices, resolve_device
 from repro.errors import ReproError
 from repro.problems.problem import Unavailable
-from repro.studies import StepResult, Study, get_study
+from repro.studies import CostModel, StepResult, Study, get_study
 from repro.tuning.search import Choice, ProgressCallback
 from repro.tuning.session import CaseLocation, Session
 
@@ -88,11 +89,14 @@ def open_bench(
         workspace = Workspace(place.devices, operands, say=partial(print, flush=True), lend=lend, turns=turns)
         _load_common(workspace, config.device)
         environment: Mapping[str, Any] = describe_environment(workspace, study.packages)
+        timing, model = config.studies[study.name].timing, find_gpu(workspace.device.name)
+        if model and workspace.device.backend == "cuda":
+            timing = timing.on(model.slowdown(study.paces.get("cuda", CostModel()).intensity))
         bench = Bench(
             workspace,
             study=study.name,
             problem=problem,
-            timing=config.studies[study.name].timing,
+            timing=timing,
             seed=config.seed,
             own=study.columns,
             environment=record(environment, folders.environments),
