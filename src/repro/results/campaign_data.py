@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from repro.bench import ncu
-from repro.bench.records import read_environments, read_problems
+from repro.bench.records import code_of, read_commits, read_environments, read_problems
 from repro.bench.rows import LATER, NO_COLUMNS, PRECISIONS, ClockName, ColumnType, RecordedRow, schema_of
 from repro.bench.store import read_rows, recorded_studies
 from repro.bench.yardsticks import EMPTY, YARDSTICKS
@@ -100,6 +100,8 @@ class Campaign:
     problems: Mapping[str, ProblemRecord]
     #: Environment records by their hash.
     environments: Mapping[str, Mapping[str, Any]]
+    #: Environment records by the code that they are of, in words (`repro.bench.records.code_of`).
+    codes: Mapping[str, Sequence[str]]
     #: Profiler counters, with columns `COUNTER_COLUMNS`; empty if no profiler was run.
     counters: pd.DataFrame
     #: Configured relative difference within which two times are a tie.
@@ -150,6 +152,7 @@ class Campaign:
                     reason=str(row.message) if unavailable else None,
                     entry=None if pd.isna(entry) else str(entry),
                 )
+        environments = read_environments(raw)
         campaign = cls(
             name=raw.resolve().parent.name,
             study=study,
@@ -157,7 +160,8 @@ class Campaign:
             report=report,
             choices=_frame(rows["choices"], CHOICE_COLUMNS, raw / study),
             problems=dict(sorted(records.items())),
-            environments=read_environments(raw),
+            environments=environments,
+            codes=code_of(environments, read_commits(raw.parent)),
             counters=_frame(rows["counters"], COUNTER_COLUMNS, raw / study),
             tie=tie,
         )

@@ -112,6 +112,8 @@ def has_floor(campaign: Campaign) -> bool:
     return bool(campaign.reported.select(kind="floor"))
 
 
+#: Most commits that the summary names.
+CODES_SHOWN = 3
 #: Most words of a collapsed caption.
 WORDS_SHOWN = 60
 #: Characters after which a long sentence may be split.
@@ -421,7 +423,19 @@ def _summary(parts: Sequence[PageStudy]) -> dict[str, str]:
         "campaign": campaigns[0].name + (f", {days}" if days else ""),
         "problems": f"{sum(record.available for record in records.values())} of {len(records)}",
         "timed": f"{sum(row.timed for row in rows):,} rows",
+        "code": _code_words(campaigns[0].codes),
     }
+
+
+def _code_words(codes: Mapping[str, Sequence[str]]) -> str:
+    """Return the code of most environment records, and how many are of other code, the most frequent first."""
+    frequent = sorted(codes, key=lambda words: len(codes[words]), reverse=True)
+    unknown = [words for words in frequent if not words.startswith("commit")]
+    named = [words for words in frequent if words not in unknown]
+    more = f" and {len(named) - CODES_SHOWN} others" if len(named) > CODES_SHOWN else ""
+    parts = [", ".join(named[:CODES_SHOWN]) + more] if named else []
+    parts += [f"{words}: {len(codes[words])} of {sum(map(len, codes.values()))} environments" for words in unknown]
+    return "; ".join(parts) or "not recorded"
 
 
 def _clocks(campaign: Campaign) -> list[ClockName]:
