@@ -30,10 +30,11 @@ from repro.config.models import Config
 from repro.devices.base import LaunchError
 from repro.devices.device_group import Devices
 from repro.devices.locks import DeviceLocks, lock_devices
-from repro.devices.selection import identities, open_devices, resolve_device
+from repro.devices.selection import identities, open_devices, resolve_device, target_of
 from repro.errors import ReproError
-from repro.problems.problem import Unavailable
+from repro.problems.problem import Outline, Unavailable
 from repro.studies import CostModel, StepResult, Study, get_study
+from repro.tuning.rounds import shuffled_rounds
 from repro.tuning.search import Choice, ProgressCallback
 from repro.tuning.session import CaseLocation, Session
 
@@ -170,6 +171,31 @@ def measure(
         settings = config.studies[study_name]
         session = Session(problem, bench, store, settings, config.seed, place, progress)
         return [write_step(study, name, precision, step, rows, folders.raw) for step, rows in study.measure(session)]
+
+
+#: Step of a case that a second process measured: the winner once more. The difference to the report is what two equal
+#: kernels differ by.
+REPEAT = "repeat"
+
+
+def repeat(config: Config, study_name: str, name: str, precision: str, progress: ProgressCallback) -> Path | None:
+    """Time the winner of a measured case again, alone, and write `repeat.parquet`; None for a case without a winner."""
+    study, folders = get_study(study_name), Folders(config, study_name, name, precision)
+    choices = [
+        row for row in read_table(folders.raw / "choices.parquet").to_pylist() if row["tuning"] == study.headline
+    ]
+    if not choices:
+        return None
+    problem = folders.load_problem()
+    outline = Outline(problem.name, problem.kind, entry=problem.summary().get("entry"))
+    target = target_of(resolve_device(config.device))
+    winner = study.find(Path(config.kernels), outline, precision, choices[0]["name"], target)
+    store = folders.store / f"{REPEAT}.jsonl"
+    store.unlink(missing_ok=True)  # rows of an earlier process are no second one
+    operands = study.operands(problem, precision, config.seed)
+    with Store(store) as rows, open_bench(config, study, name, operands, folders) as bench:
+        repeated = shuffled_rounds(bench, [winner], rows, config.seed, progress)
+    return write_step(study, name, precision, REPEAT, repeated, folders.raw)
 
 
 def record_failure(config: Config, study_name: str, name: str, precision: str, reason: str) -> list[Path]:

@@ -31,6 +31,7 @@ from repro.results.problem_rows import (
 from repro.results.published import Published
 from repro.results.recorded_rows import ReportedTime, Selection, one_line
 from repro.results.registry import Artifact
+from repro.results.significance import interval_of_ratio
 from repro.results.tables import ABSENT, Cell, Column, Figure, Result, Table, letter
 
 if TYPE_CHECKING:
@@ -444,6 +445,25 @@ def _clocks(campaign: Campaign) -> list[ClockName]:
     return reported or ["event", "graph"]
 
 
+def same_kernel_twice(campaign: Campaign) -> str:
+    """Return by how much two processes' times of one winner differ, with the interval of their ratio, by each clock."""
+    parts = []
+    for again in campaign.repeated.select(cache=campaign.cache):
+        case = {"problem": again.problem, "precision": again.precision, "name": again.name, "cache": again.cache}
+        for clock in REPORT_CLOCKS:
+            first = campaign.reported.select(kind=again.kind, **case).fastest(clock)
+            second = Selection([again]).fastest(clock)
+            if first and second:
+                apart = 100 * (second.seconds / first.seconds - 1)
+                interval = interval_of_ratio(second, first)
+                within = [f"{100 * (end - 1):+.1f}".replace("-", "−") for end in interval or ()]
+                said = f" (95 % interval of the ratio: {' to '.join(within)} %)" if within else ""
+                parts.append(f"{abs(apart):.1f} % apart by the {clock} clock{said}")
+        if parts:
+            return f"{again.name} on {again.problem}, {again.precision}: {'; '.join(parts)}"
+    return "no A/A pair was measured"
+
+
 def _facts(part: PageStudy) -> dict[str, str]:
     campaign = part.campaign
     records = list(campaign.problems.values())
@@ -461,6 +481,7 @@ def _facts(part: PageStudy) -> dict[str, str]:
     }
     if stamps:
         facts["measured"] = f"{min(stamps)[:19]} to {max(stamps)[:19]} UTC"
+    facts["the same kernel twice"] = same_kernel_twice(campaign)
     for clock in REPORT_CLOCKS:
         if readings := empty_kernel_reading(campaign, clock):
             facts[f"empty kernel, {clock}"] = readings
