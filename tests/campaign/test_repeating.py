@@ -55,6 +55,17 @@ def test_without_a_winner_nothing_is_timed_again(tmp_path: Path, monkeypatch: py
     monkeypatch.chdir(tmp_path)
     write_table(CHOICES.empty_table(), RAW / STUDY / NAME / "single/choices.parquet")
     assert repeat(config(), STUDY, NAME, "single", quiet) is None
+    (RAW / STUDY / NAME / "single/choices.parquet").unlink()
+    assert repeat(config(), STUDY, NAME, "single", quiet) is None
+
+
+@pytest.mark.medium
+def test_where_only_kernels_tuned_further_were_searched_theirs_is_the_winner(measuring: None) -> None:
+    found = run(space=["paper_tuned", "extended"])
+    path = repeat(config(space=["paper_tuned", "extended"]), STUDY, NAME, "single", quiet)
+    assert path is not None
+    tuned = found["choices"][found["choices"].tuning == "tuned_joint"].name
+    assert set(pd.read_parquet(path).name) <= set(tuned)
 
 
 def test_a_campaign_without_a_pair_says_so(tmp_path: Path) -> None:

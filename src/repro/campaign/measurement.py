@@ -27,6 +27,7 @@ from repro.campaign.dependencies import code_hash
 from repro.campaign.folders import RESULTS, Folders, check_study
 from repro.codegen.targets import find_gpu
 from repro.config.models import Config
+from repro.config.spaces import TUNED
 from repro.devices.base import LaunchError
 from repro.devices.device_group import Devices
 from repro.devices.locks import DeviceLocks, lock_devices
@@ -179,17 +180,21 @@ REPEAT = "repeat"
 
 
 def repeat(config: Config, study_name: str, name: str, precision: str, progress: ProgressCallback) -> Path | None:
-    """Time the winner of a measured case again, alone, and write `repeat.parquet`; None for a case without a winner."""
+    """Time the winner of a measured case again, alone, and write `repeat.parquet`; None for a case without a winner.
+
+    The winner is the headline's; without it, for example in part of a space, that of the first choice.
+    """
     study, folders = get_study(study_name), Folders(config, study_name, name, precision)
-    choices = [
-        row for row in read_table(folders.raw / "choices.parquet").to_pylist() if row["tuning"] == study.headline
-    ]
+    path = folders.raw / "choices.parquet"
+    choices = read_table(path).to_pylist() if path.exists() else []
     if not choices:
         return None
+    headlines = (study.headline, TUNED + study.headline)
+    chosen = next((row for row in choices if row["tuning"] in headlines), choices[0])
     problem = folders.load_problem()
     outline = Outline(problem.name, problem.kind, entry=problem.summary().get("entry"))
     target = target_of(resolve_device(config.device))
-    winner = study.find(Path(config.kernels), outline, precision, choices[0]["name"], target)
+    winner = study.find(Path(config.kernels), outline, precision, chosen["name"], target)
     store = folders.store / f"{REPEAT}.jsonl"
     store.unlink(missing_ok=True)  # rows of an earlier process are no second one
     operands = study.operands(problem, precision, config.seed)
