@@ -69,7 +69,7 @@ def test_records_that_say_the_same_are_one(tmp_path: Path) -> None:
     raw = write(tmp_path / "made/raw", a=ONE | {"commit": "1" * 40}, b=ONE | {"commit": "2" * 40, "source": "x"})
     assert constraints_of(raw).splitlines() == [
         "# Measured with, by 2 environment records of campaign made",
-        "# commits of this software: 111111111111, 222222222222",
+        "# of this software: commit 111111111111, commit 222222222222",
         "# device: CPU",
         "# Python: 3.11.7",
         "numpy==2.0",

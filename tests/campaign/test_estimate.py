@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,9 @@ from repro.campaign.plan import Plan, make_plan
 from repro.cli.app import build
 from repro.cli.campaign import on_a_cluster
 from repro.cli.campaign import plan as plan_command
-from repro.codegen.targets import CPU, get_target
+from repro.codegen.targets import CPU, find_gpu, get_gpu, get_target, gpu_models
+from repro.config.models import Timing
+from repro.errors import ReproError
 from repro.sparse.compound.schedules import paper_space
 from repro.studies import Study, get_study, study_names
 
@@ -63,7 +66,7 @@ def test_sizes_are_stated_built_or_assumed() -> None:
     assert (jobs["helmholtz_box"].size, jobs["helmholtz_box"].size_from) == (ASSUMED_SIZE, "assumed")
     # row pointers, and for each non-zero a column and two numbers
     assert jobs["mhd1280b"].operand_bytes == 4 * 1281 + 22778 * (4 + 2 * 4)
-    assert jobs["mhd1280b"].variants == 16 * len(paper_space(CPU))
+    assert jobs["mhd1280b"].variants == 16 * len(paper_space(CPU, rolled=True))
 
 
 def test_a_record_that_is_none_or_of_an_unavailable_problem_gives_no_size() -> None:
@@ -293,3 +296,84 @@ def test_a_replay_needs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     Path("mine.yaml").write_text("replay: true\n")
     plan_command([Path("config/config.yaml"), Path("mine.yaml")])
     assert "nothing is measured" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("driver", "name"),
+    [
+        ("NVIDIA H200", "H200"),
+        ("NVIDIA H100 80GB HBM3", "H100 SXM"),
+        ("NVIDIA A100-SXM4-40GB", "A100 40GB"),
+        ("NVIDIA A100 80GB PCIe", "A100 80GB"),
+        ("Tesla V100-SXM2-16GB", "V100 16GB"),
+        ("Tesla V100-SXM2-32GB", "V100 32GB"),
+        ("NVIDIA GeForce RTX 4090", "RTX 4090"),
+        ("NVIDIA GeForce RTX 3070", "RTX 3070"),
+        ("Tesla T4", "T4"),
+        ("NVIDIA GeForce GTX TITAN", "GTX Titan"),
+        ("NVIDIA GeForce RTX 3070 Ti", None),
+        ("NVIDIA GeForce RTX 4090 Laptop GPU", None),
+        ("NVIDIA GeForce GTX TITAN X", None),
+    ],
+)
+def test_a_model_is_found_by_the_name_that_its_driver_gives(driver: str, name: str | None) -> None:
+    model = find_gpu(driver)
+    assert (model.name if model else None) == name
+
+
+def test_a_model_is_found_by_its_own_name_and_none_by_another() -> None:
+    assert [get_gpu(model.name) for model in gpu_models()] == [*gpu_models()]
+    with pytest.raises(ReproError, match="unknown GPU"):
+        get_gpu("Riva 128")
+
+
+def test_memory_or_arithmetic_limits_another_gpu() -> None:
+    assert get_gpu("H200").slowdown() == get_gpu("H200").slowdown(20) == 1
+    assert get_gpu("A100 80GB").slowdown() == pytest.approx(4800 / 2039)
+    assert get_gpu("RTX 3070").slowdown() == pytest.approx(4800 / 448)
+    assert get_gpu("RTX 3070").slowdown(20) == pytest.approx(33.5 / 0.317)
+    assert Timing(timeout=20).on(2.5).timeout == 50
+    assert Timing(timeout=20).on(0.5).timeout == 20
+
+
+def plan_for(name: str, **studies: Any) -> Plan:
+    return make_plan(resolve({"device": "opencl", "studies": studies}), gpu=get_gpu(name))
+
+
+def test_a_plan_for_a_slower_gpu_takes_longer() -> None:
+    studies = {"compound_spmv": {"problems": ["mono_500Hz"]}, "dg_postprocessing": {"problems": ["siac/low_4k_p1"]}}
+    plans = [plan_for(name, **studies) for name in ("H200", "A100 80GB", "T4")]
+    assert [(made.device, made.target_name) for made in plans] == [
+        ("cuda:0", "sm_90"),
+        ("cuda:0", "sm_80"),
+        ("cuda:0", "sm_75"),
+    ]
+    seconds = [[job.seconds for job in estimate(made, get_target("sm_90")).jobs] for made in plans]
+    for first, second in pairwise(seconds):
+        assert all(one < other for one, other in zip(first, second, strict=True))
+    assert seconds[2][-1] > 30 * seconds[0][-1]  # filtering is limited by arithmetic
+
+
+def test_memory_is_that_of_recorded_rows_and_is_held_against_the_cards(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    study = {"problems": ["poisson/27pt_128"], "precisions": ["double"]}
+    unknown = estimate(plan_for("RTX 3070", spgemm_amg=study), get_target("sm_86"))
+    Path("results").symlink_to(REPOSITORY / "results")
+    rows = read_rows(REPOSITORY / "results/h200/raw/spgemm_amg", "report").to_pandas()
+    most = rows[rows.problem == "poisson/27pt_128"].peak_bytes.max()
+    needs = estimate(plan_for("RTX 3070", spgemm_amg=study), get_target("sm_86"))
+    assert needs.device_bytes > most > 50e9
+    assert needs.device_bytes == pytest.approx(unknown.device_bytes, rel=WITHIN)
+    assert [job.problem for job in needs.unfit(get_gpu("RTX 3070"))] == ["poisson/27pt_128"]
+    assert not needs.unfit(get_gpu("H200"))
+    Path("mine.yaml").write_text("studies: {spgemm_amg: {problems: [poisson/27pt_128], precisions: [double]}}\n")
+    plan_command([Path("mine.yaml")], cores=2, gpu="RTX 3070")
+    said = capsys.readouterr().out
+    assert "on a stated RTX 3070 (sm_86)" in said
+    assert "the RTX 3070 has 8 GiB" in said
+    assert re.search(r"will not fit, of spgemm_amg: .* poisson/27pt_128 in double", said)
+    assert "takes 10.7 times as long as on an H200, time-out 643 s" in said
+    plan_command([Path("mine.yaml")], cores=2, gpu="H200")
+    assert "will not fit" not in capsys.readouterr().out

@@ -8,7 +8,7 @@ import pytest
 
 from repro.results.published import Published
 from repro.results.registry import get_artifact
-from repro.results.targets import WANTED_ON
+from repro.results.targets import NO_TARGET, WANTED_ON
 from repro.studies import get_study, load_artifacts, study_names
 from support.campaigns import Recorder
 
@@ -17,7 +17,7 @@ from support.campaigns import Recorder
     ("backend", "device", "said"),
     [
         ("cuda", WANTED_ON, ""),
-        ("cuda", "NVIDIA H100 80GB HBM3", f"was set for an {WANTED_ON}."),
+        ("cuda", "NVIDIA H100 80GB HBM3", f"was set for an {WANTED_ON}, and for no other device."),
         ("opencl", "Some CPU", "the CPU’s numbers are a rehearsal."),
     ],
 )
@@ -33,6 +33,10 @@ def test_numbers_that_were_wanted_of_another_device_are_called_so(
     maker.record("grid", entry="real", n=1000, nnz=7000)
     maker.write("grid", "double", "report", [maker.row("grid", "double", "empty", "empty", 3.0, phase="report")])
     published = Published.load(study, contract.published, contract.targets)
-    caption = get_artifact(study, "table-targets").make(maker.load(), published).caption
-    assert ("What was wanted" in caption) == bool(said)
-    assert said in caption
+    table = get_artifact(study, "table-targets").make(maker.load(), published)
+    assert ("What was wanted" in table.caption) == bool(said)
+    assert said in table.caption
+    wanted = [column.key for column in table.columns].index("wanted")
+    asked = [row[wanted] for row in table.rows]
+    assert any(cell.text == NO_TARGET for cell in asked) == bool(said)
+    assert any(cell.value is not None for cell in asked) != bool(said)

@@ -7,6 +7,7 @@ import json
 import os
 import platform
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import distributions
 from pathlib import Path
@@ -72,7 +73,10 @@ def record(environment: Mapping[str, Any], folder: Path) -> str:
 
 @cache
 def package_hash() -> str:
-    """Hash the files of this package and the kernel templates. The hash identifies the code even without git."""
+    """Hash the files of this package and the kernel templates. The hash identifies the code even without git.
+
+    `repro.campaign.archive.find_commits` computes it of commits.
+    """
     digest = hashlib.sha256()
     for folder, suffixes in ((Path(__file__).parents[1], (".py",)), (shipped(Path("kernels")), SUFFIXES)):
         for path in sorted(path for path in folder.rglob("*") if path.suffix in suffixes):
@@ -81,19 +85,25 @@ def package_hash() -> str:
 
 
 @cache
+def checkout() -> Path | None:
+    """Return the git checkout that this package runs from; None for an installed wheel, and without git."""
+    # An installed package may lie inside another git repository, whose commit would be wrong here.
+    with suppress(ReproError):  # git is not installed, or the folder is not in a repository
+        if not PACKED.is_dir() and Path(_git("rev-parse", "--show-toplevel")) == _CHECKOUT:
+            return _CHECKOUT
+    return None
+
+
+@cache
 def _commit() -> dict[str, Any]:
     """Return the git commit of this package's checkout and whether it has changes; empty for an installed wheel."""
-    nothing = {"commit": None, "dirty": None}
-    try:
-        # An installed package may lie inside another git repository, whose commit would be wrong here.
-        if PACKED.is_dir() or Path(_git("rev-parse", "--show-toplevel")) != _CHECKOUT:
-            return nothing
-        return {
-            "commit": _git("rev-parse", "HEAD"),
-            "dirty": bool(_git("status", "--porcelain", "--untracked-files=no")),
-        }
-    except ReproError:  # git is not installed, or the folder is not in a repository
-        return nothing
+    with suppress(ReproError):
+        if checkout():
+            return {
+                "commit": _git("rev-parse", "HEAD"),
+                "dirty": bool(_git("status", "--porcelain", "--untracked-files=no")),
+            }
+    return {"commit": None, "dirty": None}
 
 
 def _git(*arguments: str) -> str:

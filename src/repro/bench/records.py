@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, ValidationInfo, field_validator
 
 from repro.errors import ReproError
 from repro.problems.registry import flaw
@@ -127,6 +128,45 @@ def read_problems(raw: Path) -> dict[str, dict[str, Any]]:
 def read_environments(raw: Path) -> dict[str, dict[str, Any]]:
     folder = raw / "environment"
     return {name: read_environment(folder / f"{name}.json") for name in _names(folder)}
+
+
+#: File of a record that names for each source hash of its environment records the commit with this source, or null.
+COMMITS = "commits.json"
+#: Characters of a commit in texts.
+SHORT = 12
+
+
+def read_commits(folder: Path) -> dict[str, str | None]:
+    """Read `results/<campaign>/commits.json`; empty without one, `ReproError` if it is damaged."""
+    path = folder / COMMITS
+    try:
+        return TypeAdapter(dict[_Word, _Word | None]).validate_python(read_json(path), strict=True)
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise ReproError(
+            "the commits of a record cannot be read",
+            where=path,
+            expected="a commit, or null, for each hash of a source",
+            actual=shown(str(error).splitlines()[0]),
+            todo="`repro record` writes it again; in a clone of the repository, whose history it searches",
+        ) from None
+
+
+def code_of(environments: Mapping[str, Mapping[str, Any]], commits: Mapping[str, str | None]) -> dict[str, list[str]]:
+    """Return the environment records by the code that they are of, in words; `commits` is that of `read_commits`."""
+    codes: dict[str, list[str]] = {}
+    for name, record in environments.items():
+        source, stated = record.get("source"), record.get("commit")
+        if isinstance(source, str) and source in commits:
+            found = commits[source]
+            words = f"commit {found[:SHORT]}" if found else "code that no commit of the history has"
+        elif stated:
+            words = f"commit {stated[:SHORT]}{' with changes' * bool(record.get('dirty'))}"
+        else:
+            words = "no commit is recorded"
+        codes.setdefault(words, []).append(name)
+    return codes
 
 
 def _names(folder: Path) -> list[str]:

@@ -1,17 +1,26 @@
-"""Archiving a measured campaign: merging its files into one per study and step, and printing its environment for pip.
+"""Archiving a measured campaign: merging its files into one per study and step, finding the commits that measured it,
+and printing its environment for pip.
 
 `repro.bench.store` merges the rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+import hashlib
+import json
+import subprocess
+from collections.abc import Collection, Iterable, Mapping
+from functools import cache
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from repro.bench.records import read_environments
+from repro.atomic_write import write_whole
+from repro.bench.records import COMMITS, code_of, read_commits, read_environments
 from repro.bench.store import case_files, read_rows, recorded_steps, recorded_studies, write_table
+from repro.codegen.templates import SUFFIXES
 from repro.errors import ReproError
+from repro.programs import run_program
+from repro.untrusted_files import shown
 
 
 def pack(raw: Path) -> list[Path]:
@@ -37,6 +46,102 @@ def pack(raw: Path) -> list[Path]:
             if not any(folder.iterdir()):
                 folder.rmdir()
     return written
+
+
+#: Folders of a commit that `repro.bench.environment.package_hash` hashes, with the suffixes of their files; earlier
+#: commits hashed the package alone.
+HASHED = (("src/repro", (".py",)), ("kernels", SUFFIXES))
+#: Time limit in seconds to list a repository's history.
+LISTING = 60.0
+_TREE = b"40000"
+
+
+def record_commits(folder: Path, repository: Path) -> dict[str, str | None]:
+    """Write `commits.json` of a campaign: the commit of each source hash, null if the repository's history has none.
+
+    A hash that an earlier call found is not searched again, since the record may lie in a clone with less history.
+    """
+    environments = read_environments(folder / "raw").values()
+    stated = {str(record["source"]): record.get("commit") for record in environments if record.get("source")}
+    known = {source: commit for source, commit in read_commits(folder).items() if commit and source in stated}
+    found = find_commits({source: commit for source, commit in stated.items() if source not in known}, repository)
+    commits = dict(sorted({**known, **found}.items()))
+    if commits:
+        write_whole(folder / COMMITS, json.dumps(commits, indent=1) + "\n")
+    return commits
+
+
+def find_commits(stated: Mapping[str, str | None], repository: Path) -> dict[str, str | None]:
+    """Return for each source hash the commit with this source: the stated one if it has it, else the oldest, or None.
+
+    All commits that the repository's refs reach are searched.
+    """
+    if not stated:
+        return {}
+    listed = run_program(["git", "-C", repository, "log", "--all", "--reverse", "--format=%H"], LISTING, "git")
+    if listed.code:
+        raise ReproError("git failed", where=repository, actual=shown(listed.said))
+    having: dict[str, list[str]] = {source: [] for source in stated}
+    with subprocess.Popen(
+        ["git", "-C", repository, "cat-file", "--batch"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        objects = _Objects(process)
+        for commit in listed.output.split():
+            for source in objects.sources(commit):
+                having.get(source, []).append(commit)
+    return {
+        source: commit if commit in having[source] else next(iter(having[source]), None)
+        for source, commit in stated.items()
+    }
+
+
+class _Objects:
+    """Objects of a git repository, read from a running `git cat-file --batch`."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdin and process.stdout
+        self._asked, self._answered = process.stdin, process.stdout
+        # most commits share most objects with others
+        self._files, self._blob, self._hashed = cache(self._list_files), cache(self._blob_of), cache(self._hash)
+
+    def sources(self, commit: str) -> Collection[str]:
+        """Return the hashes that `package_hash` gives a commit: as it is now, and as it was without templates."""
+        trees = tuple(self._read(f"{commit}:{folder}")[0] for folder, _ in HASHED)
+        return {self._hashed(trees[:1]), self._hashed(trees)}
+
+    def _read(self, name: str) -> tuple[str, bytes]:
+        """Return an object's id and content; empty for an object that does not exist."""
+        self._asked.write(f"{name}\n".encode())
+        self._asked.flush()
+        head = self._answered.readline().split()
+        if head[-1] == b"missing":
+            return "", b""
+        content = self._answered.read(int(head[2]))
+        self._answered.read(1)
+        return head[0].decode(), content
+
+    def _blob_of(self, name: str) -> bytes:
+        return self._read(name)[1]
+
+    def _list_files(self, tree: str) -> list[tuple[PurePosixPath, str]]:
+        """Return the paths and ids of all files below a tree object."""
+        content, files = self._read(tree)[1], []
+        width = len(tree) // 2
+        while content:
+            head, _, rest = content.partition(b"\0")
+            mode, _, name = head.partition(b" ")
+            child, content = rest[:width].hex(), rest[width:]
+            path = PurePosixPath(name.decode())
+            files += [(path / below, blob) for below, blob in self._files(child)] if mode == _TREE else [(path, child)]
+        return files
+
+    def _hash(self, trees: tuple[str, ...]) -> str:
+        digest = hashlib.sha256()
+        for tree, (_, suffixes) in zip(trees, HASHED, strict=False):
+            for path, blob in sorted(self._files(tree) if tree else ()):
+                if path.suffix in suffixes:
+                    digest.update(f"{path}\0".encode() + self._blob(blob))
+        return digest.hexdigest()[:16]
 
 
 #: Python packages of libraries, and the record's key for the loaded version, which may come from another installation.
@@ -94,11 +199,11 @@ def constraints_of(raw: Path, record: str | None = None) -> str:
             todo="name one by --record",
         )
     ((text, names),) = texts.items()
-    commits = [str(content["commit"])[:12] for content in named.values() if content.get("commit")]
+    codes = code_of(named, read_commits(raw.parent))
     of = [
         f"# Measured with, by {len(names)} environment {'record' if len(names) == 1 else 'records'} of campaign "
         f"{raw.resolve().parent.name}",
-        *([f"# commits of this software: {', '.join(dict.fromkeys(commits))}"] if commits else []),
+        f"# of this software: {', '.join(codes)}",
     ]
     return "\n".join([*of, text])
 

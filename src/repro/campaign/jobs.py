@@ -14,7 +14,7 @@ from pathlib import Path
 
 from repro.bench.records import read_problem
 from repro.campaign.plan import ModuleGroup, Plan
-from repro.codegen.targets import Target
+from repro.codegen.targets import GpuModel, Target
 from repro.config.models import StudySettings
 from repro.errors import ReproError
 from repro.problems.problem import Outline
@@ -194,7 +194,7 @@ class Rates:
     """Rates for estimating times; `repro plan` prints the estimates.
 
     GPU values are least-squares fits to a campaign on an H200 with the papers' variants of `compound_spmv`; each study
-    corrects them for its own cases (`repro.studies.CostModel`).
+    corrects them for its own cases (`repro.studies.CostModel`). Another GPU is slower by `GpuModel.slowdown`.
     """
 
     #: Memory throughput in bytes per second: of average variants, variants near the best, average library routines.
@@ -233,6 +233,8 @@ START_SECONDS = 2.0
 PROBLEM_SECONDS, TABLE_SECONDS, FIGURE_SECONDS = 1.5, 0.3, 1.0
 #: Non-zeros built per second (decompressed, checked and written), in addition to `PROBLEM_SECONDS`.
 BUILT_PER_SECOND = 1.5e6
+#: Share of a GPU's memory that operands can have: the context, modules and libraries take the rest.
+USABLE = 0.95
 #: Seconds that a `predicted` search needs to read earlier records and choose variants.
 PREDICTED = 3.0
 
@@ -256,6 +258,8 @@ class Job:
     operand_bytes: int
     #: Expected time on the device.
     seconds: float
+    #: Device memory while the largest variant or routine runs.
+    device_bytes: int
     #: Whether the study estimates its workload; otherwise one variant on a sparse matrix is assumed.
     told: bool = True
 
@@ -276,8 +280,17 @@ class Estimate:
     present_seconds: tuple[float, ...]
     #: Disk space for problems, modules and results.
     disk_bytes: int
-    #: Device memory for the largest case, which holds several layouts of its matrix at a time.
-    device_bytes: int
+
+    @property
+    def device_bytes(self) -> int:
+        """Device memory for the largest case."""
+        return max(job.device_bytes for job in self.jobs)
+
+    def unfit(self, gpu: GpuModel) -> list[Job]:
+        """Return the cases of which something does not fit into a GPU's memory, the largest first."""
+        fits = USABLE * gpu.memory_bytes
+        large = [job for job in self.jobs if job.device_bytes > fits]
+        return sorted(large, key=lambda job: job.device_bytes, reverse=True)
 
     def seconds(self, cores: int, devices: int = 1) -> float:
         """Return the expected time of a campaign, assuming that its phases run one after the other.
@@ -301,7 +314,11 @@ def estimate(plan: Plan, target: Target) -> Estimate:
     rates = RATES[target.dialect]
     batches = Batches(plan)
     found = {name: find_size(plan, problem) for name, problem in plan.problems.items()}
-    jobs = tuple(reckon(plan, target, *run, run in batches.starting, found[run[1]]) for run in plan.runs)
+    recorded = {study: recorded_bytes(study) for study in plan.studies}
+    jobs = tuple(
+        reckon(plan, target, *run, run in batches.starting, found[run[1]], recorded[run[0]].get(run[1:]))
+        for run in plan.runs
+    )
     sizes = {job.problem: job.size for job in jobs}
     manifests = plan.all_manifests
     groups = [plan.manifests_of(group.study, group.keys) for group in plan.module_groups] + [[plan.common_manifest]]
@@ -323,8 +340,40 @@ def estimate(plan: Plan, target: Target) -> Estimate:
         tuple(START_SECONDS + sum(building_seconds(sizes[name]) for name in names) for names in batches.built_by_job),
         (*presented, START_SECONDS + FIGURE_SECONDS),  # the report
         sum(problem_bytes.values()) + len(manifests) * rates.module + sum(job.tried * 1500 for job in jobs),
-        max(4 * job.operand_bytes for job in jobs),
     )
+
+
+def recorded_bytes(study: str) -> dict[tuple[str, str], int]:
+    """Return the most device memory that a row of any campaign records, by case (problem, precision).
+
+    That is the peak of a product, or the matrix in the row's format, with the least operands of the case.
+    """
+    import pyarrow as pa  # slow to import, and the workflow imports this module at each start
+    import pyarrow.compute as pc
+
+    from repro.bench.rows import TIMED
+    from repro.bench.store import read_rows
+
+    most: dict[tuple[str, str], int] = {}
+    for folder in Path("results").glob(f"[!.]*/raw/{study}"):
+        for step in ("search", "report"):
+            try:
+                rows = read_rows(folder, step)
+            except ReproError:  # a damaged record is for `repro check` to name
+                continue
+            held = [name for name in ("peak_bytes", "matrix_bytes") if name in rows.column_names]
+            if not held or "least_bytes" not in rows.column_names:
+                continue
+            timed = rows.filter(pc.is_in(rows["status"], pa.array(sorted(TIMED))))
+            largest = pc.max_element_wise(*(pc.cast(timed[name], pa.float64()) for name in held))
+            total = pc.add(pc.fill_null(largest, 0), pc.cast(pc.fill_null(timed["least_bytes"], 0), pa.float64()))
+            cases = (
+                timed.select(["problem", "precision"]).append_column("bytes", total).group_by(["problem", "precision"])
+            )
+            for row in cases.aggregate([("bytes", "max")]).to_pylist():
+                case = (row["problem"], row["precision"])
+                most[case] = max(most.get(case, 0), int(row["bytes_max"]))
+    return most
 
 
 def find_size(plan: Plan, problem: Outline) -> tuple[tuple[int, int], str]:
@@ -357,11 +406,12 @@ def reckon(
     precision: str,
     starts: bool = True,
     found: tuple[tuple[int, int], str] | None = None,
+    recorded: int | None = None,
 ) -> Job:
     """Estimate one case on a device of the target.
 
     `starts` adds the job's start-up time, which only the first case of a batch has. `found` is the result of
-    `find_size`, if known.
+    `find_size`, if known, and `recorded` the case's device memory by `recorded_bytes`.
     """
     problem, settings = plan.problems[name], plan.studies[study].settings
     size, size_from = found or find_size(plan, problem)
@@ -372,7 +422,8 @@ def reckon(
     in_part = settings.search != "exhaustive" and not work.all_tried
     tried = round(work.variants * (settings.budget if in_part else 1))
     rates = RATES[target.dialect] if starts else replace(RATES[target.dialect], start=0)
-    seconds = _seconds(settings, rates, pace, work, tried, target.dialect)
+    slowdown = plan.gpu.slowdown(pace.intensity) if plan.gpu else 1.0
+    seconds = _seconds(settings, rates, pace, work, tried, target.dialect, slowdown)
     what = problem.entry or problem.kind
     return Job(
         *(study, name, what, precision, size, size_from),
@@ -380,19 +431,32 @@ def reckon(
         tried=tried,
         operand_bytes=work.operand_bytes,
         seconds=seconds,
+        device_bytes=recorded or round(pace.memory * work.operand_bytes),
         told=told is not None,
     )
 
 
-def _seconds(settings: StudySettings, rates: Rates, pace: CostModel, work: Workload, tried: int, backend: str) -> float:
-    """Add up the times of start-up, screening, full protocol with both clocks, repeated rounds and other work."""
+def _seconds(
+    settings: StudySettings,
+    rates: Rates,
+    pace: CostModel,
+    work: Workload,
+    tried: int,
+    backend: str,
+    slowdown: float,
+) -> float:
+    """Add up the times of start-up, screening, full protocol with both clocks, repeated rounds and other work.
+
+    Kernels take `slowdown` times as long as on the device of the rates; so does all other work, since most of it is on
+    the device.
+    """
     if not work.variants:  # the study refuses this case
         return 0.0
     timing, moved = settings.timing, work.bytes_moved
     budget = timing.budget(backend)
 
     def timed(launches: int, bandwidth: float, queue: float = rates.queue) -> float:
-        launch = rates.launch + moved / bandwidth
+        launch = rates.launch + slowdown * moved / bandwidth
         return min(launches, max(5, budget * min(1, launches / timing.launches) / launch)) * (launch + queue)
 
     screened = rates.variant + timed(timing.screen_launches, rates.screened)
@@ -410,7 +474,7 @@ def _seconds(settings: StudySettings, rates: Rates, pace: CostModel, work: Workl
     launched = moved / rates.host + tried * screened + finalists * full + rounds
     asked = PREDICTED if settings.search == "predicted" and not work.all_tried else 0.0
     packing = work.packing * tried / work.variants
-    return rates.start + asked + packing + pace.launches * launched + pace.beside * work.beside
+    return rates.start + asked + packing + pace.launches * launched + slowdown * pace.beside * work.beside
 
 
 #: Requested time / estimated time, to allow for slower GPUs and hosts.

@@ -25,14 +25,17 @@ from repro.bench.trial import Bench, DeviceSamples
 from repro.bench.worker import AGAIN, run_worker
 from repro.campaign.dependencies import code_hash
 from repro.campaign.folders import RESULTS, Folders, check_study
+from repro.codegen.targets import find_gpu
 from repro.config.models import Config
+from repro.config.spaces import TUNED
 from repro.devices.base import LaunchError
 from repro.devices.device_group import Devices
 from repro.devices.locks import DeviceLocks, lock_devices
-from repro.devices.selection import identities, open_devices, resolve_device
+from repro.devices.selection import identities, open_devices, resolve_device, target_of
 from repro.errors import ReproError
-from repro.problems.problem import Unavailable
-from repro.studies import StepResult, Study, get_study
+from repro.problems.problem import Outline, Unavailable
+from repro.studies import CostModel, StepResult, Study, get_study
+from repro.tuning.rounds import shuffled_rounds
 from repro.tuning.search import Choice, ProgressCallback
 from repro.tuning.session import CaseLocation, Session
 
@@ -88,11 +91,14 @@ def open_bench(
         workspace = Workspace(place.devices, operands, say=partial(print, flush=True), lend=lend, turns=turns)
         _load_common(workspace, config.device)
         environment: Mapping[str, Any] = describe_environment(workspace, study.packages)
+        timing, model = config.studies[study.name].timing, find_gpu(workspace.device.name)
+        if model and workspace.device.backend == "cuda":
+            timing = timing.on(model.slowdown(study.paces.get("cuda", CostModel()).intensity))
         bench = Bench(
             workspace,
             study=study.name,
             problem=problem,
-            timing=config.studies[study.name].timing,
+            timing=timing,
             seed=config.seed,
             own=study.columns,
             environment=record(environment, folders.environments),
@@ -166,6 +172,35 @@ def measure(
         settings = config.studies[study_name]
         session = Session(problem, bench, store, settings, config.seed, place, progress)
         return [write_step(study, name, precision, step, rows, folders.raw) for step, rows in study.measure(session)]
+
+
+#: Step of a case that a second process measured: the winner once more. The difference to the report is what two equal
+#: kernels differ by.
+REPEAT = "repeat"
+
+
+def repeat(config: Config, study_name: str, name: str, precision: str, progress: ProgressCallback) -> Path | None:
+    """Time the winner of a measured case again, alone, and write `repeat.parquet`; None for a case without a winner.
+
+    The winner is the headline's; without it, for example in part of a space, that of the first choice.
+    """
+    study, folders = get_study(study_name), Folders(config, study_name, name, precision)
+    path = folders.raw / "choices.parquet"
+    choices = read_table(path).to_pylist() if path.exists() else []
+    if not choices:
+        return None
+    headlines = (study.headline, TUNED + study.headline)
+    chosen = next((row for row in choices if row["tuning"] in headlines), choices[0])
+    problem = folders.load_problem()
+    outline = Outline(problem.name, problem.kind, entry=problem.summary().get("entry"))
+    target = target_of(resolve_device(config.device))
+    winner = study.find(Path(config.kernels), outline, precision, chosen["name"], target)
+    store = folders.store / f"{REPEAT}.jsonl"
+    store.unlink(missing_ok=True)  # rows of an earlier process are no second one
+    operands = study.operands(problem, precision, config.seed)
+    with Store(store) as rows, open_bench(config, study, name, operands, folders) as bench:
+        repeated = shuffled_rounds(bench, [winner], rows, config.seed, progress)
+    return write_step(study, name, precision, REPEAT, repeated, folders.raw)
 
 
 def record_failure(config: Config, study_name: str, name: str, precision: str, reason: str) -> list[Path]:

@@ -16,7 +16,7 @@ import yaml
 
 from repro.campaign.receipts import hash_of
 from repro.codegen.build_cache import MODULES, manifest_path
-from repro.codegen.targets import Target
+from repro.codegen.targets import GpuModel, Target, find_gpu, get_target
 from repro.codegen.templates import COMMON
 from repro.config.models import Config, OwnProblem, StudySettings
 from repro.errors import ReproError
@@ -124,6 +124,8 @@ class Plan:
     #: All problems of all studies, by name.
     problems: Mapping[str, Outline]
     studies: Mapping[str, PlannedStudy] = field(default_factory=dict)
+    #: What is known of the GPU's model; None on a CPU, and for a model without facts.
+    gpu: GpuModel | None = None
 
     @property
     def device(self) -> str:
@@ -290,8 +292,10 @@ class Plan:
         return sorted(map(str, [*shipped(f"config/published/{study}").glob("*.csv"), *own]))
 
 
-def make_plan(config: Config, registry: Registry | None = None) -> Plan:
-    """Plan a resolved configuration on this machine; `registry` is its problem registry, if already loaded.
+def make_plan(config: Config, registry: Registry | None = None, gpu: GpuModel | None = None) -> Plan:
+    """Plan a resolved configuration on this machine, or on one with a GPU of the stated model.
+
+    `registry` is the configuration's problem registry, if already loaded.
 
     Raises
     ------
@@ -299,7 +303,7 @@ def make_plan(config: Config, registry: Registry | None = None) -> Plan:
         Unknown problem, layout, artifact or baseline; missing device; missing file of a user's problem, or no entry
         type for it; no recorded data of a campaign that is replayed, listed in `beside:`, or used for training.
     """
-    from repro.devices.selection import resolve_device, target_of
+    from repro.devices.selection import models, resolve_device, target_of
 
     check_beside(config)
     check_training(config)
@@ -337,11 +341,15 @@ def make_plan(config: Config, registry: Registry | None = None) -> Plan:
                 todo="name a recorded campaign, or measure one with `replay: false`",
             )
         return plan
-    device = resolve_device(config.device)
-    target = target_of(device)
+    if gpu is None:
+        device = resolve_device(config.device)
+        target = target_of(device)
+        gpu = find_gpu(models(device)[0]) if target.dialect == "cuda" else None
+    else:
+        device, target = "cuda:0", get_target(gpu.target)
     for study in studies.values():
         get_study(study.name).check_on(study.settings, [problems[name] for name in study.problems], target)
-    return Plan(config.model_copy(update={"device": device}), target, problems, studies)
+    return Plan(config.model_copy(update={"device": device}), target, problems, studies, gpu)
 
 
 def plan_of_cases(

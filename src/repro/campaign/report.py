@@ -128,11 +128,11 @@ def _facts(campaigns: list[Campaign]) -> dict[str, str]:
     """Return the device, date and code version of a campaign's measurement."""
     environments = [record for one in campaigns for record in one.environments.values()]
     sources = sorted({source for one in campaigns for source in one.sources})
-    commits = sorted({str(record["commit"]) for record in environments if record.get("commit")})
+    codes = dict.fromkeys(words for one in campaigns for words in one.codes)
     facts = {
         "Device": ", ".join(sorted({one.column for one in campaigns})),
         "Measured": days_measured(campaigns) or "nothing yet",
-        "Commits of the records": ", ".join(commit[:12] for commit in commits) or "none recorded",
+        "Code of the records": ", ".join(codes) or "not recorded",
         "Hashes of the sources": ", ".join(source[:12] for source in sources) or "none recorded",
     }
     for key, title in (("driver", "Driver"), ("cuda_runtime", "CUDA runtime"), ("compiler", "Compiler")):

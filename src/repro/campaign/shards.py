@@ -21,7 +21,7 @@ import pyarrow as pa
 from pydantic import ValidationError
 
 from repro.atomic_write import making_folder
-from repro.bench.records import is_record, misfitting, read_environments, read_problems
+from repro.bench.records import COMMITS, is_record, misfitting, read_environments, read_problems
 from repro.bench.rows import other_columns, other_quantiles
 from repro.bench.store import (
     cases_of,
@@ -54,7 +54,7 @@ CHOICES = "choices"
 #: Steps with the same columns in all studies.
 WITHOUT_OWN = (CHOICES, "counters")
 #: Files of each shard that are copied into the merged campaign, and the folder for them.
-KEPT = ("config.yaml", "NOTES.md")
+KEPT = ("config.yaml", "NOTES.md", COMMITS)
 SHARDS_FOLDER = "parts"
 SHARD_NAME = r"[0-9]{1,4}-[A-Za-z0-9_][A-Za-z0-9._-]{0,249}"
 

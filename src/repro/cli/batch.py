@@ -97,7 +97,7 @@ def _supervise(context: typer.Context, what: str, problems: Sequence[str], confi
     from repro.campaign.measurement import record_failure, store_path, supervise
     from repro.campaign.plan import plan_of_cases
     from repro.campaign.steps import measuring
-    from repro.cli.measurement import python
+    from repro.cli.measurement import python, repeat_first
     from repro.errors import ReproError
 
     study, precision = _parts(what)
@@ -128,6 +128,7 @@ def _supervise(context: typer.Context, what: str, problems: Sequence[str], confi
             typer.echo(f"error: {failure}", err=True)
             with making_case(plan, study, name, precision):
                 record_failure(settings, study, name, precision, str(failure))
+    repeat_first(context, settings, study, precision, stale, config)
 
 
 def _measure(what: str, problems: Sequence[str], config: Path, run: str) -> None:

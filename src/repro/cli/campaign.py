@@ -23,6 +23,8 @@ from repro.programs import run_program
 
 if TYPE_CHECKING:
     from repro.campaign.jobs import Estimate, Job
+    from repro.campaign.plan import Plan
+    from repro.codegen.targets import GpuModel
 
 
 MIN_FREE_BYTES = 2 << 30
@@ -470,6 +472,8 @@ NAME_WIDTH = 15
 EACH = 200
 #: Printed for studies that do not estimate their workload.
 UNKNOWN = "unknown"
+#: Most cases of a study that are named as not fitting.
+NAMED = 6
 #: Numbers of GPUs in a cluster for which the time is also estimated.
 CLUSTER_SIZES = (2, 4, 8)
 
@@ -486,6 +490,10 @@ def plan(
             help=f"A line for each case, or one for all of an entry and precision; by default that above {EACH} cases.",
         ),
     ] = None,
+    gpu: Annotated[
+        str | None,
+        typer.Option(help="A GPU to plan for, which need not be here: a name of config/gpus.csv, such as A100."),
+    ] = None,
 ) -> None:
     """Print what a campaign will compile and measure, and the disk, device memory and time it will take.
 
@@ -496,6 +504,8 @@ def plan(
         repro plan --config config/paper.yaml --cores 16
 
         repro plan --config config/h200.yaml --summary
+
+        repro plan --config config/paper.yaml --gpu "RTX 3070"
     """
     import os
 
@@ -504,8 +514,12 @@ def plan(
     from repro.campaign.plan import make_plan
     from repro.campaign.steps import Freshness
     from repro.cli.console import duration, in_columns, terminal_width
+    from repro.codegen.targets import get_gpu
 
-    planned = make_plan(load(*(files or [DEFAULT_CONFIG])))
+    config = load(*(files or [DEFAULT_CONFIG]))
+    if gpu:  # a record's configuration says what it would be to measure it there
+        config = config.model_copy(update={"replay": False})
+    planned = make_plan(config, gpu=get_gpu(gpu) if gpu else None)
     if planned.target is None:
         _print_line(
             f"replay of {planned.results}: {len(planned.artifact_files)} tables and figures, nothing is measured"
@@ -516,7 +530,9 @@ def plan(
     heads, rows = _case_lines(needs) if each or (each is None and len(needs.jobs) <= EACH) else _summary_lines(needs)
     rates = RATES[planned.target.dialect]
     total, absent = needs.modules
-    _print_line(f"campaign {planned.config.campaign} on {planned.device} ({planned.target.name})")
+    model = planned.gpu
+    where = f"a stated {model.name}" if gpu and model else planned.device
+    _print_line(f"campaign {planned.config.campaign} on {where} ({planned.target.name})")
     typer.echo()
     for line in in_columns(heads, rows, terminal_width()):
         typer.echo(line)
@@ -528,17 +544,23 @@ def plan(
     most = planned.config.batch
     batched = f"; small problems in batches of up to {most}" if most > 1 else ""
     _print_line(f"{needs.made[0]} that build, {needs.made[1]} that measure{batched}", "jobs")
-    freshness = Freshness(planned)
-    _print_line(f"{freshness.total}, {len(freshness.stale)} of them to make", "steps")
-    for line in freshness.described():
-        _print_line(f"out of date: {line}", " ")
+    if not gpu:  # what was made here was made for this machine
+        freshness = Freshness(planned)
+        _print_line(f"{freshness.total}, {len(freshness.stale)} of them to make", "steps")
+        for line in freshness.described():
+            _print_line(f"out of date: {line}", " ")
     _print_line(f"about {_size(needs.disk_bytes)}, inputs that are downloaded aside", "disk")
-    _print_line(f"about {_size(needs.device_bytes)}", "device memory")
+    held = f"; the {model.name} has {_size(model.memory_bytes)}" if model else ""
+    _print_line(f"about {_size(needs.device_bytes)}{held}", "device memory")
+    for line in _unfit_lines(needs, model) if model else ():
+        _print_line(line, " ")
     untold = sorted({job.study for job in needs.jobs if not job.told})
     more = f", with one variant a case in {', '.join(untold)}, of unknown workload" if untold else ""
     _print_line(f"about {duration(needs.seconds(cores))}{more}", "expected")
     if planned.on_gpu and len(needs.jobs) > 1:
         _print_line(on_a_cluster(needs, cores), " ")
+    for line in _pace_lines(planned) if planned.on_gpu else ():
+        _print_line(line, " ")
     typer.echo()
     _print_line(
         f"Reckoned with {rates.screened / 1e9:g} GB/s for the average variant, {rates.finalist / 1e9:g} for those "
@@ -549,6 +571,31 @@ def plan(
         "`at most` (a bound by the header alone) or `assumed`. What is measured or compiled already is not done again, "
         "and what is known to be refused, such as a matrix that is not square, has no variants."
     )
+
+
+def _unfit_lines(needs: Estimate, model: GpuModel) -> Iterator[str]:
+    """Yield a line for each study with cases that need more memory than the GPU has."""
+    by_study: dict[str, list[Job]] = {}
+    for job in needs.unfit(model):
+        by_study.setdefault(job.study, []).append(job)
+    for study, jobs in by_study.items():
+        names = [f"{job.problem} in {job.precision} ({_size(job.device_bytes)})" for job in jobs[:NAMED]]
+        more = f" and {len(jobs) - NAMED} more" if len(jobs) > NAMED else ""
+        yield f"will not fit, of {study}: the largest variants or routines of {', '.join(names)}{more}"
+
+
+def _pace_lines(planned: Plan) -> Iterator[str]:
+    """Yield for each study how much slower than an H200 the GPU is expected to be, and the time-out that this gives."""
+    from repro.codegen.targets import REFERENCE_GPU
+    from repro.studies import CostModel, get_study
+
+    if planned.gpu is None:
+        yield f"as on an {REFERENCE_GPU}: config/gpus.csv has no data of this GPU"
+        return
+    for name, study in planned.studies.items():
+        slowdown = planned.gpu.slowdown(get_study(name).paces.get("cuda", CostModel()).intensity)
+        timeout = study.settings.timing.on(slowdown).timeout
+        yield f"{name}: a kernel takes {slowdown:.3g} times as long as on an {REFERENCE_GPU}, time-out {timeout:.0f} s"
 
 
 def on_a_cluster(needs: Estimate, cores: int) -> str:

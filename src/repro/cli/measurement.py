@@ -51,6 +51,9 @@ def measure(
     receipt: Receipt = False,
     record_failures: RecordFailures = False,
     turns: Turns = 1,
+    repeat: Annotated[
+        bool, typer.Option("--repeat", help="Only time the measured case's winner once more (repeat.parquet).")
+    ] = False,
     run: Run = None,
 ) -> None:
     """Verify and time everything on one problem: every variant, the streaming floor, the library's routines.
@@ -62,6 +65,9 @@ def measure(
     reported ones (report.parquet). A run that was killed goes on where it was, and tries again what failed in it. It
     measures in a process of its own: a kernel that crashes or hangs costs its own row, and the rest goes on.
 
+    The winner of a study's first case is then timed once more, in a second process: by how much the two are apart, the
+    report states beside its intervals.
+
     The problem has to be built and its modules to be compiled, which the workflow does by itself: `snakemake`.
 
     Examples:
@@ -72,6 +78,9 @@ def measure(
     """
     from repro.bench.worker import signals_held
 
+    if repeat:
+        _repeat(study, problem, precision, config)
+        return
     if run is not None:
         _measure(study, problem, precision, config, record_failures, turns, run)
         return
@@ -89,6 +98,40 @@ def measure(
             code = _supervise(context, settings, *case, words, record_failures)
             if code:
                 raise typer.Exit(code)
+        repeat_first(context, settings, study, precision, [problem], config)
+
+
+def repeat_first(
+    context: typer.Context, settings: Config, study: str, precision: str, problems: Sequence[str], config: Path
+) -> None:
+    """Time the winner of a study's first case in a second process, if the case is among these; failures are printed."""
+    from repro.bench.worker import run_worker
+    from repro.campaign.folders import Folders
+    from repro.campaign.measurement import REPEAT
+    from repro.problems.registry import load_registry, problem_names
+
+    asked = settings.studies[study]
+    first = problem_names(load_registry(Path(settings.registry)), asked.problems)[0]
+    if first not in problems or precision != asked.precisions[0]:
+        return
+    path = Folders(settings, study, first, precision).raw / f"{REPEAT}.parquet"
+    path.unlink(missing_ok=True)
+    debug = ["--debug"] if context.find_root().params.get("debug") else []
+    words = ["measure", study, first, precision, "--config", str(config), "--repeat"]
+    if run_worker([*python(), "-m", "repro", *debug, *words]).code:
+        typer.echo(f"the winner of {first} could not be timed again: no A/A pair of {study}")
+
+
+def _repeat(study: str, problem: str, precision: str, config: Path) -> None:
+    from repro.bench.worker import end_with_parent
+    from repro.campaign import measurement
+    from repro.campaign.configuration import load
+    from repro.cli.console import Progress
+
+    end_with_parent()
+    with Progress(f"repeat {problem} {precision}") as progress:
+        path = measurement.repeat(load(config), study, problem, precision, progress)
+    typer.echo(f"wrote {path}" if path else "no winner to time again")
 
 
 def _supervise(

@@ -434,11 +434,16 @@ def record(
     deleted. Tables, figures, report and comparison read either. A problem that is measured again later is merged by the
     same command. It is refused while a run works in the folder.
 
+    results/<campaign>/commits.json says of each hash of a source in the environment records which commit of this
+    checkout's history has it, or that none does.
+
     Example:
 
         repro record h200
     """
-    from repro.campaign.archive import pack
+    from repro.bench.environment import checkout
+    from repro.bench.records import code_of, read_environments
+    from repro.campaign.archive import pack, record_commits
     from repro.campaign.workflow import hold_run_lock
     from repro.problems.registry import campaign_folder
 
@@ -449,6 +454,11 @@ def record(
         for path in pack(raw):
             typer.echo(f"{path}: {_mib(path.stat().st_size)}")
         after = _sizes(raw)
+        repository = checkout()
+        if repository is not None:
+            commits = record_commits(raw.parent, repository)
+            for words, names in code_of(read_environments(raw), commits).items():
+                typer.echo(f"{words}: environment {', '.join(names)}")
     typer.echo(f"{len(before)} files of {_mib(sum(before))} before, {len(after)} of {_mib(sum(after))} now")
 
 
@@ -704,10 +714,14 @@ def check(
     beside them, nothing was changed since, and nothing failed. What failed is tried again by the next run. A time on a
     CPU that something else disturbed is named too, but the campaign is complete without it.
 
+    Of each environment record it says which commit it is of, and whether the tree had changes: for a record by
+    commits.json, which `repro record` writes.
+
     Example:
 
         repro check --config results/default/config.yaml
     """
+    from repro.bench.records import code_of, read_commits, read_environments
     from repro.campaign.completeness import find_missing
     from repro.campaign.configuration import load
     from repro.campaign.plan import make_plan
@@ -720,6 +734,9 @@ def check(
     named = find_missing(plan, freshness)
     for part in named:
         typer.echo(f"{part.what}: {part.reason}\n", err=True)
+    folder = Path(plan.results)
+    for words, names in code_of(read_environments(folder / "raw"), read_commits(folder)).items():
+        typer.echo(f"{words}: environment {', '.join(names)}")
     missing = [part for part in named if not part.remark]
     if not missing:
         words = f"campaign {plan.config.campaign} is complete"

@@ -1,4 +1,4 @@
-"""Hardware limits of each device generation, which kernels must respect, and the floating-point precisions.
+"""Hardware limits of each device generation, which kernels must respect, precisions, and data sheets of GPU models.
 
 Sources of the NVIDIA limits: for most generations, CUDA Programming Guide 13, section 5.1 "Compute Capabilities",
 tables 30 and 31; for generations before 7.5, edition 11 of the guide, table "Technical Specifications per Compute
@@ -7,12 +7,15 @@ Capability"; for 8.8, which the guide omits, the file `cuda_occupancy.h` of the 
 
 from __future__ import annotations
 
+import csv
 import re
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
 from repro.errors import ReproError
+from repro.package_data import shipped
 
 #: C type and number of bytes of a floating-point number in each precision.
 SCALARS = {"single": ("float", 4), "double": ("double", 8)}
@@ -90,3 +93,70 @@ def get_target(name: str) -> Target:
             todo="add its limits to codegen/targets.py",
         )
     return TARGETS[name]
+
+
+#: Words of a GPU's name that models are known without.
+_BRANDS = re.compile(r"NVIDIA|Tesla|GeForce", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class GpuModel:
+    """What the vendor states of a GPU model (`config/gpus.csv`)."""
+
+    name: str
+    #: Regular expression for the names that drivers give the model, without brands.
+    pattern: str
+    #: Name of the generation, which need not be in `TARGETS`.
+    target: str
+    #: Memory throughput in bytes per second.
+    bandwidth: float
+    #: Operations in double precision per second, without tensor cores.
+    fp64: float
+    memory_bytes: int
+
+    def slowdown(self, intensity: float = 0.0) -> float:
+        """Return how many times longer a kernel takes than on an H200, if memory or arithmetic limits it.
+
+        `intensity` is the kernel's operations in double precision per byte moved.
+        """
+        mine, reference = (max(1 / gpu.bandwidth, intensity / gpu.fp64) for gpu in (self, get_gpu(REFERENCE_GPU)))
+        return mine / reference
+
+
+#: Model on which cost models, targets and time-outs were set.
+REFERENCE_GPU = "H200"
+
+
+@cache
+def gpu_models() -> tuple[GpuModel, ...]:
+    with shipped("config/gpus.csv", here=False).open(encoding="utf-8", newline="") as file:
+        return tuple(
+            GpuModel(
+                *(row["name"], row["pattern"], row["target"]),
+                1e9 * float(row["bandwidth_gb_s"]),
+                1e12 * float(row["fp64_tflops"]),
+                int(row["memory_gib"]) << 30,
+            )
+            for row in csv.DictReader(file)
+        )
+
+
+def find_gpu(name: str) -> GpuModel | None:
+    """Return the model of a GPU with this name, such as `NVIDIA A100-SXM4-40GB`; None for a model without facts."""
+    plain = " ".join(_BRANDS.sub(" ", name).split())
+    fitting = (model for model in gpu_models() if plain.lower() == model.name.lower())
+    matching = (model for model in gpu_models() if re.fullmatch(model.pattern, plain, re.IGNORECASE))
+    return next(fitting, None) or next(matching, None)
+
+
+def get_gpu(name: str) -> GpuModel:
+    """Return the model of a GPU with this name; raise `ReproError` for a model without facts."""
+    model = find_gpu(name)
+    if model is None:
+        raise ReproError(
+            "unknown GPU",
+            expected=f"one of {', '.join(model.name for model in gpu_models())}",
+            actual=name,
+            todo="add a line of its data sheet to config/gpus.csv",
+        )
+    return model

@@ -188,7 +188,12 @@ class Timing(Model):
     )
     rounds: int = Field(5, ge=2, description="Shuffled rounds in which winners and baselines are timed again.")
     tie: float = Field(0.01, ge=0, description="Times that differ by less than this are a tie.")
-    timeout: float = Field(60.0, gt=0, description="Seconds after which a variant is given up, packing not counted.")
+    timeout: float = Field(
+        60.0,
+        gt=0,
+        description="Seconds on an H200 after which a variant is given up, packing not counted; on a slower GPU of "
+        "config/gpus.csv as many more as its memory or arithmetic is slower. On others and on the CPU as it stands.",
+    )
     noise: float = Field(
         0.25,
         gt=0,
@@ -211,6 +216,10 @@ class Timing(Model):
         """Return the factor by which an undisturbed time may deviate; it is larger for launches on several devices."""
         factor = self.gpu_disturbed if backend == "cuda" else self.cpu_disturbed
         return factor if devices == 1 else 1 + 3 * (factor - 1)
+
+    def on(self, slowdown: float) -> Timing:
+        """Return the settings for a GPU that is slower than an H200 by this factor."""
+        return self.model_copy(update={"timeout": self.timeout * max(1.0, slowdown)})
 
     def budget(self, backend: str) -> float:
         """Return the maximum seconds for each clock and runnable."""

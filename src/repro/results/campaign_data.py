@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from repro.bench import ncu
-from repro.bench.records import read_environments, read_problems
+from repro.bench.records import code_of, read_commits, read_environments, read_problems
 from repro.bench.rows import LATER, NO_COLUMNS, PRECISIONS, ClockName, ColumnType, RecordedRow, schema_of
 from repro.bench.store import read_rows, recorded_studies
 from repro.bench.yardsticks import EMPTY, YARDSTICKS
@@ -100,6 +100,10 @@ class Campaign:
     problems: Mapping[str, ProblemRecord]
     #: Environment records by their hash.
     environments: Mapping[str, Mapping[str, Any]]
+    #: Environment records by the code that they are of, in words (`repro.bench.records.code_of`).
+    codes: Mapping[str, Sequence[str]]
+    #: Rows of a winner that a second process timed again, with the columns of `report`; empty if there are none.
+    repeat: pd.DataFrame
     #: Profiler counters, with columns `COUNTER_COLUMNS`; empty if no profiler was run.
     counters: pd.DataFrame
     #: Configured relative difference within which two times are a tie.
@@ -125,9 +129,9 @@ class Campaign:
         """
         if not raw.is_dir():
             raise ReproError("no such campaign", where=raw, todo="measure it first, or name another campaign")
-        steps = ("search", "report", "choices", "counters")
+        steps = ("search", "report", "repeat", "choices", "counters")
         rows = {step: _of_cases(read_rows(raw / study, step), problems, precisions) for step in steps}
-        search, report = (_row_frame(rows[step], own, raw / study) for step in ("search", "report"))
+        search, report, repeat = (_row_frame(rows[step], own, raw / study) for step in ("search", "report", "repeat"))
         measured = pd.concat([report, search], ignore_index=True).drop_duplicates("problem")
         names = set(measured.problem) if problems is None else set(problems)
         records = {name: record for name, record in _problem_records(raw).items() if name in names}
@@ -150,14 +154,17 @@ class Campaign:
                     reason=str(row.message) if unavailable else None,
                     entry=None if pd.isna(entry) else str(entry),
                 )
+        environments = read_environments(raw)
         campaign = cls(
             name=raw.resolve().parent.name,
             study=study,
             search=search,
             report=report,
+            repeat=repeat,
             choices=_frame(rows["choices"], CHOICE_COLUMNS, raw / study),
             problems=dict(sorted(records.items())),
-            environments=read_environments(raw),
+            environments=environments,
+            codes=code_of(environments, read_commits(raw.parent)),
             counters=_frame(rows["counters"], COUNTER_COLUMNS, raw / study),
             tie=tie,
         )
@@ -259,6 +266,11 @@ class Campaign:
     def reported(self) -> Selection[RecordedRow]:
         """All rows of the report phase, case by case."""
         return Selection([row for rows in self._reports.values() for row in rows])
+
+    @cached_property
+    def repeated(self) -> Selection[RecordedRow]:
+        """Winners that a second process timed again."""
+        return Selection([row for rows in _by_case(self.repeat).values() for row in rows])
 
     @cached_property
     def searched(self) -> Selection[RecordedRow]:

@@ -31,6 +31,7 @@ from repro.results.problem_rows import (
 from repro.results.published import Published
 from repro.results.recorded_rows import ReportedTime, Selection, one_line
 from repro.results.registry import Artifact
+from repro.results.significance import interval_of_ratio
 from repro.results.tables import ABSENT, Cell, Column, Figure, Result, Table, letter
 
 if TYPE_CHECKING:
@@ -112,6 +113,8 @@ def has_floor(campaign: Campaign) -> bool:
     return bool(campaign.reported.select(kind="floor"))
 
 
+#: Most commits that the summary names.
+CODES_SHOWN = 3
 #: Most words of a collapsed caption.
 WORDS_SHOWN = 60
 #: Characters after which a long sentence may be split.
@@ -421,13 +424,44 @@ def _summary(parts: Sequence[PageStudy]) -> dict[str, str]:
         "campaign": campaigns[0].name + (f", {days}" if days else ""),
         "problems": f"{sum(record.available for record in records.values())} of {len(records)}",
         "timed": f"{sum(row.timed for row in rows):,} rows",
+        "code": _code_words(campaigns[0].codes),
     }
+
+
+def _code_words(codes: Mapping[str, Sequence[str]]) -> str:
+    """Return the code of most environment records, and how many are of other code, the most frequent first."""
+    frequent = sorted(codes, key=lambda words: len(codes[words]), reverse=True)
+    unknown = [words for words in frequent if not words.startswith("commit")]
+    named = [words for words in frequent if words not in unknown]
+    more = f" and {len(named) - CODES_SHOWN} others" if len(named) > CODES_SHOWN else ""
+    parts = [", ".join(named[:CODES_SHOWN]) + more] if named else []
+    parts += [f"{words}: {len(codes[words])} of {sum(map(len, codes.values()))} environments" for words in unknown]
+    return "; ".join(parts) or "not recorded"
 
 
 def _clocks(campaign: Campaign) -> list[ClockName]:
     """Return the clocks with reported times; both device clocks if there are no reported times yet."""
     reported = [clock for clock in REPORT_CLOCKS if campaign.report[median_column(clock)].notna().any()]
     return reported or ["event", "graph"]
+
+
+def same_kernel_twice(campaign: Campaign) -> str:
+    """Return by how much two processes' times of one winner differ, with the interval of their ratio, by each clock."""
+    parts = []
+    for again in campaign.repeated.select(cache=campaign.cache):
+        case = {"problem": again.problem, "precision": again.precision, "name": again.name, "cache": again.cache}
+        for clock in REPORT_CLOCKS:
+            first = campaign.reported.select(kind=again.kind, **case).fastest(clock)
+            second = Selection([again]).fastest(clock)
+            if first and second:
+                apart = 100 * (second.seconds / first.seconds - 1)
+                interval = interval_of_ratio(second, first)
+                within = [f"{100 * (end - 1):+.1f}".replace("-", "−") for end in interval or ()]
+                said = f" (95 % interval of the ratio: {' to '.join(within)} %)" if within else ""
+                parts.append(f"{abs(apart):.1f} % apart by the {clock} clock{said}")
+        if parts:
+            return f"{again.name} on {again.problem}, {again.precision}: {'; '.join(parts)}"
+    return "no A/A pair was measured"
 
 
 def _facts(part: PageStudy) -> dict[str, str]:
@@ -447,6 +481,7 @@ def _facts(part: PageStudy) -> dict[str, str]:
     }
     if stamps:
         facts["measured"] = f"{min(stamps)[:19]} to {max(stamps)[:19]} UTC"
+    facts["the same kernel twice"] = same_kernel_twice(campaign)
     for clock in REPORT_CLOCKS:
         if readings := empty_kernel_reading(campaign, clock):
             facts[f"empty kernel, {clock}"] = readings

@@ -15,6 +15,8 @@ from repro.results.tables import Cell, Column, Table
 
 #: Device for which the wanted values in `config/targets` were set.
 WANTED_ON = "NVIDIA H200"
+#: Printed in place of a wanted value on any other device.
+NO_TARGET = "no target for this device"
 #: Most cases that a note names for one reason of a missing number.
 SHOWN = 5
 #: Most characters of a note on cases without a number.
@@ -127,18 +129,21 @@ def targets_table(
 ) -> Table:
     """Return the table of a study's targets; targets without a quantity of the same name are omitted."""
     rows = [
-        target_cells(item, quantity, quantity.measure(data))
+        target_cells(item, quantity, quantity.measure(data), has_targets(campaign))
         for item in published.targets
         if (quantity := quantities.get(item["quantity"])) is not None
     ]
     return Table(target_columns(campaign), rows, caption)
 
 
-def target_cells(item: Record, quantity: Quantity[Any], measured: Measured) -> tuple[Cell, ...]:
-    """Return the table line (`target_columns`) for a target; without a wanted value it has no verdict."""
+def target_cells(item: Record, quantity: Quantity[Any], measured: Measured, held: bool) -> tuple[Cell, ...]:
+    """Return the table line (`target_columns`) for a target; without a wanted value it has no verdict.
+
+    `held` is the result of `has_targets`.
+    """
     numbers, missing = measured.numbers, one_line(measured.why_not, MAX_NOTE_LETTERS)
-    wanted, limit = float(item["wanted"]) if item["wanted"] else None, "≤" if quantity.at_most else "≥"
-    asked = Cell(None, "reported") if wanted is None else Cell(wanted, f"{limit} {item['wanted']}")
+    wanted, limit = float(item["wanted"]) if item["wanted"] and held else None, "≤" if quantity.at_most else "≥"
+    asked = wanted_cell(item, held) if wanted is None else Cell(wanted, f"{limit} {item['wanted']}")
     heads = Cell(item["what"].replace("'", "’")), asked
     if not numbers:
         return (*heads, Cell(), Cell(None, " "), Cell(0), Cell(), Cell(missing) if missing else Cell(None, " "))
@@ -158,8 +163,20 @@ def target_cells(item: Record, quantity: Quantity[Any], measured: Measured) -> t
     )
 
 
+def has_targets(campaign: Campaign) -> bool:
+    """Return whether wanted values are for the campaign's device; also if it is not recorded."""
+    return campaign.device in (None, WANTED_ON)
+
+
+def wanted_cell(item: Record, held: bool) -> Cell:
+    """Return the cell of the wanted value as it is written in `config/targets`; `held` is as in `target_cells`."""
+    if not item["wanted"]:
+        return Cell(None, "reported")
+    return Cell(float(item["wanted"]), item["wanted"]) if held else Cell(None, NO_TARGET)
+
+
 def wanted_on(campaign: Campaign) -> str:
-    """Return a sentence that the wanted values are for another device than the campaign's; empty for the same one."""
+    """Return a sentence that there are wanted values for another device alone; empty on this device."""
     if campaign.on_cpu:
-        return "What was wanted is for a GPU: the CPU’s numbers are a rehearsal."
-    return f"What was wanted was set for an {WANTED_ON}." if campaign.device not in (None, WANTED_ON) else ""
+        return f"What was wanted was set for an {WANTED_ON}: the CPU’s numbers are a rehearsal."
+    return "" if has_targets(campaign) else f"What was wanted was set for an {WANTED_ON}, and for no other device."

@@ -74,10 +74,16 @@ class CostModel:
         Seconds of work outside the variants: verification, other timed kernels, and preparing operands on the host.
     launches
         Factor by which launches and operand setup take longer than their memory traffic predicts.
+    intensity
+        Operations in double precision per byte moved, which say whether memory or arithmetic limits another GPU.
+    memory
+        Device memory of the largest variant or routine per byte of the operand, for cases of which no row is recorded.
     """
 
     beside: float = 0.0
     launches: float = 1.0
+    intensity: float = 0.25
+    memory: float = 4.0
 
 
 class Study:

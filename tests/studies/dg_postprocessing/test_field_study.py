@@ -126,6 +126,8 @@ def test_ways_in_the_plane_are_searched_and_the_matrix_is_timed(field_campaign):
     assert {"joint", "paper", "edges", "paper/point"} <= set(tables["choices"].tuning)
     report = tables["report"].set_index("name")
     assert set(report.status) == {"ok"}
+    for clock in ("event", "graph", "host"):  # what intervals are made of
+        assert report[report[f"{clock}_median"].notna()][f"{clock}_samples"].notna().all()
     assert {"matrix/make", "matrix/apply-4", "matrix/stream-u4", "scipy/csr-16"} <= set(report.index)
     products = report[report.what.isin(["make", "apply", "library"])]
     assert (products.error <= 1).all() and set(products.fields.dropna()) == {1, 4, 16}

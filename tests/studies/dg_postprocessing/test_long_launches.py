@@ -37,6 +37,14 @@ def test_both_published_methods_are_left_out_by_one_rule(sizes):
     assert one / 3 <= point <= 2 * one
 
 
+def test_shares_of_the_peak_become_the_devices() -> None:
+    """A card with few lanes in double precision does as much per cycle, up to what its arithmetic allows."""
+    few = {"target": "sm_86", "multiprocessors": 132, "max_sm_clock_mhz": 1980}
+    assert predicted_seconds(FilterId.parse("point-t64-c1-b1"), 0, 10**12, few) == pytest.approx(predicted_seconds(FilterId.parse("point-t64-c1-b1"), 0, 10**12, H200))
+    slower = predicted_seconds(edges, 3, 10**12, few) / predicted_seconds(edges, 3, 10**12, H200)
+    assert slower == pytest.approx(32)
+
+
 @pytest.mark.wording
 def test_what_outlasts_the_time_out_is_refused():
     refuse_long(None, 1.0)

@@ -61,6 +61,8 @@ def test_everything_is_measured_and_kernels_are_chosen(run):
     assert set(rows["baseline"].kind) == {"floor", "copy", "empty"}
 
     assert set(report.status) == {"ok"}, report[report.status != "ok"][["name", "message"]].to_dict("records")
+    for clock in ("event", "graph", "host"):  # what intervals are made of
+        assert report[report[f"{clock}_median"].notna()][f"{clock}_samples"].notna().all()
     whole = report[report.what == "product"].set_index("name")
     names = {f"{product}/{way}" for product in ("AA", "AP", "RAP")
              for way in ("one", "one-tuned", "two-tuned", "paper", "coordinates")}  # fmt: skip

@@ -168,7 +168,10 @@ class CompoundSpmv(Study):
         "table-problems": "every problem, warm and cold",
         "figure-speedup": "the speedups",
     }
-    paces: Mapping[str, CostModel] = {"cuda": CostModel(launches=2.4), "opencl": CostModel(beside=4)}
+    paces: Mapping[str, CostModel] = {
+        "cuda": CostModel(launches=2.4, intensity=0.5, memory=25),
+        "opencl": CostModel(beside=4),
+    }
     gpu_sharing = True
     result: Mapping[str, str] = {
         "table": "table-targets",

@@ -125,7 +125,10 @@ class CompressedCoo(Study):
         "says": "the fastest routine of {library} of any format; median of the large problems",
         "clock": "graph",
     }
-    paces: Mapping[str, CostModel] = {"cuda": CostModel(beside=1.6, launches=2.4), "opencl": CostModel(beside=8)}
+    paces: Mapping[str, CostModel] = {
+        "cuda": CostModel(beside=1.6, launches=2.4, memory=7),
+        "opencl": CostModel(beside=8),
+    }
     gpu_sharing = True
 
     def check(self, settings: StudySettings, problems: Sequence[Outline]) -> None:

@@ -38,7 +38,7 @@ from repro.results.tables import (
     tied,
     time_column,
 )
-from repro.results.targets import CaseNumber, Measured, Quantity, target_cells, wanted_on
+from repro.results.targets import CaseNumber, Measured, Quantity, has_targets, target_cells, wanted_on
 from repro.sparse.baseline_times import library_of, routine_text
 from repro.studies.compressed_coo import GPUS, PAPER, STUDY_NAME
 from repro.studies.compressed_coo.results import (
@@ -448,11 +448,12 @@ def targets(campaign: Campaign, published: Published) -> Table:
             Column(f"{key}_worst_case", "worst case", side.title, numeric=False),
         ]
     rows = []
+    held = has_targets(campaign)
     for item in published.targets:
         name = item["quantity"].removeprefix(BY_EVENTS)
         timed = cases if name == item["quantity"] else by_events
         quantities = [_quantity(name, side) for side in SIDES]
-        first, second = (target_cells(item, quantity, quantity.measure(timed)) for quantity in quantities)
+        first, second = (target_cells(item, quantity, quantity.measure(timed), held) for quantity in quantities)
         rows.append((*first, *second[2:]))
     library = library_of(campaign)
     caption = [

@@ -181,7 +181,10 @@ class DynamicCsr(Study):
         "says": "HYB, its sort included, in streaming a graph by rows into an empty matrix; mean of the graphs",
         "clock": "event",
     }
-    paces: Mapping[str, CostModel] = {"cuda": CostModel(beside=2, launches=5.7), "opencl": CostModel(beside=8)}
+    paces: Mapping[str, CostModel] = {
+        "cuda": CostModel(beside=2, launches=5.7, memory=35),
+        "opencl": CostModel(beside=8),
+    }
     packages = runnables_devices.NCCL_PACKAGES
 
     def check_on(self, settings: StudySettings, problems: Sequence[Outline], target: Target) -> None:

@@ -40,7 +40,7 @@ from repro.results.tables import (
     tied,
     time_column,
 )
-from repro.results.targets import wanted_on
+from repro.results.targets import has_targets, wanted_cell, wanted_on
 from repro.sparse.baseline_times import library_of, routine_text
 from repro.studies.compound_spmv import STUDY_NAME
 from repro.studies.compound_spmv.results import (
@@ -455,6 +455,8 @@ class Reached(NamedTuple):
     item: Record
     quantity: Quantity
     numbers: Mapping[str, tuple[float | None, Times | None]]
+    #: Whether the wanted number is for the campaign's device.
+    held: bool
 
     @property
     def held_against(self) -> tuple[float | None, Times | None]:
@@ -465,16 +467,17 @@ class Reached(NamedTuple):
 def _target_columns() -> tuple[Column[Reached], ...]:
     return (
         Column("target", "target", numeric=False, cell=lambda line: Cell(line.item["what"].replace("'", "’"))),
-        Column("prototype", "prototype", cell=lambda line: _given(line.item["prototype"], Cell())),
-        Column("wanted", "wanted", cell=lambda line: _given(line.item["wanted"], Cell(None, "reported"))),
+        Column("prototype", "prototype", cell=_prototype),
+        Column("wanted", "wanted", cell=lambda line: wanted_cell(line.item, line.held)),
         *(_side_column(key, title) for key, (title, _) in SIDES.items()),
         Column("over_wanted", "over wanted", "ours", cell=_over_wanted),
         Column("worst_case", "worst case", "ours", numeric=False, cell=_worst_case),
     )
 
 
-def _given(number: str, absent: Cell) -> Cell:
-    return Cell(float(number), number) if number else absent
+def _prototype(line: Reached) -> Cell:
+    number = line.item["prototype"]
+    return Cell(float(number), number) if number else Cell()
 
 
 def _side_column(key: str, title: str) -> Column[Reached]:
@@ -489,7 +492,7 @@ def _side_column(key: str, title: str) -> Column[Reached]:
 
 
 def _over_wanted(line: Reached) -> Cell:
-    (measured, _), wanted = line.held_against, line.item["wanted"]
+    (measured, _), wanted = line.held_against, line.item["wanted"] if line.held else ""
     if measured is None or not wanted:
         return Cell(None, "" if wanted else " ")
     over = measured / float(wanted)
@@ -520,7 +523,7 @@ def targets(campaign: Campaign, published: Published) -> Table:
     for item in published.targets:
         quantity = QUANTITIES[item["quantity"]]
         numbers = {side: quantity.measure(by_clock[quantity.clock], side) for side in SIDES}
-        reached.append(Reached(item, quantity, numbers))
+        reached.append(Reached(item, quantity, numbers, has_targets(campaign)))
     moved = sum(case.reordered is not None for case in cases)
     count = sum(case[OURS] is not None for case in cases)
     sizes = [sum(map(counts, cases)) for counts in (_medium_or_large, _medium, _large_symmetric)]

@@ -1,0 +1,121 @@
+"""The same winner timed by two processes: what two equal kernels differ by, which the report states."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+import yaml
+from small_case import NAME, STUDY, config, quiet, run
+
+from repro.bench.store import read_rows
+from repro.bench.worker import End
+from repro.campaign.archive import pack
+from repro.campaign.measurement import CHOICES, repeat
+from repro.campaign.plan import as_yaml
+from repro.cli import measurement as commands
+from repro.config.models import Config
+from repro.problems.registry import load_registry, problem_names
+from repro.results.campaign_data import Campaign
+from repro.results.report import same_kernel_twice
+from repro.studies import get_study
+from support.campaigns import SmallCampaign
+
+RAW = Path("results/c/raw")
+COLUMNS = get_study(STUDY).columns
+
+
+@pytest.mark.medium
+def test_the_winner_is_timed_again_with_samples_and_an_interval(measuring: None) -> None:
+    found = run()
+    path = repeat(config(), STUDY, NAME, "single", quiet)
+    assert path == RAW / STUDY / NAME / "single/repeat.parquet"
+    again = pd.read_parquet(path)
+    winner = found["choices"].set_index(["tuning", "clock"]).name["joint"].iloc[0]
+    assert set(again.name) == {winner}
+    assert list(again.cache) == ["warm", "cold"]
+    first = found["report"].set_index(["name", "cache"]).loc[(winner, "warm")]
+    assert again.measured_at.min() > first.measured_at  # a time of its own, not the report's row
+    campaign = Campaign.load(RAW, STUDY, COLUMNS)
+    said = same_kernel_twice(campaign)
+    assert said.startswith(f"{winner} on {NAME}, single: ")
+    assert "% apart by the event clock (95 % interval of the ratio: " in said
+    pack(RAW)
+    assert (RAW / STUDY / "repeat.parquet").exists() and not path.exists()
+    assert read_rows(RAW / STUDY, "repeat").num_rows == 2
+    assert same_kernel_twice(Campaign.load(RAW, STUDY, COLUMNS)) == said
+
+
+def test_without_a_winner_nothing_is_timed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from repro.bench.store import write_table
+
+    monkeypatch.chdir(tmp_path)
+    write_table(CHOICES.empty_table(), RAW / STUDY / NAME / "single/choices.parquet")
+    assert repeat(config(), STUDY, NAME, "single", quiet) is None
+    (RAW / STUDY / NAME / "single/choices.parquet").unlink()
+    assert repeat(config(), STUDY, NAME, "single", quiet) is None
+
+
+@pytest.mark.medium
+def test_where_only_kernels_tuned_further_were_searched_theirs_is_the_winner(measuring: None) -> None:
+    found = run(space=["paper_tuned", "extended"])
+    path = repeat(config(space=["paper_tuned", "extended"]), STUDY, NAME, "single", quiet)
+    assert path is not None
+    tuned = found["choices"][found["choices"].tuning == "tuned_joint"].name
+    assert set(pd.read_parquet(path).name) <= set(tuned)
+
+
+def test_a_campaign_without_a_pair_says_so(tmp_path: Path) -> None:
+    campaign = SmallCampaign(tmp_path).all("grid")
+    assert same_kernel_twice(campaign) == "no A/A pair was measured"
+
+
+def test_two_equal_times_are_not_apart(tmp_path: Path) -> None:
+    maker = SmallCampaign(tmp_path)
+    maker.all("grid")
+    [row, *_] = [one for one in maker.report("grid", "double") if one.kind == "variant"]
+    maker.write("grid", "double", "repeat", [row])
+    said = same_kernel_twice(maker.load())
+    assert said.endswith("on grid, double: 0.0 % apart by the event clock; 0.0 % apart by the graph clock")
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_another_process_times_the_first_case_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], code: int
+) -> None:
+    asked: list[Sequence[str]] = []
+
+    def worker(command: Sequence[str]) -> End:
+        asked.append(command)
+        return End(code, None)
+
+    monkeypatch.setattr("repro.bench.worker.run_worker", worker)
+    monkeypatch.chdir(tmp_path)
+    settings = Config(studies={STUDY: {"problems": "generated"}})
+    file = tmp_path / "config.yaml"
+    file.write_text(yaml.safe_dump(yaml.safe_load(as_yaml(settings))))
+    names = problem_names(load_registry(Path(settings.registry)), "generated")
+    left = tmp_path / "results" / settings.campaign / "raw" / STUDY / names[0] / "single/repeat.parquet"
+    left.parent.mkdir(parents=True)
+    left.touch()
+    context = SimpleNamespace(find_root=lambda: SimpleNamespace(params={}))
+    for precision, problems in (("double", names[:1]), ("single", names[1:])):
+        commands.repeat_first(context, settings, STUDY, precision, problems, file)
+    assert not asked and left.exists()
+    commands.repeat_first(context, settings, STUDY, "single", names, file)
+    assert [list(command)[-7:] for command in asked] == [
+        ["measure", STUDY, names[0], "single", "--config", str(file), "--repeat"]
+    ]
+    assert not left.exists()  # what an earlier run measured is no pair with this one's rows
+    assert ("could not be timed again" in capsys.readouterr().out) == bool(code)
+
+
+@pytest.mark.parametrize("study", ["dynamic_csr", "spgemm_amg", "dg_postprocessing"])
+def test_rows_of_every_study_keep_their_samples(study: str) -> None:
+    """Columns of samples belong to all rows, whatever a study adds; `Bench.measured` fills them in every report."""
+    from repro.bench.rows import schema_of
+
+    assert {"event_samples", "graph_samples", "host_samples"} <= set(schema_of(get_study(study).columns).names)
