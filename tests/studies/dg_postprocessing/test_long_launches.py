@@ -40,8 +40,12 @@ def test_both_published_methods_are_left_out_by_one_rule(sizes):
 def test_shares_of_the_peak_become_the_devices() -> None:
     """A card with few lanes in double precision does as much per cycle, up to what its arithmetic allows."""
     few = {"target": "sm_86", "multiprocessors": 132, "max_sm_clock_mhz": 1980}
-    assert predicted_seconds(FilterId.parse("point-t64-c1-b1"), 0, 10**12, few) == pytest.approx(predicted_seconds(FilterId.parse("point-t64-c1-b1"), 0, 10**12, H200))
-    slower = predicted_seconds(edges, 3, 10**12, few) / predicted_seconds(edges, 3, 10**12, H200)
+    assert predicted_seconds(FilterId.parse("point-t64-c1-b1"), 0, 10**12, few) == pytest.approx(
+        predicted_seconds(FilterId.parse("point-t64-c1-b1"), 0, 10**12, H200)
+    )
+    slower = predicted_seconds(FilterId.parse("edges-t128-c1-b64"), 3, 10**12, few) / predicted_seconds(
+        FilterId.parse("edges-t128-c1-b64"), 3, 10**12, H200
+    )
     assert slower == pytest.approx(32)
 
 
