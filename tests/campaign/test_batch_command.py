@@ -292,7 +292,7 @@ def test_a_crash_costs_a_row_of_its_case_and_the_batch_goes_on(
 ) -> None:
     plan = configure()
     source = get_study(STUDY).render(templates, KEY, CPU)
-    start = source.index("{", source.index(" spmv_static_16(")) + 1
+    start = source.index("{", source.index(" spmv_static_16_rolled(")) + 1
     # with the rows of b, and with a block a core
     which = f"n == 41 && get_num_groups(0) == {cpu_device.sm_count}"
     crash = f"if ({which}) *((volatile __global int*)y + ((size_t)1 << 42)) = 1;"

@@ -28,8 +28,8 @@ pytestmark = pytest.mark.medium
 KEY = "paper/complex-single/ELL-SoA-AoS"
 #: What kernels do in place of a product, by their names; the second one where it has so many blocks.
 SPOILT = {
-    "spmv_static_16": "*((volatile __global int*)y + ((size_t)1 << 42)) = 1;",
-    "spmv_dynamic_64": "if (get_num_groups(0) == {}) for (volatile int i = 0; i < 2; i++) i = 0;",
+    "spmv_static_16_rolled": "*((volatile __global int*)y + ((size_t)1 << 42)) = 1;",
+    "spmv_dynamic_64_rolled": "if (get_num_groups(0) == {}) for (volatile int i = 0; i < 2; i++) i = 0;",
 }
 SECONDS = 5.0
 

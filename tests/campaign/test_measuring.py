@@ -42,7 +42,7 @@ def test_everything_is_measured_in_one_go_and_not_again(measuring):
     found = run()
     search, report = found["search"], found["report"]
     assert set(search.status) == {"ok"}
-    assert set(search.space) == {"paper", "extended"}
+    assert set(search.space) == {"paper", "paper_tuned", "extended"}
     assert set(search.ordering) == {"natural", "rcm", "sorted", "bisected"}
     assert search[search.ordering != "natural"].layout.str.contains("@").all()
     assert not search.name.duplicated().any()
