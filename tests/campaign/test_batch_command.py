@@ -304,7 +304,7 @@ def test_a_crash_costs_a_row_of_its_case_and_the_batch_goes_on(
     said = run_all()
     for name in NAMES:
         search = pd.read_parquet(folder(name) / "search.parquet")
-        crashed = search.name == "ELL-SoA-AoS/static-16-1"
+        crashed = search.name == "ELL-SoA-AoS/static-16-1-rolled"
         assert crashed.any()
         if name == "b":
             assert set(search[crashed].message) == {"the process was ended by SIGSEGV (Segmentation fault)"}

@@ -76,7 +76,7 @@ def test_what_crashes_and_what_hangs_costs_its_rows_and_the_rest_is_measured(
     found = {step: pd.read_parquet(f"results/c/raw/{STUDY}/{NAME}/single/{step}.parquet") for step in FILES}
     search = found["search"]
     crashed = search.name.str.startswith("ELL-SoA-AoS/static-16-")
-    hung = search.name == "ELL-SoA-AoS/dynamic-64-1"
+    hung = search.name == "ELL-SoA-AoS/dynamic-64-1-rolled"
     assert crashed.any()
     assert hung.any()
     assert set(search[crashed].status) == {"launch_error"}

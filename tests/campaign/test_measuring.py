@@ -49,7 +49,8 @@ def test_everything_is_measured_in_one_go_and_not_again(measuring):
     assert set(found["baseline"].kind) == {"floor", "copy", "empty"}
 
     choices = found["choices"]
-    tunings = {"schedule", "layout", "joint", "static", "dynamic", "extended", "reordered"}
+    papers = {"schedule", "layout", "joint", "static", "dynamic"}
+    tunings = {*papers, *(f"tuned_{tuning}" for tuning in papers), "extended", "reordered"}
     assert set(choices.tuning) == tunings
     assert set(get_study(STUDY).tunings(config().studies[STUDY], Outline(NAME, "matrix", "complex"))) == tunings
     assert set(choices.clock) == {"event", "graph"}
