@@ -90,9 +90,9 @@ def test_what_is_named_is_launched_compiled_or_not(config_file):
 
 def test_a_module_that_holds_the_kernel_is_used(config_file, templates):
     study, problem, key = get_study(STUDY), Outline(NAME, "matrix", ENTRY), f"paper/{ENTRY}-single/CSR-AoS-AoS"
-    alone = study.find(templates, problem, "single", "CSR-AoS-AoS/static-64-1", CPU)
+    alone = study.find(templates, problem, "single", "CSR-AoS-AoS/static-64-1-rolled", CPU)
     built = compile_module(study.render(templates, key, CPU), CPU, manifest_path(CPU.name, STUDY, key))
-    held = study.find(templates, problem, "single", "CSR-AoS-AoS/static-64-1", CPU)
+    held = study.find(templates, problem, "single", "CSR-AoS-AoS/static-64-1-rolled", CPU)
     assert held.module == built
     assert alone.module != built
     other = study.find(templates, problem, "single", "CSR-AoS-AoS/direct-64-2-w2-u4", CPU)
