@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, get_args
 
 #: `paper`: what the paper describes, to the letter; what it leaves open is tried alike for all its methods.
@@ -12,3 +13,10 @@ SPACES: tuple[Space, ...] = get_args(Space)
 PAPER, PAPER_TUNED, EXTENDED = SPACES
 #: What the name of a tuning begins with if it chooses among `paper_tuned` in place of `paper`.
 TUNED = "tuned_"
+#: For each space of the paper's kernels, what the names of its tunings begin with.
+TUNING_PREFIXES: Mapping[Space, str] = {PAPER: "", PAPER_TUNED: TUNED}
+
+
+def find_space(name: str) -> Space | None:
+    """Return the space of this name, None if there is none."""
+    return next((space for space in SPACES if space == name), None)

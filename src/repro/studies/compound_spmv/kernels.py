@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from repro.codegen.targets import DTYPES, Target
-from repro.config.spaces import SPACES, Space
+from repro.config.spaces import SPACES, Space, find_space
 from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.sparse.compound.kernels import render_module
@@ -35,7 +35,7 @@ def _split(key: str) -> tuple[Space, str, str, Layout]:
         It is none.
     """
     first, _, rest = key.partition("/")
-    space = next((space for space in SPACES if space == first), None)
+    space = find_space(first)
     kind, _, text = rest.partition("/")
     entry, _, precision = kind.rpartition("-")
     if space is None or precision not in DTYPES:

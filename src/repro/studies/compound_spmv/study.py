@@ -20,7 +20,7 @@ from repro.bench.runnable import Runnable
 from repro.codegen.build_cache import Module, compile_module, manifest_path
 from repro.codegen.targets import DTYPES, Target
 from repro.config.models import StudySettings
-from repro.config.spaces import EXTENDED, PAPER, PAPER_TUNED, SPACES, TUNED, Space
+from repro.config.spaces import EXTENDED, SPACES, TUNED, TUNING_PREFIXES, Space
 from repro.entries import entries, get_entry
 from repro.errors import ReproError
 from repro.problems.matrix import Matrix
@@ -76,7 +76,7 @@ def schedules_of_reference(rows: Sequence[Row]) -> set[str]:
 def _asked(timed: Sequence[Row], clock: str) -> dict[str, Sequence[Row]]:
     natural, unpaired = _having(timed, ordering="natural"), _unpaired(timed)
     asked: dict[str, Sequence[Row]] = {}
-    for space, prefix in ((PAPER, ""), (PAPER_TUNED, TUNED)):
+    for space, prefix in TUNING_PREFIXES.items():
         papers = _of_the_papers([row for row in natural if row.space == space], clock)
         asked |= {f"{prefix}{tuning}": chosen for tuning, chosen in papers.items()}
     if any(row.space == EXTENDED for row in timed):
@@ -232,7 +232,7 @@ class CompoundSpmv(Study):
     def tunings(self, settings: StudySettings, problem: Outline) -> list[str]:
         """Return the tunings; for a search by sample without `static` and `dynamic`, which a sample may lack."""
         kinds = KINDS if settings.search == "exhaustive" else ()
-        prefixes = [prefix for space, prefix in ((PAPER, ""), (PAPER_TUNED, TUNED)) if space in settings.spaces]
+        prefixes = [prefix for space, prefix in TUNING_PREFIXES.items() if space in settings.spaces]
         papers = [f"{prefix}{tuning}" for prefix in prefixes for tuning in (*TUNINGS, *kinds)]
         ours = EXTENDED in settings.spaces and layouts(settings, EXTENDED, _entry(problem))
         by_memory = [MEMORY] if settings.memory_weight else []

@@ -9,7 +9,7 @@ from typing import Any
 
 from repro.codegen.targets import DTYPES, SCALARS, Target
 from repro.codegen.templates import LOAD_BYTES, render_template
-from repro.config.spaces import SPACES
+from repro.config.spaces import SPACES, find_space
 from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.sparse.pairs import NO_PAIR, SLICE, shared_entries
@@ -57,7 +57,7 @@ def render_key(templates: Path, key: str, target: Target) -> str:
         solver, _, precision = name.rpartition("-")
         return render_solver(templates, solver, precision, target)
     first, _, precision = group.partition("/")
-    space = next((space for space in SPACES if space == first), None)
+    space = find_space(first)
     if space is None or precision not in DTYPES:
         raise ReproError(
             "unknown module",

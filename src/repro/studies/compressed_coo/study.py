@@ -13,7 +13,7 @@ from repro.bench.rows import TIMED, Row
 from repro.codegen.build_cache import Module, compile_module, manifest_path
 from repro.codegen.targets import DTYPES, Target
 from repro.config.models import StudySettings
-from repro.config.spaces import EXTENDED, PAPER, PAPER_TUNED, SPACES, TUNED, Space
+from repro.config.spaces import EXTENDED, PAPER, SPACES, TUNED, TUNING_PREFIXES, Space
 from repro.errors import ReproError
 from repro.problems.matrix import Matrix
 from repro.problems.problem import Outline, Problem
@@ -205,7 +205,7 @@ class CompressedCoo(Study):
         asked = layouts(settings, PAPER)
         plain = ["plain"] if PLAIN in asked and settings.search == "exhaustive" else []
         joint = ["joint"] if set(asked) - {PLAIN} else []
-        prefixes = [prefix for space, prefix in ((PAPER, ""), (PAPER_TUNED, TUNED)) if space in settings.spaces]
+        prefixes = [prefix for space, prefix in TUNING_PREFIXES.items() if space in settings.spaces]
         papers = [f"{prefix}{tuning}" for prefix in prefixes for tuning in (*plain, *joint)]
         ours = [EXTENDED] if EXTENDED in settings.spaces and layouts(settings, EXTENDED) else []
         return [*papers, *ours, *([MEMORY] if settings.memory_weight else [])]

@@ -13,7 +13,7 @@ from repro.bench.runnable import Runnable
 from repro.codegen.build_cache import Module, compile_module, manifest_path
 from repro.codegen.targets import DTYPES, Target
 from repro.config.models import StudySettings, UnusedLayouts, UnusedWeight
-from repro.config.spaces import PAPER, PAPER_TUNED, SPACES, TUNED, Space
+from repro.config.spaces import PAPER, SPACES, TUNING_PREFIXES, Space
 from repro.problems.problem import Outline, Problem
 from repro.problems.updates import Updates
 from repro.sparse.device_work import ModuleFile, read_modules
@@ -198,8 +198,7 @@ class DynamicCsr(Study):
 
     def tunings(self, settings: StudySettings, problem: Outline) -> list[str]:
         """Return the tuning of own CSR in each of the paper's spaces."""
-        prefixes = {PAPER: "", PAPER_TUNED: TUNED}
-        tunings = [f"{prefix}{self.headline}" for space, prefix in prefixes.items() if space in settings.spaces]
+        tunings = [f"{prefix}{self.headline}" for space, prefix in TUNING_PREFIXES.items() if space in settings.spaces]
         return tunings or [f"ours-{self.headline}"]
 
     def modules(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> list[str]:
