@@ -75,6 +75,7 @@ def test_products_are_searched_and_solvers_timed_with_the_best(campaign):
     search = tried[tried.kind == "variant"]
     assert search.groupby("space").layout.unique().map(set).to_dict() == {
         "paper": {"COO", "CCOO"},
+        "paper_tuned": {"COO", "CCOO"},
         "extended": {"CCOO-unpadded", "CCOO-aligned", *HEIGHTS, *PAIRS},
     }
     assert set(search.per_thread) == {1, 2, 4, 8}
