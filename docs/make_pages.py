@@ -6,6 +6,8 @@ A source is a Jinja template. A table is named once, at its top, and asked for a
     Ours are {{ targets("ours", "speedup over the fastest routine, graph clock: worst") }} times as fast at least.
     With a cold cache it is up to {{ problems("max cold_speedup", 'where precision == "single"') }} times.
 
+Several names make one table of all their lines.
+
 The first argument is a column, or an expression of columns as `pandas.DataFrame.eval` takes it, with `min`, `max`,
 `median`, `mean`, `geomean` or `count` before it where several lines are meant. The second names a line by its first
 column, or by how that begins, or finds lines by a query after `where`. The third is a format; `.2f` if left out.
@@ -75,9 +77,9 @@ class Table:
 
 
 @cache
-def table(name: str) -> Table:
-    """Return the table of a CSV file below `results`."""
-    return Table(name, pd.read_csv(ROOT / f"results/{name}.csv"))
+def table(*names: str) -> Table:
+    """Return the table of a CSV file below `results`, or of several below each other."""
+    return Table(", ".join(names), pd.concat([pd.read_csv(ROOT / f"results/{name}.csv") for name in names]))
 
 
 def claims(study: str, *campaigns: str) -> str:

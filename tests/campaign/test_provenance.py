@@ -15,6 +15,7 @@ from repro.campaign.archive import find_commits, record_commits
 from repro.cli.results import record
 from repro.errors import ReproError
 from repro.results.report import _code_words
+from support.campaigns import recorded_campaigns
 
 FILES = {
     "src/repro/a.py": "first",
@@ -145,6 +146,6 @@ def test_a_damaged_file_of_commits_is_named(tmp_path: Path, text: str) -> None:
 
 def test_every_record_says_of_which_commit_its_code_is(request: pytest.FixtureRequest) -> None:
     results = request.config.rootpath / "results"
-    for name in ("first-h200", "h100", "h200", "h200-x2", "h200-x4", "repeat-h200"):
+    for name in recorded_campaigns():
         sources = {one["source"] for one in read_environments(results / name / "raw").values()}
         assert set(read_commits(results / name)) == sources

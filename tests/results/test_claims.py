@@ -126,6 +126,25 @@ def test_other_kernels_stand_in_and_are_named(campaign: Campaign) -> None:
     assert 2.0 <= low <= 2.6 <= high <= 2.8
 
 
+def test_kernels_to_the_letter_of_another_campaign_judge_first(campaign: Campaign) -> None:
+    letter = replace(campaign, name="letter")
+
+    def to_the_letter(measured: Campaign, variants: str) -> float | None:
+        if variants == "as_published":
+            return 1.5 if measured.name == "letter" else None
+        return 2.5
+
+    measure = {"speedup": Quantity(lambda value: Measured([CaseNumber(value, "a")]))}
+    claims = [CLAIM, replace(CLAIM, id="tuned", variants="paper_tuned")]
+    table = claims_table(replace(campaign, as_published=letter), claims, measure, to_the_letter)
+    keys = [column.key for column in table.columns]
+    first, tuned = (dict(zip(keys, row, strict=True)) for row in table.rows)
+    assert (first["verdict"].value, first["measured"].value, first["kernels"].value) == ("weaker", 1.5, "as published")
+    assert first["kernels"].notes == ("by the rows of campaign letter",)
+    assert (tuned["verdict"].value, tuned["kernels"].notes) == ("holds", ())
+    assert "1 of the 2 claims are judged by campaign letter" in table.caption
+
+
 def test_where_two_campaigns_differ_the_table_says_so(campaign: Campaign) -> None:
     def by_campaign(measured: Campaign, variants: str) -> float:
         return 1.5 if measured.beside else 2.5

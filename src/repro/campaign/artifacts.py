@@ -86,7 +86,26 @@ class Asked:
         else:
             problems = problem_names(load_registry(Path(self.config.registry)), settings.problems)
             campaign = Campaign.load(self.raw, study, own, problems, settings.timing.tie, settings.precisions)
-        return replace(campaign, beside=others)
+        return replace(campaign, beside=others, as_published=self._as_published(study, campaign))
+
+    def _as_published(self, study: str, campaign: Campaign) -> Campaign | None:
+        """Read the campaign of the key `as_published`; None if there is none, or if it lacks the study."""
+        name = self.config.as_published if self.config else None
+        if name is None:
+            return None
+        asked = Asked.of(name, self.results, beside=())
+        if study not in asked.studies():
+            return None
+        literal = asked.read(study)
+        if campaign.device and literal.device and campaign.device != literal.device:
+            raise ReproError(
+                "the kernels as published were measured on another model of GPU",
+                where=f"as_published: {name}, study {study}",
+                expected=campaign.device,
+                actual=literal.device,
+                todo="name a campaign on the same model, or leave `as_published` out",
+            )
+        return literal
 
     def artifacts(self, study: str, kind: Kind | None = None) -> list[Artifact]:
         """Return the configured artifacts of a study; comparisons of campaigns only if `beside` is not empty."""

@@ -38,7 +38,7 @@ def record_files(raw: Path) -> tuple[Path, ...]:
 
 
 def check_beside(config: Config) -> None:
-    """Refuse names in `beside:` that are not recorded campaigns, or are this campaign itself."""
+    """Refuse names in `beside:` and `as_published:` that are not recorded campaigns, or are this campaign itself."""
     for name in config.beside:
         if name == config.campaign:
             raise ReproError("a campaign cannot stand beside itself", where="beside", actual=name)
@@ -47,6 +47,17 @@ def check_beside(config: Config) -> None:
                 "no such campaign to stand beside this one",
                 where=raw_of(name),
                 todo="measure it first, or leave it out of `beside`; `--config 'beside=[]'` leaves all out",
+            )
+    if config.as_published is not None:
+        if config.as_published == config.campaign:
+            raise ReproError(
+                "a campaign's own rows as published need no name", where="as_published", actual=config.campaign
+            )
+        if not raw_of(config.as_published).is_dir():
+            raise ReproError(
+                "no such campaign of kernels as published",
+                where=raw_of(config.as_published),
+                todo="measure it first, or leave `as_published` out; `--config as_published=null` leaves it out",
             )
 
 
@@ -249,8 +260,8 @@ class Plan:
 
     @cached_property
     def files_beside(self) -> tuple[Path, ...]:
-        """Recorded files of the campaigns in `beside:`."""
-        folders = (raw_of(name) for name in self.config.beside)
+        """Recorded files of the campaigns in `beside:` and `as_published:`."""
+        folders = (raw_of(name) for name in (*self.config.beside, self.config.as_published) if name is not None)
         return tuple(path for raw in folders for path in record_files(raw))
 
     def artifact_outputs(self, study: str, kind: Literal["tables", "figures"]) -> list[str]:
@@ -301,7 +312,8 @@ def make_plan(config: Config, registry: Registry | None = None, gpu: GpuModel | 
     ------
     ReproError
         Unknown problem, layout, artifact or baseline; missing device; missing file of a user's problem, or no entry
-        type for it; no recorded data of a campaign that is replayed, listed in `beside:`, or used for training.
+        type for it; no recorded data of a campaign that is replayed, named by `beside:` or `as_published:`, or used
+        for training.
     """
     from repro.devices.selection import models, resolve_device, target_of
 

@@ -200,6 +200,7 @@ def _read(plan: Plan, study: str) -> dict[str, Any]:
         "precisions": settings.precisions,
         "tie": settings.timing.tie,
         "beside": plan.config.beside,
+        "as_published": plan.config.as_published,
         "packages": _versions(PRESENTING),
     }
 

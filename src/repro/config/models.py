@@ -390,6 +390,11 @@ class Config(Model):
         description="Other campaigns, recorded on other GPUs say, whose results stand beside this one's in tables, "
         "figures and report.",
     )
+    as_published: CampaignName | None = Field(
+        None,
+        description="Another campaign, recorded on the same model of GPU, whose rows of the papers' kernels to the "
+        "letter judge the claims of which this one has no such rows.",
+    )
     batch: int = Field(
         1,
         ge=1,

@@ -110,6 +110,9 @@ class Campaign:
     tie: float = TIE
     #: The same study in other campaigns (for example on other devices), to be shown next to this one.
     beside: tuple[Campaign, ...] = ()
+    #: The same study in a campaign on the same model of GPU that has the papers' kernels to the letter; claims are
+    #: judged by it where this one has none.
+    as_published: Campaign | None = None
 
     @classmethod
     def load(

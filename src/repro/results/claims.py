@@ -120,6 +120,8 @@ class Judgement:
     numbers: Sequence[CaseNumber] = ()
     #: The variants that were measured; they may differ from the claim's.
     variants: Variants = "none"
+    #: Name of the campaign of the rows if it is another than the one that is judged (`Campaign.as_published`).
+    campaign: str = ""
     reason: str = ""
     #: Remarks on the cases that `reason` names.
     notes: tuple[str, ...] = ()
@@ -146,11 +148,13 @@ def judge(
 ) -> list[Judgement]:
     """Return the verdict on each claim.
 
-    If the papers' exact kernels were not measured, their further tuned versions are used instead, else ours;
-    `Judgement.variants` records which. CPU times give no verdict on claims that were measured on a GPU.
+    If the papers' exact kernels were not measured, those of `campaign.as_published` are used instead, else their
+    further tuned versions, else ours; `Judgement.variants` and `Judgement.campaign` record which. All rows of a verdict
+    are of one campaign. CPU times give no verdict on claims that were measured on a GPU.
     """
 
-    prepared: dict[Variants, D | None] = {}  # claims of a study share few variants
+    prepared: dict[tuple[str, Variants], D | None] = {}  # claims of a study share few variants
+    literal = campaign.as_published
 
     def judged(claim: Claim) -> Judgement:
         if campaign.on_cpu and claim.gpu:
@@ -160,13 +164,18 @@ def judge(
             return Judgement(claim, reason="nothing that is recorded measures it")
         reason: str = ""
         notes: tuple[str, ...] = ()
-        for variants in STAND_INS.get(claim.variants, (claim.variants,)):
-            if variants not in prepared:
-                prepared[variants] = data(campaign, variants)
-            measured_on = prepared[variants]
+        tried = [(campaign, variants) for variants in STAND_INS.get(claim.variants, (claim.variants,))]
+        if literal is not None and claim.variants == "as_published":
+            tried.insert(1, (literal, claim.variants))
+        for source, variants in tried:
+            if (source.name, variants) not in prepared:
+                prepared[source.name, variants] = data(source, variants)
+            measured_on = prepared[source.name, variants]
             measured = quantity.measure(measured_on) if measured_on is not None else None
             if measured is not None and (numbers := measured.numbers):
-                return Judgement(claim, quantity.value(numbers), quantity.interval(numbers), numbers, variants)
+                other = source.name if source is not campaign else ""
+                interval = quantity.interval(numbers)
+                return Judgement(claim, quantity.value(numbers), interval, numbers, variants, other)
             if measured is not None and not reason:
                 reason = one_line(measured.why_not, MAX_NOTE_LETTERS)
                 notes = tuple(dict.fromkeys(note for case in measured.missing for note in case.notes))
@@ -217,7 +226,9 @@ def _worst_case(one: Judgement) -> Cell:
 def _kernels(one: Judgement) -> Cell:
     words = VARIANT_WORDS[one.claim.variants if one.value is None else one.variants]
     other = one.value is not None and one.variants != one.claim.variants
-    return Cell(words, notes=(f"those {VARIANT_WORDS[one.claim.variants]} were not measured",) if other else ())
+    notes = [f"those {VARIANT_WORDS[one.claim.variants]} were not measured"] if other else []
+    notes += [f"by the rows of campaign {one.campaign}"] if one.campaign else []
+    return Cell(words, notes=tuple(notes))
 
 
 def claim_columns(column: str) -> tuple[Column[Judgement], ...]:
@@ -256,10 +267,22 @@ def claims_table(
         "or within the tolerance that the claim is filed with. Weaker, stronger: beyond it to that side. Reversed: the",
         "opposite is measured. Not testable here: no rows, with the reason. Interval: by draws of cases, or of the",
         "rounds of the one case. Worst: the case that speaks most against the claim.",
+        _source_sentence(judgements),
         "The published GPUs are others than this one." * (not campaign.on_cpu),
         "Times of a CPU are a rehearsal and judge no claim of a GPU." * campaign.on_cpu,
     ]
     return table_of(columns, judgements, join_sentences(caption))
+
+
+def _source_sentence(judgements: Sequence[Judgement]) -> str:
+    """Return a sentence on the claims that another campaign's rows judge; empty if there are none."""
+    judged = [one for one in judgements if one.campaign]
+    if not judged:
+        return ""
+    return (
+        f"{len(judged)} of the {len(judgements)} claims are judged by campaign {judged[0].campaign}, on the same model "
+        "of GPU, where the papers’ kernels ran to the letter, beside the library in the same run."
+    )
 
 
 def _beside_columns(other: Campaign, judgements: Mapping[str, Judgement]) -> tuple[Column[Judgement], ...]:
