@@ -14,7 +14,9 @@ rule report:
                     caption="../report/report.rst",
                     category="Report",
                     labels={"name": "All tables and figures"},
-                )
+                ),
+                f"{plan.results}/reproduction.md",
+                f"{plan.results}/reproduction.tex",
             ]
         ),
     log:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,12 +24,17 @@ if TYPE_CHECKING:
 
 #: HTML template in a study's folder that explains how to read its tables.
 WORDS = "words.html.j2"
+#: File name without suffix of a campaign's own page.
+REPORT = "report"
 
 
 def report(
-    asked: Asked, study: str | None = None, progress: ProgressCallback = lambda *_: None, page: str = "report"
+    asked: Asked, study: str | None = None, progress: ProgressCallback = lambda *_: None, page: str = REPORT
 ) -> Path:
-    """Write the HTML report of a campaign with one or all studies, and return its path."""
+    """Write the HTML report of a campaign with one or all studies, and return its path.
+
+    The page of all studies of one campaign, `report`, has the reproduction report beside it (`write_reproduction`).
+    """
     names = asked.studies(study)
     parts = []
     for done, name in enumerate(names):
@@ -43,7 +49,10 @@ def report(
                 expected=f"one of {', '.join(names)}",
                 actual=", ".join(other.studies()),
             )
-    return write_report(parts, asked.results / asked.campaign / f"{page}.html", progress)
+    written = write_report(parts, asked.results / asked.campaign / f"{page}.html", progress)
+    if study is None and page == REPORT:
+        write_reproduction(asked, claim_tables(asked))
+    return written
 
 
 def _part(asked: Asked, name: str) -> PageStudy:
@@ -75,13 +84,7 @@ PAGE = "reproduction"
 
 
 def claim_tables(asked: Asked, study: str | None = None) -> dict[str, tuple[Campaign, Table]]:
-    """Return for each study of a campaign the measured data and the table of claims.
-
-    Raises
-    ------
-    ReproError
-        No study has claims.
-    """
+    """Return for each study of a campaign that has claims the measured data and the table of claims."""
     names = asked.studies(study)
     found = {}
     for name in names:
@@ -91,13 +94,6 @@ def claim_tables(asked: Asked, study: str | None = None) -> dict[str, tuple[Camp
             table = artifact.make(campaign, published_of(name))
             assert isinstance(table, Table)
             found[name] = campaign, table
-    if not found:
-        raise ReproError(
-            "no study with claims",
-            where=f"campaign {asked.campaign}",
-            expected="a study with config/claims/<study>.csv",
-            actual=", ".join(names),
-        )
     return found
 
 
@@ -135,6 +131,9 @@ def _facts(campaigns: list[Campaign]) -> dict[str, str]:
         "Code of the records": ", ".join(codes) or "not recorded",
         "Hashes of the sources": ", ".join(source[:12] for source in sources) or "none recorded",
     }
+    letter = sorted({one.as_published.name for one in campaigns if one.as_published})
+    if letter:
+        facts["Kernels to the letter"] = f"campaign {', '.join(letter)}, where this one has none"
     for key, title in (("driver", "Driver"), ("cuda_runtime", "CUDA runtime"), ("compiler", "Compiler")):
         values = sorted({str(record[key]) for record in environments if record.get(key)})
         if values:
@@ -147,17 +146,36 @@ def _parts(tables: Mapping[str, tuple[Campaign, Table]]) -> list[tuple[str, str,
     parts = []
     for name, (campaign, table) in tables.items():
         lines = problem_rows(campaign, published_of(name))
-        missing = " ".join(text for text in (remarks(lines), missing_note(lines)) if text)
+        inputs = " ".join(text for text in (_origins(campaign), remarks(lines), missing_note(lines)) if text)
         study = get_study(name)
-        nothing = "All problems of the paper were had as the paper has them."
-        parts.append((study.title or name, study.reference, verdict_line(table), missing or nothing, table))
+        parts.append((study.title or name, study.reference, verdict_line(table), inputs, table))
     return parts
+
+
+#: What the sources of problems are called in a sentence; any other is a file of the user's.
+SOURCES = {
+    "generated": "generated",
+    "field": "generated",
+    "suitesparse": "of the SuiteSparse collection",
+    "stanford": "of the Stanford scans",
+    "tetmesh": "of published tetrahedral meshes",
+    "recipe": "of meshes that were rebuilt",
+}
+
+
+def _origins(campaign: Campaign) -> str:
+    """Return a sentence that counts a study's problems by where they are from: `6 problems: 4 generated, 2 files.`"""
+    had = [record for record in campaign.problems.values() if record.available]
+    words = [SOURCES.get(str((record.origin or {}).get("source")), "from files of one's own") for record in had]
+    counts = ", ".join(f"{number} {word}" for word, number in Counter(words).most_common())
+    return f"{len(had)} problems: {counts}." if had else "No problem could be had."
 
 
 OPENING = (
     "Each claim of the papers is judged by one rule over measured rows; no verdict is typed in. The captions state the "
     "rule."
 )
+NO_CLAIMS = "None of the campaign’s studies has claims."
 
 
 def _markdown(asked: Asked, tables: Mapping[str, tuple[Campaign, Table]]) -> str:
@@ -165,12 +183,14 @@ def _markdown(asked: Asked, tables: Mapping[str, tuple[Campaign, Table]]) -> str
     lines += [
         f"- {key}: {markdown_escape(value)}" for key, value in _facts([one for one, _ in tables.values()]).items()
     ]
-    for title, reference, verdicts, missing, table in _parts(tables):
+    if not tables:
+        lines += ["", NO_CLAIMS]
+    for title, reference, verdicts, inputs, table in _parts(tables):
         lines += ["", f"## {markdown_escape(title)}", "", markdown_escape(reference), ""]
         lines += [
             f"**{markdown_escape(verdicts)}.**",
             "",
-            f"Inputs: {markdown_escape(missing)}",
+            f"Inputs: {markdown_escape(inputs)}",
             "",
             as_markdown(table),
         ]
@@ -193,7 +213,9 @@ def _latex(asked: Asked, tables: Mapping[str, tuple[Campaign, Table]]) -> str:
         ),
         r"\end{description}",
     ]
-    for name, (title, reference, verdicts, missing, table) in zip(tables, _parts(tables), strict=True):
+    if not tables:
+        lines.append(NO_CLAIMS)
+    for name, (title, reference, verdicts, inputs, table) in zip(tables, _parts(tables), strict=True):
         lines += [
             rf"\subsection*{{{latex_escape(title)}}}",
             latex_escape(reference),
@@ -201,5 +223,5 @@ def _latex(asked: Asked, tables: Mapping[str, tuple[Campaign, Table]]) -> str:
             latex_escape(verdicts) + ".",
             "",
         ]
-        lines += [f"Inputs: {latex_escape(missing)}", "", as_latex(table, f"claims-{name}")]
+        lines += [f"Inputs: {latex_escape(inputs)}", "", as_latex(table, f"claims-{name}")]
     return "\n".join([*lines, r"\end{document}"]) + "\n"

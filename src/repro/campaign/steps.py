@@ -154,7 +154,7 @@ def reporting(plan: Plan) -> Step:
     return Step(
         "report",
         receipt_of(plan, "report"),
-        (Path(plan.results, "report.html"),),
+        tuple(Path(plan.results, name) for name in ("report.html", "reproduction.md", "reproduction.tex")),
         {
             "artifacts": shown,
             "code": code_hash("repro.campaign.report", *modules),

@@ -41,9 +41,17 @@ def claims(
     from repro.campaign.artifacts import Asked
     from repro.campaign.report import claim_tables, verdict_line, write_reproduction
     from repro.cli.console import in_columns, terminal_width
+    from repro.errors import ReproError
 
     asked = Asked.of(campaign, results, config)
     tables = claim_tables(asked, study)
+    if not tables:
+        raise ReproError(
+            "no study with claims",
+            where=f"campaign {asked.campaign}",
+            expected="a study with config/claims/<study>.csv",
+            actual=", ".join(asked.studies(study)),
+        )
     if as_json:
         keys = {name: [column.key for column in table.columns] for name, (_, table) in tables.items()}
         told = {

@@ -129,6 +129,8 @@ def report(
 ) -> None:
     """Write results/<campaign>/report.html: all tables and figures on one page that needs no network.
 
+    Beside it lies the reproduction report, reproduction.md and .tex: what was re-run, on what, and each claim.
+
     With --beside, or several campaigns, the page has a name of its own, report-beside-CAMPAIGN.html.
 
     Examples:
