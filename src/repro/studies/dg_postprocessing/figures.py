@@ -210,10 +210,10 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
     ends = stated_number(published, MIN_OVER_POINT), stated_number(published, MAX_OVER_POINT)
     band = (ends[0], ends[1]) if ends[0] and ends[1] else None
     caption = [
-        "First row: time of the paper’s per-point way over that of its per-element way, as the text has them, with one",
-        "block or patch a multiprocessor and the fastest threads that were tried of each. Second: the same with equal",
-        "threads, cells and blocks to choose from. Third: time of its per-element way so tuned over ours. Above 1 the",
-        "second is the faster; no mark where no tuned kernel was measured.",
+        "Per element over per point: time of the paper’s per-point way over that of its per-element way, as the text has",
+        "them, with one block or patch a multiprocessor and the fastest threads that were tried of each. The same, tuned:",
+        "with equal threads, cells and blocks to choose from. Ours over per element: time of its per-element way so tuned",
+        "over ours. Above 1 the second is the faster; no mark, or no row, where one of the two was not measured.",
         _published_speedups(lines, band, campaign.on_cpu),
         WHISKERS if any(map(_sure(ELEMENT_TUNED, OURS), fields)) else "",
         cpu_note(campaign),
@@ -258,9 +258,10 @@ def draw_speedup(fields: Sequence[Filtering], lines: Mapping[str, float], band: 
     families, degrees = drawn_families(fields, either), drawn_degrees(fields, either)
     if not families:
         return figure_style.empty("no two ways were timed on a field of this campaign")
-    drawn = figure_style.canvas(figure_style.TEXT, len(SPEEDUPS) * SPEEDUP_ROW + 0.4)
-    panels = drawn.subplots(len(SPEEDUPS), len(families), sharex=True, sharey="row", squeeze=False)
-    for row, (slow, fast, label) in enumerate(SPEEDUPS):
+    rows = [ratio for ratio in SPEEDUPS if any(field.over(*ratio[:2]) for field in fields)]
+    drawn = figure_style.canvas(figure_style.TEXT, len(rows) * SPEEDUP_ROW + 0.4)
+    panels = drawn.subplots(len(rows), len(families), sharex=True, sharey="row", squeeze=False)
+    for row, (slow, fast, label) in enumerate(rows):
         number = partial(Filtering.over, base=slow, method=fast)
         for place, (family, axes) in enumerate(zip(families, panels[row], strict=True)):
             for degree in degrees:
@@ -273,7 +274,7 @@ def draw_speedup(fields: Sequence[Filtering], lines: Mapping[str, float], band: 
                     axes.axhspan(*band, color=figure_style.BAND, zorder=0)
                 if family in lines:
                     axes.axhline(lines[family], zorder=2, **PUBLISHED_LINE)
-            triangle_axis(axes, fields, label if place == 0 else "", last=row == len(SPEEDUPS) - 1, log=False)
+            triangle_axis(axes, fields, label if place == 0 else "", last=row == len(rows) - 1, log=False)
     handles: list[Line2D | Patch] = [
         Line2D([], [], label=f"P = {degree}", **line_look(*DEGREE_LOOKS[degree])) for degree in degrees
     ]
