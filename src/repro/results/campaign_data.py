@@ -32,6 +32,15 @@ CASES_SHOWN = 12
 _DTYPES = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
 
 
+#: First word of the remark on a problem that could not be had.
+UNAVAILABLE = "unavailable"
+
+
+def brief_reason(why: str) -> str:
+    """Return a reason as short as a figure has room for: of a problem that could not be had, that alone."""
+    return UNAVAILABLE if why.startswith(UNAVAILABLE) else why
+
+
 @dataclass(frozen=True)
 class ProblemRecord:
     """A campaign's record of one problem."""
@@ -76,7 +85,7 @@ class ProblemRecord:
     def remark(self) -> str | None:
         """Note for tables: the problem is rebuilt, a stand-in, or unavailable (with the reason); None otherwise."""
         if not self.available:
-            return f"unavailable: {one_line(self.reason or 'no reason recorded')}"
+            return f"{UNAVAILABLE}: {one_line(self.reason or 'no reason recorded')}"
         origin = self.origin or {}
         if origin.get("stand_in"):
             return f"stand-in for {self.stand_in}" if self.stand_in else "stand-in"

@@ -14,7 +14,7 @@ from matplotlib.patches import Patch
 
 from repro.bench.rows import TIMED
 from repro.results import figure_style
-from repro.results.campaign_data import Campaign
+from repro.results.campaign_data import Campaign, brief_reason
 from repro.results.problem_rows import footnote, join_sentences, measurement_note, remarks, unavailable_note
 from repro.results.published import Published
 from repro.results.registry import figure
@@ -156,7 +156,7 @@ def _row(panel: Panel, case: Times) -> Row:
     missing = None
     if not any(value is not None for value in (*bars, *marks)):
         why = case.case.why_not() if case[COMPRESSED_COO] is None else panel.absent(case)
-        missing = "unavailable" if why.startswith("unavailable") else why
+        missing = brief_reason(why)
     launch = panel.stars and case.case.mostly_launch("graph", case[OURS] or case[COMPRESSED_COO])
     return Row(case.line.label, bars, marks, missing, launch, tuple(bar.sure(case) for bar in panel.bars))
 

@@ -13,7 +13,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, NullLocator, ScalarFormatter
 
 from repro.results import figure_style
-from repro.results.campaign_data import Campaign
+from repro.results.campaign_data import Campaign, brief_reason
 from repro.results.problem_rows import (
     ProblemRow,
     cpu_note,
@@ -285,8 +285,7 @@ def _draw_bars(axes: Axes, panel: UpdatePanel, at: int, line: ProblemRow, case: 
         return None
     if case.measured:
         return update_failure(case, (DCSR, HYB), *panel.whats) or panel.missing
-    why = case.why_not()
-    return "unavailable" if why.startswith("unavailable") else why
+    return brief_reason(case.why_not())
 
 
 _DIAMOND: dict[str, Any] = {
@@ -443,7 +442,7 @@ def draw_crossover(trades: Sequence[Trade], missing: Sequence[tuple[Times, str]]
     axes.axvline(1, color=figure_style.GREY, linewidth=0.7, zorder=1)
     axes.grid(axis="x")
     axes.set_xlabel("time with a rebuild / time with dynamic CSR")
-    why = ["unavailable" if text.startswith("unavailable") else text for _, text in missing]
+    why = [brief_reason(text) for _, text in missing]
     figure_style.rows_axis(axes, names, missing=[*(None for _ in trades), *why])
     handles = [
         Line2D([], [], label=f"n = {products}", **_gain_look(colour))

@@ -11,7 +11,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from repro.results import figure_style
-from repro.results.campaign_data import Campaign
+from repro.results.campaign_data import Campaign, brief_reason
 from repro.results.problem_rows import cpu_note, footnote, join_sentences, measurement_note, remarks, unavailable_note
 from repro.results.published import Published
 from repro.results.recorded_rows import Method
@@ -210,17 +210,13 @@ def _draw_flops_row(
     if not rates:
         if times.case.measured:
             return "not timed" if times.rows else "not made coarser"
-        return _shortened(times.case.why_not())
+        return brief_reason(times.case.why_not())
     axes.plot([min(rates.values()), max(rates.values())], [at, at], color=figure_style.PALE, linewidth=0.8, zorder=2)
     for place, method in enumerate(shown):
         if method.key in rates:
             here = at + SPREAD * (place / max(len(shown) - 1, 1) - 0.5)
             axes.plot([rates[method.key]], [here], **_method_look(*looks[method.key]))
     return None
-
-
-def _shortened(why: str) -> str:
-    return "unavailable" if why.startswith("unavailable") else why
 
 
 def _method_look(colour: str, marker: str) -> dict[str, Any]:
@@ -292,7 +288,7 @@ def draw_phases(cases: Sequence[ProblemTimes], band: tuple[float, float] | None,
             shares.axvline(100 * end, zorder=4, **_ENDS)
     times.set_xlim(left=0)
     times.grid(axis="x")
-    missing = [None if case.phases else _shortened(case.why_not(LEVEL)) for case in cases]
+    missing = [None if case.phases else brief_reason(case.why_not(LEVEL)) for case in cases]
     figure_style.rows_axis(times, [case.line.label for case in cases], missing=missing)
     figure_style.rows_axis(shares, [""] * len(cases), missing=[])
     handles: list[Patch | Line2D] = [Patch(color=colour, label=PHASES[name]) for name, colour in COLOURS.items()]
@@ -519,7 +515,7 @@ def _draw_speedup_row(axes: Axes, panel: Panel, at: int, case: ProblemTimes) -> 
         return None
     if case.case.measured:
         return panel.missing
-    return _shortened(case.case.why_not())
+    return brief_reason(case.case.why_not())
 
 
 _DIAMOND: dict[str, Any] = {

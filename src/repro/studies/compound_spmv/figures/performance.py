@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from repro.results import figure_style
-from repro.results.campaign_data import NEAR_EMPTY, Campaign, Case
+from repro.results.campaign_data import NEAR_EMPTY, Campaign, Case, brief_reason
 from repro.results.problem_rows import (
     ProblemRow,
     footnote,
@@ -160,7 +160,7 @@ def speedups(campaign: Campaign, published: Published, precision: str) -> list[L
         joint, schedule, base, papers = case[PAPERS], case[SCHEDULE], case[LIBRARY], case[PAPERS_CHOICE]
         missing = None
         if joint is None:
-            missing = _why_not(case)
+            missing = brief_reason(case.case.why_not())
         elif base is None:
             missing = f"no {library_of(campaign)} routine was timed"
         bars.append(
@@ -178,12 +178,6 @@ def speedups(campaign: Campaign, published: Published, precision: str) -> list[L
             )
         )
     return bars
-
-
-def _why_not(case: Times) -> str:
-    """Return why there is no time, in the few words that a figure has room for."""
-    why = case.case.why_not()
-    return "unavailable" if why.startswith("unavailable") else why
 
 
 def _baseline_figure(campaign: Campaign, published: Published, number: int) -> Figure:
@@ -324,7 +318,7 @@ def _bars_of_case(case: Times) -> SpeedupBars:
     ours, papers, floor = (ratio_of(case[LIBRARY], kernel) for kernel in (case[OURS], case[PAPERS], case[FLOOR]))
     missing = None
     if ours is None and papers is None:
-        missing = _why_not(case) if case[PAPERS] is None else "no routine of the library was timed"
+        missing = brief_reason(case.case.why_not()) if case[PAPERS] is None else "no routine of the library was timed"
     sure = [interval_of_ratio(case[LIBRARY], kernel) for kernel in (case[OURS], case[PAPERS])]
     return SpeedupBars(case.line.label, ours, papers, floor, missing, case.mostly_launch, *sure)
 
@@ -464,7 +458,7 @@ def fractions(campaign: Campaign, published: Published) -> Figure:
         if any(p.winner is not None for p in points[-len(cases) :]):
             missing.append(None)
         else:
-            missing.append(won.case.why_no_floor() if won else _why_not(cases[0]))
+            missing.append(won.case.why_no_floor() if won else brief_reason(cases[0].case.why_not()))
     shown = sum(point.winner is not None for point in points)
     near = ", ".join(launched)
     caption = [
