@@ -83,6 +83,10 @@ CLAIM = Claim(
         ({"better": "less", "least": 0.5, "most": 0.5}, 0.4, Verdict.STRONGER),
         ({"better": "less", "least": 0.5, "most": 0.5}, 0.8, Verdict.WEAKER),
         ({"better": "less", "least": 0.5, "most": 0.5}, 1.2, Verdict.REVERSED),
+        # a share beyond either end bears the claim out less
+        ({"better": "neither"}, 3.4, Verdict.WEAKER),
+        ({"better": "neither", "neutral": None}, 0.5, Verdict.WEAKER),
+        ({"relation": "same GPU"}, 2.5, Verdict.HOLDS),
         # as slow as the other is what is published: there is no opposite on that side
         ({"least": 1.0, "most": 1.0, "tolerance": 0.05}, 0.9, Verdict.REVERSED),
         ({"least": 0.9, "most": 0.9}, 0.5, Verdict.WEAKER),
@@ -141,8 +145,9 @@ def test_kernels_to_the_letter_of_another_campaign_judge_first(campaign: Campaig
     first, tuned = (dict(zip(keys, row, strict=True)) for row in table.rows)
     assert (first["verdict"].value, first["measured"].value, first["kernels"].value) == ("weaker", 1.5, "as published")
     assert first["kernels"].notes == ("by the rows of campaign letter",)
-    assert (tuned["verdict"].value, tuned["kernels"].notes) == ("holds", ())
-    assert "1 of the 2 claims are judged by campaign letter" in table.caption
+    # kernels that are tuned further, too, are the letter's, where both sides had the same to choose from
+    assert (tuned["verdict"].value, tuned["kernels"].notes) == ("holds", ("by the rows of campaign letter",))
+    assert "2 of the 2 claims are judged by campaign letter" in table.caption
 
 
 def test_where_two_campaigns_differ_the_table_says_so(campaign: Campaign) -> None:
@@ -159,6 +164,24 @@ def test_where_two_campaigns_differ_the_table_says_so(campaign: Campaign) -> Non
         2.5,
     )
     assert cells["other_verdict"].notes == ("another verdict here",)
+
+
+def test_a_rate_of_another_gpu_judges_nothing_and_is_shown(campaign: Campaign) -> None:
+    rate = replace(CLAIM, relation="same GPU", variants="none")
+    there, here = judge([rate, replace(rate, gpu="H100")], campaign, quantities(2.5), variants_alone)
+    assert (there.verdict, there.value) == (Verdict.NOT_TESTABLE, 2.5)
+    assert "another GPU" in there.reason
+    assert (here.verdict, here.reason) == (Verdict.HOLDS, "")
+
+
+def test_an_interval_that_reaches_another_verdict_is_noted(campaign: Campaign) -> None:
+    numbers = [CaseNumber(1.9, "a"), CaseNumber(1.2, "b"), CaseNumber(2.5, "c"), CaseNumber(1.9, "d")]
+    measure = {"speedup": Quantity(lambda value: Measured(numbers), "median")}
+    table = claims_table(campaign, [replace(CLAIM, note="of two")], measure, variants_alone)
+    cells = {column.key: cell for column, cell in zip(table.columns, table.rows[0], strict=True)}
+    assert cells["verdict"].value == "holds"
+    assert cells["verdict"].notes == ("its interval reaches: weaker",)
+    assert cells["claim"].notes == ("of two",)
 
 
 def test_what_cannot_be_judged_says_why(campaign: Campaign) -> None:
@@ -198,7 +221,7 @@ def test_the_tally_counts_every_claim_once(campaign: Campaign) -> None:
     ],
 )
 def test_a_bad_line_is_one_message(tmp_path: Path, line: Mapping[str, str], said: str) -> None:
-    good = dict(zip(COLUMNS, ("a", "p", "c", "", "1", "", "equal", "more", "0", "", "q", "none"), strict=True))
+    good = dict(zip(COLUMNS, ("a", "p", "c", "", "1", "", "equal", "more", "0", "", "q", "none", ""), strict=True))
     path = tmp_path / "claims/mine.csv"
     path.parent.mkdir()
     with path.open("w", newline="") as file:
@@ -213,6 +236,6 @@ def test_a_bad_line_is_one_message(tmp_path: Path, line: Mapping[str, str], said
 def test_ids_are_told_apart(tmp_path: Path) -> None:
     path = tmp_path / "claims/mine.csv"
     path.parent.mkdir()
-    path.write_text(",".join(COLUMNS) + "\n" + "a,p,c,,1,,equal,more,0,,q,none\n" * 2)
+    path.write_text(",".join(COLUMNS) + "\n" + "a,p,c,,1,,equal,more,0,,q,none,\n" * 2)
     with pytest.raises(ReproError, match="one id"):
         load_claims("mine", tmp_path)

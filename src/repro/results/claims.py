@@ -26,14 +26,14 @@ from repro.results.targets import MAX_NOTE_LETTERS, CaseNumber, Quantity
 
 D = TypeVar("D")
 
-Relation = Literal["equal", "at least", "at most"]
-Direction = Literal["more", "less"]
+Relation = Literal["equal", "at least", "at most", "same GPU"]
+Direction = Literal["more", "less", "neither"]
 #: Which kernel variants a claim is judged by: the papers' exact ones, the papers' with further tuning, ours, or none
 #: if the claim does not depend on a kernel.
 Variants = Literal["as_published", "paper_tuned", "ours", "none"]
 COLUMNS = (
     "id", "place", "claim", "gpu", "published", "number", "relation", "better", "tolerance", "neutral", "quantity",
-    "variants",
+    "variants", "note",
 )  # fmt: skip
 
 
@@ -64,9 +64,10 @@ class Claim:
     #: Location of the published value in `config/published/<study>`, as `FILE: QUANTITY @ COLUMN=VALUE`; two ends of a
     #: range are separated by `;`, and `FILE: COLUMN` means a whole column. Empty if the paper states it only in words.
     number: str
-    #: Whether the claim says that the quantity is in the range, at least the value, or at most the value.
+    #: Whether the claim says that the quantity is in the range, at least the value, or at most the value; `same GPU`:
+    #: in the range on the published GPU, so that another GPU does not test it.
     relation: Relation
-    #: The direction in which a value makes the claim stronger.
+    #: The direction in which a value makes the claim stronger; with `neither` one beyond either end makes it weaker.
     better: Direction
     #: Allowed relative deviation of the measured value from the published one.
     tolerance: float
@@ -75,19 +76,21 @@ class Claim:
     #: Key of the function in the study's quantities that computes the measured value.
     quantity: str
     variants: Variants
+    #: What a reader of the verdict has to know beside the claim; may be empty.
+    note: str = ""
 
     @property
     def published(self) -> str:
         """Text of the published value or range with the claim's relation."""
         ends = [f"{end:,.0f}" if end >= 1000 else f"{end:g}" for end in dict.fromkeys((self.least, self.most))]
         text = " to ".join(ends)
-        return {"equal": "", "at least": "≥ ", "at most": "≤ "}[self.relation] + text
+        return {"at least": "≥ ", "at most": "≤ "}.get(self.relation, "") + text
 
     def verdict(self, value: float | None) -> Verdict:
         """Return the verdict for a measured value; None means that it was not measured.
 
         The claim holds if the value is in the range widened by the tolerance, or on the right side of a bound. Outside,
-        it is stronger in the better direction and weaker in the other direction. It is reversed if the value is weaker
+        it is stronger in the better direction and else weaker. It is reversed if the value is weaker
         and on the opposite side of the neutral value from the whole published range.
         """
         if value is None:
@@ -98,7 +101,7 @@ class Claim:
         below = value < low and self.relation != "at most"
         if not above and not below:
             return Verdict.HOLDS
-        if above == (self.better == "more"):
+        if self.better == ("more" if above else "less"):
             return Verdict.STRONGER
         if self.neutral is not None:
             crossed = value < self.neutral <= self.least if below else value > self.neutral >= self.most
@@ -112,7 +115,7 @@ class Judgement:
     """A claim with its measured value and the data of the verdict."""
 
     claim: Claim
-    #: The measured value; if None, `reason` says why there is none.
+    #: The measured value; if it is None, or judges nothing, `reason` says why.
     value: float | None = None
     #: Bootstrap confidence interval of the value (`significance`); None if there are no samples.
     interval: Interval | None = None
@@ -128,12 +131,20 @@ class Judgement:
 
     @property
     def verdict(self) -> Verdict:
-        return self.claim.verdict(self.value)
+        return Verdict.NOT_TESTABLE if self.reason else self.claim.verdict(self.value)
+
+    @property
+    def undecided(self) -> tuple[Verdict, ...]:
+        """Other verdicts that the ends of the interval would give."""
+        if self.verdict == Verdict.NOT_TESTABLE or self.interval is None:
+            return ()
+        ends = dict.fromkeys(self.claim.verdict(end) for end in self.interval)
+        return tuple(verdict for verdict in ends if verdict != self.verdict)
 
     @property
     def worst(self) -> CaseNumber | None:
         """The case whose number contradicts the claim most."""
-        pick = min if self.claim.better == "more" else max
+        pick = max if self.claim.better == "less" else min
         return pick(self.numbers, key=lambda number: number.value, default=None)
 
 
@@ -148,9 +159,9 @@ def judge(
 ) -> list[Judgement]:
     """Return the verdict on each claim.
 
-    If the papers' exact kernels were not measured, those of `campaign.as_published` are used instead, else their
-    further tuned versions, else ours; `Judgement.variants` and `Judgement.campaign` record which. All rows of a verdict
-    are of one campaign. CPU times give no verdict on claims that were measured on a GPU.
+    The papers' kernels of `campaign.as_published` are used first, then those of the campaign itself; if the exact ones
+    were not measured, their further tuned versions, else ours. `Judgement.variants` and `Judgement.campaign` record
+    which. All rows of a verdict are of one campaign. CPU times give no verdict on claims that were measured on a GPU.
     """
 
     prepared: dict[tuple[str, Variants], D | None] = {}  # claims of a study share few variants
@@ -165,8 +176,8 @@ def judge(
         reason: str = ""
         notes: tuple[str, ...] = ()
         tried = [(campaign, variants) for variants in STAND_INS.get(claim.variants, (claim.variants,))]
-        if literal is not None and claim.variants == "as_published":
-            tried.insert(1, (literal, claim.variants))
+        if literal is not None and claim.variants in STAND_INS:
+            tried.insert(0, (literal, claim.variants))
         for source, variants in tried:
             if (source.name, variants) not in prepared:
                 prepared[source.name, variants] = data(source, variants)
@@ -174,8 +185,10 @@ def judge(
             measured = quantity.measure(measured_on) if measured_on is not None else None
             if measured is not None and (numbers := measured.numbers):
                 other = source.name if source is not campaign else ""
-                interval = quantity.interval(numbers)
-                return Judgement(claim, quantity.value(numbers), interval, numbers, variants, other)
+                value, interval = quantity.value(numbers), quantity.interval(numbers)
+                elsewhere = claim.relation == "same GPU" and claim.gpu not in (source.device or "")
+                why = "a rate of another GPU than the published one" if elsewhere else ""
+                return Judgement(claim, value, interval, numbers, variants, other, why)
             if measured is not None and not reason:
                 reason = one_line(measured.why_not, MAX_NOTE_LETTERS)
                 notes = tuple(dict.fromkeys(note for case in measured.missing for note in case.notes))
@@ -218,9 +231,18 @@ def _worst(one: Judgement) -> Cell:
 
 
 def _worst_case(one: Judgement) -> Cell:
-    if one.worst is not None:
-        return Cell(one.worst.case, notes=one.worst.notes)
-    return Cell(one.reason, notes=one.notes) if one.reason else Cell()
+    if one.reason:
+        return Cell(one.reason, notes=one.notes)
+    return Cell(one.worst.case, notes=one.worst.notes) if one.worst else Cell()
+
+
+def _claim(one: Judgement) -> Cell:
+    return Cell(one.claim.claim, notes=(one.claim.note,) if one.claim.note else ())
+
+
+def _verdict(one: Judgement) -> Cell:
+    reached = f"its interval reaches: {', '.join(one.undecided)}" if one.undecided else ""
+    return Cell(str(one.verdict), notes=(reached,) if reached else ())
 
 
 def _kernels(one: Judgement) -> Cell:
@@ -235,11 +257,11 @@ def claim_columns(column: str) -> tuple[Column[Judgement], ...]:
     """Return the columns of a table of claims; `column` is the head of the measured values."""
     return (
         Column("id", "id", numeric=False, cell=lambda one: Cell(one.claim.id)),
-        Column("claim", "claim", numeric=False, cell=lambda one: Cell(one.claim.claim)),
+        Column("claim", "claim", numeric=False, cell=_claim),
         Column("place", "place", numeric=False, cell=lambda one: Cell(one.claim.place)),
         Column("gpu", "on", "published", numeric=False, cell=lambda one: Cell(one.claim.gpu or None)),
         Column("published", "value", "published", cell=lambda one: Cell(one.claim.published)),
-        Column("verdict", "verdict", column, numeric=False, cell=lambda one: Cell(str(one.verdict))),
+        Column("verdict", "verdict", column, numeric=False, cell=_verdict),
         Column("measured", "value", column, cell=_measured),
         Column("interval", "95 % interval", column, numeric=False, cell=_range),
         Column("cases", "cases", column, cell=lambda one: count(len(one.numbers) or None)),
@@ -265,8 +287,9 @@ def claims_table(
     caption = [
         "What the papers claim, and what this campaign’s rows say of it by one rule. Holds: in the published range",
         "or within the tolerance that the claim is filed with. Weaker, stronger: beyond it to that side. Reversed: the",
-        "opposite is measured. Not testable here: no rows, with the reason. Interval: by draws of cases, or of the",
-        "rounds of the one case. Worst: the case that speaks most against the claim.",
+        "opposite is measured. Not testable here: no rows, or a rate of another GPU, with the reason. Interval: by",
+        "draws of cases, or of the rounds of the one case; a note says where its ends would be judged otherwise. Worst:",
+        "the case that speaks most against the claim. A claim of two GPUs is two lines.",
         _source_sentence(judgements),
         "The published GPUs are others than this one." * (not campaign.on_cpu),
         "Times of a CPU are a rehearsal and judge no claim of a GPU." * campaign.on_cpu,
@@ -364,6 +387,7 @@ def _read_claim(line: dict[str, str], where: str) -> Claim:
             neutral=float(line["neutral"]) if line["neutral"] else None,
             quantity=line["quantity"],
             variants=line["variants"],  # type: ignore[arg-type]
+            note=line["note"],
         )
     except ValueError as error:
         raise ReproError("a claim's number cannot be read", where=where, actual=error) from None

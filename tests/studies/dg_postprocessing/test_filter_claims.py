@@ -27,16 +27,16 @@ def test_methods_are_compared_to_the_letter_and_tuned(tmp_path):
     by_id = lines(table(campaign(tmp_path), "table-claims"), "id")
     assert by_id["element_low_p3"]["measured"].value == pytest.approx(1.5)
     assert by_id["element_range"]["kernels"].value == "as published"
-    assert by_id["element_equal"]["measured"].value == pytest.approx(25 / 16)
-    assert by_id["element_equal"]["kernels"].value == "the paper’s, tuned further"
-    assert "point t128-c1-b8; " in by_id["element_equal"]["worst_case"].notes[0]
+    # other blocks were to be had for one method than for the other: that is not alike
+    assert by_id["element_equal"]["verdict"].value == "not testable here"
+    assert "point t128-c1-b8; " in by_id["element_equal"]["worst_case"].value
 
 
 def test_other_threads_are_not_compared_as_published(tmp_path):
     by_id = lines(table(campaign(tmp_path, also=[("element-t256-c0.5-b1", 256, 15_000.0)]), "table-claims"), "id")
     line = by_id["element_range"]
-    assert line["measured"].value == pytest.approx(25 / 16)
-    assert line["kernels"].value == "the paper’s, tuned further" and line["kernels"].notes
+    assert line["verdict"].value == "not testable here"
+    assert "t256" in line["worst_case"].value
 
 
 def test_without_a_tuned_kernel_nothing_is_tuned_alike(tmp_path):
@@ -50,7 +50,7 @@ def test_rates_are_of_both_methods_where_both_were_timed(tmp_path):
     rates = [OPERATIONS * POINTS / seconds * 1e-9 for seconds in (24e-3, 16e-3)]
     assert (line["cases"].value, line["worst"].value) == (2, pytest.approx(min(rates)))
     assert line["measured"].value == pytest.approx((rates[0] * rates[1]) ** 0.5)
-    assert line["worst_case"].value == f"{NAME}, per point"
+    assert line["worst_case"].value == "a rate of another GPU than the published one"
 
 
 def test_one_method_alone_is_not_both(tmp_path):

@@ -199,6 +199,8 @@ def kernels_note(campaign: Campaign) -> str:
 #: The paper's blocking: 256 threads per block (section 5), one chunk per block (section 4: n_z/(B·K) blocks), no cache
 #: hint; only K is tuned.
 AS_PUBLISHED: Mapping[str, object] = {"n_t": 256, "chunks": 1, "load": "ca"}
+#: Matrices of the paper's Table 2.
+PAPERS_MATRICES = 60
 LITERAL = Method(
     "literal", "compressed COO as published", columns={"layout": "CCOO", "kind": "variant", **AS_PUBLISHED}
 )
@@ -260,10 +262,10 @@ def _gflops(one: ClaimTimes) -> CaseNumber | None:
 
 
 def _more_than_coo(one: ClaimTimes) -> CaseNumber | None:
-    """1 if compressed COO with the fastest K needs more bytes than COO, else 0."""
+    """60, as many as the paper's matrices, if compressed COO with the fastest K needs more bytes than COO; else 0."""
     held = one.compressed.row.matrix_bytes if one.compressed else None
     plain = one.plain_bytes
-    return _number(one, float(held > plain)) if held and plain else None
+    return _number(one, float(PAPERS_MATRICES * (held > plain))) if held and plain else None
 
 
 def _best_k(one: ClaimTimes) -> CaseNumber | None:
@@ -286,6 +288,6 @@ CLAIMS: ClaimQuantities[list[ClaimTimes]] = {
     "coo_median": _quantity(_over_coo, "median"),
     "bicgstab_median": _quantity(_bicgstab, "median"),
     "gflops_most": _quantity(_gflops, "most"),
-    "memory_above_coo": _quantity(_more_than_coo, "sum"),
+    "memory_above_coo": _quantity(_more_than_coo, "arithmetic mean"),
     "best_k_share": _quantity(_best_k, "arithmetic mean"),
 }

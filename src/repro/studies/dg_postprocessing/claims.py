@@ -70,15 +70,15 @@ def _in_plane(
 
 
 def _element_over_point(field: Filtering, variants: Variants) -> Measured:
-    """The speedup of one method over the other; as published only if both were timed with the same threads."""
+    """The speedup of one method over the other, if both had the same threads, cells and blocks to choose from."""
     if variants not in PAIRS:
         return Measured([])
     pair = PAIRS[variants]
     point, element = (field[method] for method in pair)
     ratio, unequal = ratio_of(point, element), field.unequal_choices(*pair)
-    if ratio is None or (unequal and variants == "as_published"):
+    if ratio is None or unequal:
         return Measured([], nothing="; ".join(unequal) if ratio else "")
-    return Measured([CaseNumber(ratio, field.line.problem, unequal, interval_of_ratio(point, element))])
+    return Measured([CaseNumber(ratio, field.line.problem, (), interval_of_ratio(point, element))])
 
 
 def _element_rate(field: Filtering, variants: Variants) -> Measured:

@@ -212,8 +212,8 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
     caption = [
         "Per element over per point: time of the paper’s per-point way over that of its per-element way, as the text",
         "has them, with one block or patch a multiprocessor and the fastest threads that were tried of each. The same,",
-        "tuned: with equal threads, cells and blocks to choose from. Ours over per element: time of its per-element way",
-        "so tuned over ours. Above 1 the second is the faster; no mark, or no row, where one was not measured.",
+        "tuned: with equal threads, cells and blocks to choose from. Ours over per element: time of that per-element",
+        "way over ours. Above 1 the second is the faster; no mark, or no row, where one was not measured.",
         _published_speedups(lines, band, campaign.on_cpu),
         WHISKERS if any(map(_sure(ELEMENT_TUNED, OURS), fields)) else "",
         cpu_note(campaign),
