@@ -199,7 +199,7 @@ def problems(campaign: Campaign, published: Published) -> Table:
         "it. Bytes: of the matrix, over those of CSR with 4-byte indices. GFLOPS: two operations for each of the",
         "matrix’s own non-zeros, none for padding. Speedups are over the fastest of the library.",
         solved_with(cases),
-        COLD if "cold" in campaign.caches and campaign.cache == "warm" else "",
+        _cold_note(campaign),
         "Nothing of this is published.",
         kernels_note(campaign),
         measurement_note(campaign, "graph"),
@@ -210,10 +210,14 @@ def problems(campaign: Campaign, published: Published) -> Table:
     return table_of(_problem_columns(library_of(campaign)), cases, join_sentences(caption))
 
 
-COLD = (
-    "Cold: the variants that the graph clock chose and the routines that are the fastest then, with the L2 cache "
-    "overwritten before each launch, by the event clock."
-)
+def _cold_note(campaign: Campaign) -> str:
+    """Return the sentence on cold times; empty if there are none beside others."""
+    return (
+        "Cold: the variants that the graph clock chose and the routines that are the fastest then, with the L2 cache "
+        "overwritten before each launch, by the event clock."
+        if "cold" in campaign.caches and campaign.cache == "warm"
+        else ""
+    )
 
 
 def _problem_columns(library: str) -> tuple[Column[Times], ...]:
@@ -483,7 +487,7 @@ def targets(campaign: Campaign, published: Published) -> Table:
         "Ours: the fastest of all our variants, its own included. Values repeat where most chunks of the paper’s",
         "compressed COO look them up in the table, else they are distinct. Worst: the least speedup, or the largest",
         "memory. By the event clock all are chosen by it, too.",
-        COLD,
+        _cold_note(campaign),
         "Reported: no number is wanted.",
         solved_with(cases),
         f"{precision.capitalize()} precision.",
