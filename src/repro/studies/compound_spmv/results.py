@@ -71,7 +71,7 @@ PUBLISHED_CLOCK = (
 
 def clock_note(campaign: Campaign) -> str:
     """Return the sentences on the event clock of times beside published ones."""
-    return join_sentences([measurement_note(campaign, "event"), "" if campaign.on_cpu else PUBLISHED_CLOCK])
+    return join_sentences(["" if campaign.on_cpu else PUBLISHED_CLOCK, measurement_note(campaign, "event")])
 
 
 def paper_rows(campaign: Campaign, problem: str, precision: str) -> Selection[CompoundRow]:
