@@ -5,12 +5,14 @@ A source is a Jinja template. A table is named once, at its top, and asked for a
     {% set targets = table("h200/tables/compound_spmv/table-targets") %}
     Ours are {{ targets("ours", "speedup over the fastest routine, graph clock: worst") }} times as fast at least.
     With a cold cache it is up to {{ problems("max cold_speedup", 'where precision == "single"') }} times.
+    The mean without any one matrix is {{ problems("spread geomean speedup") }}.
 
 Several names make one table of all their lines.
 
 The first argument is a column, or an expression of columns as `pandas.DataFrame.eval` takes it, with `min`, `max`,
-`median`, `mean`, `geomean` or `count` before it where several lines are meant. The second names a line by its first
-column, or by how that begins, or finds lines by a query after `where`. The third is a format; `.2f` if left out.
+`median`, `mean`, `geomean` or `count` before it where several lines are meant, and `spread` before these for the least
+and the greatest when any one problem is left out. The second names a line by its first column, or by how that begins,
+or finds lines by a query after `where`. The third is a format; `.2f` if left out.
 
 The claims of a study, with the verdicts of several recorded campaigns beside each other, are `claims(study, campaign,
 …)`, and how many have which verdict `tally(study, campaign)`.
@@ -40,6 +42,7 @@ SOURCES = ROOT / "docs/sources"
 WIDTH = 120
 #: First columns of lines that sum up the lines above them; a query does not see them.
 SUMMARIES = ("geometric mean", "mean", "median", "worst", "least")
+SPREAD = "spread "
 _AGGREGATE = re.compile(r"(?:(min|max|median|mean|geomean|count) )?(.+)", re.DOTALL)
 _FENCES = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 #: In place of a space that no line ends at.
@@ -55,13 +58,25 @@ class Table:
     frame: pd.DataFrame
 
     def __call__(self, what: str, line: str | None = None, form: str = ".2f") -> str:
-        """Return a number as it is printed."""
+        """Return a number as it is printed, or two of a spread."""
+        if what.startswith(SPREAD):
+            return " to ".join(format(number, form) for number in self.spread(what.removeprefix(SPREAD), line))
         return format(self.value(what, line), form)
 
     def value(self, what: str, line: str | None = None) -> float:
         """Return a number: of one line, or an aggregate of several."""
+        return self._value(self._lines(line), what, line)
+
+    def spread(self, what: str, line: str | None = None) -> tuple[float, float]:
+        """Return the least and the greatest of an aggregate over all problems but one, whichever that is."""
+        lines = self._lines(line)
+        problems = lines.iloc[:, 0]
+        without = [self._value(lines[problems != problem], what, line) for problem in problems.unique()]
+        return min(without), max(without)
+
+    def _value(self, lines: pd.DataFrame, what: str, line: str | None) -> float:
         aggregate, expression = _AGGREGATE.fullmatch(what).groups()
-        values = self._lines(line).eval(expression).dropna()
+        values = lines.eval(expression).dropna()
         if aggregate is None and len(values) != 1:
             raise ValueError(f"{self.name}: {len(values)} numbers, not one, are {what!r} on {line!r}")
         if aggregate == "geomean":

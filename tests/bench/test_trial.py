@@ -7,6 +7,7 @@ import pytest
 
 from repro.bench import timing
 from repro.bench.errors import ModuleError, Unsupported
+from repro.bench.runnable import Candidate
 from repro.bench.timing import SamplingPlan, few, fit, time_quantiles
 from repro.bench.yardsticks import WORD, DeviceCopy, Empty, Floor
 from repro.codegen.targets import CPU
@@ -80,6 +81,19 @@ def test_a_right_result_is_timed_by_both_clocks(bench):
     assert row.error <= 1
     assert (row.bytes, row["matrix_bytes"]) == (8, 4)
     assert row.problem == "small/complex"
+
+
+def test_the_row_of_a_candidate_has_the_seconds_of_its_packing(bench):
+    class Packed(Fake, Candidate):
+        packing = "slices"
+
+        def prepare(self, workspace):
+            workspace.upload_packed(self.packing, lambda: (time.sleep(0.02), {}))
+            super().prepare(workspace)
+
+    first, second = (bench.try_once(Packed(name), "search", FULL) for name in ("first", "second"))
+    assert first.packing == second.packing >= 0.02  # it was packed once, for the first
+    assert bench.try_once(Fake("unpacked"), "search", FULL).packing is None
 
 
 def set_one(value):

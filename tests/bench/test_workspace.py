@@ -204,6 +204,21 @@ def test_a_fact_may_be_found_out_while_the_device_is_lent(workspace, steps):
     assert steps == ["lent", "computed", "taken back", "at once"]
 
 
+def test_each_packing_counts_the_seconds_of_what_it_shares_with_others(workspace, steps):
+    def shared():
+        return workspace.fact("clusters", lambda: time.sleep(0.05))
+
+    def cut():
+        return workspace.fact("tiles", lambda: (time.sleep(0.02), shared()))
+
+    for name, pack in {"first": shared, "second": shared, "third": cut, "fourth": cut, "alone": lambda: None}.items():
+        workspace.upload_packed(name, lambda pack=pack: (pack(), {}))
+    seconds = workspace.packing_seconds
+    assert 0.05 <= seconds["second"] == pytest.approx(seconds["first"], abs=0.01)
+    assert 0.07 <= seconds["third"] == pytest.approx(seconds["fourth"], abs=0.01)
+    assert seconds["alone"] < 0.01
+
+
 @pytest.mark.parametrize("refusal", [Unsupported("mostly padding"), MemoryError("full")])
 def test_what_cannot_be_packed_is_said_when_it_is_to_be_held(workspace, steps, refusal):
     pack = packs(steps, refusal)

@@ -62,6 +62,20 @@ def test_a_table_gives_the_number_that_is_named(arguments: tuple[str, ...], numb
     assert TABLE(*arguments) == number
 
 
+def test_a_spread_leaves_out_one_problem_with_all_its_lines() -> None:
+    frame = pd.DataFrame(
+        {
+            "problem": ["a", "a", "b", "c", "geometric mean"],
+            "precision": ["single", "double", "single", "single", None],
+            "speedup": [1.0, 4.0, 2.0, 16.0, 9.0],
+        }
+    )
+    table = Table("of three problems", frame)
+    # without a: √(2·16) = 5.66; without b: ∛(1·4·16) = 4; without c: ∛(1·4·2) = 2
+    assert table("spread geomean speedup") == "2.00 to 5.66"
+    assert table("spread max speedup", 'where precision == "single"', ".0f") == "2 to 16"
+
+
 @pytest.mark.parametrize("arguments", [("speedup",), ("speedup", "c"), ("speedup", "where rows > 1")])
 def test_a_question_without_a_single_answer_is_refused(arguments: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match="numbers, not one"):

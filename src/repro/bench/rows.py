@@ -37,7 +37,7 @@ STATUSES = (
 #: Statuses of rows with a valid time.
 TIMED = ("ok", "noisy")
 #: Columns that may be absent from rows of older campaigns.
-LATER = ("discarded", "event_samples", "graph_samples", "host_samples")
+LATER = ("packing", "discarded", "event_samples", "graph_samples", "host_samples")
 
 #: Statuses that are measured again in a later run. Not `unsupported`, which would fail again, and not `noisy`, since
 #: repeating a measurement until it is quiet would select among samples.
@@ -106,7 +106,12 @@ class Row:
     registers, spills
         Registers a thread and spilled bytes a thread, as the compiler reported; None on the CPU.
     preprocess
-        Seconds of packing or of the library's own analysis, apart from the timed launches.
+        Seconds of preparing before the first launch: the library's own analysis where a routine measures it, else all
+        that is done, packing, upload and loading of the kernel, less what an earlier runnable did for this one.
+    packing
+        Of a variant whose operand is packed: seconds on the host that packing took, with what it shares with other
+        packings (clustering, symmetry), whether or not another variant had it done; neither renumbering the unknowns
+        nor the upload is in it. None in rows that were recorded before it was measured.
     throttle
         Why the device held its clock down in every attempt; None where it did not in the last.
     discarded
@@ -156,6 +161,7 @@ class Row:
     registers: int | None = None
     spills: int | None = None
     preprocess: float | None = None
+    packing: float | None = None
     device: str | None = None
     device_uuid: str | None = None
     backend: str | None = None
@@ -221,6 +227,7 @@ class RecordedRow(dict[str, Any]):
     registers: int | None
     spills: int | None
     preprocess: float | None
+    packing: float | None
     device: str | None
     device_uuid: str | None
     backend: str | None
@@ -336,7 +343,7 @@ ENVIRONMENT = r"[A-Za-z0-9_-]{1,128}"
 #: Columns whose values must be 0 or more: counts and some measured numbers.
 COUNTED = ("bytes", "least_bytes", "operations", "registers", "spills", "discarded",
            *(f"{clock}_launches" for clock in ALL_CLOCKS))  # fmt: skip
-MEASURED = ("preprocess", "sm_clock")
+MEASURED = ("preprocess", "packing", "sm_clock")
 #: Combinations of columns that must be unique: among rows, among choices, and among profiler results.
 IDENTITIES = (
     ("problem", "precision", "phase", "kind", "name", "cache", "protocol"),

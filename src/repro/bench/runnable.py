@@ -222,6 +222,8 @@ class Workspace:
         self.packing_bytes: int | None = None
         #: Seconds that `pack` needed for the packed operands uploaded so far.
         self.packed_seconds = 0.0
+        #: Host seconds to make each packed operand, by packing, with those of the facts that it shares with others.
+        self.packing_seconds: dict[Hashable, float] = {}
         self.guards = Guards(devices.first)
         self._modules = modules
         self._lend = lend
@@ -231,7 +233,9 @@ class Workspace:
         self._programs: OrderedDict[tuple[int, Path], Program] = OrderedDict()
         self._buffers: dict[Hashable, Buffer] = {}
         self._written: dict[Hashable, Guarded] = {}
-        self._facts: dict[Hashable, Any] = {}
+        self._facts: dict[Hashable, tuple[Any, float]] = {}
+        #: Seconds that facts saved which were known already.
+        self._saved_seconds = 0.0
 
     @property
     def device(self) -> Device:
@@ -303,11 +307,18 @@ class Workspace:
     def _packed_now(
         self, packing: Hashable, pack: Callable[[], tuple[T, Mapping[str, NDArray[Any]]]]
     ) -> tuple[T, Mapping[str, NDArray[Any]]]:
+        start = self._clock()
         try:
-            return pack()
+            packed = pack()
         except Unsupported as refusal:
             self._refused[packing] = str(refusal)
             raise
+        self.packing_seconds[packing] = self._clock() - start
+        return packed
+
+    def _clock(self) -> float:
+        """Return the time in seconds of a host on which no fact was known before."""
+        return time.perf_counter() + self._saved_seconds
 
     def _evict_for(self, nbytes: int) -> None:
         """Free least recently used packed operands until `nbytes` of new memory fit."""
@@ -382,11 +393,16 @@ class Workspace:
         """Compute a value about the operands once and share it under a key. With `away`, other processes may measure
         meanwhile.
         """
-        if key not in self._facts:
-            with self._away() if away else nullcontext():
-                self._facts[key] = compute()
-        value: T = self._facts[key]
-        return value
+        if key in self._facts:
+            value: T
+            value, seconds = self._facts[key]
+            self._saved_seconds += seconds
+            return value
+        with self._away() if away else nullcontext():
+            start = self._clock()
+            computed = compute()
+            self._facts[key] = computed, self._clock() - start
+        return computed
 
     def release(self) -> None:
         self.drop_packings()

@@ -18,7 +18,7 @@ from typing import Any
 from repro.bench import timing
 from repro.bench.errors import IncorrectError, ModuleError, UnstableError, Unsupported
 from repro.bench.rows import NO_COLUMNS, REPORT, ColumnType, Row, split_columns
-from repro.bench.runnable import Runnable, Workspace
+from repro.bench.runnable import Candidate, Runnable, Workspace
 from repro.bench.timing import Samples, SamplingPlan, TooSlow
 from repro.config.models import Timing
 from repro.devices.base import LaunchError, OutOfDeviceMemory
@@ -190,7 +190,7 @@ class Bench:
 
     def row(self, runnable: Runnable, phase: str, effort: SamplingPlan, status: str, **columns: Any) -> Row:
         # A runnable's own columns, such as its preprocessing time, replace columns with equal names.
-        given = {**columns, **self.operands.columns, **runnable.columns}
+        given = {**columns, **self.operands.columns, "packing": self._packing_seconds(runnable), **runnable.columns}
         common, own = split_columns(given, self.own)
         return Row(
             key=self.key(runnable, phase, effort),
@@ -206,6 +206,9 @@ class Bench:
             **common,
             own=own,
         )
+
+    def _packing_seconds(self, runnable: Runnable) -> float | None:
+        return self.workspace.packing_seconds.get(runnable.packing) if isinstance(runnable, Candidate) else None
 
     def try_once(self, runnable: Runnable, phase: str, effort: SamplingPlan) -> Row:
         """Prepare, verify and time a runnable. A failure becomes the row's status and message, and may set `lost`."""

@@ -17,6 +17,8 @@ CLOCK_WORDS: dict[ClockName, str] = {
     "graph": "replayed batches of launches",
     "host": "the host’s, from an idle device to an idle device",
 }
+#: What the event clock of a GPU does not measure.
+EVENTS_LEAVE_OUT = "Launches wait in the queue with their events, so that the host’s latency is in no time."
 PROBLEM = Column("problem", "problem", numeric=False)
 #: Marks after problem names in figures: rebuilt or stand-in problems, and problems that are in no paper.
 MARK, ADDED = "†", "‡"
@@ -147,7 +149,20 @@ def measurement_note(campaign: Campaign, clock: ClockName, phase: str = "the rep
     read = f"the {clock} clock ({CLOCK_WORDS[clock]})"
     ours = f"Ours: {place}, campaign {campaign.name}, medians of {phase} by {read}, cache {campaign.cache}."
     readings = empty_kernel_reading(campaign, clock)
-    return f"{ours} An empty kernel reads {readings} by this clock." if readings else ours
+    return join_sentences(
+        [
+            ours,
+            events_note(campaign) if clock == "event" else "",
+            f"An empty kernel reads {readings} by this clock." if readings else "",
+        ]
+    )
+
+
+def events_note(campaign: Campaign) -> str:
+    """Return the sentence on what events leave out; empty on a CPU, or if a stream was not blocked."""
+    records = [campaign.environments.get(name, {}) for name in campaign.report.environment.dropna().unique()]
+    blocked = all(record.get("blocking", True) for record in records)
+    return EVENTS_LEAVE_OUT if blocked and not campaign.on_cpu else ""
 
 
 def empty_kernel_reading(campaign: Campaign, clock: ClockName) -> str | None:

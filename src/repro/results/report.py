@@ -22,6 +22,7 @@ from repro.results.problem_rows import (
     CLOCK_WORDS,
     REMARKS,
     empty_kernel_reading,
+    events_note,
     join_sentences,
     missing_note,
     name_cell,
@@ -326,7 +327,12 @@ def write_report(parts: Sequence[PageStudy], path: Path, progress: ProgressCallb
         lstrip_blocks=True,
     )
     environment.filters["code"] = _code
-    environment.globals |= {"letter": letter, "clock_words": CLOCK_WORDS, "absent": ABSENT}
+    environment.globals |= {
+        "letter": letter,
+        "clock_words": CLOCK_WORDS,
+        "events_note": events_note,
+        "absent": ABSENT,
+    }
     sections = [_section(part, environment, path.parent, progress) for part in parts]
     first = parts[0].campaign
     page = environment.get_template("report.html.j2").render(

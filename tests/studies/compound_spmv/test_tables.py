@@ -14,10 +14,12 @@ from synthetic_campaign import PROBLEMS, REASON, STUDY, Maker
 from repro.errors import ReproError
 from repro.results.campaign_data import Campaign
 from repro.results.output import as_csv, as_latex, as_markdown
+from repro.results.problem_rows import EVENTS_LEAVE_OUT, measurement_note
 from repro.results.published import Published
 from repro.results.registry import artifacts, get_artifact
 from repro.results.report import missing
 from repro.results.tables import Table
+from repro.studies.compound_spmv.results import PUBLISHED_CLOCK
 from repro.studies.compound_spmv.tables.reproduction import size_text
 
 pytestmark = pytest.mark.medium
@@ -160,6 +162,40 @@ def test_what_is_mostly_launch_is_marked(gpu: Campaign, published: Published) ->
     assert mark not in values(make(gpu, published, "table-3"))["generated/helmholtz"]["notes"]
     floor = values(make(gpu, published, "table-floor"))
     assert mark in floor["mhd1280b single"]["notes"] and mark not in floor["generated/hubs single"]["notes"]
+
+
+def test_captions_say_what_events_leave_out_and_by_what_clock_published_times_are(
+    gpu: Campaign, cpu: Campaign, published: Published
+) -> None:
+    for name in ("table-2", "table-8", "table-targets"):
+        assert EVENTS_LEAVE_OUT in make(gpu, published, name).caption
+        assert PUBLISHED_CLOCK in make(gpu, published, name).caption
+        assert EVENTS_LEAVE_OUT not in make(cpu, published, name).caption
+        assert PUBLISHED_CLOCK not in make(cpu, published, name).caption
+    assert EVENTS_LEAVE_OUT not in make(gpu, published, "table-floor").caption  # by the graph clock
+
+
+def test_captions_leave_it_unsaid_where_a_stream_was_not_blocked(gpu: Campaign) -> None:
+    unblocked = replace(gpu, environments={name: {"blocking": False} for name in gpu.environments})
+    assert EVENTS_LEAVE_OUT not in measurement_note(unblocked, "event")
+
+
+def test_set_up_costs_are_held_against_the_library_with_csr(maker: Maker, published: Published) -> None:
+    given = PROBLEMS[1]
+    maker.environment()
+    maker.problem(given)
+    maker.case(given, "single")
+    stored = {"variant": {"packing": 0.001}, "baseline": {"preprocess": 0.0002}}
+    rows = [replace(row, **stored.get(row.kind, {})) for row in maker.report(given, "single")]
+    for row in rows:
+        row.own["format"] = "csr" if "csr" in row.name else "bsr"
+    maker.write(given.name, "single", "report", rows)
+    line = values(make(maker.load(), published, "table-setup-costs"))[f"{given.name} single"]
+    assert (line["csr"], line["ours"]) == ("cusparse/spmv-csr-alg1/real", "ELL-SoA-AoS/static-64-2")
+    # by the graph clock 0.8 of 15 and of 10 microseconds; 250 products gain what packing takes
+    numbers = [float(line[key]) for key in ("library_preprocess_ms", "csr_us", "ours_setup_ms", "ours_us", "gain_us")]
+    assert numbers == pytest.approx([0.2, 12, 1, 8, 4])
+    assert line["pays_from"] in ("250", "251")
 
 
 def test_dash_of_table_8_means_that_static_wins(gpu: Campaign, published: Published) -> None:

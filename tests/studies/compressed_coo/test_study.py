@@ -73,6 +73,7 @@ def test_products_are_searched_and_solvers_timed_with_the_best(campaign):
     tried, report = tables["search"], tables["report"]
     assert set(tried.status) == {"ok"}
     search = tried[tried.kind == "variant"]
+    assert (search.packing > 0).all() and (report[report.kind == "variant"].packing > 0).all()
     assert search.groupby("space").layout.unique().map(set).to_dict() == {
         "paper": {"COO", "CCOO"},
         "paper_tuned": {"COO", "CCOO"},

@@ -16,6 +16,7 @@ from dg_campaign import (
     values,
 )
 
+from repro.results.setup_costs import NO_ANALYSIS
 from repro.studies.dg_postprocessing import MIN_RATE, OVER_POINT, stated_number
 from repro.studies.dg_postprocessing.operands import peak_gflops
 from repro.studies.dg_postprocessing.results import NOT_TUNED
@@ -136,6 +137,14 @@ def test_a_device_whose_peak_is_not_known_has_no_share_of_it(tmp_path):
     assert not [column.key for column in made.columns if column.key.endswith("_peak")]
     assert "not known" in made.caption
     assert peak_gflops({"target": "sm_90", "multiprocessors": 132}) is None
+
+
+def test_making_the_matrix_is_the_set_up_of_a_product(dg_campaign_of_some):
+    by_name = lines(table(dg_campaign_of_some, "table-setup-costs"))
+    line = by_name["siac/low_4k_p1"]
+    assert values(line, "ours_setup_ms", "csr_us", "ours_us", "gain_us") == pytest.approx([12, 640, 400, 240])
+    assert line["pays_from"].value in (50, 51)
+    assert line["library_preprocess_ms"].notes == (NO_ANALYSIS,)
 
 
 def test_the_matrix_and_from_when_on_it_pays(dg_campaign_of_some):

@@ -18,6 +18,7 @@ from repro.results.published import Published
 from repro.studies.dynamic_csr import PUBLISHED, STUDY_NAME, TARGETS
 from repro.studies.dynamic_csr.figures import flops
 from repro.studies.dynamic_csr.ids import ProductId, choose_products, reported_names
+from repro.studies.dynamic_csr.setup_costs import setup_costs
 from repro.studies.dynamic_csr.tables import products
 from support.benches import OWN
 from support.campaigns import Recorder
@@ -96,6 +97,26 @@ def lines(made):
     keys = [column.key for column in made.columns]
     cells = ({key: cell.value for key, cell in zip(keys, row, strict=True)} for row in made.rows)
     return {(line["problem"], line["precision"]): line for line in cells}
+
+
+def test_a_conversion_is_the_set_up_of_rows_in_the_matrixs_order(tmp_path):
+    maker = Maker(tmp_path)
+    maker.environment()
+    maker.record("graph", kind="updates")
+    csr = maker.row("graph", "double", "baseline", "csr", 75.0, phase="report", ordering="natural", format="csr")
+    rows = maker.products("graph", "double")
+    converted = maker.row("graph", "double", "variant", "convert/csr-dcsr", 40.0, phase="report", what="convert",
+                          format="csr", to_format="dcsr")  # fmt: skip
+    in_order = [row for row in rows if not row.name.startswith("dcsr-sorted")]
+    maker.write("graph", "double", "report", [csr, *in_order, converted])
+    line = lines(setup_costs(maker.load(), NOTHING_PUBLISHED))["graph", "double"]
+    # the graph clock reads 60 and 56 of the products; ten of them gain the conversion's 40 by events
+    assert line["ours"] == "dcsr-defragmented/adaptive-e2-u2-cs"
+    assert (line["ours_setup_ms"], line["gain_us"]) == (pytest.approx(0.04), pytest.approx(4))
+    assert line["pays_from"] in (10, 11)
+    maker.write("graph", "double", "report", [csr, *rows, converted])
+    line = lines(setup_costs(maker.load(), NOTHING_PUBLISHED))["graph", "double"]
+    assert line["ours"].startswith("dcsr-sorted") and line["ours_setup_ms"] is None
 
 
 def test_every_time_and_ratio(campaign):

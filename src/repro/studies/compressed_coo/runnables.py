@@ -20,7 +20,7 @@ from repro.bench.runnable import Candidate, Workspace, not_prepared
 from repro.codegen.build_cache import Module
 from repro.devices.base import Argument, Buffer, Program
 from repro.sparse.elementwise import in_order
-from repro.sparse.operands import Multiplies, operands_of, symmetry_on, x_on, y_on
+from repro.sparse.operands import Multiplies, clusters_on, operands_of, symmetry_on, x_on, y_on
 from repro.sparse.pairs import Tiles, cut_into_tiles, lay_out_pairs, shared_bytes
 from repro.studies.compressed_coo.coordinate_format import Chunking, balance, compress, count_slots, interleave
 from repro.studies.compressed_coo.ids import HEIGHTS, SPLITS, CoordinateId
@@ -335,7 +335,7 @@ class PairsVariant(CoordinateVariant):
         of_clusters = bool(symmetry.kind) and SPLITS[self.layout] == "clustered"
 
         def cut() -> Tiles:
-            rows = operands.permutation("bisected") if of_clusters else None
+            rows = clusters_on(workspace) if of_clusters else None
             return cut_into_tiles(problem, symmetry, tile_rows, rows)
 
         tiles = workspace.fact(("tiles of pairs", tile_rows, of_clusters), cut)

@@ -22,6 +22,7 @@ from repro.results.problem_rows import (
 from repro.results.published import Published
 from repro.results.recorded_rows import Method
 from repro.results.registry import table
+from repro.results.setup_costs import PACKED, TITLE, SetupCosts, setup_costs_table
 from repro.results.significance import median_of, ratio_of
 from repro.results.tables import (
     Cell,
@@ -198,6 +199,7 @@ def problems(campaign: Campaign, published: Published) -> Table:
         "it. Bytes: of the matrix, over those of CSR with 4-byte indices. GFLOPS: two operations for each of the",
         "matrix’s own non-zeros, none for padding. Speedups are over the fastest of the library.",
         solved_with(cases),
+        _cold_note(campaign),
         "Nothing of this is published.",
         kernels_note(campaign),
         measurement_note(campaign, "graph"),
@@ -208,8 +210,18 @@ def problems(campaign: Campaign, published: Published) -> Table:
     return table_of(_problem_columns(library_of(campaign)), cases, join_sentences(caption))
 
 
+def _cold_note(campaign: Campaign) -> str:
+    """Return the sentence on cold times; empty if there are none beside others."""
+    return (
+        "Cold: the variants that the graph clock chose and the routines that are the fastest then, with the L2 cache "
+        "overwritten before each launch, by the event clock."
+        if "cold" in campaign.caches and campaign.cache == "warm"
+        else ""
+    )
+
+
 def _problem_columns(library: str) -> tuple[Column[Times], ...]:
-    solver = "BiCGSTAB, µs"
+    solver, cold = "BiCGSTAB, µs", "cold, by events, µs"
     return (
         NAME,
         Column("precision", "precision", numeric=False, cell=lambda case: precision_cell(case.case.precision)),
@@ -232,7 +244,19 @@ def _problem_columns(library: str) -> tuple[Column[Times], ...]:
             lambda case: case[LIBRARY_SOLVER],
             lambda case: case.ours_solver,
         ),
+        time_column("cold_us", "ours", cold, _cold(OURS)),
+        time_column("cold_compressed_us", "compressed COO", cold, _cold(COMPRESSED_COO)),
+        time_column("cold_csr_us", f"{library} CSR", cold, _cold(CSR)),
+        time_column("cold_library_us", f"{library}, fastest", cold, _cold(LIBRARY)),
+        speedup_column("cold_speedup", "speedup, ours", cold, _cold(LIBRARY), _cold(OURS)),
+        speedup_column(
+            "cold_compressed_speedup", "speedup, compressed COO", cold, _cold(LIBRARY), _cold(COMPRESSED_COO)
+        ),
     )
+
+
+def _cold(method: Method) -> Pick:
+    return lambda case: cold[method] if (cold := case.cold) else None
 
 
 def _floor(case: Times) -> Cell:
@@ -388,8 +412,8 @@ def _median_cell(value: float | None, rate: bool) -> Cell:
     return Cell() if value is None else Cell(value, f"{value:.0f}" if rate and value >= 10 else f"{value:.2f}")
 
 
-#: Prefix of the quantities that are measured by the event clock.
-BY_EVENTS = "event_"
+#: Prefixes of the quantities that are measured by the event clock, and by it with a cold cache.
+BY_EVENTS, COLD_CACHE = "event_", "cold_"
 
 
 @dataclass(frozen=True)
@@ -437,6 +461,7 @@ def targets(campaign: Campaign, published: Published) -> Table:
     precision = precision_of(campaign)
     cases, over = counted(all_times(campaign, published, precision))
     by_events, _ = counted(all_times(campaign, published, precision, "event"))
+    by_prefix = {BY_EVENTS: by_events, COLD_CACHE: [cold for case in cases if (cold := case.cold)]}
     columns = [Column("target", "target", numeric=False), Column("wanted", "wanted")]
     for side in SIDES:
         key = side.product.key
@@ -450,8 +475,8 @@ def targets(campaign: Campaign, published: Published) -> Table:
     rows = []
     held = has_targets(campaign)
     for item in published.targets:
-        name = item["quantity"].removeprefix(BY_EVENTS)
-        timed = cases if name == item["quantity"] else by_events
+        prefix = next((prefix for prefix in by_prefix if item["quantity"].startswith(prefix)), "")
+        name, timed = item["quantity"].removeprefix(prefix), by_prefix.get(prefix, cases)
         quantities = [_quantity(name, side) for side in SIDES]
         first, second = (target_cells(item, quantity, quantity.measure(timed), held) for quantity in quantities)
         rows.append((*first, *second[2:]))
@@ -461,7 +486,9 @@ def targets(campaign: Campaign, published: Published) -> Table:
         "of CSR with 4-byte indices. Paper’s compressed COO: the fastest K and number of chunks a block of its format.",
         "Ours: the fastest of all our variants, its own included. Values repeat where most chunks of the paper’s",
         "compressed COO look them up in the table, else they are distinct. Worst: the least speedup, or the largest",
-        "memory. By the event clock all are chosen by it, too. Reported: no number is wanted.",
+        "memory. By the event clock all are chosen by it, too.",
+        _cold_note(campaign),
+        "Reported: no number is wanted.",
         solved_with(cases),
         f"{precision.capitalize()} precision.",
         over,
@@ -473,6 +500,23 @@ def targets(campaign: Campaign, published: Published) -> Table:
         unavailable_note(campaign),
     ]  # fmt: skip
     return Table(tuple(columns), rows, join_sentences(caption))
+
+
+@table(STUDY_NAME, "table-setup-costs", title=TITLE, numbering="ours")
+def setup_costs(campaign: Campaign, published: Published) -> Table:
+    """One line for each problem and precision."""
+    costs = [
+        SetupCosts.packed(
+            case.line.cell,
+            case.case.precision,
+            library=case[LIBRARY],
+            csr=case[CSR],
+            ours=case[OURS] or case[COMPRESSED_COO],
+        )
+        for precision in campaign.precisions
+        for case in all_times(campaign, published, precision)
+    ]
+    return setup_costs_table(campaign, costs, library=library_of(campaign), clock="graph", setup=PACKED)
 
 
 @table(STUDY_NAME, "table-baselines", title="All baselines and layouts", numbering="ours")

@@ -19,6 +19,7 @@ from repro.results.problem_rows import PROBLEM, join_sentences, measurement_note
 from repro.results.published import Published, Record
 from repro.results.recorded_rows import Method
 from repro.results.registry import table
+from repro.results.setup_costs import TITLE
 from repro.results.significance import geometric_mean, interval_of, scaled
 from repro.results.tables import (
     Cell,
@@ -91,6 +92,7 @@ from repro.studies.dg_postprocessing.results import (
     width_times,
 )
 from repro.studies.dg_postprocessing.rows import DgRow
+from repro.studies.dg_postprocessing.setup_costs import setup_costs
 from repro.tuning.evaluation import NOTHING_FOUND, SEEDS, Array, Evaluation, evaluate, sample_note
 from repro.tuning.recordings import Recording, recordings
 
@@ -765,6 +767,9 @@ def targets(campaign: Campaign, published: Published) -> Table:
         unavailable_note(campaign),
     ]
     return targets_table(campaign, published, QUANTITIES, data, join_sentences(caption))
+
+
+table(STUDY_NAME, "table-setup-costs", title=TITLE, numbering="ours")(setup_costs)
 
 
 @table(STUDY_NAME, "table-baselines", title="All baselines and layouts", numbering="ours")

@@ -17,6 +17,11 @@ REFERENCE = (
     "King: Reducing Irregularities in Control Flow and Memory Access on Graphics Processing Unit Architectures, "
     "dissertation, University of Utah 2017, chapter 5."
 )
+#: By what clock the published times are, as far as it is known.
+PUBLISHED_CLOCK = (
+    "The author’s public code times by the host’s clock around 100 queued launches and one synchronisation, so "
+    "that what the host takes to launch may be in a time."
+)
 #: The reading of the algorithms by the paper's text; others are of its code.
 TEXT_READING = "text"
 #: Number of products after each batch in the iterative test.

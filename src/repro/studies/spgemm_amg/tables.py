@@ -23,6 +23,7 @@ from repro.results.problem_rows import (
 from repro.results.published import Published, Record
 from repro.results.recorded_rows import Method
 from repro.results.registry import table
+from repro.results.setup_costs import TITLE
 from repro.results.significance import geometric_mean, interval_of, scaled
 from repro.results.tables import (
     MICRO,
@@ -84,6 +85,7 @@ from repro.studies.spgemm_amg.results import (
     routines_of,
 )
 from repro.studies.spgemm_amg.rows import AmgRow
+from repro.studies.spgemm_amg.setup_costs import setup_costs
 from repro.studies.spgemm_amg.study import GPU, SET_UP, SHARE_MAX, SHARE_MIN, published_range, published_value
 
 BYTES_PER_MB, NANO = 1e6, 1e9
@@ -654,6 +656,9 @@ def targets(campaign: Campaign, published: Published) -> Table:
     ]
     problems = {name: times.get(name) for name in published.problems}
     return targets_table(campaign, published, QUANTITIES, problems, join_sentences(caption))
+
+
+table(STUDY_NAME, "table-setup-costs", title=TITLE, numbering="ours")(setup_costs)
 
 
 @table(STUDY_NAME, "table-baselines", title="All baselines and layouts", numbering="ours")

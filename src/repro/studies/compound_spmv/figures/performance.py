@@ -40,6 +40,7 @@ from repro.studies.compound_spmv.results import (
     SCHEDULE,
     Times,
     all_times,
+    clock_note,
     kernels_note,
 )
 
@@ -200,7 +201,7 @@ def _baseline_figure(campaign: Campaign, published: Published, number: int) -> F
         WHISKERS if any(bar.tuned_sure for bar in bars) else "",
         f"Our largest: {best.tuned:.2f}× ({best.problem})." if best and best.tuned else "",
         kernels_note(campaign),
-        measurement_note(campaign, "event"),
+        clock_note(campaign),
         launch_note(sum(bar.mostly_launch for bar in bars), sum(bar.tuned is not None for bar in bars)).replace(
             ": marked.", " (marked *)."
         ),
