@@ -287,9 +287,9 @@ def claims_table(
     caption = [
         "What the papers claim, and what this campaign’s rows say of it by one rule. Holds: in the published range",
         "or within the tolerance that the claim is filed with. Weaker, stronger: beyond it to that side. Reversed: the",
-        "opposite is measured. Not testable here: no rows, or a rate of another GPU, with the reason. Interval: by",
-        "draws of cases, or of the rounds of the one case; a note says where its ends would be judged otherwise. Worst:",
-        "the case that speaks most against the claim. A claim of two GPUs is two lines.",
+        "opposite is measured. Not testable here: no rows, or a rate of another GPU, with the reason. Interval:",
+        "by draws of cases, or of the rounds of the one case; a note says where its ends would be judged otherwise.",
+        "Worst: the case that speaks most against the claim. A claim of two GPUs is two lines.",
         _source_sentence(judgements),
         "The published GPUs are others than this one." * (not campaign.on_cpu),
         "Times of a CPU are a rehearsal and judge no claim of a GPU." * campaign.on_cpu,
