@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -147,9 +148,105 @@ def _fastest(target: Target, scalar_bytes: int, long_rows: bool, most_lanes: int
     )
 
 
+#: Rooms of rows of C with stored destinations; longer rows have none. Up to `BYTES_ROOM` entries these are bytes.
+ROOMS = (16, 32, 64, 128, 256, 512, 1024, 2048)
+BYTES_ROOM = 256
+#: Bits of an entry of A's word for the products of the entry; the others hold the products before it.
+COUNT_BITS = 12
+#: Bytes of a staged entry of A, and wanted threads of a block, of kernels that add to stored destinations.
+STEP_BYTES, REFILL_BLOCK_SIZE = 16, {"cuda": 256, "opencl": 64}
+#: Most numbers of all groups of a row.
+MOST_SUMS = 2048
+
+
+@dataclass(frozen=True, order=True)
+class RefillShape:
+    """Rows of C of up to `room` entries by stored destinations."""
+
+    room: int
+    #: Lanes of a row of B, groups of them of a row of A, and rows of a block.
+    lanes: int
+    groups: int
+    rows: int
+
+    @property
+    def stage(self) -> int:
+        """Return the entries of A's row that are read at once: most rows of a stencil, by each lane few."""
+        return max(2 * self.lanes * self.groups, 16)
+
+    @property
+    def stride(self) -> int:
+        """Return the numbers from a group's sums to those of the next, apart so that groups meet other banks."""
+        return self.room + (self.lanes if self.lanes < 16 else 0)
+
+    @property
+    def resident(self) -> int:
+        """Return the blocks that a multiprocessor shall hold; short rows wait for memory most of the time."""
+        return 6 if self.room <= 64 else 5
+
+    @property
+    def kernel(self) -> str:
+        return f"refill_l{self.lanes}_g{self.groups}_r{self.room}"
+
+    @property
+    def threads(self) -> int:
+        return self.lanes * self.groups * self.rows
+
+
+@cache
+def refill_shapes(target: Target, scalar_bytes: int) -> tuple[RefillShape, ...]:
+    """Return the available kernels that add to stored destinations."""
+    wanted = REFILL_BLOCK_SIZE[target.dialect]
+    if target.dialect != "cuda":
+        return tuple(RefillShape(room, 1, 1, wanted) for room in ROOMS)
+    made = []
+    for room in ROOMS:
+        for lanes in (4, 8, 16, 32):
+            for groups in (1, 2, 4, 8):
+                shape = RefillShape(room, lanes, groups, 1)
+                # the lanes of a row clear and store its sums together, and rows in parts of a warp are short
+                if lanes * groups > target.warp or groups * room > MOST_SUMS or room > 64 * lanes * groups:
+                    continue
+                of_row = groups * shape.stride * scalar_bytes + (shape.stage + 1) * STEP_BYTES
+                rows = min(wanted // (lanes * groups), SHARED_BYTES["cuda"] // of_row)
+                least = target.warp // (lanes * groups)  # whole warps
+                if rows >= least:
+                    made.append(replace(shape, rows=1 << (rows.bit_length() - 1)))
+    return tuple(made)
+
+
+#: Entries of A's row that a group of lanes adds one after the other before another group pays.
+STEPS_OF_GROUP = 16
+
+
+def refill_shape(
+    target: Target, scalar_bytes: int, room: int, rows: int, of_a: float, of_b: float, resident: int
+) -> RefillShape:
+    """Return the kernel for `rows` rows of a room.
+
+    `of_a` and `of_b` are mean row lengths of A and B, `resident` the lanes of the device, which few rows share.
+    """
+    shapes = [shape for shape in refill_shapes(target, scalar_bytes) if shape.room == room]
+    lanes = 4 if of_b < 16 else 8 if of_b < 64 else 16 if of_b < 128 else target.warp
+    lanes = min((shape.lanes for shape in shapes), key=lambda each: abs(each - lanes))
+    groups = max(1.0, of_a / STEPS_OF_GROUP)
+    if rows * lanes * groups * 2 < resident:
+        groups = max(groups, min(of_a / 4, resident / (2 * max(rows, 1) * lanes)))
+    of_lanes = [shape for shape in shapes if shape.lanes == lanes]
+    return min(of_lanes, key=lambda shape: abs(math.log2(shape.groups) - math.log2(groups)))
+
+
+def rows_that_plan(room: int, target: Target) -> int:
+    """Return the rows of a block that finds the destinations of rows of a room, by a table of twice the slots."""
+    if target.dialect != "cuda":
+        return 1
+    rows = SHARED_BYTES["cuda"] // (2 * room * (COLUMN_BYTES + 2))
+    return max(1, min(8, 1 << (rows.bit_length() - 1)))
+
+
 #: Format of operands. `exact`: one segment a row, no free space, no duplicates. `chain`: any dynamic matrix.
 Format = Literal["exact", "chain"]
-FORMATS: tuple[Format, ...] = ("exact", "chain")
+
 #: Output of a bin's kernel: rows in newly allocated segments, row sizes, rows in existing segments.
 Mode = Literal["one", "symbolic", "numeric"]
 MODES: tuple[Mode, ...] = ("one", "symbolic", "numeric")
@@ -157,7 +254,10 @@ MODES: tuple[Mode, ...] = ("one", "symbolic", "numeric")
 COUNT_WIDTH = {"cuda": 4, "opencl": 1}
 #: Modules: counting and binning, one for each mode, the paper's sort, and expansion to coordinates; in both formats.
 KERNELS = ("count", *MODES, "esc", "expand")
-MODULES = tuple(f"{kernels}-{format}" for kernels in KERNELS for format in FORMATS)
+#: Modules in the format `exact` alone: new values by stored destinations.
+EXACT_KERNELS = ("refill",)
+EXACT_MODULES = tuple(f"{kernels}-exact" for kernels in (*KERNELS, *EXACT_KERNELS))
+MODULES = (*EXACT_MODULES, *(f"{kernels}-chain" for kernels in KERNELS))
 
 
 def render_spgemm(templates: Path, key: str, target: Target, owner: str) -> str:
@@ -182,6 +282,15 @@ def render_spgemm(templates: Path, key: str, target: Target, owner: str) -> str:
         }
     elif kernels == "expand":
         own = {"width": target.warp if target.dialect == "cuda" else 1}
+    elif kernels == "refill":
+        own = {
+            "rooms": ROOMS,
+            "plan_rows": {room: rows_that_plan(room, target) for room in ROOMS},
+            "shapes": refill_shapes(target, scalar_bytes),
+            "count_bits": COUNT_BITS,
+            "bytes_room": BYTES_ROOM,
+            "most_products": 1 << (32 - COUNT_BITS),
+        }
     elif kernels == "esc":
         own = {"shapes": sort_shapes(target, scalar_bytes)}
     else:

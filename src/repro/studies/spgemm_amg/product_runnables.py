@@ -25,6 +25,7 @@ from repro.sparse.library.cusparse_csr import SPGEMM_ALGORITHMS, Gemm, GemmReuse
 from repro.sparse.library.registry import among
 from repro.sparse.multigrid.hierarchy import LevelLaunches, rows_of
 from repro.sparse.operands import NAN_BYTE
+from repro.sparse.spgemm.destinations import Destinations
 from repro.sparse.spgemm.kernels import BINS, LIMITS
 from repro.sparse.spgemm.multiplication import ONE_PHASE, TWO_PHASES, CoordinateMultiplication, Multiplication, Steps
 from repro.sparse.spgemm.rows import Factors, Plan, ProductBins, ProductRows, papers_plan, plan_for_any, plan_products
@@ -253,6 +254,28 @@ class Refill(Product):
         bound = ExitStack()
         work.held.callback(bound.close)
         self.launch = bound.enter_context(multiplication.refilled(factors, c))
+        work.device.fill(c.values, NAN_BYTE)  # fill with NaN, so that missing values are detected
+
+
+class StoredRefill(Product):
+    """The numeric phase alone, by the stored destinations of all products; making the plan is not timed."""
+
+    #: The same clock as for other numeric phases.
+    clocks: tuple[ClockName, ...] = ("event",)
+
+    def __init__(self, built: Mapping[str, ModuleFile], product: ProductName) -> None:
+        super().__init__(built, product)
+        self.name = f"{product}/refill-stored"
+
+    @property
+    def columns(self) -> Mapping[str, Any]:
+        return {"what": "numeric", "mode": "refill", "method": "stored", **super().columns}
+
+    def bind_product(self, work: Work, factors: Factors) -> None:
+        self._c = c = self.multiplication(work, 2).in_two_phases(factors)
+        destinations = work.keep(Destinations(work.device, work.load, factors, c))
+        self._amounts["plan_bytes"] = destinations.nbytes
+        self.launch = destinations.bind(factors, c, work.held)
         work.device.fill(c.values, NAN_BYTE)  # fill with NaN, so that missing values are detected
 
 

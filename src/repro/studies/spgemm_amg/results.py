@@ -53,7 +53,10 @@ OTHERS = Method(
     predicate=lambda row: row.kind == "baseline" or row.method in ("sort", "coordinates"),
     clock=HOST,
 )
-REFILL = Method("refill", "ours, numeric phase", columns={"what": "numeric", **_OURS}, clock=EVENT)
+REFILL = Method("refill", "ours, numeric phase", columns={"what": "numeric", "kind": "variant"}, clock=EVENT)
+#: A numeric phase by hash tables, and one by stored destinations.
+HASHED = Method("hashed", "by hash tables", columns={"what": "numeric", **_OURS}, clock=EVENT)
+STORED = Method("stored", "by stored destinations", columns={"what": "numeric", "method": "stored"}, clock=EVENT)
 REUSE = Method("reuse", "the library, numeric phase", columns={"what": "numeric", "kind": "baseline"}, clock=EVENT)
 #: Our methods for whole products, ordered from the slowest to the fastest as expected.
 METHODS = (COORDINATES, PAPER_KERNELS, ONE, ONE_TUNED, TWO_TUNED)

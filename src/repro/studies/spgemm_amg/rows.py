@@ -23,6 +23,7 @@ class AmgRow(RecordedRow):
     nonzeros: int | None
     rows: int | None
     peak_bytes: int | None
+    plan_bytes: int | None
     level: int | None
     levels: int | None
     complexity: float | None

@@ -30,6 +30,7 @@ from repro.studies.spgemm_amg.product_runnables import (
     BinKernel,
     Plans,
     Refill,
+    StoredRefill,
     WholeProduct,
     choose_kernels,
     kernels_of,
@@ -208,6 +209,7 @@ def products_of(built: Mapping[str, ModuleFile], product: ProductName, plans: Pl
         WholeProduct(built, product, "two", plans),
         Refill(built, product),
         Refill(built, product, plans),
+        StoredRefill(built, product),
     ]
 
 
