@@ -97,7 +97,9 @@ def spgemm(
             factors = Factors(first, second, "chain" if grown else "exact")
             if format == "dynamic":
                 return DynamicCSR.of_storage(runtime, precision, products.in_one_phase(factors, SEGMENTS))
-            product = products.in_two_phases(factors)
+            # the values of a product with a plan are read as they lie: row by row
+            single = None if plan else products.in_one_launch(factors)
+            product = products.in_two_phases(factors) if single is None else single
             held.callback(product.release)
             if cupys:
                 rows = to_cupy(runtime, load, product)

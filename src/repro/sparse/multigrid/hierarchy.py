@@ -212,6 +212,7 @@ class Coarsening:
         run.setup("fit", count, count, unknowns, k, *of_nodes, t.values, coarse, lanes=run.lanes_of_aggregate)
         run.setup("lay_out_tentative", rows, rows, unknowns, k, aggregates, t.table, t.sizes, t.columns)
         t.set_pointer(rows * k)
+        t.entries, t.longest = rows * k, k
         return t, NearNull(coarse, k)
 
     def radius(self, level: DeviceLevel) -> float:
@@ -297,7 +298,7 @@ class Coarsening:
         """Return R (A P) from R and A P; see `coarse`."""
         product = self._multiply(Factors(r, ap))
         self._fill_empty(product)
-        return product, product.report().pointer
+        return product, product.report().pointer if product.entries is None else product.entries
 
     def _fill_empty(self, product: Storage) -> None:
         n = product.shape[0]
@@ -358,7 +359,7 @@ def set_up_on(
     `load` loads modules in the precision of the matrix. `a` is square with one segment a row, no free space and no
     duplicates; the finest level owns it, and on failure it is released. `near_null` is `(n, k)` on the host; None: the
     constant vector. Nodes have `unknowns` successive rows. `refreshable` keeps T and A P on each level for
-    `refresh_on`. `multiply` None: in one phase.
+    `refresh_on`. `multiply` None: in one launch or one phase.
 
     Raises
     ------
@@ -372,7 +373,7 @@ def set_up_on(
     try:
         vectors = None if near_null is None else np.asarray(near_null)
         _check(a, vectors, unknowns)
-        multiply = multiply or Multiplication(device, load, a.dtype).in_one_phase
+        multiply = multiply or Multiplication(device, load, a.dtype).whole
         nnz = a.report().pointer
         if vectors is None:
             n = a.shape[0]
@@ -421,8 +422,8 @@ def refresh_on(
             if level.p is None:
                 refreshed.append(level)
             else:
-                level = replace(level, radius=step.radius(level))
-                refreshed.append(step.refresh(level, levels[at + 1].a, multiplication))
+                begun = replace(level, radius=step.radius(level))
+                refreshed.append(step.refresh(begun, levels[at + 1].a, multiplication))
     return refreshed
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from repro.codegen.targets import SCALARS, Target
 from repro.codegen.templates import render_template
-from repro.sparse.dynamic.kernels import STATE_NAMES
+from repro.sparse.dynamic.kernels import STATE_NAMES, STATE_WORDS
 from repro.sparse.elementwise import BLOCK_SIZE, split_key
 
 #: Maximum products, or entries, of a row in each bin; the last bin has longer rows.
@@ -236,6 +236,104 @@ def refill_shape(
     return min(of_lanes, key=lambda shape: abs(math.log2(shape.groups) - math.log2(groups)))
 
 
+#: Words that blocks of a product in one launch count in, and their places.
+SINGLE_WORDS = {"POINTER": 0, "ENTRIES": 1, "LONGEST": 2, "LACKING": 3, "DONE": 4}
+#: Tables of products in one launch, and wanted threads of a block.
+SINGLE_TABLES = (16, 32, 64, 128, 256, 512, 1024)
+SINGLE_BLOCK_SIZE = 256
+#: Most slots whose low two bits are the column's: neighbours in a row of a stencil then meet neighbouring banks.
+KEPT_TABLE = 32
+
+
+@dataclass(frozen=True, order=True)
+class SingleShape:
+    """Rows of C of up to `table` entries, in a product of one launch."""
+
+    table: int
+    #: Lanes of a row of B, groups of them of a row of A, and rows of a block.
+    lanes: int
+    groups: int
+    rows: int
+    #: Blocks that a multiprocessor holds at once.
+    resident: int
+
+    @property
+    def bits(self) -> int:
+        return self.table.bit_length() - 1
+
+    @property
+    def keep(self) -> int:
+        return 2 if self.table <= KEPT_TABLE else 0
+
+    @property
+    def stage(self) -> int:
+        return max(2 * self.lanes * self.groups, 16)
+
+    @property
+    def stride(self) -> int:
+        return self.table + (self.lanes if self.lanes < 16 else 0)
+
+    @property
+    def kernel(self) -> str:
+        return f"single_l{self.lanes}_g{self.groups}_t{self.table}"
+
+    @property
+    def threads(self) -> int:
+        return self.lanes * self.groups * self.rows
+
+    def shared_bytes(self, scalar_bytes: int) -> int:
+        of_row = self.groups * self.stride * scalar_bytes + (self.stage + 1) * STEP_BYTES + self.table * COLUMN_BYTES
+        return self.rows * of_row
+
+
+@cache
+def single_shapes(target: Target, scalar_bytes: int) -> tuple[SingleShape, ...]:
+    """Return the available kernels of products in one launch."""
+    made = []
+    for table in SINGLE_TABLES:
+        for lanes in (4, 8, 16, 32):
+            for groups in (1, 2, 4, 8):
+                width = lanes * groups
+                # a warp goes through the slots of its tables together
+                if width > target.warp or width > table or groups * table > MOST_SUMS // 2 or table > 32 * width:
+                    continue
+                one = SingleShape(table, lanes, groups, 1, 1)
+                rows = min(SINGLE_BLOCK_SIZE // width, SHARED_BYTES["cuda"] // one.shared_bytes(scalar_bytes))
+                if rows < target.warp // width:  # whole warps
+                    continue
+                shape = replace(one, rows=1 << (rows.bit_length() - 1))
+                # a block takes a KiB of its own besides
+                fitting = target.shared_bytes // (shape.shared_bytes(scalar_bytes) + 1024)
+                resident = min(fitting, SINGLE_REGISTERED * SINGLE_BLOCK_SIZE // shape.threads, target.blocks_per_sm)
+                made.append(replace(shape, resident=max(1, resident)))
+    return tuple(made)
+
+
+#: Blocks of `SINGLE_BLOCK_SIZE` threads that registers are left for.
+SINGLE_REGISTERED = 5
+#: Mean row length of A for each group of lanes.
+ROWS_OF_GROUP = 12
+
+
+def single_shape(
+    target: Target, scalar_bytes: int, entries: int, rows: int, of_a: float, of_b: float, resident: int
+) -> SingleShape | None:
+    """Return the kernel for `rows` rows of up to `entries`; None without one. The rest is as for `refill_shape`."""
+    shapes = single_shapes(target, scalar_bytes)
+    table = next((table for table in SINGLE_TABLES if 7 * table >= 8 * entries), None)
+    shapes = tuple(shape for shape in shapes if shape.table == table)
+    if not shapes:
+        return None
+    large = table is not None and table >= 128
+    lanes = 4 if of_b < 10 else 8 if of_b < 24 and not large else 16 if of_b < 64 else target.warp
+    lanes = min((shape.lanes for shape in shapes), key=lambda each: abs(each - lanes))
+    groups = 1.0 if large else min(max(1.0, of_a / ROWS_OF_GROUP), 4.0)
+    if rows * lanes * groups * 2 < resident:
+        groups = max(groups, min(of_a / 4, resident / (2 * max(rows, 1) * lanes)))
+    of_lanes = [shape for shape in shapes if shape.lanes == lanes]
+    return min(of_lanes, key=lambda shape: abs(math.log2(shape.groups) - math.log2(groups)))
+
+
 def rows_that_plan(room: int, target: Target) -> int:
     """Return the rows of a block that finds the destinations of rows of a room, by a table of twice the slots."""
     if target.dialect != "cuda":
@@ -254,10 +352,17 @@ MODES: tuple[Mode, ...] = ("one", "symbolic", "numeric")
 COUNT_WIDTH = {"cuda": 4, "opencl": 1}
 #: Modules: counting and binning, one for each mode, the paper's sort, and expansion to coordinates; in both formats.
 KERNELS = ("count", *MODES, "esc", "expand")
-#: Modules in the format `exact` alone: new values by stored destinations.
-EXACT_KERNELS = ("refill",)
-EXACT_MODULES = tuple(f"{kernels}-exact" for kernels in (*KERNELS, *EXACT_KERNELS))
-MODULES = (*EXACT_MODULES, *(f"{kernels}-chain" for kernels in KERNELS))
+#: Modules in the format `exact` alone: new values by stored destinations, and on a GPU products in one launch.
+EXACT_KERNELS = ("refill", "single")
+MODULES = tuple(f"{kernels}-{format}" for format in ("exact", "chain") for kernels in KERNELS) + tuple(
+    f"{kernels}-exact" for kernels in EXACT_KERNELS
+)
+
+
+def exact_modules(target: Target) -> tuple[str, ...]:
+    """Return the modules of products of matrices in the format `exact` that a target has."""
+    own = EXACT_KERNELS if target.dialect == "cuda" else EXACT_KERNELS[:1]
+    return tuple(f"{kernels}-exact" for kernels in (*KERNELS, *own))
 
 
 def render_spgemm(templates: Path, key: str, target: Target, owner: str) -> str:
@@ -291,6 +396,8 @@ def render_spgemm(templates: Path, key: str, target: Target, owner: str) -> str:
             "bytes_room": BYTES_ROOM,
             "most_products": 1 << (32 - COUNT_BITS),
         }
+    elif kernels == "single":
+        own = {"shapes": single_shapes(target, scalar_bytes), "state_words": STATE_WORDS, "words": SINGLE_WORDS}
     elif kernels == "esc":
         own = {"shapes": sort_shapes(target, scalar_bytes)}
     else:

@@ -28,6 +28,7 @@ class AmgRow(RecordedRow):
     levels: int | None
     complexity: float | None
     iterations: int | None
+    stage_whole: float | None
     stage_count: float | None
     stage_compute: float | None
     stage_settle: float | None
