@@ -127,7 +127,7 @@ class SingleLaunch:
     def multiply(self, load: Load, factors: Factors) -> Storage | None:
         """Return C = A B with one segment a row, rows and columns in any order; None where another way has to do it."""
         sizes = sizes_of(factors)
-        if sizes is None or self._device.backend != "cuda":
+        if sizes is None:
             return None
         for _ in range(len(SINGLE_TABLES)):
             shape = self.shape(sizes)
