@@ -8,6 +8,8 @@ from repro.bench.rows import RecordedRow
 class AmgRow(RecordedRow):
     """A row of a bin's kernel, of a product, of a numeric phase, of a set-up or of its level, or of a solution."""
 
+    LATER = ("plan_bytes", "stage_whole")
+
     #: Kind of task: `bin`, `product`, `numeric`, `setup`, `level` or `solve`.
     what: str | None
     product: str | None
