@@ -194,6 +194,13 @@ def test_ranges_of_an_arena_are_cut_and_given_back(device):
     assert arena.nbytes == 12 * LEAST_ENTRIES
     for one in (second, first, third, third):
         one.release()
-    assert arena.reserve(LEAST_ENTRIES).buffers(1)[0].pointer == columns.pointer
+    whole = arena.reserve(LEAST_ENTRIES)
+    assert whole.buffers(1)[0].pointer == columns.pointer
+    arena.trim()
+    assert arena.nbytes == 12 * LEAST_ENTRIES
+    whole.release()
+    arena.trim()
+    assert arena.nbytes == 0
+    arena.reserve(1)
     arena.release()
     assert arena.nbytes == 0

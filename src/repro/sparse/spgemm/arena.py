@@ -116,6 +116,13 @@ class Arena:
                 self._blocks.remove(block)
                 block.release()
 
+    def trim(self) -> None:
+        """Release the blocks in which nothing lies."""
+        with self._lock:
+            for block in [block for block in self._blocks if block.empty]:
+                self._blocks.remove(block)
+                block.release()
+
     def release(self) -> None:
         """Release all blocks, whatever lies in them."""
         with self._lock:

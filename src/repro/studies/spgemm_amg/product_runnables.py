@@ -200,6 +200,8 @@ class WholeProduct(Product):
         self.launch = launch
         if self._method == "single":
             self.stages = {"whole": launch}
+            # what the arena takes of the pool is counted as well
+            single_launch(work.device, factors.a.dtype).arena.trim()
         self._amounts["peak_bytes"] = work.device.pool_growth(lambda: multiply(factors).release())
 
     def _multiply(self, work: Work, factors: Factors) -> Callable[[Factors], Storage]:
