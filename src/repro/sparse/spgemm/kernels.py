@@ -311,6 +311,8 @@ def single_shapes(target: Target, scalar_bytes: int) -> tuple[SingleShape, ...]:
 
 #: Blocks of `SINGLE_BLOCK_SIZE` threads that registers are left for.
 SINGLE_REGISTERED = 5
+#: Mean row length of B from which lanes are not shared out to groups, but all take one row of B.
+WIDE_ROW = 24
 #: Mean row length of A for each group of lanes.
 ROWS_OF_GROUP = 12
 
@@ -319,19 +321,18 @@ def single_shape(
     target: Target, scalar_bytes: int, entries: int, rows: int, of_a: float, of_b: float, resident: int
 ) -> SingleShape | None:
     """Return the kernel for `rows` rows of up to `entries`; None without one. The rest is as for `refill_shape`."""
-    shapes = single_shapes(target, scalar_bytes)
-    table = next((table for table in SINGLE_TABLES if 7 * table >= 8 * entries), None)
-    shapes = tuple(shape for shape in shapes if shape.table == table)
-    if not shapes:
+    lanes = 4 if of_b < 10 else 8 if of_b < WIDE_ROW else 16 if of_b < 64 else target.warp
+    wanted = 1.0 if of_b >= WIDE_ROW else min(max(1.0, of_a / ROWS_OF_GROUP), 4.0)
+    if rows * lanes * wanted * 2 < resident:
+        wanted = max(wanted, min(of_a / 4, resident / (2 * max(rows, 1) * lanes), target.warp / lanes))
+    # sums are in the order of groups, so that their number must not depend on what is known of the entries
+    groups = min((1, 2, 4, 8), key=lambda each: abs(math.log2(each) - math.log2(wanted)))
+    shapes = [shape for shape in single_shapes(target, scalar_bytes) if shape.groups == groups]
+    table = next((table for table in sorted({shape.table for shape in shapes}) if 7 * table >= 8 * entries), None)
+    fitting = [shape for shape in shapes if shape.table == table]
+    if not fitting:
         return None
-    large = table is not None and table >= 128
-    lanes = 4 if of_b < 10 else 8 if of_b < 24 and not large else 16 if of_b < 64 else target.warp
-    lanes = min((shape.lanes for shape in shapes), key=lambda each: abs(each - lanes))
-    groups = 1.0 if large else min(max(1.0, of_a / ROWS_OF_GROUP), 4.0)
-    if rows * lanes * groups * 2 < resident:
-        groups = max(groups, min(of_a / 4, resident / (2 * max(rows, 1) * lanes)))
-    of_lanes = [shape for shape in shapes if shape.lanes == lanes]
-    return min(of_lanes, key=lambda shape: abs(math.log2(shape.groups) - math.log2(groups)))
+    return min(fitting, key=lambda shape: abs(shape.lanes - lanes))
 
 
 def rows_that_plan(room: int, target: Target) -> int:

@@ -116,7 +116,11 @@ class SingleLaunch:
         longest = self.longest.get(sizes)
         if longest == 0:
             return None
-        return self._shape(sizes, sizes.entries_of_row if longest is None else longest)
+        if longest is not None:
+            return self._shape(sizes, longest)
+        # an estimate that no table has the slots for may be too high
+        guesses = (sizes.entries_of_row, *(table * 7 // 8 for table in reversed(SINGLE_TABLES)))
+        return next((shape for guess in guesses if (shape := self._shape(sizes, guess)) is not None), None)
 
     def _choose(self, sizes: Sizes, entries: int) -> SingleShape | None:
         target = self._device.target
@@ -156,7 +160,12 @@ class SingleLaunch:
             crowded = pointer <= c.capacity and larger
             self._remember(sizes, larger[min(1, len(larger) - 1)] * 7 // 8 if crowded else 0)
             return None
-        self._remember(sizes, max(longest, 1))
+        # columns are in the order of slots: the table follows from the product, whatever was known of it before
+        right = self._shape(sizes, max(longest, 1))
+        self._remember(sizes, 0 if right is None else max(longest, 1))
+        if right != shape:
+            c.release()
+            return None
         entries_of_c.cut(pointer)
         c.capacity, c.entries, c.longest = pointer, entries, longest
         return c
