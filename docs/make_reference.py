@@ -32,7 +32,10 @@ FOLDER = ROOT / "docs/reference"
 #: The recorded campaign whose tables say which columns tables have.
 RECORD = ROOT / "results/h200/tables"
 #: What the operators' functions return, and what a plugin's author derives from or calls, by module.
-RETURNED = ("SpmvOperator", "Vectors", "DeviceArray", "Reader", "MultilevelSolver", "SiacFilter", "SlowOnCpuWarning")
+RETURNED = (
+    "SpmvOperator", "Vectors", "DeviceArray", "Reader", "MultilevelSolver", "ProductPlan", "SiacFilter",
+    "SlowOnCpuWarning",
+)  # fmt: skip
 PLUGINS = {"repro.studies": ("Study",), "repro.bench.runnable": ("Runnable", "Candidate"), "repro.entries": ("Entry",)}
 
 

@@ -13,7 +13,7 @@ from repro.sparse.device_work import ModuleFile
 from repro.sparse.multigrid import reference
 from repro.sparse.spgemm.kernels import LIMITS
 from repro.studies.spgemm_amg.operands import AmgOperands, Multiplied, Solves
-from repro.studies.spgemm_amg.product_runnables import Plans, Refill, WholeProduct
+from repro.studies.spgemm_amg.product_runnables import Plans, Refill, SingleKernel, StoredRefill, WholeProduct
 from repro.studies.spgemm_amg.setup_runnables import LevelSetUp, SetUp, Solution
 from repro.studies.spgemm_amg.study import products_of
 from support.products_by_shape import five_point
@@ -100,7 +100,8 @@ def around_limits() -> tuple[sp.csr_array, list[int]]:
 def runnables(built: Mapping[str, ModuleFile], operands: AmgOperands) -> list[Multiplied | SetUp | LevelSetUp | Solves]:
     """Return what a case times of ours, but for the bins: every way to each product, set-ups, levels, the solution."""
     products = [runnable for name in operands.products for runnable in products_of(built, name, Plans())]
-    assert {type(runnable) for runnable in products} == {WholeProduct, Refill}
+    single = {SingleKernel} if "single-exact" in built else set()
+    assert {type(runnable) for runnable in products} == {WholeProduct, Refill, StoredRefill} | single
     levels = [LevelSetUp(built, level) for level in range(len(operands.levels) - 1)]
     return [
         *products,

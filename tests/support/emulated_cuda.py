@@ -24,7 +24,7 @@ import numpy as np
 import pytest
 
 from repro.codegen.targets import STATIC_SHARED, get_target
-from repro.devices.base import Captured, Launch
+from repro.devices.base import Captured, CopiedWords, Launch
 
 ALIGNMENT = 256
 HEADER = Path(__file__).with_suffix(".h")
@@ -155,6 +155,13 @@ class EmulatedCuda:
     def fill(self, buffer: Memory, byte: int) -> None:
         """Set every byte."""
         buffer.bytes[:] = byte
+
+    def host_words(self, count: int) -> CopiedWords:
+        """Return numbers that are copied."""
+        return CopiedWords(self, count)
+
+    def at_close(self, release: Callable[[], None]) -> None:
+        """Nothing is closed."""
 
     def synchronize(self) -> None:
         """Nothing is queued."""

@@ -211,6 +211,36 @@ class Queue(Protocol):
         """Wait for all queued work; raise `LaunchError` if any launch failed."""
 
 
+class HostWords(Protocol):
+    """Some int32 numbers that kernels write and the host reads after one wait."""
+
+    @property
+    def buffer(self) -> Buffer:
+        """Return the numbers as an argument of a kernel."""
+
+    def read(self) -> list[int]:
+        """Wait for all queued work, and return the numbers."""
+
+    def release(self) -> None:
+        """Free the memory."""
+
+
+class CopiedWords:
+    """`HostWords` in the memory of a device, from where they are copied."""
+
+    def __init__(self, device: Device, count: int) -> None:
+        self.buffer, self._array = device.allocate(4 * count), np.empty(count, np.int32)
+        self._download = device.download
+
+    def read(self) -> list[int]:
+        self._download(self.buffer, self._array)
+        numbers: list[int] = self._array.tolist()
+        return numbers
+
+    def release(self) -> None:
+        self.buffer.release()
+
+
 class Device(Clock, Queue, Protocol):
     """One GPU, or a CPU through OpenCL, with one in-order queue. Launches are asynchronous."""
 
@@ -256,6 +286,12 @@ class Device(Clock, Queue, Protocol):
         """Return a range of a buffer as a buffer. `offset` is a multiple of `PART_ALIGNMENT`. The whole buffer must
         stay alive.
         """
+
+    def host_words(self, count: int) -> HostWords:
+        """Return int32 numbers that kernels write and the host reads after one wait; on a GPU in the host's memory."""
+
+    def at_close(self, release: Callable[[], None]) -> None:
+        """Call a function before the device is closed, for memory that is kept from one operation to the next."""
 
     def fill(self, buffer: Buffer, byte: int) -> None:
         """Set every byte of a buffer asynchronously. 0xFF bytes make every floating-point number NaN."""

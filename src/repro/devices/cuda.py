@@ -27,6 +27,7 @@ from repro.devices.base import Argument, Buffer, Captured, Launch, LaunchError, 
 from repro.devices.cuda_driver import (
     CudaBuffer,
     CudaQueue,
+    MappedWords,
     Memory,
     SideStreams,
     bind_launch,
@@ -271,6 +272,7 @@ class CudaDevice:
             self._stream = cuda.Stream()
         self._memory = Memory(cuda, self._activated)
         self._scratch: CudaBuffer | None = None
+        self._at_close: list[Callable[[], None]] = []
         self._side_streams = SideStreams(cuda, self._stream)
         self._memset = self.within(cuda.memset_d8_async)
         self._timer = Timer(cuda, self._stream, self.synchronize, self.failure)
@@ -395,6 +397,13 @@ class CudaDevice:
         with self._mapped():
             self._cuda.memcpy_dtoh(array, pointer_of(buffer))
 
+    def host_words(self, count: int) -> MappedWords:
+        with self._mapped():
+            return MappedWords(self._cuda, count, self.synchronize)
+
+    def at_close(self, release: Callable[[], None]) -> None:
+        self._at_close.append(release)
+
     def fill(self, buffer: Buffer, byte: int) -> None:
         try:
             self._memset(pointer_of(buffer), byte, buffer.nbytes, self._stream)
@@ -491,6 +500,8 @@ class CudaDevice:
         atexit.unregister(self.close)
         if self._guest:
             self._context.push()  # PyCUDA detaches a context correctly only if it is current
+        while self._at_close:
+            self._at_close.pop()()
         if self._scratch is not None:
             self._scratch.release()
         self._memory.close()

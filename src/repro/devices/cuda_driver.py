@@ -144,6 +144,24 @@ class Memory:
             self._pool.stop_holding()
 
 
+class MappedWords:
+    """int32 numbers in the host's memory that kernels write to; `synchronize` waits for all queued work."""
+
+    def __init__(self, cuda: Any, count: int, synchronize: Callable[[], None]) -> None:
+        flags = cuda.host_alloc_flags.DEVICEMAP
+        self._array: Any = cuda.pagelocked_zeros(count, np.int32, mem_flags=flags)
+        self.buffer = CudaBuffer(int(self._array.base.get_device_pointer()), 4 * count)
+        self._synchronize = synchronize
+
+    def read(self) -> list[int]:
+        self._synchronize()
+        numbers: list[int] = self._array.tolist()
+        return numbers
+
+    def release(self) -> None:
+        self._array = None
+
+
 _TYPES = (np.int32, np.uint32, np.int64, np.uint64, np.float32, np.float64)
 #: Format characters of numeric argument types for packing; arguments of other types are passed as addresses.
 _CHARS: dict[type, str] = {int: "i", float: "d", **{kind: np.dtype(kind).char for kind in _TYPES}}

@@ -28,6 +28,7 @@ from repro.devices.base import (
     Argument,
     Buffer,
     Captured,
+    CopiedWords,
     Copy,
     Launch,
     LaunchError,
@@ -196,6 +197,12 @@ class OpenClDevice:
 
     def part(self, buffer: Buffer, offset: int, nbytes: int) -> Buffer:
         return self._allocate(lambda: _handle(buffer).get_sub_region(offset, max(nbytes, 1)))
+
+    def host_words(self, count: int) -> CopiedWords:
+        return CopiedWords(self, count)
+
+    def at_close(self, release: Callable[[], None]) -> None:
+        """Do nothing: buffers outlive the queue."""
 
     def download(self, buffer: Buffer, array: NDArray[Any]) -> None:
         with self._mapped():

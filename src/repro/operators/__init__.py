@@ -3,6 +3,7 @@
 from repro.operators.arrays import DeviceArray
 from repro.operators.dynamic_csr import DynamicCSR, Reader
 from repro.operators.multigrid import MultilevelSolver, amg
+from repro.operators.product_plan import ProductPlan
 from repro.operators.siac_filter import SiacFilter, siac
 from repro.operators.sparse_products import spgemm
 from repro.operators.spmv import SlowOnCpuWarning, SpmvOperator, operator
@@ -12,6 +13,7 @@ __all__ = [
     "DeviceArray",
     "DynamicCSR",
     "MultilevelSolver",
+    "ProductPlan",
     "Reader",
     "SiacFilter",
     "SlowOnCpuWarning",

@@ -25,6 +25,7 @@ from repro.operators.interchange import (
     store_cupys,
     to_cupy,
 )
+from repro.operators.product_plan import ProductPlan
 from repro.operators.runtime import KERNELS, Runtime, open_runtime
 from repro.operators.scipy_matrices import as_rows, canonical, precision_of
 from repro.sparse.dynamic.kernels import TEMPLATES
@@ -36,13 +37,19 @@ from repro.sparse.spgemm.rows import Factors
 
 
 def spgemm(
-    a: Any, b: Any, device: str = "auto", *, sort: bool = False, format: Literal["csr", "dynamic"] = "csr"
+    a: Any,
+    b: Any,
+    device: str = "auto",
+    *,
+    sort: bool = False,
+    format: Literal["csr", "dynamic"] = "csr",
+    plan: bool = False,
 ) -> Any:
     """Return the product A B of two sparse matrices, computed on a device.
 
-    Products are summed in the order of the entries of A's rows, so values are reproducible. Entries that cancel to 0
-    stay stored; a sum of zeros is 0, not -0. A sum that overflows raises `ReproError` if operands and product are SciPy
-    matrices; in CuPy and `DynamicCSR` products it is infinite or NaN.
+    Products are summed in an order that the sizes of the matrices fix, so values are reproducible. Entries that cancel
+    to 0 stay stored; a sum of zeros is 0, not -0. A sum that overflows raises `ReproError` if operands and product are
+    SciPy matrices; in CuPy and `DynamicCSR` products it is infinite or NaN.
 
     Parameters
     ----------
@@ -58,10 +65,14 @@ def spgemm(
     format
         `csr`: a CuPy `csr_matrix` if an operand is a CuPy matrix, else a SciPy `csr_array`. `dynamic`: a `DynamicCSR`
         on the device, whose columns are not sorted.
+    plan
+        Return a `ProductPlan` as well, which computes the product again from other values in the same patterns. Rows
+        of both operands then stay on the device, and so does the product; `sort` and `format` have their defaults.
 
     Returns
     -------
     csr_array, cupyx.scipy.sparse.csr_matrix or DynamicCSR
+        With `plan`, this and a `ProductPlan`.
 
     Raises
     ------
@@ -72,6 +83,8 @@ def spgemm(
     if sort and format == "dynamic":
         raise ReproError("rows of a matrix that grows have no order", where="sort", expected=False, actual=True)
     operands = _operand(a, "a"), _operand(b, "b")
+    if plan:
+        _refuse_plan(sort, format, operands)
     precision = "single" if all(operand.precision == "single" for operand in operands) else "double"
     runtime = _common_runtime(device, operands)
     try:
@@ -79,23 +92,40 @@ def spgemm(
             first, second = (held.enter_context(operand.stored(runtime, precision)) for operand in operands)
             load = load_products(runtime, precision)
             products = Multiplication(runtime.device, load, DTYPES[precision])
+            cupys = any(is_cupys(operand.matrix, CUPYS_MATRICES) for operand in operands)
             grown = any(isinstance(operand.matrix, DynamicCSR) for operand in operands)
             factors = Factors(first, second, "chain" if grown else "exact")
             if format == "dynamic":
                 return DynamicCSR.of_storage(runtime, precision, products.in_one_phase(factors, SEGMENTS))
-            product = products.in_two_phases(factors)
+            # the values of a product with a plan are read as they lie: row by row
+            single = None if plan else products.in_one_launch(factors)
+            product = products.in_two_phases(factors) if single is None else single
             held.callback(product.release)
-            if any(is_cupys(operand.matrix, CUPYS_MATRICES) for operand in operands):
+            if cupys:
                 rows = to_cupy(runtime, load, product)
             else:
                 rows = product.download().to_csr()
                 rows.has_sorted_indices = rows.has_canonical_format = False
                 _refuse_overflow(rows, operands)
+            if plan:
+                return rows, ProductPlan(runtime, load, factors, product, rows)
     except OutOfDeviceMemory as error:
         raise runtime.no_room(error) from None
     if sort:
         rows.sort_indices()
     return rows
+
+
+def _refuse_plan(sort: bool, format: str, operands: Sequence[Operand]) -> None:
+    for operand in operands:
+        if isinstance(operand.matrix, DynamicCSR):
+            raise ReproError("a matrix that grows keeps no pattern that a plan could be for", where=operand.what)
+    if sort or format != "csr":
+        raise ReproError(
+            "a product with a plan is CSR, its columns in the order in which they were computed",
+            where="sort" if sort else "format",
+            todo="sort a copy of the product",
+        )
 
 
 def _refuse_overflow(product: sp.csr_array, operands: Sequence[Operand]) -> None:

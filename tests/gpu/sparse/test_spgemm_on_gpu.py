@@ -1,18 +1,33 @@
 """Products of sparse matrices on a GPU, held against SciPy's."""
 
+from contextlib import ExitStack
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 from repro.sparse.dynamic.layout import lay_out
 from repro.sparse.dynamic.storage import Storage
-from repro.sparse.spgemm.kernels import BINS
+from repro.sparse.spgemm.destinations import Destinations
+from repro.sparse.spgemm.kernels import BINS, ROOMS, refill_shapes, single_shapes
 from repro.sparse.spgemm.multiplication import CoordinateMultiplication, Multiplication
 from repro.sparse.spgemm.rows import Factors, papers_plan, plan_products
-from support.matrices import around_edges, assert_product, doubled, fragmented, of_sizes, random
+from repro.sparse.spgemm.single import SingleLaunch
+from support.matrices import around_edges, assert_product, doubled, fragmented, of_sizes, poisson, random
 
 pytestmark = pytest.mark.gpu
 DTYPES = {"single": np.float32, "double": np.float64}
+#: Matrices whose products take one launch: of stencils, with few and long rows, and with rows of many products.
+ALIKE = {
+    "5": lambda: 2 * (poisson((120, 110), 5),),
+    "9": lambda: 2 * (poisson((120, 110), 9),),
+    "7": lambda: 2 * (poisson((30, 25, 20), 7),),
+    "27": lambda: 2 * (poisson((30, 25, 20), 27),),
+    "few rows": lambda: (random(300, 20_000, 0.005), random(20_000, 60, 0.1, 2)),
+    "many products": lambda: (random(900, 400, 0.5), random(400, 300, 0.3, 2)),
+    "empty rows": lambda: (sp.vstack([sp.csr_array((90, 400)), random(500, 400, 0.02)]), random(400, 300, 0.02, 2)),
+}
+NAN = 0xFF
 
 
 def multiply(gpu, load, way, precision, factors):
@@ -62,3 +77,117 @@ def test_the_same_each_time_bit_for_bit(gpu, load, way):
         results.add(csr.data.tobytes())
         c.release()
     assert len(results) == 1
+
+
+def stored(gpu, held, matrix, dtype):
+    """Bring a matrix to the GPU until `held` is closed."""
+    storage = Storage.upload(gpu, lay_out(sp.csr_array(matrix, dtype=dtype), 1))
+    held.callback(storage.release)
+    return storage
+
+
+def with_values(matrix, seed, dtype):
+    """Return a matrix with the same pattern and other values."""
+    other = sp.csr_array(matrix, dtype=dtype, copy=True)
+    other.data[:] = np.random.default_rng(seed).uniform(-1, 1, other.nnz)
+    return other
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize("what", ALIKE)
+def test_one_launch(gpu, load, what, precision):
+    dtype = DTYPES[precision]
+    a, b = (sp.csr_array(matrix, dtype=dtype) for matrix in ALIKE[what]())
+    pattern, bits = abs(a) @ abs(b), set()
+    with ExitStack() as held:
+        factors = Factors(*(stored(gpu, held, matrix, dtype) for matrix in (a, b)))
+        products = Multiplication(gpu, load(precision), dtype)
+        for _ in range(10):
+            c = products.in_one_launch(factors)
+            assert c is not None
+            assert (c.entries, c.longest) == (pattern.nnz, np.diff(pattern.indptr).max())
+            assert c.report().pointer == c.capacity >= c.entries
+            rows = c.download().to_csr()
+            rows.sort_indices()
+            bits.add((rows.indices.tobytes(), rows.data.tobytes()))
+            assert_product(c, a, b, dtype)
+            c.release()
+    assert len(bits) == 1
+
+
+def test_one_launch_of_skewed_rows_is_left_to_bins(gpu, load):
+    skewed = sp.csr_array(sp.vstack([random(2000, 2000, 0.002), np.ones((1, 2000))]))
+    with ExitStack() as held:
+        factors = Factors(stored(gpu, held, skewed, np.float64), stored(gpu, held, skewed[:2000], np.float64))
+        products = Multiplication(gpu, load("double"), np.float64)
+        assert products.in_one_launch(factors) is None
+        c = products.whole(factors)
+        assert_product(c, skewed, skewed[:2000])
+        c.release()
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+def test_every_shape_of_one_launch(gpu, load, monkeypatch, precision):
+    dtype = DTYPES[precision]
+    ours = SingleLaunch(gpu, np.dtype(dtype))
+    for shape in single_shapes(gpu.target, dtype().itemsize):
+        sizes = [shape.table, shape.table - 1, shape.table // 2, 3, 1, 7, 9, 2] * 3
+        b = sp.csr_array(of_sizes(sizes, shape.table), dtype=dtype)
+        a = sp.csr_array(sp.vstack([random(9, 24, 0.3), sp.csr_array((2, 24)), random(3000, 24, 0.9, 2)]), dtype=dtype)
+        monkeypatch.setattr(ours, "shape", lambda sizes, shape=shape: shape)
+        monkeypatch.setattr(ours, "_shape", lambda *given, shape=shape: shape)
+        with ExitStack() as held:
+            factors = Factors(*(stored(gpu, held, matrix, dtype) for matrix in (a, b)))
+            c = ours.multiply(load(precision), factors)
+            assert c is not None, shape
+            assert_product(c, a, b, dtype)
+            c.release()
+    ours.release()
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize("what", [*ALIKE, "every room", "long rows"])
+def test_stored_destinations(gpu, load, what, precision):
+    dtype = DTYPES[precision]
+    sizes = sorted({max(room + more, 1) for room in (1, *ROOMS) for more in (-1, 0, 1)})
+    others = {
+        "every room": lambda: (sp.eye_array(len(sizes)), of_sizes(sizes, 2200)),
+        "long rows": lambda: (sp.csr_array(np.ones((300, 8))), of_sizes([2500] * 8, 3000)),
+    }
+    a, b = (sp.csr_array(matrix, dtype=dtype) for matrix in {**ALIKE, **others}[what]())
+    bits = set()
+    with ExitStack() as held:
+        factors = Factors(*(stored(gpu, held, matrix, dtype) for matrix in (a, b)))
+        c = Multiplication(gpu, load(precision), dtype).in_two_phases(factors)
+        held.callback(c.release)
+        plan = Destinations(gpu, load(precision), factors, c)
+        held.callback(plan.release)
+        given = with_values(a, 5, dtype), with_values(b, 6, dtype)
+        launch = plan.bind(Factors(*(stored(gpu, held, matrix, dtype) for matrix in given)), c, held)
+        for _ in range(5):
+            gpu.fill(c.values, NAN)
+            launch()
+            assert_product(c, *given, dtype)
+            rows = c.download().to_csr()
+            rows.sort_indices()
+            bits.add(rows.data.tobytes())
+    assert len(bits) == 1
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+def test_every_shape_of_stored_destinations(gpu, load, monkeypatch, precision):
+    dtype = DTYPES[precision]
+    for shape in refill_shapes(gpu.target, dtype().itemsize):
+        b = sp.csr_array(of_sizes([shape.room, shape.room - 1, shape.room] * 8, shape.room), dtype=dtype)
+        a = sp.csr_array(random(2000, 24, 0.4, 2), dtype=dtype)
+        with ExitStack() as held:
+            factors = Factors(*(stored(gpu, held, matrix, dtype) for matrix in (a, b)))
+            c = Multiplication(gpu, load(precision), dtype).in_two_phases(factors)
+            held.callback(c.release)
+            plan = Destinations(gpu, load(precision), factors, c)
+            held.callback(plan.release)
+            monkeypatch.setattr(plan, "_shape", lambda rows, shape=shape: shape)
+            assert [rows.room for rows in plan._launches] == [shape.room], "all rows have the room"
+            gpu.fill(c.values, NAN)
+            plan.bind(factors, c, held)()
+            assert_product(c, a, b, dtype)

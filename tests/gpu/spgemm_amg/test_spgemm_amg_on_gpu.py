@@ -14,7 +14,7 @@ from repro.config.spaces import SPACES
 from repro.devices.device_group import Devices
 from repro.sparse.device_work import ModuleFile
 from repro.sparse.spgemm.kernels import BINS
-from repro.studies.spgemm_amg.kernels import MODULES, render_key
+from repro.studies.spgemm_amg.kernels import modules_for, render_key
 from repro.studies.spgemm_amg.operands import make_operands
 from repro.studies.spgemm_amg.product_runnables import (
     MODES,
@@ -59,7 +59,10 @@ def gpu_built(gpu, templates, tmp_path_factory):
         compile_module(render_key(templates, f"{precision}/{name}", gpu.target), gpu.target, manifest)
         return ModuleFile.read(manifest)
 
-    return {precision: {name: build(precision, name) for name in MODULES} for precision in ("single", "double")}
+    return {
+        precision: {name: build(precision, name) for name in modules_for(gpu.target)}
+        for precision in ("single", "double")
+    }
 
 
 @pytest.fixture
@@ -86,7 +89,11 @@ def test_everything_of_ours_is_right_in_one_go_and_in_stages(gpu_built, gpu_work
     operands = operands_of(problem, precision)
     workspace = gpu_workspace(operands)
     for runnable in runnables(gpu_built[precision], operands):
-        runnable.prepare(workspace)
+        try:
+            runnable.prepare(workspace)
+        except Unsupported:  # by one launch, where rows differ too much
+            assert "single" in runnable.name
+            continue
         launches = [runnable.launch] * 2
         if runnable.stages:
             launches.append(lambda of=runnable: [stage() for stage in of.stages.values()])

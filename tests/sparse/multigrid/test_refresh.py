@@ -124,6 +124,7 @@ def test_refreshing_and_solving_again_and_again_takes_no_more_memory(device, loa
     begin, release = Repeated.__init__, Repeated.release
     monkeypatch.setattr(Repeated, "__init__", lambda self, *args: (begin(self, *args), alive.append(self))[0])
     monkeypatch.setattr(Repeated, "release", lambda self: (release(self), alive.remove(self))[0])
+    levels[:] = hierarchy.refresh_on(device, load("double"), levels, settings)  # the first makes the plans
     held = fill_after(monkeypatch, device, 10**6)
     solver, numbers = Solver(device, load("double"), levels), []
     for _ in range(3):

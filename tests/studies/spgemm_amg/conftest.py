@@ -16,7 +16,7 @@ from repro.devices.opencl import OpenClBuffer, OpenClDevice
 from repro.results.campaign_data import Campaign
 from repro.sparse.device_work import ModuleFile
 from repro.studies.spgemm_amg import STUDY_NAME
-from repro.studies.spgemm_amg.kernels import MODULES, render_key
+from repro.studies.spgemm_amg.kernels import modules_for, render_key
 from repro.studies.spgemm_amg.operands import AmgOperands
 
 
@@ -29,7 +29,9 @@ def built(templates: Path, modules_folder: Path) -> dict[str, dict[str, ModuleFi
         compile_module(render_key(templates, f"{precision}/{name}", CPU), CPU, manifest)
         return ModuleFile.read(manifest)
 
-    return {precision: {name: build(precision, name) for name in MODULES} for precision in ("single", "double")}
+    return {
+        precision: {name: build(precision, name) for name in modules_for(CPU)} for precision in ("single", "double")
+    }
 
 
 @pytest.fixture

@@ -10,11 +10,12 @@ from repro.campaign.folders import Folders
 from repro.campaign.measurement import measure
 from repro.campaign.plan import make_plan
 from repro.campaign.problem_files import build_problem
+from repro.codegen.targets import CPU
 from repro.config.models import Config, StudySettings, Timing
 from repro.sparse.spgemm.multiplication import ONE_PHASE, TWO_PHASES
 from repro.studies.spgemm_amg import PHASES, STUDY_NAME
 from repro.studies.spgemm_amg.ids import KernelId
-from repro.studies.spgemm_amg.kernels import MODULES
+from repro.studies.spgemm_amg.kernels import modules_for
 from repro.studies.spgemm_amg.operands import make_operands
 from repro.studies.spgemm_amg.product_runnables import HEADLINE
 from support.benches import QUICK
@@ -115,4 +116,4 @@ def test_the_plan_of_the_default_problems(templates, monkeypatch):
     assert study.problems == ("poisson/5pt_24", "poisson/9pt_24", "poisson/7pt_12", "poisson/27pt_8")
     assert study.settings.precisions == ("double",)
     [group] = plan.module_groups
-    assert group.keys == tuple(f"double/{module}" for module in MODULES)
+    assert group.keys == tuple(f"double/{module}" for module in modules_for(CPU))

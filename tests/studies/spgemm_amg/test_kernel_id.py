@@ -15,7 +15,7 @@ from repro.sparse.spgemm.rows import plan_for_any, plan_products
 from repro.studies import get_study
 from repro.studies.spgemm_amg import PRODUCTS, STUDY_NAME
 from repro.studies.spgemm_amg.ids import MAX_SLOTS, MIN_DENSE, KernelId, shapes_for
-from repro.studies.spgemm_amg.kernels import MODULES, render_key
+from repro.studies.spgemm_amg.kernels import modules_for, render_key
 from repro.studies.spgemm_amg.product_runnables import (
     HEADLINE,
     MODES,
@@ -109,7 +109,7 @@ def test_shapes_that_a_bin_is_tried_in_fit_its_rows(target, scalar_bytes, mode):
 def test_every_kernel_is_in_its_module(templates, target, precision):
     study = get_study(STUDY_NAME)
     keys = study.modules(StudySettings(), Outline("any", "matrix", "real"), precision, target)
-    assert keys == [f"{precision}/{module}" for module in MODULES]
+    assert keys == [f"{precision}/{module}" for module in modules_for(target)]
     sources = {}
     for key in keys:
         sources[key.partition("/")[2]] = source = study.render(templates, key, target)
@@ -141,7 +141,7 @@ def test_a_kernel_is_found_by_its_name_and_runs(templates, built, modules_folder
     assert isinstance(kernel, BinKernel)
     assert (kernel.name, kernel.product, kernel.mode, kernel.bin, kernel.space) == (text, "AP", "one", 1, "extended")
     assert kernel.identity == BinKernel(built["double"], KernelId.parse(text)).identity
-    assert read_modules(CPU, STUDY_NAME, "double", MODULES).keys() == set(MODULES)
+    assert read_modules(CPU, STUDY_NAME, "double", modules_for(CPU)).keys() == set(modules_for(CPU))
 
 
 def test_a_kernel_is_identified_by_the_modules_that_it_needs(built):

@@ -50,7 +50,7 @@ def test_everything_is_right_again_and_again_and_gives_all_memory_back(built, wo
     assert (
         len({runnable.name for runnable in every})
         == len(every)
-        == 7 * len(operands.products) + 3 + len(operands.levels)
+        == 8 * len(operands.products) + 3 + len(operands.levels)
     )
     for runnable in every:
         for _ in range(2):  # prepared anew, it does the same

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Lock
+from typing import Protocol
 
 import numpy as np
 
@@ -41,6 +42,12 @@ class Arranged:
     columns: Buffer | None = None
 
 
+class Lease(Protocol):
+    """A part of memory that others have parts of as well."""
+
+    def release(self) -> None: ...
+
+
 class _Nothing:
     """A stand-in for memory that could not be allocated."""
 
@@ -66,6 +73,11 @@ class Storage:
     versions: Buffer
     #: int32 `(STATE_WORDS,)`.
     state: Buffer
+    #: Entries and the longest row as the host knows them of a matrix that no operation has changed; None: unknown.
+    entries: int | None = field(default=None, kw_only=True)
+    longest: int | None = field(default=None, kw_only=True)
+    #: The part of an arena in which columns and values lie; None: they have memory of their own.
+    lease: Lease | None = field(default=None, kw_only=True)
     _holders: int = field(default=1, init=False, repr=False)
     _lock: Lock = field(default_factory=Lock, init=False, repr=False)
 
@@ -89,7 +101,9 @@ class Storage:
             for buffer in held:
                 buffer.release()
             raise
-        return cls(device, arrays.shape, arrays.segments, arrays.capacity, arrays.values.dtype, *held)
+        longest = int(arrays.sizes.max(initial=0))
+        of_arrays = device, arrays.shape, arrays.segments, arrays.capacity, arrays.values.dtype
+        return cls(*of_arrays, *held, entries=arrays.nnz, longest=longest)
 
     @classmethod
     def empty(
@@ -112,8 +126,7 @@ class Storage:
 
     def make_room(self, capacity: int) -> None:
         """Allocate another capacity; the entries are lost. Without memory for it the capacity is 0."""
-        self.columns.release()
-        self.values.release()
+        self._leave()
         # stand-ins keep `release` valid if an allocation fails
         self.columns, self.values, self.capacity = _Nothing(), _Nothing(), 0
         self.columns = self.device.allocate(4 * max(capacity, 1))
@@ -132,9 +145,16 @@ class Storage:
             columns.release()
             raise
         copy(self.columns, self.values, columns, values)
-        for buffer in (self.columns, self.values):
-            buffer.release()
+        self._leave()
         self.columns, self.values, self.capacity = columns, values, capacity
+
+    def _leave(self) -> None:
+        """Release the memory of columns and values."""
+        self.columns.release()
+        self.values.release()
+        if self.lease is not None:
+            self.lease.release()
+            self.lease = None
 
     def set_pointer(self, pointer: int) -> None:
         """Set the offset of the next segment, after entries and table were written directly."""
@@ -184,5 +204,6 @@ class Storage:
             self._holders -= 1
             if self._holders:
                 return
+        self._leave()
         for buffer in self._buffers:
             buffer.release()

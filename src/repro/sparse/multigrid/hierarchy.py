@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Device
 from repro.errors import ReproError
-from repro.sparse.device_work import Launches, Load
+from repro.sparse.device_work import Launches, Load, keep
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.elementwise import BLOCK_SIZE, Kernels, Scratch, in_order
 from repro.sparse.multigrid.kernels import LANES_OF_AGGREGATE, width_for
 from repro.sparse.multigrid.reference import MIN_RADIUS, MultigridSettings, bad_diagonal, largest_eigenvalue
+from repro.sparse.spgemm.destinations import Destinations
 from repro.sparse.spgemm.multiplication import Multiplication
 from repro.sparse.spgemm.rows import Factors
 
@@ -122,9 +123,11 @@ class DeviceLevel:
     #: Unknowns of a node on this level and on the next one, which has a column of T for each.
     unknowns: int = 1
     vectors: int = 1
+    #: Destinations of A T, A P and R (A P), from the first refresh on.
+    plans: tuple[Destinations, ...] = ()
 
     def release(self) -> None:
-        for part in (self.a, self.diagonal, self.p, self.r, self.aggregates, self.t, self.ap):
+        for part in (self.a, self.diagonal, self.p, self.r, self.aggregates, self.t, self.ap, *self.plans):
             if part is not None:
                 part.release()
 
@@ -209,6 +212,7 @@ class Coarsening:
         run.setup("fit", count, count, unknowns, k, *of_nodes, t.values, coarse, lanes=run.lanes_of_aggregate)
         run.setup("lay_out_tentative", rows, rows, unknowns, k, aggregates, t.table, t.sizes, t.columns)
         t.set_pointer(rows * k)
+        t.entries, t.longest = rows * k, k
         return t, NearNull(coarse, k)
 
     def radius(self, level: DeviceLevel) -> float:
@@ -294,32 +298,50 @@ class Coarsening:
         """Return R (A P) from R and A P; see `coarse`."""
         product = self._multiply(Factors(r, ap))
         self._fill_empty(product)
-        return product, product.report().pointer
+        return product, product.report().pointer if product.entries is None else product.entries
 
     def _fill_empty(self, product: Storage) -> None:
         n = product.shape[0]
         self._run.setup("fill_empty", n, n, product.table, product.columns, product.values)
 
-    def refresh(self, level: DeviceLevel, coarse: Storage, multiplication: Multiplication) -> None:
+    def refresh(self, level: DeviceLevel, coarse: Storage, multiplication: Multiplication) -> DeviceLevel:
         """Recompute the values of P, R, A P and the next level's matrix in place, from new values of A.
 
-        `level` has T and A P, and diagonal and radius of the new values.
+        `level` has T and A P, and diagonal and radius of the new values. The level that is returned has the plans of
+        its products.
         """
         t, p, r, ap, aggregates = level.t, level.p, level.r, level.ap, level.aggregates
         assert t is not None and p is not None and r is not None and ap is not None and aggregates is not None
         run, rows = self._run, p.shape[0]
+        products = (Factors(level.a, t), p), (Factors(level.a, p), ap), (Factors(r, ap), coarse)
+        if not level.plans:
+            level = replace(level, plans=self._plan(products))
+        # a row without destinations may change the order of its columns, which later products' destinations follow
+        stored = not any(plan.unplanned for plan in level.plans)
 
-        def refill(a: Storage, b: Storage, c: Storage) -> None:
-            with multiplication.refilled(Factors(a, b), c) as launch:
+        def refill(at: int) -> None:
+            factors, c = products[at]
+            if stored:
+                level.plans[at].bind(factors, c, run.held)()
+                return
+            with multiplication.refilled(factors, c) as launch:
                 launch()
                 run.device.synchronize()  # the product's lists of rows are released here
 
-        refill(level.a, t, p)
+        refill(0)
         self._smooth(level, aggregates, t, p, level.unknowns, level.vectors, level.radius)
         run.setup("refill_transposed", rows, rows, *rows_of(p), *rows_of(r))
-        refill(level.a, p, ap)
-        refill(r, ap, coarse)
+        refill(1)
+        refill(2)
         self._fill_empty(coarse)
+        return level
+
+    def _plan(self, products: Sequence[tuple[Factors, Storage]]) -> tuple[Destinations, ...]:
+        run = self._run
+        with ExitStack() as held:
+            plans = tuple(keep(held, Destinations(run.device, run.load, *product)) for product in products)
+            held.pop_all()
+        return plans
 
 
 def set_up_on(
@@ -337,7 +359,7 @@ def set_up_on(
     `load` loads modules in the precision of the matrix. `a` is square with one segment a row, no free space and no
     duplicates; the finest level owns it, and on failure it is released. `near_null` is `(n, k)` on the host; None: the
     constant vector. Nodes have `unknowns` successive rows. `refreshable` keeps T and A P on each level for
-    `refresh_on`. `multiply` None: in one phase.
+    `refresh_on`. `multiply` None: in one launch or one phase.
 
     Raises
     ------
@@ -351,7 +373,7 @@ def set_up_on(
     try:
         vectors = None if near_null is None else np.asarray(near_null)
         _check(a, vectors, unknowns)
-        multiply = multiply or Multiplication(device, load, a.dtype).in_one_phase
+        multiply = multiply or Multiplication(device, load, a.dtype).whole
         nnz = a.report().pointer
         if vectors is None:
             n = a.shape[0]
@@ -400,8 +422,8 @@ def refresh_on(
             if level.p is None:
                 refreshed.append(level)
             else:
-                refreshed.append(replace(level, radius=step.radius(level)))
-                step.refresh(refreshed[-1], levels[at + 1].a, multiplication)
+                begun = replace(level, radius=step.radius(level))
+                refreshed.append(step.refresh(begun, levels[at + 1].a, multiplication))
     return refreshed
 
 

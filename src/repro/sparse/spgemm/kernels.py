@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
 from repro.codegen.targets import SCALARS, Target
 from repro.codegen.templates import render_template
-from repro.sparse.dynamic.kernels import STATE_NAMES
+from repro.sparse.dynamic.kernels import STATE_NAMES, STATE_WORDS
 from repro.sparse.elementwise import BLOCK_SIZE, split_key
 
 #: Maximum products, or entries, of a row in each bin; the last bin has longer rows.
@@ -147,9 +148,204 @@ def _fastest(target: Target, scalar_bytes: int, long_rows: bool, most_lanes: int
     )
 
 
+#: Rooms of rows of C with stored destinations; longer rows have none. Up to `BYTES_ROOM` entries these are bytes.
+ROOMS = (16, 32, 64, 128, 256, 512, 1024, 2048)
+BYTES_ROOM = 256
+#: Bits of an entry of A's word for the products of the entry; the others hold the products before it.
+COUNT_BITS = 12
+#: Bytes of a staged entry of A, and wanted threads of a block, of kernels that add to stored destinations.
+STEP_BYTES, REFILL_BLOCK_SIZE = 16, {"cuda": 256, "opencl": 64}
+#: Most numbers of all groups of a row.
+MOST_SUMS = 2048
+
+
+@dataclass(frozen=True, order=True)
+class RefillShape:
+    """Rows of C of up to `room` entries by stored destinations."""
+
+    room: int
+    #: Lanes of a row of B, groups of them of a row of A, and rows of a block.
+    lanes: int
+    groups: int
+    rows: int
+
+    @property
+    def stage(self) -> int:
+        """Return the entries of A's row that are read at once: most rows of a stencil, by each lane few."""
+        return max(2 * self.lanes * self.groups, 16)
+
+    @property
+    def stride(self) -> int:
+        """Return the numbers from a group's sums to those of the next, apart so that groups meet other banks."""
+        return self.room + (self.lanes if self.lanes < 16 else 0)
+
+    @property
+    def resident(self) -> int:
+        """Return the blocks that a multiprocessor shall hold; short rows wait for memory most of the time."""
+        return 6 if self.room <= 64 else 5
+
+    @property
+    def kernel(self) -> str:
+        return f"refill_l{self.lanes}_g{self.groups}_r{self.room}"
+
+    @property
+    def threads(self) -> int:
+        return self.lanes * self.groups * self.rows
+
+
+@cache
+def refill_shapes(target: Target, scalar_bytes: int) -> tuple[RefillShape, ...]:
+    """Return the available kernels that add to stored destinations."""
+    wanted = REFILL_BLOCK_SIZE[target.dialect]
+    if target.dialect != "cuda":
+        return tuple(RefillShape(room, 1, 1, wanted) for room in ROOMS)
+    made = []
+    for room in ROOMS:
+        for lanes in (4, 8, 16, 32):
+            for groups in (1, 2, 4, 8):
+                shape = RefillShape(room, lanes, groups, 1)
+                # the lanes of a row clear and store its sums together, and rows in parts of a warp are short
+                if lanes * groups > target.warp or groups * room > MOST_SUMS or room > 64 * lanes * groups:
+                    continue
+                of_row = groups * shape.stride * scalar_bytes + (shape.stage + 1) * STEP_BYTES
+                rows = min(wanted // (lanes * groups), SHARED_BYTES["cuda"] // of_row)
+                least = target.warp // (lanes * groups)  # whole warps
+                if rows >= least:
+                    made.append(replace(shape, rows=1 << (rows.bit_length() - 1)))
+    return tuple(made)
+
+
+#: Entries of A's row that a group of lanes adds one after the other before another group pays.
+STEPS_OF_GROUP = 16
+
+
+def refill_shape(
+    target: Target, scalar_bytes: int, room: int, rows: int, of_a: float, of_b: float, resident: int
+) -> RefillShape:
+    """Return the kernel for `rows` rows of a room.
+
+    `of_a` and `of_b` are mean row lengths of A and B, `resident` the lanes of the device, which few rows share.
+    """
+    shapes = [shape for shape in refill_shapes(target, scalar_bytes) if shape.room == room]
+    lanes = 4 if of_b < 16 else 8 if of_b < 64 else 16 if of_b < 128 else target.warp
+    lanes = min((shape.lanes for shape in shapes), key=lambda each: abs(each - lanes))
+    groups = max(1.0, of_a / STEPS_OF_GROUP)
+    if rows * lanes * groups * 2 < resident:
+        groups = max(groups, min(of_a / 4, resident / (2 * max(rows, 1) * lanes)))
+    of_lanes = [shape for shape in shapes if shape.lanes == lanes]
+    return min(of_lanes, key=lambda shape: abs(math.log2(shape.groups) - math.log2(groups)))
+
+
+#: Words that blocks of a product in one launch count in, and their places.
+SINGLE_WORDS = {"POINTER": 0, "ENTRIES": 1, "LONGEST": 2, "LACKING": 3, "DONE": 4}
+#: Tables of products in one launch, and wanted threads of a block.
+SINGLE_TABLES = (16, 32, 64, 128, 256, 512, 1024)
+SINGLE_BLOCK_SIZE = 256
+#: Most slots whose low two bits are the column's: neighbours in a row of a stencil then meet neighbouring banks.
+KEPT_TABLE = 32
+
+
+@dataclass(frozen=True, order=True)
+class SingleShape:
+    """Rows of C of up to `table` entries, in a product of one launch."""
+
+    table: int
+    #: Lanes of a row of B, groups of them of a row of A, and rows of a block.
+    lanes: int
+    groups: int
+    rows: int
+    #: Blocks that a multiprocessor holds at once.
+    resident: int
+
+    @property
+    def bits(self) -> int:
+        return self.table.bit_length() - 1
+
+    @property
+    def keep(self) -> int:
+        return 2 if self.table <= KEPT_TABLE else 0
+
+    @property
+    def stage(self) -> int:
+        return max(2 * self.lanes * self.groups, 16)
+
+    @property
+    def stride(self) -> int:
+        return self.table + (self.lanes if self.lanes < 16 else 0)
+
+    @property
+    def kernel(self) -> str:
+        return f"single_l{self.lanes}_g{self.groups}_t{self.table}"
+
+    @property
+    def threads(self) -> int:
+        return self.lanes * self.groups * self.rows
+
+    def shared_bytes(self, scalar_bytes: int) -> int:
+        of_row = self.groups * self.stride * scalar_bytes + (self.stage + 1) * STEP_BYTES + self.table * COLUMN_BYTES
+        return self.rows * of_row
+
+
+@cache
+def single_shapes(target: Target, scalar_bytes: int) -> tuple[SingleShape, ...]:
+    """Return the available kernels of products in one launch."""
+    made = []
+    for table in SINGLE_TABLES:
+        for lanes in (4, 8, 16, 32):
+            for groups in (1, 2, 4, 8):
+                width = lanes * groups
+                # a warp goes through the slots of its tables together
+                if width > target.warp or width > table or groups * table > MOST_SUMS // 2 or table > 32 * width:
+                    continue
+                one = SingleShape(table, lanes, groups, 1, 1)
+                rows = min(SINGLE_BLOCK_SIZE // width, SHARED_BYTES["cuda"] // one.shared_bytes(scalar_bytes))
+                if rows < target.warp // width:  # whole warps
+                    continue
+                shape = replace(one, rows=1 << (rows.bit_length() - 1))
+                # a block takes a KiB of its own besides
+                fitting = target.shared_bytes // (shape.shared_bytes(scalar_bytes) + 1024)
+                resident = min(fitting, SINGLE_REGISTERED * SINGLE_BLOCK_SIZE // shape.threads, target.blocks_per_sm)
+                made.append(replace(shape, resident=max(1, resident)))
+    return tuple(made)
+
+
+#: Blocks of `SINGLE_BLOCK_SIZE` threads that registers are left for.
+SINGLE_REGISTERED = 5
+#: Mean row length of B from which lanes are not shared out to groups, but all take one row of B.
+WIDE_ROW = 24
+#: Mean row length of A for each group of lanes.
+ROWS_OF_GROUP = 12
+
+
+def single_shape(
+    target: Target, scalar_bytes: int, entries: int, rows: int, of_a: float, of_b: float, resident: int
+) -> SingleShape | None:
+    """Return the kernel for `rows` rows of up to `entries`; None without one. The rest is as for `refill_shape`."""
+    lanes = 4 if of_b < 10 else 8 if of_b < WIDE_ROW else 16 if of_b < 64 else target.warp
+    wanted = 1.0 if of_b >= WIDE_ROW else min(max(1.0, of_a / ROWS_OF_GROUP), 4.0)
+    if rows * lanes * wanted * 2 < resident:
+        wanted = max(wanted, min(of_a / 4, resident / (2 * max(rows, 1) * lanes), target.warp / lanes))
+    # sums are in the order of groups, so that their number must not depend on what is known of the entries
+    groups = min((1, 2, 4, 8), key=lambda each: abs(math.log2(each) - math.log2(wanted)))
+    shapes = [shape for shape in single_shapes(target, scalar_bytes) if shape.groups == groups]
+    table = next((table for table in sorted({shape.table for shape in shapes}) if 7 * table >= 8 * entries), None)
+    fitting = [shape for shape in shapes if shape.table == table]
+    if not fitting:
+        return None
+    return min(fitting, key=lambda shape: abs(shape.lanes - lanes))
+
+
+def rows_that_plan(room: int, target: Target) -> int:
+    """Return the rows of a block that finds the destinations of rows of a room, by a table of twice the slots."""
+    if target.dialect != "cuda":
+        return 1
+    rows = SHARED_BYTES["cuda"] // (2 * room * (COLUMN_BYTES + 2))
+    return max(1, min(8, 1 << (rows.bit_length() - 1)))
+
+
 #: Format of operands. `exact`: one segment a row, no free space, no duplicates. `chain`: any dynamic matrix.
 Format = Literal["exact", "chain"]
-FORMATS: tuple[Format, ...] = ("exact", "chain")
+
 #: Output of a bin's kernel: rows in newly allocated segments, row sizes, rows in existing segments.
 Mode = Literal["one", "symbolic", "numeric"]
 MODES: tuple[Mode, ...] = ("one", "symbolic", "numeric")
@@ -157,7 +353,17 @@ MODES: tuple[Mode, ...] = ("one", "symbolic", "numeric")
 COUNT_WIDTH = {"cuda": 4, "opencl": 1}
 #: Modules: counting and binning, one for each mode, the paper's sort, and expansion to coordinates; in both formats.
 KERNELS = ("count", *MODES, "esc", "expand")
-MODULES = tuple(f"{kernels}-{format}" for kernels in KERNELS for format in FORMATS)
+#: Modules in the format `exact` alone: new values by stored destinations, and on a GPU products in one launch.
+EXACT_KERNELS = ("refill", "single")
+MODULES = tuple(f"{kernels}-{format}" for format in ("exact", "chain") for kernels in KERNELS) + tuple(
+    f"{kernels}-exact" for kernels in EXACT_KERNELS
+)
+
+
+def exact_modules(target: Target) -> tuple[str, ...]:
+    """Return the modules of products of matrices in the format `exact` that a target has."""
+    own = EXACT_KERNELS if target.dialect == "cuda" else EXACT_KERNELS[:1]
+    return tuple(f"{kernels}-exact" for kernels in (*KERNELS, *own))
 
 
 def render_spgemm(templates: Path, key: str, target: Target, owner: str) -> str:
@@ -182,6 +388,17 @@ def render_spgemm(templates: Path, key: str, target: Target, owner: str) -> str:
         }
     elif kernels == "expand":
         own = {"width": target.warp if target.dialect == "cuda" else 1}
+    elif kernels == "refill":
+        own = {
+            "rooms": ROOMS,
+            "plan_rows": {room: rows_that_plan(room, target) for room in ROOMS},
+            "shapes": refill_shapes(target, scalar_bytes),
+            "count_bits": COUNT_BITS,
+            "bytes_room": BYTES_ROOM,
+            "most_products": 1 << (32 - COUNT_BITS),
+        }
+    elif kernels == "single":
+        own = {"shapes": single_shapes(target, scalar_bytes), "state_words": STATE_WORDS, "words": SINGLE_WORDS}
     elif kernels == "esc":
         own = {"shapes": sort_shapes(target, scalar_bytes)}
     else:

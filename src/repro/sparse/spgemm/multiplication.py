@@ -42,6 +42,7 @@ from repro.sparse.spgemm.rows import (
     take_sample,
     too_many,
 )
+from repro.sparse.spgemm.single import single_launch, sizes_of
 
 #: Steps of a product in one phase and in two.
 ONE_PHASE = ("count", "compute", "settle")
@@ -81,17 +82,28 @@ class Multiplication:
         return spread_out(plan, self.device.target, self._scalar_bytes, Demand(counts.rows, lanes, of_a, of_b))
 
     def in_one_phase(self, factors: Factors, segments: int = 1) -> Storage:
-        """Return C = A B with one segment a row and no free space; order of rows and columns is undefined.
+        """Return C = A B with one segment a row and no free space in it; order of rows and columns is undefined.
 
         Rows of C may grow to `segments` segments later. Too many entries for offsets raise `ReproError`.
         """
-        with self.steps(factors, ONE_PHASE, segments) as product:
-            return product.run()
+        with self.steps(factors, ONE_PHASE, segments) as steps:
+            return steps.run()
 
     def in_two_phases(self, factors: Factors) -> Storage:
         """Return C = A B with contiguous rows, columns in any order."""
         with self.steps(factors, TWO_PHASES) as product:
             return product.run()
+
+    def in_one_launch(self, factors: Factors) -> Storage | None:
+        """Return C = A B as in one phase, where rows are alike and the host knows their sizes; else None."""
+        if self.device.backend != "cuda" or sizes_of(factors) is None:
+            return None
+        return single_launch(self.device, factors.a.dtype).multiply(self.load, factors)
+
+    def whole(self, factors: Factors) -> Storage:
+        """Return C = A B in one launch where that is possible, else in one phase."""
+        product = self.in_one_launch(factors)
+        return self.in_one_phase(factors) if product is None else product
 
     @contextmanager
     def steps(self, factors: Factors, names: tuple[str, ...], segments: int = 1) -> Iterator[Steps]:

@@ -112,8 +112,9 @@ class ProductBins:
         arguments += [*arguments_of(a), *arguments_of(b), np.int32(c.segments), np.int32(c.pitch), c.table, c.sizes]
         self._list("count_products", count, arguments)
 
-    def by_sizes(self, c: Storage) -> None:
-        self._list("list_sizes", c.shape[0], [np.int32(c.shape[0]), c.sizes])
+    def by_sizes(self, c: Storage, sizes: Buffer | None = None) -> None:
+        """Queue the binning of rows by their entries, or by other `sizes`, where rows of size 0 are in no bin."""
+        self._list("list_sizes", c.shape[0], [np.int32(c.shape[0]), sizes or c.sizes])
 
     def _list(self, kernel: str, rows: int, arguments: list[Argument]) -> None:
         self._device.fill(self.counts, 0)

@@ -8,13 +8,13 @@ from repro.codegen.targets import Target
 from repro.sparse.dynamic.kernels import TEMPLATES, render_module
 from repro.sparse.multigrid.kernels import MODULES as MULTIGRID
 from repro.sparse.multigrid.kernels import render_multigrid
-from repro.sparse.spgemm.kernels import KERNELS, render_spgemm
+from repro.sparse.spgemm.kernels import exact_modules, render_spgemm
 from repro.studies.spgemm_amg import STUDY_NAME
 
-#: Modules of products, for matrices whose rows lie in one segment each, without free space.
-PRODUCTS = tuple(f"{kernels}-exact" for kernels in KERNELS)
-#: Modules that a campaign compiles.
-MODULES = ("matrix", "sort", *PRODUCTS, *MULTIGRID)
+
+def modules_for(target: Target) -> tuple[str, ...]:
+    """Return the modules that a campaign compiles; rows of products lie in one segment each, without free space."""
+    return ("matrix", "sort", *exact_modules(target), *MULTIGRID)
 
 
 def render_key(templates: Path, key: str, target: Target) -> str:

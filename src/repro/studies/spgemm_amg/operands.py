@@ -454,4 +454,6 @@ def _named(arrays: Arrays) -> list[tuple[str, NDArray[Any]]]:
 
 def _storage(workspace: Workspace, arrays: Arrays, buffers: Mapping[str, Buffer]) -> Storage:
     held = (buffers[what] for what in _ARRAYS)
-    return Storage(workspace.device, arrays.shape, arrays.segments, arrays.capacity, arrays.values.dtype, *held)
+    longest = int(arrays.sizes.max(initial=0))
+    of_arrays = workspace.device, arrays.shape, arrays.segments, arrays.capacity, arrays.values.dtype
+    return Storage(*of_arrays, *held, entries=arrays.nnz, longest=longest)

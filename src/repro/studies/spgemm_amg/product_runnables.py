@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from repro.bench.errors import Unsupported
 from repro.bench.rows import ClockName, Row
 from repro.bench.runnable import Candidate, Workspace, not_prepared
 from repro.codegen.targets import Target
@@ -25,9 +26,11 @@ from repro.sparse.library.cusparse_csr import SPGEMM_ALGORITHMS, Gemm, GemmReuse
 from repro.sparse.library.registry import among
 from repro.sparse.multigrid.hierarchy import LevelLaunches, rows_of
 from repro.sparse.operands import NAN_BYTE
+from repro.sparse.spgemm.destinations import Destinations
 from repro.sparse.spgemm.kernels import BINS, LIMITS
 from repro.sparse.spgemm.multiplication import ONE_PHASE, TWO_PHASES, CoordinateMultiplication, Multiplication, Steps
 from repro.sparse.spgemm.rows import Factors, Plan, ProductBins, ProductRows, papers_plan, plan_for_any, plan_products
+from repro.sparse.spgemm.single import single_launch, sizes_of
 from repro.studies.spgemm_amg import STUDY_NAME, ProductName
 from repro.studies.spgemm_amg.ids import BinMode, KernelId, Shape, shapes_for
 from repro.studies.spgemm_amg.operands import AmgOperands, Multiplied, factor_of, factors_on, operands_of
@@ -97,10 +100,11 @@ def plans_of(choices: Iterable[Choice]) -> dict[ProductName, Plans]:
     return {product: Plans(of_bins) for product, of_bins in shapes.items()}
 
 
-#: Methods. `one`: one phase; `two`: row sizes first; `paper`: one phase with the paper's sorts; `coordinates`: sorts
-#: all products by row and column, the method with which the paper compares its own.
-ProductMethod = Literal["one", "two", "paper", "coordinates"]
+#: Methods. `single`: one launch; `one`: one phase; `two`: row sizes first; `paper`: one phase with the paper's sorts;
+#: `coordinates`: sorts all products by row and column, the method with which the paper compares its own.
+ProductMethod = Literal["single", "one", "two", "paper", "coordinates"]
 _STEPS: Mapping[ProductMethod, tuple[str, ...]] = {
+    "single": ("whole",),
     "one": ONE_PHASE,
     "paper": ONE_PHASE,
     "two": TWO_PHASES,
@@ -184,7 +188,7 @@ class WholeProduct(Product):
         method = {"paper": "sort", "coordinates": "coordinates"}.get(
             self._method, "tuned" if self._plans else "default"
         )
-        mode = self._method if self._method in ("two", "coordinates") else "one"
+        mode = "one" if self._method == "paper" else self._method
         return {"what": "product", "mode": mode, "method": method, **super().columns}
 
     def bind_product(self, work: Work, factors: Factors) -> None:
@@ -194,16 +198,31 @@ class WholeProduct(Product):
             self._c = multiply(factors)
 
         self.launch = launch
+        if self._method == "single":
+            self.stages = {"whole": launch}
+            # what the arena takes of the pool is counted as well
+            single_launch(work.device, factors.a.dtype).arena.trim()
         self._amounts["peak_bytes"] = work.device.pool_growth(lambda: multiply(factors).release())
 
     def _multiply(self, work: Work, factors: Factors) -> Callable[[Factors], Storage]:
         if self._method == "coordinates":
             return CoordinateMultiplication(work.device, work.load).multiply
         multiplication = self.multiplication(work, 2 if self._method == "two" else 1)
+        if self._method == "single":
+            return self._single(multiplication)
         if self._method == "paper":
             multiplication.usual = papers_plan(work.device.target, factors.a.dtype.itemsize)
         self._bind_stages(multiplication, factors)
         return multiplication.in_two_phases if self._method == "two" else multiplication.in_one_phase
+
+    def _single(self, multiplication: Multiplication) -> Callable[[Factors], Storage]:
+        def multiply(factors: Factors) -> Storage:
+            product = multiplication.in_one_launch(factors)
+            if product is None:
+                raise Unsupported("rows differ too much for one launch, or it would take too much memory")
+            return product
+
+        return multiply
 
     def _bind_stages(self, multiplication: Multiplication, factors: Factors) -> None:
         """Bind the steps of a product: the first step begins the product, the last step ends it."""
@@ -232,6 +251,32 @@ class WholeProduct(Product):
         super().release()
 
 
+class SingleKernel(Product):
+    """The kernel of a whole product in one launch, into memory that is there; nothing is allocated or read back."""
+
+    clocks: tuple[ClockName, ...] = ("event",)
+
+    def __init__(self, built: Mapping[str, ModuleFile], product: ProductName) -> None:
+        super().__init__(built, product)
+        self.name = f"{product}/single-kernel"
+
+    @property
+    def columns(self) -> Mapping[str, Any]:
+        return {"what": "product", "mode": "single", "method": "kernel", **super().columns}
+
+    def bind_product(self, work: Work, factors: Factors) -> None:
+        whole = self.multiplication(work, 1).in_one_launch(factors)  # which finds the table for these rows
+        single, sizes = single_launch(work.device, factors.a.dtype), sizes_of(factors)
+        if whole is None or sizes is None:
+            raise Unsupported("rows differ too much for one launch, or it would take too much memory")
+        whole.release()
+        shape = single.shape(sizes)
+        bound = single.bind(work.load, factors, sizes, shape) if shape else None
+        if bound is None:
+            raise Unsupported("the device has no room for the product")
+        self.launch, self._c, _ = bound
+
+
 class Refill(Product):
     """The numeric phase alone: computes values of a product whose factors have unchanged patterns."""
 
@@ -253,6 +298,28 @@ class Refill(Product):
         bound = ExitStack()
         work.held.callback(bound.close)
         self.launch = bound.enter_context(multiplication.refilled(factors, c))
+        work.device.fill(c.values, NAN_BYTE)  # fill with NaN, so that missing values are detected
+
+
+class StoredRefill(Product):
+    """The numeric phase alone, by the stored destinations of all products; making the plan is not timed."""
+
+    #: The same clock as for other numeric phases.
+    clocks: tuple[ClockName, ...] = ("event",)
+
+    def __init__(self, built: Mapping[str, ModuleFile], product: ProductName) -> None:
+        super().__init__(built, product)
+        self.name = f"{product}/refill-stored"
+
+    @property
+    def columns(self) -> Mapping[str, Any]:
+        return {"what": "numeric", "mode": "refill", "method": "stored", **super().columns}
+
+    def bind_product(self, work: Work, factors: Factors) -> None:
+        self._c = c = self.multiplication(work, 2).in_two_phases(factors)
+        destinations = work.keep(Destinations(work.device, work.load, factors, c))
+        self._amounts["plan_bytes"] = destinations.nbytes
+        self.launch = destinations.bind(factors, c, work.held)
         work.device.fill(c.values, NAN_BYTE)  # fill with NaN, so that missing values are detected
 
 
@@ -395,6 +462,7 @@ class CusparseProduct(LibraryProduct):
     def __init__(self, product: ProductName, routine: str) -> None:
         super().__init__(product, routine)
         self._c: GpuCsr | None = None
+        self.stages = {"whole": not_prepared}
 
     @property
     def identity(self) -> str:
@@ -412,6 +480,7 @@ class CusparseProduct(LibraryProduct):
             self._c = multiply()
 
         self.launch = launch
+        self.stages = {"whole": launch}
         self._amounts["peak_bytes"] = device.pool_growth(lambda: multiply().release())
 
     def before(self) -> None:

@@ -43,6 +43,11 @@ PAPER_KERNELS = _whole("paper", "the paper’s", mode="one", method="sort")
 ONE = _whole("one", "one phase", mode="one", method="default")
 ONE_TUNED = _whole("one_tuned", "one phase, tuned", mode="one", method="tuned")
 TWO_TUNED = _whole("two_tuned", "two phases, tuned", mode="two", method="tuned")
+SINGLE = _whole("single", "one launch", mode="single", method="default")
+#: The kernel of a product in one launch alone, into memory that is there.
+SINGLE_KERNEL = Method(
+    "single_kernel", "the kernel", columns={"what": "product", "mode": "single", "method": "kernel"}, clock=EVENT
+)
 OURS = _whole("ours", "ours", **_OURS)
 LIBRARY = _whole("library", "the library", kind="baseline")
 #: The fastest among the library, the paper's kernels, and sorting all products.
@@ -53,7 +58,10 @@ OTHERS = Method(
     predicate=lambda row: row.kind == "baseline" or row.method in ("sort", "coordinates"),
     clock=HOST,
 )
-REFILL = Method("refill", "ours, numeric phase", columns={"what": "numeric", **_OURS}, clock=EVENT)
+REFILL = Method("refill", "ours, numeric phase", columns={"what": "numeric", "kind": "variant"}, clock=EVENT)
+#: A numeric phase by hash tables, and one by stored destinations.
+HASHED = Method("hashed", "by hash tables", columns={"what": "numeric", **_OURS}, clock=EVENT)
+STORED = Method("stored", "by stored destinations", columns={"what": "numeric", "method": "stored"}, clock=EVENT)
 REUSE = Method("reuse", "the library, numeric phase", columns={"what": "numeric", "kind": "baseline"}, clock=EVENT)
 #: Our methods for whole products, ordered from the slowest to the fastest as expected.
 METHODS = (COORDINATES, PAPER_KERNELS, ONE, ONE_TUNED, TWO_TUNED)

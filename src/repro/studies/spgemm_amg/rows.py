@@ -8,6 +8,8 @@ from repro.bench.rows import RecordedRow
 class AmgRow(RecordedRow):
     """A row of a bin's kernel, of a product, of a numeric phase, of a set-up or of its level, or of a solution."""
 
+    LATER = ("plan_bytes", "stage_whole")
+
     #: Kind of task: `bin`, `product`, `numeric`, `setup`, `level` or `solve`.
     what: str | None
     product: str | None
@@ -23,10 +25,12 @@ class AmgRow(RecordedRow):
     nonzeros: int | None
     rows: int | None
     peak_bytes: int | None
+    plan_bytes: int | None
     level: int | None
     levels: int | None
     complexity: float | None
     iterations: int | None
+    stage_whole: float | None
     stage_count: float | None
     stage_compute: float | None
     stage_settle: float | None

@@ -22,7 +22,7 @@ from repro.studies import CostModel, StepResult, Study, Workload
 from repro.studies.spgemm_amg import PRODUCTS, REFERENCE, ProductName
 from repro.studies.spgemm_amg import STUDY_NAME as NAME
 from repro.studies.spgemm_amg.ids import KernelId
-from repro.studies.spgemm_amg.kernels import MODULES, render_key
+from repro.studies.spgemm_amg.kernels import modules_for, render_key
 from repro.studies.spgemm_amg.operands import AmgOperands, make_operands
 from repro.studies.spgemm_amg.product_runnables import (
     HEADLINE,
@@ -30,6 +30,8 @@ from repro.studies.spgemm_amg.product_runnables import (
     BinKernel,
     Plans,
     Refill,
+    SingleKernel,
+    StoredRefill,
     WholeProduct,
     choose_kernels,
     kernels_of,
@@ -126,7 +128,7 @@ class SpgemmAmg(Study):
                 raise self.refusal(problem, "a matrix of real numbers or of blocks", problem.entry)
 
     def modules(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> list[str]:
-        return [f"{precision}/{module}" for module in MODULES]
+        return [f"{precision}/{module}" for module in modules_for(target)]
 
     def render(self, templates: Path, key: str, target: Target) -> str:
         return render_key(templates, key, target)
@@ -140,7 +142,7 @@ class SpgemmAmg(Study):
         settings, target = session.settings, session.target
         operands = session.bench.operands
         assert isinstance(operands, AmgOperands)
-        built = read_modules(target, NAME, session.precision, MODULES)
+        built = read_modules(target, NAME, session.precision, modules_for(target))
         strategy = session.strategy(_features, KernelId)
         rows: list[Row] = []
         kernels: dict[str, BinKernel] = {}
@@ -180,7 +182,7 @@ class SpgemmAmg(Study):
 
     def variant(self, templates: Path, problem: Outline, precision: str, id: KernelId, target: Target) -> Runnable:
         built = {}
-        for module in MODULES:
+        for module in modules_for(target):
             path = manifest_path(target.name, NAME, f"{precision}/{module}")
             source = render_key(templates, f"{precision}/{module}", target)
             built[module] = ModuleFile(compile_module(source, target, path), path.parent)
@@ -200,7 +202,9 @@ STUDY = SpgemmAmg()
 
 
 def products_of(built: Mapping[str, ModuleFile], product: ProductName, plans: Plans) -> list[Runnable]:
+    single = [WholeProduct(built, product, "single"), SingleKernel(built, product)] if "single-exact" in built else []
     return [
+        *single,
         WholeProduct(built, product, "coordinates"),
         WholeProduct(built, product, "paper"),
         WholeProduct(built, product, "one"),
@@ -208,6 +212,7 @@ def products_of(built: Mapping[str, ModuleFile], product: ProductName, plans: Pl
         WholeProduct(built, product, "two", plans),
         Refill(built, product),
         Refill(built, product, plans),
+        StoredRefill(built, product),
     ]
 
 

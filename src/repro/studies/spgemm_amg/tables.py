@@ -53,6 +53,7 @@ from repro.studies.spgemm_amg.results import (
     COORDINATE_SET_UP,
     COORDINATES,
     EVENT,
+    HASHED,
     HOST,
     LEVEL,
     LIBRARY,
@@ -69,7 +70,10 @@ from repro.studies.spgemm_amg.results import (
     REFILL,
     REUSE,
     SET_UPS,
+    SINGLE,
+    SINGLE_KERNEL,
     SOLUTION,
+    STORED,
     TWO_TUNED,
     BinTimes,
     PaperProblems,
@@ -218,11 +222,13 @@ def _without_boundary(published: Published) -> str:
 
 #: How our columns name the fastest method: by mode and method of its row.
 OUR_METHODS: Mapping[tuple[str | None, str | None], str] = {
+    ("single", "default"): SINGLE.title,
     ("one", "default"): ONE.title,
     ("one", "tuned"): ONE_TUNED.title,
     ("two", "tuned"): TWO_TUNED.title,
     ("refill", "default"): "untuned",
     ("refill", "tuned"): "tuned",
+    ("refill", "stored"): STORED.title,
 }
 
 
@@ -236,11 +242,15 @@ def products(campaign: Campaign, published: Published) -> Table:
         "C = A B of A·A and of the two products of the first level’s set-up, A·P with the prolongator P and R·(A·P)",
         "with its transpose R. Products: multiplications that C takes; compression: of them an entry of C is the sum",
         "of, in the mean. Whole products, from factors on the device to C there, memory allocated on the way: ours,",
-        "the fastest of one phase, which cuts segments off as rows are done, with the expected kernels and with those",
+        "the fastest of one launch, where rows are alike, of one phase, which cuts",
+        "segments off as rows are done, with the expected kernels and with those",
         "that the search chose for each bin, and of two phases, sizes first, with those; the paper’s: one phase, rows",
         "sorted in shared memory; all products sorted by row and column, the method that the paper compares with;",
         f"{library}: its fastest routine. GFLOPS: two operations a product. Numeric phase: the numbers alone, into a C",
         f"whose pattern is there, {'which SciPy has not' if campaign.on_cpu else 'the library’s of SpGEMMreuse'}.",
+        "Stored destinations: of each product the place in C is known, by a plan that is made before. The kernel by",
+        "events: that of one launch, into memory that is there; the library’s whole product by events, which wait for",
+        "the host as it does. Most MB at once: beside the factors.",
         "Ratios: times over ours, above 1 where ours is the faster.",
         measurement_note(campaign, HOST),
         f"Numeric phases by the {EVENT} clock.",
@@ -259,10 +269,14 @@ def _product_columns(library: str) -> tuple[Column[ProductTimes], ...]:
         Column("compression", "compression", cell=lambda times: ratio(times.compression)),
         _name_column(OURS, "way", "ours"),
         _micro_column(OURS, "µs", "ours"),
+        _micro_column(SINGLE_KERNEL, "the kernel by events, µs", "ours"),
+        _peak_column(OURS, "ours"),
         _micro_column(PAPER_KERNELS, "the paper’s", "µs"),
         _micro_column(COORDINATES, "sort of all", "µs"),
         Column("library", "routine", library, False, cell=lambda times: Cell(_row_of(times[LIBRARY]).routine)),
         _micro_column(LIBRARY, "µs", library),
+        Column("library_event_us", "by events, µs", library, cell=_by_events),
+        _peak_column(LIBRARY, library),
         _ratio_column("paper_over_ours", "the paper’s", PAPER_KERNELS, OURS),
         _ratio_column("coordinates_over_ours", "sort of all", COORDINATES, OURS),
         _ratio_column("library_over_ours", library, LIBRARY, OURS),
@@ -272,9 +286,28 @@ def _product_columns(library: str) -> tuple[Column[ProductTimes], ...]:
         ),
         _name_column(REFILL, "kernels", "numeric phase"),
         _micro_column(REFILL, "ours, µs", "numeric phase"),
+        _micro_column(HASHED, "hash tables, µs", "numeric phase"),
+        _micro_column(STORED, "stored destinations, µs", "numeric phase"),
+        Column("plan_mb", "plan, MB", "numeric phase", cell=_plan),
         _micro_column(REUSE, f"{library}, µs", "numeric phase"),
         _ratio_column("reuse_over_refill", "over ours", REUSE, REFILL, "numeric phase"),
     )
+
+
+def _peak_column(method: Method, group: str) -> Column[ProductTimes]:
+    def cell(times: ProductTimes) -> Cell:
+        return _over(_row_of(times[method]).peak_bytes, BYTES_PER_MB)
+
+    return Column(f"{method.key}_peak_mb", "most MB at once", group, cell=cell)
+
+
+def _by_events(times: ProductTimes) -> Cell:
+    seconds = _row_of(times[LIBRARY]).stage_whole
+    return _three_digits(None if seconds is None else MICRO * seconds)
+
+
+def _plan(times: ProductTimes) -> Cell:
+    return _over(_row_of(times[STORED]).plan_bytes, BYTES_PER_MB)
 
 
 def _precision(times: ProductTimes) -> Cell:
@@ -313,7 +346,7 @@ def memory(campaign: Campaign, published: Published) -> Table:
         NAME,
         PRODUCT,
         Column("c_mb", "C as CSR, MB", cell=lambda times: _over(times.bytes_of_c, BYTES_PER_MB)),
-        *(_memory_column(method, "most bytes at once / bytes of C") for method in METHODS),
+        *(_memory_column(method, "most bytes at once / bytes of C") for method in (*METHODS, SINGLE)),
         *(_memory_column(routine, f"{library_of(campaign)}, the same") for routine in routines_of(cases)),
     )
     caption = [

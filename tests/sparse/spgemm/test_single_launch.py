@@ -1,0 +1,206 @@
+"""Whole products in one launch by a GPU's emulator, held against SciPy's, and the memory that they take."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from repro.codegen.targets import get_target
+from repro.sparse.spgemm import single
+from repro.sparse.spgemm.arena import LEAST_ENTRIES, Arena
+from repro.sparse.spgemm.kernels import SINGLE_TABLES, single_shape, single_shapes
+from repro.sparse.spgemm.multiplication import Multiplication
+from repro.sparse.spgemm.rows import Factors
+from repro.sparse.spgemm.single import SingleLaunch, Sizes, sizes_of
+from support.emulated_cuda import EmulatedCuda, needs_compiler
+from support.matrices import PROBLEMS, assert_product, of_sizes, poisson, random
+from support.sparse_modules import by_precision, loader
+
+pytestmark = needs_compiler
+
+
+@pytest.fixture(scope="module")
+def device():
+    return EmulatedCuda()
+
+
+@pytest.fixture(scope="module")
+def load(device, templates, built_folder):
+    return by_precision(loader(device, templates, built_folder / "sparse"))
+
+
+@pytest.fixture
+def launches(device):
+    made = {np.dtype(dtype): SingleLaunch(device, np.dtype(dtype)) for dtype in (np.float32, np.float64)}
+    yield made
+    for one in made.values():
+        one.release()
+
+
+@pytest.fixture
+def multiply(load, launches, on_device):
+    """Multiply in one launch; the product is None where that does not do it."""
+
+    def run(a, b, dtype=np.float64):
+        precision = "single" if dtype == np.float32 else "double"
+        factors = Factors(*(on_device(sp.csr_array(matrix, dtype=dtype), dtype) for matrix in (a, b)))
+        return launches[np.dtype(dtype)].multiply(load(precision), factors)
+
+    return run
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_matrices_of_stencils(multiply, name, dtype):
+    a = sp.csr_array(poisson(*PROBLEMS[name]), dtype=dtype)
+    for _ in range(2):
+        c = multiply(a, a, dtype)
+        assert_product(c, a, a, dtype)
+        pattern = abs(a) @ abs(a)
+        assert (c.entries, c.longest) == (pattern.nnz, np.diff(pattern.indptr).max())
+        assert c.entries <= c.capacity == c.report().pointer
+        c.release()
+
+
+def test_few_and_long_rows(multiply):
+    a = sp.csr_array(np.random.default_rng(1).random((40, 200)))
+    b = random(200, 30, 0.1, 2)
+    assert_product(multiply(a, b), a, b)
+
+
+def test_empty_rows(multiply):
+    a = sp.csr_array(sp.vstack([sp.csr_array((3, 40)), random(60, 40, 0.1), sp.csr_array((5, 40))]))
+    b = random(40, 50, 0.1, 2)
+    assert_product(multiply(a, b), a, b)
+
+
+def test_the_same_each_time_bit_for_bit(multiply):
+    a, b = random(90, 60, 0.3), random(60, 60, 0.3, 2)
+    results = set()
+    for _ in range(5):
+        rows = multiply(a, b).download().to_csr()
+        rows.sort_indices()
+        results.add(rows.data.tobytes())
+    assert len(results) == 1
+
+
+def test_a_table_that_is_too_small_is_found_out_and_remembered(multiply, launches, monkeypatch):
+    a, b = random(90, 60, 0.3), random(60, 100, 0.1, 2)
+    monkeypatch.setattr(Sizes, "entries_of_row", 10)
+    launched = []
+    ours = launches[np.dtype(np.float64)]
+    finish = ours._finish
+    monkeypatch.setattr(ours, "_finish", lambda *given: (launched.append(given[1].table), finish(*given))[1])
+    c = multiply(a, b)
+    assert_product(c, a, b)
+    assert launched[0] == 16
+    tries = len(launched)
+    assert 2 <= tries <= 5
+    assert_product(multiply(a, b), a, b)
+    assert len(launched) == tries + 1
+    assert 7 * launched[-1] >= 8 * c.longest
+
+
+def test_what_one_launch_does_not_do(multiply, device, launches, monkeypatch):
+    skewed = sp.csr_array(sp.vstack([random(200, 200, 0.01), np.ones((1, 200))]))
+    assert multiply(skewed, skewed[:200]) is None
+    long = of_sizes([1500] * 4, 3000)
+    assert multiply(sp.eye_array(4), long) is None
+    assert multiply(sp.csr_array((0, 3)), sp.csr_array((3, 4))) is None
+    a = poisson(*PROBLEMS["5"])
+    monkeypatch.setattr(single, "MAX_ENTRIES", 1000)
+    assert multiply(a, a) is None
+
+
+def test_a_buffer_that_is_too_small_ends_in_another_way(multiply, launches, monkeypatch):
+    a = poisson(*PROBLEMS["5"])
+    monkeypatch.setattr(Sizes, "products", 2)  # which bounds the entries of a row
+    assert multiply(a, a) is None
+    assert list(launches[np.dtype(np.float64)].longest.values()) == [0]
+
+
+def test_a_product_goes_on_in_another_way(load, on_device, device):
+    products = Multiplication(device, load("double"), np.float64)
+    a, b = random(50, 60, 0.1), random(60, 40, 0.2, 2)
+    factors = Factors(on_device(a), on_device(b))
+    for c in (products.in_one_launch(factors), products.whole(factors)):
+        assert c.lease is not None
+        assert_product(c, a, b)
+        d = products.whole(Factors(on_device(random(9, 50, 0.2, 3)), c))
+        assert_product(d, random(9, 50, 0.2, 3), c.download().to_csr())
+    skewed = sp.csr_array(sp.vstack([random(200, 200, 0.01), np.ones((1, 200))]))
+    c = products.whole(Factors(on_device(skewed), on_device(skewed[:200])))
+    assert c.lease is None
+    assert_product(c, skewed, skewed[:200])
+
+
+def test_sizes_are_known_of_what_was_uploaded(on_device):
+    a, b = random(50, 60, 0.1), random(60, 40, 0.2, 2)
+    factors = Factors(on_device(a), on_device(b))
+    assert sizes_of(factors) == (50, a.nnz, np.diff(a.indptr).max(), 60, b.nnz, np.diff(b.indptr).max(), 40)
+    assert sizes_of(Factors(factors.a, factors.b, "chain")) is None
+    factors.a.longest = None
+    assert sizes_of(factors) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_every_shape(multiply, launches, device, monkeypatch, dtype):
+    ours = launches[np.dtype(dtype)]
+    for shape in single_shapes(device.target, dtype().itemsize):
+        print(shape)  # what would hang on a GPU ends the process of its emulator
+        sizes = [shape.table, shape.table - 1, shape.table // 2, 3, 1, 7, 9, 2] * 3
+        b = sp.csr_array(of_sizes(sizes, shape.table), dtype=dtype)
+        a = sp.csr_array(sp.vstack([random(9, 24, 0.3), sp.csr_array((2, 24)), random(30, 24, 0.9, 2)]), dtype=dtype)
+        monkeypatch.setattr(ours, "shape", lambda sizes, shape=shape: shape)
+        monkeypatch.setattr(ours, "_shape", lambda *given, shape=shape: shape)
+        assert_product(multiply(a, b, dtype), a, b, dtype)
+
+
+def test_shapes_of_whole_warps_that_fit():
+    target = get_target("sm_90")
+    for scalar_bytes in (4, 8):
+        shapes = single_shapes(target, scalar_bytes)
+        assert {shape.table for shape in shapes} == set(SINGLE_TABLES)
+        for shape in shapes:
+            assert shape.threads % 32 == 0
+            assert shape.resident * shape.shared_bytes(scalar_bytes) <= target.shared_bytes
+
+
+@pytest.mark.parametrize(
+    ("entries", "of_a", "of_b", "rows", "wanted"),
+    [
+        (13, 5, 5, 10**6, (16, 4, 1)),
+        (125, 27, 27, 10**6, (256, 16, 1)),
+        (27, 113, 12, 10**5, (32, 8, 4)),
+        (27, 100, 12, 5000, (32, 8, 4)),
+    ],
+)
+def test_the_shape_of_a_product(entries, of_a, of_b, rows, wanted):
+    shape = single_shape(get_target("sm_90"), 8, entries, rows, of_a, of_b, 132 * 2048)
+    assert (shape.table, shape.lanes, shape.groups) == wanted
+
+
+def test_ranges_of_an_arena_are_cut_and_given_back(device):
+    arena = Arena(device, np.dtype(np.float64))
+    first, second = arena.reserve(1000), arena.reserve(3000)
+    columns, values = first.buffers(1000)
+    assert (columns.nbytes, values.nbytes) == (4000, 8000)
+    first.cut(100)
+    third = arena.reserve(500)
+    assert first.buffers(1)[0].pointer < third.buffers(1)[0].pointer < second.buffers(1)[0].pointer
+    large = arena.reserve(LEAST_ENTRIES + 1)
+    assert arena.nbytes > 24 * LEAST_ENTRIES
+    large.release()
+    assert arena.nbytes == 12 * LEAST_ENTRIES
+    for one in (second, first, third, third):
+        one.release()
+    whole = arena.reserve(LEAST_ENTRIES)
+    assert whole.buffers(1)[0].pointer == columns.pointer
+    arena.trim()
+    assert arena.nbytes == 12 * LEAST_ENTRIES
+    whole.release()
+    arena.trim()
+    assert arena.nbytes == 0
+    arena.reserve(1)
+    arena.release()
+    assert arena.nbytes == 0
