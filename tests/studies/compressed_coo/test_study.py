@@ -90,7 +90,8 @@ def test_products_are_searched_and_solvers_timed_with_the_best(campaign):
     assert set(json.loads(sliced.encodings.iloc[0])) <= {"none/0/table", "none/8/table"}
 
     choices = tables["choices"]
-    assert set(choices.tuning) == {"plain", "joint", "extended", "bicgstab"}
+    papers = {"plain", "joint", "tuned_plain", "tuned_joint"}
+    assert set(choices.tuning) == {*papers, "extended", "bicgstab"}
     assert set(STUDY.tunings(settings(), Outline(NAME, "matrix", entry="real"))) == set(choices.tuning) - {"bicgstab"}
     layouts = search.set_index("name").layout
     assert set(layouts[choices[choices.tuning == "plain"].name]) == {"COO"}
