@@ -276,7 +276,7 @@ def test_what_the_papers_text_states_stands_beside_ours(campaign):
         "iterative updates: speedup over HYB, largest": (2.5, 1240 / 560, 2),
         "product: time of fragmented over defragmented, mean": (1.08, 1.1, 2),
         "product: speedup of ADCSR by rows in the order of their sizes, mean": (1.12, 1.25, 2),
-        "memory: four segments a row over HYB, mean": (0.8, 0.9, 2),
+        "memory: four segments a row over HYB, mean": (0.8, 0.9, 1),  # a stand-in is made with it
     }
     for statement, numbers in expected.items():
         line = by_statement[statement]
