@@ -27,6 +27,8 @@ void right(int n, __global const double* product, __global double* y, __global i
 {
     for (int i = get_global_id(0); i < n; i += get_global_size(0))
         y[i] = product[i];
+    // another thread of the group may own y[stray], and would write it last
+    barrier(CLK_GLOBAL_MEM_FENCE);
     if (get_global_id(0) == 0 && launches[0]++ >= calm)
         y[stray] = 1.5;
 }
