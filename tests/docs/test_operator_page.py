@@ -16,7 +16,7 @@ PAGE, DYNAMIC, PRODUCTS, MULTIGRID, FILTER = (
 
 @pytest.mark.medium
 @pytest.mark.parametrize(
-    ("page", "count"), [(PAGE, 5), (DYNAMIC, 2), (PRODUCTS, 3), (MULTIGRID, 3), (FILTER, 4)], ids=str
+    ("page", "count"), [(PAGE, 5), (DYNAMIC, 2), (PRODUCTS, 4), (MULTIGRID, 3), (FILTER, 4)], ids=str
 )
 def test_the_code_runs_from_top_to_bottom(monkeypatch, tmp_path, page, count):
     monkeypatch.setenv("REPRO_CACHE", str(tmp_path))
