@@ -25,9 +25,9 @@ TABLES = [
 MEDIANS = ["event_median", "graph_median", "host_median"]
 #: The ends of columns with a time that is a row's own median, and what it is in seconds.
 TIMES = {"_us": 1e-6, "_ms": 1e-3}
-#: Times in these are sums over rows, stages of one, or a row's over a number of its own.
-DERIVED = ("table-phases", "table-levels", "table-setup", "table-solve", "table-crossover", "table-devices",
-           "table-exchange")  # fmt: skip
+#: Times in these are sums or differences over rows, stages of one, or a row's over a number of its own.
+DERIVED = ("table-phases", "table-levels", "table-setup", "table-setup-costs", "table-solve", "table-crossover",
+           "table-devices", "table-exchange")  # fmt: skip
 
 
 @cache
