@@ -294,6 +294,10 @@ _DIAMOND: dict[str, Any] = {
 }  # fmt: skip
 
 
+#: Letters of two labels that a panel has room for beside each other.
+LETTERS_BESIDE = 55
+
+
 def _update_legend(axes: Axes, panel: UpdatePanel, cases: Sequence[DynamicCase]) -> None:
     handles: list[Patch | Line2D] = [
         Patch(color=series.colour, label=series.label)
@@ -307,9 +311,12 @@ def _update_legend(axes: Axes, panel: UpdatePanel, cases: Sequence[DynamicCase])
         for label in panel.lines
         if label
     ]
-    axes.set_title(panel.title, pad=6 + 9 * -(-len(handles) // 2))
+    half = -(-len(handles) // 2)
+    lengths = [len(str(handle.get_label())) for handle in handles]
+    columns = 2 if max(lengths[:half], default=0) + max(lengths[half:], default=0) <= LETTERS_BESIDE else 1
+    axes.set_title(panel.title, pad=6 + 9 * (half if columns == 2 else len(handles)))
     axes.legend(
-        handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=2, handlelength=1.4, columnspacing=1.2,
+        handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, handlelength=1.4, columnspacing=1.2,
         borderaxespad=0.2,
     )  # fmt: skip
 
