@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -51,7 +51,7 @@ def report(
             )
     written = write_report(parts, asked.results / asked.campaign / f"{page}.html", progress)
     if study is None and page == REPORT:
-        write_reproduction(asked, claim_tables(asked))
+        write_reproduction(asked, _tables_of_claims(part.campaign for part in parts))
     return written
 
 
@@ -85,15 +85,17 @@ PAGE = "reproduction"
 
 def claim_tables(asked: Asked, study: str | None = None) -> dict[str, tuple[Campaign, Table]]:
     """Return for each study of a campaign that has claims the measured data and the table of claims."""
-    names = asked.studies(study)
+    return _tables_of_claims(asked.read(name) for name in asked.studies(study))
+
+
+def _tables_of_claims(campaigns: Iterable[Campaign]) -> dict[str, tuple[Campaign, Table]]:
     found = {}
-    for name in names:
-        artifact = next((one for one in all_artifacts(name, "table") if one.name == CLAIMS), None)
+    for campaign in campaigns:
+        artifact = next((one for one in all_artifacts(campaign.study, "table") if one.name == CLAIMS), None)
         if artifact is not None:
-            campaign = asked.read(name)
-            table = artifact.make(campaign, published_of(name))
+            table = artifact.make(campaign, published_of(campaign.study))
             assert isinstance(table, Table)
-            found[name] = campaign, table
+            found[campaign.study] = campaign, table
     return found
 
 
@@ -133,7 +135,7 @@ def _facts(campaigns: list[Campaign]) -> dict[str, str]:
     }
     letter = sorted({one.as_published.name for one in campaigns if one.as_published})
     if letter:
-        facts["Kernels to the letter"] = f"campaign {', '.join(letter)}, where this one has none"
+        facts["Kernels to the letter"] = f"campaign {', '.join(letter)}, which judges first what it measured"
     for key, title in (("driver", "Driver"), ("cuda_runtime", "CUDA runtime"), ("compiler", "Compiler")):
         values = sorted({str(record[key]) for record in environments if record.get(key)})
         if values:

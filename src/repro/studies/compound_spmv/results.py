@@ -229,7 +229,7 @@ SMALLEST_BLOCKS = "fem/armadillo_1000.1"
 
 @dataclass(frozen=True)
 class ClaimCases:
-    """All cases of a campaign by the papers' clock, and the variants by which claims are judged.
+    """A campaign's cases of the papers' problems by the papers' clock, and the variants by which claims are judged.
 
     Those as published keep row loops from being unrolled, as the authors' code does; the further tuned ones leave that
     to the compiler.
@@ -241,7 +241,9 @@ class ClaimCases:
     def of(cls, campaign: Campaign, published: Published, variants: Variants) -> ClaimCases | None:
         """Return the cases of a campaign; None if its kernels of the papers are other ones than `variants`."""
         shown: Variants = "as_published" if papers_space(campaign) == PAPER else "paper_tuned"
-        return cls(all_times(campaign, published, "event")) if variants in (shown, "none") else None
+        if variants not in (shown, "none"):
+            return None
+        return cls([times for times in all_times(campaign, published, "event") if times.line.published is not None])
 
 
 def _quantity(
@@ -249,13 +251,11 @@ def _quantity(
     statistic: StatisticName,
     counts: Callable[[Times], bool] = lambda times: True,
 ) -> Quantity[ClaimCases]:
-    """Return a function that measures a statistic of `number` over the papers' problems for which `counts` holds."""
+    """Return a function that measures a statistic of `number` over all cases for which `counts` holds."""
 
     def measure(data: ClaimCases) -> Measured:
         numbers, missing = [], []
         for times in filter(counts, data.cases):
-            if times.line.published is None:
-                continue
             if one := number(times):
                 numbers.append(one)
             else:

@@ -314,7 +314,7 @@ def _update_legend(axes: Axes, panel: UpdatePanel, cases: Sequence[DynamicCase])
     half = -(-len(handles) // 2)
     lengths = [len(str(handle.get_label())) for handle in handles]
     columns = 2 if max(lengths[:half], default=0) + max(lengths[half:], default=0) <= LETTERS_BESIDE else 1
-    axes.set_title(panel.title, pad=6 + 9 * (half if columns == 2 else len(handles)))
+    axes.set_title(panel.title, pad=12 * -(-len(handles) // columns))
     axes.legend(
         handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, handlelength=1.4, columnspacing=1.2,
         borderaxespad=0.2,
