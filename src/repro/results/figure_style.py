@@ -234,6 +234,17 @@ def _below(figure: Canvas, text: str, place: Literal["outside lower left", "outs
     figure.legend([handle], [text], loc=place, handlelength=0, handletextpad=0, borderpad=0.1)
 
 
+#: Letters of two labels that a panel half as wide as the text has room for beside each other.
+LETTERS_BESIDE = 55
+
+
+def legend_columns(labels: Sequence[str]) -> int:
+    """Return the columns of the legend of a panel half as wide as the text: 2 if the longest labels fit, else 1."""
+    half = ceil(len(labels) / 2)
+    letters = (max(map(len, side), default=0) for side in (labels[:half], labels[half:]))
+    return 2 if sum(letters) <= LETTERS_BESIDE else 1
+
+
 def height(rows: int, extra: float = 0.75, per_row: float = ROW) -> float:
     """Return the height in inches of a figure with a number of rows."""
     return extra + per_row * max(rows, 2)

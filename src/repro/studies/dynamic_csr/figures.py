@@ -294,10 +294,6 @@ _DIAMOND: dict[str, Any] = {
 }  # fmt: skip
 
 
-#: Letters of two labels that a panel has room for beside each other.
-LETTERS_BESIDE = 55
-
-
 def _update_legend(axes: Axes, panel: UpdatePanel, cases: Sequence[DynamicCase]) -> None:
     handles: list[Patch | Line2D] = [
         Patch(color=series.colour, label=series.label)
@@ -311,9 +307,7 @@ def _update_legend(axes: Axes, panel: UpdatePanel, cases: Sequence[DynamicCase])
         for label in panel.lines
         if label
     ]
-    half = -(-len(handles) // 2)
-    lengths = [len(str(handle.get_label())) for handle in handles]
-    columns = 2 if max(lengths[:half], default=0) + max(lengths[half:], default=0) <= LETTERS_BESIDE else 1
+    columns = figure_style.legend_columns([str(handle.get_label()) for handle in handles])
     axes.set_title(panel.title, pad=12 * -(-len(handles) // columns))
     axes.legend(
         handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, handlelength=1.4, columnspacing=1.2,
