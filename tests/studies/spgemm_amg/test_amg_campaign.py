@@ -72,7 +72,7 @@ def test_everything_is_measured_and_kernels_are_chosen(run):
     for name, stages in (("AP/one", ONE_PHASE), ("AP/two-tuned", TWO_PHASES)):
         told = whole.loc[name]
         assert {step for step in {*ONE_PHASE, *TWO_PHASES} if not pd.isna(told[f"stage_{step}"])} == set(stages)
-    assert set(report[report.what == "numeric"].method) == {"default", "tuned"}
+    assert set(report[report.what == "numeric"].method) == {"default", "tuned", "stored"}
     assert set(report[report.what == "setup"].method) == {"default", "sort", "coordinates"}
     levels = report[report.what == "level"]
     assert levels[[f"stage_{phase}" for phase in PHASES]].notna().all(axis=None)
