@@ -236,8 +236,13 @@ def _largest_ritz_value(a: sp.csr_array, inverse: NDArray[np.floating], keys: ND
 def largest_eigenvalue(h: NDArray[np.floating]) -> float:
     """Return the largest absolute eigenvalue; non-finite numbers raise `ReproError`."""
     if not np.isfinite(h).all():
-        raise ReproError("multigrid needs finite numbers", where="the matrix", actual="NaN or infinity in a product")
+        raise not_finite()
     return float(np.abs(np.linalg.eigvals(h)).max())
+
+
+def not_finite() -> ReproError:
+    """Return the error for products with a matrix that are not finite."""
+    return ReproError("multigrid needs finite numbers", where="the matrix", actual="NaN or infinity in a product")
 
 
 def checked_diagonal(a: sp.csr_array) -> NDArray[np.floating]:
