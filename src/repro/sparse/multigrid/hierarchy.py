@@ -160,7 +160,8 @@ class Coarsening:
 
         See `repro.sparse.multigrid.reference.spectral_radius`.
         """
-        run, n, steps, lanes = self._run, level.a.shape[0], self._settings.ritz_steps, level.lanes(self._run)
+        run, n, lanes = self._run, level.a.shape[0], level.lanes(self._run)
+        steps = min(self._settings.ritz_steps, n)
         stage = Stage(run, "radius", f"radius_w{lanes}", ("begin", "multiply", "subtract", "finish"), n, lanes)
         stride = -(-n // PART_ALIGNMENT) * PART_ALIGNMENT
         basis, shares = run.scalars((steps + 1) * stride), run.numbers(stage.parts * (steps + 1), np.float64)

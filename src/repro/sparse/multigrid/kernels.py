@@ -11,7 +11,7 @@ from repro.codegen.targets import DTYPES, SCALARS, Target
 from repro.codegen.templates import render_template
 from repro.sparse.dynamic.kernels import STATE_POINTER
 from repro.sparse.elementwise import BLOCK_SIZE, split_key
-from repro.sparse.multigrid.reference import DEPENDENT, KEY_BITS, MAX_STEPS, MIN_RADIUS
+from repro.sparse.multigrid.reference import BREAKDOWN, DEPENDENT, KEY_BITS, MAX_STEPS, MIN_RADIUS
 
 #: Modules, and templates in `kernels/sparse/multigrid/`.
 MODULES = ("setup", "radius", "aggregation", "grouping", "cycle")
@@ -44,8 +44,6 @@ class Words(NamedTuple):
 WORDS = Words()
 #: Blocks that a multiprocessor holds of a kernel whose blocks wait for each other.
 RESIDENT = 4
-#: Squared norms below this count as zero.
-TINY = 1e-24
 
 
 def render_multigrid(templates: Path, key: str, target: Target, owner: str) -> str:
@@ -63,7 +61,7 @@ def render_multigrid(templates: Path, key: str, target: Target, owner: str) -> s
         key_bits=KEY_BITS,
         dependent=DEPENDENT,
         largest=float(np.finfo(DTYPES[precision]).max),
-        tiny=TINY,
+        breakdown=BREAKDOWN[precision],
         most_steps=MAX_STEPS,
         least_radius=MIN_RADIUS,
         resident=RESIDENT,

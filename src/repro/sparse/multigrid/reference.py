@@ -58,6 +58,9 @@ KEY_BITS = 30
 OUT, UNDECIDED, ROOT = 0, 1, 2
 #: Columns of an aggregate's near null space are dropped as dependent if orthogonalisation leaves this share.
 DEPENDENT = 1e-10
+#: Arnoldi's process ends where so little is left of a vector, by precision: the rest is rounding, which may lie along
+#: earlier vectors. Products with D⁻¹A, whose mean eigenvalue is 1, have lengths around 1.
+BREAKDOWN = {"single": 1e-4, "double": 1e-10}
 #: A smaller estimate of the spectral radius of D⁻¹A, which is at least 1, is repeated.
 MIN_RADIUS = 0.999
 
@@ -226,7 +229,7 @@ def _largest_ritz_value(a: sp.csr_array, inverse: NDArray[np.floating], keys: ND
             h[i, j] = basis[i] @ w
             w -= h[i, j] * basis[i]
         h[j + 1, j] = np.linalg.norm(w)
-        if h[j + 1, j] < 1e-12 * max(1.0, abs(h[: j + 1, j]).max()):
+        if h[j + 1, j] <= BREAKDOWN["double"]:
             steps = j + 1
             break
         basis.append(w / h[j + 1, j])
