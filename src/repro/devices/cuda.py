@@ -23,7 +23,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repro.codegen.targets import get_target
-from repro.devices.base import Argument, Buffer, Captured, Launch, LaunchError, OutOfDeviceMemory, Program, time_host
+from repro.devices.base import (
+    Argument,
+    Buffer,
+    Captured,
+    CooperativeKernel,
+    Launch,
+    LaunchError,
+    OutOfDeviceMemory,
+    Program,
+    time_host,
+)
 from repro.devices.cuda_driver import (
     CudaBuffer,
     CudaQueue,
@@ -219,11 +229,12 @@ T = TypeVar("T")
 
 
 class CudaProgram:
-    """A loaded module. `get` returns the kernel with the given name and bytes of dynamic shared memory."""
+    """A module loaded from a file. `get` returns the kernel with the given name and bytes of dynamic shared memory."""
 
-    def __init__(self, get: Callable[[str, int], Any], failure: type[Exception]) -> None:
+    def __init__(self, get: Callable[[str, int], Any], failure: type[Exception], binary: Path) -> None:
         self._get = get
         self._failure = failure
+        self.binary = binary
 
     def kernel(self, name: str, shared: int = 0) -> Any:
         try:
@@ -273,6 +284,8 @@ class CudaDevice:
         self._memory = Memory(cuda, self._activated)
         self._scratch: CudaBuffer | None = None
         self._at_close: list[Callable[[], None]] = []
+        self._cooperative: dict[tuple[Program, str, int], CooperativeKernel | None] = {}
+        self._bindings_modules: dict[Program, Any] = {}
         self._side_streams = SideStreams(cuda, self._stream)
         self._memset = self.within(cuda.memset_d8_async)
         self._timer = Timer(cuda, self._stream, self.synchronize, self.failure)
@@ -368,7 +381,7 @@ class CudaDevice:
             kernel = module.get_function(name)
             return share(self._cuda, kernel, shared) if shared else kernel
 
-        return CudaProgram(self.within(get), self._cuda.Error)
+        return CudaProgram(self.within(get), self._cuda.Error, binary)
 
     def upload(self, array: NDArray[Any]) -> CudaBuffer:
         buffer = self.allocate(array.nbytes)
@@ -424,6 +437,23 @@ class CudaDevice:
             for stream, (kernel, grid, block, arguments) in zip(streams, launches, strict=True)
         ]
         return self._guarded(self._side_streams.side_by_side(runs))
+
+    def cooperative(self, program: Program, name: str, block: int) -> CooperativeKernel | None:
+        if (program, name, block) not in self._cooperative:
+            self._cooperative[program, name, block] = self._find_cooperative(program, name, block)
+        return self._cooperative[program, name, block]
+
+    def _find_cooperative(self, program: Any, name: str, block: int) -> CooperativeKernel | None:
+        from repro.devices.cuda_cooperative import CooperativeModule, has_cooperative_launches
+
+        with self._mapped():
+            if not has_cooperative_launches(self.ordinal, self.failure):
+                return None
+            if program not in self._bindings_modules:
+                self._bindings_modules[program] = CooperativeModule(program.binary, self.failure)
+            module = self._bindings_modules[program]
+            kernel: CooperativeKernel = module.kernel(name, block, self.sm_count, self.stream, self.within)
+            return kernel
 
     def capture(self, launch: Callable[[], None]) -> Captured:
         from repro.devices.cuda_graph import Graph  # NVIDIA's Python bindings are optional
