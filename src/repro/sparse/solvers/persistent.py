@@ -189,7 +189,8 @@ class PersistentSolver:
         now = self.progress()
         right, before, stopped = now.right, math.inf, StopReason.NONE
         limit = tolerance * right
-        self._device.write(self._state, np.array([limit * limit]))  # the first number of the state
+        least = float(np.finfo(self.slices.scale.dtype).eps) / 16  # a recurrence that gets further tells nothing of x
+        self._device.write(self._state, np.array([(max(tolerance, least) * right) ** 2]))  # the first of the state
         while (status := self._judge(now, limit, before, stopped, most)) is None:
             before = now.residual
             while now.reason == StopReason.NONE and now.iterations < most:
