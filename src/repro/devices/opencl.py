@@ -254,7 +254,7 @@ class OpenClDevice:
 
         return launch_all
 
-    def cooperative(self, program: Program, name: str, block: int) -> None:
+    def cooperative(self, program: Program, name: str, block: int, shared: int = 0) -> None:
         """Return None: blocks run one after the other on a core."""
 
     def capture(self, launch: Callable[[], None]) -> Captured:
