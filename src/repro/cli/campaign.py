@@ -260,6 +260,7 @@ class Listed(StrEnum):
     artifacts = "artifacts"
     devices = "devices"
     studies = "studies"
+    campaigns = "campaigns"
 
 
 def list_(
@@ -271,7 +272,7 @@ def list_(
         Path, typer.Option(help="Names the registry and problems of your own; see `repro config --help`.")
     ] = DEFAULT_CONFIG,
 ) -> None:
-    """List problems, sets, entries, layouts, baselines, artifacts, devices or studies.
+    """List problems, sets, entries, layouts, baselines, artifacts, devices, studies or campaigns.
 
     Examples:
 
@@ -390,6 +391,25 @@ def list_studies(_: Path) -> tuple[list[str], Rows]:
     return ["study", "what it re-runs"], [(name, get_study(name).reference) for name in study_names()]
 
 
+def list_campaigns(_: Path) -> tuple[list[str], Rows]:
+    from repro.bench.records import read_environments
+    from repro.bench.store import recorded_studies
+    from repro.campaign.folders import RESULTS
+
+    rows: list[tuple[object, ...]] = []
+    for raw in sorted(RESULTS.glob("[!.]*/raw")):
+        state = "complete" if raw.with_name("complete").exists() else "begun"
+        if raw.with_name("commits.json").exists():
+            state = "record"
+        try:
+            devices = dict.fromkeys(str(record.get("device")) for record in read_environments(raw).values())
+        except ReproError as error:
+            devices, state = {}, error.what
+        problems = sum(1 for _ in raw.glob("problems/**/*.json"))
+        rows.append((raw.parent.name, state, ", ".join(devices), problems, ", ".join(recorded_studies(raw))))
+    return ["campaign", "state", "device", "problems", "studies"], rows
+
+
 LISTS: dict[Listed, Callable[[Path], tuple[list[str], Rows]]] = {
     Listed.problems: list_problems,
     Listed.sets: list_sets,
@@ -399,6 +419,7 @@ LISTS: dict[Listed, Callable[[Path], tuple[list[str], Rows]]] = {
     Listed.artifacts: list_artifacts,
     Listed.devices: list_devices,
     Listed.studies: list_studies,
+    Listed.campaigns: list_campaigns,
 }
 
 

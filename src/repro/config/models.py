@@ -325,7 +325,9 @@ class StudySettings(Model):
         "all", description="`all`, or names of what a study times beside its variants."
     )
     artifacts: Annotated[Literal["all"] | tuple[str, ...], _Once] = Field(
-        "all", description="`all`, or names such as table-2."
+        "all",
+        description="`all`, or names such as table-2. All are without the papers' tables and figures, targets and "
+        "claims where every problem is a file of your own.",
     )
     cache: Cache = Field(
         "warm", description="State of the last-level cache before a launch in the search; the report has both."
@@ -346,6 +348,11 @@ class StudySettings(Model):
         description="Weight w of memory in the choice `memory`, the least time·bytes^w; 0 leaves the choice out.",
     )
     timing: Timing = Timing()
+
+    @property
+    def own_alone(self) -> bool:
+        """Whether all problems are files of the user's own, so that none is a paper's."""
+        return isinstance(self.problems, tuple) and all(isinstance(item, OwnProblem) for item in self.problems)
 
     @property
     def spaces(self) -> tuple[Space, ...]:
