@@ -493,7 +493,7 @@ NAME_WIDTH = 15
 EACH = 200
 #: Printed for studies that do not estimate their workload.
 UNKNOWN = "unknown"
-#: Most cases of a study that are named as not fitting.
+#: Most problems that one line names.
 NAMED = 6
 #: Numbers of GPUs in a cluster for which the time is also estimated.
 CLUSTER_SIZES = (2, 4, 8)
@@ -571,6 +571,7 @@ def plan(
         for line in freshness.described():
             _print_line(f"out of date: {line}", " ")
     _print_line(f"about {_size(needs.disk_bytes)}, inputs that are downloaded aside", "disk")
+    _print_singular(planned)
     held = f"; the {model.name} has {_size(model.memory_bytes)}" if model else ""
     _print_line(f"about {_size(needs.device_bytes)}{held}", "device memory")
     for line in _unfit_lines(needs, model) if model else ():
@@ -592,6 +593,15 @@ def plan(
         "`at most` (a bound by the header alone) or `assumed`. What is measured or compiled already is not done again, "
         "and what is known to be refused, such as a matrix that is not square, has no variants."
     )
+
+
+def _print_singular(planned: Plan) -> None:
+    """Name the problems whose matrix is singular, since nothing holds the body."""
+    free = [name for name, problem in planned.problems.items() if problem.free_body]
+    if free:
+        more = f" and {len(free) - NAMED} more" if len(free) > NAMED else ""
+        names = ", ".join(free[:NAMED])
+        _print_line(f"{names}{more}: six rigid motions of a body that is not `fixed` (docs/inputs.md)", "singular")
 
 
 def _unfit_lines(needs: Estimate, model: GpuModel) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -262,6 +262,31 @@ class FieldFile(Model):
     periodic: bool = Field(True, description="Whether a field goes on at the other side of the box around its mesh.")
 
 
+Place = Annotated[float | Literal["min", "max"], Field(union_mode="left_to_right")]
+
+
+class Fixed(Model):
+    """Where vertices of an elastic body are fixed; those are that meet all of the keys."""
+
+    x: Place | None = Field(None, description="The plane of this x; min or max: where the mesh ends.")
+    y: Place | None = Field(None, description="The same of y.")
+    z: Place | None = Field(None, description="The same of z.")
+    box: tuple[tuple[float, float, float], tuple[float, float, float]] | None = Field(
+        None, description="A box by its least and its greatest corner."
+    )
+    group: str | int | None = Field(None, description="A physical group of a Gmsh file, by its name or number.")
+
+    @model_validator(mode="after")
+    def _says_where(self) -> Fixed:
+        if not self.model_dump(exclude_none=True):
+            raise ValueError("needs one of x, y, z, box and group at the least")
+        return self
+
+
+def _several(value: Any) -> Any:
+    return (value,) if isinstance(value, Mapping | Fixed) else value
+
+
 class OwnProblem(FieldFile):
     """A matrix, mesh or field that the user provides in a local file."""
 
@@ -275,6 +300,17 @@ class OwnProblem(FieldFile):
     )
     name: str | None = Field(None, description="Its name in tables; the file's stem if absent.")
     updates: Batches | None = Field(None, description="Entries to insert; the matrix's own are then real numbers.")
+    fixed: Annotated[tuple[Fixed, ...], BeforeValidator(_several)] = Field(
+        (),
+        description="Of a tetrahedral mesh: where its vertices are fixed, one place or a list. Their rows and columns "
+        "are left out; without any the matrix is singular, since the body may move.",
+    )
+
+    @model_validator(mode="after")
+    def _is_fixed_if_elastic(self) -> OwnProblem:
+        if self.fixed and self.entry != "block3":
+            raise ValueError("`fixed` is of tetrahedral meshes: add `entry: block3`")
+        return self
 
     @model_validator(mode="after")
     def _grows_if_real(self) -> OwnProblem:
