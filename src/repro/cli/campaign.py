@@ -260,6 +260,7 @@ class Listed(StrEnum):
     artifacts = "artifacts"
     devices = "devices"
     studies = "studies"
+    campaigns = "campaigns"
 
 
 def list_(
@@ -271,7 +272,7 @@ def list_(
         Path, typer.Option(help="Names the registry and problems of your own; see `repro config --help`.")
     ] = DEFAULT_CONFIG,
 ) -> None:
-    """List problems, sets, entries, layouts, baselines, artifacts, devices or studies.
+    """List problems, sets, entries, layouts, baselines, artifacts, devices, studies or campaigns.
 
     Examples:
 
@@ -390,6 +391,25 @@ def list_studies(_: Path) -> tuple[list[str], Rows]:
     return ["study", "what it re-runs"], [(name, get_study(name).reference) for name in study_names()]
 
 
+def list_campaigns(_: Path) -> tuple[list[str], Rows]:
+    from repro.bench.records import read_environments
+    from repro.bench.store import recorded_studies
+    from repro.campaign.folders import RESULTS
+
+    rows: list[tuple[object, ...]] = []
+    for raw in sorted(RESULTS.glob("[!.]*/raw")):
+        state = "complete" if raw.with_name("complete").exists() else "begun"
+        if raw.with_name("commits.json").exists():
+            state = "record"
+        try:
+            devices = dict.fromkeys(str(record.get("device")) for record in read_environments(raw).values())
+        except ReproError as error:
+            devices, state = {}, error.what
+        problems = sum(1 for _ in raw.glob("problems/**/*.json"))
+        rows.append((raw.parent.name, state, ", ".join(devices), problems, ", ".join(recorded_studies(raw))))
+    return ["campaign", "state", "device", "problems", "studies"], rows
+
+
 LISTS: dict[Listed, Callable[[Path], tuple[list[str], Rows]]] = {
     Listed.problems: list_problems,
     Listed.sets: list_sets,
@@ -399,6 +419,7 @@ LISTS: dict[Listed, Callable[[Path], tuple[list[str], Rows]]] = {
     Listed.artifacts: list_artifacts,
     Listed.devices: list_devices,
     Listed.studies: list_studies,
+    Listed.campaigns: list_campaigns,
 }
 
 
@@ -472,7 +493,7 @@ NAME_WIDTH = 15
 EACH = 200
 #: Printed for studies that do not estimate their workload.
 UNKNOWN = "unknown"
-#: Most cases of a study that are named as not fitting.
+#: Most problems that one line names.
 NAMED = 6
 #: Numbers of GPUs in a cluster for which the time is also estimated.
 CLUSTER_SIZES = (2, 4, 8)
@@ -550,6 +571,7 @@ def plan(
         for line in freshness.described():
             _print_line(f"out of date: {line}", " ")
     _print_line(f"about {_size(needs.disk_bytes)}, inputs that are downloaded aside", "disk")
+    _print_singular(planned)
     held = f"; the {model.name} has {_size(model.memory_bytes)}" if model else ""
     _print_line(f"about {_size(needs.device_bytes)}{held}", "device memory")
     for line in _unfit_lines(needs, model) if model else ():
@@ -571,6 +593,15 @@ def plan(
         "`at most` (a bound by the header alone) or `assumed`. What is measured or compiled already is not done again, "
         "and what is known to be refused, such as a matrix that is not square, has no variants."
     )
+
+
+def _print_singular(planned: Plan) -> None:
+    """Name the problems whose matrix is singular, since nothing holds the body."""
+    free = [name for name, problem in planned.problems.items() if problem.free_body]
+    if free:
+        more = f" and {len(free) - NAMED} more" if len(free) > NAMED else ""
+        names = ", ".join(free[:NAMED])
+        _print_line(f"{names}{more}: six rigid motions of a body that is not `fixed` (docs/inputs.md)", "singular")
 
 
 def _unfit_lines(needs: Estimate, model: GpuModel) -> Iterator[str]:

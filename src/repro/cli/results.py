@@ -709,8 +709,9 @@ def check(
     output: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write this file where nothing is missing.")
     ] = None,
+    each: Annotated[bool, typer.Option("--each", help="Name each one, and do not count those of one reason.")] = False,
 ) -> None:
-    """Name all of a campaign that is unavailable, failed or out of date; exit with 1 if there is anything.
+    """Count all of a campaign that is unavailable, failed or out of date; exit with 1 if there is anything.
 
     A campaign is complete where each of its files was made from what the configuration asks for now, by the receipts
     beside them, nothing was changed since, and nothing failed. What failed is tried again by the next run. A time on a
@@ -724,7 +725,7 @@ def check(
         repro check --config results/default/config.yaml
     """
     from repro.bench.records import code_of, read_commits, read_environments
-    from repro.campaign.completeness import find_missing
+    from repro.campaign.completeness import count_alike, find_missing
     from repro.campaign.configuration import load
     from repro.campaign.plan import make_plan
     from repro.campaign.receipts import making
@@ -732,9 +733,11 @@ def check(
     from repro.errors import ReproError
 
     plan = make_plan(load(config))
+    if not Path(plan.results, "raw").is_dir():
+        raise ReproError(f"campaign {plan.config.campaign} was never run: `repro run --config {config}` runs it")
     freshness = None if plan.config.replay else Freshness(plan)
     named = find_missing(plan, freshness)
-    for part in named:
+    for part in named if each else count_alike(named):
         typer.echo(f"{part.what}: {part.reason}\n", err=True)
     folder = Path(plan.results)
     for words, names in code_of(read_environments(folder / "raw"), read_commits(folder)).items():
@@ -753,5 +756,5 @@ def check(
     raise ReproError(
         f"missing or failed: {len(missing)}",
         where=f"campaign {plan.config.campaign}; all else is in {plan.results} and {plan.figures}",
-        todo="see the messages above; the same command tries again what can be tried again",
+        todo="see the messages above, and `--each` for all; a run tries again what can be tried again",
     )

@@ -47,6 +47,10 @@ def select_for_figure(campaign: Campaign, published: Published) -> tuple[Campaig
     return replace(campaign, problems=problems, **frames), said
 
 
+#: Numbering of artifacts that are in no paper.
+OURS = "ours"
+#: Name of each study's table of what was aimed at.
+TARGETS = "table-targets"
 Kind = Literal["table", "figure"]
 MakeTable = Callable[[Campaign, Published], Table]
 MakeFigure = Callable[[Campaign, Published], Figure]
@@ -65,6 +69,11 @@ class Artifact:
     make: MakeTable | MakeFigure
     #: Whether it compares campaigns; then it is made only if `Campaign.beside` is not empty.
     several: bool = False
+
+    @property
+    def of_papers(self) -> bool:
+        """Whether it shows papers' numbers, claims on them, or what was aimed at beside them."""
+        return self.numbering != OURS or self.name == TARGETS
 
     @property
     def short(self) -> str:
