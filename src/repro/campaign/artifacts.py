@@ -9,6 +9,7 @@ from pathlib import Path
 
 from repro.bench.store import recorded_studies
 from repro.campaign.configuration import load
+from repro.config.misfits import mean
 from repro.config.models import Config
 from repro.errors import ReproError
 from repro.package_data import DEFAULT_CONFIG
@@ -142,8 +143,13 @@ def find_artifacts(texts: list[str], kind: Kind, studies: list[str]) -> dict[str
         ]
         matching = [artifact for artifact in candidates if artifact.name == name]
         if not matching:
-            names = ", ".join(f"{artifact.study}/{artifact.name}" for artifact in candidates)
-            raise ReproError(f"unknown {kind}", expected=f"one of {names or '(there are none)'}", actual=text)
+            names = [f"{artifact.study}/{artifact.name}" for artifact in candidates]
+            known = names if slash else [artifact.name for artifact in candidates]
+            raise ReproError(
+                f"unknown {kind}",
+                expected=f"one of {', '.join(names) or '(there are none)'}",
+                actual=f"{text}{mean(text, known)}",
+            )
         for artifact in matching:
             of_study = chosen.setdefault(artifact.study, [])
             if artifact not in of_study:
