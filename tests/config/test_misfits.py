@@ -19,7 +19,7 @@ studies:
   compound_spmv:
     problem: tiny
     precisions: [single, float64]
-    timing: {launchs: 5}
+    timing: {launche: 5}
     problems:
       - {path: a.mtx, entri: real}
       - path: b.mtx
@@ -48,7 +48,7 @@ def refused(*texts: str) -> str:
         ("2:1", "device", "cuda"),
         ("5:5", "studies.compound_spmv.problem", "problems"),
         ("6:26", "studies.compound_spmv.precisions.1", "double"),
-        ("7:14", "studies.compound_spmv.timing.launchs", "launches"),
+        ("7:14", "studies.compound_spmv.timing.launche", "launches"),
         ("9:23", "studies.compound_spmv.problems.0.entri", "entry"),
         ("11:9", "studies.compound_spmv.problems.1.entry", "quaternion"),
     ],
@@ -72,8 +72,8 @@ def test_of_several_files_the_one_that_wrote_a_value_last_is_named() -> None:
 
 
 def test_keys_that_a_mapping_merges_stand_where_they_are_written() -> None:
-    text = "studies:\n  compound_spmv: &a\n    cach: warm\n  compressed_coo:\n    <<: *a\n"
-    assert "a.yaml:3:5: studies.compressed_coo.cach: " in refused(text)
+    text = "studies:\n  compound_spmv: &a\n    cahce: warm\n  compressed_coo:\n    <<: *a\n"
+    assert "a.yaml:3:5: studies.compressed_coo.cahce: " in refused(text)
 
 
 def test_a_misspelt_study_is_told_with_the_nearest() -> None:

@@ -42,11 +42,8 @@ def test_every_job_is_planned(
     poisson: int,
     fields: int,
     planned: Callable[..., Said],
-    checkout: Checkout,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The first study runs in both precisions, the second, on scalar problems, and the others in double precision."""
-    monkeypatch.setenv("REPRO_MIRROR", str(checkout.folder))
     said = planned(*words)
     assert said.code == 0, said.text
     jobs = said.jobs

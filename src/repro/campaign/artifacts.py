@@ -67,7 +67,13 @@ class Asked:
         if study is not None:
             return [get_study(study).name]
         if not self.raw.is_dir():
-            raise ReproError("no such campaign", where=self.raw, todo="measure it first, or name another campaign")
+            others = [path.parent.name for path in self.results.glob("*/raw")]
+            raise ReproError(
+                "no such campaign",
+                where=self.raw,
+                actual=f"{self.campaign}{mean(self.campaign, others)}",
+                todo="measure it first, or name another campaign",
+            )
         configured = sorted(set(study_names()) & set(self.config.studies)) if self.config else list(study_names())
         recorded = recorded_studies(self.raw)
         return [name for name in configured if name in recorded] or configured

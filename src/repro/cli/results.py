@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from repro.cli.options import DEFAULT_RESULTS, ConfigFile, Receipt, Results
+from repro.cli.options import (
+    DEFAULT_RESULTS,
+    AsJson,
+    CampaignName,
+    Campaigns,
+    ConfigFile,
+    Receipt,
+    RecordedConfig,
+    Results,
+    StudyName,
+    print_json,
+)
 from repro.package_data import DEFAULT_CONFIG
 
 if TYPE_CHECKING:
@@ -29,23 +41,6 @@ Names = Annotated[
     ),
 ]
 All = Annotated[bool, typer.Option("--all", help="All that the configuration asks for.")]
-CampaignName = Annotated[
-    str | None,
-    typer.Option("--campaign", help="A recorded campaign: a folder below --results; that of --config by default."),
-]
-Campaigns = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--campaign",
-        metavar="CAMPAIGN",
-        help="A recorded campaign: a folder below --results; that of --config by default. Given again, others that "
-        "stand beside the first, as by --beside.",
-        show_default=False,
-    ),
-]
-StudyName = Annotated[
-    str | None, typer.Option("--study", help="A study of the campaign; all that it holds by default.")
-]
 Beside = Annotated[
     list[str] | None,
     typer.Option(
@@ -57,16 +52,6 @@ Beside = Annotated[
     ),
 ]
 Figures = Annotated[Path, typer.Option("--figures", metavar="DIR", help="Folder of the figures.")]
-RecordedConfig = Annotated[
-    Path | None,
-    typer.Option(
-        "--config",
-        metavar="FILE",
-        help="Names the campaign, its problems and its artifacts; by default config/config.yaml, and with --campaign "
-        "what that campaign was run with.",
-        show_default=False,
-    ),
-]
 DEFAULT_FIGURES = Path("figures")
 
 
@@ -521,13 +506,12 @@ def merge(
 
 
 def environment(
-    campaign: Annotated[
-        str, typer.Option("--campaign", metavar="NAME", help="Folder below --results.", show_default=False)
-    ],
+    campaign: CampaignName = None,
     record: Annotated[
         str | None, typer.Option("--record", metavar="HASH", help="One environment record.", show_default=False)
     ] = None,
     results: Results = DEFAULT_RESULTS,
+    config: RecordedConfig = None,
 ) -> None:
     """Print the packages that a campaign was measured with as constraints for pip.
 
@@ -541,9 +525,9 @@ def environment(
         pip install -c h200.txt -e '.[cuda]'
     """
     from repro.campaign.archive import constraints_of
-    from repro.problems.registry import campaign_folder
+    from repro.campaign.artifacts import Asked
 
-    typer.echo(constraints_of(campaign_folder(results, campaign) / "raw", record))
+    typer.echo(constraints_of(Asked.of(campaign, results, config).raw, record))
 
 
 class Precision(StrEnum):
@@ -563,9 +547,7 @@ def export(
     problem: Annotated[
         str | None, typer.Argument(metavar="[PROBLEM]", help="Whose tuned kernel; not needed with --variant.")
     ] = None,
-    campaign: Annotated[
-        str | None, typer.Option(help="Folder below --results; the configuration's by default.", show_default=False)
-    ] = None,
+    campaign: CampaignName = None,
     tuning: Annotated[
         str | None,
         typer.Option(help="Which of the campaign's choices: extended (or else joint), static, …", show_default=False),
@@ -705,10 +687,13 @@ def _of_campaign(
 
 
 def check(
-    config: ConfigFile = DEFAULT_CONFIG,
+    campaign: CampaignName = None,
+    config: RecordedConfig = None,
+    results: Results = DEFAULT_RESULTS,
     output: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write this file where nothing is missing.")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Name all of a campaign that is unavailable, failed or out of date; exit with 1 if there is anything.
 
@@ -721,24 +706,35 @@ def check(
 
     Example:
 
-        repro check --config results/default/config.yaml
+        repro check --campaign default
     """
     from repro.bench.records import code_of, read_commits, read_environments
+    from repro.campaign.artifacts import Asked
     from repro.campaign.completeness import find_missing
-    from repro.campaign.configuration import load
     from repro.campaign.plan import make_plan
     from repro.campaign.receipts import making
     from repro.campaign.steps import Freshness
     from repro.errors import ReproError
 
-    plan = make_plan(load(config))
+    asked = Asked.of(campaign, results, config)
+    if asked.config is None:
+        raise ReproError(
+            "no such campaign, or one without a configuration",
+            where=results / asked.campaign / "config.yaml",
+            todo="name its configuration with --config",
+        )
+    plan = make_plan(asked.config)
     freshness = None if plan.config.replay else Freshness(plan)
     named = find_missing(plan, freshness)
-    for part in named:
-        typer.echo(f"{part.what}: {part.reason}\n", err=True)
     folder = Path(plan.results)
-    for words, names in code_of(read_environments(folder / "raw"), read_commits(folder)).items():
-        typer.echo(f"{words}: environment {', '.join(names)}")
+    code = code_of(read_environments(folder / "raw"), read_commits(folder))
+    if as_json:
+        print_json({"campaign": plan.config.campaign, "named": [asdict(part) for part in named], "code": code})
+    else:
+        for part in named:
+            typer.echo(f"{part.what}: {part.reason}\n", err=True)
+        for words, names in code.items():
+            typer.echo(f"{words}: environment {', '.join(names)}")
     missing = [part for part in named if not part.remark]
     if not missing:
         words = f"campaign {plan.config.campaign} is complete"
@@ -748,7 +744,7 @@ def check(
             own = [step for step in steps if output.absolute() in (path.absolute() for path in step.outputs)]
             with making(own[0]) if own else nullcontext():
                 output.write_text(f"{words}\n")
-        typer.echo(words)
+        typer.echo(words, err=as_json)
         return
     raise ReproError(
         f"missing or failed: {len(missing)}",
