@@ -72,8 +72,8 @@ def test_of_several_files_the_one_that_wrote_a_value_last_is_named() -> None:
 
 
 def test_keys_that_a_mapping_merges_stand_where_they_are_written() -> None:
-    text = "studies:\n  compound_spmv: &a\n    cahce: warm\n  compressed_coo:\n    <<: *a\n"
-    assert "a.yaml:3:5: studies.compressed_coo.cahce: " in refused(text)
+    text = "studies:\n  compound_spmv: &a\n    cach1: warm\n  compressed_coo:\n    <<: *a\n"
+    assert "a.yaml:3:5: studies.compressed_coo.cach1: " in refused(text)
 
 
 def test_a_misspelt_study_is_told_with_the_nearest() -> None:
