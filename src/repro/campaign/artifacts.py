@@ -63,7 +63,7 @@ class Asked:
         return self.results / self.campaign / "raw"
 
     def studies(self, study: str | None = None) -> list[str]:
-        """Return the named study, or all configured studies with rows; if there are no rows, all configured studies."""
+        """Return the named study, or all with rows, in the configuration's order; without rows all configured."""
         if study is not None:
             return [get_study(study).name]
         if not self.raw.is_dir():
@@ -74,7 +74,7 @@ class Asked:
                 actual=f"{self.campaign}{mean(self.campaign, others)}",
                 todo="measure it first, or name another campaign",
             )
-        configured = sorted(set(study_names()) & set(self.config.studies)) if self.config else list(study_names())
+        configured = [name for name in (self.config.studies if self.config else study_names()) if name in study_names()]
         recorded = recorded_studies(self.raw)
         return [name for name in configured if name in recorded] or configured
 

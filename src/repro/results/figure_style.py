@@ -15,6 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
+from repro.results.hover_values import name_marks
 from repro.results.tables import Figure
 
 if TYPE_CHECKING:
@@ -106,14 +107,18 @@ def _take_words_as_they_are(drawn: Canvas) -> None:
         text.set_parse_math(False)
 
 
-def save(figure: Figure, paths: Iterable[Path], title: str, device: str, *, screen: bool = False) -> None:
+def save(
+    figure: Figure, paths: Iterable[Path], title: str, device: str, *, screen: bool = False
+) -> dict[str, list[str]]:
     """Write a figure with the device's name below it to files; their suffixes select the formats.
 
     Files contain no dates, so that equal data give equal bytes. SVG files draw letters as outlines, which look the same
-    everywhere. With `screen` letters are text (searchable and smaller), and images have screen resolution.
+    everywhere. With `screen` letters are text (searchable and smaller), images have screen resolution, and the ids and
+    texts of bars and points are returned, for `repro.results.hover_values.with_titles`.
     """
     with look(screen=screen):
         drawn = laid_out(figure, device)
+        texts = name_marks(drawn) if screen else {}
         for path in paths:
             metadata: dict[str, str | None]
             match path.suffix.lstrip("."):
@@ -124,6 +129,7 @@ def save(figure: Figure, paths: Iterable[Path], title: str, device: str, *, scre
                 case _:
                     metadata = {"Title": title, "Description": figure.caption}
             drawn.savefig(path, format=path.suffix.lstrip("."), metadata=metadata)
+    return texts
 
 
 def look(*, screen: bool = False) -> AbstractContextManager[None]:
