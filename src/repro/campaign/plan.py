@@ -95,7 +95,8 @@ def check_training(config: Config) -> None:
 
 
 #: Copies of the formats in `repro.results.output`, which is slow to import; a test checks that they are equal.
-TABLE_FORMATS, FIGURE_FORMATS = ("csv", "md", "tex"), ("pdf", "svg", "png")
+TABLE_FORMATS: tuple[str, ...] = ("csv", "md", "tex")
+FIGURE_FORMATS: tuple[str, ...] = ("pdf", "svg", "png", "tex")
 #: Settings of a study that select steps but do not affect any step; `Study.parts_of` passes `parts` to the steps.
 NAMING_STEPS = {"problems", "precisions", "artifacts", "parts"}
 

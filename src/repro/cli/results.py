@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from repro.export.bundle import Export
     from repro.results.campaign_data import Campaign
     from repro.results.cross_campaign import Comparison
+    from repro.results.figure_style import Shape
     from repro.results.registry import Kind
 
 
@@ -89,19 +90,44 @@ def figure(
     figures: Figures = DEFAULT_FIGURES,
     config: RecordedConfig = None,
     receipt: Receipt = False,
+    width: Annotated[
+        float | None,
+        typer.Option(min=1, max=40, help="Inches; by default each figure's own, 3.45 or 7.1.", show_default=False),
+    ] = None,
+    font: Annotated[
+        str | None, typer.Option(help="An installed font family, such as STIXGeneral.", show_default=False)
+    ] = None,
+    formats: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help="pdf, svg, png or tex; given again, several. All by default.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
-    """Make figures of a measured campaign as PDF, SVG and PNG.
+    """Make figures of a measured campaign as PDF, SVG and PNG, and a LaTeX file with the caption.
 
-    They go to figures/<campaign>/<study>/NAME.{pdf,svg,png}.
+    They go to figures/<campaign>/<study>/NAME.{pdf,svg,png,tex}. With a width, a font or formats of your own they are
+    others than the workflow's: name a folder for them with --figures.
 
     Examples:
 
         repro figure compressed_coo/figure-5
 
         repro figure --all --campaign h200 --figures paper/figures
+
+        repro figure compressed_coo/figure-5 --campaign h200 --width 3.3 --font STIXGeneral --format pdf --figures paper
     """
+    from repro.errors import ReproError
+    from repro.results.figure_style import FORMATS, Shape
+
+    shape = Shape(width, font, tuple(formats or FORMATS))
+    if receipt and shape != Shape():
+        raise ReproError("--receipt is for figures as the workflow makes them", todo="leave --width, --font, --format")
     with _receipt(receipt, config, "figures", study):
-        _write_artifacts("figure", names or [], all_, campaign, study, results, figures, config)
+        _write_artifacts("figure", names or [], all_, campaign, study, results, figures, config, shape)
 
 
 def report(
@@ -177,6 +203,7 @@ def _write_artifacts(
     results: Path,
     target: Path,
     config: Path | None,
+    shape: Shape | None = None,
 ) -> None:
     """Write tables or figures for each selected study into subfolders of `target`."""
     from repro.campaign.artifacts import Asked, all_artifacts, find_artifacts, published_of
@@ -199,7 +226,7 @@ def _write_artifacts(
             progress(name, 0, len(artifacts))
             data, published = asked.read(name), published_of(name)
             for done, artifact in enumerate(artifacts, 1):
-                for path in write(artifact, data, published, folder(target, asked.campaign, name)):
+                for path in write(artifact, data, published, folder(target, asked.campaign, name), shape):
                     typer.echo(f"wrote {path}")
                 progress(name, done, len(artifacts))
 
