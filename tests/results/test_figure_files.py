@@ -55,7 +55,7 @@ def test_a_figure_takes_a_width_a_font_and_formats(tmp_path: Path) -> None:
     assert mpl.rcParams["font.family"] == before
 
 
-@pytest.mark.parametrize(("wrong", "near"), [({"font": "STIX Generl"}, "STIXGeneral"), ({"formats": ("pgn",)}, "png")])
+@pytest.mark.parametrize(("wrong", "near"), [({"font": "STIXGenera"}, "STIXGeneral"), ({"formats": ("pgn",)}, "png")])
 def test_a_font_or_a_format_that_is_not_there_is_refused_with_the_nearest(wrong: dict[str, Any], near: str) -> None:
     with pytest.raises(ReproError, match=f"did you mean {near}"):
         Shape(**wrong)
