@@ -1,6 +1,7 @@
 """The campaign of config/config.yaml, or of the files that `--configfile` names in its place."""
 
 import sys
+from pathlib import Path
 
 from repro.campaign.jobs import Batches, Requests
 from repro.campaign.plan import make_plan
@@ -33,7 +34,7 @@ try:
     if plan is None:
         # refuses mistakes that Snakemake's reader accepts, such as duplicate keys
         read(*workflow.configfiles)
-        plan = make_plan(resolve(config, ", ".join(map(str, workflow.configfiles))))
+        plan = make_plan(resolve(config, [Path(path) for path in workflow.configfiles]))
     refuse_file_in_the_way(plan)
     batches = Batches(plan)
     freshness = Freshness(plan) if workflow.is_main_process else None

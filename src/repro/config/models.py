@@ -18,12 +18,15 @@ from pydantic import (
     model_validator,
 )
 
+from repro.config.misfits import refuse_unknown
 from repro.config.spaces import PAPER, SPACES, Space
 from repro.entries import entries
 from repro.galerkin.basis import BASES
 
 #: Pattern of device selections. A separate check rejects lists with repeated devices.
 PATTERN = r"^(auto|cuda(:(all|[0-9]+(,[0-9]+)*))?|opencl(:[0-9]+(/([2-9]|[1-9][0-9]+))?)?)$"
+#: The shortest words that match `PATTERN`, of which messages name the nearest.
+DEVICES = ("auto", "cuda", "cuda:all", "opencl")
 #: Explanation of `PATTERN` for users.
 MEANING = (
     "auto (a GPU if there is one, else the CPU), cuda, cuda:N, cuda:0,1,2 (several GPUs of this machine, none twice), "
@@ -48,13 +51,13 @@ MAX_PART_LENGTH = 128
 
 def _registered(name: str) -> str:
     if name not in entries():
-        raise ValueError(f"no such entry; there are {', '.join(entries())}")
+        raise refuse_unknown(f"no such entry; there are {', '.join(entries())}", entries())
     return name
 
 
 def _basis(name: str) -> str:
     if name not in BASES:
-        raise ValueError(f"no such basis; there are {', '.join(BASES)}")
+        raise refuse_unknown(f"no such basis; there are {', '.join(BASES)}", BASES)
     return name
 
 
@@ -64,7 +67,7 @@ EntryName = Annotated[str, AfterValidator(_registered), WithJsonSchema({"enum": 
 
 def _device(words: str) -> str:
     if not names_device(words):
-        raise ValueError(f"no such device; expected {MEANING}")
+        raise refuse_unknown(f"no such device; expected {MEANING}", DEVICES)
     return words
 
 
@@ -106,7 +109,24 @@ _Once = AfterValidator(_once)
 
 #: Allowed names of campaigns; they are used as folders and as values of Snakemake wildcards.
 CAMPAIGN = r"^[A-Za-z0-9_][A-Za-z0-9._-]*$"
-CampaignName = Annotated[str, Field(pattern=CAMPAIGN, max_length=MAX_PART_LENGTH)]
+
+
+def _campaign(name: str) -> str:
+    if len(name) > MAX_PART_LENGTH or not re.fullmatch(CAMPAIGN, name):
+        offered = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-")[:MAX_PART_LENGTH]
+        raise refuse_unknown(
+            "no name of a campaign, which names folders; expected a letter, a digit or _, then also . and -, at most "
+            f"{MAX_PART_LENGTH} characters",
+            [offered] if offered else [],
+        )
+    return name
+
+
+CampaignName = Annotated[
+    str,
+    AfterValidator(_campaign),
+    WithJsonSchema({"maxLength": MAX_PART_LENGTH, "pattern": CAMPAIGN, "type": "string"}),
+]
 
 
 class Model(BaseModel):
@@ -125,7 +145,9 @@ class Fetch(Model):
         "measured. `repro fetch` keeps it in any case.",
     )
     mirrors: tuple[str, ...] = Field(
-        (), description="Folders or URLs tried before a file's own address; REPRO_MIRROR comes first."
+        (),
+        description="Folders or URLs tried before a file's own address; REPRO_MIRROR comes first. $NAME is what this "
+        "environment variable names, without which the campaign is refused.",
     )
     timeout: float = Field(30.0, gt=0, description="Seconds without a byte after which a download is given up.")
     retries: int = Field(2, ge=0, description="Times a download is tried again.")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from repro.bench.rows import NO_COLUMNS, ColumnType
+from repro.config.misfits import mean
 from repro.errors import ReproError
 
 if TYPE_CHECKING:
@@ -276,7 +277,9 @@ def get_study(name: str) -> Study:
         There is no such study.
     """
     if name not in study_names():
-        raise ReproError("unknown study", expected=f"one of {', '.join(study_names())}", actual=name)
+        raise ReproError(
+            "unknown study", expected=f"one of {', '.join(study_names())}", actual=f"{name}{mean(name, study_names())}"
+        )
     study = import_module(f"{__name__}.{name}.study").STUDY
     assert isinstance(study, Study)
     return study
