@@ -27,7 +27,7 @@ RUN := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 PYTEST = $(RUN) pytest -n $(N) --dist loadfile --no-loadscope-reorder
 FAST := not slow and not wording and not medium and not gpu
 
-.PHONY: help all test test-fast test-all lint docs census environment lock clean
+.PHONY: help all demo test test-fast test-all lint docs census environment lock clean
 
 help:  ## Print this.
 	@echo "make TARGET [N=cores] [ARGS='further arguments of the command'] [EXTRAS=cpu,mesh] [LOCKED=no]"
@@ -35,6 +35,9 @@ help:  ## Print this.
 
 all: $(call stamps,run)  ## Run the campaign of config/config.yaml: snakemake --cores N all.
 	$(RUN) snakemake --cores $(N) all $(ARGS)
+
+demo: $(call stamps,run)  ## A first look in a minute: one study on one small problem.
+	$(RUN) snakemake --cores $(N) all --configfile config/demo.yaml $(ARGS)
 
 test: $(call stamps,dev)  ## Run the tests but the slow ones and those of wording.
 	$(PYTEST) -m "not slow and not wording" $(ARGS)

@@ -11,6 +11,7 @@ from repro.campaign.workflow import (
     drop_unasked_limit,
     plan_of_run,
     refuse_file_in_the_way,
+    tell_compiled,
 )
 from repro.campaign.configuration import resolve
 from repro.cli.best import print_end_of_run
@@ -85,6 +86,7 @@ onstart:
     try:
         begin(plan, stale)
         drop_unasked_limit(workflow)
+        tell_compiled(plan, stale)
     except ReproError as error:
         sys.exit(str(error))
 

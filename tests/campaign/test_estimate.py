@@ -17,7 +17,17 @@ import yaml
 from repro.bench.records import read_problem
 from repro.bench.store import read_rows
 from repro.campaign.configuration import load, resolve
-from repro.campaign.jobs import AROUND, ASSUMED_SIZE, BUILT_PER_SECOND, PREDICTED, RATES, Estimate, estimate
+from repro.campaign.jobs import (
+    AROUND,
+    ASSUMED_SIZE,
+    BUILT_PER_SECOND,
+    PREDICTED,
+    RATES,
+    START_SECONDS,
+    Estimate,
+    estimate,
+    module_seconds,
+)
 from repro.campaign.plan import Plan, make_plan
 from repro.cli.app import build
 from repro.cli.campaign import on_a_cluster
@@ -289,6 +299,29 @@ def test_in_a_pipe_a_job_is_a_line(capsys: pytest.CaptureFixture[str], monkeypat
     plan_command([Path("config/config.yaml"), Path("mine.yaml")], cores=2)
     lines = capsys.readouterr().out.splitlines()
     assert any(line.startswith("helmholtz_hubs ") and line.endswith(" compound_spmv") for line in lines)
+
+
+def test_compiling_our_space_on_a_cpu_is_most_of_the_time_and_said_so(capsys: pytest.CaptureFixture[str]) -> None:
+    said = {}
+    for space in ("paper", "extended"):
+        study = f"{{problems: [dirac_torus], precisions: [double], space: {space}}}"
+        Path("mine.yaml").write_text(f"device: opencl\nstudies: {{compound_spmv: {study}}}\n")
+        plan_command([Path("mine.yaml")], cores=1)
+        said[space] = " ".join(capsys.readouterr().out.split())
+    assert "compiles, most of it `space: extended`" in said["extended"] and "compiles, most" not in said["paper"]
+    # as many steps as Snakemake counts: a problem, groups of modules and common ones, a case, two kinds of artifacts,
+    # report, check and all
+    assert "steps 9: 1 build, 2 compile, 1 measure, 5 show and check" in said["paper"]
+    assert "steps 11: 1 build, 4 compile, 1 measure, 5 show and check" in said["extended"]
+
+
+def test_a_module_of_our_space_takes_as_long_as_it_has_kernels() -> None:
+    made = plan(problems=["dirac_torus"], precisions=["double"], space="extended")
+    seconds = {group.name: sum(module_seconds(group.study, key, "opencl") for key in group.keys)
+               for group in made.module_groups}  # fmt: skip
+    assert seconds["extended/quaternion-double"] > 5 * seconds["paper/quaternion-double"]
+    groups = estimate(made, CPU).compile_seconds
+    assert sum(groups) == pytest.approx(sum(seconds.values()) + 4 * START_SECONDS + RATES["opencl"].compile)
 
 
 def test_a_replay_needs_nothing(capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,7 @@ from repro.campaign.configuration import resolve
 from repro.campaign.plan import Plan, make_plan
 from repro.campaign.receipts import making
 from repro.campaign.steps import Freshness, presenting
-from repro.campaign.workflow import RUN, begin, drop_unasked_limit, plan_of_run
+from repro.campaign.workflow import RUN, begin, drop_unasked_limit, plan_of_run, tell_compiled
 from repro.errors import ReproError
 
 REPOSITORY = Path(__file__).parents[2]
@@ -185,3 +185,24 @@ def test_where_snakemake_has_no_such_limit_nothing_is_done() -> None:
         before = dict(vars(scheduler))
         drop_unasked_limit(SimpleNamespace(scheduler=scheduler))
         assert vars(scheduler) == before
+
+
+def test_a_long_compilation_says_how_far_it_is_and_ends() -> None:
+    study = {"problems": ["dirac_torus"], "precisions": ["single"]}
+    study |= {"layouts": ["CSR-AoS-AoS", "ELL-AoS-AoS", "ELL-SoA-AoS"]}
+    made = plan(studies={"compound_spmv": study})
+    stale = Freshness(made).stale
+    lines: list[str] = []
+    thread = tell_compiled(made, stale, every=0.01, tell=lines.append)
+    manifests = [Path(path) for path in made.all_manifests if path != made.common_manifest]
+    for manifest in manifests:
+        thread.join(0.1)
+        assert thread.is_alive()
+        manifest.parent.mkdir(parents=True, exist_ok=True)
+        manifest.touch()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert [line.split(" modules")[0] for line in lines] == [
+        f"compiled {done} of {len(manifests)}" for done in range(1, len(manifests))
+    ]
+    assert not tell_compiled(made, {}, every=100).is_alive()  # nothing to compile

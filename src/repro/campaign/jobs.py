@@ -13,7 +13,7 @@ from math import ceil
 from pathlib import Path
 
 from repro.bench.records import read_problem
-from repro.campaign.plan import ModuleGroup, Plan
+from repro.campaign.plan import ModuleGroup, Plan, PlannedStudy
 from repro.codegen.targets import GpuModel, Target
 from repro.config.models import StudySettings
 from repro.errors import ReproError
@@ -321,8 +321,9 @@ def estimate(plan: Plan, target: Target) -> Estimate:
     )
     sizes = {job.problem: job.size for job in jobs}
     manifests = plan.all_manifests
-    groups = [plan.manifests_of(group.study, group.keys) for group in plan.module_groups] + [[plan.common_manifest]]
-    absent = [count for paths in groups if (count := sum(not Path(path).exists() for path in paths))]
+    absent = [seconds for group in plan.module_groups if (seconds := _absent(plan, group, target.dialect))]
+    if not Path(plan.common_manifest).exists():
+        absent.append([rates.compile])
     presented = [
         START_SECONDS + seconds * len(names)
         for study in plan.studies.values()
@@ -335,12 +336,53 @@ def estimate(plan: Plan, target: Target) -> Estimate:
     return Estimate(
         jobs,
         batches.jobs,
-        (len(manifests), sum(absent)),
-        tuple(START_SECONDS + count * rates.compile / rates.threads for count in absent),
+        (len(manifests), sum(map(len, absent))),
+        tuple(START_SECONDS + sum(seconds) / rates.threads for seconds in absent),
         tuple(START_SECONDS + sum(building_seconds(sizes[name]) for name in names) for names in batches.built_by_job),
         (*presented, START_SECONDS + FIGURE_SECONDS),  # the report
         sum(problem_bytes.values()) + len(manifests) * rates.module + sum(job.tried * 1500 for job in jobs),
     )
+
+
+def module_seconds(study: str, key: str, dialect: str) -> float:
+    """Return the expected seconds to compile a module on one core."""
+    pace = get_study(study).paces.get(dialect, CostModel())
+    return next((seconds for begin, seconds in pace.compile.items() if key.startswith(begin)), RATES[dialect].compile)
+
+
+def _absent(plan: Plan, group: ModuleGroup, dialect: str) -> list[float]:
+    """Return the seconds for each module of a group that is still to be compiled."""
+    paths = zip(group.keys, plan.manifests_of(group.study, group.keys), strict=True)
+    return [module_seconds(group.study, key, dialect) for key, path in paths if not Path(path).exists()]
+
+
+def count_steps(plan: Plan, stale: Container[str] | None = None) -> dict[str, int]:
+    """Return how many jobs Snakemake will run, by what they do; with `stale` (names of steps) those that have one.
+
+    The rule `all` counts as one, as in Snakemake's own count.
+    """
+    batches = Batches(plan)
+
+    def count(jobs: Iterable[Iterable[str]]) -> int:
+        return sum(stale is None or any(step in stale for step in steps) for steps in jobs)
+
+    shown = [[f"{kind} {name}"] for name, study in plan.studies.items() for kind in _presented(study)]
+    counts = {
+        "build": count([f"problem {name}" for name in names] for names in batches.built_by_job),
+        "compile": count(
+            [*([f"compile {of.study} {key}" for key in of.keys] for of in plan.module_groups), ["compile common"]]
+        ),
+        "measure": count(
+            [*(batch.steps for batch in batches.measuring), *([f"measure {' '.join(run)}"] for run in batches.alone)]
+        ),
+        "show and check": count([*shown, ["report"], ["check"]]),
+    }
+    counts["show and check"] += any(counts.values())
+    return counts
+
+
+def _presented(study: PlannedStudy) -> list[str]:
+    return [kind for kind, names in (("tables", study.tables), ("figures", study.figures)) if names]
 
 
 def recorded_bytes(study: str) -> dict[tuple[str, str], int]:
@@ -528,8 +570,10 @@ class Requests:
     def compiling(self, group: ModuleGroup | None = None) -> Request:
         """Return the request for compiling a group of modules, or (None) the module common to all studies."""
         rates = RATES[self._target.dialect]
-        count = len(group.keys) if group else 1
-        return _request(count * rates.compile / rates.threads, (OTHERS + rates.threads * COMPILER) * MIB)
+        keys = group.keys if group else ()
+        dialect = self._target.dialect
+        seconds = sum(module_seconds(group.study, key, dialect) for key in keys) if group else rates.compile
+        return _request(seconds / rates.threads, (OTHERS + rates.threads * COMPILER) * MIB)
 
     def measuring(self, cases: Iterable[tuple[str, str, str]]) -> Request:
         """Return the request for measuring cases one after the other (on a CPU, operands are in host memory)."""

@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -67,6 +69,32 @@ def begin(plan: Plan, stale: Mapping[str, str]) -> None:
     except OSError as error:
         raise _not_writable(plan, error.strerror) from None
     os.environ[RUN] = str(paths[0].resolve())
+
+
+def tell_compiled(
+    plan: Plan, stale: Mapping[str, str], every: float = 30.0, tell: Callable[[str], None] = print
+) -> threading.Thread:
+    """Print how many modules are compiled, every so many seconds if there are more, since a job of many takes minutes.
+
+    Modules count from the start of the run on. The thread ends when all are compiled, or with its process.
+    """
+    began = time.time()
+    since = began - 1  # file systems keep times less exactly
+    keys = [(of.study, key) for of in plan.module_groups for key in of.keys if f"compile {of.study} {key}" in stale]
+    paths = [Path(path) for study, key in keys for path in plan.manifests_of(study, [key])]
+
+    def watch() -> None:
+        told = done = 0
+        while done < len(paths):
+            time.sleep(every)
+            done = sum(path.exists() and path.stat().st_mtime >= since for path in paths)
+            if told < done < len(paths):
+                tell(f"compiled {done} of {len(paths)} modules in {time.time() - began:.0f} s")
+                told = done
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    return thread
 
 
 def plan_of_run() -> Plan | None:

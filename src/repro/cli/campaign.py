@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from repro.cli.options import AsJson, ConfigFile, ConfigFiles, print_json
+from repro.config.spaces import EXTENDED
 from repro.errors import ReproError
 from repro.package_data import DEFAULT_CONFIG, install, shipped
 from repro.programs import run_program
@@ -550,7 +551,7 @@ def plan(
     import os
 
     from repro.campaign.configuration import load
-    from repro.campaign.jobs import RATES, estimate
+    from repro.campaign.jobs import RATES, count_steps, estimate
     from repro.campaign.plan import make_plan
     from repro.campaign.steps import Freshness
     from repro.cli.console import duration, in_columns, terminal_width
@@ -583,10 +584,10 @@ def plan(
     _print_line(f"{variants:,}{f', {tried:,} of them to try' if tried < variants else ''}", "variants")
     _print_line(f"{len(planned.artifact_files)}", "artifacts")
     batched = f"; small problems in batches of up to {planned.config.batch}" if planned.config.batch > 1 else ""
-    _print_line(f"{needs.made[0]} that build, {needs.made[1]} that measure{batched}", "jobs")
-    if not gpu:  # what was made here was made for this machine
-        freshness = Freshness(planned)
-        _print_line(f"{freshness.total}, {len(freshness.stale)} of them to make", "steps")
+    freshness = None if gpu else Freshness(planned)  # what was made here was made for this machine
+    steps = count_steps(planned, freshness.stale if freshness else None)
+    _print_line(f"{sum(steps.values())}: {', '.join(f'{n} {what}' for what, n in steps.items())}{batched}", "steps")
+    if freshness:
         for line in freshness.described():
             _print_line(f"out of date: {line}", " ")
     _print_line(f"about {_size(needs.disk_bytes)}, inputs that are downloaded aside", "disk")
@@ -598,6 +599,7 @@ def plan(
     untold = sorted({job.study for job in needs.jobs if not job.told})
     more = f", with one variant a case in {', '.join(untold)}, of unknown workload" if untold else ""
     _print_line(f"about {duration(needs.seconds(cores))}{more}", "expected")
+    _print_slow_compiling(planned, needs, cores)
     if planned.on_gpu and len(needs.jobs) > 1:
         _print_line(on_a_cluster(needs, cores), " ")
     for line in _pace_lines(planned) if planned.on_gpu else ():
@@ -612,6 +614,17 @@ def plan(
         "`at most` (a bound by the header alone) or `assumed`. What is measured or compiled already is not done again, "
         "and what is known to be refused, such as a matrix that is not square, has no variants."
     )
+
+
+def _print_slow_compiling(planned: Plan, needs: Estimate, cores: int) -> None:
+    """Say where most of the time on a CPU is compiling our space, which a rehearsal can do without."""
+    compiling = sum(needs.compile_seconds) / cores
+    ours = [name for name, study in planned.studies.items() if EXTENDED in study.settings.spaces]
+    if not planned.on_gpu and ours and 2 * compiling > needs.seconds(cores):
+        from repro.cli.console import duration
+
+        text = f"about {duration(compiling)} of it compiles, most of it `space: extended`; a rehearsal on a CPU can be"
+        _print_line(f"{text} without", " ")
 
 
 def _print_singular(planned: Plan) -> None:

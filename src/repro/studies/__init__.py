@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -79,12 +79,16 @@ class CostModel:
         Operations in double precision per byte moved, which say whether memory or arithmetic limits another GPU.
     memory
         Device memory of the largest variant or routine per byte of the operand, for cases of which no row is recorded.
+    compile
+        Seconds to compile one module on one core, by the beginning of its key; the first that fits counts. Modules
+        of other keys take as long as the common estimate says.
     """
 
     beside: float = 0.0
     launches: float = 1.0
     intensity: float = 0.25
     memory: float = 4.0
+    compile: Mapping[str, float] = field(default_factory=dict)
 
 
 class Study:

@@ -1,0 +1,27 @@
+"""`make demo`: a first look at one study on one small problem, in a minute, that opens nothing."""
+
+from __future__ import annotations
+
+import resource
+
+import pytest
+from checkouts import REPOSITORY, Checkout
+
+pytestmark = [pytest.mark.workflow, pytest.mark.slow]
+
+#: Seconds that the demo may take on two cores that do nothing else.
+MINUTE = 60.0
+
+
+def test_the_demo_takes_a_minute_and_says_where_its_page_is(checkout: Checkout) -> None:
+    assert "--configfile config/demo.yaml" in (REPOSITORY / "Makefile").read_text()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    said = checkout.snakemake("all", "--configfile", "config/demo.yaml")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert said.code == 0, said.text
+    assert "report   results/demo/report.html" in said.text
+    page = (checkout.folder / "results/demo/report.html").read_text()
+    assert '<strong class="number">rehearsal</strong>' in page and "as fast as" not in page
+    # the time of its processes, since other tests may run beside this one
+    busy = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    assert busy < 2 * MINUTE
