@@ -39,6 +39,7 @@ COMMANDS = {
     "problem": Command("Problems", "problems", "problem", "Build a problem into one file."),
     "render": Command("Kernels", "kernels", "render", "Print the source of one module."),
     "compile": Command("Kernels", "kernels", "compile_", "Compile modules, without a device."),
+    "rival": Command("Measuring", "rival", "rival", "Try a kernel of your own on small matrices."),
     "measure": Command("Measuring", "measurement", "measure", "Verify and time everything on one problem."),
     "batch": Command("Measuring", "batch", "batch", "Build or measure many small problems in one job."),
     "launch": Command("Measuring", "measurement", "launch", "Launch what is named a few times, for a profiler."),

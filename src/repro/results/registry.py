@@ -65,6 +65,12 @@ class Artifact:
     make: MakeTable | MakeFigure
     #: Whether it compares campaigns; then it is made only if `Campaign.beside` is not empty.
     several: bool = False
+    #: Whether it shows rivals, kernels from outside; then it is made only if the campaign has some.
+    rivals: bool = False
+
+    def needed(self, *, several: bool, rivals: bool) -> bool:
+        """Return whether it is made for a campaign that has others beside it, or rivals."""
+        return (several or not self.several) and (rivals or not self.rivals)
 
     @property
     def short(self) -> str:
@@ -84,19 +90,19 @@ def _register(artifact: Artifact) -> None:
 
 
 def table(
-    study: str, name: str, *, title: str, numbering: str, several: bool = False
+    study: str, name: str, *, title: str, numbering: str, several: bool = False, rivals: bool = False
 ) -> Callable[[MakeTable], MakeTable]:
     """Register the decorated function as a table."""
 
     def decorate(make: MakeTable) -> MakeTable:
-        _register(Artifact(study, name, title, numbering, "table", make, several))
+        _register(Artifact(study, name, title, numbering, "table", make, several, rivals))
         return make
 
     return decorate
 
 
 def figure(
-    study: str, name: str, *, title: str, numbering: str, several: bool = False
+    study: str, name: str, *, title: str, numbering: str, several: bool = False, rivals: bool = False
 ) -> Callable[[MakeFigure], MakeFigure]:
     """Register the decorated function as a figure; it is called with the result of `select_for_figure`."""
 
@@ -106,7 +112,7 @@ def figure(
             made = make(few, published)
             return replace(made, caption=f"{made.caption} {said}".rstrip())
 
-        _register(Artifact(study, name, title, numbering, "figure", make_drawn, several))
+        _register(Artifact(study, name, title, numbering, "figure", make_drawn, several, rivals))
         return make
 
     return decorate
