@@ -208,6 +208,7 @@ template <typename T> unsigned __match_any_sync(unsigned, T value)
         bits |= unsigned(emulated::exchange(value, lane, "match") == value) << lane;
     return bits;
 }
+inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((unsigned long long)a * b >> 32); }
 #define __popc(bits) __builtin_popcount(bits)
 #define __ffs(bits) __builtin_ffs(bits)
 inline int __clz(unsigned bits) { return bits ? __builtin_clz(bits) : 32; }
@@ -231,6 +232,7 @@ inline void __pipeline_wait_prior(int newest)
     of.asked = later;
 }
 template <typename T> T __ldcs(const T* address) { return *address; }
+template <typename T> void __stcs(T* address, T value) { *address = value; }
 template <typename T> T __ldcg(const T* address) { return *address; }
 template <typename T, typename U> T atomicAdd(T* address, U value) { T old = *address; *address = old + T(value); return old; }
 template <typename T, typename U> T atomicOr(T* address, U value) { T old = *address; *address = old | T(value); return old; }

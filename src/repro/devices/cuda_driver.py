@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -77,6 +77,8 @@ class CudaBuffer:
                 allocation.free()
 
     def __del__(self) -> None:
+        if self._allocation is None:
+            return
         # If another context is current in this thread, PyCUDA silently does not free the memory.
         with suppress(Exception):  # a lost context has freed its memory
             self.release()
@@ -180,18 +182,25 @@ def share(cuda: Any, kernel: Any, nbytes: int) -> Any:
     return kernel
 
 
+@cache
+def _packing(kinds: tuple[type, ...]) -> tuple[Callable[..., bytes], tuple[int, ...]]:
+    """Return a function that packs arguments of these types, and the places of those that are buffers."""
+    chars = [_CHARS.get(kind) for kind in kinds]
+    addresses = tuple(place for place, char in enumerate(chars) if char is None)
+    return struct.Struct("".join(char or "P" for char in chars)).pack, addresses
+
+
 def bind_launch(kernel: Any, grid: int, block: int, stream: Any, arguments: Sequence[Argument]) -> Callable[[], None]:
     """Return a function that queues one launch and keeps its buffers alive.
 
     PyCUDA's `prepared_async_call` needs twice the host time: it packs arguments at each launch and calls a driver
     function deprecated since CUDA 4.
     """
-    format, values = "", []
-    for argument in arguments:
-        char = _CHARS.get(type(argument))
-        format += char or "P"
-        values.append(argument if char else pointer_of(argument))
-    packed = struct.pack(format, *values)
+    pack, addresses = _packing(tuple(map(type, arguments)))
+    values: list[Any] = list(arguments)
+    for place in addresses:
+        values[place] = int(values[place].pointer)
+    packed = pack(*values)
     shared = getattr(kernel, _SHARED, 0)
     queue = partial(kernel._launch_kernel, (int(grid), 1, 1), (int(block), 1, 1), packed, shared, stream)
 

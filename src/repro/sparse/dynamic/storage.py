@@ -78,6 +78,8 @@ class Storage:
     longest: int | None = field(default=None, kw_only=True)
     #: The part of an arena in which columns and values lie; None: they have memory of their own.
     lease: Lease | None = field(default=None, kw_only=True)
+    #: What table, sizes, versions and state lie in, where they are parts of it.
+    lease_of_rows: Lease | None = field(default=None, kw_only=True)
     _holders: int = field(default=1, init=False, repr=False)
     _lock: Lock = field(default_factory=Lock, init=False, repr=False)
 
@@ -207,3 +209,5 @@ class Storage:
         self._leave()
         for buffer in self._buffers:
             buffer.release()
+        if self.lease_of_rows is not None:
+            self.lease_of_rows.release()

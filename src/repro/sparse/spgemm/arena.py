@@ -6,6 +6,7 @@ and values each in an array of its own, so that a range can be cut at its end.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from threading import RLock
 
@@ -105,13 +106,14 @@ class Arena:
         if begin >= end:
             return
         with self._lock:
-            joined: list[tuple[int, int]] = []
-            for first, last in sorted([*block.free, (begin, end)]):
-                if joined and joined[-1][1] == first:
-                    joined[-1] = joined[-1][0], last
-                else:
-                    joined.append((first, last))
-            block.free = joined
+            free = block.free
+            at = bisect_left(free, (begin, end))
+            if at < len(free) and free[at][0] == end:
+                end = free.pop(at)[1]
+            if at and free[at - 1][1] == begin:
+                at -= 1
+                begin = free.pop(at)[0]
+            free.insert(at, (begin, end))
             if block.empty and block.capacity > LEAST_ENTRIES and block in self._blocks:
                 self._blocks.remove(block)
                 block.release()

@@ -42,13 +42,13 @@ class HashShape:
     #: Rows of a block; 1 for several warps a row.
     rows: int
 
-    @property
-    def bits(self) -> int:
-        return self.table.bit_length() - 1
-
     def kernel(self, mode: str) -> tuple[str, str]:
         """Return module and kernel name."""
         return mode, f"{mode}_w{self.width}_t{self.table}"
+
+    @property
+    def bits(self) -> int:
+        return self.table.bit_length() - 1
 
     @property
     def threads(self) -> int:
@@ -215,21 +215,18 @@ def refill_shapes(target: Target, scalar_bytes: int) -> tuple[RefillShape, ...]:
     return tuple(made)
 
 
-#: Entries of A's row that a group of lanes adds one after the other before another group pays.
-STEPS_OF_GROUP = 16
-
-
 def refill_shape(
     target: Target, scalar_bytes: int, room: int, rows: int, of_a: float, of_b: float, resident: int
 ) -> RefillShape:
     """Return the kernel for `rows` rows of a room.
 
-    `of_a` and `of_b` are mean row lengths of A and B, `resident` the lanes of the device, which few rows share.
+    `of_a` and `of_b` are mean row lengths of A and B, `resident` the lanes of the device, which few rows share. The
+    limits are those between the fastest kernels of the 24 products of Poisson problems on an H100.
     """
     shapes = [shape for shape in refill_shapes(target, scalar_bytes) if shape.room == room]
-    lanes = 4 if of_b < 16 else 8 if of_b < 64 else 16 if of_b < 128 else target.warp
+    lanes = 4 if of_b < 6 else 8 if of_b < 16 else 16 if of_b < 128 else target.warp
     lanes = min((shape.lanes for shape in shapes), key=lambda each: abs(each - lanes))
-    groups = max(1.0, of_a / STEPS_OF_GROUP)
+    groups = 1.0 if of_a < 12 or of_b >= 16 else 2.0 if of_a < 16 else 4.0
     if rows * lanes * groups * 2 < resident:
         groups = max(groups, min(of_a / 4, resident / (2 * max(rows, 1) * lanes)))
     of_lanes = [shape for shape in shapes if shape.lanes == lanes]
@@ -239,10 +236,12 @@ def refill_shape(
 #: Words that blocks of a product in one launch count in, and their places.
 SINGLE_WORDS = {"POINTER": 0, "ENTRIES": 1, "LONGEST": 2, "LACKING": 3, "DONE": 4}
 #: Tables of products in one launch, and wanted threads of a block.
-SINGLE_TABLES = (16, 32, 64, 128, 256, 512, 1024)
+SINGLE_TABLES = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 SINGLE_BLOCK_SIZE = 256
 #: Most slots whose low two bits are the column's: neighbours in a row of a stencil then meet neighbouring banks.
 KEPT_TABLE = 32
+#: The smallest table of so many lanes: a row of C has the columns of each row of B that it is a sum of.
+MIN_TABLE = {4: 16, 8: 16, 16: 32, 32: 96}
 
 
 @dataclass(frozen=True, order=True)
@@ -258,16 +257,12 @@ class SingleShape:
     resident: int
 
     @property
-    def bits(self) -> int:
-        return self.table.bit_length() - 1
-
-    @property
     def keep(self) -> int:
         return 2 if self.table <= KEPT_TABLE else 0
 
     @property
     def stage(self) -> int:
-        return max(2 * self.lanes * self.groups, 16)
+        return max(self.lanes * self.groups, 8)
 
     @property
     def stride(self) -> int:
@@ -295,7 +290,9 @@ def single_shapes(target: Target, scalar_bytes: int) -> tuple[SingleShape, ...]:
             for groups in (1, 2, 4, 8):
                 width = lanes * groups
                 # a warp goes through the slots of its tables together
-                if width > target.warp or width > table or groups * table > MOST_SUMS // 2 or table > 32 * width:
+                if width > target.warp or table % width or groups * table > MOST_SUMS // 2 or table > 32 * width:
+                    continue
+                if table < MIN_TABLE[lanes]:
                     continue
                 one = SingleShape(table, lanes, groups, 1, 1)
                 rows = min(SINGLE_BLOCK_SIZE // width, SHARED_BYTES["cuda"] // one.shared_bytes(scalar_bytes))
@@ -310,29 +307,32 @@ def single_shapes(target: Target, scalar_bytes: int) -> tuple[SingleShape, ...]:
 
 
 #: Blocks of `SINGLE_BLOCK_SIZE` threads that registers are left for.
-SINGLE_REGISTERED = 5
+SINGLE_REGISTERED = 6
 #: Mean row length of B from which lanes are not shared out to groups, but all take one row of B.
 WIDE_ROW = 24
 #: Mean row length of A for each group of lanes.
-ROWS_OF_GROUP = 12
+ROWS_OF_GROUP = 10
+#: The largest part of a table that rows of one group fill, and of those of more, which meet at the same slots.
+MOST_FILLED, MOST_FILLED_BY_GROUPS = 7 / 8, 0.72
 
 
 def single_shape(
     target: Target, scalar_bytes: int, entries: int, rows: int, of_a: float, of_b: float, resident: int
 ) -> SingleShape | None:
     """Return the kernel for `rows` rows of up to `entries`; None without one. The rest is as for `refill_shape`."""
-    lanes = 4 if of_b < 10 else 8 if of_b < WIDE_ROW else 16 if of_b < 64 else target.warp
     wanted = 1.0 if of_b >= WIDE_ROW else min(max(1.0, of_a / ROWS_OF_GROUP), 4.0)
+    lanes = 4 if of_b < (10 if wanted < 1.5 else 7.5) else 8 if of_b < WIDE_ROW else 16 if of_b < 64 else target.warp
     if rows * lanes * wanted * 2 < resident:
         wanted = max(wanted, min(of_a / 4, resident / (2 * max(rows, 1) * lanes), target.warp / lanes))
     # sums are in the order of groups, so that their number must not depend on what is known of the entries
     groups = min((1, 2, 4, 8), key=lambda each: abs(math.log2(each) - math.log2(wanted)))
-    shapes = [shape for shape in single_shapes(target, scalar_bytes) if shape.groups == groups]
-    table = next((table for table in sorted({shape.table for shape in shapes}) if 7 * table >= 8 * entries), None)
-    fitting = [shape for shape in shapes if shape.table == table]
-    if not fitting:
-        return None
-    return min(fitting, key=lambda shape: abs(shape.lanes - lanes))
+    filled = MOST_FILLED if groups == 1 else MOST_FILLED_BY_GROUPS
+    shapes = [
+        shape
+        for shape in single_shapes(target, scalar_bytes)
+        if shape.groups == groups and filled * shape.table >= entries
+    ]
+    return min(shapes, key=lambda shape: (abs(shape.lanes - lanes), shape.table), default=None)
 
 
 def rows_that_plan(room: int, target: Target) -> int:

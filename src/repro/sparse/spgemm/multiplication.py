@@ -42,7 +42,7 @@ from repro.sparse.spgemm.rows import (
     take_sample,
     too_many,
 )
-from repro.sparse.spgemm.single import single_launch, sizes_of
+from repro.sparse.spgemm.single import single_launch
 
 #: Steps of a product in one phase and in two.
 ONE_PHASE = ("count", "compute", "settle")
@@ -96,7 +96,7 @@ class Multiplication:
 
     def in_one_launch(self, factors: Factors) -> Storage | None:
         """Return C = A B as in one phase, where rows are alike and the host knows their sizes; else None."""
-        if self.device.backend != "cuda" or sizes_of(factors) is None:
+        if self.device.backend != "cuda":
             return None
         return single_launch(self.device, factors.a.dtype).multiply(self.load, factors)
 

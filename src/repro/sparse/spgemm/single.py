@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from functools import lru_cache
 from itertools import accumulate
+from threading import RLock
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +21,15 @@ from repro.sparse.dynamic.kernels import STATE_WORDS
 from repro.sparse.dynamic.layout import MAX_ENTRIES, pitch_of
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.spgemm.arena import Arena, Range
-from repro.sparse.spgemm.kernels import EXPECTED, LIMITS, SINGLE_TABLES, SINGLE_WORDS, SingleShape, single_shape
+from repro.sparse.spgemm.kernels import (
+    EXPECTED,
+    LIMITS,
+    MOST_FILLED_BY_GROUPS,
+    SINGLE_TABLES,
+    SINGLE_WORDS,
+    SingleShape,
+    single_shape,
+)
 from repro.sparse.spgemm.rows import Factors
 
 #: The longest row's products, at the most, over those of the mean row.
@@ -38,6 +46,8 @@ MAX_CHUNK = 512
 CHUNKS = 16
 #: Products of other sizes that are kept in mind.
 REMEMBERED = 256
+#: Bytes of row arrays that are kept for products of as many rows.
+SHELVED_BYTES = 1 << 26
 
 
 class Sizes(NamedTuple):
@@ -95,34 +105,103 @@ def _release(device: Device) -> None:
         kept.release()
 
 
+class RowArrays:
+    """The memory of the rows of a product, in one block, which a later product of as many rows takes over."""
+
+    def __init__(self, shelf: Shelf, rows: int) -> None:
+        device = shelf.device
+        lengths = 4 * pitch_of(rows), 4 * max(rows, 1), 4 * max(rows, 1), 4 * STATE_WORDS
+        padded = (-(-nbytes // PART_ALIGNMENT) * PART_ALIGNMENT for nbytes in lengths)
+        begins = list(accumulate(padded, initial=0))
+        with device.pooling():
+            self._block = device.allocate(begins[-1])
+        self._shelf, self.rows, self.nbytes = shelf, rows, begins[-1]
+        #: Table, sizes, versions and state.
+        self.parts = [device.part(self._block, *of_part) for of_part in zip(begins, lengths, strict=False)]
+
+    def release(self) -> None:
+        self._shelf.leave(self)
+
+    def free(self) -> None:
+        self._block.release()
+
+
+class Shelf:
+    """Row arrays of products that were released, the latest last, up to `SHELVED_BYTES` of them."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self._left: list[RowArrays] = []
+        self._lock = RLock()  # as in an arena
+
+    def take(self, rows: int) -> RowArrays:
+        """Return arrays for so many rows, with undefined content."""
+        with self._lock:
+            for at, arrays in enumerate(self._left):
+                if arrays.rows == rows:
+                    return self._left.pop(at)
+        return RowArrays(self, rows)
+
+    def leave(self, arrays: RowArrays) -> None:
+        with self._lock:
+            self._left.append(arrays)
+            while sum(each.nbytes for each in self._left) > SHELVED_BYTES:
+                self._left.pop(0).free()
+
+    def clear(self) -> None:
+        with self._lock:
+            while self._left:
+                self._left.pop().free()
+
+
+class SinglePlan(NamedTuple):
+    """How a product of certain sizes is launched, and the memory that it is given."""
+
+    shape: SingleShape
+    #: The longest row of C that it is for.
+    longest: int
+    blocks: int
+    #: Entries that a warp takes of the buffer at once.
+    chunk: int
+    #: The most entries that C is given.
+    capacity: int
+
+
 class SingleLaunch:
     """Products of one dtype on one device, a launch each."""
 
     def __init__(self, device: Device, dtype: np.dtype[np.floating]) -> None:
         self._device, self._dtype = device, dtype
-        self.arena = Arena(device, dtype)
+        self.arena, self._shelf = Arena(device, dtype), Shelf(device)
         self._words = device.allocate(4 * len(SINGLE_WORDS))
         device.fill(self._words, 0)
         self._host = device.host_words(len(SINGLE_WORDS))
-        #: The longest row of products by the sizes of their factors; 0: no table holds it.
-        self.longest: OrderedDict[Sizes, int] = OrderedDict()
-        self._kernels: dict[tuple[Program, SingleShape], Kernel] = {}
-        self._shape = lru_cache(REMEMBERED)(self._choose)
+        #: The plan of products by the sizes of their factors, the latest last; None: no launch holds them.
+        self._plans: OrderedDict[Sizes, SinglePlan | None] = OrderedDict()
+        self._kernels: dict[tuple[Program, str], Kernel] = {}
 
-    def shape(self, sizes: Sizes) -> SingleShape | None:
-        """Return the kernel for a product; None where its rows are not alike or fit no table."""
+    def plan(self, sizes: Sizes) -> SinglePlan | None:
+        """Return how a product is launched; None where its rows are not alike or fit no table."""
+        try:
+            return self._plans[sizes]
+        except KeyError:
+            plan = self._guess(sizes)
+            self._remember(sizes, plan)
+            return plan
+
+    def _guess(self, sizes: Sizes) -> SinglePlan | None:
         if sizes.products >= MAX_SKEW * max(sizes.mean, 1.0) or not sizes.rows:
             return None
-        longest = self.longest.get(sizes)
-        if longest == 0:
-            return None
-        if longest is not None:
-            return self._shape(sizes, longest)
         # an estimate that no table has the slots for may be too high
-        guesses = (sizes.entries_of_row, *(table * 7 // 8 for table in reversed(SINGLE_TABLES)))
-        return next((shape for guess in guesses if (shape := self._shape(sizes, guess)) is not None), None)
+        guesses = (sizes.entries_of_row, *(int(table * MOST_FILLED_BY_GROUPS) for table in reversed(SINGLE_TABLES)))
+        return next((plan for guess in guesses if (plan := self._plan_for(sizes, guess)) is not None), None)
 
-    def _choose(self, sizes: Sizes, entries: int) -> SingleShape | None:
+    def _plan_for(self, sizes: Sizes, longest: int) -> SinglePlan | None:
+        """Return how a product with rows of up to `longest` entries is launched; None where no table holds them."""
+        shape = self._shape(sizes, longest)
+        return None if shape is None else self._planned(sizes, shape, longest)
+
+    def _shape(self, sizes: Sizes, entries: int) -> SingleShape | None:
         target = self._device.target
         resident = self._device.sm_count * target.threads_per_sm
         of_a, of_b = sizes.entries / sizes.rows, sizes.b_entries / max(sizes.b_rows, 1)
@@ -134,17 +213,17 @@ class SingleLaunch:
         if sizes is None:
             return None
         for _ in range(len(SINGLE_TABLES)):
-            shape = self.shape(sizes)
-            bound = None if shape is None else self.bind(load, factors, sizes, shape)
-            if shape is None or bound is None:
+            plan = self.plan(sizes)
+            bound = None if plan is None else self.bind(load, factors, plan)
+            if plan is None or bound is None:
                 return None
-            product = self._finish(sizes, shape, *bound)
+            product = self._finish(sizes, plan, *bound)
             if product is not None:
                 return product
         return None
 
     def _finish(
-        self, sizes: Sizes, shape: SingleShape, launch: Callable[[], None], c: Storage, entries_of_c: Range
+        self, sizes: Sizes, plan: SinglePlan, launch: Callable[[], None], c: Storage, entries_of_c: Range
     ) -> Storage | None:
         """Launch a kernel, wait and return the product; None if it does not fit, which is remembered."""
         try:
@@ -156,26 +235,25 @@ class SingleLaunch:
         if lacking:
             c.release()
             # of a row that its table has no room for no more is known than that
-            larger = [table for table in SINGLE_TABLES if table > shape.table]
+            larger = [table for table in SINGLE_TABLES if table > plan.shape.table]
             crowded = pointer <= c.capacity and larger
-            self._remember(sizes, larger[min(1, len(larger) - 1)] * 7 // 8 if crowded else 0)
+            again = int(larger[min(2, len(larger) - 1)] * MOST_FILLED_BY_GROUPS) if crowded else 0
+            self._remember(sizes, self._plan_for(sizes, again) if again else None)
             return None
-        # columns are in the order of slots: the table follows from the product, whatever was known of it before
-        right = self._shape(sizes, max(longest, 1))
-        self._remember(sizes, 0 if right is None else max(longest, 1))
-        if right != shape:
-            c.release()
-            return None
+        if longest != plan.longest:
+            # columns are in the order of slots: the table follows from the product, whatever was known of it before
+            right = self._plan_for(sizes, max(longest, 1))
+            self._remember(sizes, right)
+            if right is None or right.shape != plan.shape:
+                c.release()
+                return None
         entries_of_c.cut(pointer)
         c.capacity, c.entries, c.longest = pointer, entries, longest
         return c
 
-    def bind(
-        self, load: Load, factors: Factors, sizes: Sizes, shape: SingleShape
-    ) -> tuple[Callable[[], None], Storage, Range] | None:
+    def bind(self, load: Load, factors: Factors, plan: SinglePlan) -> tuple[Callable[[], None], Storage, Range] | None:
         """Return a launch of a product, the product, and the range for its entries; None without memory for it."""
-        device = self._device
-        blocks, chunk, capacity = self._room(sizes, shape)
+        device, capacity = self._device, plan.capacity
         nbytes = capacity * (4 + self._dtype.itemsize)
         if capacity > MAX_ENTRIES or (nbytes > SMALL_BYTES and nbytes * MEMORY_SHARE > device.free_bytes()):
             return None
@@ -184,58 +262,59 @@ class SingleLaunch:
         except OutOfDeviceMemory:
             return None
         try:
-            c = self._empty(factors, capacity, entries_of_c)
+            c = self._empty(factors, plan, entries_of_c)
         except BaseException:
             entries_of_c.release()
             raise
+        a, b = factors.a, factors.b
         arguments: list[Argument] = [
-            np.int32(sizes.rows), factors.a.table, factors.a.columns, factors.a.values, factors.b.table,
-            factors.b.columns, factors.b.values, c.table, c.sizes, c.versions, c.columns, c.values, c.state,
-            np.int32(capacity), np.int32(chunk), self._words, self._host.buffer,
+            np.int32(a.shape[0]), a.table, a.columns, a.values, b.table, b.columns, b.values, c.table, c.sizes,
+            c.versions, c.columns, c.values, c.state, np.int32(capacity), np.int32(plan.chunk), self._words,
+            self._host.buffer,
         ]  # fmt: skip
         try:
-            kernel = self._kernel(load("single-exact"), shape)
-            return device.bind(kernel, blocks, shape.threads, arguments), c, entries_of_c
+            kernel = self._kernel(load("single-exact"), plan.shape.kernel)
+            return device.bind(kernel, plan.blocks, plan.shape.threads, arguments), c, entries_of_c
         except BaseException:
             c.release()
             raise
 
-    def _room(self, sizes: Sizes, shape: SingleShape) -> tuple[int, int, int]:
-        """Return the blocks of a launch, the entries that a warp takes at once, and the most that C is given."""
-        device = self._device
-        blocks = min(-(-sizes.rows // shape.rows), device.sm_count * shape.resident)
+    def _planned(self, sizes: Sizes, shape: SingleShape, longest: int) -> SinglePlan:
+        device, rows = self._device, sizes.rows
+        blocks = min(-(-rows // shape.rows), device.sm_count * shape.resident)
         warps = blocks * max(shape.threads // device.target.warp, 1)
-        bound = min(sizes.entries * sizes.b_longest, sizes.rows * min(shape.table, sizes.columns, sizes.products))
+        bound = min(sizes.entries * sizes.b_longest, rows * min(shape.table, sizes.columns, sizes.products))
         chunk = max(1, min(MAX_CHUNK, bound // (CHUNKS * warps)))
-        return blocks, chunk, bound + bound // SPARE + chunk * warps
+        capacity = bound + bound // SPARE + chunk * warps
+        return SinglePlan(shape, longest, blocks, chunk, capacity)
 
-    def _kernel(self, program: Program, shape: SingleShape) -> Kernel:
+    def _kernel(self, program: Program, name: str) -> Kernel:
         """Return a kernel, which takes a driver some time to find."""
-        key = program, shape
+        key = program, name
         if key not in self._kernels:
-            self._kernels[key] = program.kernel(shape.kernel)
+            self._kernels[key] = program.kernel(name)
         return self._kernels[key]
 
-    def _remember(self, sizes: Sizes, longest: int) -> None:
-        self.longest[sizes] = longest
-        self.longest.move_to_end(sizes)
-        while len(self.longest) > REMEMBERED:
-            self.longest.popitem(last=False)
+    def _remember(self, sizes: Sizes, plan: SinglePlan | None) -> None:
+        self._plans[sizes] = plan
+        self._plans.move_to_end(sizes)
+        while len(self._plans) > REMEMBERED:
+            self._plans.popitem(last=False)
 
-    def _empty(self, factors: Factors, capacity: int, entries: Range) -> Storage:
+    def _empty(self, factors: Factors, plan: SinglePlan, entries: Range) -> Storage:
         """Return a matrix without places for its rows: the kernel writes all of them, and the state."""
-        device, rows = self._device, factors.shape[0]
-        lengths = [4 * pitch_of(rows), 4 * max(rows, 1), 4 * max(rows, 1), 4 * STATE_WORDS]
-        ends = list(accumulate(-(-nbytes // PART_ALIGNMENT) * PART_ALIGNMENT for nbytes in lengths))
-        with device.pooling():
-            # one block, of which the table is the first part: it is released with the table
-            table = device.allocate(ends[-1])
-        parts = (device.part(table, begin, nbytes) for begin, nbytes in zip(ends, lengths[1:], strict=False))
-        of_c = device, factors.shape, 1, capacity, self._dtype, *entries.buffers(capacity)
-        return Storage(*of_c, table, *parts, lease=entries)
+        arrays = self._shelf.take(factors.shape[0])
+        of_c = self._device, factors.shape, 1, plan.capacity, self._dtype, *entries.buffers(plan.capacity)
+        return Storage(*of_c, *arrays.parts, lease=entries, lease_of_rows=arrays)
+
+    def trim(self) -> None:
+        """Release the memory in which nothing lies."""
+        self.arena.trim()
+        self._shelf.clear()
 
     def release(self) -> None:
         """Release what is kept."""
+        self.trim()
         self.arena.release()
         self._words.release()
         self._host.release()

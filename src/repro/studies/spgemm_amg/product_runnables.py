@@ -200,8 +200,8 @@ class WholeProduct(Product):
         self.launch = launch
         if self._method == "single":
             self.stages = {"whole": launch}
-            # what the arena takes of the pool is counted as well
-            single_launch(work.device, factors.a.dtype).arena.trim()
+            # what is kept for products is counted as well
+            single_launch(work.device, factors.a.dtype).trim()
         self._amounts["peak_bytes"] = work.device.pool_growth(lambda: multiply(factors).release())
 
     def _multiply(self, work: Work, factors: Factors) -> Callable[[Factors], Storage]:
@@ -270,8 +270,8 @@ class SingleKernel(Product):
         if whole is None or sizes is None:
             raise Unsupported("rows differ too much for one launch, or it would take too much memory")
         whole.release()
-        shape = single.shape(sizes)
-        bound = single.bind(work.load, factors, sizes, shape) if shape else None
+        plan = single.plan(sizes)
+        bound = single.bind(work.load, factors, plan) if plan else None
         if bound is None:
             raise Unsupported("the device has no room for the product")
         self.launch, self._c, _ = bound
