@@ -50,6 +50,7 @@ COMMANDS = {
     "claims": Command("Results", "claims", "claims", "Say which claims of the papers hold, by measured rows."),
     # exit code 1 means slower rows
     "compare": Command("Results", "results", "compare", "Compare two campaigns: same, faster, slower, undecided.", 2),
+    "results": Command("Results", "rows", "results_", "Print measured rows as JSON or CSV, or as Kernel Tuner's T4."),
     "record": Command("Results", "results", "record", "Keep a campaign as a record: one file a study and step."),
     "merge": Command("Results", "results", "merge", "Make one campaign of parts measured apart."),
     "environment": Command("Results", "results", "environment", "Print what a campaign was measured with, for pip."),

@@ -301,7 +301,7 @@ class OwnProblem(FieldFile):
 
 
 #: What a rival can compute.
-RivalTask = Literal["spmv"]
+RivalTask = Literal["spmv", "spgemm", "solve"]
 #: Pattern of Python objects: a module or a file, then the object in it.
 PYTHON_OBJECT = r"^[^:\x00-\x1f]+:[A-Za-z_][A-Za-z0-9_]*$"
 
@@ -345,6 +345,8 @@ class Rival(Model):
             raise ValueError(f"a rival has either `source`, `library` or `python`, and this one has {has}")
         if self.kernel and (self.source is None or self.of != "spmv"):
             raise ValueError("`kernel` is of a `source` for spmv")
+        if self.format == "bsr" and self.of != "spmv":
+            raise ValueError("`format: bsr` is of spmv: all else gets rows of real numbers, csr")
         return self
 
 

@@ -38,8 +38,6 @@ from repro.results.tables import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
-#: Prefix of the names of rivals' rows.
-PREFIX = "rival/"
 #: Colours and markers of the library and of rivals, in their order.
 MARKS = (
     (figure_style.GREY, "|"),
@@ -60,7 +58,7 @@ class Contest:
     title: str
     #: Ours: the first of these that has a time.
     ours: Sequence[Method]
-    library: Method
+    library: Method | None
     clock: ClockName = "graph"
     #: Values of columns that a rival's row of this task has.
     columns: Mapping[str, object] = field(default_factory=dict, hash=False)
@@ -76,7 +74,7 @@ class RivalLine:
 
     @property
     def rival(self) -> str:
-        return self.row.name.removeprefix(PREFIX)
+        return self.row.name.split("/")[1]
 
     @property
     def clock(self) -> ClockName:
@@ -95,7 +93,8 @@ class RivalLine:
 
     @property
     def library(self) -> Time | None:
-        return self.case.time(self.contest.library, self.contest.clock)
+        method = self.contest.library
+        return self.case.time(method, self.contest.clock) if method else None
 
     @property
     def why_not(self) -> str:
@@ -131,7 +130,9 @@ def _columns(several: bool) -> tuple[Column[RivalLine], ...]:
         time_column("ours_us", "µs", "ours", lambda line: line.ours),
         Column("ours", "variant", "ours", numeric=False, cell=lambda line: Cell(line.ours.name if line.ours else None)),
         time_column("library_us", "µs", "library", lambda line: line.library),
-        speedup_column("over_library", "it is faster by", "library", lambda line: line.library, lambda line: line.time),
+        speedup_column(
+            "over_library", "its time over the rival’s", "library", lambda line: line.library, lambda line: line.time
+        ),
         Column("setup_ms", "set-up, ms", cell=_setup),
         Column("error", "error over bound", cell=_error),
     )
@@ -196,11 +197,13 @@ def _draw(lines: Sequence[RivalLine], several: bool) -> Canvas:
     drawn = figure_style.canvas(figure_style.TEXT, figure_style.height(len(cases), extra=0.95))
     axes = drawn.add_subplot()
     missing: list[str | None] = []
+    shown: set[str] = set()
     for at, of_case in enumerate(cases.values()):
         ratios = {line.rival: ratio_of(line.time, line.ours) for line in of_case}
         ratios["library"] = ratio_of(of_case[0].library, of_case[0].ours)
         for name, ratio in ratios.items():
             if ratio:
+                shown.add(name)
                 colour, marker = _mark(name, names)
                 axes.plot(ratio, at, color=colour, marker=marker, markersize=4, linestyle="", zorder=3)
         why = next((line.why_not for line in of_case if line.why_not), "nothing of ours has a time")
@@ -212,7 +215,7 @@ def _draw(lines: Sequence[RivalLine], several: bool) -> Canvas:
     axes.grid(axis="x")
     figure_style.rows_axis(axes, list(cases), missing=missing)
     handles = []
-    for name in ("library", *names):
+    for name in (name for name in ("library", *names) if name in shown):
         colour, marker = _mark(name, names)
         handles.append(Line2D([], [], color=colour, marker=marker, markersize=4, linestyle="", label=name))
     drawn.legend(handles=handles, loc="outside upper left", ncols=4)

@@ -102,3 +102,61 @@ class Adding(Right):
 
     def run(self):
         self.problem.y[:] += self.matrix @ self.problem.x
+
+
+class Multiplying:
+    def setup(self, problem):
+        self.problem = problem
+        self.a, self.b = (
+            sp.csr_array((matrix.values, matrix.indices, matrix.offsets), shape=matrix.shape)
+            for matrix in (problem.a, problem.b)
+        )
+
+    def run(self):
+        c = sp.csr_array(self.a @ self.b)
+        self.problem.c = c.indptr, c.indices, c.data
+
+    def teardown(self):
+        self.problem.c = self.problem = None
+
+
+class WrongPlaces(Multiplying):
+    def run(self):
+        super().run()
+        offsets, indices, values = self.problem.c
+        self.problem.c = offsets, indices[::-1].copy(), values
+
+
+class OtherType(Multiplying):
+    def run(self):
+        super().run()
+        offsets, indices, values = self.problem.c
+        self.problem.c = offsets, indices, values.astype(np.float16)
+
+
+class NoProduct(Multiplying):
+    def run(self):
+        pass
+
+
+class Solving:
+    def setup(self, problem):
+        from scipy.sparse.linalg import factorized
+
+        a = problem.a
+        self.problem = problem
+        self.solve = factorized(
+            sp.csc_array(sp.csr_array((a.values, a.indices, a.offsets), shape=a.shape), dtype=float)
+        )
+
+    def run(self):
+        self.problem.y[:] = self.solve(self.problem.x)
+        self.problem.iterations = 1
+
+    def teardown(self):
+        self.solve = self.problem = None
+
+
+class Unsolved(Solving):
+    def run(self):
+        self.problem.y[:] = 0

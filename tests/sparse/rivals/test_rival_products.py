@@ -11,15 +11,19 @@ import numpy as np
 import pytest
 from spoilt_forms import HERE, of_python
 
+from repro.bench.errors import ModuleError
 from repro.bench.store import Store
 from repro.bench.timing import SamplingPlan
 from repro.bench.trial import Bench
+from repro.codegen import nvcc
+from repro.codegen.targets import get_target
 from repro.config.models import Rival
 from repro.entries import entries
 from repro.errors import ReproError
 from repro.problems.matrix import Matrix
-from repro.sparse.rivals.c_interface import CMatrix, CProblem
+from repro.sparse.rivals.c_interface import CMatrix, CProblem, LibraryRival
 from repro.sparse.rivals.files import files_of, identity_of, include_folder
+from repro.sparse.rivals.forms import compile_source
 from repro.sparse.rivals.runnables import RivalProduct
 from repro.tuning.rounds import shuffled_rounds
 
@@ -211,3 +215,23 @@ def test_what_is_not_there_is_one_message(keys, tmp_path: Path, monkeypatch) -> 
 def test_a_rival_has_one_form(keys) -> None:
     with pytest.raises(ValueError, match=r"rival|kernel|python"):
         Rival(name="mine", **keys)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(nvcc.find() is None, reason="there is no nvcc")
+def test_the_examples_in_cuda_compile_once_for_each_case(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    kernel = Rival(name="warp", source=str(EXAMPLES / "warp_per_row.cu"), kernel="warp_per_row", threads_per_row=32)
+    library = Rival(name="vector", source=str(EXAMPLES / "warp_library.cu"))
+    target = get_target("sm_90")
+    binaries = {
+        compile_source(rival, target, precision, 1) for rival in (kernel, library) for precision in ("single", "double")
+    }
+    assert sorted(path.suffix for path in binaries) == [".cubin", ".cubin", ".so", ".so"]
+    stamp = {path: path.stat().st_mtime_ns for path in binaries}
+    assert compile_source(kernel, target, "single", 1) in stamp
+    assert {path: path.stat().st_mtime_ns for path in binaries} == stamp
+    assert LibraryRival(next(path for path in binaries if path.suffix == ".so").resolve()).label == "vector 1.0"
+    (tmp_path / "broken.cu").write_text("int x = ;\n")
+    with pytest.raises(ModuleError, match=r"broken.cu does not compile: .*error"):
+        compile_source(Rival(name="broken", source="broken.cu"), target, "single", 1)

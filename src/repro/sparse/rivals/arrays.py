@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import zlib
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -40,6 +41,21 @@ class GpuArray:
 RivalArray = NDArray[Any] | GpuArray
 
 
+#: Byte that makes each number NaN.
+NAN_BYTE = 0xFF
+
+
+def as_array(given: object) -> RivalArray:
+    """Return an array of a rival's own, by `__cuda_array_interface__` if it is on a GPU."""
+    interface = getattr(given, "__cuda_array_interface__", None)
+    if interface is None:
+        return np.asarray(given)
+    dtype = np.dtype(interface["typestr"])
+    if interface.get("strides") not in (None, (dtype.itemsize,)):
+        raise IncorrectError("an array of the product is not contiguous")
+    return GpuArray(interface["data"][0], tuple(interface["shape"]), dtype, 0)
+
+
 def address_of(array: RivalArray) -> int:
     return array.pointer if isinstance(array, GpuArray) else array.ctypes.data
 
@@ -55,7 +71,10 @@ class RivalArrays:
         self.on_gpu = device.backend == "cuda"
         self._held: list[Guarded | GuardedArray] = []
         #: What is only read: its name, its memory, and the checksum of what it holds.
-        self._read_only: list[tuple[str, RivalArray, Buffer | None, int]] = []
+        self._read_only: list[tuple[str, RivalArray, int]] = []
+        #: Memory that a rival asked for in its last run, in that order, and how much of it this run has taken again.
+        self._results: list[tuple[int, RivalArray, Guarded | GuardedArray]] = []
+        self._taken = 0
 
     @property
     def stream(self) -> int:
@@ -72,17 +91,63 @@ class RivalArrays:
         else:
             copy[...] = array
             copy.flags.writeable = False
-        self._read_only.append((name, copy, buffer, zlib.crc32(np.ascontiguousarray(array).data)))
+        self._read_only.append((name, copy, zlib.crc32(np.ascontiguousarray(array).data)))
         return copy
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike, name: str) -> tuple[RivalArray, Buffer | None]:
         """Return an array for a result, all bytes 0xFF, which is NaN; on a GPU also as a buffer."""
         array, buffer = self._allocate(shape, np.dtype(dtype), name)
-        if buffer is not None:
-            self._device.fill(buffer, 0xFF)
-        elif isinstance(array, np.ndarray):
-            array.view(np.uint8)[...] = 0xFF
+        self.fill_with_nan(array, buffer)
         return array, buffer
+
+    def fill_with_nan(self, array: RivalArray, buffer: Buffer | None) -> None:
+        """Set all bytes of what `empty` returned to 0xFF."""
+        if buffer is not None:
+            self._device.fill(buffer, NAN_BYTE)
+        elif isinstance(array, np.ndarray):
+            array.view(np.uint8)[...] = NAN_BYTE
+
+    def allocate_result(self, nbytes: int) -> RivalArray:
+        """Return memory that a run asks for.
+
+        Runs ask alike: they get the memory of the run before, which costs no time after the first one.
+        """
+        if self._taken < len(self._results) and self._results[self._taken][0] == nbytes:
+            array = self._results[self._taken][1]
+        else:
+            self._drop_results(self._taken)
+            array, _ = self.empty((nbytes,), np.uint8, "its result")
+            self._results.append((nbytes, array, self._held.pop()))
+        self._taken += 1
+        return array
+
+    def reuse_results(self) -> None:
+        """Let the next run have the memory of results."""
+        self._taken = 0
+
+    def _drop_results(self, start: int) -> None:
+        for _, _, guarded in self._results[start:]:
+            guarded.release()
+        del self._results[start:]
+
+    def at(self, address: int | None, shape: tuple[int, ...], dtype: np.dtype[Any]) -> RivalArray:
+        """Return an array of the rival's own at an address."""
+        if self.on_gpu:
+            return GpuArray(address or 0, shape, dtype, self.stream)
+        nbytes = math.prod(shape) * dtype.itemsize
+        if not nbytes:
+            return np.empty(shape, dtype)
+        memory = np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(address or 0))
+        return memory.view(dtype).reshape(shape)
+
+    def read(self, array: RivalArray) -> NDArray[Any]:
+        """Wait for the device and return a copy in host memory."""
+        if isinstance(array, np.ndarray):
+            return array.copy()
+        host = np.empty(array.shape, array.dtype)
+        if host.size:
+            self._device.download(cast("Buffer", array), host)  # which has a `pointer`, as buffers do
+        return host
 
     def _allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> tuple[RivalArray, Buffer | None]:
         if not self.on_gpu:
@@ -96,18 +161,13 @@ class RivalArrays:
 
     def check_read_only(self) -> None:
         """Raise `IncorrectError` if the rival has changed what it may only read."""
-        for name, array, buffer, checksum in self._read_only:
-            if isinstance(array, GpuArray):
-                now = np.empty(array.shape, array.dtype)
-                if now.size:
-                    assert buffer is not None
-                    self._device.download(buffer, now)
-            else:
-                now = array
+        for name, array, checksum in self._read_only:
+            now = array if isinstance(array, np.ndarray) else self.read(array)
             if zlib.crc32(np.ascontiguousarray(now).data) != checksum:
                 raise IncorrectError(f"writes to {name}, which it may only read")
 
     def release(self) -> None:
+        self._drop_results(0)
         held, self._held = self._held, []
         self._read_only.clear()
         for guarded in held:

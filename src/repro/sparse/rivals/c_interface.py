@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from repro.bench.errors import ModuleError, Unsupported
+from repro.bench.errors import IncorrectError, ModuleError, Unsupported
 from repro.codegen.targets import DTYPES
 from repro.devices.base import LaunchError, OutOfDeviceMemory
-from repro.sparse.rivals.arrays import address_of
+from repro.sparse.rivals.arrays import RivalArray, address_of
 from repro.sparse.rivals.problem import RivalMatrix, RivalProblem
 from repro.untrusted_files import shown
 
@@ -62,6 +62,7 @@ class LibraryRival:
             raise ModuleError(f'{path} has no function {names}: declare it extern "C", as include/repro_rival.h does')
         self._library = library
         self._problem: CProblem | None = None
+        self._told: RivalProblem | None = None
         self._state = c_void_p()
 
     @property
@@ -77,7 +78,7 @@ class LibraryRival:
         return shown((function() or b"").decode(errors="replace"))
 
     def setup(self, problem: RivalProblem) -> None:
-        self._problem, self._state = _as_c(problem), c_void_p()
+        self._told, self._problem, self._state = problem, _as_c(problem), c_void_p()
         status = self._library.repro_rival_setup(byref(self._problem), byref(self._state))
         self._raise(status, "set-up")
 
@@ -90,7 +91,24 @@ class LibraryRival:
             if status := run(problem, state):
                 self._raise(status, "run")
 
-        return launch
+        if self._told is None or self._told.task != "solve":
+            return launch
+        whole, most = self._problem, self._told.iterations
+
+        def launch_again() -> None:
+            whole.iterations = most
+            launch()
+
+        return launch_again
+
+    def collect(self) -> None:
+        """Bring what the last run said of its result to the problem."""
+        told, given = self._told, self._problem
+        if told is None or given is None:
+            return
+        told.iterations = int(given.iterations)
+        if told.task == "spgemm" and told.arrays is not None:
+            told.c = _product(given.c, told)
 
     def _raise(self, status: int, what: str) -> None:
         if status == OK:
@@ -130,12 +148,24 @@ def _as_c(problem: RivalProblem) -> CProblem:
     def allocate(harness: int | None, nbytes: int) -> int | None:
         try:
             assert arrays is not None
-            return address_of(arrays.empty((nbytes,), np.uint8, "its result")[0]) if nbytes >= 0 else None
+            return address_of(arrays.allocate_result(nbytes)) if nbytes >= 0 else None
         except (OutOfDeviceMemory, MemoryError):
             return None
 
     given.allocate = _ALLOCATE(allocate)
     return given
+
+
+def _product(c: CMatrix, told: RivalProblem) -> tuple[RivalArray, RivalArray, RivalArray]:
+    """Return the arrays of a product that a run has said; `IncorrectError` for what cannot be one."""
+    assert told.arrays is not None
+    if c.offset_bytes not in (4, 8) or c.entries < 0 or not (c.offsets and (not c.entries or (c.indices and c.values))):
+        raise IncorrectError("c is not all there: entries, offset_bytes and three arrays")
+    offset, number = np.dtype(f"i{c.offset_bytes}"), np.dtype(DTYPES[told.precision])
+    rows, entries = told.a.shape[0], int(c.entries)
+    places = ((c.offsets, rows + 1, offset), (c.indices, entries, np.dtype(np.int32)), (c.values, entries, number))
+    offsets, indices, values = (told.arrays.at(place, (count,), dtype) for place, count, dtype in places)
+    return offsets, indices, values
 
 
 def _matrix(matrix: RivalMatrix) -> CMatrix:

@@ -41,6 +41,9 @@ class Form(Protocol):
     def launcher(self) -> Callable[[], None]:
         """Return what runs it once, after `setup`."""
 
+    def collect(self) -> None:
+        """Bring what the last run said of its result to the problem."""
+
     def teardown(self) -> None: ...
 
 
@@ -113,7 +116,6 @@ class PythonRival:
         if absent:
             raise ModuleError(f"{named} has no method {', '.join(absent)}")
         self._was_set_up = False
-        self._problem: RivalProblem | None = None
 
     @property
     def label(self) -> str:
@@ -136,6 +138,9 @@ class PythonRival:
                 raise _translated("run", error) from None
 
         return launch
+
+    def collect(self) -> None:
+        """Nothing: it has written to the problem itself."""
 
     def teardown(self) -> None:
         if self._was_set_up:
@@ -219,6 +224,9 @@ class KernelRival:
     def launcher(self) -> Callable[[], None]:
         assert self._launch is not None
         return self._launch
+
+    def collect(self) -> None:
+        """Nothing: all of its result is y."""
 
     def teardown(self) -> None:
         self._launch = None

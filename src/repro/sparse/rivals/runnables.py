@@ -8,16 +8,18 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from repro.bench.errors import IncorrectError
 from repro.bench.rows import OUTSIDE
 from repro.bench.runnable import Runnable, Workspace, not_prepared
 from repro.bench.worker import Watchdog, restart
 from repro.config.models import Rival
 from repro.devices.base import Buffer, Device
-from repro.sparse.expansions import real_expansion, to_bsr
+from repro.sparse.expansions import Bsr, real_expansion, to_bsr
 from repro.sparse.operands import Multiplies, operands_of
-from repro.sparse.rivals.arrays import RivalArray, RivalArrays
+from repro.sparse.rivals.arrays import RivalArray, RivalArrays, as_array
 from repro.sparse.rivals.files import identity_of
 from repro.sparse.rivals.forms import Form, compile_source, open_form
 from repro.sparse.rivals.problem import RivalProblem, give_matrix
@@ -171,6 +173,111 @@ class RivalProduct(RivalRunnable, Multiplies):
         super().release()
         self._drop_upload()
         self._y = None
+
+
+class RivalMultiplication(RivalRunnable):
+    """C = A B by a rival, whose arrays it asks for or has itself; a study says what the factors are."""
+
+    clocks = ("host",)
+
+    def __init__(self, rival: Rival) -> None:
+        super().__init__(rival)
+        self._told_problem: RivalProblem | None = None
+
+    def _factors(self, workspace: Workspace) -> tuple[sp.csr_array, sp.csr_array]:
+        raise NotImplementedError
+
+    def _block(self, workspace: Workspace) -> int:
+        return 1
+
+    def _problem(self, workspace: Workspace, arrays: RivalArrays) -> RivalProblem:
+        a, b = (
+            give_matrix(arrays, self.rival, as_bsr(matrix), matrix.shape[1], f"the matrix {name}")[0]
+            for name, matrix in zip("AB", self._factors(workspace), strict=True)
+        )
+        problem = RivalProblem(**self._told(workspace, arrays), a=a, b=b, arrays=arrays)
+        self._told_problem = problem
+        return problem
+
+    def before(self) -> None:
+        """Let the next run have the memory of the last product."""
+        if self._arrays is not None:
+            self._arrays.reuse_results()
+
+    def result(self) -> sp.csr_array:
+        """Wait, and return the last product; `IncorrectError` for what is no matrix in compressed sparse rows."""
+        assert self._arrays is not None
+        assert self._form is not None
+        assert self._told_problem is not None
+        assert self._told_problem.b is not None
+        self._arrays.check_read_only()
+        self._form.collect()
+        told = self._told_problem
+        if told.c is None:
+            raise IncorrectError("it set no product: c is None")
+        offsets, indices, values = (self._arrays.read(as_array(array)) for array in told.c)
+        rows, columns = told.a.shape[0], self._told_problem.b.shape[1]
+        fits = offsets.shape == (rows + 1,) and indices.shape == values.shape == (int(offsets[-1]),)
+        if not fits or offsets[0] != 0 or (np.diff(offsets) < 0).any():
+            raise IncorrectError("the offsets of the product do not ascend from 0 to the number of its entries")
+        if len(indices) and not 0 <= indices.min() <= indices.max() < columns:
+            raise IncorrectError("columns of the product are out of range")
+        if values.dtype != told.a.values.dtype:
+            raise IncorrectError(f"values of the product are {values.dtype}, not {told.a.values.dtype}")
+        return sp.csr_array((values, indices, offsets), shape=(rows, columns))
+
+
+class RivalSolution(RivalRunnable):
+    """The solution of A y = x by a rival to a tolerance; a study says what the system is."""
+
+    clocks = ("host",)
+
+    def __init__(self, rival: Rival) -> None:
+        super().__init__(rival)
+        self._told_problem: RivalProblem | None = None
+        self._y: tuple[RivalArray, Buffer | None] | None = None
+        self._most = 0
+        #: Iterations of the verified run, as far as it said.
+        self.iterations: int | None = None
+
+    def _system(self, workspace: Workspace) -> tuple[sp.csr_array, NDArray[Any], float, int]:
+        """Return A, x, the tolerance and the most iterations."""
+        raise NotImplementedError
+
+    def _block(self, workspace: Workspace) -> int:
+        return 1
+
+    def _problem(self, workspace: Workspace, arrays: RivalArrays) -> RivalProblem:
+        matrix, right, tolerance, self._most = self._system(workspace)
+        a, _ = give_matrix(arrays, self.rival, as_bsr(matrix), matrix.shape[1], "the matrix")
+        x = arrays.give(right, "the right-hand side")
+        self._y = y, _ = arrays.empty((a.shape[0],), right.dtype, "its result")
+        told = self._told(workspace, arrays)
+        self._told_problem = RivalProblem(**told, a=a, x=x, y=y, tolerance=tolerance, iterations=self._most)
+        return self._told_problem
+
+    def before(self) -> None:
+        """Overwrite the last solution, so that none starts there."""
+        if self._y is not None and self._arrays is not None and self._told_problem is not None:
+            self._arrays.fill_with_nan(*self._y)
+            self._told_problem.iterations = self._most
+
+    def result(self) -> NDArray[Any]:
+        """Wait, and return the last solution."""
+        assert self._arrays is not None
+        assert self._form is not None
+        assert self._y is not None
+        assert self._told_problem is not None
+        self._arrays.check_read_only()
+        self._form.collect()
+        taken = self._told_problem.iterations
+        self.iterations = taken if 0 < taken < self._most else None
+        return self._arrays.read(self._y[0])
+
+
+def as_bsr(matrix: sp.csr_array) -> Bsr:
+    """Return a matrix of numbers as one of blocks of one number, without a copy of them."""
+    return Bsr(matrix.indptr, matrix.indices, matrix.data.reshape(-1, 1, 1))
 
 
 def products_of(rivals: Sequence[Rival], entry: str) -> list[RivalProduct]:
