@@ -23,6 +23,9 @@
 #define WARP_BARRIER() __syncwarp()
 #define FENCE() __threadfence()
 
+// All threads of all blocks wait for each other, in a kernel that is launched so that all its blocks are there at once.
+#define GRID_BARRIER() cooperative_groups::this_grid().sync()
+
 #define ATOMIC_ADD(address, value) atomicAdd(address, value)
 #define ATOMIC_SWAP(address, value) atomicExch(address, value)
 #define ATOMIC_COMPARE(address, expected, value) atomicCAS(address, expected, value)

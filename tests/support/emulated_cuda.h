@@ -1,7 +1,8 @@
 // CUDA kernels on the CPU, for tests where no GPU is: the blocks of a launch run one after the other, and the threads of a
 // block take turns, each until it waits for others: in every other block from the last to the first, so that of two threads
 // that use the same word without waiting for each other either may come first, and a test sees it where that matters. What
-// would never end on a GPU ends the process with a message.
+// would never end on a GPU ends the process with a message. Blocks that wait for each other take turns too, each until all its
+// threads wait for others; shared memory is that of the block whose turn it is.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -22,7 +23,9 @@
 #define __restrict__
 #define __launch_bounds__(...)
 #define __align__(n) alignas(n)
-#define __shared__ static
+#define __shared__ static __attribute__((section("shared_of_block")))
+extern char __start_shared_of_block[] __attribute__((weak, visibility("hidden")));
+extern char __stop_shared_of_block[] __attribute__((weak, visibility("hidden")));
 
 struct int2 { int x, y; };
 struct alignas(16) int4 { int x, y, z, w; };
@@ -31,6 +34,7 @@ struct alignas(16) uint4 { unsigned x, y, z, w; };
 struct dim3 { unsigned x; };
 
 static dim3 threadIdx, blockIdx, gridDim;
+using std::isfinite;
 using std::max;
 using std::min;
 
@@ -62,7 +66,7 @@ static std::vector<Copies> copies;
 static jmp_buf scheduler;
 static std::vector<Fiber> fibers;
 static std::vector<Meeting> warps;
-static Meeting block;
+static Meeting block, grid;
 static std::function<void()> kernel;
 static int current;
 static bool moved;
@@ -143,52 +147,129 @@ inline void enter()
     leave(fibers[current]);
 }
 
-inline void launch(int blocks, int threads, std::function<void()> body)
+// The threads of one block, of which the ones of a launch that waits for no other block have the only one.
+struct Block {
+    std::vector<Fiber> fibers;
+    std::vector<Meeting> warps;
+    std::vector<Copies> copies;
+    Meeting block;
+    std::vector<char> shared;
+};
+
+// Takes a block's state, or leaves it.
+inline void exchange_state(Block& with)
+{
+    std::swap(fibers, with.fibers);
+    std::swap(warps, with.warps);
+    std::swap(copies, with.copies);
+    std::swap(block, with.block);
+}
+
+inline void begin_block(int number, int threads)
+{
+    fibers.resize(std::max<size_t>(fibers.size(), threads));
+    blockIdx.x = number;
+    block = Meeting();
+    block.members = threads;
+    copies.assign(threads, Copies());
+    warps.assign(threads / WARP, Meeting());
+    for (Meeting& warp : warps)
+        warp.members = WARP;
+    for (int t = 0; t < threads; t++) {
+        Fiber& fiber = fibers[t];
+        if (!fiber.stack)
+            fiber.stack.reset(new char[STACK]);
+        fiber.begun = fiber.done = false;
+        getcontext(&fiber.context);
+        fiber.context.uc_stack.ss_sp = fiber.stack.get();
+        fiber.context.uc_stack.ss_size = STACK;
+        fiber.context.uc_link = nullptr;
+        makecontext(&fiber.context, enter, 0);
+    }
+}
+
+// Each thread of the block takes its turns until none goes on: how many are left.
+inline int run_block(int threads)
+{
+    const bool backward = blockIdx.x % 2 == 0;
+    int left = threads;
+    do {
+        moved = false;
+        left = 0;
+        for (int turn = 0; turn < threads; turn++) {
+            const int t = backward ? threads - 1 - turn : turn;
+            if (fibers[t].done)
+                continue;
+            current = t;
+            threadIdx.x = t;
+            go_on(fibers[t]);
+            left += !fibers[t].done;
+        }
+    } while (left && moved);
+    return left;
+}
+
+inline void prepare(int blocks, int threads, std::function<void()> body)
 {
     if (threads % WARP)
         fail("a block of no whole warps");
     gridDim.x = blocks;
     kernel = body;
-    fibers.resize(std::max<size_t>(fibers.size(), threads));
+}
+
+inline void launch(int blocks, int threads, std::function<void()> body)
+{
+    prepare(blocks, threads, body);
+    grid.members = 0;
     for (int b = 0; b < blocks; b++) {
-        const bool backward = b % 2 == 0;
-        blockIdx.x = b;
-        block = Meeting();
-        block.members = threads;
-        copies.assign(threads, Copies());
-        warps.assign(threads / WARP, Meeting());
-        for (Meeting& warp : warps)
-            warp.members = WARP;
-        for (int t = 0; t < threads; t++) {
-            Fiber& fiber = fibers[t];
-            if (!fiber.stack)
-                fiber.stack.reset(new char[STACK]);
-            fiber.begun = fiber.done = false;
-            getcontext(&fiber.context);
-            fiber.context.uc_stack.ss_sp = fiber.stack.get();
-            fiber.context.uc_stack.ss_size = STACK;
-            fiber.context.uc_link = nullptr;
-            makecontext(&fiber.context, enter, 0);
+        begin_block(b, threads);
+        if (run_block(threads))
+            fail("threads wait for each other and none goes on");
+    }
+}
+
+inline void launch_together(int blocks, int threads, std::function<void()> body)
+{
+    prepare(blocks, threads, body);
+    grid = Meeting();
+    grid.members = blocks * threads;
+    const size_t bytes = __stop_shared_of_block - __start_shared_of_block;
+    std::vector<Block> all(blocks);
+    for (int b = 0; b < blocks; b++) {
+        exchange_state(all[b]);
+        begin_block(b, threads);
+        all[b].shared.assign(bytes, (char)0xa5);
+        exchange_state(all[b]);
+    }
+    for (int left = blocks; left;) {
+        left = 0;
+        const int before = grid.round * grid.members + grid.arrived;
+        for (int b = 0; b < blocks; b++) {
+            blockIdx.x = b;
+            std::copy(all[b].shared.begin(), all[b].shared.end(), __start_shared_of_block);
+            exchange_state(all[b]);
+            left += run_block(threads) > 0;
+            exchange_state(all[b]);
+            all[b].shared.assign(__start_shared_of_block, __start_shared_of_block + bytes);
         }
-        for (int left = threads; left;) {
-            moved = false;
-            left = 0;
-            for (int turn = 0; turn < threads; turn++) {
-                const int t = backward ? threads - 1 - turn : turn;
-                if (fibers[t].done)
-                    continue;
-                current = t;
-                threadIdx.x = t;
-                go_on(fibers[t]);
-                left += !fibers[t].done;
-            }
-            if (left && !moved)
-                fail("threads wait for each other and none goes on");
-        }
+        if (left && before == grid.round * grid.members + grid.arrived)
+            fail("blocks wait for each other and none goes on");
     }
 }
 
 }  // namespace emulated
+
+namespace cooperative_groups {
+struct Grid {
+    void sync()
+    {
+        if (!emulated::grid.members)
+            emulated::fail("blocks wait for each other that are not there at once");
+        emulated::meet(emulated::grid, "grid barrier");
+    }
+};
+inline Grid this_grid() { return {}; }
+}  // namespace cooperative_groups
 
 #define __syncthreads() emulated::meet(emulated::block, "barrier")
 #define __syncwarp() emulated::exchange(0, 0, "warp barrier")

@@ -33,7 +33,7 @@ COMPILER = ("g++", "-O1", "-std=c++17", "-w", "-fPIC")
 LINKER = ("-shared", "-Wl,-Bsymbolic")
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
 #: Shared memory that a launch gives: here all that there is.
-_INCLUDED = re.compile(r"^#include <cuda_\w+\.h>$", re.MULTILINE)
+_INCLUDED = re.compile(r"^#include <(?:cuda_\w+|cooperative_groups)\.h>$", re.MULTILINE)
 _LAUNCHED = re.compile(r"extern (?:__shared__|SHARED) (\w+) (\w+)\[\];")
 _KERNEL = re.compile(r'(?:extern "C" __global__ void __launch_bounds__|(?:WARP_)?KERNEL)\([^)]*\) (\w+)\s*\(([^)]*)\)')
 
@@ -64,6 +64,10 @@ class Program:
         """Return what launches a kernel."""
         return getattr(self.library, f"emulated_{name}")
 
+    def together(self, name: str) -> Any:
+        """Return what launches a kernel whose blocks wait for each other."""
+        return getattr(self.library, f"together_{name}")
+
 
 @cache
 def _precompiled() -> tuple[tempfile.TemporaryDirectory[str], Path]:
@@ -89,11 +93,13 @@ def compile_kernels(source: str, folder: Path) -> Program:
         names = [re.findall(r"\w+", parameter)[-1] for parameter in parameters.split(",")]
         wrappers.append(
             f'extern "C" void emulated_{name}(int blocks, int threads, {parameters})\n'
-            f"{{ emulated::launch(blocks, threads, [=] {{ {name}({', '.join(names)}); }}); }}"
+            f"{{ emulated::launch(blocks, threads, [=] {{ {name}({', '.join(names)}); }}); }}\n"
+            f'extern "C" void together_{name}(int blocks, int threads, {parameters})\n'
+            f"{{ emulated::launch_together(blocks, threads, [=] {{ {name}({', '.join(names)}); }}); }}"
         )
     assert wrappers, "a module without kernels"
     source = _INCLUDED.sub("", source)  # what they declare is in the header of this
-    source = _LAUNCHED.sub(rf"alignas(16) static \1 \2[{STATIC_SHARED} / sizeof(\1)];", source)
+    source = _LAUNCHED.sub(rf"alignas(16) __shared__ \1 \2[{STATIC_SHARED} / sizeof(\1)];", source)
     text = "\n".join([source, *wrappers])
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{hashlib.sha256((HEADER.read_text() + text).encode()).hexdigest()[:16]}.so"
@@ -112,6 +118,21 @@ def _as_c(argument: Any) -> Any:
     if isinstance(argument, np.floating | float):
         return ctypes.c_double(float(argument))
     return (ctypes.c_longlong if isinstance(argument, np.int64) else ctypes.c_int)(int(argument))
+
+
+@dataclass(frozen=True)
+class Cooperative:
+    """A kernel whose blocks wait for each other."""
+
+    device: EmulatedCuda
+    kernel: Any
+    block: int
+    resident: int
+
+    def bind(self, grid: int, arguments: Sequence[Any]) -> Callable[[], None]:
+        """Return what runs the kernel."""
+        assert grid <= self.resident
+        return self.device.bind(self.kernel, grid, self.block, arguments)
 
 
 class EmulatedCuda:
@@ -184,6 +205,10 @@ class EmulatedCuda:
                 part()
 
         return launch
+
+    def cooperative(self, program: Program, name: str, block: int, shared: int = 0) -> Cooperative:
+        """Return a kernel of which a multiprocessor holds two blocks."""
+        return Cooperative(self, program.together(name), block, 2 * self.sm_count)
 
     def capture(self, launch: Callable[[], None]) -> Captured:
         """Return the launch."""

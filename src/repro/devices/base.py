@@ -211,6 +211,17 @@ class Queue(Protocol):
         """Wait for all queued work; raise `LaunchError` if any launch failed."""
 
 
+class CooperativeKernel(Protocol):
+    """A kernel whose blocks wait for each other, ready to be launched with a number of threads per block."""
+
+    @property
+    def resident(self) -> int:
+        """Return the largest number of blocks of a launch: as many as the device holds at once."""
+
+    def bind(self, grid: int, arguments: Sequence[Argument]) -> Callable[[], None]:
+        """Return a function that queues a launch on the device's own queue; see `Queue.bind`."""
+
+
 class HostWords(Protocol):
     """Some int32 numbers that kernels write and the host reads after one wait."""
 
@@ -260,6 +271,9 @@ class Device(Clock, Queue, Protocol):
     def free_bytes(self) -> int:
         """Return the number of bytes that can still be allocated."""
 
+    def pooled_bytes(self) -> int:
+        """Return the number of bytes that `pooling()` has taken and nobody uses; asks no driver."""
+
     def other_processes(self, idle: Collection[int] = ()) -> list[str]:
         """Return one line for each other process that uses the device, except processes in `idle`."""
 
@@ -301,6 +315,11 @@ class Device(Clock, Queue, Protocol):
 
         On a GPU, each launch gets its own stream, in a way that a graph can capture. On a CPU, they run one after the
         other.
+        """
+
+    def cooperative(self, program: Program, name: str, block: int, shared: int = 0) -> CooperativeKernel | None:
+        """Return a kernel whose blocks wait for each other, with `block` threads and `shared` bytes of dynamic shared
+        memory each; None if the device cannot launch any.
         """
 
     def capture(self, launch: Callable[[], None]) -> Captured:

@@ -23,7 +23,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repro.codegen.targets import get_target
-from repro.devices.base import Argument, Buffer, Captured, Launch, LaunchError, OutOfDeviceMemory, Program, time_host
+from repro.devices.base import (
+    Argument,
+    Buffer,
+    Captured,
+    CooperativeKernel,
+    Launch,
+    LaunchError,
+    OutOfDeviceMemory,
+    Program,
+    time_host,
+)
 from repro.devices.cuda_driver import (
     CudaBuffer,
     CudaQueue,
@@ -219,11 +229,12 @@ T = TypeVar("T")
 
 
 class CudaProgram:
-    """A loaded module. `get` returns the kernel with the given name and bytes of dynamic shared memory."""
+    """A module of a binary. `get` returns the kernel with the given name and bytes of dynamic shared memory."""
 
-    def __init__(self, get: Callable[[str, int], Any], failure: type[Exception]) -> None:
+    def __init__(self, get: Callable[[str, int], Any], failure: type[Exception], binary: Path) -> None:
         self._get = get
         self._failure = failure
+        self.binary = binary
 
     def kernel(self, name: str, shared: int = 0) -> Any:
         try:
@@ -273,6 +284,8 @@ class CudaDevice:
         self._memory = Memory(cuda, self._activated)
         self._scratch: CudaBuffer | None = None
         self._at_close: list[Callable[[], None]] = []
+        self._cooperative: dict[tuple[Program, str, int, int], CooperativeKernel | None] = {}
+        self._bindings_modules: dict[Program, Any] = {}
         self._side_streams = SideStreams(cuda, self._stream)
         self._memset = self.within(cuda.memset_d8_async)
         self._timer = Timer(cuda, self._stream, self.synchronize, self.failure)
@@ -357,6 +370,9 @@ class CudaDevice:
         with self._mapped():
             return self._memory.free_bytes()
 
+    def pooled_bytes(self) -> int:
+        return self._memory.pooled_bytes()
+
     def load(self, binary: Path) -> Program:
         with self._mapped():
             module = self._cuda.module_from_file(str(binary))
@@ -365,7 +381,7 @@ class CudaDevice:
             kernel = module.get_function(name)
             return share(self._cuda, kernel, shared) if shared else kernel
 
-        return CudaProgram(self.within(get), self._cuda.Error)
+        return CudaProgram(self.within(get), self._cuda.Error, binary)
 
     def upload(self, array: NDArray[Any]) -> CudaBuffer:
         buffer = self.allocate(array.nbytes)
@@ -421,6 +437,23 @@ class CudaDevice:
             for stream, (kernel, grid, block, arguments) in zip(streams, launches, strict=True)
         ]
         return self._guarded(self._side_streams.side_by_side(runs))
+
+    def cooperative(self, program: Program, name: str, block: int, shared: int = 0) -> CooperativeKernel | None:
+        key = program, name, block, shared
+        if key not in self._cooperative:
+            self._cooperative[key] = self._find_cooperative(*key)
+        return self._cooperative[key]
+
+    def _find_cooperative(self, program: Any, name: str, block: int, shared: int) -> CooperativeKernel | None:
+        from repro.devices.cuda_cooperative import CooperativeModule, has_cooperative_launches
+
+        with self._mapped():
+            if not has_cooperative_launches(self.ordinal, self.failure):
+                return None
+            if program not in self._bindings_modules:
+                self._bindings_modules[program] = CooperativeModule(program.binary, self.failure)
+            module: CooperativeModule = self._bindings_modules[program]
+            return module.kernel(name, block, shared, self.sm_count, self.stream, self.within)
 
     def capture(self, launch: Callable[[], None]) -> Captured:
         from repro.devices.cuda_graph import Graph  # NVIDIA's Python bindings are optional
