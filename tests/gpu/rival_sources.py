@@ -101,3 +101,84 @@ class Product:
     def teardown(self):
         driver.cuModuleUnload(self.module)
 """
+
+#: C = A B, a thread for each row, in memory of the harness; and A y = x by Jacobi's iteration.
+TASKS = """
+#include <vector>
+
+#include "repro_rival.h"
+
+using real = repro_rival_real;
+using offset = repro_rival_offset;
+
+__global__ void multiply(repro_rival_matrix a, repro_rival_matrix b, int *counts, const int *offsets, int *indices,
+                         real *values) {
+  const int row = blockIdx.x * blockDim.x + threadIdx.x;
+  const offset *of_a = (const offset *)a.offsets, *of_b = (const offset *)b.offsets;
+  if (row >= a.rows) return;
+  int found = 0;
+  for (int column = 0; column < b.columns; column++) {
+    real sum = 0;
+    bool there = false;
+    for (offset at = of_a[row]; at < of_a[row + 1]; at++)
+      for (offset to = of_b[a.indices[at]]; to < of_b[a.indices[at] + 1]; to++)
+        if (b.indices[to] == column) there = true, sum += ((const real *)a.values)[at] * ((const real *)b.values)[to];
+    if (there && counts == nullptr) indices[offsets[row] + found] = column, values[offsets[row] + found] = sum;
+    found += there;
+  }
+  if (counts) counts[row] = found;
+}
+
+__global__ void jacobi(repro_rival_matrix a, const real *x, const real *from, real *to) {
+  const int row = blockIdx.x * blockDim.x + threadIdx.x;
+  const offset *offsets = (const offset *)a.offsets;
+  if (row >= a.rows) return;
+  real sum = x[row], diagonal = 1;
+  for (offset at = offsets[row]; at < offsets[row + 1]; at++) {
+    const real value = ((const real *)a.values)[at];
+    if (a.indices[at] == row) diagonal = value;
+    else if (from) sum -= value * from[a.indices[at]];
+  }
+  to[row] = sum / diagonal;
+}
+
+extern "C" int repro_rival_setup(repro_rival_problem *problem, void **state) {
+  return cudaMalloc(state, problem->a.rows * (sizeof(real) + sizeof(int))) == cudaSuccess ? REPRO_RIVAL_OK : 2;
+}
+
+extern "C" int repro_rival_run(repro_rival_problem *problem, void *state) {
+  cudaStream_t stream = (cudaStream_t)problem->stream;
+  const repro_rival_matrix &a = problem->a;
+  const int rows = int(a.rows), blocks = (rows + 127) / 128;
+  if (problem->task == REPRO_RIVAL_SOLVE) {
+    real *even = (real *)problem->y, *odd = (real *)state;
+    const real *x = (const real *)problem->x;
+    jacobi<<<blocks, 128, 0, stream>>>(a, x, nullptr, even);
+    for (int step = 0; step < 100; step++) {
+      jacobi<<<blocks, 128, 0, stream>>>(a, x, even, odd);
+      jacobi<<<blocks, 128, 0, stream>>>(a, x, odd, even);
+    }
+    problem->iterations = 201;
+    return cudaGetLastError() == cudaSuccess ? REPRO_RIVAL_OK : 2;
+  }
+  int *counts = (int *)state;
+  multiply<<<blocks, 128, 0, stream>>>(a, problem->b, counts, nullptr, nullptr, nullptr);
+  std::vector<int> offsets(rows + 1);
+  cudaMemcpyAsync(&offsets[1], counts, rows * sizeof(int), cudaMemcpyDeviceToHost, stream);
+  cudaStreamSynchronize(stream);
+  for (int row = 0; row < rows; row++) offsets[row + 1] += offsets[row];
+  repro_rival_matrix &c = problem->c;
+  const int64_t entries = offsets[rows];
+  int *given = (int *)problem->allocate(problem->harness, (rows + 1) * sizeof(int));
+  int *indices = (int *)problem->allocate(problem->harness, entries * sizeof(int));
+  real *values = (real *)problem->allocate(problem->harness, entries * sizeof(real));
+  if (!given || !indices || !values) return 3;
+  cudaMemcpyAsync(given, offsets.data(), (rows + 1) * sizeof(int), cudaMemcpyHostToDevice, stream);
+  multiply<<<blocks, 128, 0, stream>>>(a, problem->b, nullptr, given, indices, values);
+  c.entries = entries, c.offset_bytes = 4, c.offsets = given, c.indices = indices, c.values = values;
+  cudaStreamSynchronize(stream);
+  return cudaGetLastError() == cudaSuccess ? REPRO_RIVAL_OK : 2;
+}
+
+extern "C" void repro_rival_teardown(repro_rival_problem *problem, void *state) { cudaFree(state); }
+"""

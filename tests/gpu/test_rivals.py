@@ -180,3 +180,15 @@ def test_what_crashes_and_what_hangs_costs_its_row_in_a_campaign(
     }
     assert np.isfinite(warm.graph_median["rival/warp"])
     assert set(warm[warm.kind != "outside"].status) <= {"ok", "disturbed"}
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize("of", ["spgemm", "solve"])
+def test_products_of_two_matrices_and_solutions(gpu, tmp_path, monkeypatch, of, precision) -> None:
+    monkeypatch.chdir(tmp_path)
+    rival = Rival(name="mine", source=written(sources.TASKS), of=of)
+    outcome = try_rival(rival, Trial("real", precision), Devices([gpu]))
+    assert (outcome.status, outcome.message) == ("ok", "")
+    wrong = sources.TASKS.replace("bool there = false;", "bool there = column == 3;").replace("sum / diagonal", "sum")
+    rival = Rival(name="mine", source=written(wrong, "wrong.cu"), of=of)
+    assert try_rival(rival, Trial("real", precision), Devices([gpu])).status == "incorrect"
