@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from repro.bench.errors import IncorrectError
 from repro.devices.base import PART_ALIGNMENT, Buffer, Device
@@ -51,13 +54,7 @@ class Guarded:
     def out_of_bounds_writes(self) -> list[str]:
         """Wait for the queue and return one line for each guard zone that was overwritten."""
         before, behind = (self._changed(zone) for zone in (self._before, self._behind))
-        behind = behind[behind >= self._written] - self._written
-        words = []
-        if len(before):
-            words.append(_words(len(before), ZONE - int(before[0]), "before the start"))
-        if len(behind):
-            words.append(_words(len(behind), int(behind[-1]) + 1, "past the end"))
-        return [f"writes outside of {self._name}: {side}" for side in words]
+        return _outside(self._name, before, behind[behind >= self._written] - self._written)
 
     def part(self, offset: int, nbytes: int) -> Buffer:
         """Return a range of the memory as a buffer; `offset` must be a multiple of `PART_ALIGNMENT`."""
@@ -77,16 +74,52 @@ class Guarded:
             whole.release()
 
 
+class GuardedArray:
+    """An array in host memory between two guard zones, for code that runs on the host; `name` as of `Guarded`."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: DTypeLike, name: str) -> None:
+        self._name, nbytes = name, math.prod(shape) * np.dtype(dtype).itemsize
+        whole = np.empty(nbytes + 2 * ZONE + PART_ALIGNMENT, np.uint8)
+        start = ZONE + -(whole.ctypes.data + ZONE) % PART_ALIGNMENT
+        self.array: NDArray[Any] = whole[start : start + nbytes].view(dtype).reshape(shape)
+        self._zones = whole[start - ZONE : start], whole[start + nbytes : start + nbytes + ZONE]
+        self.held = True
+        self.arm()
+
+    def arm(self) -> None:
+        for zone in self._zones:
+            zone[:] = BYTE
+
+    def out_of_bounds_writes(self) -> list[str]:
+        """Return one line for each guard zone that was overwritten."""
+        before, behind = (np.flatnonzero(zone != BYTE) for zone in self._zones)
+        return _outside(self._name, before, behind)
+
+    def release(self) -> None:
+        self.held = False
+
+
 class Guards:
+    """All guarded memory of a workspace."""
+
     def __init__(self, device: Device) -> None:
         self._device = device
-        self._guarded: list[Guarded] = []
+        self._guarded: list[Guarded | GuardedArray] = []
 
     def allocate(self, nbytes: int, name: str, device: Device | None = None) -> Guarded:
         """Allocate uninitialised memory with guard zones; the zones are checked until the memory is released."""
-        self._guarded = [guarded for guarded in self._guarded if guarded.held]
-        self._guarded.append(Guarded(device or self._device, nbytes, name))
-        return self._guarded[-1]
+        guarded = Guarded(device or self._device, nbytes, name)
+        self._add(guarded)
+        return guarded
+
+    def allocate_array(self, shape: tuple[int, ...], dtype: DTypeLike, name: str) -> GuardedArray:
+        """Allocate an uninitialised array in host memory with guard zones, which are checked until it is released."""
+        guarded = GuardedArray(shape, dtype, name)
+        self._add(guarded)
+        return guarded
+
+    def _add(self, guarded: Guarded | GuardedArray) -> None:
+        self._guarded = [*(one for one in self._guarded if one.held), guarded]
 
     def out_of_bounds_writes(self) -> list[str]:
         """Wait for the queue, return one line for each overwritten guard zone, and refill overwritten zones."""
@@ -102,6 +135,16 @@ class Guards:
         """Raise `IncorrectError` if a guard zone was overwritten."""
         if out_of_bounds_writes := self.out_of_bounds_writes():
             raise IncorrectError("; ".join(out_of_bounds_writes))
+
+
+def _outside(name: str, before: NDArray[np.intp], behind: NDArray[np.intp]) -> list[str]:
+    """Return one line for each zone with changed bytes, given their places in the zones."""
+    words = []
+    if len(before):
+        words.append(_words(len(before), ZONE - int(before[0]), "before the start"))
+    if len(behind):
+        words.append(_words(len(behind), int(behind[-1]) + 1, "past the end"))
+    return [f"writes outside of {name}: {side}" for side in words]
 
 
 def _words(count: int, reach: int, where: str) -> str:

@@ -45,6 +45,8 @@ TRY_AGAIN = frozenset(
     {"compile_error", "launch_error", "incorrect", "out_of_memory", "timeout", "disturbed", "unstable"}
 )
 PRECISIONS = ("single", "double")
+#: Kind of the rows of rivals: kernels from outside the project, which a configuration names.
+OUTSIDE = "outside"
 PHASES = SEARCH, REPORT = ("search", "report")
 #: Clocks by which the fastest variant is chosen. A runnable with neither uses the clock `host`.
 CLOCKS = ("event", "graph")
@@ -79,7 +81,7 @@ class Row:
         Hash of the rendered source, compiler, flags, device model, driver, problem and timing.
     kind
         `variant`, `baseline`, `floor`, `copy` (device copy), `empty` (empty kernel), `solver` (an iterative solver with
-        one of the products), or what a study adds.
+        one of the products), `outside` (a rival: a kernel of the user's own), or what a study adds.
     name
         Unique within (study, problem, precision): `CSR-AoS-AoS/static-256-4`, `cusparse/spmv-csr-alg1/real`, …
     phase

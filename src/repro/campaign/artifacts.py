@@ -124,7 +124,9 @@ class Asked:
         everything = all_artifacts(study)
         settings = self.config.studies.get(study) if self.config else None
         if settings is None or settings.artifacts == "all":
-            everything = [artifact for artifact in everything if self.beside or not artifact.several]
+            rivals = get_study(study).rivals_of(self.config.rivals) if self.config else ()
+            there = {"several": bool(self.beside), "rivals": bool(rivals)}
+            everything = [artifact for artifact in everything if artifact.needed(**there)]
             if self.own_alone(study):
                 everything = [artifact for artifact in everything if not artifact.of_papers]
         else:

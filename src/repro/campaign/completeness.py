@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from repro.bench.records import read_problem_of
-from repro.bench.rows import TIMED
+from repro.bench.rows import OUTSIDE, TIMED
 from repro.bench.store import distinct_cases, read_case, read_rows
 from repro.campaign.measurement import environments_of
 from repro.campaign.plan import Plan
@@ -30,7 +30,7 @@ from repro.studies import get_study
 #: Statuses that count as a failure only for a winner: the row cannot run on this device, or has no reliable time.
 HARMLESS = {*TIMED, "unsupported", "unstable", "out_of_memory", "timeout"}
 #: Columns to read, if present.
-COLUMNS = ("problem", "precision", "name", "status", "message", "tuning", "backend")
+COLUMNS = ("problem", "precision", "kind", "name", "status", "message", "tuning", "backend")
 CHOICES = "choices"
 
 
@@ -187,13 +187,16 @@ def _failed(what: str, rows: Sequence[Mapping[str, Any]], winners: Container[str
         row
         for row in rows
         if (status := row.get("status") or "ok") not in TIMED
-        and status != "compile_error"
+        and (status != "compile_error" or row.get("kind") == OUTSIDE)
         and (status not in HARMLESS or row["name"] in winners)
     ]
-    # report disturbed times on a CPU as remarks, with which a campaign still counts as complete
-    disturbed = [row["status"] == "disturbed" and row.get("backend") == "opencl" for row in failed]
+    # a campaign still counts as complete with disturbed times on a CPU, and with rivals that fail: these are remarks
+    remarks = [
+        row.get("kind") == OUTSIDE or (row["status"] == "disturbed" and row.get("backend") == "opencl")
+        for row in failed
+    ]
     for remark in (False, True):
-        for words in _counted([row for row, cpu in zip(failed, disturbed, strict=True) if cpu is remark]):
+        for words in _counted([row for row, only in zip(failed, remarks, strict=True) if only is remark]):
             yield Missing(what, words, remark)
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from grimp import ImportGraph
 
 #: Modules that a study may lack.
-OPTIONAL = ("tables", "figures")
+OPTIONAL = ("tables", "figures", "rivals")
 
 
 @cache
@@ -43,7 +43,8 @@ def files_of(*modules: str, root: str = "repro") -> frozenset[Path]:
     Parameters
     ----------
     modules
-        Full names. A package stands for all modules below it. A study's `tables` and `figures` may be missing.
+        Full names. A package stands for all modules below it. A study's `tables`, `figures` and `rivals` may be
+        missing.
     root
         The package whose files count.
     """

@@ -170,7 +170,7 @@ def measure(
     ):
         place = CaseLocation(study_name, config.campaign, RESULTS)
         settings = config.studies[study_name]
-        session = Session(problem, bench, store, settings, config.seed, place, progress)
+        session = Session(problem, bench, store, settings, config.seed, place, progress, study.rivals_of(config.rivals))
         return [write_step(study, name, precision, step, rows, folders.raw) for step, rows in study.measure(session)]
 
 
@@ -265,8 +265,9 @@ BY_SIGNAL = 128
 def supervise(command: Sequence[str], store: Callable[[], Path], run: str) -> int:
     """Run a measuring command, and restart it after each crash or lost CUDA context; return its exit code.
 
-    The kernel or routine that crashed gets a row with status `launch_error`, so that the next process skips it. The
-    caller must hold signals (`repro.bench.worker.signals_held`).
+    A process that ends while it measures has crashed too: code from outside may call `exit`. The kernel or routine that
+    crashed gets a row with status `launch_error`, so that the next process skips it. The caller must hold signals
+    (`repro.bench.worker.signals_held`).
 
     Parameters
     ----------
@@ -285,34 +286,38 @@ def supervise(command: Sequence[str], store: Callable[[], Path], run: str) -> in
             return BY_SIGNAL + end.asked
         if crash is not None and crash not in CRASHES:
             return BY_SIGNAL + crash
-        if crash is None and end.code != AGAIN:
+        if crash is None and end.code != AGAIN and crashed_row(store(), run) is None:
             return end.code
-        if crash is not None:
-            _store_crash(store(), run, crash)
+        if end.code != AGAIN:
+            _store_crash(store(), run, _words(end.code))
         before, rows = rows, (store(), count_rows(store(), run))
         if rows == before:
             raise ReproError(
                 "measuring does not get on: its process ended early, and nothing new is stored",
                 where=store(),
-                actual=_words(crash) if crash else "it asked for a new process",
+                actual="it asked for a new process" if end.code == AGAIN else _words(end.code),
                 todo="see what it said last; if nothing, try `repro launch` with a few variants, or another device",
             )
 
 
-def _store_crash(path: Path, run: str, crash: signal.Signals) -> None:
+def _store_crash(path: Path, run: str, words: str) -> None:
     """Store a failure row for the kernel or routine that was running at a crash, unless it already has a row."""
     row = crashed_row(path, run)
     tried = f"while {row.name} was tried" if row else "between two rows"
-    print(f"the measuring process was {_words(crash)} {tried}; going on in a new one", flush=True)
+    print(f"the measuring process was {words} {tried}; going on in a new one", flush=True)
     if row is None:
         return
-    message = f"the process was {_words(crash)}"
+    message = f"the process was {words}"
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
     with Store(path, run) as store:
         if store.get(row.key) is None:
             store.add(replace(row, message=message, measured_at=now))
 
 
-def _words(crash: signal.Signals) -> str:
+def _words(code: int) -> str:
+    """Return how a process was ended, by its exit code."""
+    if code >= 0:
+        return f"ended by exit({code})"
+    crash = signal.Signals(-code)
     often = ", as Linux does where memory runs out" if crash == signal.SIGKILL else ""
     return f"ended by {crash.name} ({signal.strsignal(crash)}){often}"

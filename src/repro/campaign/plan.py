@@ -19,14 +19,15 @@ from repro.codegen.build_cache import MODULES, manifest_path
 from repro.codegen.targets import GpuModel, Target, find_gpu, get_target
 from repro.codegen.templates import COMMON
 from repro.config.misfits import mean
-from repro.config.models import Config, OwnProblem, StudySettings
+from repro.config.models import Config, OwnProblem, Rival, StudySettings
 from repro.errors import ReproError
 from repro.package_data import shipped
 from repro.problems.fetch import check_mirrors
 from repro.problems.own_problems import planned
 from repro.problems.problem import Outline
 from repro.problems.registry import Item, Registry, load_registry, own_name
-from repro.studies import get_study, load_artifacts
+from repro.sparse.rivals.files import files_of
+from repro.studies import get_study, load_artifacts, study_names
 from repro.untrusted_files import files_below
 
 
@@ -92,6 +93,21 @@ def check_training(config: Config) -> None:
                     actual=raw_of(name) / study,
                     todo="measure it first, leave it out of `training`, or use another `search`",
                 )
+
+
+def check_rivals(config: Config) -> None:
+    """Refuse rivals whose files are missing, and those that no study of the configuration would time."""
+    for rival in () if config.replay else config.rivals:
+        if not any(get_study(name).rivals_of([rival]) for name in config.studies):
+            able = [name for name in study_names() if get_study(name).rivals_of([rival])]
+            raise ReproError(
+                "a rival that no study of the configuration times",
+                where=f"rivals: {rival.name}: of",
+                expected=f"`of: {rival.of}` needs one of the studies {', '.join(able)}",
+                actual=f"studies: {', '.join(config.studies)}",
+                todo="name such a study, or leave the rival out",
+            )
+        files_of(rival)
 
 
 #: Copies of the formats in `repro.results.output`, which is slow to import; a test checks that they are equal.
@@ -235,6 +251,18 @@ class Plan:
         grouped = (self.manifests_of(group.study, group.keys) for group in self.module_groups)
         return [*(path for paths in grouped for path in paths), self.common_manifest]
 
+    def rivals(self, study: str) -> tuple[Rival, ...]:
+        """Return the kernels from outside the project that a study times beside its own."""
+        return get_study(study).rivals_of(self.config.rivals)
+
+    def rival_files(self, study: str) -> tuple[Path, ...]:
+        """Return the files of a study's rivals; a change of one makes the study's cases stale."""
+        return tuple(dict.fromkeys(path for rival in self.rivals(study) for path in self._files_of_rival[rival.name]))
+
+    @cached_property
+    def _files_of_rival(self) -> dict[str, tuple[Path, ...]]:
+        return {rival.name: files_of(rival) for rival in self.config.rivals}
+
     def steps(self, study: str) -> list[str]:
         """Return the names of the Parquet files that measuring a case writes."""
         return [f"{step}.parquet" for step in get_study(study).outputs]
@@ -324,6 +352,7 @@ def make_plan(config: Config, registry: Registry | None = None, gpu: GpuModel | 
     check_training(config)
     if not config.replay:
         check_mirrors(config.fetch)
+    check_rivals(config)
     registry = registry or load_registry(Path(config.registry))
     problems: dict[str, Outline] = {}
     studies: dict[str, PlannedStudy] = {}
@@ -346,8 +375,8 @@ def make_plan(config: Config, registry: Registry | None = None, gpu: GpuModel | 
             name,
             settings,
             tuple(problem.name for problem in asked),
-            _artifacts(name, settings, "table", bool(config.beside)),
-            _artifacts(name, settings, "figure", bool(config.beside)),
+            _artifacts(config, name, "table"),
+            _artifacts(config, name, "figure"),
         )
     if config.replay:
         plan = Plan(config, None, problems, studies)
@@ -387,7 +416,8 @@ def plan_of_cases(
     if unknown := [problem for problem in problems if problem not in named]:
         where = f"studies.{study}.problems" if study else "studies"
         raise ReproError("the configuration does not name the problem", where=where, actual=", ".join(unknown))
-    return make_plan(config.model_copy(update={"studies": studies}), registry)
+    rivals = tuple(rival for rival in config.rivals if any(get_study(name).rivals_of([rival]) for name in studies))
+    return make_plan(config.model_copy(update={"studies": studies, "rivals": rivals}), registry)
 
 
 def as_yaml(config: Config) -> str:
@@ -398,18 +428,20 @@ def _name_of(item: Item | OwnProblem) -> str:
     return own_name(item) if isinstance(item, OwnProblem) else item.name
 
 
-def _artifacts(study: str, settings: StudySettings, kind: Literal["table", "figure"], several: bool) -> tuple[str, ...]:
-    """Return the names of the configured tables or figures, with `several` also comparisons of campaigns."""
+def _artifacts(config: Config, study: str, kind: Literal["table", "figure"]) -> tuple[str, ...]:
+    """Return the names of the configured tables or figures that the campaign can have."""
+    settings = config.studies[study]
     if not settings.artifacts:
         return ()  # avoids slow imports
     from repro.results.registry import artifacts
 
     load_artifacts(study)
     if settings.artifacts == "all":
+        there = {"several": bool(config.beside), "rivals": bool(get_study(study).rivals_of(config.rivals))}
         return tuple(
             artifact.name
             for artifact in artifacts(study, kind)
-            if (several or not artifact.several) and not (settings.own_alone and artifact.of_papers)
+            if artifact.needed(**there) and not (settings.own_alone and artifact.of_papers)
         )
     everything = [artifact.name for artifact in artifacts(study)]
     if unknown := sorted(set(settings.artifacts) - set(everything)):

@@ -110,6 +110,7 @@ def measuring(plan: Plan, study: str, problem: str, precision: str, training: tu
     """Return the step that measures one case; `training` has the training files of a predicted search, if known."""
     assert plan.target is not None
     modules = [_module_receipt(plan.target, study, key) for key in plan.modules(study, problem, precision)]
+    rivals = plan.rivals(study)
     return Step(
         f"measure {study} {problem} {precision}",
         receipt_of(plan, study, problem, precision),
@@ -121,8 +122,9 @@ def measuring(plan: Plan, study: str, problem: str, precision: str, training: tu
             "device": [plan.device, *_machine(plan.device)],
             "packages": _versions((*MEASURING, *get_study(study).packages)),
             "code": code_hash("repro.campaign.measurement", f"repro.studies.{study}.study"),
+            **({"rivals": [rival.model_dump(mode="json") for rival in rivals]} if rivals else {}),
         },
-        _training(plan, study) if training is None else training,
+        (*(_training(plan, study) if training is None else training), *plan.rival_files(study)),
         (receipt_of(plan, "problem", problem), *modules, _module_receipt(plan.target, COMMON)),
     )
 
@@ -139,6 +141,7 @@ def presenting(plan: Plan, study: str, kind: Literal["tables", "figures"]) -> St
                 "repro.results.output",
                 f"repro.studies.{study}.study",
                 f"repro.studies.{study}.{kind}",
+                f"repro.studies.{study}.rivals",
             ),
             **_read(plan, study),
         },
@@ -148,7 +151,8 @@ def presenting(plan: Plan, study: str, kind: Literal["tables", "figures"]) -> St
 
 
 def reporting(plan: Plan) -> Step:
-    modules = [f"repro.studies.{study}.{part}" for study in plan.studies for part in ("study", "tables", "figures")]
+    parts = ("study", "tables", "figures", "rivals")
+    modules = [f"repro.studies.{study}.{part}" for study in plan.studies for part in parts]
     published = [Path(path) for study in plan.studies for path in plan.published(study)]
     shown = {name: [*study.tables, *study.figures] for name, study in plan.studies.items()}
     return Step(

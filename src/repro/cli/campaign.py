@@ -587,9 +587,8 @@ def plan(
     freshness = None if gpu else Freshness(planned)  # what was made here was made for this machine
     steps = count_steps(planned, freshness.stale if freshness else None)
     _print_line(f"{sum(steps.values())}: {', '.join(f'{n} {what}' for what, n in steps.items())}{batched}", "steps")
-    if freshness:
-        for line in freshness.described():
-            _print_line(f"out of date: {line}", " ")
+    for line in freshness.described() if freshness else ():
+        _print_line(f"out of date: {line}", " ")
     _print_line(f"about {_size(needs.disk_bytes)}, inputs that are downloaded aside", "disk")
     _print_singular(planned)
     held = f"; the {model.name} has {_size(model.memory_bytes)}" if model else ""

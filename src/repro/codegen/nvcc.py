@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
 import signal
 import sysconfig
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -29,8 +31,10 @@ class CompileError(Exception):
     """Compilation failed because of the source; the message is the compiler's first error."""
 
 
-def flags(target: Target) -> tuple[str, ...]:
-    return (f"-arch={target.name}", "-O3", "-std=c++17", "-cubin", "-Xptxas=-v", "-lineinfo")
+def flags(target: Target, *, shared: bool = False) -> tuple[str, ...]:
+    """Return the flags for a cubin, or for a shared library with host functions."""
+    made = ("-shared", "-Xcompiler=-fPIC") if shared else ("-cubin",)
+    return (f"-arch={target.name}", "-O3", "-std=c++17", *made, "-Xptxas=-v", "-lineinfo")
 
 
 #: Environment variables from which nvcc reads flags and the host compiler.
@@ -93,10 +97,32 @@ def build(source: Path, binary: Path, target: Target) -> dict[str, dict[str, int
     ReproError
         The compiler was killed, timed out or wrote no output, so the source is not the cause.
     """
+    return read_resources(read_text(_compile(source, binary, flags(target))))
+
+
+def build_foreign(
+    source: Path, folder: Path, identity: str, target: Target, words: Sequence[str], *, shared: bool
+) -> Path:
+    """Compile a source from outside the project with further flags; return the binary, a cubin or a shared library.
+
+    The binary is in `folder` under a hash of `identity`, which stands for the source and what it includes, and of
+    compiler and flags; it is compiled once. Errors are those of `build`.
+    """
+    given = (*flags(target, shared=shared), *words)
+    named = "\0".join([identity, version(), *given, *environment()])
+    suffix = ".so" if shared else ".cubin"
+    binary = folder / f"{hashlib.sha256(named.encode()).hexdigest()[:32]}{suffix}"
+    folder.mkdir(parents=True, exist_ok=True)
+    _compile(source, binary, given)
+    return binary
+
+
+def _compile(source: Path, binary: Path, given: Sequence[str]) -> Path:
+    """Compile a source unless the binary is there; return the file of what the compiler said."""
     log = binary.with_suffix(".log")
     if not (binary.exists() and log.exists()):
         with replacing(binary) as partial:
-            done = run_program([_nvcc(), *flags(target), "-o", partial, source], COMPILING, "the compiler")
+            done = run_program([_nvcc(), *given, "-o", partial, source], COMPILING, "the compiler")
             if done.code < 0 or (done.code and _KILLED.search(done.said)):
                 raise ReproError(
                     "the compiler was killed",
@@ -114,7 +140,7 @@ def build(source: Path, binary: Path, target: Target) -> dict[str, dict[str, int
                     todo=f"see whether {_nvcc()} is nvcc",
                 )
             log.write_text(done.errors + done.output)
-    return read_resources(read_text(log))
+    return log
 
 
 def first_error(said: str) -> str:

@@ -358,6 +358,56 @@ class OwnProblem(FieldFile):
         return "real" if self.updates else self.entry
 
 
+#: What a rival can compute.
+RivalTask = Literal["spmv", "spgemm", "solve"]
+#: Pattern of Python objects: a module or a file, then the object in it.
+PYTHON_OBJECT = r"^[^:\x00-\x1f]+:[A-Za-z_][A-Za-z0-9_]*$"
+
+
+class Rival(Model):
+    """A kernel from outside the project, which is verified and timed beside ours."""
+
+    name: str = Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=64, description="Its name in tables and figures."
+    )
+    of: RivalTask = Field("spmv", description="What it computes: y = A x, C = A B, or the solution of A x = b.")
+    source: FilePath | None = Field(None, description="CUDA C++ that nvcc compiles, with include/repro_rival.h.")
+    library: FilePath | None = Field(
+        None, description="A shared library with the functions of include/repro_rival.h, for the GPU or for the CPU."
+    )
+    python: Annotated[str, Field(pattern=PYTHON_OBJECT, max_length=4000)] | None = Field(
+        None, description="module:object or file.py:object with the methods setup, run and teardown."
+    )
+    kernel: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
+        description="Of a source for spmv: the kernel to launch, in place of the functions of the header.",
+    )
+    block: int = Field(256, ge=1, le=1024, description="Threads a block of this kernel.")
+    threads_per_row: int = Field(1, ge=1, le=1024, description="Threads that this kernel has for each row.")
+    format: Literal["csr", "bsr"] = Field(
+        "csr",
+        description="How it wants matrices: csr, where compound entries are expanded to real numbers, or bsr, where "
+        "they stay k×k blocks.",
+    )
+    offsets: Literal[32, 64] = Field(32, description="Bits of each row's offset.")
+    waits: bool = Field(
+        False, description="Whether it waits for the GPU on the way; it is then timed by the clock `host` alone."
+    )
+
+    @model_validator(mode="after")
+    def _has_one_form(self) -> Rival:
+        forms = [form for form in ("source", "library", "python") if getattr(self, form) is not None]
+        if len(forms) != 1:
+            has = " and ".join(forms) or "none"
+            raise ValueError(f"a rival has either `source`, `library` or `python`, and this one has {has}")
+        if self.kernel and (self.source is None or self.of != "spmv"):
+            raise ValueError("`kernel` is of a `source` for spmv")
+        if self.format == "bsr" and self.of != "spmv":
+            raise ValueError("`format: bsr` is of spmv: all else gets rows of real numbers, csr")
+        return self
+
+
 class StudySettings(Model):
     """Settings of one study. Defaults are in `config/studies/<study>.yaml`."""
 
@@ -477,8 +527,16 @@ class Config(Model):
     limits: Limits = Field(
         Limits(), description="What reading one file of your own, or one that was fetched, may take."
     )
+    rivals: tuple[Rival, ...] = Field(
+        (), description="Kernels of others, timed beside ours in each study that measures what they compute."
+    )
     studies: dict[str, SerializeAsAny[StudySettings]] = Field(
         default_factory=dict,
         min_length=1,
         description="Studies to run, with what differs from their defaults; false leaves one out.",
     )
+
+    @model_validator(mode="after")
+    def _names_rivals_once(self) -> Config:
+        _once(tuple(rival.name for rival in self.rivals))
+        return self

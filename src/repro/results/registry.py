@@ -72,11 +72,17 @@ class Artifact:
     several: bool = False
     #: Keys of a table's columns that the page shows first, behind those that name the case.
     lead: tuple[str, ...] = ()
+    #: Whether it shows rivals, kernels from outside; then it is made only if the campaign has some.
+    rivals: bool = False
 
     @property
     def of_papers(self) -> bool:
         """Whether it shows papers' numbers, claims on them, or what was aimed at beside them."""
         return self.numbering != OURS or self.name == TARGETS
+
+    def needed(self, *, several: bool, rivals: bool) -> bool:
+        """Return whether it is made for a campaign that has others beside it, or rivals."""
+        return (several or not self.several) and (rivals or not self.rivals)
 
     @property
     def short(self) -> str:
@@ -96,19 +102,26 @@ def _register(artifact: Artifact) -> None:
 
 
 def table(
-    study: str, name: str, *, title: str, numbering: str, several: bool = False, lead: tuple[str, ...] = ()
+    study: str,
+    name: str,
+    *,
+    title: str,
+    numbering: str,
+    several: bool = False,
+    lead: tuple[str, ...] = (),
+    rivals: bool = False,
 ) -> Callable[[MakeTable], MakeTable]:
     """Register the decorated function as a table; the page shows its columns `lead` first, such as a speedup."""
 
     def decorate(make: MakeTable) -> MakeTable:
-        _register(Artifact(study, name, title, numbering, "table", make, several, lead))
+        _register(Artifact(study, name, title, numbering, "table", make, several, lead, rivals))
         return make
 
     return decorate
 
 
 def figure(
-    study: str, name: str, *, title: str, numbering: str, several: bool = False
+    study: str, name: str, *, title: str, numbering: str, several: bool = False, rivals: bool = False
 ) -> Callable[[MakeFigure], MakeFigure]:
     """Register the decorated function as a figure; it is called with the result of `select_for_figure`."""
 
@@ -118,7 +131,7 @@ def figure(
             made = make(few, published)
             return replace(made, caption=f"{made.caption} {said}".rstrip())
 
-        _register(Artifact(study, name, title, numbering, "figure", make_drawn, several))
+        _register(Artifact(study, name, title, numbering, "figure", make_drawn, several, rivals=rivals))
         return make
 
     return decorate

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from repro.bench.runnable import Operands, Runnable
     from repro.bench.variant_id import BaseId
     from repro.codegen.targets import Target
-    from repro.config.models import StudySettings
+    from repro.config.models import Rival, RivalTask, StudySettings
     from repro.problems.problem import Outline, Problem
     from repro.tuning.search import Choice
     from repro.tuning.session import Session
@@ -135,6 +135,9 @@ class Study:
         Names of Python packages that affect the times of this study only.
     gpu_sharing
         Whether packing operands (`Runnable.pack`) takes so long that other jobs may use the GPU meanwhile.
+    rival_tasks
+        What kernels from outside the project may compute that are timed beside the study's own; see
+        `repro.sparse.rivals`.
     """
 
     name: str
@@ -156,6 +159,7 @@ class Study:
     paces: Mapping[str, CostModel] = {}
     packages: tuple[str, ...] = ()
     gpu_sharing: bool = False
+    rival_tasks: tuple[RivalTask, ...] = ()
 
     def check(self, settings: StudySettings, problems: Sequence[Outline]) -> None:
         """Refuse settings and problems that the study does not support, before anything is written.
@@ -189,6 +193,10 @@ class Study:
     def parts_of(self, settings: StudySettings, precision: str) -> tuple[str, ...]:
         """Return the optional measurements (`Study.parts`) that are made in a precision."""
         return self.parts if settings.parts == "all" else tuple(name for name in self.parts if name in settings.parts)
+
+    def rivals_of(self, rivals: Sequence[Rival]) -> tuple[Rival, ...]:
+        """Return the rivals that compute something that the study measures."""
+        return tuple(rival for rival in rivals if rival.of in self.rival_tasks)
 
     def refusal(self, problem: Outline, expected: str, actual: object) -> ReproError:
         """Return the error for a problem that the study does not support."""
@@ -317,11 +325,11 @@ def check_facts(study: str, facts: Mapping[str, object]) -> None:
 
 @cache
 def load_artifacts(name: str) -> None:
-    """Import the modules `tables`, `claims` and `figures` of a study, if present; they register their artifacts.
+    """Import the modules `tables`, `claims`, `figures` and `rivals` of a study, if present, which register artifacts.
 
     If such a module is a folder, its `__init__` imports all files in it; see `repro.plugins`. Studies themselves are
     not imported that way, because this package contains all of them.
     """
-    for part in ("tables", "claims", "figures"):
+    for part in ("tables", "claims", "figures", "rivals"):
         if find_spec(f"{__name__}.{name}.{part}"):
             import_module(f"{__name__}.{name}.{part}")

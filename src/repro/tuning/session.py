@@ -16,7 +16,7 @@ from repro.bench.variant_id import BaseId
 from repro.bench.yardsticks import DeviceCopy, Empty, Floor
 from repro.codegen.targets import Target
 from repro.codegen.templates import Stream, streams
-from repro.config.models import StudySettings
+from repro.config.models import Rival, StudySettings
 from repro.problems.problem import Problem
 from repro.tuning.recordings import FeaturesOf, Machine, Prune, load_recordings, prune_nothing
 from repro.tuning.rounds import Probe, shuffled_rounds
@@ -52,6 +52,8 @@ class Session:
     place: CaseLocation
     #: Called with the name of a stage, the number of finished steps, and the total number of steps.
     progress: ProgressCallback
+    #: Rivals of what the study measures; a rival is timed in the same rounds as the winners.
+    rivals: Sequence[Rival] = ()
 
     @property
     def precision(self) -> str:

@@ -14,7 +14,7 @@ from repro.campaign.profiler import launch
 from repro.codegen.build_cache import compile_module, manifest_path
 from repro.codegen.targets import CPU, get_target
 from repro.codegen.templates import render_common
-from repro.config.models import Config, StudySettings, Timing
+from repro.config.models import Config, Rival, StudySettings, Timing
 from repro.errors import ReproError
 from repro.problems.generators import generate
 from repro.problems.matrix import Matrix
@@ -24,6 +24,7 @@ from repro.studies.compressed_coo.study import STUDY, choose, layouts
 from support.benches import QUICK
 
 NAME = "grid"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 TIMING = {**QUICK, "cpu_budget": 0.02}
 
 
@@ -33,7 +34,8 @@ def settings(**keys) -> StudySettings:
 
 
 def config(**keys) -> Config:
-    return Config(campaign="c", device="opencl", studies={STUDY.name: settings(**keys)})
+    rival = Rival(name="scipy", python=f"{EXAMPLES / 'rivals/products.py'}:SciPyCsr")
+    return Config(campaign="c", device="opencl", studies={STUDY.name: settings(**keys)}, rivals=(rival,))
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +105,11 @@ def test_products_are_searched_and_solvers_timed_with_the_best(campaign):
     assert set(in_solver["product"]) == set(fastest) and set(in_solver.layout) == set(SPLITS)
     by_graph = choices[(choices.tuning == "bicgstab") & (choices.clock == "graph")].name.item()
     assert in_solver.graph_median[by_graph] == in_solver[in_solver.protocol == "full"].graph_median.min()
+
+    rivals = report[report.kind == "outside"]
+    assert (
+        set(rivals.name) == {"rival/scipy"} and set(rivals.status) == {"ok"} and set(rivals.cache) == {"warm", "cold"}
+    )
 
     solvers = report[report.kind == "solver"]
     assert set(choices[choices.tuning == "bicgstab"].name) <= set(solvers.name)

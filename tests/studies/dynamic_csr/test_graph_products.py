@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from repro.bench.timing import SamplingPlan
 from repro.codegen.targets import CPU
+from repro.config.models import Rival
 from repro.config.spaces import SPACES
 from repro.sparse.library import for_problem
+from repro.sparse.rivals.runnables import products_of
 from repro.studies.dynamic_csr.ids import ProductId, product_ids
 from repro.studies.dynamic_csr.operands import grow, lay_out_state
 from repro.studies.dynamic_csr.runnables_products import PackedMatrix, ProductVariant, matrix_arrays
@@ -16,6 +20,7 @@ from support.growing_matrices import around_limits, growing
 from support.product_checks import check_products
 
 EFFORT = SamplingPlan(2)
+EXAMPLES = Path(__file__).parents[3] / "examples"
 EVERY = [id for space in SPACES for mean in (1.0, 8.0, 64.0) for id in product_ids(CPU, space, mean)]
 EVERY = list(dict.fromkeys(EVERY))
 
@@ -137,3 +142,10 @@ def test_a_wrong_product_is_found(product_modules, make_graph_bench):
     variant = ProductVariant(ProductId.parse("dcsr-defragmented/vector-w8"), modules["double"], folder)
     row = bench.try_once(variant, "search", EFFORT)
     assert row.status == "incorrect" and "1 of" in row.message
+
+
+def test_a_rival_multiplies_the_matrix_before_it_grows(make_graph_bench):
+    bench = make_graph_bench(growing([4, 0, 7, 3], 90, 60))
+    rival = Rival(name="scipy", python=f"{EXAMPLES / 'rivals/products.py'}:SciPyCsr")
+    row = bench.try_once(*products_of([rival], "real"), "report", EFFORT)
+    assert (row.status, row.message, row["what"]) == ("ok", None, None)

@@ -40,8 +40,8 @@ def points(axes, marker):
 def test_what_there_is():
     assert NAMES == [
         "table-6-1", "table-baselines", "table-bins", "table-claims", "table-levels", "table-memory", "table-phases",
-        "table-products", "table-setup", "table-setup-costs", "table-solve", "table-targets", "figure-6-1",
-        "figure-bins", "figure-gflops", "figure-setup",
+        "table-products", "table-rivals", "table-setup", "table-setup-costs", "table-solve", "table-targets",
+        "figure-6-1", "figure-bins", "figure-gflops", "figure-rivals", "figure-setup",
     ]  # fmt: skip
     assert set(get_study(STUDY_NAME).highlights) <= set(NAMES)
 

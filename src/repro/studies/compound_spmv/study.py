@@ -33,6 +33,7 @@ from repro.sparse.compound.schedules import KINDS, schedules
 from repro.sparse.library import asked_for, check_names, for_problem
 from repro.sparse.operands import ProductOperands, make_operands, symmetry_on
 from repro.sparse.ordering import UNKNOWNS
+from repro.sparse.rivals.runnables import products_of
 from repro.sparse.study_kit import LIBRARIES, MEMORY, OPERATOR, WINNERS, Array, choose_by_memory
 from repro.sparse.study_kit import features as features_of_a_product
 from repro.sparse.symmetry import NOT_SYMMETRIC
@@ -179,6 +180,7 @@ class CompoundSpmv(Study):
         ),
     }
     gpu_sharing = True
+    rival_tasks = ("spmv",)
     result: Mapping[str, str] = {
         "table": "table-targets",
         "row": "speedup over the fastest routine, graph clock: geometric mean",
@@ -232,7 +234,8 @@ class CompoundSpmv(Study):
         for ordering in worthwhile_orderings(choices, rows, tie):
             library += asked_for(settings.baselines, entry, backend, ordering)
         chosen: list[Runnable] = [variant for variant in variants if variant.name in winners]
-        yield "report", session.rounds([*chosen, *floors, *library])
+        rivals = products_of(session.rivals, entry)
+        yield "report", session.rounds([*chosen, *floors, *library, *rivals])
         yield "choices", choices
 
     def tunings(self, settings: StudySettings, problem: Outline) -> list[str]:

@@ -19,6 +19,7 @@ from repro.problems.matrix import Matrix
 from repro.problems.problem import Outline, Problem
 from repro.sparse.library import asked_for, check_names, for_problem
 from repro.sparse.operands import Multiplies, ProductOperands, make_operands
+from repro.sparse.rivals.runnables import products_of
 from repro.sparse.solvers.bicgstab import SolverRun
 from repro.sparse.solvers.kernels import SOLVERS
 from repro.sparse.study_kit import LIBRARIES, MEMORY, WINNERS, choose_by_memory, features
@@ -131,6 +132,7 @@ class CompressedCoo(Study):
         "opencl": CostModel(beside=8),
     }
     gpu_sharing = True
+    rival_tasks = ("spmv",)
 
     def check(self, settings: StudySettings, problems: Sequence[Outline]) -> None:
         """Raise an error for problems that are not real matrices, and for unknown layouts."""
@@ -177,6 +179,7 @@ class CompressedCoo(Study):
     def measure(self, session: Session) -> Iterator[tuple[str, StepResult]]:
         """Search each space, try each layout's best in the solver, choose, and time the winners beside the library."""
         settings = session.settings
+        rivals = products_of(session.rivals, ENTRY)
         library = asked_for(settings.baselines, ENTRY, session.bench.device.backend)  # check the names first
         variants = variants_of(settings, session.precision, session.target)
         strategy = session.strategy(features, CoordinateId)
@@ -195,7 +198,7 @@ class CompressedCoo(Study):
         choices = [*choose(rows, tie, ids), *by_memory, *choose_solver(solved, tie)]
         winners = {choice.name for choice in choices}
         chosen = [variant for variant in variants if variant.name in winners]
-        report = session.rounds([*chosen, *fastest_yardsticks(yardsticks), *library])
+        report = session.rounds([*chosen, *fastest_yardsticks(yardsticks), *library, *rivals])
         alone = solvers_with(reported([*chosen, *library], report), session.precision, session.target)
         solvers = list({run.name: run for run in [*(run for run in tried if run.name in winners), *alone]}.values())
         yield "report", [*report, *(session.rounds(solvers) if solvers else [])]

@@ -8,7 +8,7 @@ from functools import cached_property
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from repro.bench.rows import ClockName
+from repro.bench.rows import OUTSIDE, ClockName
 from repro.config.spaces import EXTENDED, PAPER, PAPER_TUNED, SPACES
 from repro.results.campaign_data import Campaign, Case
 from repro.results.problem_rows import ABBREVIATIONS, ProblemRow, ours, problem_rows
@@ -124,6 +124,8 @@ HYB_PRODUCT = Method("hyb", "HYB", columns={**_PRODUCTS, "format": "hyb"})
 PAPER_PRODUCTS = (CSR, FRAGMENTED, DEFRAGMENTED, ADAPTIVE, HYB_PRODUCT)
 LIBRARY_CSR = Method("library_csr", "CSR", columns={**_ROUTINES, "format": "csr"})
 LIBRARY = Method("library", "fastest", columns=_ROUTINES)
+#: Kinds of the rows of products.
+MULTIPLYING = ("variant", "baseline", "rival", OUTSIDE)
 
 
 def _in_one_launch(row: DynamicRow) -> bool:

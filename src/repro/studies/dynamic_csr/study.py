@@ -18,6 +18,7 @@ from repro.problems.problem import Outline, Problem
 from repro.problems.updates import Updates
 from repro.sparse.device_work import ModuleFile, read_modules
 from repro.sparse.library import asked_for, check_names, for_problem
+from repro.sparse.rivals.runnables import products_of
 from repro.sparse.study_kit import LIBRARIES, features
 from repro.studies import CostModel, StepResult, Study, Workload
 from repro.studies.dynamic_csr import (
@@ -165,6 +166,7 @@ class DynamicCsr(Study):
     kinds = (PROBLEM_KIND,)
     libraries = LIBRARIES
     columns = DynamicRow.own_columns()
+    rival_tasks = ("spmv",)
     parts = (*OPERATIONS, "devices")
     published = PUBLISHED
     targets = TARGETS
@@ -217,6 +219,7 @@ class DynamicCsr(Study):
         operands = session.bench.operands
         assert isinstance(operands, GraphOperands)
         built = read_modules(session.target, STUDY_NAME, session.precision, MODULES)
+        rivals = products_of(session.rivals, ENTRY)
         library = asked_for(settings.baselines, ENTRY, session.bench.device.backend)
         variants = product_variants(settings, operands, session.target)
         strategy = session.strategy(_features, ProductId)
@@ -233,7 +236,7 @@ class DynamicCsr(Study):
         choices = choose_products(rows, settings.timing.tie, [variant.id for variant in variants])
         names = set(reported_names(rows, choices))
         chosen = [variant for variant in variants if variant.name in names]
-        report = session.rounds([*chosen, hybrid, *fastest_yardsticks(yardsticks), *library])
+        report = session.rounds([*chosen, hybrid, *fastest_yardsticks(yardsticks), *library, *rivals])
         parts = self.parts_of(settings, session.precision)
         for timed in suite(built, operands.problem, parts, settings.spaces):
             report += session.rounds(timed)

@@ -80,6 +80,7 @@ from repro.studies.dynamic_csr.results import (
     HYB_SORT,
     LIBRARY,
     LIBRARY_CSR,
+    MULTIPLYING,
     NO_DEVICES,
     OPERATION_CLOCK,
     OURS,
@@ -782,7 +783,7 @@ table(STUDY_NAME, "table-setup-costs", title=TITLE, numbering="ours")(setup_cost
 def baselines(campaign: Campaign, published: Published) -> Table:
     updates = {"stream": "streaming", "insert": "batches", "iterate": "batches and products"}
     tasks = (
-        Method("product", "product", columns={"kind": ("variant", "baseline", "rival"), "what": (None, "product")}),
+        Method("product", "product", columns={"kind": MULTIPLYING, "what": (None, "product")}),
         *(
             Method(what, f"{title}, {protocol.title}", columns={"what": what, **protocol._asdict()})
             for what, title in updates.items()

@@ -71,7 +71,7 @@ OUR_SET_UP, PAPERS_SET_UP, COORDINATE_SET_UP = SET_UPS = tuple(
     for key, title in (("default", "ours"), ("sort", "the paper’s kernels"), ("coordinates", "sort of all"))
 )
 LEVEL = Method("level", "set-up of a level", columns={"what": "level"}, clock=HOST)
-SOLUTION = Method("solve", "solution", columns={"what": "solve"}, clock=HOST)
+SOLUTION = Method("solve", "solution", columns={"what": "solve", "kind": "variant"}, clock=HOST)
 
 
 def _first(numbers: Iterable[int | None]) -> int | None:

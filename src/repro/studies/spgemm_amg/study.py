@@ -40,6 +40,7 @@ from repro.studies.spgemm_amg.product_runnables import (
     plans_of,
     routines,
 )
+from repro.studies.spgemm_amg.rival_runnables import rival_products, rival_solvers
 from repro.studies.spgemm_amg.rows import AmgRow
 from repro.studies.spgemm_amg.setup_runnables import LevelSetUp, SetUp, Solution
 from repro.tuning.recordings import Machine
@@ -99,6 +100,7 @@ class SpgemmAmg(Study):
     libraries = LIBRARIES
     columns = AmgRow.own_columns()
     parts = ("products", "setup", "solve")
+    rival_tasks = ("spgemm", "solve")
     published = PUBLISHED
     targets = TARGETS
     headline = HEADLINE
@@ -174,12 +176,13 @@ class SpgemmAmg(Study):
             rows += session.rounds([kernel for kernel in chosen if kernel.id.product == product])
             if "products" in parts:
                 ours = products_of(built, product, plans.get(product, Plans()))
-                rows += session.rounds([*ours, *library_products(names, backend, product)])
+                rivals = rival_products(session.rivals, product)
+                rows += session.rounds([*ours, *library_products(names, backend, product), *rivals])
         if "setup" in parts and operands.symmetric:
             rows += session.rounds([SetUp(built, "default"), SetUp(built, "sort"), SetUp(built, "coordinates")])
             rows += session.rounds([LevelSetUp(built, level) for level in range(len(operands.levels) - 1)])
         if "solve" in parts and operands.symmetric:
-            rows += session.rounds([Solution(built)])
+            rows += session.rounds([Solution(built), *rival_solvers(session.rivals)])
         return rows
 
     def variant(self, templates: Path, problem: Outline, precision: str, id: KernelId, target: Target) -> Runnable:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Literal, NamedTuple
 
-from repro.bench.rows import RecordedRow
+from repro.bench.rows import OUTSIDE, RecordedRow
 from repro.results.baselines import baselines_table
 from repro.results.campaign_data import Campaign
 from repro.results.problem_rows import (
@@ -598,7 +598,7 @@ def _pairs_said(large: int) -> str:
 
 @table(STUDY_NAME, "table-baselines", title="All baselines and layouts", numbering="ours")
 def baselines(campaign: Campaign, published: Published) -> Table:
-    task = Method("product", "SpMV", columns={"kind": ("variant", "baseline")})
+    task = Method("product", "SpMV", columns={"kind": ("variant", "baseline", OUTSIDE)})
     return baselines_table(campaign, [task], _baseline_or_layout)
 
 

@@ -1,0 +1,141 @@
+"""Measured rows for programs of others: JSON and CSV with a schema, and the rows of a tuning in Kernel Tuner's T4.
+
+T4 is the format of results that tools for autotuning share (version 1.0.0 of its results schema): one file is what a
+search found for one kernel, here for one problem in one precision.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from types import UnionType
+from typing import Any, TextIO, get_args
+
+from repro.bench.rows import ALL_CLOCKS, COMMON_COLUMNS, PHASES, SCHEMA, STATUSES, TIMED, ColumnType
+from repro.bench.store import read_rows, recorded_studies
+from repro.errors import ReproError
+from repro.studies import Study, get_study
+
+#: Steps of a study whose rows are measurements.
+STEPS = ("search", "baseline", "report")
+_JSON_TYPES: Mapping[object, str] = {str: "string", int: "integer", float: "number", bool: "boolean"}
+#: Columns with lists, which a line of CSV has no room for.
+LISTS = tuple(f"{clock}_samples" for clock in ALL_CLOCKS)
+#: T4's word for each status of a row.
+INVALIDITY = {
+    "ok": "correct",
+    "noisy": "correct",
+    "unsupported": "constraints",
+    "compile_error": "compile",
+    "launch_error": "runtime",
+    "out_of_memory": "runtime",
+    "disturbed": "runtime",
+    "timeout": "timeout",
+    "incorrect": "correctness",
+    "unstable": "correctness",
+}
+T4_VERSION = "1.0.0"
+MILLI = 1e3
+
+
+def studies_of(raw: Path, study: str | None = None) -> list[Study]:
+    """Return the studies that a campaign has rows of, or the named one; `raw` is its folder of rows."""
+    if not raw.is_dir():
+        raise ReproError("no such campaign", where=raw, todo="measure it first, or name another campaign")
+    recorded = recorded_studies(raw)
+    if study is not None and study not in recorded:
+        raise ReproError(
+            "the campaign holds nothing of this study",
+            where=raw,
+            expected=f"one of {', '.join(recorded)}",
+            actual=study,
+        )
+    return [get_study(name) for name in recorded if study in (None, name)]
+
+
+def rows_of(raw: Path, study: Study) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a study, step by step, each with its `step`; absent values are left out."""
+    for step in STEPS:
+        for row in read_rows(raw / study.name, step).to_pylist():
+            yield {"step": step, **{name: value for name, value in row.items() if value is not None}}
+
+
+def json_schema(studies: Iterable[Study]) -> dict[str, Any]:
+    """Return the JSON schema of what `repro results --json` prints for some studies."""
+    columns: dict[str, ColumnType | type[list[list[float]]]] = {**COMMON_COLUMNS}
+    for study in studies:
+        columns |= study.columns
+    properties: dict[str, Any] = {"step": {"enum": [*STEPS]}}
+    for name, kind in columns.items():
+        plain = get_args(kind)[0] if isinstance(kind, UnionType) else kind
+        if name in LISTS:
+            properties[name] = {"type": "array", "items": {"type": "array", "items": {"type": "number"}}}
+        else:
+            properties[name] = {"type": _JSON_TYPES[plain]}
+    properties["status"] = {"enum": [*STATUSES]}
+    properties["phase"] = {"enum": [*PHASES]}
+    row = {
+        "type": "object",
+        "properties": properties,
+        "required": ["step", "study", "problem", "precision", "kind", "name", "status"],
+        "additionalProperties": False,
+    }
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Rows of a campaign: times in seconds, sizes in bytes",
+        "type": "object",
+        "properties": {
+            "schema": {"const": SCHEMA},
+            "campaign": {"type": "string"},
+            "rows": {"type": "array", "items": row},
+        },
+        "required": ["schema", "campaign", "rows"],
+    }
+
+
+def write_csv(raw: Path, studies: Iterable[Study], out: TextIO) -> None:
+    """Write the rows of some studies as CSV, with the columns of `json_schema` but for the samples."""
+    studies = [*studies]
+    names = [name for name in json_schema(studies)["properties"]["rows"]["items"]["properties"] if name not in LISTS]
+    writer = csv.DictWriter(out, names, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    for study in studies:
+        writer.writerows(rows_of(raw, study))
+
+
+def t4_of(raw: Path, study: Study) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return the search of a study as T4, by problem and precision; empty for a study without parameters.
+
+    The objective is `time`, the median by events, or by the host's clock for what has no other, in milliseconds.
+    """
+    if study.id_class is None:
+        return {}
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in rows_of(raw, study):
+        if row["step"] != "search" or row["kind"] != "variant" or row["status"] not in INVALIDITY:
+            continue
+        case = found.setdefault((row["problem"], row["precision"]), {"schema_version": T4_VERSION, "results": []})
+        case["results"].append(_t4_result(row, study.id_class.parse(row["name"]).columns))
+    return found
+
+
+def _t4_result(row: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[str, Any]:
+    timed = row["status"] in TIMED
+    named = {"time": ("event_median", "host_median"), "graph_time": ("graph_median",)}
+    measured = {
+        name: next((MILLI * row[column] for column in columns if column in row), None)
+        for name, columns in named.items()
+        if timed
+    }
+    return {
+        "timestamp": row.get("measured_at", ""),
+        "configuration": {name: value for name, value in parameters.items() if value is not None},
+        "objectives": ["time"],
+        "times": {"runtimes": [measured["time"]] if measured.get("time") else []},
+        "invalidity": INVALIDITY[row["status"]],
+        "correctness": 1 if timed else 0,
+        "measurements": [
+            {"name": name, "value": value, "unit": "ms"} for name, value in measured.items() if value is not None
+        ],
+    }

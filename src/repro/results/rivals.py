@@ -1,0 +1,226 @@
+"""Table and figure of rivals, kernels from outside the project, beside ours and the library's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from matplotlib.lines import Line2D
+
+from repro.bench.rows import OUTSIDE, ClockName, RecordedRow
+from repro.results import figure_style
+from repro.results.campaign_data import Campaign, Case, brief_reason
+from repro.results.problem_rows import (
+    ABBREVIATIONS,
+    join_sentences,
+    measurement_note,
+    name_cell,
+    precision_cell,
+    unavailable_note,
+)
+from repro.results.published import Published
+from repro.results.recorded_rows import Method, ReportedTime, Selection, one_line
+from repro.results.registry import figure, table
+from repro.results.significance import ratio_of
+from repro.results.tables import (
+    Cell,
+    Column,
+    Figure,
+    Table,
+    digits,
+    microseconds,
+    speedup_column,
+    table_of,
+    time_column,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
+
+#: Colours and markers of the library and of rivals, in their order.
+MARKS = (
+    (figure_style.GREY, "|"),
+    (figure_style.ACCENT, "o"),
+    (figure_style.DARK, "s"),
+    (figure_style.GREEN, "D"),
+    (figure_style.PINK, "^"),
+    (figure_style.MIDDLE, "v"),
+)
+Time = ReportedTime[Any]
+
+
+@dataclass(frozen=True)
+class Contest:
+    """A task of a study that rivals can compute as well, and what they are held against."""
+
+    #: What is computed, for a table.
+    title: str
+    #: Ours: the first of these that has a time.
+    ours: Sequence[Method]
+    library: Method | None
+    clock: ClockName = "graph"
+    #: Values of columns that a rival's row of this task has.
+    columns: Mapping[str, object] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True)
+class RivalLine:
+    """One rival on one problem in one precision."""
+
+    case: Case
+    contest: Contest
+    row: RecordedRow
+
+    @property
+    def rival(self) -> str:
+        return self.row.name.split("/")[1]
+
+    @property
+    def clock(self) -> ClockName:
+        """The contest's clock, or the host's for a rival that has no other."""
+        host = self.row.seconds(self.contest.clock) is None and self.row.seconds("host") is not None
+        return "host" if host else self.contest.clock
+
+    @property
+    def time(self) -> Time | None:
+        return Selection([self.row]).fastest(self.clock)
+
+    @property
+    def ours(self) -> Time | None:
+        times = (self.case.time(method, self.contest.clock) for method in self.contest.ours)
+        return next((time for time in times if time), None)
+
+    @property
+    def library(self) -> Time | None:
+        method = self.contest.library
+        return self.case.time(method, self.contest.clock) if method else None
+
+    @property
+    def why_not(self) -> str:
+        """What went wrong, in one line; empty if it has a time."""
+        if self.row.timed:
+            return ""
+        message = one_line((self.row.message or "").partition("\n")[0])
+        return f"{self.row.status.replace('_', ' ')}: {message}" if message else self.row.status
+
+
+def rival_lines(campaign: Campaign, contests: Sequence[Contest]) -> list[RivalLine]:
+    """Return a line for each rival in each case, problem by problem, in the order of the names."""
+    lines = []
+    for contest in contests:
+        for problem in campaign.problems:
+            for precision in campaign.precisions:
+                case = Case[RecordedRow](campaign, problem, precision)
+                rows = case.select(kind=OUTSIDE, **contest.columns)
+                lines += [RivalLine(case, contest, row) for row in sorted(rows, key=lambda row: row.name)]
+    return lines
+
+
+def _columns(several: bool) -> tuple[Column[RivalLine], ...]:
+    task = Column[RivalLine]("task", "task", numeric=False, cell=lambda line: Cell(line.contest.title))
+    return (
+        Column("problem", "problem", numeric=False, cell=_problem),
+        Column("precision", "precision", numeric=False, cell=lambda line: precision_cell(line.case.precision)),
+        *((task,) if several else ()),
+        Column("rival", "rival", numeric=False, cell=lambda line: Cell(line.row.get("routine") or line.rival)),
+        Column("status", "what became of it", numeric=False, cell=_status),
+        Column("time_us", "µs", cell=lambda line: microseconds(line.time)),
+        speedup_column("speedup", "ours is faster by", "", lambda line: line.time, lambda line: line.ours),
+        time_column("ours_us", "µs", "ours", lambda line: line.ours),
+        Column("ours", "variant", "ours", numeric=False, cell=lambda line: Cell(line.ours.name if line.ours else None)),
+        time_column("library_us", "µs", "library", lambda line: line.library),
+        speedup_column(
+            "over_library", "its time over the rival’s", "library", lambda line: line.library, lambda line: line.time
+        ),
+        Column("setup_ms", "set-up, ms", cell=_setup),
+        Column("error", "error over bound", cell=_error),
+    )
+
+
+def _problem(line: RivalLine) -> Cell:
+    record = line.case.campaign.problems.get(line.case.problem)
+    return name_cell(record) if record else Cell(line.case.problem)
+
+
+def _status(line: RivalLine) -> Cell:
+    notes = () if line.clock == line.contest.clock else (f"by the clock {line.clock}, which is the only one it has",)
+    return Cell(line.why_not or "right", notes=notes if line.row.timed else ())
+
+
+def _setup(line: RivalLine) -> Cell:
+    seconds = line.row.preprocess
+    return Cell() if seconds is None else Cell(1e3 * seconds, digits(1e3 * seconds))
+
+
+def _error(line: RivalLine) -> Cell:
+    error = line.row.error
+    return Cell() if error is None else Cell(error, f"{error:.2g}")
+
+
+def register(study: str, contests: Sequence[Contest]) -> None:
+    """Register a study's table and figure of rivals, which are made where a campaign has any."""
+    clock = contests[0].clock
+
+    @table(study, "table-rivals", title="Rivals beside ours", numbering="ours", rivals=True)
+    def make_table(campaign: Campaign, published: Published) -> Table:
+        lines = rival_lines(campaign, contests)
+        caption = [
+            "Kernels of the user’s own, verified by the same bounds and timed in the same rounds as ours and the",
+            "library’s routines. Ours is the variant that tuning chose, the library’s its fastest routine.",
+            "Set-up: what the rival does once, before the first launch.",
+            measurement_note(campaign, clock),
+            unavailable_note(campaign),
+        ]
+        return table_of(_columns(len(contests) > 1), lines, join_sentences(caption), nothing=not lines)
+
+    @figure(study, "figure-rivals", title="Times of rivals over ours", numbering="ours", rivals=True)
+    def make_figure(campaign: Campaign, published: Published) -> Figure:
+        lines = rival_lines(campaign, contests)
+        caption = [
+            "Times of rivals, and of the library’s fastest routine, over that of ours: right of 1 they are slower.",
+            measurement_note(campaign, clock),
+            unavailable_note(campaign),
+        ]
+        return Figure(lambda: _draw(lines, len(contests) > 1), join_sentences(caption), nothing=not lines)
+
+
+def _draw(lines: Sequence[RivalLine], several: bool) -> Canvas:
+    if not lines:
+        return figure_style.empty("no rival was tried in this campaign")
+    cases: dict[str, list[RivalLine]] = {}
+    for line in lines:
+        task = f", {line.contest.title}" if several else ""
+        label = f"{line.case.problem} ({ABBREVIATIONS[line.case.precision]}{task})"
+        cases.setdefault(label, []).append(line)
+    names = list(dict.fromkeys(line.rival for line in lines))
+    drawn = figure_style.canvas(figure_style.TEXT, figure_style.height(len(cases), extra=0.95))
+    axes = drawn.add_subplot()
+    missing: list[str | None] = []
+    shown: set[str] = set()
+    for at, of_case in enumerate(cases.values()):
+        ratios = {line.rival: ratio_of(line.time, line.ours) for line in of_case}
+        ratios["library"] = ratio_of(of_case[0].library, of_case[0].ours)
+        for name, ratio in ratios.items():
+            if ratio:
+                shown.add(name)
+                colour, marker = _mark(name, names)
+                axes.plot(ratio, at, color=colour, marker=marker, markersize=4, linestyle="", zorder=3)
+        why = next((line.why_not for line in of_case if line.why_not), "nothing of ours has a time")
+        missing.append(None if any(ratios.values()) else brief_reason(why))
+    axes.set_xscale("log")
+    figure_style.log_ticks(axes.xaxis)
+    axes.axvline(1, color=figure_style.GREY, linewidth=0.7)
+    axes.set_xlabel("time over that of ours")
+    axes.grid(axis="x")
+    figure_style.rows_axis(axes, list(cases), missing=missing)
+    handles = []
+    for name in (name for name in ("library", *names) if name in shown):
+        colour, marker = _mark(name, names)
+        handles.append(Line2D([], [], color=colour, marker=marker, markersize=4, linestyle="", label=name))
+    drawn.legend(handles=handles, loc="outside upper left", ncols=4)
+    return drawn
+
+
+def _mark(name: str, names: Sequence[str]) -> tuple[str, str]:
+    return MARKS[0] if name == "library" else MARKS[1 + names.index(name) % (len(MARKS) - 1)]

@@ -1,0 +1,174 @@
+"""Shared libraries with the functions of `include/repro_rival.h`, called by ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from ctypes import byref, c_char_p, c_double, c_int32, c_int64, c_void_p
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from repro.bench.errors import IncorrectError, ModuleError, Unsupported
+from repro.codegen.targets import DTYPES
+from repro.devices.base import LaunchError, OutOfDeviceMemory
+from repro.sparse.rivals.arrays import RivalArray, address_of
+from repro.sparse.rivals.problem import RivalMatrix, RivalProblem
+from repro.untrusted_files import shown
+
+INTERFACE = 1
+OK, UNSUPPORTED = 0, 1
+TASKS = {"spmv": 0, "spgemm": 1, "solve": 2}
+_ALLOCATE = ctypes.CFUNCTYPE(c_void_p, c_void_p, c_int64)
+
+
+class CMatrix(ctypes.Structure):
+    """`repro_rival_matrix`."""
+
+    _fields_ = (
+        *((name, c_int64) for name in ("rows", "columns", "entries")),
+        *((name, c_int32) for name in ("block", "offset_bytes")),
+        *((name, c_void_p) for name in ("offsets", "indices", "values")),
+    )
+
+
+class CProblem(ctypes.Structure):
+    """`repro_rival_problem`."""
+
+    _fields_ = (
+        *((name, c_int32) for name in ("interface", "task", "number_bytes", "device")),
+        ("stream", c_void_p),
+        *((name, CMatrix) for name in ("a", "b", "c")),
+        *((name, c_void_p) for name in ("x", "y")),
+        ("tolerance", c_double),
+        ("iterations", c_int64),
+        ("allocate", _ALLOCATE),
+        ("harness", c_void_p),
+    )
+
+
+class LibraryRival:
+    """A loaded library; raises `ModuleError` if it cannot be loaded or lacks a function."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            library = ctypes.CDLL(str(path.resolve()))
+        except OSError as error:
+            raise ModuleError(f"the library cannot be loaded: {shown(error)}") from None
+        absent = [name for name in ("setup", "run", "teardown") if not hasattr(library, f"repro_rival_{name}")]
+        if absent:
+            names = ", ".join(f"repro_rival_{name}" for name in absent)
+            raise ModuleError(f'{path} has no function {names}: declare it extern "C", as include/repro_rival.h does')
+        self._library = library
+        self._problem: CProblem | None = None
+        self._told: RivalProblem | None = None
+        self._state = c_void_p()
+
+    @property
+    def label(self) -> str:
+        """Name and version, as far as the library says them."""
+        return " ".join(filter(None, (self._text("name"), self._text("version"))))
+
+    def _text(self, name: str) -> str:
+        function: Any = getattr(self._library, f"repro_rival_{name}", None)
+        if function is None:
+            return ""
+        function.restype = c_char_p
+        return shown((function() or b"").decode(errors="replace"))
+
+    def setup(self, problem: RivalProblem) -> None:
+        self._told, self._problem, self._state = problem, _as_c(problem), c_void_p()
+        status = self._library.repro_rival_setup(byref(self._problem), byref(self._state))
+        self._raise(status, "set-up")
+
+    def launcher(self) -> Callable[[], None]:
+        """Return what runs it once."""
+        assert self._problem is not None
+        run, problem, state = self._library.repro_rival_run, byref(self._problem), self._state
+
+        def launch() -> None:
+            if status := run(problem, state):
+                self._raise(status, "run")
+
+        if self._told is None or self._told.task != "solve":
+            return launch
+        whole, most = self._problem, self._told.iterations
+
+        def launch_again() -> None:
+            whole.iterations = most
+            launch()
+
+        return launch_again
+
+    def collect(self) -> None:
+        """Bring what the last run said of its result to the problem."""
+        told, given = self._told, self._problem
+        if told is None or given is None:
+            return
+        told.iterations = int(given.iterations)
+        if told.task == "spgemm" and told.arrays is not None:
+            told.c = _product(given.c, told)
+
+    def _raise(self, status: int, what: str) -> None:
+        if status == OK:
+            return
+        why = self._text("error")
+        if status == UNSUPPORTED:
+            raise Unsupported(why or "it does not say why")
+        if "out of memory" in why.lower():
+            raise OutOfDeviceMemory(why)
+        raise LaunchError(f"{what} returned {status}: {why or 'it does not say why'}")
+
+    def teardown(self) -> None:
+        problem, self._problem = self._problem, None
+        if problem is not None and self._state:
+            self._library.repro_rival_teardown(byref(problem), self._state)
+        self._state = c_void_p()
+
+
+def _as_c(problem: RivalProblem) -> CProblem:
+    """Return the C structure of a problem; the arrays are those of `problem`."""
+    given = CProblem(
+        interface=INTERFACE,
+        task=TASKS[problem.task],
+        number_bytes=np.dtype(DTYPES[problem.precision]).itemsize,
+        device=-1 if problem.device is None else problem.device,
+        stream=problem.stream or None,
+        a=_matrix(problem.a),
+        x=None if problem.x is None else address_of(problem.x),
+        y=None if problem.y is None else address_of(problem.y),
+        tolerance=problem.tolerance,
+        iterations=problem.iterations,
+    )
+    if problem.b is not None:
+        given.b = _matrix(problem.b)
+    arrays = problem.arrays
+
+    def allocate(harness: int | None, nbytes: int) -> int | None:
+        try:
+            assert arrays is not None
+            return address_of(arrays.allocate_result(nbytes)) if nbytes >= 0 else None
+        except (OutOfDeviceMemory, MemoryError):
+            return None
+
+    given.allocate = _ALLOCATE(allocate)
+    return given
+
+
+def _product(c: CMatrix, told: RivalProblem) -> tuple[RivalArray, RivalArray, RivalArray]:
+    """Return the arrays of a product that a run has said; `IncorrectError` for what cannot be one."""
+    assert told.arrays is not None
+    if c.offset_bytes not in (4, 8) or c.entries < 0 or not (c.offsets and (not c.entries or (c.indices and c.values))):
+        raise IncorrectError("c is not all there: entries, offset_bytes and three arrays")
+    offset, number = np.dtype(f"i{c.offset_bytes}"), np.dtype(DTYPES[told.precision])
+    rows, entries = told.a.shape[0], int(c.entries)
+    places = ((c.offsets, rows + 1, offset), (c.indices, entries, np.dtype(np.int32)), (c.values, entries, number))
+    offsets, indices, values = (told.arrays.at(place, (count,), dtype) for place, count, dtype in places)
+    return offsets, indices, values
+
+
+def _matrix(matrix: RivalMatrix) -> CMatrix:
+    offsets, indices, values = (address_of(array) for array in (matrix.offsets, matrix.indices, matrix.values))
+    numbers = matrix.shape[0], matrix.shape[1], matrix.entries, matrix.block, matrix.offsets.dtype.itemsize
+    return CMatrix(*numbers, offsets, indices, values)

@@ -1,0 +1,127 @@
+"""The files that a rival is made of: where they are, and a hash that changes with any of them.
+
+Nothing of a rival is run here, since the plan of a campaign asks for its files.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from importlib.machinery import PathFinder
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from pathlib import Path
+
+from repro.config.models import Rival
+from repro.errors import ReproError
+from repro.package_data import shipped
+
+#: Folder with the C header of rivals, for compilers.
+INCLUDE = "include"
+HEADER = "repro_rival.h"
+#: Lines of C and C++ that include a file by a path relative to the including one.
+_INCLUDED = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
+PYTHON = ".py"
+
+
+def include_folder() -> Path:
+    return shipped(INCLUDE, here=False).resolve()
+
+
+def search_path() -> list[str]:
+    """Return where modules of rivals are searched: as Python does, and in the current folder."""
+    here = str(Path.cwd())
+    return sys.path if here in sys.path or "" in sys.path else [*sys.path, here]
+
+
+def files_of(rival: Rival) -> tuple[Path, ...]:
+    """Return the files that a rival is made of: of a source also what it includes, of a package all its modules.
+
+    Raises
+    ------
+    ReproError
+        A file or module is missing.
+    """
+    if rival.source is not None:
+        return (*_with_included(_existing(rival, "source", rival.source)), include_folder() / HEADER)
+    if rival.library is not None:
+        return (_existing(rival, "library", rival.library),)
+    assert rival.python is not None
+    module = rival.python.rpartition(":")[0]
+    if module.endswith(PYTHON):
+        return (_existing(rival, "python", module),)
+    spec = PathFinder.find_spec(module.partition(".")[0], search_path())
+    if spec is None or (spec.origin is None and not spec.submodule_search_locations):
+        raise ReproError(
+            "no such module of a rival",
+            where=f"rivals: {rival.name}: python",
+            expected="a module in the current folder or in the environment, or the path of a .py file",
+            actual=module,
+            todo="correct the name, or install what has it",
+        )
+    folders = [Path(folder) for folder in spec.submodule_search_locations or ()]
+    found = [path for folder in folders for path in folder.rglob(f"*{PYTHON}")]
+    return tuple(sorted(found)) or (Path(str(spec.origin)),)
+
+
+def _existing(rival: Rival, form: str, text: str) -> Path:
+    path = Path(text).expanduser()
+    if not path.is_file():
+        raise ReproError(
+            "no such file of a rival",
+            where=f"rivals: {rival.name}: {form}",
+            expected="a file, by a path from the folder that the command is started in",
+            actual=path,
+            todo="correct the path, or build the library first" if form == "library" else "correct the path",
+        )
+    return path
+
+
+def _with_included(source: Path) -> tuple[Path, ...]:
+    """Return a source and the files that it includes by paths relative to the including file."""
+    found: dict[Path, None] = {}
+    ahead = [source]
+    while ahead:
+        path = ahead.pop()
+        found[path] = None
+        named = (path.parent / name for name in _INCLUDED.findall(path.read_text(errors="replace")))
+        ahead += [near for near in named if near.is_file() and near not in found]
+    return tuple(found)
+
+
+def identity_of(rival: Rival) -> str:
+    """Return a hash of a rival's files and settings, and of the versions of the packages that its Python imports."""
+    files = files_of(rival)
+    parts = [rival.model_dump_json(exclude={"name"})]
+    parts += [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
+    parts += [f"{name} {number}" for name, number in versions_of(files).items()]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def versions_of(files: Iterable[Path]) -> dict[str, str]:
+    """Return the versions of the installed packages that Python files import."""
+    modules = {name for path in files if path.suffix == PYTHON for name in _imported(path)}
+    if not modules:
+        return {}
+    owners = packages_distributions()
+    versions = {}
+    for package in sorted({owner for module in modules for owner in owners.get(module, ())}):
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return versions
+
+
+def _imported(path: Path) -> Iterator[str]:
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError):  # importing the file says so in a row
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]

@@ -1,0 +1,236 @@
+"""The forms of a rival and how each is called: Python objects, kernels, and libraries, which sources become."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from repro.bench.errors import IncorrectError, ModuleError, Unsupported
+from repro.codegen import nvcc
+from repro.codegen.build_cache import MODULES
+from repro.codegen.targets import Target
+from repro.config.models import Rival
+from repro.devices.base import Argument, Device, LaunchError, OutOfDeviceMemory
+from repro.errors import ReproError
+from repro.sparse.rivals.arrays import RivalArray
+from repro.sparse.rivals.c_interface import LibraryRival
+from repro.sparse.rivals.files import PYTHON, identity_of, include_folder, search_path
+from repro.sparse.rivals.problem import RivalProblem
+from repro.untrusted_files import shown
+
+#: Types of C++ by precision, and of offsets by bits.
+REALS = {"single": "float", "double": "double"}
+OFFSETS = {32: "int32_t", 64: "int64_t"}
+
+
+class Form(Protocol):
+    """A rival that can be called; errors are those of `repro.bench.runnable.Runnable.prepare`."""
+
+    @property
+    def label(self) -> str:
+        """What it calls itself, with its version; empty if it does not say."""
+
+    def setup(self, problem: RivalProblem) -> None: ...
+
+    def launcher(self) -> Callable[[], None]:
+        """Return what runs it once, after `setup`."""
+
+    def collect(self) -> None:
+        """Bring what the last run said of its result to the problem."""
+
+    def teardown(self) -> None: ...
+
+
+def open_form(rival: Rival, device: Device, precision: str, block: int) -> Form:
+    """Load a rival for a device; `block` is the size of the blocks that it gets.
+
+    Raises
+    ------
+    Unsupported, ModuleError, LaunchError
+        It is not for this device, does not compile, or cannot be loaded.
+    """
+    if rival.python is not None:
+        return PythonRival(rival.python)
+    if rival.library is not None:
+        return LibraryRival(Path(rival.library).expanduser())
+    if device.backend != "cuda":
+        raise Unsupported("a source is CUDA C++, which needs a GPU")
+    binary = compile_source(rival, device.target, precision, block)
+    return KernelRival(rival, device, binary) if rival.kernel else LibraryRival(binary)
+
+
+def compile_source(rival: Rival, target: Target, precision: str, block: int) -> Path:
+    """Compile a source for a precision and a size of blocks, unless it is compiled already; return the binary.
+
+    Raises
+    ------
+    ModuleError
+        It does not compile; the message is the compiler's first error.
+    """
+    assert rival.source is not None
+    defined = {
+        "REPRO_RIVAL_REAL": REALS[precision],
+        "REPRO_RIVAL_OFFSET": OFFSETS[rival.offsets],
+        "REPRO_RIVAL_BLOCK": block,
+    }
+    words = [*(f"-D{name}={value}" for name, value in defined.items()), f"-I{include_folder()}"]
+    try:
+        return nvcc.build_foreign(
+            Path(rival.source).expanduser().resolve(),
+            MODULES / target.name / "rivals",
+            identity_of(rival),
+            target,
+            words,
+            shared=rival.kernel is None,
+        )
+    except nvcc.CompileError as error:
+        raise ModuleError(f"{rival.source} does not compile: {error}") from None
+    except ReproError as error:
+        raise ModuleError(str(error)) from None
+
+
+class PythonRival:
+    """An object with the methods `setup(problem)`, `run()` and `teardown()`, or a class of such objects.
+
+    `module:object` is imported as Python does, also from the current folder; `file.py:object` is run from that file.
+    """
+
+    def __init__(self, named: str) -> None:
+        where, _, name = named.rpartition(":")
+        with _foreign("importing it"):
+            module = _load(Path(where)) if where.endswith(PYTHON) else _import(where)
+        if not hasattr(module, name):
+            raise ModuleError(f"{where} has no {name}")
+        with _foreign("making it"):
+            found = getattr(module, name)
+            self._object: Any = found() if isinstance(found, type) else found
+        absent = [
+            method for method in ("setup", "run", "teardown") if not callable(getattr(self._object, method, None))
+        ]
+        if absent:
+            raise ModuleError(f"{named} has no method {', '.join(absent)}")
+        self._was_set_up = False
+
+    @property
+    def label(self) -> str:
+        with _foreign("asking its name"):
+            texts = (getattr(self._object, key, None) for key in ("name", "version"))
+            return shown(" ".join(str(text) for text in texts if text))
+
+    def setup(self, problem: RivalProblem) -> None:
+        self._was_set_up = True
+        with _foreign("setup"):
+            self._object.setup(problem)
+
+    def launcher(self) -> Callable[[], None]:
+        run = self._object.run
+
+        def launch() -> None:
+            try:  # not a context manager, which is slower; this code is timed
+                run()
+            except (Exception, SystemExit) as error:
+                raise _translated("run", error) from None
+
+        return launch
+
+    def collect(self) -> None:
+        """Nothing: it has written to the problem itself."""
+
+    def teardown(self) -> None:
+        if self._was_set_up:
+            self._was_set_up = False
+            with _foreign("teardown"):
+                self._object.teardown()
+
+
+def _load(path: Path) -> Any:
+    """Run a file as a module, once; its folder is searched for what it imports."""
+    path = path.expanduser().resolve()
+    name = f"rival_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}_{path.stem}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    if (folder := str(path.parent)) not in sys.path:
+        sys.path.append(folder)
+    sys.modules[name] = module = module_from_spec(spec)  # dataclasses and pickles look there
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _import(name: str) -> Any:
+    sys.path[:] = search_path()
+    return import_module(name)
+
+
+@contextmanager
+def _foreign(what: str) -> Iterator[None]:
+    """Make what foreign code raises an error of a runnable."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        raise _translated(what, error) from None
+
+
+def _translated(what: str, error: BaseException) -> Exception:
+    """Return the error of a runnable for one that foreign code raised."""
+    if isinstance(error, Unsupported | ModuleError | LaunchError | OutOfDeviceMemory | IncorrectError | MemoryError):
+        return error
+    words = shown(error) or type(error).__name__
+    if isinstance(error, NotImplementedError | ModuleNotFoundError):
+        return Unsupported(words)
+    if "out of memory" in words.lower():
+        return OutOfDeviceMemory(words)
+    return LaunchError(f"{what} raised {type(error).__name__}: {words}")
+
+
+class KernelRival:
+    """A kernel for y = A x, `extern "C" __global__`, that gets (rows, offsets, indices, values, x, y).
+
+    `rows` is an int and counts blocks. The grid has `threads_per_row` threads for each row.
+    """
+
+    def __init__(self, rival: Rival, device: Device, binary: Path) -> None:
+        assert rival.kernel is not None
+        self._rival, self._device = rival, device
+        try:
+            self._kernel = device.load(binary).kernel(rival.kernel)
+        except LaunchError as error:
+            raise ModuleError(f'{error}; declare it extern "C" __global__') from None
+        self._launch: Callable[[], None] | None = None
+
+    @property
+    def label(self) -> str:
+        return self._rival.kernel or ""
+
+    def setup(self, problem: RivalProblem) -> None:
+        rival, a = self._rival, problem.a
+        rows = a.offsets.shape[0] - 1
+        arrays = (a.offsets, a.indices, a.values, problem.x, problem.y)
+        grid = max(1, -(-rows * rival.threads_per_row // rival.block))
+        self._launch = self._device.bind(self._kernel, grid, rival.block, [rows, *map(_argument, arrays)])
+
+    def launcher(self) -> Callable[[], None]:
+        assert self._launch is not None
+        return self._launch
+
+    def collect(self) -> None:
+        """Nothing: all of its result is y."""
+
+    def teardown(self) -> None:
+        self._launch = None
+
+
+def _argument(array: RivalArray | None) -> Argument:
+    return cast("Argument", array)  # which has a `pointer`, as buffers do

@@ -1,0 +1,285 @@
+"""Rivals as runnables: prepared, verified, timed and released as ours are."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from repro.bench.errors import IncorrectError
+from repro.bench.rows import OUTSIDE
+from repro.bench.runnable import Runnable, Workspace, not_prepared
+from repro.bench.worker import Watchdog, restart
+from repro.config.models import Rival
+from repro.devices.base import Buffer, Device
+from repro.sparse.expansions import Bsr, real_expansion, to_bsr
+from repro.sparse.operands import Multiplies, operands_of
+from repro.sparse.rivals.arrays import RivalArray, RivalArrays, as_array
+from repro.sparse.rivals.files import identity_of
+from repro.sparse.rivals.forms import Form, compile_source, open_form
+from repro.sparse.rivals.problem import RivalProblem, give_matrix
+
+#: Seconds that a rival may take to give back what it holds.
+TEARDOWN_SECONDS = 60.0
+
+
+class RivalRunnable(Runnable):
+    """What rivals of all tasks share: loading, set-up, reading, and giving back."""
+
+    kind = OUTSIDE
+
+    def __init__(self, rival: Rival) -> None:
+        self.rival = rival
+        self.name = f"rival/{rival.name}"
+        if rival.waits:
+            self.clocks = ("host",)
+        self.launch = not_prepared
+        self._form: Form | None = None
+        self._arrays: RivalArrays | None = None
+        self._label = ""
+        #: Seconds of its last set-up.
+        self.setup_seconds: float | None = None
+
+    @cached_property
+    def identity(self) -> str:
+        return identity_of(self.rival)
+
+    @property
+    def label(self) -> str:
+        """Its name in the configuration, and what it calls itself; that is known once it is prepared."""
+        return f"{self.rival.name} ({self._label})" if self._label else self.rival.name
+
+    def pack(self, workspace: Workspace) -> None:
+        """Compile a source, while other processes use the device."""
+        if self.rival.source is not None and workspace.device.backend == "cuda":
+            compile_source(self.rival, workspace.device.target, workspace.operands.precision, self._block(workspace))
+
+    def prepare(self, workspace: Workspace) -> None:
+        self.release()
+        device = workspace.device
+        form = open_form(self.rival, device, workspace.operands.precision, self._block(workspace))
+        self._label = form.label
+        self._arrays = arrays = RivalArrays(device, workspace.guards)
+        problem = self._problem(workspace, arrays)
+        device.synchronize()
+        self._form = form  # whose teardown is due from here on
+        start = time.perf_counter()
+        form.setup(problem)
+        device.synchronize()
+        self.setup_seconds = time.perf_counter() - start
+        self.launch = form.launcher()
+
+    def _block(self, workspace: Workspace) -> int:
+        """Return the size of the blocks that it gets."""
+        raise NotImplementedError
+
+    def _problem(self, workspace: Workspace, arrays: RivalArrays) -> RivalProblem:
+        """Return what it is told, with arrays of its own."""
+        raise NotImplementedError
+
+    def _told(self, workspace: Workspace, arrays: RivalArrays) -> dict[str, Any]:
+        """Return what rivals of all tasks are told."""
+        return {
+            "task": self.rival.of,
+            "precision": workspace.operands.precision,
+            "stream": arrays.stream if arrays.on_gpu else None,
+            "device": int(getattr(workspace.device, "ordinal", 0)) if arrays.on_gpu else None,
+        }
+
+    def release(self) -> None:
+        self.launch = not_prepared
+        form, self._form = self._form, None
+        arrays, self._arrays = self._arrays, None
+        if form is not None:
+
+            def expired() -> None:
+                restart(f"{self.name} did not end its teardown within {TEARDOWN_SECONDS:g} s")
+
+            with Watchdog(TEARDOWN_SECONDS) as watchdog, watchdog.guard(expired):
+                try:
+                    form.teardown()
+                except Exception as error:  # its times stand; what it holds is lost until this process ends
+                    print(f"warning: {self.name}: {error}", flush=True)
+        if arrays is not None:
+            arrays.release()
+
+
+class RivalProduct(RivalRunnable, Multiplies):
+    """y = A x by a rival, for a matrix whose compound entries are expanded to real numbers."""
+
+    def __init__(self, rival: Rival, entry: str) -> None:
+        super().__init__(rival)
+        self._representation = real_expansion(entry)
+        self.arrangement = f"{self._representation.arrangement}@natural"
+        self._y: tuple[RivalArray, Buffer | None] | None = None
+        self._device: Device | None = None
+        self._uploaded: Buffer | None = None
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        columns = {
+            "ordering": "natural",
+            "routine": self.label,
+            "format": self.rival.format,
+            "representation": self._representation.name,
+            "papers_choice": False,
+            "matrix_bytes": self.matrix_bytes or None,
+        }
+        return columns if self.setup_seconds is None else {**columns, "preprocess": self.setup_seconds}
+
+    def _block(self, workspace: Workspace) -> int:
+        return self._representation.size if self.rival.format == "bsr" else 1
+
+    def _problem(self, workspace: Workspace, arrays: RivalArrays) -> RivalProblem:
+        operands = operands_of(workspace)
+        bsr = to_bsr(operands.problem, self._representation, operands.dtype)
+        a, self.matrix_bytes = give_matrix(arrays, self.rival, bsr, operands.problem.shape[1], "the matrix")
+        x = arrays.give(operands.x.ravel(), "x")
+        self._device = workspace.device
+        self._y = y, _ = arrays.empty((a.shape[0],), operands.dtype, "its result")
+        self.bytes_moved = self.matrix_bytes + operands.dtype.itemsize * sum(a.shape)
+        return RivalProblem(**self._told(workspace, arrays), a=a, x=x, y=y)
+
+    def result(self) -> Buffer | None:
+        """Return y, on the CPU uploaded anew.
+
+        Only verification asks for it, which is when the matrix and x are compared with what was given.
+        """
+        if self._y is None or self._arrays is None or self._device is None:
+            return None
+        self._arrays.check_read_only()
+        array, buffer = self._y
+        if buffer is not None:
+            return buffer
+        self._drop_upload()
+        assert isinstance(array, np.ndarray)
+        self._uploaded = self._device.upload(array)
+        return self._uploaded
+
+    def arrange(self, values: NDArray[Any]) -> NDArray[Any]:
+        return self._representation.arrange(values)
+
+    def _drop_upload(self) -> None:
+        uploaded, self._uploaded = self._uploaded, None
+        if uploaded is not None:
+            uploaded.release()
+
+    def release(self) -> None:
+        super().release()
+        self._drop_upload()
+        self._y = None
+
+
+class RivalMultiplication(RivalRunnable):
+    """C = A B by a rival, whose arrays it asks for or has itself; a study says what the factors are."""
+
+    clocks = ("host",)
+
+    def __init__(self, rival: Rival) -> None:
+        super().__init__(rival)
+        self._told_problem: RivalProblem | None = None
+
+    def _factors(self, workspace: Workspace) -> tuple[sp.csr_array, sp.csr_array]:
+        raise NotImplementedError
+
+    def _block(self, workspace: Workspace) -> int:
+        return 1
+
+    def _problem(self, workspace: Workspace, arrays: RivalArrays) -> RivalProblem:
+        a, b = (
+            give_matrix(arrays, self.rival, as_bsr(matrix), matrix.shape[1], f"the matrix {name}")[0]
+            for name, matrix in zip("AB", self._factors(workspace), strict=True)
+        )
+        problem = RivalProblem(**self._told(workspace, arrays), a=a, b=b, arrays=arrays)
+        self._told_problem = problem
+        return problem
+
+    def before(self) -> None:
+        """Let the next run have the memory of the last product."""
+        if self._arrays is not None:
+            self._arrays.reuse_results()
+
+    def result(self) -> sp.csr_array:
+        """Wait, and return the last product; `IncorrectError` for what is no matrix in compressed sparse rows."""
+        assert self._arrays is not None
+        assert self._form is not None
+        assert self._told_problem is not None
+        assert self._told_problem.b is not None
+        self._arrays.check_read_only()
+        self._form.collect()
+        told = self._told_problem
+        if told.c is None:
+            raise IncorrectError("it set no product: c is None")
+        offsets, indices, values = (self._arrays.read(as_array(array)) for array in told.c)
+        rows, columns = told.a.shape[0], self._told_problem.b.shape[1]
+        fits = offsets.shape == (rows + 1,) and indices.shape == values.shape == (int(offsets[-1]),)
+        if not fits or offsets[0] != 0 or (np.diff(offsets) < 0).any():
+            raise IncorrectError("the offsets of the product do not ascend from 0 to the number of its entries")
+        if len(indices) and not 0 <= indices.min() <= indices.max() < columns:
+            raise IncorrectError("columns of the product are out of range")
+        if values.dtype != told.a.values.dtype:
+            raise IncorrectError(f"values of the product are {values.dtype}, not {told.a.values.dtype}")
+        return sp.csr_array((values, indices, offsets), shape=(rows, columns))
+
+
+class RivalSolution(RivalRunnable):
+    """The solution of A y = x by a rival to a tolerance; a study says what the system is."""
+
+    clocks = ("host",)
+
+    def __init__(self, rival: Rival) -> None:
+        super().__init__(rival)
+        self._told_problem: RivalProblem | None = None
+        self._y: tuple[RivalArray, Buffer | None] | None = None
+        self._most = 0
+        #: Iterations of the verified run, as far as it said.
+        self.iterations: int | None = None
+
+    def _system(self, workspace: Workspace) -> tuple[sp.csr_array, NDArray[Any], float, int]:
+        """Return A, x, the tolerance and the most iterations."""
+        raise NotImplementedError
+
+    def _block(self, workspace: Workspace) -> int:
+        return 1
+
+    def _problem(self, workspace: Workspace, arrays: RivalArrays) -> RivalProblem:
+        matrix, right, tolerance, self._most = self._system(workspace)
+        a, _ = give_matrix(arrays, self.rival, as_bsr(matrix), matrix.shape[1], "the matrix")
+        x = arrays.give(right, "the right-hand side")
+        self._y = y, _ = arrays.empty((a.shape[0],), right.dtype, "its result")
+        told = self._told(workspace, arrays)
+        self._told_problem = RivalProblem(**told, a=a, x=x, y=y, tolerance=tolerance, iterations=self._most)
+        return self._told_problem
+
+    def before(self) -> None:
+        """Overwrite the last solution, so that none starts there."""
+        if self._y is not None and self._arrays is not None and self._told_problem is not None:
+            self._arrays.fill_with_nan(*self._y)
+            self._told_problem.iterations = self._most
+
+    def result(self) -> NDArray[Any]:
+        """Wait, and return the last solution."""
+        assert self._arrays is not None
+        assert self._form is not None
+        assert self._y is not None
+        assert self._told_problem is not None
+        self._arrays.check_read_only()
+        self._form.collect()
+        taken = self._told_problem.iterations
+        self.iterations = taken if 0 < taken < self._most else None
+        return self._arrays.read(self._y[0])
+
+
+def as_bsr(matrix: sp.csr_array) -> Bsr:
+    """Return a matrix of numbers as one of blocks of one number, without a copy of them."""
+    return Bsr(matrix.indptr, matrix.indices, matrix.data.reshape(-1, 1, 1))
+
+
+def products_of(rivals: Sequence[Rival], entry: str) -> list[RivalProduct]:
+    """Return the rivals for y = A x with entries of a kind."""
+    return [RivalProduct(rival, entry) for rival in rivals if rival.of == "spmv"]

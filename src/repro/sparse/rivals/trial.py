@@ -1,0 +1,336 @@
+"""Tries a rival on small matrices and finds what is wrong with it: results, writes, memory, crashes, hangs.
+
+Trials run in a process of their own. If it dies or hangs, the trial that it was at has failed, and a new process goes
+on with the next one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import multiprocessing
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from repro.bench.errors import IncorrectError
+from repro.bench.rows import PRECISIONS
+from repro.bench.runnable import Operands, Workspace
+from repro.bench.trial import FAILURES
+from repro.config.models import Rival, RivalTask
+from repro.devices.device_group import Devices
+from repro.devices.selection import open_devices
+from repro.entries import get_entry
+from repro.problems.matrix import Matrix
+from repro.sparse.operands import make_operands
+from repro.sparse.rivals.runnables import RivalMultiplication, RivalProduct, RivalRunnable, RivalSolution
+
+#: Rows of a small matrix: more than a warp, and no multiple of one.
+ROWS = 75
+#: Launches of which the fastest counts.
+LAUNCHES = 5
+#: Times that a rival is set up and torn down, and the least bytes by which what is held grows each time in a leak.
+CYCLES, LEAK_BYTES = 5, 1 << 14
+#: Seconds that a trial may take, compiling included.
+SECONDS = 120.0
+#: Entries of the trials by task. A pattern is real ones.
+ENTRIES: Mapping[RivalTask, tuple[str, ...]] = {
+    "spmv": ("real", "complex", "quaternion", "block3"),
+    "spgemm": ("real",),
+    "solve": ("real",),
+}
+#: Tolerance and most iterations of a small system.
+SOLVED_TO, MAX_ITERATIONS = 1e-8, 1000
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One small problem."""
+
+    entry: str
+    precision: str
+
+    def __str__(self) -> str:
+        return f"{self.entry}, {self.precision}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a trial; `status` is one of a row (`repro.bench.rows.STATUSES`), or `leak`."""
+
+    trial: Trial
+    status: str
+    #: What went wrong, empty if nothing did.
+    message: str = ""
+    label: str = ""
+    #: Largest error over its bound, seconds of set-up, and seconds of the fastest launch.
+    error: float = 0.0
+    setup: float = 0.0
+    seconds: float = 0.0
+
+
+def trials_of(rival: Rival) -> list[Trial]:
+    """Return the trials of a rival."""
+    return [Trial(entry, precision) for entry in ENTRIES[rival.of] for precision in PRECISIONS]
+
+
+def small_matrix(entry: str) -> Matrix:
+    """Return a random matrix with empty rows and one long row."""
+    random = np.random.default_rng(5)
+    lengths = random.integers(0, 9, ROWS)
+    lengths[ROWS // 2], lengths[::7] = ROWS - 3, 0
+    columns = np.concatenate([np.sort(random.choice(ROWS, length, replace=False)) for length in lengths])
+    values = random.normal(size=(len(columns), len(get_entry(entry).members)))
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    return Matrix(f"small/{entry}", entry, ROWS, offsets, columns.astype(np.int32), values)
+
+
+def try_rival(rival: Rival, trial: Trial, devices: Devices) -> Outcome:
+    """Try a rival in this process; it may crash or hang it."""
+    runnable, operands, check = _KINDS[rival.of](rival, trial)
+    workspace = Workspace(devices, operands)
+    try:
+        runnable.pack(workspace)
+        runnable.prepare(workspace)
+        error = max(_launched(runnable, workspace, check) for _ in range(2))  # a second time, in case it adds to y
+        seconds = min(_timed(runnable, devices) for _ in range(LAUNCHES))
+        outcome = Outcome(trial, "ok", "", runnable.label, error, runnable.setup_seconds or 0.0, seconds)
+        leak = _leak(runnable, workspace)
+    except tuple(FAILURES) as failure:
+        status = next(status for kind, status in FAILURES.items() if isinstance(failure, kind))
+        return Outcome(trial, status, str(failure), runnable.label)
+    finally:
+        runnable.release()
+        workspace.release()
+    return Outcome(trial, "leak", leak, runnable.label) if leak else outcome
+
+
+#: What a trial needs: the runnable, its operands, and what gives the largest error over its bound of the last launch.
+Check = Callable[[Workspace], float]
+Prepared = tuple[RivalRunnable, Operands, Check]
+
+
+def _product(rival: Rival, trial: Trial) -> Prepared:
+    operands = make_operands(small_matrix(trial.entry), trial.precision, 1)
+    runnable = RivalProduct(rival, trial.entry)
+
+    def check(workspace: Workspace) -> float:
+        result = runnable.result()
+        assert result is not None
+        y = np.empty(operands.reference.size, operands.dtype)
+        workspace.device.download(result, y)
+        return _compared(y, runnable.arrange(operands.reference), np.abs(runnable.arrange(operands.bound)), "y")
+
+    return runnable, operands, check
+
+
+class _Factors(RivalMultiplication):
+    """A product of two small matrices."""
+
+    def __init__(self, rival: Rival, a: sp.csr_array, b: sp.csr_array) -> None:
+        super().__init__(rival)
+        self.factors = a, b
+
+    def _factors(self, workspace: Workspace) -> tuple[sp.csr_array, sp.csr_array]:
+        return self.factors
+
+
+def _multiplication(rival: Rival, trial: Trial) -> Prepared:
+    operands = make_operands(small_matrix(trial.entry), trial.precision, 1)
+    matrix = small_matrix(trial.entry)
+    a = sp.csr_array((operands.values.ravel(), matrix.indices, matrix.indptr), shape=matrix.shape)
+    b = sp.csr_array(a[:, : ROWS // 2])
+    b.sort_indices()
+    runnable = _Factors(rival, a, b)
+    exact = (a.astype(np.float64) @ b.astype(np.float64)).toarray()
+    terms = (abs(a) != 0).astype(np.float64) @ (abs(b) != 0).astype(np.float64)
+    eps = float(np.finfo(operands.dtype).eps)
+    bound = (terms.toarray() + 1) * eps * (abs(a).astype(np.float64) @ abs(b).astype(np.float64)).toarray()
+
+    def check(workspace: Workspace) -> float:
+        c = runnable.result()
+        twice = c.nnz - sp.csr_array(c.tocoo()).nnz
+        if twice:
+            raise IncorrectError(f"{twice} entries of the product are there twice")
+        if surplus := int((np.diff(c.indptr) > np.count_nonzero(terms.toarray(), axis=1)).sum()):
+            raise IncorrectError(f"{surplus} rows of the product have entries at places where it has none")
+        return _compared(c.toarray().ravel(), exact.ravel(), bound.ravel(), "c")
+
+    return runnable, operands, check
+
+
+class _System(RivalSolution):
+    """A small system with a symmetric positive definite matrix."""
+
+    def __init__(self, rival: Rival, a: sp.csr_array, right: NDArray[np.floating]) -> None:
+        super().__init__(rival)
+        self.system = a, right
+
+    def _system(self, workspace: Workspace) -> tuple[sp.csr_array, NDArray[Any], float, int]:
+        return *self.system, SOLVED_TO, MAX_ITERATIONS
+
+
+def _solution(rival: Rival, trial: Trial) -> Prepared:
+    operands = make_operands(small_matrix(trial.entry), trial.precision, 1)
+    a = sp.csr_array(sp.diags_array([-1.0, 2.5, -1.0], offsets=[-1, 0, 1], shape=(ROWS, ROWS)), dtype=operands.dtype)
+    right = np.random.default_rng(2).uniform(-1.0, 1.0, ROWS).astype(operands.dtype)
+    runnable = _System(rival, a, right)
+    allowed = (1.1 * SOLVED_TO + 1e3 * float(np.finfo(operands.dtype).eps)) * float(np.linalg.norm(right))
+
+    def check(workspace: Workspace) -> float:
+        y = runnable.result().astype(np.float64)
+        left = float(np.linalg.norm(right - a.astype(np.float64) @ y))
+        if not left <= allowed:
+            raise IncorrectError(f"the residual is {left:.3g}, not at most {allowed:.3g}", left / allowed)
+        return left / allowed
+
+    return runnable, operands, check
+
+
+_KINDS: Mapping[RivalTask, Callable[[Rival, Trial], Prepared]] = {
+    "spmv": _product,
+    "spgemm": _multiplication,
+    "solve": _solution,
+}
+
+
+def _launched(runnable: RivalRunnable, workspace: Workspace, check: Check) -> float:
+    """Launch once; return the largest error over its bound, or raise `IncorrectError`."""
+    runnable.before()
+    runnable.launch()
+    workspace.device.synchronize()
+    outside = workspace.guards.out_of_bounds_writes()
+    try:
+        error = check(workspace)
+    except IncorrectError as wrong:
+        raise IncorrectError("; ".join([str(wrong), *outside])) from None
+    if outside:
+        raise IncorrectError("; ".join(outside))
+    return error
+
+
+def _compared(given: NDArray[np.floating], exact: NDArray[np.float64], bound: NDArray[np.float64], name: str) -> float:
+    errors = np.abs(given - exact)
+    wrong = np.flatnonzero(~(errors <= bound))
+    if len(wrong):
+        first = wrong[0]
+        words = f"{name}[{first}] is {given[first]:g} and not {exact[first]:g}"
+        raise IncorrectError(f"{len(wrong)} of {given.size} numbers are wrong, {words}")
+    return float(np.max(errors / np.where(bound > 0, bound, 1)))
+
+
+def _timed(runnable: RivalRunnable, devices: Devices) -> float:
+    runnable.before()
+    devices.synchronize()
+    start = time.perf_counter()
+    runnable.launch()
+    devices.synchronize()
+    return time.perf_counter() - start
+
+
+def _leak(runnable: RivalRunnable, workspace: Workspace) -> str:
+    """Set up, run and tear down several times; return what grows each time in words, empty if nothing does."""
+    readings: list[dict[str, int]] = []
+    for _ in range(CYCLES):
+        runnable.prepare(workspace)
+        runnable.before()
+        runnable.launch()
+        workspace.devices.synchronize()
+        runnable.release()
+        gc.collect()
+        readings.append(_held(workspace))
+    for memory in readings[0]:
+        growth = np.diff([reading[memory] for reading in readings])
+        if (growth >= LEAK_BYTES).all():
+            return f"{int(growth[-1]):,} bytes of {memory} memory stay each time it is set up and torn down"
+    return ""
+
+
+def _held(workspace: Workspace) -> dict[str, int]:
+    """Return the bytes that this process holds, as far as they are known."""
+    held = {} if (host := _host_bytes()) is None else {"host": host}
+    return held if workspace.device.backend == "opencl" else {**held, "GPU": -workspace.device.free_bytes()}
+
+
+class _MallocInfo(ctypes.Structure):
+    """`struct mallinfo2` of the GNU C library."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_size_t)
+        for name in ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks",
+                     "keepcost")
+    )  # fmt: skip
+
+
+def _host_bytes() -> int | None:
+    """Return the bytes that `malloc` has given out and not got back; None where the C library does not say."""
+    try:
+        function = ctypes.CDLL(None).mallinfo2
+    except (AttributeError, OSError):
+        return None
+    function.restype = _MallocInfo
+    info = function()
+    return int(info.uordblks + info.hblkhd)
+
+
+def try_apart(
+    rival: Rival, device: str, seconds: float = SECONDS, said: Callable[[Outcome], None] = lambda outcome: None
+) -> list[Outcome]:
+    """Try a rival on all small matrices, in processes of their own; `said` is called with each outcome.
+
+    Parameters
+    ----------
+    device
+        `cuda:N` or `opencl:N`.
+    seconds
+        Longest time of one trial.
+    """
+    trials = trials_of(rival)
+    outcomes: list[Outcome] = []
+    while len(outcomes) < len(trials):
+        for outcome in _served(rival, device, trials[len(outcomes) :], seconds):
+            said(outcome)
+            outcomes.append(outcome)
+    return outcomes
+
+
+def _served(rival: Rival, device: str, trials: Sequence[Trial], seconds: float) -> Iterator[Outcome]:
+    """Yield outcomes of one process, the last one of the trial that ended it, if one did."""
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe(duplex=False)
+    process = context.Process(target=_serve, args=(rival, device, list(trials), there), daemon=True)
+    process.start()
+    there.close()
+    try:
+        for trial in trials:
+            if not here.poll(seconds):
+                yield Outcome(trial, "timeout", f"it did not end within {seconds:g} s")
+                return
+            try:
+                yield here.recv()
+            except EOFError:
+                process.join()
+                yield Outcome(trial, "launch_error", _ended(process.exitcode or 0))
+                return
+    finally:
+        process.kill()
+        process.join()
+
+
+def _ended(code: int) -> str:
+    if code >= 0:
+        return f"the process was ended by exit({code})"
+    return f"the process was ended by {signal.Signals(-code).name} ({signal.strsignal(-code)})"
+
+
+def _serve(rival: Rival, device: str, trials: Sequence[Trial], connection: Connection) -> None:
+    devices = open_devices(device)
+    for trial in trials:
+        connection.send(try_rival(rival, trial, devices))

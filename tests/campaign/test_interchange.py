@@ -1,0 +1,121 @@
+"""Rows of recorded campaigns as JSON, CSV and T4, each as its schema says."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+from typer.testing import CliRunner
+
+from repro.bench.rows import STATUSES
+from repro.bench.store import read_rows
+from repro.campaign.interchange import INVALIDITY, json_schema, rows_of, studies_of, t4_of
+from repro.cli import app
+
+pytestmark = pytest.mark.medium
+
+ROOT = Path(__file__).parents[2]
+CAMPAIGN = "h200-as-published"
+RAW = ROOT / "results" / CAMPAIGN / "raw"
+#: What version 1.0.0 of T4 says of a result.
+T4 = {
+    "type": "object",
+    "required": ["schema_version", "results"],
+    "properties": {
+        "schema_version": {"type": "string", "pattern": r"^\d+\.\d+\.\d+$"},
+        "results": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["configuration", "times", "invalidity", "correctness"],
+                "properties": {
+                    "timestamp": {"type": "string"},
+                    "configuration": {"type": "object"},
+                    "objectives": {"type": "array"},
+                    "times": {"type": "object", "properties": {"runtimes": {"type": "array"}}},
+                    "invalidity": {"enum": ["timeout", "compile", "runtime", "correctness", "constraints", "correct"]},
+                    "correctness": {"type": "number"},
+                    "measurements": {
+                        "type": "array",
+                        "items": {
+                            "type": "object",
+                            "properties": {
+                                "name": {"type": "string"},
+                                "value": {"type": ["number", "string", "array"]},
+                                "unit": {"type": "string"},
+                            },
+                        },
+                    },
+                },
+            },
+        },
+    },
+}
+
+
+def printed(*words: str) -> str:
+    done = CliRunner().invoke(app.build(["results"]), ["results", CAMPAIGN, "--results", str(ROOT / "results"), *words])
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_json_is_as_its_schema_says_and_has_all_rows() -> None:
+    [study] = studies_of(RAW, "compressed_coo")
+    schema = json.loads(printed("--study", study.name, "--schema"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    said = json.loads(printed("--study", study.name, "--json"))
+    few = {**said, "rows": said["rows"][:200] + said["rows"][-200:]}
+    jsonschema.validate(few, schema)
+    counts = {step: sum(row["step"] == step for row in said["rows"]) for step in ("search", "baseline", "report")}
+    assert counts == {step: read_rows(RAW / study.name, step).num_rows for step in counts}
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**few, "rows": [{**few["rows"][0], "event_median": "fast"}]}, schema)
+
+
+def test_csv_has_the_same_numbers() -> None:
+    [study] = studies_of(RAW, "compressed_coo")
+    lines = [*csv.DictReader(io.StringIO(printed("--study", study.name, "--csv")))]
+    rows = [*rows_of(RAW, study)]
+    assert len(lines) == len(rows)
+    columns = json_schema([study])["properties"]["rows"]["items"]["properties"]
+    assert set(columns) - set(lines[0]) == {"event_samples", "graph_samples", "host_samples"}
+    for line, row in list(zip(lines, rows, strict=True))[::97]:
+        assert line["name"] == row["name"]
+        assert float(line["event_median"] or 0) == row.get("event_median", 0)
+
+
+def test_a_search_is_kernel_tuners_t4(tmp_path: Path) -> None:
+    words = printed("--study", "compressed_coo", "--t4", str(tmp_path)).splitlines()
+    [study] = studies_of(RAW, "compressed_coo")
+    found = t4_of(RAW, study)
+    assert len(words) == len(found) > 0
+    (problem, precision), search = next(iter(found.items()))
+    assert json.loads((tmp_path / study.name / problem / f"{precision}.json").read_text()) == search
+    for one in found.values():
+        jsonschema.validate(one, T4)
+    rows = [row for row in rows_of(RAW, study) if (row["step"], row["kind"]) == ("search", "variant")]
+    assert sum(len(one["results"]) for one in found.values()) == len(rows)
+    configurations = [json.dumps(result["configuration"], sort_keys=True) for result in search["results"]]
+    of_case = {row["name"] for row in rows if (row["problem"], row["precision"]) == (problem, precision)}
+    assert len(set(configurations)) == len(of_case)
+    best = min(
+        (result for result in search["results"] if result["invalidity"] == "correct"),
+        key=lambda result: result["measurements"][0]["value"],
+    )
+    row = next(row for row in rows if 1e3 * row.get("event_median", 0) == best["measurements"][0]["value"])
+    assert best["configuration"].items() <= row.items()
+
+
+def test_each_status_of_a_variant_has_a_word_of_t4() -> None:
+    assert set(INVALIDITY) == set(STATUSES) - {"unavailable"}
+
+
+def test_an_unknown_campaign_or_study_is_one_message() -> None:
+    for words in (["nothing"], [CAMPAIGN, "--study", "nothing"], [CAMPAIGN, "--json", "--csv"]):
+        done = CliRunner().invoke(app.build(["results"]), ["results", *words, "--results", str(ROOT / "results")])
+        assert done.exit_code == 1
+        assert done.output.count("error:") == 1

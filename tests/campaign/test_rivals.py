@@ -1,0 +1,157 @@
+"""Rivals in a campaign: found stale when their files change, measured beside ours, and shown."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+from made_campaign import make_all, plan_of
+from small_case import LAYOUTS, NAME, STUDY, config
+
+from repro.bench.rows import OUTSIDE
+from repro.campaign.completeness import find_missing_of_case
+from repro.campaign.configuration import load
+from repro.campaign.plan import Plan, make_plan
+from repro.campaign.steps import Freshness
+from repro.config.models import Config, Rival, Timing
+from repro.errors import ReproError
+from repro.problems.problem import Outline
+from repro.results.campaign_data import Campaign
+from repro.results.published import Published
+from repro.results.registry import get_artifact
+from repro.studies import get_study, load_artifacts
+from support.benches import QUICK
+
+pytestmark = pytest.mark.medium
+
+SPOILT = Path(__file__).parents[1] / "sparse/rivals/spoilt_rivals.py"
+CASE = f"measure {STUDY} dirac_torus single"
+MINE = """
+class Product:
+    def setup(self, problem): self.problem = problem
+    def run(self): pass
+    def teardown(self): pass
+"""
+TIMEOUT = 8.0
+
+
+def with_rivals(*names: str) -> Config:
+    """The small case, with rivals in Python."""
+    timing = Timing(**{**QUICK, "timeout": TIMEOUT})
+    rivals = tuple(Rival(name=name.lower(), python=f"{SPOILT}:{name}") for name in names)
+    few = config(layouts=LAYOUTS[:1], space="paper", timing=timing)
+    return few.model_copy(update={"rivals": rivals})
+
+
+@pytest.mark.slow
+def test_what_crashes_hangs_or_leaves_costs_its_row_and_stands_in_tables_and_figures(measuring, templates) -> None:
+    Path("config").symlink_to(templates.parent / "config")
+    names = ("Right", "Wrong", "Crashing", "Hanging", "Leaving", "Outside")
+    Path("c.yaml").write_text(yaml.safe_dump(with_rivals(*names).model_dump(mode="json")))
+    words = [sys.executable, "-m", "repro", "measure", STUDY, NAME, "single", "--config", "c.yaml"]
+    done = subprocess.run(words, text=True, check=False, timeout=120, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert done.returncode == 0, done.stdout
+    report = pd.read_parquet(f"results/c/raw/{STUDY}/{NAME}/single/report.parquet")
+    warm = report[report.cache == "warm"].set_index("name")
+    rivals = warm[warm.kind == OUTSIDE]
+    assert dict(rivals.status) == {
+        "rival/right": "ok",
+        "rival/wrong": "incorrect",
+        "rival/crashing": "launch_error",
+        "rival/hanging": "timeout",
+        "rival/leaving": "launch_error",
+        "rival/outside": "incorrect",
+    }
+    assert rivals.message["rival/crashing"] == "the process was ended by SIGSEGV (Segmentation fault)"
+    assert rivals.message["rival/hanging"] == f"rival/hanging did not end within {TIMEOUT:g} s"
+    assert set(warm[warm.kind != OUTSIDE].status) == {"ok"}
+    assert rivals.preprocess["rival/right"] > 0
+
+    load_artifacts(STUDY)
+    campaign = Campaign.load(Path("results/c/raw"), STUDY, get_study(STUDY).columns)
+    published = Published.load(STUDY, get_study(STUDY).published, get_study(STUDY).targets)
+    table = get_artifact(STUDY, "table-rivals").make(campaign, published)
+    keys = [column.key for column in table.columns]
+    lines = {row[2].shown.partition(" ")[0]: dict(zip(keys, row, strict=True)) for row in table.rows}
+    right = lines["right"]
+    assert right["rival"].value == "right (right 3)"
+    assert right["status"].value == "right"
+    assert right["time_us"].value == pytest.approx(1e6 * rivals.graph_median["rival/right"])
+    assert right["speedup"].value == pytest.approx(right["time_us"].value / right["ours_us"].value)
+    assert right["over_library"].value == pytest.approx(right["library_us"].value / right["time_us"].value)
+    assert lines["hanging"]["status"].value == f"timeout: rival/hanging did not end within {TIMEOUT:g} s"
+    assert lines["hanging"]["time_us"].value is None
+    assert get_artifact(STUDY, "figure-rivals").make(campaign, published).draw().axes[0].lines
+    baselines = get_artifact(STUDY, "table-baselines").make(campaign, published)
+    assert {"rival/right", "rival/wrong"} <= {row[1].shown for row in baselines.rows}
+    # the library is the library's, however fast a rival is
+    assert "rival" not in str(
+        [row[0].shown for row in get_artifact(STUDY, "table-setup-costs").make(campaign, published).rows]
+    )
+
+    outline = Outline(NAME, "matrix", entry="complex")
+    plan = replace(plan_of({"layouts": LAYOUTS[:1]}, campaign="c"), problems={NAME: outline})
+    remarks = [part for part in find_missing_of_case(plan, STUDY, NAME, "single") if "rival/" in part.reason]
+    assert len(remarks) == 2  # by status: what is wrong, and what crashed
+    assert all(part.remark for part in remarks)
+
+
+def test_a_process_that_exits_while_it_measures_has_crashed(tmp_path: Path) -> None:
+    from test_supervising import run, stored
+
+    script = """
+import os, sys
+from pathlib import Path
+from repro.bench.rows import Row
+from repro.bench.store import Store
+
+path, run, *_ = sys.argv[1:]
+with Store(Path(path), run) as store:
+    row = Row("k0", "study", "p", "single", "variant", "variant-0", "launch_error")
+    if store.get(row.key) is None:
+        with store.in_flight(row):
+            os._exit(3)
+"""
+    path = tmp_path / "rows.jsonl"
+    assert run(path, script=script) == 0
+    assert stored(path, 1) == [("launch_error", "the process was ended by exit(3)")]
+
+
+def test_a_rivals_file_that_changes_makes_its_cases_stale(tmp_path, monkeypatch, templates) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in ("config", "kernels"):
+        Path(folder).symlink_to(templates.parent / folder)
+    Path("mine.py").write_text(MINE)
+
+    def plan(**keys: object) -> Plan:
+        return plan_of(rivals=[{"name": "mine", "python": "mine.py:Product", **keys}])
+
+    make_all(plan())
+    assert not Freshness(plan()).stale
+    assert {"table-rivals"} == set(plan().studies[STUDY].tables) - set(plan_of().studies[STUDY].tables)
+    assert "rivals differs" in Freshness(plan(format="bsr")).unlike[CASE]
+    assert CASE in Freshness(plan_of()).stale
+    Path("mine.py").write_text(MINE + "#\n")
+    unlike = dict(Freshness(plan()).unlike)
+    assert unlike == {name: "mine.py changed" for name in unlike}
+    assert CASE in unlike
+
+
+def test_a_rival_is_refused_before_anything_is_measured(measuring, templates) -> None:
+    Path("config").symlink_to(templates.parent / "config")
+    Path("kernels").symlink_to(templates)
+    with pytest.raises(ReproError, match="no such file of a rival"):
+        make_plan(load_with({"name": "mine", "library": "libno.so"}))
+    with pytest.raises(ReproError, match="a rival that no study of the configuration times") as error:
+        make_plan(load_with({"name": "mine", "python": f"{SPOILT}:Right"}, study="dg_postprocessing"))
+    assert STUDY in str(error.value)
+
+
+def load_with(rival: dict[str, str], study: str = STUDY) -> Config:
+    Path("mine.yaml").write_text(yaml.safe_dump({"device": "opencl", "studies": {study: {}}, "rivals": [rival]}))
+    return load(Path("mine.yaml"))

@@ -1,0 +1,194 @@
+"""Rivals on a GPU, of all three forms: what is right is timed, and what goes wrong is a row that says so."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import rival_sources as sources
+import yaml
+
+from repro.bench.timing import SamplingPlan
+from repro.bench.trial import Bench
+from repro.codegen.build_cache import compile_module, manifest_path
+from repro.codegen.templates import render_common
+from repro.config.models import Config, Rival, StudySettings, Timing
+from repro.devices.cuda import CudaDevice
+from repro.devices.device_group import Devices
+from repro.entries import entries
+from repro.problems.matrix import Matrix
+from repro.problems.problem import Outline
+from repro.sparse.rivals.forms import compile_source
+from repro.sparse.rivals.runnables import RivalProduct
+from repro.sparse.rivals.trial import Trial, try_rival
+from repro.studies import get_study
+from support.benches import QUICK
+
+pytestmark = pytest.mark.gpu
+
+EFFORT = SamplingPlan(5, 2, 5)
+EXAMPLES = Path(__file__).parents[2] / "examples/rivals"
+WARP = {"source": str(EXAMPLES / "warp_per_row.cu"), "kernel": "warp_per_row", "threads_per_row": 32}
+VECTOR = {"source": str(EXAMPLES / "warp_library.cu")}
+ONE = Trial("block3", "double")
+
+
+@pytest.fixture
+def tried(
+    make_gpu_bench: Callable[..., Bench],
+    small_problem: Callable[..., Matrix],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[..., object]:
+    """Try a rival on a small matrix, and return its row; what is compiled goes to a folder of the test."""
+    monkeypatch.chdir(tmp_path)
+
+    def attempt(rival: Rival, entry: str = "quaternion", precision: str = "double") -> object:
+        bench = make_gpu_bench(small_problem(entry), precision)
+        return bench.try_once(RivalProduct(rival, entry), "report", EFFORT)
+
+    return attempt
+
+
+def written(text: str, name: str = "mine.cu") -> str:
+    Path(name).write_text(text)
+    return name
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize("entry", sorted(entries()))
+def test_the_examples_in_cuda_are_right(tried, entry, precision) -> None:
+    for rival in (
+        Rival(name="warp", **WARP),
+        Rival(name="wide", offsets=64, **WARP),
+        Rival(name="vector", **VECTOR),
+    ):
+        row = tried(rival, entry, precision)
+        assert (row.status, row.message, row.kind) == ("ok", None, "outside")
+        assert row.error <= 1
+        assert 0 < row.graph_median < 1e-3
+        assert 0 < row.event_median < 1e-3
+        assert row.preprocess > 0
+    assert row["routine"] == "vector (vector 1.0)"
+
+
+def test_a_source_that_is_compiled_by_hand_is_a_library(tried, gpu) -> None:
+    binary = compile_source(Rival(name="vector", **VECTOR), gpu.target, "double", 1)
+    row = tried(Rival(name="mine", library=str(binary.resolve())))
+    assert (row.status, row.message) == ("ok", None)
+
+
+def test_blocks_stay_blocks(tried) -> None:
+    text = sources.kernel().replace("y[row] = sum;", "").replace("  repro_rival_real sum = 0;\n", "")
+    body = """for (int i = 0; i < REPRO_RIVAL_BLOCK; i++) {
+      repro_rival_real sum = 0;
+      for (repro_rival_offset at = offsets[row]; at < offsets[row + 1]; at++)
+        for (int j = 0; j < REPRO_RIVAL_BLOCK; j++)
+          sum += values[(at * REPRO_RIVAL_BLOCK + i) * REPRO_RIVAL_BLOCK + j] * x[indices[at] * REPRO_RIVAL_BLOCK + j];
+      y[row * REPRO_RIVAL_BLOCK + i] = sum;
+    }"""
+    start = text.index("for (repro_rival_offset")
+    text = text[:start] + body + text[text.index("\n", start) :]
+    row = tried(Rival(name="mine", source=written(text), kernel="product", format="bsr"))
+    assert (row.status, row.message, row["format"]) == ("ok", None, "bsr")
+
+
+def test_python_gets_arrays_on_the_gpu_and_the_stream(tried, gpu) -> None:
+    source = Rival(name="mine", source=written(sources.kernel()), kernel="product")
+    cubin = compile_source(source, gpu.target, "double", 1).resolve()
+    written(sources.PYTHON.replace("{cubin}", str(cubin)), "mine.py")
+    row = tried(Rival(name="mine", python="mine.py:Product"))
+    assert (row.status, row.message) == ("ok", None)
+    assert row.graph_median > 0
+
+
+def test_pytorchs_example_is_right(tried) -> None:
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("this PyTorch has no CUDA")
+    row = tried(Rival(name="torch", python=f"{EXAMPLES / 'products.py'}:TorchCsr"))
+    assert row.status == "ok", row.message
+
+
+@pytest.mark.parametrize("name", sorted(sources.SPOILT))
+def test_what_goes_wrong_is_a_row_that_says_so(tried, name) -> None:
+    spoilt, status, message = sources.SPOILT[name]
+    row = tried(Rival(name=name, source=written(sources.kernel(*spoilt)), kernel="product"))
+    assert row.status == status
+    assert message in row.message
+    assert row.event_median is None
+
+
+def test_a_kernel_that_is_not_there_is_named(tried) -> None:
+    row = tried(Rival(name="mine", source=written(sources.kernel()), kernel="products"))
+    assert row.status == "compile_error"
+    assert "no kernel products in the module" in row.message
+
+
+def test_one_that_waits_is_timed_by_the_hosts_clock(tried) -> None:
+    source = written(sources.library(waiting=True))
+    row = tried(Rival(name="mine", source=source, waits=True))
+    assert (row.status, row.event_median) == ("ok", None)
+    assert row.host_median > 0
+
+
+def test_memory_of_the_gpu_that_stays_is_a_leak(gpu, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    outcome = try_rival(Rival(name="mine", source=written(sources.library())), ONE, Devices([gpu]))
+    assert outcome.status == "ok", outcome
+    outcome = try_rival(Rival(name="leaking", source=written(sources.library(leaking=True))), ONE, Devices([gpu]))
+    assert outcome.status == "leak"
+    assert "GPU memory stay" in outcome.message
+
+
+@pytest.mark.slow
+def test_what_crashes_and_what_hangs_costs_its_row_in_a_campaign(
+    gpu: CudaDevice, templates: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_problem
+) -> None:
+    study, case, layout = "compound_spmv", "small/complex", "ELL-SoA-AoS"
+    monkeypatch.chdir(tmp_path)
+    Path("config").symlink_to(templates.parent / "config")
+    rivals = (
+        Rival(name="warp", **WARP),
+        Rival(name="crashing", source=written(sources.kernel(*sources.CRASHING), "crash.cu"), kernel="product"),
+        Rival(name="hanging", source=written(sources.kernel(*sources.HANGING), "hang.cu"), kernel="product"),
+        Rival(name="vector", **VECTOR),
+    )
+    settings = StudySettings(layouts=(layout,), timing=Timing(**{**QUICK, "timeout": 10.0}))
+    config = Config(campaign="c", device="cuda:0", studies={study: settings}, rivals=rivals)
+    Path("c.yaml").write_text(yaml.safe_dump(config.model_dump(mode="json")))
+    small_problem("complex").save(Path(f"results/c/problems/{case}.npz"))
+    compile_module(render_common(templates, gpu.target), gpu.target, Path("modules", gpu.target.name, "common.json"))
+    for key in get_study(study).modules(settings, Outline(case, "matrix", "complex"), "single", gpu.target):
+        source = get_study(study).render(templates, key, gpu.target)
+        compile_module(source, gpu.target, manifest_path(gpu.target.name, study, key))
+    words = [sys.executable, "-m", "repro", "measure", study, case, "single", "--config", "c.yaml"]
+    done = subprocess.run(words, text=True, check=False, timeout=240, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert done.returncode == 0, done.stdout
+    report = pd.read_parquet(f"results/c/raw/{study}/{case}/single/report.parquet")
+    warm = report[report.cache == "warm"].set_index("name")
+    assert dict(warm[warm.kind == "outside"].status) == {
+        "rival/warp": "ok",
+        "rival/crashing": "launch_error",
+        "rival/hanging": "timeout",
+        "rival/vector": "ok",
+    }
+    assert np.isfinite(warm.graph_median["rival/warp"])
+    assert set(warm[warm.kind != "outside"].status) <= {"ok", "disturbed"}
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize("of", ["spgemm", "solve"])
+def test_products_of_two_matrices_and_solutions(gpu, tmp_path, monkeypatch, of, precision) -> None:
+    monkeypatch.chdir(tmp_path)
+    rival = Rival(name="mine", source=written(sources.TASKS), of=of)
+    outcome = try_rival(rival, Trial("real", precision), Devices([gpu]))
+    assert (outcome.status, outcome.message) == ("ok", "")
+    wrong = sources.TASKS.replace("bool there = false;", "bool there = column == 3;").replace("sum / diagonal", "sum")
+    rival = Rival(name="mine", source=written(wrong, "wrong.cu"), of=of)
+    assert try_rival(rival, Trial("real", precision), Devices([gpu])).status == "incorrect"

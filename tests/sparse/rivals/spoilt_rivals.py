@@ -1,0 +1,162 @@
+"""Rivals in Python that do right or go wrong, by the names of their classes."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+
+import numpy as np
+import scipy.sparse as sp
+
+HELD = []
+
+
+class Right:
+    name, version = "right", 3
+
+    def setup(self, problem):
+        a = problem.a
+        self.problem = problem
+        if a.block > 1:
+            self.matrix = sp.bsr_array((a.values, a.indices, a.offsets), shape=a.shape)
+        else:
+            self.matrix = sp.csr_array((a.values, a.indices, a.offsets), shape=a.shape)
+
+    def run(self):
+        self.problem.y[:] = self.matrix @ self.problem.x
+
+    def teardown(self):
+        self.matrix = self.problem = None
+
+
+class Wrong(Right):
+    def run(self):
+        super().run()
+        self.problem.y[3] += 1
+
+
+class Crashing(Right):
+    def run(self):
+        ctypes.string_at(8)
+
+
+class Hanging(Right):
+    def run(self):
+        while True:
+            time.sleep(0.01)
+
+
+class Outside(Right):
+    def run(self):
+        super().run()
+        y = self.problem.y
+        ctypes.memset(y.ctypes.data + y.nbytes, 0, 12)
+
+
+class Inputs(Right):
+    def setup(self, problem):
+        super().setup(problem)
+        ctypes.memset(problem.x.ctypes.data, 1, 2)
+
+
+class Leaking(Right):
+    def setup(self, problem):
+        super().setup(problem)
+        HELD.append(np.ones(1 << 17))
+
+
+class Raising(Right):
+    def run(self):
+        raise ValueError("no such thing")
+
+
+class Leaving(Right):
+    def setup(self, problem):
+        raise SystemExit(2)
+
+
+class Unable(Right):
+    def setup(self, problem):
+        raise NotImplementedError("not of blocks")
+
+
+class Stuck(Right):
+    """It fails, and then its teardown fails as well."""
+
+    def run(self):
+        raise ValueError("no such thing")
+
+    def teardown(self):
+        raise RuntimeError("nor this")
+
+
+class Halfway:
+    def setup(self, problem):
+        pass
+
+
+class Adding(Right):
+    def setup(self, problem):
+        super().setup(problem)
+        problem.y[:] = 0
+
+    def run(self):
+        self.problem.y[:] += self.matrix @ self.problem.x
+
+
+class Multiplying:
+    def setup(self, problem):
+        self.problem = problem
+        self.a, self.b = (
+            sp.csr_array((matrix.values, matrix.indices, matrix.offsets), shape=matrix.shape)
+            for matrix in (problem.a, problem.b)
+        )
+
+    def run(self):
+        c = sp.csr_array(self.a @ self.b)
+        self.problem.c = c.indptr, c.indices, c.data
+
+    def teardown(self):
+        self.problem.c = self.problem = None
+
+
+class WrongPlaces(Multiplying):
+    def run(self):
+        super().run()
+        offsets, indices, values = self.problem.c
+        self.problem.c = offsets, indices[::-1].copy(), values
+
+
+class OtherType(Multiplying):
+    def run(self):
+        super().run()
+        offsets, indices, values = self.problem.c
+        self.problem.c = offsets, indices, values.astype(np.float16)
+
+
+class NoProduct(Multiplying):
+    def run(self):
+        pass
+
+
+class Solving:
+    def setup(self, problem):
+        from scipy.sparse.linalg import factorized
+
+        a = problem.a
+        self.problem = problem
+        self.solve = factorized(
+            sp.csc_array(sp.csr_array((a.values, a.indices, a.offsets), shape=a.shape), dtype=float)
+        )
+
+    def run(self):
+        self.problem.y[:] = self.solve(self.problem.x)
+        self.problem.iterations = 1
+
+    def teardown(self):
+        self.solve = self.problem = None
+
+
+class Unsolved(Solving):
+    def run(self):
+        self.problem.y[:] = 0

@@ -1,0 +1,237 @@
+"""y = A x by rivals on the CPU: what is right is timed, and what goes wrong is a row that says so."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from spoilt_forms import HERE, of_python
+
+from repro.bench.errors import ModuleError
+from repro.bench.store import Store
+from repro.bench.timing import SamplingPlan
+from repro.bench.trial import Bench
+from repro.codegen import nvcc
+from repro.codegen.targets import get_target
+from repro.config.models import Rival
+from repro.entries import entries
+from repro.errors import ReproError
+from repro.problems.matrix import Matrix
+from repro.sparse.rivals.c_interface import CMatrix, CProblem, LibraryRival
+from repro.sparse.rivals.files import files_of, identity_of, include_folder
+from repro.sparse.rivals.forms import compile_source
+from repro.sparse.rivals.runnables import RivalProduct
+from repro.tuning.rounds import shuffled_rounds
+
+pytestmark = pytest.mark.medium
+
+EFFORT = SamplingPlan(5, 2, 5)
+EXAMPLES = HERE.parents[2] / "examples/rivals"
+
+
+@pytest.fixture
+def tried(make_bench: Callable[..., Bench], small_problem: Callable[..., Matrix]) -> Callable[..., object]:
+    """Try a rival on a small matrix, and return its row."""
+
+    def attempt(rival: Rival, entry: str = "quaternion", precision: str = "double") -> object:
+        return make_bench(small_problem(entry), precision).try_once(RivalProduct(rival, entry), "report", EFFORT)
+
+    return attempt
+
+
+@pytest.mark.parametrize("entry", sorted(entries()))
+@pytest.mark.parametrize(("precision", "keys"), [("single", {}), ("double", {"format": "bsr", "offsets": 64})])
+def test_what_is_right_is_verified_and_timed(tried, library, entry, precision, keys) -> None:
+    for rival in (of_python("Right", **keys), Rival(name="c", library=str(library("RIGHT")), **keys)):
+        row = tried(rival, entry, precision)
+        assert (row.status, row.message, row.kind) == ("ok", None, "outside")
+        assert row.error <= 1
+        assert row.event_median > 0
+        assert row.graph_median > 0
+        assert 0 < row.preprocess < 60
+        assert (row["format"], row["ordering"]) == (rival.format, "natural")
+        assert row["routine"] == {"right": "right (right 3)", "c": "c (spoilt 2.1)"}[rival.name]
+    numbers = np.dtype(precision).itemsize, rival.offsets // 8
+    k = {"pattern": 1, "real": 1, "complex": 2, "quaternion": 4, "block3": 3}[entry]
+    blocks, size = (row["matrix_bytes"] - numbers[1] * (75 * (1 if keys else k) + 1)), numbers[0] * k * k
+    assert blocks % (size + (4 if keys else 4 * k * k)) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "message"),
+    [
+        ("Wrong", "incorrect", "1 of 300 numbers are wrong"),
+        ("Outside", "incorrect", "writes outside of its result: 12 bytes past the end"),
+        ("Inputs", "incorrect", "writes to x, which it may only read"),
+        ("Raising", "launch_error", "run raised ValueError: no such thing"),
+        ("Stuck", "launch_error", "run raised ValueError: no such thing"),
+        ("Leaving", "launch_error", "setup raised SystemExit: 2"),
+        ("Unable", "unsupported", "not of blocks"),
+        ("Halfway", "compile_error", "has no method run, teardown"),
+        ("Absent", "compile_error", "has no Absent"),
+    ],
+)
+def test_what_goes_wrong_in_python_is_a_row_that_says_so(tried, name, status, message) -> None:
+    row = tried(of_python(name))
+    assert row.status == status
+    assert message in row.message
+    assert row.event_median is None
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "status", "message"),
+    [
+        ("WRONG", "incorrect", "1 of 300 numbers are wrong"),
+        ("IDLE", "incorrect", "300 of 300 numbers are wrong"),
+        ("OUTSIDE", "incorrect", "writes outside of its result: 8 bytes past the end"),
+        ("INPUTS", "incorrect", "writes to x, which it may only read"),
+        ("FAILING", "launch_error", "run returned 7: it was told to"),
+        ("UNSUPPORTED", "unsupported", "it was told to"),
+    ],
+)
+def test_what_goes_wrong_in_a_library_is_a_row_that_says_so(tried, library, spoilt, status, message) -> None:
+    row = tried(Rival(name="c", library=str(library(spoilt))))
+    assert row.status == status
+    assert message in row.message
+
+
+def test_a_library_without_a_function_and_a_file_that_is_none(tried, tmp_path: Path) -> None:
+    empty = tmp_path / "libempty.so"
+    subprocess.run(["gcc", "-shared", "-o", empty, "-xc", "/dev/null"], check=True)
+    row = tried(Rival(name="empty", library=str(empty)))
+    assert row.status == "compile_error"
+    assert "has no function repro_rival_setup, repro_rival_run, repro_rival_teardown" in row.message
+    (tmp_path / "text.so").write_text("no library")
+    row = tried(Rival(name="text", library=str(tmp_path / "text.so")))
+    assert row.status == "compile_error"
+    assert "cannot be loaded" in row.message
+
+
+def test_a_source_is_for_a_gpu(tried) -> None:
+    source = EXAMPLES / "warp_per_row.cu"
+    row = tried(Rival(name="warp", source=str(source), kernel="warp_per_row", threads_per_row=32))
+    assert (row.status, row.message) == ("unsupported", "a source is CUDA C++, which needs a GPU")
+
+
+def test_scipys_example_is_right(tried) -> None:
+    row = tried(Rival(name="scipy", python=f"{EXAMPLES / 'products.py'}:SciPyCsr"))
+    assert (row.status, row.message) == ("ok", None)
+    assert row["routine"].startswith("scipy (SciPy ")
+
+
+def test_pytorchs_example_is_right(tried) -> None:
+    pytest.importorskip("torch")
+    row = tried(Rival(name="torch", python=f"{EXAMPLES / 'products.py'}:TorchCsr"))
+    assert (row.status, row.message) == ("ok", None)
+
+
+def test_pytorchs_example_says_that_pytorch_is_not_there(tried, monkeypatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "torch", None)
+    row = tried(Rival(name="torch", python=f"{EXAMPLES / 'products.py'}:TorchCsr"))
+    assert row.status == "unsupported"
+    assert "torch" in row.message
+
+
+def test_in_rounds_rivals_stand_beside_each_other_and_one_that_fails_costs_its_row(
+    make_bench, small_problem, tmp_path, library
+) -> None:
+    bench = make_bench(small_problem("block3"))
+    rivals = [of_python("Right"), of_python("Wrong"), Rival(name="c", library=str(library("RIGHT")), format="bsr")]
+    with Store(tmp_path / "rows.jsonl") as store:
+        rows = shuffled_rounds(bench, [RivalProduct(rival, "block3") for rival in rivals], store, 1)
+    warm = {row.name: row.status for row in rows if row.cache == "warm"}
+    assert warm == {"rival/right": "ok", "rival/wrong": "incorrect", "rival/c": "ok"}
+    assert {row.name for row in rows if row.cache == "cold"} == {"rival/right", "rival/c"}
+
+
+def test_the_structures_are_those_of_the_header(tmp_path: Path) -> None:
+    places = {
+        **{f"matrix {name}": (CMatrix, name) for name, *_ in CMatrix._fields_},
+        **{f"problem {name}": (CProblem, name) for name, *_ in CProblem._fields_},
+    }
+    lines = [
+        f'printf("%zu %zu\\n", offsetof(repro_rival_{of.split()[0]}, {name}), '
+        f"sizeof(((repro_rival_{of.split()[0]} *)0)->{name}));"
+        for of, (_, name) in places.items()
+    ]
+    source = tmp_path / "places.c"
+    source.write_text(
+        '#include "repro_rival.h"\n#include <stddef.h>\n#include <stdio.h>\nint main(void) {\n'
+        + "\n".join(lines)
+        + '\nprintf("%zu\\n", sizeof(repro_rival_problem));\nreturn 0;\n}\n'
+    )
+    words = ["gcc", "-std=c99", "-Wall", "-Werror", "-pedantic", f"-I{include_folder()}", "-o", tmp_path / "places"]
+    subprocess.run([*words, source], check=True)
+    said = subprocess.run([tmp_path / "places"], check=True, capture_output=True, text=True).stdout.splitlines()
+    there = [getattr(structure, name) for structure, name in places.values()]
+    assert said == [*(f"{field.offset} {field.size}" for field in there), str(ctypes.sizeof(CProblem))]
+
+
+def test_a_change_of_what_a_rival_is_made_of_changes_its_identity(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.cu").write_text('#include "part.h"\n#include <cstdio>\n')
+    Path("part.h").write_text("int one = 1;\n")
+    Path("mine.py").write_text("import numpy\nclass A: ...\n")
+    Path("pack").mkdir()
+    Path("pack/__init__.py").write_text("")
+    Path("pack/inner.py").write_text("")
+    source, python = Rival(name="s", source="mine.cu"), Rival(name="p", python="mine:A")
+    package = Rival(name="q", python="pack.inner:A")
+    assert [path.name for path in files_of(source)] == ["mine.cu", "part.h", "repro_rival.h"]
+    assert [path.name for path in files_of(python)] == ["mine.py"]
+    assert [path.name for path in files_of(package)] == ["__init__.py", "inner.py"]
+    before = [identity_of(rival) for rival in (source, python, package)]
+    Path("part.h").write_text("int one = 2;\n")
+    Path("mine.py").write_text("import scipy\nclass A: ...\n")
+    Path("pack/inner.py").write_text("A = 1\n")
+    assert all(one != other for one, other in zip(before, map(identity_of, (source, python, package)), strict=True))
+    assert identity_of(source) != identity_of(source.model_copy(update={"offsets": 64}))
+
+
+@pytest.mark.parametrize(
+    "keys", [{"source": "no.cu"}, {"library": "libno.so"}, {"python": "no.py:A"}, {"python": "no_such:A"}]
+)
+def test_what_is_not_there_is_one_message(keys, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ReproError, match=r"no such (file|module) of a rival") as error:
+        files_of(Rival(name="mine", **keys))
+    assert error.value.where == f"rivals: mine: {next(iter(keys))}"
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {},
+        {"source": "a.cu", "library": "b.so"},
+        {"python": "a"},
+        {"python": "a:b", "kernel": "k"},
+        {"source": "a.cu", "kernel": "k", "of": "solve"},
+    ],
+)
+def test_a_rival_has_one_form(keys) -> None:
+    with pytest.raises(ValueError, match=r"rival|kernel|python"):
+        Rival(name="mine", **keys)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(nvcc.find() is None, reason="there is no nvcc")
+def test_the_examples_in_cuda_compile_once_for_each_case(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    kernel = Rival(name="warp", source=str(EXAMPLES / "warp_per_row.cu"), kernel="warp_per_row", threads_per_row=32)
+    library = Rival(name="vector", source=str(EXAMPLES / "warp_library.cu"))
+    target = get_target("sm_90")
+    binaries = {
+        compile_source(rival, target, precision, 1) for rival in (kernel, library) for precision in ("single", "double")
+    }
+    assert sorted(path.suffix for path in binaries) == [".cubin", ".cubin", ".so", ".so"]
+    stamp = {path: path.stat().st_mtime_ns for path in binaries}
+    assert compile_source(kernel, target, "single", 1) in stamp
+    assert {path: path.stat().st_mtime_ns for path in binaries} == stamp
+    assert LibraryRival(next(path for path in binaries if path.suffix == ".so").resolve()).label == "vector 1.0"
+    (tmp_path / "broken.cu").write_text("int x = ;\n")
+    with pytest.raises(ModuleError, match=r"broken.cu does not compile: .*error"):
+        compile_source(Rival(name="broken", source="broken.cu"), target, "single", 1)

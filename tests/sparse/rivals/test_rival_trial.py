@@ -1,0 +1,81 @@
+"""Trials of rivals on small matrices, in processes of their own: what is wrong is found and named."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from spoilt_forms import PYTHON, of_python
+from typer.testing import CliRunner
+
+from repro.cli import app
+from repro.config.models import Rival
+from repro.devices.device_group import Devices
+from repro.sparse.rivals import trial
+from repro.sparse.rivals.trial import Trial, try_apart, try_rival
+
+pytestmark = pytest.mark.medium
+
+ONE = Trial("block3", "double")
+EXAMPLES = Path(__file__).parents[3] / "examples/rivals"
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "message"),
+    [
+        ("Right", "ok", ""),
+        ("Wrong", "incorrect", r"1 of 225 numbers are wrong, y\[3\] is \S+ and not \S+"),
+        ("Outside", "incorrect", "writes outside of its result: 12 bytes past the end"),
+        ("Inputs", "incorrect", "writes to x, which it may only read"),
+        ("Leaking", "leak", r"1,0\d\d,\d\d\d bytes of host memory stay each time it is set up and torn down"),
+        ("Adding", "incorrect", "numbers are wrong"),
+        ("Unable", "unsupported", "not of blocks"),
+    ],
+)
+def test_what_is_wrong_is_said(cpu_device, name, status, message) -> None:
+    outcome = try_rival(of_python(name), ONE, Devices([cpu_device]))
+    assert outcome.status == status, outcome
+    assert re.search(message, outcome.message)
+
+
+def test_a_library_that_keeps_memory_leaks(cpu_device, library) -> None:
+    outcome = try_rival(Rival(name="c", library=str(library("LEAKING"))), ONE, Devices([cpu_device]))
+    assert outcome.status == "leak"
+    outcome = try_rival(Rival(name="c", library=str(library("RIGHT"))), ONE, Devices([cpu_device]))
+    assert (outcome.status, outcome.label) == ("ok", "c (spoilt 2.1)")
+
+
+def test_what_crashes_exits_or_hangs_costs_its_own_trial(library, monkeypatch) -> None:
+    trials = [Trial("real", "single"), Trial("real", "double")]
+    monkeypatch.setattr(trial, "trials_of", lambda rival: trials)
+    for spoilt, message in (
+        ("CRASHING", "the process was ended by SIGSEGV (Segmentation fault)"),
+        ("EXITING", "the process was ended by exit(3)"),
+    ):
+        outcomes = try_apart(Rival(name="c", library=str(library(spoilt))), "opencl:0")
+        assert [outcome.message for outcome in outcomes] == [message, message]
+    monkeypatch.setattr(trial, "trials_of", lambda rival: trials[:1])
+    outcomes = try_apart(Rival(name="c", library=str(library("HANGING"))), "opencl:0", seconds=8)
+    assert [(outcome.status, outcome.message) for outcome in outcomes] == [("timeout", "it did not end within 8 s")]
+
+
+def test_the_command_tries_a_file_and_all_rivals_of_a_configuration(tmp_path) -> None:
+    def check(*words: str):
+        return CliRunner().invoke(app.build(["rival"]), ["rival", "check", *words])
+
+    done = check(f"{EXAMPLES / 'products.py'}:SciPyCsr", "--device", "opencl")
+    assert done.exit_code == 0, done.output
+    assert done.output.count("right, ") == 8
+    written = tmp_path / "mine.yaml"
+    written.write_text(
+        f"device: opencl\nstudies: {{compound_spmv: {{}}}}\nrivals:\n- {{name: one, python: '{PYTHON}:Right'}}\n"
+        f"- {{name: two, python: '{PYTHON}:Wrong'}}\n"
+    )
+    done = check(str(written))
+    assert done.exit_code == 1
+    assert done.output.count("right, ") == 8
+    assert "two: incorrect in 8 of 8 trials" in done.output
+    done = check("no.so")
+    assert done.exit_code == 1
+    assert "no such file of a rival" in done.output
