@@ -13,6 +13,7 @@ from repro.campaign.workflow import (
     refuse_file_in_the_way,
 )
 from repro.campaign.configuration import resolve
+from repro.cli.best import print_end_of_run
 from repro.config import read
 from repro.errors import ReproError
 from repro.package_data import shipped
@@ -97,6 +98,10 @@ onsuccess:
     print(
         f"\nreport   {plan.results}/report.html\ntables   {plan.results}/tables\nfigures  {plan.figures}"
     )
+    try:
+        print_end_of_run(plan.config.campaign)
+    except ReproError as error:  # the run itself is done
+        print(error, file=sys.stderr)
 
 
 onerror:

@@ -114,12 +114,19 @@ class Asked:
             )
         return literal
 
+    def own_alone(self, study: str) -> bool:
+        """Return whether all problems of a study are files of the user's own."""
+        settings = self.config.studies.get(study) if self.config else None
+        return settings is not None and settings.own_alone
+
     def artifacts(self, study: str, kind: Kind | None = None) -> list[Artifact]:
         """Return the configured artifacts of a study; comparisons of campaigns only if `beside` is not empty."""
         everything = all_artifacts(study)
         settings = self.config.studies.get(study) if self.config else None
         if settings is None or settings.artifacts == "all":
             everything = [artifact for artifact in everything if self.beside or not artifact.several]
+            if self.own_alone(study):
+                everything = [artifact for artifact in everything if not artifact.of_papers]
         else:
             wanted = [get_artifact(study, name) for name in settings.artifacts]
             everything = [artifact for artifact in everything if artifact in wanted]

@@ -406,7 +406,11 @@ def _artifacts(study: str, settings: StudySettings, kind: Literal["table", "figu
 
     load_artifacts(study)
     if settings.artifacts == "all":
-        return tuple(artifact.name for artifact in artifacts(study, kind) if several or not artifact.several)
+        return tuple(
+            artifact.name
+            for artifact in artifacts(study, kind)
+            if (several or not artifact.several) and not (settings.own_alone and artifact.of_papers)
+        )
     everything = [artifact.name for artifact in artifacts(study)]
     if unknown := sorted(set(settings.artifacts) - set(everything)):
         raise ReproError(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repro.campaign.artifacts import Asked, all_artifacts, published_of
+from repro.campaign.winners import find_winners, page_winners
 from repro.errors import ReproError
 from repro.results.campaign_data import Campaign
 from repro.results.claims import CLAIMS, Verdict, tally
@@ -51,9 +52,11 @@ def report(
                 expected=f"one of {', '.join(names)}",
                 actual=", ".join(other.studies()),
             )
-    written = write_report(parts, asked.results / asked.campaign / f"{page}.html", progress)
+    path = asked.results / asked.campaign / f"{page}.html"
+    written = write_report(parts, path, progress, page_winners(find_winners(asked, study, own=True), asked.campaign))
     if study is None and page == REPORT:
-        write_reproduction(asked, _tables_of_claims(part.campaign for part in parts))
+        judged = (part.campaign for part in parts if not asked.own_alone(part.campaign.study))
+        write_reproduction(asked, _tables_of_claims(judged))
     return written
 
 

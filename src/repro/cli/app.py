@@ -65,6 +65,7 @@ COMMANDS = {
     "table": Command("Results", "results", "table", "Make tables of a measured campaign."),
     "figure": Command("Results", "results", "figure", "Make figures of a measured campaign."),
     "report": Command("Results", "results", "report", "Write the report of a measured campaign."),
+    "best": Command("Results", "best", "best", "Say which kernel won on each problem, and how to take it away."),
     "claims": Command("Results", "claims", "claims", "Say which claims of the papers hold, by measured rows."),
     "compare": Command(
         "Results", "results", "compare", "Compare two campaigns: same, faster, slower, undecided.", 2,

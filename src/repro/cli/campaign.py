@@ -274,6 +274,7 @@ class Listed(StrEnum):
     artifacts = "artifacts"
     devices = "devices"
     studies = "studies"
+    campaigns = "campaigns"
 
 
 def list_(
@@ -284,7 +285,7 @@ def list_(
     config: ConfigFile = DEFAULT_CONFIG,
     as_json: AsJson = False,
 ) -> None:
-    """List problems, sets, entries, layouts, baselines, artifacts, devices or studies.
+    """List problems, sets, entries, layouts, baselines, artifacts, devices, studies or campaigns.
 
     Examples:
 
@@ -406,6 +407,25 @@ def list_studies(_: Path) -> tuple[list[str], Rows]:
     return ["study", "what it re-runs"], [(name, get_study(name).reference) for name in study_names()]
 
 
+def list_campaigns(_: Path) -> tuple[list[str], Rows]:
+    from repro.bench.records import read_environments
+    from repro.bench.store import recorded_studies
+    from repro.campaign.folders import RESULTS
+
+    rows: list[tuple[object, ...]] = []
+    for raw in sorted(RESULTS.glob("[!.]*/raw")):
+        state = "complete" if raw.with_name("complete").exists() else "begun"
+        if raw.with_name("commits.json").exists():
+            state = "record"
+        try:
+            devices = dict.fromkeys(str(record.get("device")) for record in read_environments(raw).values())
+        except ReproError as error:
+            devices, state = {}, error.what
+        problems = sum(1 for _ in raw.glob("problems/**/*.json"))
+        rows.append((raw.parent.name, state, ", ".join(devices), problems, ", ".join(recorded_studies(raw))))
+    return ["campaign", "state", "device", "problems", "studies"], rows
+
+
 LISTS: dict[Listed, Callable[[Path], tuple[list[str], Rows]]] = {
     Listed.problems: list_problems,
     Listed.sets: list_sets,
@@ -415,6 +435,7 @@ LISTS: dict[Listed, Callable[[Path], tuple[list[str], Rows]]] = {
     Listed.artifacts: list_artifacts,
     Listed.devices: list_devices,
     Listed.studies: list_studies,
+    Listed.campaigns: list_campaigns,
 }
 
 
@@ -488,7 +509,7 @@ NAME_WIDTH = 15
 EACH = 200
 #: Printed for studies that do not estimate their workload.
 UNKNOWN = "unknown"
-#: Most cases of a study that are named as not fitting.
+#: Most problems that one line names.
 NAMED = 6
 #: Numbers of GPUs in a cluster for which the time is also estimated.
 CLUSTER_SIZES = (2, 4, 8)
@@ -561,8 +582,7 @@ def plan(
     variants, tried = (sum(getattr(job, key) for job in needs.jobs if job.told) for key in ("variants", "tried"))
     _print_line(f"{variants:,}{f', {tried:,} of them to try' if tried < variants else ''}", "variants")
     _print_line(f"{len(planned.artifact_files)}", "artifacts")
-    most = planned.config.batch
-    batched = f"; small problems in batches of up to {most}" if most > 1 else ""
+    batched = f"; small problems in batches of up to {planned.config.batch}" if planned.config.batch > 1 else ""
     _print_line(f"{needs.made[0]} that build, {needs.made[1]} that measure{batched}", "jobs")
     if not gpu:  # what was made here was made for this machine
         freshness = Freshness(planned)
@@ -570,6 +590,7 @@ def plan(
         for line in freshness.described():
             _print_line(f"out of date: {line}", " ")
     _print_line(f"about {_size(needs.disk_bytes)}, inputs that are downloaded aside", "disk")
+    _print_singular(planned)
     held = f"; the {model.name} has {_size(model.memory_bytes)}" if model else ""
     _print_line(f"about {_size(needs.device_bytes)}{held}", "device memory")
     for line in _unfit_lines(needs, model) if model else ():
@@ -617,6 +638,15 @@ def _plan_record(planned: Plan, needs: Estimate, cores: int) -> dict[str, object
         "device_bytes": needs.device_bytes,
         "seconds": needs.seconds(cores),
     }
+
+
+def _print_singular(planned: Plan) -> None:
+    """Name the problems whose matrix is singular, since nothing holds the body."""
+    free = [name for name, problem in planned.problems.items() if problem.free_body]
+    if free:
+        more = f" and {len(free) - NAMED} more" if len(free) > NAMED else ""
+        names = ", ".join(free[:NAMED])
+        _print_line(f"{names}{more}: six rigid motions of a body that is not `fixed` (docs/inputs.md)", "singular")
 
 
 def _unfit_lines(needs: Estimate, model: GpuModel) -> Iterator[str]:

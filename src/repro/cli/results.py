@@ -718,11 +718,12 @@ def check(
     output: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write this file where nothing is missing.")
     ] = None,
+    each: Annotated[bool, typer.Option("--each", help="Name each one, and do not count those of one reason.")] = False,
     campaign: CampaignName = None,
     results: Results = DEFAULT_RESULTS,
     as_json: AsJson = False,
 ) -> None:
-    """Name all of a campaign that is unavailable, failed or out of date; exit with 1 if there is anything.
+    """Count all of a campaign that is unavailable, failed or out of date; exit with 1 if there is anything.
 
     A campaign is complete where each of its files was made from what the configuration asks for now, by the receipts
     beside them, nothing was changed since, and nothing failed. What failed is tried again by the next run. A time on a
@@ -737,7 +738,7 @@ def check(
     """
     from repro.bench.records import code_of, read_commits, read_environments
     from repro.campaign.artifacts import Asked
-    from repro.campaign.completeness import find_missing
+    from repro.campaign.completeness import count_alike, find_missing
     from repro.campaign.plan import make_plan
     from repro.campaign.receipts import making
     from repro.campaign.steps import Freshness
@@ -751,6 +752,9 @@ def check(
             todo="name its configuration with --config",
         )
     plan = make_plan(asked.config)
+    if not Path(plan.results, "raw").is_dir():
+        run = f"`repro run --config {config or DEFAULT_CONFIG}`"
+        raise ReproError(f"campaign {plan.config.campaign} was never run: {run} runs it")
     freshness = None if plan.config.replay else Freshness(plan)
     named = find_missing(plan, freshness)
     folder = Path(plan.results)
@@ -758,7 +762,7 @@ def check(
     if as_json:
         print_json({"campaign": plan.config.campaign, "named": [asdict(part) for part in named], "code": code})
     else:
-        for part in named:
+        for part in named if each else count_alike(named):
             typer.echo(f"{part.what}: {part.reason}\n", err=True)
         for words, names in code.items():
             typer.echo(f"{words}: environment {', '.join(names)}")
@@ -776,5 +780,5 @@ def check(
     raise ReproError(
         f"missing or failed: {len(missing)}",
         where=f"campaign {plan.config.campaign}; all else is in {plan.results} and {plan.figures}",
-        todo="see the messages above; the same command tries again what can be tried again",
+        todo="see the messages above, and `--each` for all; a run tries again what can be tried again",
     )

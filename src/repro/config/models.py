@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -284,6 +284,31 @@ class FieldFile(Model):
     periodic: bool = Field(True, description="Whether a field goes on at the other side of the box around its mesh.")
 
 
+Place = Annotated[float | Literal["min", "max"], Field(union_mode="left_to_right")]
+
+
+class Fixed(Model):
+    """Where vertices of an elastic body are fixed; those are that meet all of the keys."""
+
+    x: Place | None = Field(None, description="The plane of this x; min or max: where the mesh ends.")
+    y: Place | None = Field(None, description="The same of y.")
+    z: Place | None = Field(None, description="The same of z.")
+    box: tuple[tuple[float, float, float], tuple[float, float, float]] | None = Field(
+        None, description="A box by its least and its greatest corner."
+    )
+    group: str | int | None = Field(None, description="A physical group of a Gmsh file, by its name or number.")
+
+    @model_validator(mode="after")
+    def _says_where(self) -> Fixed:
+        if not self.model_dump(exclude_none=True):
+            raise ValueError("needs one of x, y, z, box and group at the least")
+        return self
+
+
+def _several(value: Any) -> Any:
+    return (value,) if isinstance(value, Mapping | Fixed) else value
+
+
 class OwnProblem(FieldFile):
     """A matrix, mesh or field that the user provides in a local file."""
 
@@ -297,6 +322,17 @@ class OwnProblem(FieldFile):
     )
     name: str | None = Field(None, description="Its name in tables; the file's stem if absent.")
     updates: Batches | None = Field(None, description="Entries to insert; the matrix's own are then real numbers.")
+    fixed: Annotated[tuple[Fixed, ...], BeforeValidator(_several)] = Field(
+        (),
+        description="Of a tetrahedral mesh: where its vertices are fixed, one place or a list. Their rows and columns "
+        "are left out; without any the matrix is singular, since the body may move.",
+    )
+
+    @model_validator(mode="after")
+    def _is_fixed_if_elastic(self) -> OwnProblem:
+        if self.fixed and self.entry != "block3":
+            raise ValueError("`fixed` is of tetrahedral meshes: add `entry: block3`")
+        return self
 
     @model_validator(mode="after")
     def _grows_if_real(self) -> OwnProblem:
@@ -347,7 +383,9 @@ class StudySettings(Model):
         "all", description="`all`, or names of what a study times beside its variants."
     )
     artifacts: Annotated[Literal["all"] | tuple[str, ...], _Once] = Field(
-        "all", description="`all`, or names such as table-2."
+        "all",
+        description="`all`, or names such as table-2. All are without the papers' tables and figures, targets and "
+        "claims where every problem is a file of your own.",
     )
     cache: Cache = Field(
         "warm", description="State of the last-level cache before a launch in the search; the report has both."
@@ -368,6 +406,11 @@ class StudySettings(Model):
         description="Weight w of memory in the choice `memory`, the least time·bytes^w; 0 leaves the choice out.",
     )
     timing: Timing = Timing()
+
+    @property
+    def own_alone(self) -> bool:
+        """Whether all problems are files of the user's own, so that none is a paper's."""
+        return isinstance(self.problems, tuple) and all(isinstance(item, OwnProblem) for item in self.problems)
 
     @property
     def spaces(self) -> tuple[Space, ...]:

@@ -48,6 +48,10 @@ def select_for_figure(campaign: Campaign, published: Published) -> tuple[Campaig
     return replace(campaign, problems=problems, **frames), said
 
 
+#: Numbering of artifacts that are in no paper.
+OURS = "ours"
+#: Name of each study's table of what was aimed at.
+TARGETS = "table-targets"
 Kind = Literal["table", "figure"]
 MakeTable = Callable[[Campaign, Published], Table]
 MakeFigure = Callable[[Campaign, Published], Figure]
@@ -68,6 +72,11 @@ class Artifact:
     several: bool = False
     #: Keys of a table's columns that the page shows first, behind those that name the case.
     lead: tuple[str, ...] = ()
+
+    @property
+    def of_papers(self) -> bool:
+        """Whether it shows papers' numbers, claims on them, or what was aimed at beside them."""
+        return self.numbering != OURS or self.name == TARGETS
 
     @property
     def short(self) -> str:

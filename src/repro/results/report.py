@@ -346,7 +346,21 @@ class Section:
     legend: Mapping[str, str]
 
 
-def write_report(parts: Sequence[PageStudy], path: Path, progress: ProgressCallback = lambda *_: None) -> Path:
+@dataclass(frozen=True)
+class PageWinners:
+    """The head of the page: the winners on the user's own problems (`winners.html.j2`)."""
+
+    table: Table
+    #: Lines for a shell and for Python that take the kernels away, by problem.
+    lines: Mapping[str, Sequence[str]]
+
+
+def write_report(
+    parts: Sequence[PageStudy],
+    path: Path,
+    progress: ProgressCallback = lambda *_: None,
+    winners: PageWinners | None = None,
+) -> Path:
     """Write the page with all studies of one campaign; `progress` is called for each table and figure."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
@@ -366,6 +380,7 @@ def write_report(parts: Sequence[PageStudy], path: Path, progress: ProgressCallb
     first = parts[0].campaign
     page = environment.get_template("report.html.j2").render(
         campaign=first,
+        winners=winners,
         summary=_summary(parts),
         others=list({other.name: other for part in parts for other in part.campaign.beside}.values()),
         sections=sections,

@@ -113,6 +113,9 @@ class Study:
         Columns of each file in `config/published/<study>/`, by file name, and of `config/targets/<study>.csv`.
     headline
         The tuning whose winner represents a case in the report.
+    winners
+        Tunings whose winner is the one kernel to take for a problem, the best first; empty if a problem has several.
+        Baselines do the same work.
     id_class
         Class that parses the names of variants; None if variants cannot be looked up by name.
     libraries
@@ -141,6 +144,7 @@ class Study:
     published: Mapping[str, tuple[str, ...]] = {}
     targets: tuple[str, ...] = ()
     headline: str = "joint"
+    winners: tuple[str, ...] = ()
     id_class: type[BaseId] | None = None
     libraries: Mapping[str, str] = {}
     highlights: Mapping[str, str] = {}
