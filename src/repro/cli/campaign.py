@@ -614,6 +614,15 @@ def plan(
     )
 
 
+def _print_singular(planned: Plan) -> None:
+    """Name the problems whose matrix is singular, since nothing holds the body."""
+    free = [name for name, problem in planned.problems.items() if problem.free_body]
+    if free:
+        more = f" and {len(free) - NAMED} more" if len(free) > NAMED else ""
+        names = ", ".join(free[:NAMED])
+        _print_line(f"{names}{more}: six rigid motions of a body that is not `fixed` (docs/inputs.md)", "singular")
+
+
 def _print_replay(planned: Plan, as_json: bool) -> None:
     made = planned.artifact_files
     if as_json:
@@ -638,15 +647,6 @@ def _plan_record(planned: Plan, needs: Estimate, cores: int) -> dict[str, object
         "device_bytes": needs.device_bytes,
         "seconds": needs.seconds(cores),
     }
-
-
-def _print_singular(planned: Plan) -> None:
-    """Name the problems whose matrix is singular, since nothing holds the body."""
-    free = [name for name, problem in planned.problems.items() if problem.free_body]
-    if free:
-        more = f" and {len(free) - NAMED} more" if len(free) > NAMED else ""
-        names = ", ".join(free[:NAMED])
-        _print_line(f"{names}{more}: six rigid motions of a body that is not `fixed` (docs/inputs.md)", "singular")
 
 
 def _unfit_lines(needs: Estimate, model: GpuModel) -> Iterator[str]:

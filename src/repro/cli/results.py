@@ -753,8 +753,8 @@ def check(
         )
     plan = make_plan(asked.config)
     if not Path(plan.results, "raw").is_dir():
-        run = f"`repro run --config {config or DEFAULT_CONFIG}`"
-        raise ReproError(f"campaign {plan.config.campaign} was never run: {run} runs it")
+        source = config or (DEFAULT_CONFIG if campaign is None else results / campaign / "config.yaml")
+        raise ReproError(f"campaign {plan.config.campaign} was never run: `repro run --config {source}` runs it")
     freshness = None if plan.config.replay else Freshness(plan)
     named = find_missing(plan, freshness)
     folder = Path(plan.results)
