@@ -22,7 +22,7 @@ EXPECTED = {
     Listed.artifacts: "table-9",
     Listed.devices: "opencl:0",
     Listed.studies: "10.1111/cgf.13957",
-    Listed.campaigns: "NVIDIA H200",
+    Listed.campaigns: "h200-as-published",
 }
 
 

@@ -714,13 +714,13 @@ def _of_campaign(
 
 
 def check(
-    campaign: CampaignName = None,
     config: RecordedConfig = None,
-    results: Results = DEFAULT_RESULTS,
     output: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write this file where nothing is missing.")
     ] = None,
     each: Annotated[bool, typer.Option("--each", help="Name each one, and do not count those of one reason.")] = False,
+    campaign: CampaignName = None,
+    results: Results = DEFAULT_RESULTS,
     as_json: AsJson = False,
 ) -> None:
     """Count all of a campaign that is unavailable, failed or out of date; exit with 1 if there is anything.
