@@ -187,12 +187,12 @@ class LevelSteps:
         diagonal = self._work.device.allocate(max(self._a.shape[0], 1) * self._a.dtype.itemsize)
         self._at_end(diagonal.release)
         self._level = DeviceLevel(self._a, self._a.report().pointer, diagonal, unknowns=self._unknowns)
-        self._step.measure(self._level)
+        self._step.measure(self._level)()
 
     def aggregates(self) -> None:
         self._aggregates = self._step.aggregates(self._level)
         self._at_end(self._aggregates.release)
-        self._facts = self._step.read(self._level.diagonal)
+        self._facts = self._step.read(self._level)
 
     def tentative(self) -> None:
         made = self._step.tentative(self._level, self._aggregates, self._facts.aggregates, self._near)
@@ -200,8 +200,7 @@ class LevelSteps:
         self._at_end(self.coarse_near.vectors.release)
 
     def prolongator(self) -> None:
-        of_level = self._level, self._aggregates, self._t, self._unknowns, self._near.count
-        self._p = self._step.prolongator(*of_level, self._facts.checked_radius())
+        self._p = self._step.prolongator(self._level, self._aggregates, self._t, self._near.count)
         self._at_end(self._p.release)
 
     def transpose(self) -> None:
