@@ -4,10 +4,10 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from repro.operators import DynamicCSR, amg, operator, siac, spgemm, vectors
+    from repro.operators import DynamicCSR, amg, operator, siac, solve, spgemm, vectors
 
 __version__ = version("sparse-repro")
-__all__ = ["DynamicCSR", "__version__", "amg", "operator", "siac", "spgemm", "vectors"]
+__all__ = ["DynamicCSR", "__version__", "amg", "operator", "siac", "solve", "spgemm", "vectors"]
 
 
 def __getattr__(name: str) -> Any:

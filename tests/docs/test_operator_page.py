@@ -9,14 +9,14 @@ from importlib import import_module
 import pytest
 from pages import REPOSITORY, blocks
 
-PAGE, DYNAMIC, PRODUCTS, MULTIGRID, FILTER = (
-    REPOSITORY / f"docs/{page}.md" for page in ("operator", "dynamic", "products", "multigrid", "siac")
+PAGE, DYNAMIC, PRODUCTS, MULTIGRID, SOLVERS, FILTER = (
+    REPOSITORY / f"docs/{page}.md" for page in ("operator", "dynamic", "products", "multigrid", "solvers", "siac")
 )
 
 
 @pytest.mark.medium
 @pytest.mark.parametrize(
-    ("page", "count"), [(PAGE, 5), (DYNAMIC, 2), (PRODUCTS, 4), (MULTIGRID, 3), (FILTER, 4)], ids=str
+    ("page", "count"), [(PAGE, 5), (DYNAMIC, 2), (PRODUCTS, 4), (MULTIGRID, 3), (SOLVERS, 2), (FILTER, 4)], ids=str
 )
 def test_the_code_runs_from_top_to_bottom(monkeypatch, tmp_path, page, count):
     monkeypatch.setenv("REPRO_CACHE", str(tmp_path))
@@ -36,6 +36,7 @@ def test_the_code_runs_from_top_to_bottom(monkeypatch, tmp_path, page, count):
         (PAGE, "spin_transformation"),
         (DYNAMIC, "transitive_closure"),
         (MULTIGRID, "elasticity_multigrid"),
+        (SOLVERS, "heat"),
         (FILTER, "advection_siac"),
     ],
     ids=lambda value: getattr(value, "stem", value),

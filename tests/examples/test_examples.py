@@ -188,3 +188,16 @@ def test_the_bunny_is_transformed(tmp_path, tuned):
     (before, faces), (after, _) = example.main(["--to", str(tmp_path), "--tuned", tuned, *DEVICE])
     assert len(before) == 11010
     assert np.median(np.abs(angles(after, faces) - angles(before, faces))) < np.radians(5)
+
+
+def test_heat_spreads_as_scipy_says_and_as_the_disc_s_modes_do(capsys):
+    example = import_module("heat")
+    cooled = example.main(["--points", "1500", "--steps", "20", "--seconds", "0.3", "--tolerance", "1e-10", *DEVICE])
+    scipys, ours = cooled.values()
+    np.testing.assert_allclose(ours.temperature, scipys.temperature, rtol=1e-6, atol=1e-8)
+    assert 0 < ours.iterations < 1.2 * scipys.iterations
+    # the slowest mode alone is left: 1.602 J0(2.405 r) exp(-2.405² t); implicit steps of 0.015 decay more slowly, and a
+    # rim as wide as a triangle faster
+    decay = (1 + 0.015 * 2.405**2) ** -20
+    assert ours.temperature.max() == pytest.approx(1.602 * decay, rel=0.08)
+    assert "on the chip" in capsys.readouterr().out

@@ -5,6 +5,7 @@ import sys
 import numpy as np
 import pytest
 
+from repro.codegen.build_cache import compile_module
 from repro.devices.base import CaptureError, LaunchError, OutOfDeviceMemory
 from repro.devices.cuda import Blocker, may_block
 from repro.devices.selection import find_gpus
@@ -186,3 +187,43 @@ def test_a_launch_that_waits_for_the_device_is_an_error_by_the_event_clock(gpu, 
     finally:
         gpu._timer.blocker = usual
     assert np.median(gpu.time_events(empty, 100)) < 1e-4
+
+
+COOPERATIVE = """
+#include <cooperative_groups.h>
+extern "C" __global__ void __launch_bounds__(256) totals(int rounds, int* of_blocks, int* result)
+{
+    extern __shared__ int own[];
+    if (threadIdx.x == 0)
+        own[0] = 1;
+    for (int round = 0; round < rounds; round++) {
+        __syncthreads();
+        if (threadIdx.x == 0)
+            of_blocks[blockIdx.x] = own[0];
+        cooperative_groups::this_grid().sync();
+        if (threadIdx.x == 0)
+            own[0] += __ldcg(of_blocks + (blockIdx.x + 1) % gridDim.x);
+        cooperative_groups::this_grid().sync();
+    }
+    if (threadIdx.x == 0)
+        result[blockIdx.x] = own[0];
+}
+"""
+
+
+def test_blocks_of_a_cooperative_launch_wait_for_each_other(gpu, tmp_path):
+    module = compile_module(COOPERATIVE, gpu.target, tmp_path / "cooperative.json")
+    program, shared = gpu.load(tmp_path / str(module.binary)), gpu.target.shared_bytes - 1024
+    kernel = gpu.cooperative(program, "totals", 256, shared)
+    assert kernel.resident == gpu.sm_count  # so much shared memory has room once
+    assert gpu.cooperative(program, "totals", 256).resident > gpu.sm_count
+    of_blocks, result = (gpu.upload(np.zeros(gpu.sm_count, np.int32)) for _ in range(2))
+    launch = kernel.bind(gpu.sm_count, [np.int32(20), of_blocks, result])
+    values = np.empty(gpu.sm_count, np.int32)
+    for run in (launch, gpu.capture(launch).replay):
+        gpu.fill(result, 0)
+        run()
+        gpu.download(result, values)
+        assert (values == 1 << 20).all()
+    with pytest.raises(LaunchError, match="COOPERATIVE_LAUNCH_TOO_LARGE"):
+        kernel.bind(gpu.sm_count + 1, [np.int32(1), of_blocks, result])()

@@ -34,6 +34,7 @@ struct alignas(16) uint4 { unsigned x, y, z, w; };
 struct dim3 { unsigned x; };
 
 static dim3 threadIdx, blockIdx, gridDim;
+using std::isfinite;
 using std::max;
 using std::min;
 

@@ -99,7 +99,7 @@ def compile_kernels(source: str, folder: Path) -> Program:
         )
     assert wrappers, "a module without kernels"
     source = _INCLUDED.sub("", source)  # what they declare is in the header of this
-    source = _LAUNCHED.sub(rf"alignas(16) static \1 \2[{STATIC_SHARED} / sizeof(\1)];", source)
+    source = _LAUNCHED.sub(rf"alignas(16) __shared__ \1 \2[{STATIC_SHARED} / sizeof(\1)];", source)
     text = "\n".join([source, *wrappers])
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{hashlib.sha256((HEADER.read_text() + text).encode()).hexdigest()[:16]}.so"
@@ -206,7 +206,7 @@ class EmulatedCuda:
 
         return launch
 
-    def cooperative(self, program: Program, name: str, block: int) -> Cooperative:
+    def cooperative(self, program: Program, name: str, block: int, shared: int = 0) -> Cooperative:
         """Return a kernel of which a multiprocessor holds two blocks."""
         return Cooperative(self, program.together(name), block, 2 * self.sm_count)
 

@@ -271,6 +271,9 @@ class Device(Clock, Queue, Protocol):
     def free_bytes(self) -> int:
         """Return the number of bytes that can still be allocated."""
 
+    def pooled_bytes(self) -> int:
+        """Return the number of bytes that `pooling()` has taken and nobody uses; asks no driver."""
+
     def other_processes(self, idle: Collection[int] = ()) -> list[str]:
         """Return one line for each other process that uses the device, except processes in `idle`."""
 
@@ -314,9 +317,9 @@ class Device(Clock, Queue, Protocol):
         other.
         """
 
-    def cooperative(self, program: Program, name: str, block: int) -> CooperativeKernel | None:
-        """Return a kernel whose blocks wait for each other, with `block` threads each; None if the device cannot launch
-        any.
+    def cooperative(self, program: Program, name: str, block: int, shared: int = 0) -> CooperativeKernel | None:
+        """Return a kernel whose blocks wait for each other, with `block` threads and `shared` bytes of dynamic shared
+        memory each; None if the device cannot launch any.
         """
 
     def capture(self, launch: Callable[[], None]) -> Captured:

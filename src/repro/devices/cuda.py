@@ -229,7 +229,7 @@ T = TypeVar("T")
 
 
 class CudaProgram:
-    """A module loaded from a file. `get` returns the kernel with the given name and bytes of dynamic shared memory."""
+    """A module of a binary. `get` returns the kernel with the given name and bytes of dynamic shared memory."""
 
     def __init__(self, get: Callable[[str, int], Any], failure: type[Exception], binary: Path) -> None:
         self._get = get
@@ -284,7 +284,7 @@ class CudaDevice:
         self._memory = Memory(cuda, self._activated)
         self._scratch: CudaBuffer | None = None
         self._at_close: list[Callable[[], None]] = []
-        self._cooperative: dict[tuple[Program, str, int], CooperativeKernel | None] = {}
+        self._cooperative: dict[tuple[Program, str, int, int], CooperativeKernel | None] = {}
         self._bindings_modules: dict[Program, Any] = {}
         self._side_streams = SideStreams(cuda, self._stream)
         self._memset = self.within(cuda.memset_d8_async)
@@ -370,6 +370,9 @@ class CudaDevice:
         with self._mapped():
             return self._memory.free_bytes()
 
+    def pooled_bytes(self) -> int:
+        return self._memory.pooled_bytes()
+
     def load(self, binary: Path) -> Program:
         with self._mapped():
             module = self._cuda.module_from_file(str(binary))
@@ -435,12 +438,13 @@ class CudaDevice:
         ]
         return self._guarded(self._side_streams.side_by_side(runs))
 
-    def cooperative(self, program: Program, name: str, block: int) -> CooperativeKernel | None:
-        if (program, name, block) not in self._cooperative:
-            self._cooperative[program, name, block] = self._find_cooperative(program, name, block)
-        return self._cooperative[program, name, block]
+    def cooperative(self, program: Program, name: str, block: int, shared: int = 0) -> CooperativeKernel | None:
+        key = program, name, block, shared
+        if key not in self._cooperative:
+            self._cooperative[key] = self._find_cooperative(*key)
+        return self._cooperative[key]
 
-    def _find_cooperative(self, program: Any, name: str, block: int) -> CooperativeKernel | None:
+    def _find_cooperative(self, program: Any, name: str, block: int, shared: int) -> CooperativeKernel | None:
         from repro.devices.cuda_cooperative import CooperativeModule, has_cooperative_launches
 
         with self._mapped():
@@ -448,9 +452,8 @@ class CudaDevice:
                 return None
             if program not in self._bindings_modules:
                 self._bindings_modules[program] = CooperativeModule(program.binary, self.failure)
-            module = self._bindings_modules[program]
-            kernel: CooperativeKernel = module.kernel(name, block, self.sm_count, self.stream, self.within)
-            return kernel
+            module: CooperativeModule = self._bindings_modules[program]
+            return module.kernel(name, block, shared, self.sm_count, self.stream, self.within)
 
     def capture(self, launch: Callable[[], None]) -> Captured:
         from repro.devices.cuda_graph import Graph  # NVIDIA's Python bindings are optional

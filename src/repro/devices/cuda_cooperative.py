@@ -1,4 +1,4 @@
-"""Kernels whose blocks wait for each other, launched by NVIDIA's own Python bindings: PyCUDA has no such launch."""
+"""Kernels whose blocks wait for each other, launched through NVIDIA's own bindings: PyCUDA has no such launch."""
 
 from __future__ import annotations
 
@@ -35,23 +35,32 @@ class CooperativeModule:
         self._failure = failure
         self._module = check_cuda(driver.cuModuleLoad(str(binary).encode()), failure)
 
-    def kernel(self, name: str, block: int, sm_count: int, stream: int, within: Within) -> CudaCooperativeKernel:
-        """Return a kernel, launched with `block` threads a block on a stream of a GPU with `sm_count` multiprocessors.
+    def kernel(
+        self, name: str, block: int, shared: int, sm_count: int, stream: int, within: Within
+    ) -> CudaCooperativeKernel:
+        """Return a kernel, launched with `block` threads and `shared` bytes of dynamic shared memory a block on a
+        stream of a GPU with `sm_count` multiprocessors.
 
         `within` wraps a launch so that it runs with the GPU's context current.
         """
         function = check_cuda(driver.cuModuleGetFunction(self._module, name.encode()), self._failure)
-        per_sm = check_cuda(driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(function, block, 0), self._failure)
-        return CudaCooperativeKernel(function, block, int(per_sm) * sm_count, stream, within, self._failure)
+        allowance = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        if shared > check_cuda(driver.cuFuncGetAttribute(allowance, function), self._failure):
+            check_cuda(driver.cuFuncSetAttribute(function, allowance, shared), self._failure)
+        occupancy = driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(function, block, shared)
+        resident = int(check_cuda(occupancy, self._failure)) * sm_count
+        return CudaCooperativeKernel(function, block, shared, resident, stream, within, self._failure)
 
 
 class CudaCooperativeKernel:
     """A `CooperativeKernel` of one stream."""
 
     def __init__(
-        self, function: Any, block: int, resident: int, stream: int, within: Within, failure: Callable[[str], Exception]
-    ) -> None:
-        self._function, self._block, self._resident, self._within = function, block, resident, within
+        self, function: Any, block: int, shared: int, resident: int, stream: int, within: Within,
+        failure: Callable[[str], Exception],
+    ) -> None:  # fmt: skip
+        self._function, self._block, self._shared = function, block, shared
+        self._resident, self._within = resident, within
         self._stream, self._failure = driver.CUstream(stream), failure
 
     @property
@@ -61,12 +70,15 @@ class CudaCooperativeKernel:
     def bind(self, grid: int, arguments: Sequence[Argument]) -> Callable[[], None]:
         values = [_as_c(argument) for argument in arguments]
         pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
-        function, block, stream, failure = self._function, self._block, self._stream, self._failure
+        function, block, shared = self._function, self._block, self._shared
+        stream, failure = self._stream, self._failure
         address = ctypes.addressof(pointers)
 
         # default: keeps the buffers and what the address points to alive
         def launch(held: tuple[Any, ...] = (arguments, values, pointers)) -> None:
-            check_cuda(driver.cuLaunchCooperativeKernel(function, grid, 1, 1, block, 1, 1, 0, stream, address), failure)
+            check_cuda(
+                driver.cuLaunchCooperativeKernel(function, grid, 1, 1, block, 1, 1, shared, stream, address), failure
+            )
 
         return self._within(launch)
 

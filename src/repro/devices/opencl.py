@@ -151,6 +151,9 @@ class OpenClDevice:
     def free_bytes(self) -> int:
         return int(psutil.virtual_memory().available)
 
+    def pooled_bytes(self) -> int:
+        return 0  # a CPU's memory has no pool
+
     def load(self, binary: Path) -> Program:
         """Load a compiled module, or return it from a cache of recently used modules."""
         content = binary.read_bytes()
@@ -251,7 +254,7 @@ class OpenClDevice:
 
         return launch_all
 
-    def cooperative(self, program: Program, name: str, block: int) -> None:
+    def cooperative(self, program: Program, name: str, block: int, shared: int = 0) -> None:
         """Return None: blocks run one after the other on a core."""
 
     def capture(self, launch: Callable[[], None]) -> Captured:

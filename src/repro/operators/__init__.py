@@ -5,11 +5,13 @@ from repro.operators.dynamic_csr import DynamicCSR, Reader
 from repro.operators.multigrid import MultilevelSolver, amg
 from repro.operators.product_plan import ProductPlan
 from repro.operators.siac_filter import SiacFilter, siac
+from repro.operators.solve import ChipSolver, solve
 from repro.operators.sparse_products import spgemm
 from repro.operators.spmv import SlowOnCpuWarning, SpmvOperator, operator
 from repro.operators.vectors import Vectors, vectors
 
 __all__ = [
+    "ChipSolver",
     "DeviceArray",
     "DynamicCSR",
     "MultilevelSolver",
@@ -22,6 +24,7 @@ __all__ = [
     "amg",
     "operator",
     "siac",
+    "solve",
     "spgemm",
     "vectors",
 ]

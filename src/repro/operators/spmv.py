@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from weakref import ref
 
 import numpy as np
@@ -28,6 +28,7 @@ from repro.operators.arrays import DeviceArray, Kind, on_device
 from repro.operators.base import Closing, DeviceOperator
 from repro.operators.runtime import KERNELS, Runtime, open_runtime
 from repro.operators.scipy_matrices import as_problem, transposed
+from repro.operators.solve import ChipSolver
 from repro.operators.vectors import Vectors
 from repro.problems.matrix import Matrix
 from repro.sparse.compound.ids import VariantId, fitting
@@ -238,6 +239,7 @@ class SpmvOperator(DeviceOperator, Closing):
         # operator
         self._made: dict[bool, SpmvOperator] = {}
         self._transposes: dict[bool, ref[SpmvOperator]] = {}
+        self._solvers: dict[str, ChipSolver] = {}
         self.name = str(product.id)
         self.entry, self.precision, self.n, self.nbytes = problem.entry, kind.precision, problem.n, product.nbytes
 
@@ -265,13 +267,36 @@ class SpmvOperator(DeviceOperator, Closing):
         """Return the product with the conjugate transpose, `A.H @ X`; see `matmat`."""
         return self.H.matmat(X)
 
+    def solver(self, method: Literal["cg", "bicgstab"] = "cg") -> ChipSolver:
+        """Return a solver that stays on the chip, made at first use and kept: its matrix takes memory of its own."""
+        with self._runtime.after():  # the lock lets only one thread make the solver
+            self._open()
+            if method not in self._solvers:
+                self._solvers[method] = ChipSolver(self._runtime, self._problem, self.precision, method)
+            return self._solvers[method]
+
+    def solve(
+        self,
+        b: Any,
+        method: Literal["cg", "bicgstab"] = "cg",
+        tol: float = 1e-8,
+        maxiter: int | None = None,
+        *,
+        x0: Any = None,
+    ) -> Any:
+        """Return the solution of A x = b; arguments, errors and warnings are those of `repro.solve`."""
+        return self.solver(method).solve(b, x0, tol, maxiter)
+
     def close(self) -> None:
-        """Free the memory of the matrix and of its transposes; the operator cannot be used afterwards."""
+        """Free the memory of the matrix, of its transposes and solvers; the operator cannot be used afterwards."""
         with self._runtime.after():  # holds the lock, so no other thread is in the middle of a product
             product, self._product = self._product, None
             for transpose in self._made.values():
                 transpose.close()
             self._made.clear()
+            for solver in self._solvers.values():
+                solver.close()
+            self._solvers.clear()
             if product is not None:
                 product.release()  # waits for the device, so the staging arrays can be freed next
                 for name in ("_staging", "_in_order"):

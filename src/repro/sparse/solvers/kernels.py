@@ -6,7 +6,8 @@ from enum import IntEnum
 from pathlib import Path
 
 from repro.codegen.targets import SCALARS, Target
-from repro.codegen.templates import render_template
+from repro.codegen.templates import alignment, render_template
+from repro.entries import get_entry
 from repro.errors import ReproError
 
 #: The iterative solvers.
@@ -61,4 +62,92 @@ def render_solver(templates: Path, solver: str, precision: str, target: Target) 
         in_flight=IN_FLIGHT,
         state={place.name.lower(): place.value for place in State},
         reasons={reason.name.lower(): reason.value for reason in Reason},
+    )
+
+
+#: The persistent solvers, whose kernels run many iterations in one launch.
+METHODS = ("cg", "bicgstab")
+#: Threads of a block of a persistent solver, one block on each multiprocessor.
+PERSISTENT_BLOCK_SIZE = {"cuda": 512, "opencl": 64}
+#: Numbers of rows per thread for which vectors can be held in registers, and words of 4 bytes that they may take.
+ROWS_IN_REGISTERS, MOST_WORDS = (1, 2, 4, 6), 60
+#: Vectors that a thread holds.
+VECTORS_HELD = {"cg": 5, "bicgstab": 6}
+#: Kinds of sums of a phase that blocks leave parts of.
+KINDS = 6
+
+
+class CgState(IntEnum):
+    """Index of each number of the state of conjugate gradients, in doubles."""
+
+    LIMIT = 0  # (r, r) at which it has converged; the only one that the host writes
+    RR = 1  # (r, r), by the recurrence
+    BB = 2  # (b, b)
+    REASON = 3  # `StopReason`
+    ITERATIONS = 4  # all finished iterations
+    LAST_RU = 5  # (r, u) of the last iteration; 0: there was none
+    LAST_ALPHA = 6
+    NEXT_RU = 7  # these of the iteration that runs
+    NEXT_ALPHA = 8
+
+
+class BicgstabState(IntEnum):
+    """Index of each number of the state of the persistent BiCGSTAB, in doubles; the first as in `CgState`."""
+
+    LIMIT = 0
+    RR = 1
+    BB = 2
+    REASON = 3
+    ITERATIONS = 4
+    HALFWAY = 5  # `StopReason` in the middle of an iteration
+    RHO = 6  # (shadow, r)
+    RHO_OF_ALPHA = 7
+    ALPHA = 8
+
+
+STATES: dict[str, type[IntEnum]] = {"cg": CgState, "bicgstab": BicgstabState}
+
+
+class StopReason(IntEnum):
+    """Why a persistent solver stops."""
+
+    NONE = 0
+    CONVERGED = 1
+    NOT_FINITE = 2
+    BREAKDOWN = 3  # a divisor is zero; of conjugate gradients, (p, A p) is not positive
+
+
+def rows_in_registers(method: str, entry: str, precision: str) -> dict[int, bool]:
+    """Return for which numbers of rows per thread there is a kernel, ascending, and whether it holds the diagonal too.
+
+    The last is 0: vectors in memory, for any number of rows.
+    """
+    words = get_entry(entry).size * SCALARS[precision][1] // 4
+    held = VECTORS_HELD[method]
+    fitting = [rows for rows in ROWS_IN_REGISTERS if rows * words * held <= MOST_WORDS]
+    return {rows: rows * words * (held + 1) <= MOST_WORDS for rows in fitting} | {0: False}
+
+
+def render_persistent(templates: Path, method: str, entry: str, precision: str, target: Target) -> str:
+    """Return the source of the module of a persistent solver."""
+    if method not in METHODS:
+        raise ReproError("unknown method", expected=" or ".join(METHODS), actual=method)
+    scalar, scalar_bytes = SCALARS[precision]
+    algebra = get_entry(entry)
+    aligned = alignment(algebra.size, scalar_bytes)
+    return render_template(
+        templates,
+        "sparse/persistent/module.j2",
+        dialect=target.dialect,
+        title=f"{method} that stays on the chip: {entry}, {precision} precision",
+        method=method,
+        entry=algebra,
+        scalar=scalar,
+        scalar_bytes=scalar_bytes,
+        vector_alignment=aligned,
+        word_members=aligned // scalar_bytes,
+        n_t=PERSISTENT_BLOCK_SIZE[target.dialect],
+        in_registers=rows_in_registers(method, entry, precision),
+        state={place.name.lower(): place.value for place in STATES[method]},
+        reasons={reason.name.lower(): reason.value for reason in StopReason},
     )

@@ -1,0 +1,287 @@
+"""Iterative solvers that stay on the chip, for users' matrices and vectors: `repro.solve`, and methods of operators."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import Any, Literal, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repro.devices.base import OutOfDeviceMemory
+from repro.errors import ReproError
+from repro.operators.arrays import DeviceArray, Kind, View, not_copied, on_device, refuse_mask
+from repro.operators.base import Closing, one_of, real_number, whole_number
+from repro.operators.interchange import CUPYS_ARRAYS, CUPYS_MATRICES, as_cupys, cupys_rows, device_of, is_cupys
+from repro.operators.runtime import KERNELS, Runtime, open_runtime
+from repro.operators.scipy_matrices import as_problem
+from repro.operators.vectors import Vectors
+from repro.problems.matrix import Matrix
+from repro.sparse.solvers.kernels import METHODS, PERSISTENT_BLOCK_SIZE, render_persistent
+from repro.sparse.solvers.persistent import PersistentSolution, PersistentSolver
+from repro.sparse.solvers.slices import LANES, deal
+
+#: Largest value accepted for `maxiter`; its default as a multiple of the number of unknowns, as SciPy's.
+MAX_ITERATIONS, ITERATIONS_PER_UNKNOWN = (1 << 31) - 1, 10
+#: Norm of b on the device below which squares may have been too small for their type.
+LEAST_NORM = 1e-140
+
+
+class ChipSolver(Closing):
+    """A matrix on a device, dealt to its multiprocessors for one method; made by `SpmvOperator.solver`.
+
+    Any thread may use it; threads of one device take turns.
+
+    Attributes
+    ----------
+    method
+        `cg` or `bicgstab`.
+    kept, nbytes
+        Bytes of the matrix that stay in shared memory while a launch runs, and of all of it.
+    iterations
+        Number of iterations of the last solve.
+    device_name
+        Name of the device.
+    """
+
+    def __init__(self, runtime: Runtime, matrix: Matrix, precision: str, method: Literal["cg", "bicgstab"]) -> None:
+        one_of(method, "method", METHODS)
+        self._runtime, self.method, device = runtime, method, runtime.device
+        self.device_name, self.iterations = device.name, 0
+        kind = Kind(matrix.entry, precision)
+        self._kind, self._n = kind, matrix.n
+        source = render_persistent(KERNELS, method, matrix.entry, precision, device.target)
+        program = runtime.program(source, f"solvers/{method}-{matrix.entry}-{precision}")
+        slices = deal(matrix, kind.scalar, device.sm_count, PERSISTENT_BLOCK_SIZE[device.backend] // LANES)
+        if method == "cg" and slices.least[0] <= 0:
+            raise ReproError(
+                "conjugate gradients need a positive definite matrix",
+                where=f"diagonal, row {slices.least[1]}",
+                expected="a number above 0",
+                actual=slices.least[0],
+                todo='solve with method="bicgstab"; where the matrix is negative definite, with -A and -b',
+            )
+        try:
+            with runtime.after():
+                self._solver: PersistentSolver | None = PersistentSolver(
+                    device, program, slices, method, (matrix.entry, precision)
+                )
+        except OutOfDeviceMemory as error:
+            raise runtime.no_room(error) from None
+        self.kept, self.nbytes = self._solver.kept_bytes, slices.nbytes
+        self._rows = slices.rows
+        self._vectors = Vectors(runtime, matrix.n, kind, "AoS", slices.rows)
+
+    def solve(self, b: Any, x0: Any = None, tol: float = 1e-8, maxiter: int | None = None) -> Any:
+        """Return the solution of A x = b; arguments and errors are those of `repro.solve`."""
+        tol = real_number(tol, "tol", 0.0)
+        size = self._n * self._kind.numbers
+        if maxiter is None:
+            maxiter = min(ITERATIONS_PER_UNKNOWN * size, MAX_ITERATIONS)
+        most = whole_number(maxiter, "maxiter", 0, MAX_ITERATIONS)
+        right = self._vector(b, "b")
+        start = np.zeros(size, self._kind.dtype) if x0 is None else x0
+        start = self._vector(start, "x0")
+        exponent = 0 if isinstance(right, View) or isinstance(start, View) else _exponent(right)
+        streams = [vector.stream for vector in (right, start) if isinstance(vector, View)]
+        with self._runtime.after(*streams):
+            if self._solver is None:
+                raise ReproError("the solver is closed", where=repr(self), todo="make a new one")
+            self._load(right, self._solver.b, exponent)
+            self._load(start, self._solver.x, exponent)
+            solved = self._solver.solve(tol, most)
+            self.iterations = solved.iterations
+            self._refuse(solved, right)
+            x = self._on_device(right) if isinstance(right, View) else self._read(exponent)
+        if solved.status != "converged":
+            _warn(self.method, solved, tol)
+        return _like(x, b)
+
+    def close(self) -> None:
+        """Free the memory of the matrix and of the vectors; the solver cannot be used afterwards."""
+        with self._runtime.after():
+            solver, self._solver = self._solver, None
+            if solver is not None:
+                self._runtime.device.synchronize()
+                solver.release()
+
+    def _vector(self, array: Any, what: str) -> NDArray[np.floating] | View:
+        size = self._n * self._kind.numbers
+        if on_device(array):
+            entry = self._kind.algebra.size * self._kind.scalar.itemsize
+            return self._runtime.view(array, what, self._kind.dtype, size, min(entry & -entry, 16))
+        refuse_mask(array, what)
+        try:
+            vector = np.asarray(array)
+        except (TypeError, ValueError) as error:
+            raise ReproError("this is no array of numbers", where=what, actual=error) from None
+        kinds = "fiub" + "c" * (self._kind.dtype.kind == "c")
+        if vector.shape not in ((size,), (size, 1)) or vector.dtype.kind not in kinds:
+            raise ReproError(
+                "this is no vector of the matrix",
+                where=what,
+                expected=f"{size} {'numbers' if 'c' in kinds else 'real numbers'}",
+                actual=f"{vector.dtype} of shape {vector.shape}",
+            )
+        if not np.isfinite(vector).all():
+            at = int(np.argmin(np.isfinite(vector.ravel())))
+            raise ReproError(
+                "a vector has to be finite",
+                where=f"{what}[{at}]",
+                expected="a finite number",
+                actual=vector.ravel()[at],
+            )
+        return self._kind.members(vector, what)
+
+    def _load(self, vector: NDArray[np.floating] | View, target: Any, exponent: int) -> None:
+        """Bring a vector into the solver's order, a host vector divided by two to the power of `exponent`."""
+        if isinstance(vector, View):
+            self._vectors.arrange(vector.buffer, target)
+        else:
+            self._runtime.device.write(target, np.ldexp(vector, -exponent)[self._rows])
+
+    def _read(self, exponent: int) -> NDArray[Any]:
+        assert self._solver is not None
+        ordered = np.empty((self._n, self._kind.algebra.size), self._kind.scalar)
+        self._runtime.device.download(self._solver.x, ordered)
+        x = np.empty_like(ordered)
+        with np.errstate(over="ignore"):
+            x[self._rows] = np.ldexp(ordered, exponent)
+        if not np.isfinite(x).all():
+            raise ReproError("the solution is too large for its precision", where="x", todo="scale b, or the matrix")
+        return self._kind.vector(x)
+
+    def _on_device(self, right: View) -> DeviceArray:
+        assert self._solver is not None
+        x = self._runtime.empty(right.shape, self._kind.dtype)
+        self._vectors.restore(self._solver.x, x.buffer)
+        return x
+
+    def _refuse(self, solved: PersistentSolution, right: NDArray[np.floating] | View) -> None:
+        at = f"iteration {solved.iterations}"
+        if solved.right < LEAST_NORM and isinstance(right, View):
+            host = np.empty(self._n * self._kind.algebra.size, self._kind.scalar)
+            self._runtime.device.download(right.buffer, host)
+            if host.any():
+                raise ReproError(
+                    "numbers are too small to be squared", where="b", actual=np.abs(host).max(), todo="scale b"
+                )
+        if solved.status == "not finite":
+            raise ReproError(
+                "the iteration came to no solution",
+                where=at,
+                expected="finite sums",
+                actual=f"the residual is {solved.residual:.3g}, the norm of b {solved.right:.3g}",
+                todo="b may have infinite numbers or NaN, the matrix be singular, or numbers be too large: scale them",
+            )
+        if solved.status == "breakdown":
+            what, todo = (
+                ("the matrix is not positive definite: a direction p has (p, A p) of at most 0",
+                 'see that A is symmetric and not singular; or solve with method="bicgstab"')
+                if self.method == "cg"
+                else ("BiCGSTAB breaks down: a divisor is 0", "start from another x0; the matrix may be singular")
+            )  # fmt: skip
+            raise ReproError(what, where=at, actual=f"a residual of {_relative(solved)} times the norm of b", todo=todo)
+
+    def __reduce__(self) -> NoReturn:
+        raise not_copied(self, "make it anew from the operator")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.method}, {self._n} rows of {self._kind.entry} on {self.device_name}>"
+
+
+def _relative(solved: PersistentSolution) -> str:
+    return f"{solved.residual / solved.right:.3g}" if solved.right else "infinity"
+
+
+def _warn(method: str, solved: PersistentSolution, tol: float) -> None:
+    why = "; rounding leaves no less" if solved.status == "rounding" else ""
+    warnings.warn(
+        f"{method} did not converge to {tol:g} in {solved.iterations} iterations: the residual is {_relative(solved)} "
+        f"times the norm of b{why}",
+        RuntimeWarning,
+        stacklevel=3,
+    )
+
+
+def _exponent(vector: NDArray[np.floating]) -> int:
+    """Return the binary exponent of a vector's largest number, by which b is scaled: squares neither over- nor
+    underflow then.
+    """
+    return int(np.frexp(np.abs(vector).max(initial=0))[1])
+
+
+def _like(x: Any, b: Any) -> Any:
+    """Return a solution as an array of the library that b is of, where that is CuPy or PyTorch."""
+    if isinstance(x, DeviceArray) and is_cupys(b, CUPYS_ARRAYS):
+        return as_cupys(x)
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(b, torch.Tensor):
+        return torch.as_tensor(x, device=b.device)
+    return x.reshape(np.shape(b)) if isinstance(x, np.ndarray) else x
+
+
+def solve(
+    A: Any,
+    b: Any,
+    method: Literal["cg", "bicgstab"] = "cg",
+    tol: float = 1e-8,
+    maxiter: int | None = None,
+    *,
+    x0: Any = None,
+    entry: str | None = None,
+    precision: str | None = None,
+    device: str = "auto",
+) -> Any:
+    """Return the solution of A x = b by an iterative solver that stays on the chip.
+
+    On a GPU, many iterations are one launch, in which each multiprocessor keeps its part of the matrix in shared memory
+    as far as it fits. For several right-hand sides, use `SpmvOperator.solver`, which packs the matrix once.
+
+    Parameters
+    ----------
+    A
+        A square matrix, as in `repro.operator`; an operator, of which `entry`, `precision` and `device` are taken; or a
+        sparse matrix of CuPy, which is packed on the host.
+    b
+        `(n,)` or `(n, 1)`, finite. An array of NumPy or PyTorch on the host, converted to the matrix's precision; or a
+        contiguous array on the GPU, of the matrix's dtype: CuPy's, PyTorch's or a `DeviceArray`. The solution is of the
+        same library.
+    method
+        `cg`: conjugate gradients, for a symmetric (complex: Hermitian) positive definite matrix. `bicgstab`: BiCGSTAB,
+        for any matrix; complex numbers are taken as pairs of real ones. Both with the diagonal as preconditioner.
+    tol
+        Converged if norm of b - A x / norm of b is at most `tol`, which is at least 0, with the residual computed from
+        x.
+    maxiter
+        Largest number of iterations; None: 10 times the number of unknowns.
+    x0
+        Initial guess, on the same side as b or not; None: 0.
+    entry, precision, device
+        As in `repro.operator`.
+
+    Raises
+    ------
+    ReproError
+        The arguments are invalid; the matrix is not positive definite (`cg`); a divisor is 0 (`bicgstab`); or the
+        residual is not finite.
+
+    Warns
+    -----
+    RuntimeWarning
+        The residual is above the tolerance, after `maxiter` iterations or at the limit of rounding; the last x is
+        returned.
+    """
+    from repro.operators.spmv import SpmvOperator  # which imports this module
+
+    if isinstance(A, SpmvOperator):
+        return A.solve(b, method, tol, maxiter, x0=x0)
+    one_of(method, "method", METHODS)
+    if is_cupys(A, CUPYS_MATRICES):
+        rows, _ = cupys_rows(A, "A")
+        device = device_of(rows) if device == "auto" else device
+        A = rows.get()
+    problem, working = as_problem(A, entry, precision)
+    with ChipSolver(open_runtime(device), problem, working, method) as solver:
+        return solver.solve(b, x0, tol, maxiter)

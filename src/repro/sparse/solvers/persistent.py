@@ -1,0 +1,231 @@
+"""Conjugate gradients and BiCGSTAB that stay on the chip: many iterations in one launch, the matrix in shared memory.
+
+Each block of a launch has the same rows in every iteration. It keeps as many of their slices in shared memory as fit,
+and reads the others from L2. Between phases all blocks wait for each other. A device that cannot launch blocks
+together, such as a CPU, gets a launch for each phase, with the same arithmetic.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repro.bench.guards import Guards
+from repro.devices.base import Argument, Buffer, Device, Program
+from repro.sparse.solvers.kernels import KINDS, PERSISTENT_BLOCK_SIZE, STATES, CgState, StopReason, rows_in_registers
+from repro.sparse.solvers.slices import LANES, Slices
+
+#: Vectors of each method, in the order of the kernels' parameters; u is what other blocks read.
+VECTORS = {"cg": ("x", "r", "p", "s", "w", "u"), "bicgstab": ("x", "r", "p", "v", "t", "shadow", "u")}
+#: Phases of an iteration, each a kernel.
+PHASES = {"cg": ("multiply", "update"), "bicgstab": ("project", "halve", "correlate", "advance")}
+#: Bytes of shared memory that the kernels of many iterations declare themselves, and the system takes (CUDA: 1 KiB).
+OWN_SHARED = 2048
+#: Seconds that a launch is to take about, by the time of an iteration: waits of all blocks, and bytes from memory.
+LAUNCH_SECONDS, WAIT_SECONDS, BYTES_PER_SECOND = 5e-3, 6e-6, 1e12
+#: A restart from x goes on if the true residual has become smaller by this factor.
+PROGRESS = 0.5
+#: A residual below this multiple of what rounding leaves, term by term, is not expected to become smaller.
+AT_ROUNDING = 20
+
+Method = Literal["cg", "bicgstab"]
+Status = Literal["converged", "limit", "rounding", "breakdown", "not finite"]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """State of a running solve."""
+
+    #: Finished iterations since `load`.
+    iterations: int
+    #: Euclidean norms of the recurrence's r, and of b.
+    residual: float
+    right: float
+    reason: StopReason
+
+
+@dataclass(frozen=True)
+class PersistentSolution:
+    """Result of a solve; x is in the solver's memory."""
+
+    #: `converged`: the norm of b - A x is at most the tolerance times that of b. `limit`: the allowed iterations are
+    #: done. `rounding`: the recurrence converges, b - A x does not get smaller. `breakdown`: a divisor is zero; of
+    #: conjugate gradients, (p, A p) is not positive. `not finite`: a sum is infinite or NaN.
+    status: Status
+    iterations: int
+    #: Euclidean norms of b - A x, computed in the working precision from x, and of b.
+    residual: float
+    right: float
+
+
+class PersistentSolver:
+    """A matrix dealt to the blocks of a device, the vectors of a solve, and the kernels bound to them.
+
+    `program` is the module of `render_persistent`, for the entry and precision that `kernels` names; b and x are device
+    memory in the order of `slices.rows`. `capacity`: bytes of shared memory that a block may keep slices in; None: all
+    that the device has. `together`: False launches each phase for itself.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        program: Program,
+        slices: Slices,
+        method: Method,
+        kernels: tuple[str, str],
+        capacity: int | None = None,
+        together: bool = True,
+        guards: Guards | None = None,
+    ) -> None:
+        guards = guards or Guards(device)
+        self.slices, self.method = slices, method
+        self._device, self._state_type = device, STATES[method]
+        n_t = PERSISTENT_BLOCK_SIZE[device.backend]
+        blocks, vector_bytes = slices.blocks, slices.scale.nbytes
+        with ExitStack() as held:
+
+            def keep(array: NDArray[Any], name: str) -> Buffer:
+                guarded = guards.allocate(array.nbytes, f"the solver's {name}")
+                held.callback(guarded.release)
+                if array.nbytes:
+                    device.write(guarded.memory, array)
+                return guarded.memory
+
+            zeros = partial(np.zeros, vector_bytes, np.uint8)
+            matrix = [
+                keep(array, name)
+                for name, array in (("slices", slices.slices), ("starts", slices.starts), ("columns", slices.columns),
+                                    ("values", slices.values), ("diagonal", slices.scale))
+            ]  # fmt: skip
+            self.b = keep(zeros(), "b")
+            vectors = {name: keep(zeros(), name) for name in VECTORS[method]}
+            self.x = vectors["x"]
+            parts = keep(np.zeros(KINDS * blocks), "sums")
+            self._state = keep(np.zeros(len(self._state_type)), "state")
+            given = list(vectors.values())
+
+            def bind(name: str, *arguments: Argument, grid: int = blocks) -> Callable[[], None]:
+                return device.bind(program.kernel(name), grid, n_t, arguments)
+
+            self._begin = [
+                bind("begin", *matrix, self.b, *given, parts),
+                bind("begin_state", np.int32(blocks), parts, self._state, grid=1),
+            ]
+            self._phases = [bind(name, *matrix, *given, parts, self._state) for name in PHASES[method]]
+            self._many: Callable[[int], Callable[[], None]] | None = None
+            self.kept_bytes = 0
+            room = device.target.shared_bytes - OWN_SHARED
+            kept = slices.kept(room if capacity is None else min(room, capacity))
+            in_all, most = slices.kept_bytes(kept)
+            warps = n_t // LANES
+            rows = next((r for r in rows_in_registers(method, *kernels) if r >= slices.most_rows(warps)), 0)
+            kernel = device.cooperative(program, f"iterate_{rows}", n_t, most) if together else None
+            if kernel is not None and kernel.resident >= blocks:
+                self.kept_bytes = in_all
+                arguments = [*matrix, keep(kept, "places of kept slices"), *given, parts, self._state]
+
+                def many(count: int) -> Callable[[], None]:
+                    return kernel.bind(blocks, [*arguments, np.int32(count)])
+
+                self._many = many
+            self._bound: dict[int, Callable[[], None]] = {}
+            self._held = held.pop_all()
+
+    @property
+    def together(self) -> bool:
+        """Return whether many iterations are one launch."""
+        return self._many is not None
+
+    def iterations_of_launch(self) -> int:
+        """Return how many iterations the host queues before it looks: about `LAUNCH_SECONDS` of them."""
+        seconds = WAIT_SECONDS + self.slices.nbytes / BYTES_PER_SECOND
+        return max(1, min(1000, int(LAUNCH_SECONDS / seconds)))
+
+    def begin(self) -> None:
+        """Queue r = b - A x and the start of the recurrence from it."""
+        for launch in self._begin:
+            launch()
+
+    def iterate(self, count: int) -> None:
+        """Queue at most so many iterations; none after the recurrence has stopped."""
+        if self._many is None:
+            for _ in range(count):
+                for launch in self._phases:
+                    launch()
+            return
+        if count not in self._bound:
+            self._bound[count] = self._many(count)
+        self._bound[count]()
+
+    def progress(self) -> Progress:
+        """Wait for queued work and return the state."""
+        state = np.empty(len(self._state_type))
+        self._device.download(self._state, state)
+        with np.errstate(invalid="ignore"):
+            return Progress(
+                int(state[CgState.ITERATIONS]),
+                float(np.sqrt(state[CgState.RR])),
+                float(np.sqrt(state[CgState.BB])),
+                StopReason(int(state[CgState.REASON])),
+            )
+
+    def solve(self, tolerance: float, most: int, look: int | None = None) -> PersistentSolution:
+        """Solve A x = b from the x that is there, in at most `most` iterations.
+
+        It has converged if the norm of b - A x, computed from x, is at most `tolerance` times that of b. Where the
+        recurrence has stopped and this is larger, the recurrence begins anew from x as long as that helps. The host
+        looks after every `look` iterations.
+        """
+        look = look or self.iterations_of_launch()
+        self._device.write(self._state, np.zeros(len(self._state_type)))
+        self.begin()
+        now = self.progress()
+        right, before, stopped = now.right, math.inf, StopReason.NONE
+        limit = tolerance * right
+        least = float(np.finfo(self.slices.scale.dtype).eps) / 16  # a recurrence that gets further tells nothing of x
+        self._device.write(self._state, np.array([(max(tolerance, least) * right) ** 2]))  # the first of the state
+        while (status := self._judge(now, limit, before, stopped, most)) is None:
+            before = now.residual
+            while now.reason == StopReason.NONE and now.iterations < most:
+                self.iterate(min(look, most - now.iterations))
+                now = self.progress()
+            stopped = now.reason
+            self.begin()
+            now = self.progress()
+        return PersistentSolution(status, now.iterations, now.residual, right)
+
+    def _judge(
+        self, now: Progress, limit: float, before: float, stopped: StopReason, most: int
+    ) -> Status | None:  # fmt: skip
+        """Return the final status of a solve, or None while it goes on; `before` is the residual of its last start."""
+        if not math.isfinite(now.residual) or not math.isfinite(limit):
+            return "not finite"
+        if now.residual <= limit:
+            return "converged"
+        if stopped == StopReason.NOT_FINITE:
+            return "not finite"
+        if now.iterations >= most:
+            return "limit"
+        if now.residual <= PROGRESS * before:
+            return None
+        return "rounding" if stopped == StopReason.CONVERGED or now.residual <= self._rounding() else "breakdown"
+
+    def _rounding(self) -> float:
+        """Return about the norm of b - A x that rounding x and the products leaves."""
+        slices = self.slices
+        x = np.empty_like(slices.scale)
+        self._device.download(self.x, x)
+        of_x = np.abs(x).max(axis=1)[slices.columns].astype(np.float64)
+        of_entries = np.abs(slices.values).max(axis=1, initial=0 if slices.values.shape[1] else 1)
+        return AT_ROUNDING * float(np.finfo(x.dtype).eps) * float(np.linalg.norm(of_entries * of_x))
+
+    def release(self) -> None:
+        self._bound.clear()
+        self._held.close()

@@ -1,0 +1,98 @@
+"""Rows dealt to blocks: every entry once, whatever the lengths of rows, little padding, and what fits is kept."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from repro.sparse.operands import expand
+from repro.sparse.solvers.slices import LANES, deal
+from support.persistent_solves import as_matrix, dominant, laplacian, uneven
+
+EMPTY_ROWS = sp.csr_array((np.array([3.0, 4.0]), (np.array([2, 90]), np.array([2, 1]))), shape=(91, 91))
+MATRICES = {
+    "grid": laplacian(30),
+    "uneven": uneven(),
+    "one": as_matrix(np.array([[2.0]])),
+    "empty rows": as_matrix(EMPTY_ROWS),
+    "full": as_matrix(np.random.default_rng(0).normal(size=(70, 70))),
+    "blocks": dominant("block3", "symmetric"),
+}
+
+
+def entries_of(slices, entry):
+    """Rows, columns and members of all slots with a value, in the matrix's numbers."""
+    rows, columns, members = [], [], []
+    for first, packed, begin, steps in slices.slices:
+        count, lanes = packed % 64, packed // 64
+        for step in range(begin, begin + steps):
+            for lane in range(count * lanes):
+                rows.append(slices.rows[first + lane // lanes])
+                columns.append(slices.rows[slices.columns[step, lane]])
+                members.append(slices.values[step, :, lane])
+    return np.array(rows), np.array(columns), np.array(members).reshape(len(rows), -1)
+
+
+@pytest.mark.parametrize("name", MATRICES)
+@pytest.mark.parametrize(("blocks", "warps"), [(1, 2), (7, 2), (132, 16)])
+def test_every_entry_has_one_slot_and_every_row_one_place(name, blocks, warps):
+    matrix = MATRICES[name]
+    slices = deal(matrix, np.dtype(float), blocks, warps)
+    assert sorted(slices.rows) == list(range(matrix.n))
+    assert slices.blocks <= blocks
+    assert (np.diff(slices.starts) > 0).all()
+    assert slices.starts[-1] == len(slices.slices)
+    rows, columns, members = entries_of(slices, matrix.entry)
+    kept = members.any(axis=1)
+    found = sp.csr_array(
+        (np.arange(1, kept.sum() + 1), (rows[kept], columns[kept])), shape=(matrix.n, matrix.n)
+    )  # fmt: skip
+    assert found.nnz == matrix.nnz
+    found.sort_indices()
+    assert np.array_equal(found.indices, matrix.indices)
+    np.testing.assert_array_equal(members[kept][found.data - 1], matrix.values)
+
+
+def test_long_rows_cost_little_padding_and_blocks_have_about_as_much_to_do():
+    slices = deal(uneven(6000), np.dtype(float), 10, 4)
+    slots = len(slices.columns) * LANES
+    assert slots < 2.2 * uneven(6000).nnz
+    steps = slices.slices[:, 3]
+    of_blocks = np.add.reduceat(steps, slices.starts[:-1])
+    assert of_blocks.max() < 2.5 * of_blocks.mean()
+
+
+def test_rows_of_a_grid_stay_in_their_order_and_get_more_lanes_where_they_are_few():
+    many, few = (deal(laplacian(points, 3), np.dtype(float), 4, 4) for points in (16, 6))
+    assert np.array_equal(many.rows, np.arange(16**3))
+    assert (many.slices[:, 1] // 64 == 1).all()
+    assert len(many.columns) * LANES < 1.2 * laplacian(16, 3).nnz
+    wide = deal(as_matrix(np.ones((64, 64))), np.dtype(float), 4, 4)
+    assert (wide.slices[:, 1] // 64 == 4).all()
+    assert len(few.slices) >= 6**3 / LANES
+
+
+def test_a_block_keeps_its_first_slices_as_far_as_they_fit():
+    slices = deal(laplacian(40), np.dtype(float), 3, 2)
+    assert slices.kept_bytes(slices.kept(1 << 30))[0] == slices.nbytes
+    assert slices.kept_bytes(slices.kept(0)) == (0, 0)
+    for capacity in (2000, 10_000, 20_000):
+        kept = slices.kept(capacity)
+        in_all, most = slices.kept_bytes(kept)
+        assert 0 < most <= capacity
+        assert in_all <= 3 * most
+        for block, end in enumerate(kept):
+            steps = slices.slices[slices.starts[block] : end, 3].sum()
+            following = slices.slices[end, 3] if end < slices.starts[block + 1] else 0
+            assert steps * slices.step_bytes <= capacity
+            assert not following or (steps + following) * slices.step_bytes > capacity
+
+
+def test_the_diagonal_is_that_of_the_real_expansion():
+    for entry, kind in (("complex", "hermitian"), ("quaternion", "hermitian"), ("block3", "symmetric")):
+        matrix = dominant(entry, kind, 100)
+        slices = deal(matrix, np.dtype(float), 2, 2)
+        diagonal = expand(matrix, matrix.values).diagonal().reshape(matrix.n, -1)
+        np.testing.assert_allclose(slices.scale, 1 / diagonal[slices.rows])
+    empty = deal(as_matrix(EMPTY_ROWS), np.dtype(float), 2, 2)
+    assert (np.delete(empty.scale[:, 0], np.flatnonzero(empty.rows == 2)) == 1).all()
+    assert empty.least[0] == 0
