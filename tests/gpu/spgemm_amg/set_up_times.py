@@ -54,7 +54,7 @@ def build(gpu: CudaDevice, folder: Path) -> dict[str, ModuleFile]:
 def operands_for(
     gpu: CudaDevice, built: dict[str, ModuleFile], folder: Path, name: str
 ) -> tuple[AmgOperands, np.ndarray]:
-    """Return a problem with its hierarchy, which the device makes: the host would take minutes; and times of refreshes."""
+    """Return a problem with its hierarchy, made by the device as the host takes minutes, and times of refreshes."""
     points, side = name.split("pt_")
     matrix = poisson((int(side),) * DIMENSIONS[points], int(points))
 

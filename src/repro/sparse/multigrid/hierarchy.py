@@ -30,6 +30,8 @@ from repro.sparse.spgemm.rows import Factors
 COLUMN = PART_ALIGNMENT // 8
 #: Blocks per multiprocessor for dot products; each computes a partial sum.
 SHARES = 4
+#: Entries of the longest row of a matrix whose prolongator has a kernel of its own.
+LONGEST = 256
 
 
 def rows_of(matrix: Storage) -> list[Argument]:
@@ -133,6 +135,9 @@ class Facts(NamedTuple):
 
     #: Number of aggregates.
     aggregates: int
+    #: Entries and longest row of P, where that is laid out.
+    entries: int
+    longest: int
     #: Estimated spectral radius of D⁻¹A; NaN where products with the matrix are not finite.
     radius: float
 
@@ -141,6 +146,11 @@ class Facts(NamedTuple):
         if not np.isfinite(self.radius):
             raise not_finite()
         return max(self.radius, 1.0)
+
+
+def fills(a: Storage) -> bool:
+    """Return whether a kernel of its own makes P: its time grows with the square of the longest row of A."""
+    return a.longest is not None and a.longest <= LONGEST
 
 
 def radius_of(words: NDArray[np.int32]) -> float:
@@ -218,6 +228,26 @@ class Coarsening:
             raise
         return found
 
+    def lay_out(self, level: DeviceLevel, aggregates: Buffer, k: int) -> Storage | None:
+        """Queue the layout of P, which the caller releases, and return it without room for its entries.
+
+        None: rows of A are too long for it, or not known to be shorter; see `prolongator`.
+        """
+        if not fills(level.a):
+            return None
+        run, rows, lanes = self._run, level.a.shape[0], level.lanes(self._run)
+        phases = "count", "add", "begin", "lay_out"
+        stage = Stage(run, "smoothing", f"lay_out_prolongator_w{lanes}", phases, rows, lanes)
+        counts, totals, begins = (run.numbers(number, np.int32) for number in (rows, stage.parts, rows + 1))
+        p = Storage.empty(run.device, (rows, 0), 1, 0, run.dtype)
+        given = rows, level.unknowns, k, level.a.table, level.a.columns, aggregates, counts, totals, begins
+        try:
+            stage.bind([*given, p.table, p.sizes, p.state, self._words], each_of(phases))()
+        except BaseException:
+            p.release()
+            raise
+        return p
+
     def read(self, level: DeviceLevel) -> Facts:
         """Wait for what is queued; return what came out. An unusable diagonal raises `ReproError`."""
         return self.facts(level, self._read())
@@ -229,7 +259,8 @@ class Coarsening:
             row = 0x7FFFFFFF - int(words[WORDS.first_bad])
             diagonal = self._run.download(level.diagonal, row + 1, self._run.dtype)
             raise bad_diagonal(row, count, float(diagonal[row]))
-        return Facts(int(words[WORDS.aggregates]), radius_of(words))
+        aggregates, entries, longest = words[[WORDS.aggregates, WORDS.entries, WORDS.longest]].tolist()
+        return Facts(aggregates, entries, longest, radius_of(words))
 
     def _read(self) -> NDArray[np.int32]:
         return self._run.download(self._words, WORDS.size, np.int32)
@@ -253,14 +284,28 @@ class Coarsening:
         t.entries, t.longest = rows * k, k
         return t, NearNull(coarse, k)
 
-    def prolongator(self, level: DeviceLevel, aggregates: Buffer, t: Storage, k: int) -> Storage:
-        """Return the smoothed prolongator P = T - ω/ρ D⁻¹ A T, which the caller releases; it overwrites A T.
+    def prolongator(
+        self, level: DeviceLevel, aggregates: Buffer, t: Storage, k: int, facts: Facts, laid_out: Storage | None
+    ) -> Storage:
+        """Return the smoothed prolongator P = T - ω/ρ D⁻¹ A T, which the caller releases.
 
-        The level is measured already.
+        The level is measured already. Where P is not laid out, it overwrites the product A T.
         """
-        p = self._multiply(Factors(level.a, t))
-        self._smooth(level, aggregates, t, p, k)()
-        return p
+        if laid_out is None:
+            p = self._multiply(Factors(level.a, t))
+            self._smooth(level, aggregates, t, p, k)()
+            return p
+        laid_out.shape = t.shape
+        laid_out.make_room(facts.entries)
+        laid_out.entries, laid_out.longest = facts.entries, facts.longest
+        self._fill(level, aggregates, t, laid_out, k)()
+        return laid_out
+
+    def _fill(self, level: DeviceLevel, aggregates: Buffer, t: Storage, p: Storage, k: int) -> Launch:
+        rows, lanes, omega = t.shape[0], level.lanes(self._run), float(self._settings.omega)
+        of_rows = level.diagonal, aggregates, t.values, p.table, p.columns, p.values
+        given = [rows, level.unknowns, k, omega, self._words, *rows_of(level.a), *of_rows]
+        return self._run.kernels("smoothing").over(f"fill_prolongator_w{lanes}", rows * lanes, given)
 
     def _smooth(self, level: DeviceLevel, aggregates: Buffer, t: Storage, p: Storage, k: int) -> Launch:
         rows, omega = t.shape[0], float(self._settings.omega)
@@ -314,17 +359,11 @@ class Coarsening:
         """
         t, p, r, ap, aggregates = level.t, level.p, level.r, level.ap, level.aggregates
         assert t is not None and p is not None and r is not None and ap is not None and aggregates is not None
-        rows = p.shape[0]
-        return in_order(
-            [
-                product(Factors(level.a, t), p),
-                self._smooth(level, aggregates, t, p, level.vectors),
-                self._run.bind_setup("refill_transposed", rows, rows, *rows_of(p), *rows_of(r)),
-                product(Factors(level.a, p), ap),
-                product(Factors(r, ap), coarse),
-                self._fill_empty(coarse),
-            ]
-        )
+        rows, of_p = p.shape[0], (level, aggregates, t, p, level.vectors)
+        smoothed = [self._fill(*of_p)] if fills(level.a) else [product(Factors(level.a, t), p), self._smooth(*of_p)]
+        transposed = self._run.bind_setup("refill_transposed", rows, rows, *rows_of(p), *rows_of(r))
+        galerkin = product(Factors(level.a, p), ap), product(Factors(r, ap), coarse)
+        return in_order([*smoothed, transposed, *galerkin, self._fill_empty(coarse)])
 
 
 def set_up_on(
@@ -403,6 +442,9 @@ def _coarsen(
         step.measure(level)()
         aggregates = step.aggregates(level)
         made.callback(aggregates.release)
+        laid_out = step.lay_out(level, aggregates, near.count)
+        if laid_out is not None:
+            made.callback(laid_out.release)
         facts = step.read(level)
         if not facts.aggregates or facts.aggregates * near.count > stall * rows:
             return None
@@ -412,8 +454,9 @@ def _coarsen(
         if refreshable:
             t.retain()  # beyond this level's set-up
             made.callback(t.release)
-        p = step.prolongator(level, aggregates, t, near.count)
-        made.callback(p.release)
+        p = step.prolongator(level, aggregates, t, near.count, facts, laid_out)
+        if laid_out is None:
+            made.callback(p.release)
         r = step.transposed(p)
         made.callback(r.release)
         ap = step.multiplied(level.a, p)

@@ -13,7 +13,7 @@ from repro.devices.base import PART_ALIGNMENT, Device
 from repro.sparse.device_work import Load, keep
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.elementwise import Launch, in_order
-from repro.sparse.multigrid.hierarchy import Coarsening, DeviceLevel, LevelLaunches
+from repro.sparse.multigrid.hierarchy import Coarsening, DeviceLevel, LevelLaunches, fills
 from repro.sparse.multigrid.kernels import WORDS
 from repro.sparse.multigrid.reference import MultigridSettings
 from repro.sparse.multigrid.stages import Repeated
@@ -113,7 +113,11 @@ class Refresh:
 
 
 def products_of(level: DeviceLevel, coarse: Storage) -> list[tuple[Factors, Storage]]:
-    """Return the factors of A T, A P and R (A P), and where they lie: P, A P and the next level's matrix."""
+    """Return the factors of each product and its result: A T and P, A P and A P, R (A P) and the next level's matrix.
+
+    The first is left out where a kernel of its own makes P.
+    """
     t, p, r, ap = level.t, level.p, level.r, level.ap
     assert t is not None and p is not None and r is not None and ap is not None
-    return [(Factors(level.a, t), p), (Factors(level.a, p), ap), (Factors(r, ap), coarse)]
+    tentative = [] if fills(level.a) else [(Factors(level.a, t), p)]
+    return [*tentative, (Factors(level.a, p), ap), (Factors(r, ap), coarse)]
