@@ -1,6 +1,7 @@
 """The campaign of config/config.yaml, or of the files that `--configfile` names in its place."""
 
 import sys
+from pathlib import Path
 
 from repro.campaign.jobs import Batches, Requests
 from repro.campaign.plan import make_plan
@@ -12,6 +13,7 @@ from repro.campaign.workflow import (
     refuse_file_in_the_way,
 )
 from repro.campaign.configuration import resolve
+from repro.cli.best import print_end_of_run
 from repro.config import read
 from repro.errors import ReproError
 from repro.package_data import shipped
@@ -32,7 +34,7 @@ try:
     if plan is None:
         # refuses mistakes that Snakemake's reader accepts, such as duplicate keys
         read(*workflow.configfiles)
-        plan = make_plan(resolve(config, ", ".join(map(str, workflow.configfiles))))
+        plan = make_plan(resolve(config, [Path(path) for path in workflow.configfiles]))
     refuse_file_in_the_way(plan)
     batches = Batches(plan)
     freshness = Freshness(plan) if workflow.is_main_process else None
@@ -96,6 +98,10 @@ onsuccess:
     print(
         f"\nreport   {plan.results}/report.html\ntables   {plan.results}/tables\nfigures  {plan.figures}"
     )
+    try:
+        print_end_of_run(plan.config.campaign)
+    except ReproError as error:  # the run itself is done
+        print(error, file=sys.stderr)
 
 
 onerror:

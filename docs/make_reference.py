@@ -23,7 +23,7 @@ from pydantic import BaseModel
 import repro
 from repro.bench.rows import COMMON_COLUMNS, Row
 from repro.campaign.artifacts import all_artifacts
-from repro.cli.app import COMMANDS, build
+from repro.cli.app import COMMANDS, EXIT_CODES, build
 from repro.config.models import Config, StudySettings
 from repro.problems.registry import Registry
 from repro.studies import get_study, study_names
@@ -52,6 +52,7 @@ def pages() -> Iterator[tuple[Path, str]]:
         "configuration": configuration,
         "columns": columns,
         "commands": commands,
+        "exit-codes": exit_codes,
         "python": python,
     }
     for name, make in makers.items():
@@ -215,6 +216,24 @@ def commands() -> Iterator[str]:
         )
         if command.params:
             yield table(("option", "default", "meaning"), rows)
+
+
+def exit_codes() -> Iterator[str]:
+    """Yield what exit codes mean, for all commands and for those that differ."""
+    yield "# Exit codes"
+    yield fill(
+        "Of all commands. A traceback is a bug's, with Python's own code for it, 1. `snakemake` ends with 0 where "
+        "everything was made, else with 1. The file that `--configfile` names is opened by Snakemake itself, with a "
+        "traceback where there is none; `repro run --config FILE` says so in one message."
+    )
+    yield table(("exit code", "meaning"), ((f"`{code}`", meaning) for code, meaning in EXIT_CODES.items()))
+    yield "## Where a command differs"
+    rows = (
+        (f"[`repro {name}`](commands.md#repro-{name})", f"`{code}`", meaning)
+        for name, command in COMMANDS.items()
+        for code, meaning in command.codes.items()
+    )
+    yield table(("command", "exit code", "meaning"), rows)
 
 
 def _option(option: Any) -> str:

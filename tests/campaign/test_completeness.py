@@ -12,7 +12,7 @@ from made_campaign import make_all
 
 from repro.bench.rows import SCHEMA
 from repro.campaign.archive import pack
-from repro.campaign.completeness import Missing, find_missing, find_missing_of_case
+from repro.campaign.completeness import Missing, count_alike, find_missing, find_missing_of_case
 from repro.campaign.configuration import resolve
 from repro.campaign.plan import Plan, as_yaml, make_plan
 from repro.campaign.receipts import making
@@ -303,3 +303,34 @@ def test_a_receipt_that_names_no_path_is_damaged(campaign: Plan) -> None:
     receipt["outputs"]["a\0b"] = {"digest": "d", "stat": "s"}
     step.receipt.write_text(json.dumps(receipt))
     assert Freshness(campaign).stale[step.name].endswith("is damaged: a null byte in a name")
+
+
+def test_a_campaign_that_never_ran_is_one_line(campaign: Plan) -> None:
+    path = Path("other.yaml")
+    path.write_text(as_yaml(campaign.config).replace("campaign: default", "campaign: other"))
+    with pytest.raises(ReproError) as never:
+        check(path)
+    assert str(never.value) == "campaign other was never run: `repro run --config other.yaml` runs it"
+
+
+def test_what_is_part_done_is_counted_by_kind_and_reason(campaign: Plan, capsys: pytest.CaptureFixture[str]) -> None:
+    reasons = [f"not measured: no results/mine/raw/s/{name}.parquet" for name in ("search", "report")]
+    missing = [Missing(f"s on p{number}, double", reason) for number in range(3) for reason in reasons]
+    missing += [Missing(f"problem p{number}", "no such file\n  where: here") for number in range(2)]
+    missing += [Missing("s on p3, double (search)", f"{n} rows crashed, the first v{n}: at {n}") for n in (2, 3)]
+    missing += [Missing("module m", "not compiled"), Missing("s on p, single", "3 rows disturbed, the first v", True)]
+    counted = count_alike(missing)
+    assert [part.what for part in counted] == ["3 cases", "2 problems", missing[8].what, "module m", "s on p, single"]
+    assert counted[0].reason == "not measured; the first is s on p0, double"
+    assert counted[1].reason == "no such file; the first is problem p0"
+    assert counted[3:] == missing[10:]
+
+    for manifest in campaign.all_manifests:
+        Path(manifest).unlink()
+    for each in (False, True):
+        with pytest.raises(ReproError, match="missing or failed"):
+            check(Path("campaign.yaml"), each=each)
+        said = capsys.readouterr().err
+        count = len(campaign.all_manifests)
+        assert (f"{count} modules: not compiled" in said) == (not each)
+        assert said.count("\nmodule ") + said.startswith("module ") == (count if each else 0)

@@ -38,7 +38,8 @@ def test_a_study_has_settings_of_its_own(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(get_study("compound_spmv"), "settings", Damped)
     config = resolve({"studies": {"compound_spmv": {"damping": 2}, "compressed_coo": {}}})
     assert yaml.safe_load(as_yaml(config))["studies"]["compound_spmv"]["damping"] == 2
-    with pytest.raises(ReproError, match=r"compound_spmv.damping: .*greater than 0.*compressed_coo.damping: unknown"):
+    both = r"compound_spmv.damping: .*greater than 0.*\n.*compressed_coo.damping: unknown"
+    with pytest.raises(ReproError, match=both):
         resolve({"studies": {"compound_spmv": {"damping": 0}, "compressed_coo": {"damping": 2}}})
 
 

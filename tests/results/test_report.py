@@ -1,12 +1,16 @@
 """The report: what it says of any study, of one without a floor too; and files that are written whole."""
 
+import csv
+import json
 import re
+from base64 import b64decode
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
+from repro.campaign.artifacts import all_artifacts
 from repro.errors import ReproError
 from repro.results.campaign_data import Campaign, Case
 from repro.results.output import replacing, write
@@ -20,15 +24,18 @@ from repro.results.report import (
     _code,
     failures,
     missing,
+    read_legend,
     side_by_side,
     statuses,
     write_report,
 )
 from repro.results.tables import Cell, Column, Figure, Result, Table
+from repro.studies import study_names
 from support.campaigns import BROKEN, UNSUPPORTED, SmallCampaign
 from support.html_page import Page
 
 NOTHING = Published({}, [])
+REPOSITORY = Path(__file__).parents[2]
 
 
 def one_table(campaign: Campaign, published: Published) -> Table:
@@ -100,6 +107,41 @@ def test_both_clocks_of_the_device_are_named_with_the_floor(small: Campaign, tmp
     assert facts["baseline"] == "a library" and "floor" in facts
     # `gone` is not there, and `dithered` was not measured
     assert facts["cases with a winner"] == "4 of 8 (problem and precision)"
+
+
+def test_leading_columns_follow_those_that_name_a_case_and_the_file_keeps_its_order(
+    small: Campaign, tmp_path: Path
+) -> None:
+    """What can be held without a browser; `test_report_in_browser` has the rest."""
+
+    def wide(campaign: Campaign, published: Published) -> Table:
+        columns = (Column("problem", "problem", numeric=False), *(Column(f"c{at}", f"c{at}", "all") for at in range(3)))
+        return Table(columns, [(Cell("a"), Cell(1), Cell(2), Cell(3))], "Wide.")
+
+    table = replace(TABLE, make=wide, lead=("c2", "not there"))
+    legend = {r"b(\d+)": r"\1 threads"}
+    text = write_report([PageStudy(small, NOTHING, [table], legend=legend)], tmp_path / "r.html").read_text()
+    section = text[text.index('<section id="made_up-table-1"') :].partition("</section>")[0]
+    assert re.findall(r'<th scope="col"[^>]*>(.*?)</th>', section) == ["problem", "c2", "c0", "c1"]
+    packed = re.search(r'href="data:text/csv;charset=utf-8;base64,([^"]+)" download', section)
+    assert packed and b64decode(packed[1]).decode().startswith("problem,c0,c1,c2,")
+    assert "<dt><code>bN</code></dt><dd>N threads</dd>" in text
+    assert json.loads(re.findall(r'id="legends">(.*?)</script>', text)[0]) == {
+        "made_up": [[*one] for one in legend.items()]
+    }
+
+
+def test_leading_columns_are_columns_and_legends_are_patterns_that_match_recorded_names() -> None:
+    for study in study_names():
+        for artifact in all_artifacts(study, "table"):
+            path = REPOSITORY / f"results/h200/tables/{study}/{artifact.name}.csv"
+            if path.exists():
+                with path.open() as file:
+                    assert {*artifact.lead} <= {*next(csv.reader(file))}, artifact.name
+        legend = read_legend(REPOSITORY / f"src/repro/studies/{study}/legend.csv")
+        for part, meaning in legend.items():
+            groups = re.compile(part).groups
+            assert all(int(number) <= groups for number in re.findall(r"\\(\d)", meaning)), part
 
 
 def test_what_nothing_was_measured_for_is_left_out_and_named(small: Campaign, tmp_path: Path) -> None:
@@ -279,7 +321,6 @@ def test_rows_of_a_record_are_linked_by_file(maker: SmallCampaign) -> None:
     (maker.raw / "made_up" / "report.parquet").write_bytes(b"")
     text = write_report([PageStudy(campaign, NOTHING, [TABLE])], path).read_text()
     assert '<a href="raw/made_up/report.parquet">report.parquet</a>' in text
-    assert '<a href="tables/made_up/table-1.csv">CSV</a>' in text
 
 
 def test_captions_are_parted_at_a_sentence_and_lose_nothing_but_what_stands_elsewhere() -> None:

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+from math import exp, log
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.skipif(
     " what can be held without one"
 )  # fmt: skip
 
-ROWS, GROUPS = 40, 12
+ROWS, GROUPS = 40, 21
 # what is done with the page, and what is then seen
 PROBE = """
 const table = document.getElementById("made_up-table-1-table");
@@ -37,13 +38,54 @@ heads[1].click();
 seen.ascending = names();
 heads[1].click();
 seen.descending = names();
+heads[1].click();
+seen.back = names();
+const hiddenColumns = () => [...table.tHead.rows[1].cells].filter((head) => head.offsetWidth === 0).length;
+const groupsShown = () =>
+  [...table.tHead.rows[0].cells].reduce((sum, head) => sum + (head.hidden ? 0 : head.colSpan), 0);
+seen.atFirst = [hiddenColumns(), groupsShown()];
+const button = document.querySelector("#made_up-table-1 .controls button");
+seen.switch = button.innerText;
+button.click();
+seen.all = [hiddenColumns(), groupsShown()];
 const field = document.querySelector("#made_up-table-1 input[type=search]");
 field.value = "P7";
 field.dispatchEvent(new Event("input"));
 seen.filtered = names();
 seen.count = document.querySelector("#made_up-table-1 output").value;
+field.value = "p1";
+field.dispatchEvent(new Event("input"));
+seen.shown = names();
+seen.summary = [...table.tFoot.rows].map((row) => [...row.cells].slice(0, 3).map((cell) => cell.innerText));
 field.value = "";
 field.dispatchEvent(new Event("input"));
+seen.unfiltered = table.tFoot.rows.length;
+const search = document.querySelector("nav input[type=search]");
+search.value = "P7";
+search.dispatchEvent(new Event("input"));
+const results = [...document.querySelectorAll("nav .found a")];
+seen.results = results.map((link) => [link.hash, link.innerText]);
+document.querySelector("nav .found").addEventListener("click", (event) => event.preventDefault());
+results.find((link) => link.hash === "#made_up-table-1").click();
+seen.found = names();
+search.value = field.value = "";
+for (const one of [search, field]) one.dispatchEvent(new Event("input"));
+table.tBodies[0].rows[1].cells[0].dispatchEvent(new MouseEvent("mouseover", { bubbles: true }));
+seen.spelt = table.tBodies[0].rows[1].cells[0].title;
+dispatchEvent(new Event("beforeprint"));
+const parts = [...document.querySelectorAll("#made_up-table-1 .part table")];
+seen.parts = parts.map((one) => [
+  [...one.tHead.rows[1].cells].map((head) => head.innerText.trim().split(" ").slice(0, 2).join(" ")),
+  one.offsetWidth,
+  [...one.tHead.rows[0].cells].reduce((sum, head) => sum + head.colSpan, 0),
+]);
+seen.closed = document.querySelectorAll("main details:not([open])").length;
+dispatchEvent(new Event("afterprint"));
+seen.after = [document.querySelectorAll(".part").length, document.querySelectorAll("main details:not([open])").length];
+const csv = document.querySelector("#made_up-table-1 a[download]");
+seen.csv = [csv.download, decodeURIComponent(escape(atob(csv.href.split(",")[1])))];
+const marks = document.querySelectorAll("#made_up-figure-1 svg g title");
+seen.marks = [...marks].map((one) => one.textContent);
 box.scrollTo(300, 300);
 const [outside, corner] = [box, table.tHead.rows[1].cells[0]].map((one) => one.getBoundingClientRect());
 const [row] = [...table.tBodies[0].rows].slice(-1);
@@ -77,16 +119,21 @@ def wide(campaign: Campaign, published: Published) -> Table:
     groups = [Column(f"c{at}", f"column {at}", f"group {at // 3}") for at in range(GROUPS)]
     columns = (Column("problem", "problem", numeric=False), Column("n", "n"), *groups)
     rows = [
-        (Cell(f"p{at}"), Cell(1000 * n, f"{n} 000"), *[Cell(at + 0.5, notes=("Why.",))] * GROUPS)
+        (Cell(f"b64/p{at}"), Cell(1000 * n, f"{n} 000"), *[Cell(at + 0.5, notes=("Why.",))] * GROUPS)
         for at, n in enumerate(at * 7 % ROWS for at in range(ROWS - 1))
     ]
-    return Table(columns, [(Cell("none"), Cell(), *[Cell()] * GROUPS), *rows], "Many columns.")
+    mean = (Cell("geometric mean"), Cell(), Cell(9.5), *[Cell(9.5)] * (GROUPS - 1))
+    return Table(columns, [(Cell("none"), Cell(), *[Cell()] * GROUPS), *rows], "Many columns.", [mean])
 
 
 def drawing(campaign: Campaign, published: Published) -> Figure:
     def draw() -> Any:
         drawn = canvas(TEXT, 2)
-        drawn.add_subplot().plot([1, 2])
+        axes = drawn.add_subplot()
+        axes.barh([0, 1], [1.5, 2.25], label="ours")
+        axes.set_yticks([0, 1], ["web", "mesh"])
+        axes.plot([1, 2, float("nan")], [0, 1, 0], "o")
+        axes.set_xlabel("speedup")
         return drawn
 
     return Figure(draw, "A line.")
@@ -97,11 +144,18 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("page")
     campaign = SmallCampaign(folder).all("grid")
     artifacts = [
-        Artifact("made_up", "table-1", "A wide table", "ours", "table", wide),
+        Artifact("made_up", "table-1", "A wide table", "ours", "table", wide, lead=("c5", "gone")),
         Artifact("made_up", "figure-1", "A wide figure", "ours", "figure", drawing),
     ]
     result = Result("table-1", "p3", "c0", "nothing", "event")
-    part = PageStudy(campaign, Published({}, []), artifacts, highlights={"figure-1": "the line"}, result=result)
+    part = PageStudy(
+        campaign,
+        Published({}, []),
+        artifacts,
+        highlights={"figure-1": "the line"},
+        legend={"b(\\d+)": "\\1 threads a block", "w": "none"},
+        result=result,
+    )
     path = write_report([part], folder / "report.html")
     path.write_text(path.read_text().replace("</body>", f"<script>{{{PROBE}}}</script></body>"))
     return path
@@ -137,15 +191,59 @@ def test_it_asks_for_nothing_else(screen: dict[str, Any]) -> None:
 
 
 def test_a_click_sorts_by_value_and_leaves_what_has_none_at_the_end(screen: dict[str, Any]) -> None:
-    order = [f"p{at}" for at in sorted(range(ROWS - 1), key=lambda at: at * 7 % ROWS)]
-    assert screen["first"][:3] == ["none", "p0", "p1"]
+    order = [f"b64/p{at}" for at in sorted(range(ROWS - 1), key=lambda at: at * 7 % ROWS)]
+    assert screen["first"][:3] == ["none", "b64/p0", "b64/p1"]
     assert screen["ascending"] == [*order, "none"]
     assert screen["descending"] == [*order[::-1], "none"]
+    assert screen["back"] == screen["first"]
 
 
 def test_the_field_keeps_rows_with_its_words(screen: dict[str, Any]) -> None:
-    assert screen["filtered"] == ["p7"]
+    assert screen["filtered"] == ["b64/p7"]
     assert screen["count"] == f"1 of {ROWS} rows"
+
+
+def test_rows_that_are_left_have_a_summary_of_their_own(screen: dict[str, Any]) -> None:
+    left = [int(name.partition("p")[2]) for name in screen["shown"]]
+    assert len(left) == 11
+    mean = exp(sum(log(at + 0.5) for at in left) / len(left))
+    (title, n, value), own = screen["summary"]
+    assert (title, n) == ("geometric mean of 11 shown", "") and float(value) == pytest.approx(mean, rel=5e-3)
+    assert own[0] == "geometric mean" and screen["unfiltered"] == 1
+
+
+def test_a_wide_table_shows_twelve_columns_first_and_a_switch_the_others(screen: dict[str, Any]) -> None:
+    assert screen["atFirst"] == [GROUPS - 10, 12] and screen["all"] == [0, 2 + GROUPS]
+    assert screen["switch"] == f"all {2 + GROUPS} columns"
+
+
+def test_the_search_names_places_and_filters_the_table_that_is_chosen(screen: dict[str, Any]) -> None:
+    assert ["#made_up-table-1", "made_up: A wide table (1 row)"] in screen["results"]
+    assert screen["found"] == ["b64/p7"]
+
+
+def test_a_variants_words_are_spelt_out_on_hover(screen: dict[str, Any]) -> None:
+    assert screen["spelt"] == "b64: 64 threads a block"
+
+
+def test_in_print_a_wide_table_comes_in_parts_and_all_is_open(screen: dict[str, Any]) -> None:
+    named = [name for names, _, _ in screen["parts"] for name in names if name != "problem"]
+    assert len(screen["parts"]) > 1 and all(names[0] == "problem" for names, _, _ in screen["parts"])
+    assert named == ["n", "column 5", *(f"column {at}" for at in range(GROUPS) if at != 5)]
+    assert all(width <= 1260 and len(names) == spans for names, width, spans in screen["parts"])
+    assert screen["closed"] == 0 and screen["after"][0] == 0 and screen["after"][1] > 0
+
+
+def test_the_csv_file_is_in_the_page(screen: dict[str, Any]) -> None:
+    name, text = screen["csv"]
+    assert name.endswith("made_up-table-1.csv")
+    assert text.splitlines()[0].startswith("problem,n,c0,c1") and len(text.splitlines()) == 1 + ROWS + 1
+
+
+def test_bars_and_points_have_their_values_on_hover(screen: dict[str, Any]) -> None:
+    assert screen["marks"] == [
+        "ours\nweb\nspeedup: 1.5", "ours\nmesh\nspeedup: 2.25", "speedup: 1\nweb", "speedup: 2\nmesh",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("which", ["screen", "phone"])
@@ -157,8 +255,8 @@ def test_heads_and_the_first_column_stay_where_they_are(which: str, request: pyt
 
 
 def test_a_box_hides_the_columns_of_its_group(screen: dict[str, Any]) -> None:
-    assert screen["boxes"] == GROUPS / 3
-    assert screen["hidden"] == [2 <= at < 5 for at in range(2 + GROUPS)]
+    assert screen["boxes"] == GROUPS / 3 + 1  # the leading column parts its group
+    assert screen["hidden"] == [at == 2 for at in range(2 + GROUPS)]  # the leading column is a group alone
 
 
 def test_a_letter_says_its_note_where_it_stands(screen: dict[str, Any]) -> None:

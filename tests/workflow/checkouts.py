@@ -102,6 +102,7 @@ class Checkout:
         return kept | {
             "PATH": path,
             "PYTHONPATH": str(self.folder / "src"),
+            "REPRO_MIRROR": str(self.folder),
             "CUDA_VISIBLE_DEVICES": "-1",
             "NO_COLOR": "1",
         }

@@ -1,16 +1,22 @@
-"""Files of a user's own, side by side, by the example of README.md: one that is refused costs the others nothing."""
+"""Files of a user's own by the examples of README.md, as they are written: run, solved with, and taken away.
+
+One file that is refused costs the others nothing.
+"""
 
 from __future__ import annotations
 
 import gzip
 import re
+import shlex
+import sys
+import textwrap
 from typing import Any
 
 import meshio
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from checkouts import QUICK, REPOSITORY, Checkout
+from checkouts import QUICK, REPOSITORY, Checkout, Said, run_to_its_end
 
 pytestmark = [pytest.mark.workflow, pytest.mark.slow]
 
@@ -30,13 +36,23 @@ POINTS = [[0.0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 1]]
 TETRAHEDRA = [[0, 1, 2, 3], [1, 2, 3, 4]]
 
 
+def block_after(words: str) -> str:
+    """Return the first block of code in README.md after some words."""
+    text = (REPOSITORY / "README.md").read_text()
+    block = re.search(rf"{re.escape(words)}.*?\n\n((?:(?:    [^\n]*)?\n)+)", text, re.DOTALL)
+    assert block is not None
+    return textwrap.dedent(block[1])
+
+
 def example() -> dict[str, Any]:
     """Return the configuration that README.md shows for files of one's own."""
-    text = (REPOSITORY / "README.md").read_text()
-    block = re.search(r"\*\*Your own matrix\*\*[^\n]*\n\n((?:    [^\n]*\n)+)", text)
-    assert block is not None
-    data: dict[str, Any] = yaml.safe_load(block[1])
+    data: dict[str, Any] = yaml.safe_load(block_after("**Your own matrix**"))
     return data
+
+
+def run_in(checkout: Checkout, *command: str) -> Said:
+    """Run a command in the checkout, by the Python of the tests."""
+    return run_to_its_end([sys.executable, "-P", *command], checkout.folder, checkout.environment)
 
 
 def test_a_refused_file_costs_the_others_nothing(checkout: Checkout) -> None:
@@ -76,4 +92,15 @@ def test_a_refused_file_costs_the_others_nothing(checkout: Checkout) -> None:
     said = checkout.snakemake("all", "--configfile", "mine.yaml")
     assert said.code == 0, said.text
     assert said.jobs["problem"] == said.jobs[f"measure_{study}"] == 1
+    for line in said.text.splitlines():  # the end of the run says what won
+        if line.strip().startswith("repro export"):
+            done = run_in(checkout, "-m", *shlex.split(line))
+            assert done.code == 0, done.text
+    assert (checkout.folder / "part-double/block3_double.cu").exists()
+    assert (checkout.folder / "graph-double/real_double.cu").exists()
+    done = run_in(checkout, "-c", block_after("The other is **Python**"))
+    assert done.code == 0, done.text
+    lines = [line.strip() for line in said.text.partition("\npart\n")[2].splitlines()]
+    done = run_in(checkout, "-c", "\n".join(line for line in lines if re.match("from |import |A = ", line)))
+    assert done.code == 0, done.text
     assert checkout.snakemake("all", "--configfile", "mine.yaml").nothing_to_do

@@ -67,7 +67,7 @@ def test_everything_asked_for_is_there(checkout: Checkout, config: str) -> None:
     made = {path.name for folder in (tables, figures) for path in folder.iterdir() if path.stat().st_size > 0}
     assert made == {
         *(f"{name}.{suffix}" for name in ("table-1", "table-7") for suffix in ("csv", "md", "tex")),
-        *(f"figure-3.{suffix}" for suffix in ("pdf", "svg", "png")),
+        *(f"figure-3.{suffix}" for suffix in ("pdf", "svg", "png", "tex")),
     }
     assert "tiny/dirac" in (checkout.folder / "results/tiny/report.html").read_text()
 

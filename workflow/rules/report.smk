@@ -57,4 +57,4 @@ rule check:
     message:
         "Checking that nothing is missing"
     shell:
-        "{params.repro:q} check --config {params.config:q} --output {output:q} > {log:q} 2>&1"
+        "{params.repro:q} check --each --config {params.config:q} --output {output:q} > {log:q} 2>&1"

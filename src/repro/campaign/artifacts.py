@@ -9,6 +9,7 @@ from pathlib import Path
 
 from repro.bench.store import recorded_studies
 from repro.campaign.configuration import load
+from repro.config.misfits import mean
 from repro.config.models import Config
 from repro.errors import ReproError
 from repro.package_data import DEFAULT_CONFIG
@@ -62,12 +63,18 @@ class Asked:
         return self.results / self.campaign / "raw"
 
     def studies(self, study: str | None = None) -> list[str]:
-        """Return the named study, or all configured studies with rows; if there are no rows, all configured studies."""
+        """Return the named study, or all with rows, in the configuration's order; without rows all configured."""
         if study is not None:
             return [get_study(study).name]
         if not self.raw.is_dir():
-            raise ReproError("no such campaign", where=self.raw, todo="measure it first, or name another campaign")
-        configured = sorted(set(study_names()) & set(self.config.studies)) if self.config else list(study_names())
+            others = [path.parent.name for path in self.results.glob("*/raw")]
+            raise ReproError(
+                "no such campaign",
+                where=self.raw,
+                actual=f"{self.campaign}{mean(self.campaign, others)}",
+                todo="measure it first, or name another campaign",
+            )
+        configured = [name for name in (self.config.studies if self.config else study_names()) if name in study_names()]
         recorded = recorded_studies(self.raw)
         return [name for name in configured if name in recorded] or configured
 
@@ -107,12 +114,19 @@ class Asked:
             )
         return literal
 
+    def own_alone(self, study: str) -> bool:
+        """Return whether all problems of a study are files of the user's own."""
+        settings = self.config.studies.get(study) if self.config else None
+        return settings is not None and settings.own_alone
+
     def artifacts(self, study: str, kind: Kind | None = None) -> list[Artifact]:
         """Return the configured artifacts of a study; comparisons of campaigns only if `beside` is not empty."""
         everything = all_artifacts(study)
         settings = self.config.studies.get(study) if self.config else None
         if settings is None or settings.artifacts == "all":
             everything = [artifact for artifact in everything if self.beside or not artifact.several]
+            if self.own_alone(study):
+                everything = [artifact for artifact in everything if not artifact.of_papers]
         else:
             wanted = [get_artifact(study, name) for name in settings.artifacts]
             everything = [artifact for artifact in everything if artifact in wanted]
@@ -142,8 +156,13 @@ def find_artifacts(texts: list[str], kind: Kind, studies: list[str]) -> dict[str
         ]
         matching = [artifact for artifact in candidates if artifact.name == name]
         if not matching:
-            names = ", ".join(f"{artifact.study}/{artifact.name}" for artifact in candidates)
-            raise ReproError(f"unknown {kind}", expected=f"one of {names or '(there are none)'}", actual=text)
+            names = [f"{artifact.study}/{artifact.name}" for artifact in candidates]
+            known = names if slash else [artifact.name for artifact in candidates]
+            raise ReproError(
+                f"unknown {kind}",
+                expected=f"one of {', '.join(names) or '(there are none)'}",
+                actual=f"{text}{mean(text, known)}",
+            )
         for artifact in matching:
             of_study = chosen.setdefault(artifact.study, [])
             if artifact not in of_study:

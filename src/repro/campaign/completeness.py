@@ -6,6 +6,7 @@ Measuring jobs also use this module to find stale problems and cases, and to wri
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -41,6 +42,18 @@ class Missing:
     #: Whether this is only a remark, and the campaign counts as complete nevertheless.
     remark: bool = False
 
+    @property
+    def kind(self) -> str:
+        """What many of its like are called."""
+        first = self.what.split()[0]
+        return {"problem": "problems", "module": "modules"}.get(first, "cases" if " on " in self.what else "steps")
+
+    @property
+    def cause(self) -> str:
+        """The reason without what is of this one alone: files, numbers of rows, names of variants."""
+        line = re.sub(r"^\d+ rows ", "rows ", self.reason.partition("\n")[0])
+        return re.split(r": no \S+/|: \w{16} → |, the first ", line)[0]
+
 
 def find_missing(plan: Plan, freshness: Freshness | None = None) -> list[Missing]:
     """Return everything that is recorded as missing or failed, and all stale steps of the plan.
@@ -52,6 +65,19 @@ def find_missing(plan: Plan, freshness: Freshness | None = None) -> list[Missing
     if not plan.config.replay:
         missing += _outdated(plan, freshness or Freshness(plan), named=not all(part.remark for part in missing))
     return missing
+
+
+def count_alike(missing: Sequence[Missing]) -> list[Missing]:
+    """Return what is missing with one line for each kind and reason that several share, in their order."""
+    alike: dict[tuple[str, str, bool], list[Missing]] = {}
+    for part in missing:
+        alike.setdefault((part.kind, part.cause, part.remark), []).append(part)
+    counted = []
+    for (kind, cause, remark), parts in alike.items():
+        number = len({part.what for part in parts})
+        together = Missing(f"{number} {kind}", f"{cause}; the first is {parts[0].what}", remark)
+        counted.append(together if number > 1 else parts[0])
+    return counted
 
 
 def find_missing_of_case(plan: Plan, study: str, problem: str, precision: str) -> list[Missing]:

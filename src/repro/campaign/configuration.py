@@ -12,7 +12,8 @@ from typing import Any
 
 from pydantic import Field, create_model
 
-from repro.config import merge, read, read_mapping, shorten, validate
+from repro.config import Source, merge, named, position, read, read_mapping, validate
+from repro.config.misfits import mean, shorten
 from repro.config.models import Config, Model, StudySettings
 from repro.errors import ReproError
 from repro.package_data import shipped
@@ -33,8 +34,10 @@ def config_model(studies: Iterable[str]) -> type[Config]:
     return create_model("Config", __base__=Config, __doc__=Config.__doc__, studies=(own, about))
 
 
-def resolve(data: Mapping[str, Any], where: object = "the configuration") -> Config:
+def resolve(data: Mapping[str, Any], source: Source = "the configuration") -> Config:
     """Return the validated configuration with the defaults of each study; studies with the value `false` are omitted.
+
+    `source` is what messages name: the files that `data` was merged from, or words.
 
     Raises
     ------
@@ -44,39 +47,39 @@ def resolve(data: Mapping[str, Any], where: object = "the configuration") -> Con
     data = dict(data)
     asked = data.get("studies")
     if asked is not None and not isinstance(asked, Mapping):
-        return validate(Config, data, where)
+        return validate(Config, data, source)
     offered = study_names()
     studies = {}
     for name, over in (asked or {}).items():
         if name not in offered:
             raise ReproError(
                 "unknown study",
-                where=f"{where}: studies",
+                where=f"{position(source, ('studies', str(name))) or f'{named(source)}: '}studies",
                 expected=f"one of {', '.join(offered)}",
-                actual=shorten(str(name)),
+                actual=f"{shorten(str(name))}{mean(name, offered)}",
             )
         if over is not False:
-            studies[name] = _settings(name, over, where)
+            studies[name] = _settings(name, over, source)
     if not studies:
         # first report other mistakes that may be the cause, such as a study's settings at the top level
-        validate(Config, {**data, "studies": {"any": {}}}, where)
+        validate(Config, {**data, "studies": {"any": {}}}, source)
         raise ReproError(
             "the configuration names no study to run",
-            where=f"{where}: studies",
+            where=f"{named(source)}: studies",
             expected=f"at least one of {', '.join(offered)}",
             actual=shorten(repr(asked)) if asked else "none",
             todo=f"add `studies: {{{offered[0]}: {{}}}}`; a file stands alone, so what another "
             "one names does not count",
         )
-    fitting = dict(validate(config_model(studies), {**data, "studies": studies}, where))
+    fitting = dict(validate(config_model(studies), {**data, "studies": studies}, source))
     return Config.model_validate({**fitting, "studies": dict(fitting["studies"])})
 
 
-def _settings(name: str, over: object, where: object) -> dict[str, Any]:
+def _settings(name: str, over: object, source: Source) -> dict[str, Any]:
     if over is not None and not isinstance(over, Mapping):
         raise ReproError(
             "the configuration does not fit",
-            where=f"{where}: studies.{name}",
+            where=f"{position(source, ('studies', name)) or f'{named(source)}: '}studies.{name}",
             expected="a mapping of what differs from the study's defaults, or false",
             actual=shorten(repr(over)),
         )
@@ -88,7 +91,7 @@ def _settings(name: str, over: object, where: object) -> dict[str, Any]:
     if "problems" in settings and not settings["problems"]:
         raise ReproError(
             "empty study",
-            where=f"{where}: studies.{name}.problems",
+            where=f"{position(source, ('studies', name, 'problems')) or f'{named(source)}: '}studies.{name}.problems",
             expected="at least one problem",
             actual=settings.get("problems"),
             todo="name a set such as `generated`, or problems",
@@ -98,4 +101,4 @@ def _settings(name: str, over: object, where: object) -> dict[str, Any]:
 
 def load(*paths: Path) -> Config:
     """Read configuration files (later ones override earlier ones), and resolve the result."""
-    return resolve(read(*paths), ", ".join(map(str, paths)))
+    return resolve(read(*paths), paths)

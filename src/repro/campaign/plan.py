@@ -18,9 +18,11 @@ from repro.campaign.receipts import hash_of
 from repro.codegen.build_cache import MODULES, manifest_path
 from repro.codegen.targets import GpuModel, Target, find_gpu, get_target
 from repro.codegen.templates import COMMON
+from repro.config.misfits import mean
 from repro.config.models import Config, OwnProblem, StudySettings
 from repro.errors import ReproError
 from repro.package_data import shipped
+from repro.problems.fetch import check_mirrors
 from repro.problems.own_problems import planned
 from repro.problems.problem import Outline
 from repro.problems.registry import Item, Registry, load_registry, own_name
@@ -93,7 +95,8 @@ def check_training(config: Config) -> None:
 
 
 #: Copies of the formats in `repro.results.output`, which is slow to import; a test checks that they are equal.
-TABLE_FORMATS, FIGURE_FORMATS = ("csv", "md", "tex"), ("pdf", "svg", "png")
+TABLE_FORMATS: tuple[str, ...] = ("csv", "md", "tex")
+FIGURE_FORMATS: tuple[str, ...] = ("pdf", "svg", "png", "tex")
 #: Settings of a study that select steps but do not affect any step; `Study.parts_of` passes `parts` to the steps.
 NAMING_STEPS = {"problems", "precisions", "artifacts", "parts"}
 
@@ -312,13 +315,15 @@ def make_plan(config: Config, registry: Registry | None = None, gpu: GpuModel | 
     ------
     ReproError
         Unknown problem, layout, artifact or baseline; missing device; missing file of a user's problem, or no entry
-        type for it; no recorded data of a campaign that is replayed, named by `beside:` or `as_published:`, or used
-        for training.
+        type for it; a needed mirror that no environment variable names; no recorded data of a campaign that is
+        replayed, named by `beside:` or `as_published:`, or used for training.
     """
     from repro.devices.selection import models, resolve_device, target_of
 
     check_beside(config)
     check_training(config)
+    if not config.replay:
+        check_mirrors(config.fetch)
     registry = registry or load_registry(Path(config.registry))
     problems: dict[str, Outline] = {}
     studies: dict[str, PlannedStudy] = {}
@@ -401,13 +406,17 @@ def _artifacts(study: str, settings: StudySettings, kind: Literal["table", "figu
 
     load_artifacts(study)
     if settings.artifacts == "all":
-        return tuple(artifact.name for artifact in artifacts(study, kind) if several or not artifact.several)
+        return tuple(
+            artifact.name
+            for artifact in artifacts(study, kind)
+            if (several or not artifact.several) and not (settings.own_alone and artifact.of_papers)
+        )
     everything = [artifact.name for artifact in artifacts(study)]
     if unknown := sorted(set(settings.artifacts) - set(everything)):
         raise ReproError(
             "unknown artifact",
             where=f"studies.{study}.artifacts",
             expected=f"one of {', '.join(everything)}",
-            actual=", ".join(unknown),
+            actual=", ".join(unknown) + mean(unknown[0], everything),
         )
     return tuple(artifact.name for artifact in artifacts(study, kind) if artifact.name in settings.artifacts)

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repro.campaign.artifacts import Asked, all_artifacts, published_of
+from repro.campaign.winners import find_winners, page_winners
 from repro.errors import ReproError
 from repro.results.campaign_data import Campaign
 from repro.results.claims import CLAIMS, Verdict, tally
 from repro.results.output import as_latex, as_markdown, latex_escape, markdown_escape, replacing
 from repro.results.problem_rows import missing_note, problem_rows, remarks
-from repro.results.report import PageStudy, days_measured, write_report
+from repro.results.report import PageStudy, days_measured, read_legend, write_report
 from repro.results.tables import Result, Table
 from repro.studies import get_study
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 #: HTML template in a study's folder that explains how to read its tables.
 WORDS = "words.html.j2"
+#: File in a study's folder that says what the parts of a variant's name mean (optional).
+LEGEND = "legend.csv"
 #: File name without suffix of a campaign's own page.
 REPORT = "report"
 
@@ -49,9 +52,11 @@ def report(
                 expected=f"one of {', '.join(names)}",
                 actual=", ".join(other.studies()),
             )
-    written = write_report(parts, asked.results / asked.campaign / f"{page}.html", progress)
+    path = asked.results / asked.campaign / f"{page}.html"
+    written = write_report(parts, path, progress, page_winners(find_winners(asked, study, own=True), asked.campaign))
     if study is None and page == REPORT:
-        write_reproduction(asked, _tables_of_claims(part.campaign for part in parts))
+        judged = (part.campaign for part in parts if not asked.own_alone(part.campaign.study))
+        write_reproduction(asked, _tables_of_claims(judged))
     return written
 
 
@@ -64,17 +69,19 @@ def _part(asked: Asked, name: str) -> PageStudy:
         study.headline,
         study.libraries.get(campaign.backend or "", ""),
         study.highlights,
-        _words(name),
+        _beside_study(name, WORDS),
+        read_legend(legend) if (legend := _beside_study(name, LEGEND)) else {},
         study.title,
         study.reference,
         Result(**study.result) if study.result else None,
     )
 
 
-def _words(study: str) -> Path | None:
+def _beside_study(study: str, name: str) -> Path | None:
+    """Return the path of a file in a study's folder, or None if it has none of this name."""
     spec = find_spec(f"repro.studies.{study}.study")
-    words = Path(str(spec.origin)).parent / WORDS if spec else None
-    return words if words and words.exists() else None
+    path = Path(str(spec.origin)).parent / name if spec else None
+    return path if path and path.exists() else None
 
 
 # claims --------------------------------------------------------------------------------------------------------------

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import wraps
 from importlib import import_module
 from typing import Annotated, Any, NamedTuple, NoReturn
 
 import typer
 
-from repro.cli.console import INTERRUPTED, STDOUT, handle_signals
+from repro.cli.console import INTERRUPTED, STDOUT, TERMINATED, handle_signals
 from repro.errors import ReproError
 
 DEBUG = "--debug"
@@ -25,15 +26,33 @@ class Command(NamedTuple):
     function: str
     line: str
     failed: int = 1
+    #: What exit codes mean for this command, where that differs from `EXIT_CODES`.
+    codes: Mapping[int, str] = {}
+
+
+#: What exit codes of all commands mean.
+EXIT_CODES = {
+    0: "done",
+    1: "refused or failed: one message on standard error says what, where, and what to do",
+    2: "the command line is wrong: an unknown command, option or argument",
+    INTERRUPTED: "interrupted, by SIGINT or Ctrl-C",
+    TERMINATED: "terminated, by SIGTERM",
+}
 
 
 #: All commands, in the order of use in a campaign. Only the module of the called command is imported.
 COMMANDS = {
-    "doctor": Command("Before a run", "campaign", "doctor", "Say what this machine has, and what to install."),
+    "doctor": Command(
+        "Before a run", "campaign", "doctor", "Say what this machine has, and what to install.",
+        codes={0: "a device can be used", 1: "no device can be used"},
+    ),
     "list": Command("Before a run", "campaign", "list_", "List what can be named in a configuration."),
     "config": Command("Before a run", "campaign", "config", "Print the configuration in full, or write its schema."),
     "plan": Command("Before a run", "campaign", "plan", "Say what a campaign will do and what it needs."),
-    "run": Command("A run", "campaign", "run", "Run a campaign in this folder, all of its steps."),
+    "run": Command(
+        "A run", "campaign", "run", "Run a campaign in this folder, all of its steps.",
+        codes={0: "everything was made", 1: "something failed or is missing, or the configuration is refused"},
+    ),
     "fetch": Command("Problems", "problems", "fetch", "Get the input files of problems."),
     "resolve": Command("Problems", "problems", "resolve", "Ask a collection's index which matrices a set has."),
     "problem": Command("Problems", "problems", "problem", "Build a problem into one file."),
@@ -46,15 +65,25 @@ COMMANDS = {
     "table": Command("Results", "results", "table", "Make tables of a measured campaign."),
     "figure": Command("Results", "results", "figure", "Make figures of a measured campaign."),
     "report": Command("Results", "results", "report", "Write the report of a measured campaign."),
+    "best": Command("Results", "best", "best", "Say which kernel won on each problem, and how to take it away."),
     "claims": Command("Results", "claims", "claims", "Say which claims of the papers hold, by measured rows."),
-    # exit code 1 means slower rows
-    "compare": Command("Results", "results", "compare", "Compare two campaigns: same, faster, slower, undecided.", 2),
+    "compare": Command(
+        "Results", "results", "compare", "Compare two campaigns: same, faster, slower, undecided.", 2,
+        {
+            0: "no row is slower; always so with `--across-devices`",
+            1: "at least one row is slower",
+            2: "the campaigns cannot be compared, or the command line is wrong",
+        },
+    ),
     "record": Command("Results", "results", "record", "Keep a campaign as a record: one file a study and step."),
     "merge": Command("Results", "results", "merge", "Make one campaign of parts measured apart."),
     "environment": Command("Results", "results", "environment", "Print what a campaign was measured with, for pip."),
     "export": Command("Results", "results", "export", "Write a tuned kernel as a C++ library."),
-    "check": Command("Results", "results", "check", "Fail if anything of a campaign is missing or failed."),
-}
+    "check": Command(
+        "Results", "results", "check", "Fail if anything of a campaign is missing or failed.",
+        codes={0: "the campaign is complete", 1: "something is missing, failed or out of date, or it is refused"},
+    ),
+}  # fmt: skip
 
 
 #: Description and advice for file system errors that a user can resolve.
@@ -165,7 +194,6 @@ def build(wanted: Collection[str] = tuple(COMMANDS)) -> typer.Typer:
     """Return the application; only `wanted` commands are imported, the others are just listed in the help."""
     app = typer.Typer(
         no_args_is_help=True,
-        add_completion=False,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
@@ -190,10 +218,12 @@ def run(arguments: Sequence[str] | None = None) -> None:
     words = list(sys.argv[1:] if arguments is None else arguments)
     if DEBUG in words:
         words = [DEBUG, *(word for word in words if word != DEBUG)]
+    # a shell that asks how a line goes on names its words in the environment
+    asked = " ".join(os.environ.get(name, "") for name in ("COMP_WORDS", "_TYPER_COMPLETE_ARGS")).split()
     with handle_signals():
         try:
             try:
-                build(words)(words, prog_name="repro")
+                build([*words, *asked])(words, prog_name="repro")
             finally:
                 sys.stdout.flush()  # may fail because the disk is full
         except OSError as error:  # `reported` handles errors in commands; these are from printing help or version

@@ -6,9 +6,9 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from repro.cli.options import ConfigFiles
+from repro.cli.options import AsJson, ConfigFile, ConfigFiles, print_json
 from repro.errors import ReproError
 from repro.package_data import DEFAULT_CONFIG, install, shipped
 from repro.programs import run_program
@@ -53,6 +53,7 @@ def doctor(
         Path | None,
         typer.Option(help="Write which GPUs there are into this file, which REPRO_GPUS names where there are none."),
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Say what was found on this machine, and what to install for what is missing; exit with 0 if a device can be used.
 
@@ -63,6 +64,8 @@ def doctor(
 
         repro doctor
 
+        repro doctor --json
+
         srun --gpus=1 repro doctor --gpus gpus.json
     """
     from repro.cli.console import INDENT, terminal_width, wrapped
@@ -72,6 +75,26 @@ def doctor(
 
         write_gpus(gpus)
     findings = [finding for check in CHECKS for finding in check()]
+    usable = [finding.what for finding in findings if finding.device and finding.good]
+    if as_json:
+        print_json({"findings": [asdict(finding) for finding in findings], "usable": usable})
+    else:
+        _print_findings(findings)
+    if not usable:
+        raise ReproError(
+            "no device can be used",
+            todo=f"for the CPU of any machine: {install('cpu')}; for an NVIDIA GPU: its driver, then {install('cuda')}",
+        )
+    if not as_json:
+        typer.echo()
+        for line in wrapped(f"campaigns can run here: {', '.join(usable)}", terminal_width(), indent=INDENT):
+            typer.echo(line)
+
+
+def _print_findings(findings: Sequence[Finding]) -> None:
+    """Print a line for each finding, with the advice below it."""
+    from repro.cli.console import terminal_width, wrapped
+
     room = max(len(finding.what) for finding in findings)
     width = terminal_width()
     for finding in findings:
@@ -82,15 +105,6 @@ def doctor(
             more += wrapped(finding.todo, width, f"{'':9}to do: ", 9 + len("to do: "))
         for line in more:
             typer.echo(line)
-    usable = [finding.what for finding in findings if finding.device and finding.good]
-    if not usable:
-        raise ReproError(
-            "no device can be used",
-            todo=f"for the CPU of any machine: {install('cpu')}; for an NVIDIA GPU: its driver, then {install('cuda')}",
-        )
-    typer.echo()
-    for line in wrapped(f"campaigns can run here: {', '.join(usable)}", width, indent=INDENT):
-        typer.echo(line)
 
 
 def check_python() -> Iterator[Finding]:
@@ -260,6 +274,7 @@ class Listed(StrEnum):
     artifacts = "artifacts"
     devices = "devices"
     studies = "studies"
+    campaigns = "campaigns"
 
 
 def list_(
@@ -267,11 +282,10 @@ def list_(
         Listed | None,
         typer.Argument(metavar="WHAT", help="What to list; without it all there is to list.", show_default=False),
     ] = None,
-    config: Annotated[
-        Path, typer.Option(help="Names the registry and problems of your own; see `repro config --help`.")
-    ] = DEFAULT_CONFIG,
+    config: ConfigFile = DEFAULT_CONFIG,
+    as_json: AsJson = False,
 ) -> None:
-    """List problems, sets, entries, layouts, baselines, artifacts, devices or studies.
+    """List problems, sets, entries, layouts, baselines, artifacts, devices, studies or campaigns.
 
     Examples:
 
@@ -279,11 +293,14 @@ def list_(
 
         repro list problems
 
-        repro list artifacts
+        repro list artifacts --json
     """
     from repro.cli.console import in_columns, terminal_width
 
     heads, rows = LISTS[what](config) if what else list_lists(config)
+    if as_json:
+        print_json([dict(zip(heads, row, strict=True)) for row in rows])
+        return
     for number, line in enumerate(in_columns(heads, rows, terminal_width())):
         typer.echo(line if number else typer.style(line, bold=True))
 
@@ -390,6 +407,25 @@ def list_studies(_: Path) -> tuple[list[str], Rows]:
     return ["study", "what it re-runs"], [(name, get_study(name).reference) for name in study_names()]
 
 
+def list_campaigns(_: Path) -> tuple[list[str], Rows]:
+    from repro.bench.records import read_environments
+    from repro.bench.store import recorded_studies
+    from repro.campaign.folders import RESULTS
+
+    rows: list[tuple[object, ...]] = []
+    for raw in sorted(RESULTS.glob("[!.]*/raw")):
+        state = "complete" if raw.with_name("complete").exists() else "begun"
+        if raw.with_name("commits.json").exists():
+            state = "record"
+        try:
+            devices = dict.fromkeys(str(record.get("device")) for record in read_environments(raw).values())
+        except ReproError as error:
+            devices, state = {}, error.what
+        problems = sum(1 for _ in raw.glob("problems/**/*.json"))
+        rows.append((raw.parent.name, state, ", ".join(devices), problems, ", ".join(recorded_studies(raw))))
+    return ["campaign", "state", "device", "problems", "studies"], rows
+
+
 LISTS: dict[Listed, Callable[[Path], tuple[list[str], Rows]]] = {
     Listed.problems: list_problems,
     Listed.sets: list_sets,
@@ -399,6 +435,7 @@ LISTS: dict[Listed, Callable[[Path], tuple[list[str], Rows]]] = {
     Listed.artifacts: list_artifacts,
     Listed.devices: list_devices,
     Listed.studies: list_studies,
+    Listed.campaigns: list_campaigns,
 }
 
 
@@ -472,7 +509,7 @@ NAME_WIDTH = 15
 EACH = 200
 #: Printed for studies that do not estimate their workload.
 UNKNOWN = "unknown"
-#: Most cases of a study that are named as not fitting.
+#: Most problems that one line names.
 NAMED = 6
 #: Numbers of GPUs in a cluster for which the time is also estimated.
 CLUSTER_SIZES = (2, 4, 8)
@@ -494,6 +531,7 @@ def plan(
         str | None,
         typer.Option(help="A GPU to plan for, which need not be here: a name of config/gpus.csv, such as A100."),
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Print what a campaign will compile and measure, and the disk, device memory and time it will take.
 
@@ -504,6 +542,8 @@ def plan(
         repro plan --config config/paper.yaml --cores 16
 
         repro plan --config config/h200.yaml --summary
+
+        repro plan --json
 
         repro plan --config config/paper.yaml --gpu "RTX 3070"
     """
@@ -521,12 +561,13 @@ def plan(
         config = config.model_copy(update={"replay": False})
     planned = make_plan(config, gpu=get_gpu(gpu) if gpu else None)
     if planned.target is None:
-        _print_line(
-            f"replay of {planned.results}: {len(planned.artifact_files)} tables and figures, nothing is measured"
-        )
+        _print_replay(planned, as_json)
         return
     cores = cores or len(os.sched_getaffinity(0))
     needs = estimate(planned, planned.target)
+    if as_json:
+        print_json(_plan_record(planned, needs, cores))
+        return
     heads, rows = _case_lines(needs) if each or (each is None and len(needs.jobs) <= EACH) else _summary_lines(needs)
     rates = RATES[planned.target.dialect]
     total, absent = needs.modules
@@ -541,8 +582,7 @@ def plan(
     variants, tried = (sum(getattr(job, key) for job in needs.jobs if job.told) for key in ("variants", "tried"))
     _print_line(f"{variants:,}{f', {tried:,} of them to try' if tried < variants else ''}", "variants")
     _print_line(f"{len(planned.artifact_files)}", "artifacts")
-    most = planned.config.batch
-    batched = f"; small problems in batches of up to {most}" if most > 1 else ""
+    batched = f"; small problems in batches of up to {planned.config.batch}" if planned.config.batch > 1 else ""
     _print_line(f"{needs.made[0]} that build, {needs.made[1]} that measure{batched}", "jobs")
     if not gpu:  # what was made here was made for this machine
         freshness = Freshness(planned)
@@ -550,6 +590,7 @@ def plan(
         for line in freshness.described():
             _print_line(f"out of date: {line}", " ")
     _print_line(f"about {_size(needs.disk_bytes)}, inputs that are downloaded aside", "disk")
+    _print_singular(planned)
     held = f"; the {model.name} has {_size(model.memory_bytes)}" if model else ""
     _print_line(f"about {_size(needs.device_bytes)}{held}", "device memory")
     for line in _unfit_lines(needs, model) if model else ():
@@ -571,6 +612,41 @@ def plan(
         "`at most` (a bound by the header alone) or `assumed`. What is measured or compiled already is not done again, "
         "and what is known to be refused, such as a matrix that is not square, has no variants."
     )
+
+
+def _print_singular(planned: Plan) -> None:
+    """Name the problems whose matrix is singular, since nothing holds the body."""
+    free = [name for name, problem in planned.problems.items() if problem.free_body]
+    if free:
+        more = f" and {len(free) - NAMED} more" if len(free) > NAMED else ""
+        names = ", ".join(free[:NAMED])
+        _print_line(f"{names}{more}: six rigid motions of a body that is not `fixed` (docs/inputs.md)", "singular")
+
+
+def _print_replay(planned: Plan, as_json: bool) -> None:
+    made = planned.artifact_files
+    if as_json:
+        print_json({"campaign": planned.config.campaign, "replay": True, "artifacts": made})
+    else:
+        _print_line(f"replay of {planned.results}: {len(made)} tables and figures, nothing is measured")
+
+
+def _plan_record(planned: Plan, needs: Estimate, cores: int) -> dict[str, object]:
+    """Return what `repro plan --json` prints: each case with its estimate, and the totals in seconds and bytes."""
+    total, absent = needs.modules
+    return {
+        "campaign": planned.config.campaign,
+        "replay": False,
+        "device": planned.device,
+        "target": planned.target.name if planned.target else None,
+        "cores": cores,
+        "cases": [asdict(job) for job in needs.jobs],
+        "modules": {"all": total, "absent": absent},
+        "artifacts": planned.artifact_files,
+        "disk_bytes": needs.disk_bytes,
+        "device_bytes": needs.device_bytes,
+        "seconds": needs.seconds(cores),
+    }
 
 
 def _unfit_lines(needs: Estimate, model: GpuModel) -> Iterator[str]:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
 
-from repro.cli.options import DEFAULT_RESULTS, Results
-from repro.cli.results import CampaignName, RecordedConfig, StudyName
+from repro.cli.options import DEFAULT_RESULTS, AsJson, CampaignName, RecordedConfig, Results, StudyName, print_json
 
 
 def claims(
     campaign: CampaignName = None,
     study: StudyName = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print all columns of the tables, for programs.")] = False,
+    as_json: AsJson = False,
     report: Annotated[
         bool,
         typer.Option(
@@ -58,7 +56,7 @@ def claims(
             name: [dict(zip(keys[name], (cell.value for cell in row), strict=True)) for row in table.rows]
             for name, (_, table) in tables.items()
         }
-        typer.echo(json.dumps({"campaign": asked.campaign, "claims": told}, indent=2, ensure_ascii=False))
+        print_json({"campaign": asked.campaign, "claims": told})
     else:
         shown = ("verdict", "id", "published", "measured", "cases", "kernels", "claim")
         for name, (measured, table) in tables.items():

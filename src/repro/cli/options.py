@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -9,16 +10,71 @@ import typer
 
 DEFAULT_RESULTS = Path("results")
 
+
+def complete_campaign(incomplete: str) -> Iterator[str]:
+    """Yield the campaigns below `results` whose names begin so, for completion in a shell."""
+    for folder in sorted(DEFAULT_RESULTS.glob("*/raw")):
+        if folder.parent.name.startswith(incomplete):
+            yield folder.parent.name
+
+
+def complete_study(incomplete: str) -> list[str]:
+    """Return the studies whose names begin so, for completion in a shell."""
+    from repro.studies import study_names
+
+    return [name for name in study_names() if name.startswith(incomplete)]
+
+
 ConfigFile = Annotated[Path, typer.Option("--config", "-c", metavar="FILE", help="The campaign's configuration.")]
 ConfigFiles = Annotated[
     list[Path] | None,
     typer.Option(
         "--config",
+        "-c",
         metavar="FILE",
         help="A configuration file in place of config/config.yaml; given again, later ones lie over earlier ones.",
     ),
 ]
+RecordedConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        "-c",
+        metavar="FILE",
+        help="Names the campaign, its problems and its artifacts; by default config/config.yaml, and with --campaign "
+        "what that campaign was run with.",
+        show_default=False,
+    ),
+]
+CampaignName = Annotated[
+    str | None,
+    typer.Option(
+        "--campaign",
+        metavar="CAMPAIGN",
+        help="A recorded campaign: a folder below --results; that of --config by default.",
+        autocompletion=complete_campaign,
+        show_default=False,
+    ),
+]
+Campaigns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--campaign",
+        metavar="CAMPAIGN",
+        help="A recorded campaign: a folder below --results; that of --config by default. Given again, others that "
+        "stand beside the first, as by --beside.",
+        autocompletion=complete_campaign,
+        show_default=False,
+    ),
+]
+StudyName = Annotated[
+    str | None,
+    typer.Option(
+        "--study", help="A study of the campaign; all that it holds by default.", autocompletion=complete_study
+    ),
+]
 Results = Annotated[Path, typer.Option("--results", metavar="DIR", help="Folder of the results.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print it as JSON, for programs.")]
 Receipt = Annotated[
     bool,
     typer.Option(
@@ -28,3 +84,10 @@ Receipt = Annotated[
 ]
 #: Id of the run, passed by the supervising process to the measuring process.
 Run = Annotated[str | None, typer.Option("--run", hidden=True)]
+
+
+def print_json(content: object) -> None:
+    """Print plain data as JSON; paths and other objects are written as their text."""
+    import json
+
+    typer.echo(json.dumps(content, indent=2, ensure_ascii=False, default=str))

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from repro.cli.options import DEFAULT_RESULTS, ConfigFile, Receipt, Results
+from repro.cli.options import (
+    DEFAULT_RESULTS,
+    AsJson,
+    CampaignName,
+    Campaigns,
+    ConfigFile,
+    Receipt,
+    RecordedConfig,
+    Results,
+    StudyName,
+    print_json,
+)
 from repro.package_data import DEFAULT_CONFIG
 
 if TYPE_CHECKING:
@@ -19,6 +31,7 @@ if TYPE_CHECKING:
     from repro.export.bundle import Export
     from repro.results.campaign_data import Campaign
     from repro.results.cross_campaign import Comparison
+    from repro.results.figure_style import Shape
     from repro.results.registry import Kind
 
 
@@ -29,23 +42,6 @@ Names = Annotated[
     ),
 ]
 All = Annotated[bool, typer.Option("--all", help="All that the configuration asks for.")]
-CampaignName = Annotated[
-    str | None,
-    typer.Option("--campaign", help="A recorded campaign: a folder below --results; that of --config by default."),
-]
-Campaigns = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--campaign",
-        metavar="CAMPAIGN",
-        help="A recorded campaign: a folder below --results; that of --config by default. Given again, others that "
-        "stand beside the first, as by --beside.",
-        show_default=False,
-    ),
-]
-StudyName = Annotated[
-    str | None, typer.Option("--study", help="A study of the campaign; all that it holds by default.")
-]
 Beside = Annotated[
     list[str] | None,
     typer.Option(
@@ -57,16 +53,6 @@ Beside = Annotated[
     ),
 ]
 Figures = Annotated[Path, typer.Option("--figures", metavar="DIR", help="Folder of the figures.")]
-RecordedConfig = Annotated[
-    Path | None,
-    typer.Option(
-        "--config",
-        metavar="FILE",
-        help="Names the campaign, its problems and its artifacts; by default config/config.yaml, and with --campaign "
-        "what that campaign was run with.",
-        show_default=False,
-    ),
-]
 DEFAULT_FIGURES = Path("figures")
 
 
@@ -104,19 +90,44 @@ def figure(
     figures: Figures = DEFAULT_FIGURES,
     config: RecordedConfig = None,
     receipt: Receipt = False,
+    width: Annotated[
+        float | None,
+        typer.Option(min=1, max=40, help="Inches; by default each figure's own, 3.45 or 7.1.", show_default=False),
+    ] = None,
+    font: Annotated[
+        str | None, typer.Option(help="An installed font family, such as STIXGeneral.", show_default=False)
+    ] = None,
+    formats: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help="pdf, svg, png or tex; given again, several. All by default.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
-    """Make figures of a measured campaign as PDF, SVG and PNG.
+    """Make figures of a measured campaign as PDF, SVG and PNG, and a LaTeX file with the caption.
 
-    They go to figures/<campaign>/<study>/NAME.{pdf,svg,png}.
+    They go to figures/<campaign>/<study>/NAME.{pdf,svg,png,tex}. With a width, a font or formats of your own they are
+    others than the workflow's: name a folder for them with --figures.
 
     Examples:
 
         repro figure compressed_coo/figure-5
 
         repro figure --all --campaign h200 --figures paper/figures
+
+        repro figure compressed_coo/figure-5 --campaign h200 --width 3.3 --font STIXGeneral --format pdf --figures paper
     """
+    from repro.errors import ReproError
+    from repro.results.figure_style import FORMATS, Shape
+
+    shape = Shape(width, font, tuple(formats or FORMATS))
+    if receipt and shape != Shape():
+        raise ReproError("--receipt is for figures as the workflow makes them", todo="leave --width, --font, --format")
     with _receipt(receipt, config, "figures", study):
-        _write_artifacts("figure", names or [], all_, campaign, study, results, figures, config)
+        _write_artifacts("figure", names or [], all_, campaign, study, results, figures, config, shape)
 
 
 def report(
@@ -192,6 +203,7 @@ def _write_artifacts(
     results: Path,
     target: Path,
     config: Path | None,
+    shape: Shape | None = None,
 ) -> None:
     """Write tables or figures for each selected study into subfolders of `target`."""
     from repro.campaign.artifacts import Asked, all_artifacts, find_artifacts, published_of
@@ -214,7 +226,7 @@ def _write_artifacts(
             progress(name, 0, len(artifacts))
             data, published = asked.read(name), published_of(name)
             for done, artifact in enumerate(artifacts, 1):
-                for path in write(artifact, data, published, folder(target, asked.campaign, name)):
+                for path in write(artifact, data, published, folder(target, asked.campaign, name), shape):
                     typer.echo(f"wrote {path}")
                 progress(name, done, len(artifacts))
 
@@ -521,13 +533,12 @@ def merge(
 
 
 def environment(
-    campaign: Annotated[
-        str, typer.Option("--campaign", metavar="NAME", help="Folder below --results.", show_default=False)
-    ],
+    campaign: CampaignName = None,
     record: Annotated[
         str | None, typer.Option("--record", metavar="HASH", help="One environment record.", show_default=False)
     ] = None,
     results: Results = DEFAULT_RESULTS,
+    config: RecordedConfig = None,
 ) -> None:
     """Print the packages that a campaign was measured with as constraints for pip.
 
@@ -541,9 +552,9 @@ def environment(
         pip install -c h200.txt -e '.[cuda]'
     """
     from repro.campaign.archive import constraints_of
-    from repro.problems.registry import campaign_folder
+    from repro.campaign.artifacts import Asked
 
-    typer.echo(constraints_of(campaign_folder(results, campaign) / "raw", record))
+    typer.echo(constraints_of(Asked.of(campaign, results, config).raw, record))
 
 
 class Precision(StrEnum):
@@ -563,9 +574,7 @@ def export(
     problem: Annotated[
         str | None, typer.Argument(metavar="[PROBLEM]", help="Whose tuned kernel; not needed with --variant.")
     ] = None,
-    campaign: Annotated[
-        str | None, typer.Option(help="Folder below --results; the configuration's by default.", show_default=False)
-    ] = None,
+    campaign: CampaignName = None,
     tuning: Annotated[
         str | None,
         typer.Option(help="Which of the campaign's choices: extended (or else joint), static, …", show_default=False),
@@ -705,12 +714,16 @@ def _of_campaign(
 
 
 def check(
-    config: ConfigFile = DEFAULT_CONFIG,
+    campaign: CampaignName = None,
+    config: RecordedConfig = None,
+    results: Results = DEFAULT_RESULTS,
     output: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write this file where nothing is missing.")
     ] = None,
+    each: Annotated[bool, typer.Option("--each", help="Name each one, and do not count those of one reason.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Name all of a campaign that is unavailable, failed or out of date; exit with 1 if there is anything.
+    """Count all of a campaign that is unavailable, failed or out of date; exit with 1 if there is anything.
 
     A campaign is complete where each of its files was made from what the configuration asks for now, by the receipts
     beside them, nothing was changed since, and nothing failed. What failed is tried again by the next run. A time on a
@@ -721,24 +734,38 @@ def check(
 
     Example:
 
-        repro check --config results/default/config.yaml
+        repro check --campaign default
     """
     from repro.bench.records import code_of, read_commits, read_environments
-    from repro.campaign.completeness import find_missing
-    from repro.campaign.configuration import load
+    from repro.campaign.artifacts import Asked
+    from repro.campaign.completeness import count_alike, find_missing
     from repro.campaign.plan import make_plan
     from repro.campaign.receipts import making
     from repro.campaign.steps import Freshness
     from repro.errors import ReproError
 
-    plan = make_plan(load(config))
+    asked = Asked.of(campaign, results, config)
+    if asked.config is None:
+        raise ReproError(
+            "no such campaign, or one without a configuration",
+            where=results / asked.campaign / "config.yaml",
+            todo="name its configuration with --config",
+        )
+    plan = make_plan(asked.config)
+    if not Path(plan.results, "raw").is_dir():
+        source = config or (DEFAULT_CONFIG if campaign is None else results / campaign / "config.yaml")
+        raise ReproError(f"campaign {plan.config.campaign} was never run: `repro run --config {source}` runs it")
     freshness = None if plan.config.replay else Freshness(plan)
     named = find_missing(plan, freshness)
-    for part in named:
-        typer.echo(f"{part.what}: {part.reason}\n", err=True)
     folder = Path(plan.results)
-    for words, names in code_of(read_environments(folder / "raw"), read_commits(folder)).items():
-        typer.echo(f"{words}: environment {', '.join(names)}")
+    code = code_of(read_environments(folder / "raw"), read_commits(folder))
+    if as_json:
+        print_json({"campaign": plan.config.campaign, "named": [asdict(part) for part in named], "code": code})
+    else:
+        for part in named if each else count_alike(named):
+            typer.echo(f"{part.what}: {part.reason}\n", err=True)
+        for words, names in code.items():
+            typer.echo(f"{words}: environment {', '.join(names)}")
     missing = [part for part in named if not part.remark]
     if not missing:
         words = f"campaign {plan.config.campaign} is complete"
@@ -748,10 +775,10 @@ def check(
             own = [step for step in steps if output.absolute() in (path.absolute() for path in step.outputs)]
             with making(own[0]) if own else nullcontext():
                 output.write_text(f"{words}\n")
-        typer.echo(words)
+        typer.echo(words, err=as_json)
         return
     raise ReproError(
         f"missing or failed: {len(missing)}",
         where=f"campaign {plan.config.campaign}; all else is in {plan.results} and {plan.figures}",
-        todo="see the messages above; the same command tries again what can be tried again",
+        todo="see the messages above, and `--each` for all; a run tries again what can be tried again",
     )

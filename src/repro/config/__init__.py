@@ -18,6 +18,7 @@ from yaml.constructor import SafeConstructor
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from yaml.resolver import Resolver
 
+from repro.config.misfits import Key, misfits, shorten
 from repro.errors import ReproError
 from repro.package_data import shipped
 
@@ -158,9 +159,11 @@ def _refusal(problem: str, mark: Any) -> yaml.MarkedYAMLError:
 
 
 M = TypeVar("M", bound=BaseModel)
-#: Maximum number of invalid keys in a message, and maximum number of characters shown of a value.
-NAMED, SHOWN = 20, 120
+#: Maximum number of invalid keys in a message.
+NAMED = 20
 _SCHEMA = "`repro config --schema` writes the schema that editors can check against"
+#: Where data come from: the files that were merged, or words such as "the merged campaign".
+Source = Sequence[Path] | str
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -171,53 +174,61 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def validate(model: type[M], data: Any, where: object, expected: str | None = None) -> M:
-    """Build a model from plain data, or raise `ReproError` that lists every invalid key.
+def validate(model: type[M], data: Any, source: Source, expected: str | None = None) -> M:
+    """Build a model from plain data, or raise `ReproError` that lists every invalid key, with line and column.
 
-    Messages call the file `where`. If `expected` is given, it replaces the list of allowed keys in messages.
+    If `expected` is given, it replaces the advice in messages to look into `config/README.md`.
     """
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        misfits = _misfits(error, data)
-        if len(misfits) > NAMED:
-            misfits = [*misfits[:NAMED], f"and {len(misfits) - NAMED} more"]
-        keys = ", ".join(model.model_fields)
+        found = misfits(error, model, data, lambda key: position(source, key))
+        if len(found) > NAMED:
+            found = [*found[:NAMED], f"and {len(found) - NAMED} more"]
         raise ReproError(
             "the configuration does not fit",
-            where=where,
-            expected=expected or f"the keys that config/README.md explains; at the top level {keys}",
-            actual="; ".join(misfits),
+            where=named(source),
+            expected=expected or "the keys that config/README.md explains",
+            actual="\n    ".join(found),
             todo=_SCHEMA,
         ) from None
 
 
-def _misfits(error: ValidationError, data: Any) -> list[str]:
-    """Return one line for each invalid key. For a union, report the alternative with the fewest errors."""
-    words: dict[tuple[str, ...], list[str]] = {}
-    for item in error.errors(include_url=False):
-        key = _key(item["loc"], data, missing=item["type"] == "missing")
-        message = "unknown key" if item["type"] == "extra_forbidden" else item["msg"].removeprefix("Value error, ")
-        words.setdefault(key, []).append(f"{message} (is {shorten(repr(item['input']))})")
-    deepest = [key for key in words if not any(other[: len(key)] == key and other != key for other in words)]
-    return [f"{shorten('.'.join(key)) or '(top level)'}: {' or '.join(dict.fromkeys(words[key]))}" for key in deepest]
+def named(source: Source) -> str:
+    return source if isinstance(source, str) else ", ".join(map(str, source))
 
 
-def _key(location: Sequence[int | str], data: Any, *, missing: bool) -> tuple[str, ...]:
-    """Return the keys and indices of an error's location, without the names that Pydantic adds for unions."""
-    key = []
-    for number, part in enumerate(location, start=1):
-        inside = isinstance(part, int) and isinstance(data, Sequence) and not isinstance(data, str)
-        if (isinstance(data, Mapping) and part in data) or (inside and int(part) < len(data)):
-            data = data[part]
-            key.append(str(part))
-        elif missing and number == len(location):
-            key.append(str(part))
-    return tuple(key)
+def position(source: Source, key: Key) -> str:
+    """Return `FILE:LINE:COLUMN: ` of a key in the file that has most of it, of several in the last; empty if none."""
+    deepest = 0
+    found = ""
+    for path in () if isinstance(source, str) else source:
+        try:
+            depth, mark = _find(path, key)
+        except (ReproError, yaml.YAMLError, RecursionError):  # a file that cannot be read has its own message
+            continue
+        if mark is not None and depth >= max(deepest, 1):
+            deepest, found = depth, f"{path}:{mark.line + 1}:{mark.column + 1}: "
+    return found
 
 
-def shorten(text: str) -> str:
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+def _find(path: Path, key: Key) -> tuple[int, Any]:
+    """Return how many parts of a key a file has, and the mark of the last one; an index stands where its value does."""
+    loader = _Loader(_read_text(shipped(path), "configuration file"))
+    node, mark = loader.get_single_node(), None
+    for depth, part in enumerate(key):
+        if isinstance(node, MappingNode):
+            loader.flatten_mapping(node)
+            pairs = [pair for pair in node.value if isinstance(pair[0], ScalarNode) and pair[0].value == part]
+            if not pairs:
+                return depth, mark
+            mark, node = pairs[-1][0].start_mark, pairs[-1][1]
+        elif isinstance(node, SequenceNode) and part.isdecimal() and int(part) < len(node.value):
+            node = node.value[int(part)]
+            mark = node.start_mark
+        else:
+            return depth, mark
+    return len(key), mark
 
 
 def read(*paths: Path | str) -> dict[str, Any]:

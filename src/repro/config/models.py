@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -18,12 +18,15 @@ from pydantic import (
     model_validator,
 )
 
+from repro.config.misfits import refuse_unknown
 from repro.config.spaces import PAPER, SPACES, Space
 from repro.entries import entries
 from repro.galerkin.basis import BASES
 
 #: Pattern of device selections. A separate check rejects lists with repeated devices.
 PATTERN = r"^(auto|cuda(:(all|[0-9]+(,[0-9]+)*))?|opencl(:[0-9]+(/([2-9]|[1-9][0-9]+))?)?)$"
+#: The shortest words that match `PATTERN`, of which messages name the nearest.
+DEVICES = ("auto", "cuda", "cuda:all", "opencl")
 #: Explanation of `PATTERN` for users.
 MEANING = (
     "auto (a GPU if there is one, else the CPU), cuda, cuda:N, cuda:0,1,2 (several GPUs of this machine, none twice), "
@@ -48,13 +51,13 @@ MAX_PART_LENGTH = 128
 
 def _registered(name: str) -> str:
     if name not in entries():
-        raise ValueError(f"no such entry; there are {', '.join(entries())}")
+        raise refuse_unknown(f"no such entry; there are {', '.join(entries())}", entries())
     return name
 
 
 def _basis(name: str) -> str:
     if name not in BASES:
-        raise ValueError(f"no such basis; there are {', '.join(BASES)}")
+        raise refuse_unknown(f"no such basis; there are {', '.join(BASES)}", BASES)
     return name
 
 
@@ -64,7 +67,7 @@ EntryName = Annotated[str, AfterValidator(_registered), WithJsonSchema({"enum": 
 
 def _device(words: str) -> str:
     if not names_device(words):
-        raise ValueError(f"no such device; expected {MEANING}")
+        raise refuse_unknown(f"no such device; expected {MEANING}", DEVICES)
     return words
 
 
@@ -106,7 +109,24 @@ _Once = AfterValidator(_once)
 
 #: Allowed names of campaigns; they are used as folders and as values of Snakemake wildcards.
 CAMPAIGN = r"^[A-Za-z0-9_][A-Za-z0-9._-]*$"
-CampaignName = Annotated[str, Field(pattern=CAMPAIGN, max_length=MAX_PART_LENGTH)]
+
+
+def _campaign(name: str) -> str:
+    if len(name) > MAX_PART_LENGTH or not re.fullmatch(CAMPAIGN, name):
+        offered = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-")[:MAX_PART_LENGTH]
+        raise refuse_unknown(
+            "no name of a campaign, which names folders; expected a letter, a digit or _, then also . and -, at most "
+            f"{MAX_PART_LENGTH} characters",
+            [offered] if offered else [],
+        )
+    return name
+
+
+CampaignName = Annotated[
+    str,
+    AfterValidator(_campaign),
+    WithJsonSchema({"maxLength": MAX_PART_LENGTH, "pattern": CAMPAIGN, "type": "string"}),
+]
 
 
 class Model(BaseModel):
@@ -125,7 +145,9 @@ class Fetch(Model):
         "measured. `repro fetch` keeps it in any case.",
     )
     mirrors: tuple[str, ...] = Field(
-        (), description="Folders or URLs tried before a file's own address; REPRO_MIRROR comes first."
+        (),
+        description="Folders or URLs tried before a file's own address; REPRO_MIRROR comes first. $NAME is what this "
+        "environment variable names, without which the campaign is refused.",
     )
     timeout: float = Field(30.0, gt=0, description="Seconds without a byte after which a download is given up.")
     retries: int = Field(2, ge=0, description="Times a download is tried again.")
@@ -262,6 +284,31 @@ class FieldFile(Model):
     periodic: bool = Field(True, description="Whether a field goes on at the other side of the box around its mesh.")
 
 
+Place = Annotated[float | Literal["min", "max"], Field(union_mode="left_to_right")]
+
+
+class Fixed(Model):
+    """Where vertices of an elastic body are fixed; those are that meet all of the keys."""
+
+    x: Place | None = Field(None, description="The plane of this x; min or max: where the mesh ends.")
+    y: Place | None = Field(None, description="The same of y.")
+    z: Place | None = Field(None, description="The same of z.")
+    box: tuple[tuple[float, float, float], tuple[float, float, float]] | None = Field(
+        None, description="A box by its least and its greatest corner."
+    )
+    group: str | int | None = Field(None, description="A physical group of a Gmsh file, by its name or number.")
+
+    @model_validator(mode="after")
+    def _says_where(self) -> Fixed:
+        if not self.model_dump(exclude_none=True):
+            raise ValueError("needs one of x, y, z, box and group at the least")
+        return self
+
+
+def _several(value: Any) -> Any:
+    return (value,) if isinstance(value, Mapping | Fixed) else value
+
+
 class OwnProblem(FieldFile):
     """A matrix, mesh or field that the user provides in a local file."""
 
@@ -275,6 +322,17 @@ class OwnProblem(FieldFile):
     )
     name: str | None = Field(None, description="Its name in tables; the file's stem if absent.")
     updates: Batches | None = Field(None, description="Entries to insert; the matrix's own are then real numbers.")
+    fixed: Annotated[tuple[Fixed, ...], BeforeValidator(_several)] = Field(
+        (),
+        description="Of a tetrahedral mesh: where its vertices are fixed, one place or a list. Their rows and columns "
+        "are left out; without any the matrix is singular, since the body may move.",
+    )
+
+    @model_validator(mode="after")
+    def _is_fixed_if_elastic(self) -> OwnProblem:
+        if self.fixed and self.entry != "block3":
+            raise ValueError("`fixed` is of tetrahedral meshes: add `entry: block3`")
+        return self
 
     @model_validator(mode="after")
     def _grows_if_real(self) -> OwnProblem:
@@ -325,7 +383,9 @@ class StudySettings(Model):
         "all", description="`all`, or names of what a study times beside its variants."
     )
     artifacts: Annotated[Literal["all"] | tuple[str, ...], _Once] = Field(
-        "all", description="`all`, or names such as table-2."
+        "all",
+        description="`all`, or names such as table-2. All are without the papers' tables and figures, targets and "
+        "claims where every problem is a file of your own.",
     )
     cache: Cache = Field(
         "warm", description="State of the last-level cache before a launch in the search; the report has both."
@@ -346,6 +406,11 @@ class StudySettings(Model):
         description="Weight w of memory in the choice `memory`, the least time·bytes^w; 0 leaves the choice out.",
     )
     timing: Timing = Timing()
+
+    @property
+    def own_alone(self) -> bool:
+        """Whether all problems are files of the user's own, so that none is a paper's."""
+        return isinstance(self.problems, tuple) and all(isinstance(item, OwnProblem) for item in self.problems)
 
     @property
     def spaces(self) -> tuple[Space, ...]:

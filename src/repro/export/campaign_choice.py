@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,11 +12,10 @@ from repro.bench.store import read_case, read_rows
 from repro.codegen.targets import Target, get_target
 from repro.errors import ReproError
 from repro.problems.registry import campaign_folder
+from repro.sparse.study_kit import WINNERS
 
 #: Choices by this clock are exported; claims about speed use the same clock.
 CLOCK = "graph"
-#: Tunings in order of preference.
-TUNINGS = ("extended", "tuned_joint", "joint")
 
 
 @dataclass(frozen=True)
@@ -40,19 +40,26 @@ class CampaignChoice:
 
 
 def find_campaign_choice(
-    results: Path, campaign: str, study: str, problem: str, precision: str, tuning: str | None = None
+    results: Path,
+    campaign: str,
+    study: str,
+    problem: str,
+    precision: str,
+    tuning: str | None = None,
+    preferred: Sequence[str] = WINNERS,
 ) -> CampaignChoice:
     """Read which variant a campaign chose for a problem in a precision.
 
-    `tuning` is `schedule`, `layout`, `joint`, `static`, `dynamic`, `extended` or `reordered`; None: `extended` if
-    available, else `joint`. An unknown campaign, problem or choice, or a damaged record, raises `ReproError`.
+    `tuning` is `schedule`, `layout`, `joint`, `static`, `dynamic`, `extended`, `operator` or `reordered`; None: the
+    first of `preferred` that the campaign has. An unknown campaign, problem or choice, or a damaged record, raises
+    `ReproError`.
     """
     study_folder = campaign_folder(results, campaign) / "raw" / study
     choices = read_case(study_folder, "choices", problem, precision)
     if not choices:
         raise _nothing(study_folder, problem, precision)
     by_tuning = {str(row["tuning"]): row for row in choices if row["clock"] == CLOCK}
-    wanted = next((word for word in TUNINGS if word in by_tuning), TUNINGS[-1]) if tuning is None else tuning
+    wanted = next((word for word in preferred if word in by_tuning), preferred[-1]) if tuning is None else tuning
     if wanted not in by_tuning:
         raise ReproError(
             "the campaign has no such choice",

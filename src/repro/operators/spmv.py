@@ -35,6 +35,7 @@ from repro.sparse.compound.ids import VariantId, fitting
 from repro.sparse.compound.kernels import TEMPLATES, render_module
 from repro.sparse.compound.runnables import Variant
 from repro.sparse.operands import ProductOperands
+from repro.sparse.study_kit import OPERATOR, WINNERS
 from repro.sparse.symmetry import symmetry_of
 
 #: Number of cached launches, one for each pair (x, y) of buffers: an iterative solver uses the same pairs repeatedly.
@@ -142,8 +143,9 @@ def find_variant(
 ) -> VariantId:
     """Return the variant that a user's argument `tuned` selects.
 
-    `tuned` is the name of a variant such as `Sl-32-SoA-AoS/static-256-4`, or `default`, or `campaign:problem` for the
-    fastest variant of a problem in a campaign in the folder `results`. It raises `ReproError` if the name or the
+    `tuned` is the name of a variant such as `Sl-32-SoA-AoS/static-256-4`, or `default`, or `campaign:problem` for what
+    a campaign in the folder `results` chose for a problem: the fastest variant that takes a user's vectors as they are,
+    in records without this choice the fastest of all. It raises `ReproError` if the name or the
     campaign's choice is unknown, if the campaign's problem has another entry type, or if the target cannot run the
     schedule.
     """
@@ -152,7 +154,7 @@ def find_variant(
         tuned = DEFAULTS.get((problem.entry, precision), DEFAULT) if on_gpu else CPU_DEFAULT
     elif ":" in tuned:
         campaign, _, name = tuned.partition(":")
-        chosen = find_campaign_choice(results, campaign, TEMPLATES, name, precision)
+        chosen = find_campaign_choice(results, campaign, TEMPLATES, name, precision, preferred=(OPERATOR, *WINNERS))
         if chosen.entry != problem.entry:
             raise ReproError(
                 "the campaign's problem has another entry",
@@ -198,7 +200,7 @@ def _seconds(product: Product) -> float:
 
 
 class SlowOnCpuWarning(UserWarning):
-    """An operator runs on the CPU, where SciPy's own product is as fast or faster."""
+    """An operator runs on the CPU, to try out what will run on a GPU."""
 
 
 class SpmvOperator(DeviceOperator, Closing):
@@ -379,8 +381,9 @@ def operator(
         entry type of other matrices is `real` or `complex`.
     tuned
         `default`: a variant that is good for many matrices. The name of a variant, such as
-        `Sl-32-SoA-AoS/static-256-4`. `campaign:problem`, such as `h200:fem/nut_37k`: the fastest variant for a similar
-        problem in a campaign. `now`: time a few variants on this matrix and take the fastest.
+        `Sl-32-SoA-AoS/static-256-4`. `campaign:problem`, such as `h200:fem/nut_37k`: what a campaign chose for a
+        similar problem, among layouts that take a user's vectors as they are. `now`: time a few variants on this matrix
+        and take the fastest.
     entry
         `real`, `complex`, `quaternion`, `block3` or `pattern`; None: found from the matrix. For example, `block3` for a
         3n×3n matrix in CSR, or `pattern` for a matrix of ones, whose values are then not stored.
@@ -420,8 +423,8 @@ def _again(problem: Matrix, name: str, precision: str, device: str) -> SpmvOpera
 def _say_that_the_cpu_is_slow() -> None:
     """Warn once per process, since the cached function runs only once."""
     warnings.warn(
-        "the operator runs on the CPU, where SciPy's own product of the matrix is as fast or faster: it is there to "
-        "try out what will run on a GPU (docs/operator.md)",
+        "the operator runs on the CPU, where it is for trying out what will run on a GPU: docs/operator.md has times "
+        "of it and of SciPy's product that were measured on one CPU, `repro best` those of a campaign",
         SlowOnCpuWarning,
         stacklevel=3,
     )

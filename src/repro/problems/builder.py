@@ -9,7 +9,7 @@ from typing import Any
 
 from repro.config.models import Config, OwnProblem
 from repro.errors import ReproError
-from repro.problems.assembly import Assembled, assemble_dirac, assemble_elasticity, fold
+from repro.problems.assembly import Assembled, assemble_dirac, fold
 from repro.problems.fetch import Found
 from repro.problems.field import FIELD_KINDS, Field, generate_field
 from repro.problems.files import mesh_checksum
@@ -32,6 +32,7 @@ from repro.problems.registry import (
     own_name,
 )
 from repro.problems.repositories import MeshFile, obtain_recipe, read_stanford, read_suitesparse, read_tetmesh
+from repro.problems.supports import elastic_body
 from repro.problems.updates import Updates, draw_batches
 
 # Maximum relative deviation of a rebuilt mesh's matrix from the published numbers of rows and non-zeros.
@@ -170,14 +171,17 @@ def _assemble(item: Spec | OwnProblem, config: Config) -> BuildResult:
         case Tetmesh() | Recipe():
             solid = mesh_of(item, config)
             elastic = {"young": item.young, "poisson": item.poisson}
-            assembled = assemble_elasticity(solid.content.vertices, solid.content.cells, **elastic)
+            assembled = elastic_body(
+                solid.content.vertices, solid.content.cells, young=item.young, poisson=item.poisson
+            )
             assembled, origin = _from_mesh(solid, assembled, elastic)
             inputs = {"inputs": list(item.inputs)} if isinstance(item, Recipe) else {}
             return item.entry, assembled, {**inputs, **origin}
         case Generated():
             return _generated(item, config)
         case Own() | OwnProblem():
-            entry, assembled, origin = assemble_own(item.path, item.wanted_entry, config.seed, config.limits)
+            fixed = item.fixed if isinstance(item, OwnProblem) else ()
+            entry, assembled, origin = assemble_own(item.path, item.wanted_entry, config.seed, config.limits, fixed)
             return entry, assembled, {"address": item.path, **origin}
     raise AssertionError(f"{item.source} gives fields")
 

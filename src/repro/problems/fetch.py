@@ -498,9 +498,26 @@ def _by_hand(wanted: Wanted, settings: Fetch) -> str:
 
 
 def mirrors(settings: Fetch) -> list[str]:
-    """Return all mirrors, which are folders or URLs, in the order in which they are tried."""
-    first = os.environ.get("REPRO_MIRROR", "")
-    return list(dict.fromkeys([*([first] if first else []), *settings.mirrors]))
+    """Return all mirrors, which are folders or URLs, in the order in which they are tried.
+
+    A configured mirror such as `$REPRO_MIRROR` is the value of this environment variable.
+    """
+    stated = [os.environ.get(place[1:], "") if place.startswith("$") else place for place in settings.mirrors]
+    return [*dict.fromkeys(place for place in (os.environ.get("REPRO_MIRROR", ""), *stated) if place)]
+
+
+def check_mirrors(settings: Fetch) -> None:
+    """Raise `ReproError` if a configured mirror is an environment variable that is not set, or names no folder."""
+    for variable in (place for place in settings.mirrors if place.startswith("$")):
+        place = os.environ.get(variable[1:], "")
+        if "://" not in place and not Path(place or "/dev/null").is_dir():
+            raise ReproError(
+                f"the configuration needs a mirror, and {variable[1:]} names none",
+                where="fetch.mirrors",
+                expected="a folder or a URL with the input files",
+                actual=place or "the variable is not set",
+                todo=f'export {variable[1:]}=FOLDER; docs/campaigns.md, "A mirror", says what lies where',
+            )
 
 
 def _from_folder(

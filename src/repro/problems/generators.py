@@ -28,6 +28,7 @@ from repro.problems.assembly import (
     assemble_helmholtz,
     unfold,
 )
+from repro.problems.supports import elastic_body
 from repro.problems.surrogates import LATTICE_REACH, Family, LengthTargets, assemble_graph, assemble_lookalike
 
 Mesh = tuple[Floats, NDArray[np.int64]]
@@ -551,14 +552,14 @@ def dirac_hubs(
 def elasticity_box(*, cells: CellCount = (12, 16, 40), young: Positive = 1.0, poisson: Ratio = 0.3) -> Assembled:
     """Elastic box whose longest side has length 1."""
     vertices, tets = lattice_box(cells)
-    return assemble_elasticity(vertices / max(cells), tets, young=young, poisson=poisson)
+    return elastic_body(vertices / max(cells), tets, young=young, poisson=poisson)
 
 
 @_kind("block3")
 def elasticity_mapped(*, cells: CellCount = (14, 14, 60), young: Positive = 1.0, poisson: Ratio = 0.3) -> Assembled:
     """Elastic bar with a tapered, twisted and bent shape; see `horn`."""
     lattice, tets = lattice_box(cells)
-    return assemble_elasticity(horn(lattice, cells), tets, young=young, poisson=poisson)
+    return elastic_body(horn(lattice, cells), tets, young=young, poisson=poisson)
 
 
 @_kind("block3")
@@ -572,4 +573,4 @@ def elasticity_hubs(
 ) -> Assembled:
     """Elastic box whose longest side has length 1, with hubs; see `collapse`."""
     vertices, tets = collapse(lattice_box(cells), cells, hubs, seed)
-    return assemble_elasticity(vertices / max(cells), tets, young=young, poisson=poisson)
+    return elastic_body(vertices / max(cells), tets, young=young, poisson=poisson)

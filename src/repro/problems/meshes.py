@@ -43,6 +43,8 @@ FORMATS = {
     ".vtk": "vtk",
     ".vtu": "vtu",
 }
+#: Module that reads physical groups of Gmsh's files.
+GMSH_GROUPS = "repro.problems.meshreaders.gmsh_groups"
 #: Formats that can store any number of values for each cell.
 FIELD_FORMATS = (".vtu", ".vtk")
 PACKED = (".gz", ".xz")
@@ -373,6 +375,30 @@ def longest_edges(corners: Floats) -> Floats:
 def read_blocks(path: Path, limits: Limits, values: bool = False) -> tuple[Floats, list[Cells]]:
     """Return points `(p, 3)` and cell blocks of a file, with cell data if `values`. For errors see `read_surface`."""
     return _read(path, limits, _as_they_are, values)
+
+
+def read_group(path: Path, limits: Limits, group: str | int) -> Floats:
+    """Return the points `(p, 3)` of a physical group of a Gmsh file; for errors see `read_surface`."""
+    if format_of(path) != ".msh":
+        raise ReproError(
+            "a file without physical groups",
+            where=path,
+            expected="a Gmsh file, .msh, bare or packed",
+            actual=path.name,
+            todo="name a plane or a box in `fixed:`",
+        )
+    path = locate(path)
+    with unpacked(path, ".msh", limits) as plain:
+        parse = partial(_parse_group, plain, path, group)
+        return read_isolated(parse, plain, limits, "the reader of .msh files", named=path, needs=(GMSH_GROUPS,))
+
+
+def _parse_group(plain: Path, path: Path, group: str | int) -> Floats:
+    try:
+        points: Floats = import_module(GMSH_GROUPS).read_group(plain, group)
+    except Flaw as flaw:
+        raise ReproError(flaw.what, where=path, expected=flaw.expected, actual=flaw.actual, todo=flaw.todo) from flaw
+    return points
 
 
 def _read(path: Path, limits: Limits, use: Callable[[Floats, list[Cells], Path], T], values: bool = False) -> T:

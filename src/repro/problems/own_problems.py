@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from repro.config.models import FieldFile, Limits, OwnProblem
+from repro.config.models import FieldFile, Fixed, Limits, OwnProblem
 from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.galerkin.basis import BASES, mode_count
 from repro.galerkin.quadrature import exchange_last
-from repro.problems.assembly import Assembled, Floats, assemble_dirac, assemble_elasticity, fold
+from repro.problems.assembly import Assembled, Floats, assemble_dirac, fold
 from repro.problems.field import MAX_DEGREE, Field, size_of
 from repro.problems.files import check_entry, locate_own, mesh_checksum, open_plain
 from repro.problems.matrix_market import ENDINGS, ENTRIES, Header, is_matrix_market, member_of, read_header, read_matrix
@@ -30,6 +30,7 @@ from repro.problems.meshes import (
     companions,
     format_of,
     read_blocks,
+    read_group,
     read_surface,
     read_tetrahedra,
     referenced,
@@ -37,7 +38,8 @@ from repro.problems.meshes import (
 )
 from repro.problems.meshreaders import Cells
 from repro.problems.problem import Outline
-from repro.problems.registry import GeneratedField, Item, MatrixItem, Own, OwnField, Registry, own_name
+from repro.problems.registry import GeneratedField, Item, MatrixItem, Own, OwnField, Recipe, Registry, Tetmesh, own_name
+from repro.problems.supports import elastic_body, fixed_vertices
 
 #: Prefix of cell-data names that marks modes; the rest of the name is the polynomial basis.
 MODES = "modes_"
@@ -218,6 +220,7 @@ def outline(problem: OwnProblem | Own | OwnField, limits: Limits) -> Outline:
         check_field_file(path)
         return Outline(name, "field", None, definition, (path,))
     said = describe_file(problem, limits)
+    held = isinstance(problem, OwnProblem) and bool(problem.fixed)
     return Outline(
         name,
         problem.kind_of_problem,
@@ -227,6 +230,7 @@ def outline(problem: OwnProblem | Own | OwnField, limits: Limits) -> Outline:
         said.size,
         at_most=said.at_most,
         columns=said.columns,
+        free_body=said.entry == "block3" and not held and not is_matrix_market(path),
     )
 
 
@@ -286,7 +290,11 @@ def entry_of(path: Path, entry: str | None, header: Header | None) -> str:
 
 
 def assemble_own(
-    path: Path | str, entry: str | None, seed: int = 1, limits: Limits | None = None
+    path: Path | str,
+    entry: str | None,
+    seed: int = 1,
+    limits: Limits | None = None,
+    fixed: Sequence[Fixed] = (),
 ) -> tuple[str, Assembled, dict[str, Any]]:
     """Build a matrix from a local file; return entry type, matrix, and `checksum` and `counts` of the file.
 
@@ -299,6 +307,8 @@ def assemble_own(
         Entry type. None is allowed for a matrix file, whose header then determines `real`, `complex` or `pattern`.
     seed
         Seed for the random curvature potential of the Dirac operator.
+    fixed
+        Where vertices of a tetrahedral mesh are fixed; their rows and columns are left out.
 
     Raises
     ------
@@ -306,6 +316,14 @@ def assemble_own(
         The file is missing, damaged, beyond the limits or of an unknown kind, or the entry type does not match it.
     """
     path, limits = locate_own(path), limits or Limits()
+    if fixed and is_matrix_market(path):
+        raise ReproError(
+            "vertices can be fixed of a mesh alone",
+            where=path,
+            expected=f"a tetrahedral mesh ({' '.join(FORMATS)})",
+            actual="a matrix",
+            todo="leave `fixed:` out, or remove rows and columns where the matrix is made",
+        )
     if is_matrix_market(path):
         with open_plain(path, limits, member_of(path)) as stream:
             entry = entry_of(path, entry, read_header(stream, path, limits))
@@ -319,7 +337,9 @@ def assemble_own(
         assembled = assemble_dirac(vertices, cells, seed=seed)
     else:
         vertices, cells, notes = read_tetrahedra(path, limits)
-        assembled = assemble_elasticity(vertices, cells)
+        groups = {one.group: read_group(path, limits, one.group) for one in fixed if one.group is not None}
+        held = fixed_vertices(vertices, fixed, groups, path) if fixed else None
+        assembled = elastic_body(vertices, cells, held)
     origin = {
         "checksum": {"sha256": mesh_checksum(vertices, cells), "state": "own"},
         "counts": {"vertices": len(vertices), "cells": len(cells)},
@@ -340,4 +360,5 @@ def planned(item: Item | OwnProblem, registry: Registry, limits: Limits) -> Outl
         definition["made from"] = [registry.find(name).model_dump(mode="json", exclude={"sets"}) for name in inputs]
     columns = item.published.columns if item.published and item.published.columns != item.published.rows else None
     entry = item.entry if isinstance(item, MatrixItem) and item.kind_of_problem == "matrix" else None
-    return Outline(item.name, item.kind_of_problem, entry, definition, size=size, columns=columns)
+    free_body = entry == "block3" and isinstance(item, (Tetmesh, Recipe))
+    return Outline(item.name, item.kind_of_problem, entry, definition, size=size, columns=columns, free_body=free_body)

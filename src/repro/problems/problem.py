@@ -43,6 +43,8 @@ class Outline:
     at_most: bool = False
     #: Number of columns, if known and different from the number of rows.
     columns: int | None = None
+    #: Whether it is the stiffness of an elastic body that nothing holds, a singular matrix.
+    free_body: bool = False
 
     @property
     def multiplies(self) -> bool:

@@ -21,7 +21,8 @@ import yaml
 from pydantic import AfterValidator, Field, PrivateAttr, WithJsonSchema, model_validator
 
 from repro.atomic_write import write_whole
-from repro.config import read_yaml, shorten, validate
+from repro.config import read_yaml, validate
+from repro.config.misfits import shorten
 from repro.config.models import CAMPAIGN, MAX_PART_LENGTH, Batches, EntryName, FieldFile, FilePath, Model, OwnProblem
 from repro.errors import ReproError
 from repro.package_data import shipped
@@ -229,7 +230,7 @@ def load_collection(path: Path) -> Collection:
     expected = (
         "a set's file, as docs/add-a-problem.md explains it: a mapping with `name`, `title`, `query` and `resolved`"
     )
-    return validate(Collection, read_yaml(path, "file of a set"), path, expected)
+    return validate(Collection, read_yaml(path, "file of a set"), (path,), expected)
 
 
 def select(matrices: Iterable[Indexed], query: Query) -> list[Indexed]:
@@ -585,12 +586,12 @@ def load_registry(path: Path = REGISTRY) -> Registry:
     """
     path = shipped(path)
     data = read_yaml(path, "registry of problems (`registry:` of the configuration)")
-    registry = validate(Registry, data, path, _EXPECTED)
+    registry = validate(Registry, data, (path,), _EXPECTED)
     if not registry.collections:
         return registry
     files = {path.parent / name: load_collection(path.parent / name) for name in registry.collections}
     queried = _by_name(item for collection in files.values() for item in collection.items())
-    registry = validate(Registry, {**data, "problems": [*data["problems"], *queried]}, path, _EXPECTED)
+    registry = validate(Registry, {**data, "problems": [*data["problems"], *queried]}, (path,), _EXPECTED)
     registry._unresolved.update(
         {collection.name: file for file, collection in files.items() if not collection.resolved}
     )

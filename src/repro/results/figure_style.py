@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil, floor, log10
 from pathlib import Path
@@ -11,10 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from matplotlib import style as mpl_style
 from matplotlib.figure import Figure as Canvas
+from matplotlib.font_manager import get_font_names
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
+from repro.config.misfits import mean
+from repro.errors import ReproError
+from repro.results.hover_values import name_marks
 from repro.results.tables import Figure
 
 if TYPE_CHECKING:
@@ -80,7 +85,35 @@ RC: dict[str, Any] = {
 #: Pixels per inch of figures in the report (2 pixels per point).
 SCREEN = 144
 
-FORMATS = ("pdf", "svg", "png")
+#: Formats of figures; `tex` includes the PDF file, with the caption.
+FORMATS = ("pdf", "svg", "png", "tex")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How figures are written where a paper needs them otherwise than the workflow makes them."""
+
+    #: Width in inches; None for each figure's own. Heights stay.
+    width: float | None = None
+    #: Font family, which has to be installed; None for DejaVu Sans, which comes with matplotlib.
+    font: str | None = None
+    formats: tuple[str, ...] = FORMATS
+
+    def __post_init__(self) -> None:
+        if unknown := [name for name in self.formats if name not in FORMATS]:
+            raise ReproError(
+                "unknown format of a figure",
+                where="--format",
+                expected=", ".join(FORMATS),
+                actual=f"{unknown[0]}{mean(unknown[0], FORMATS)}",
+            )
+        if self.font is not None and self.font not in (fonts := get_font_names()):
+            raise ReproError(
+                "the font is not installed",
+                where="--font",
+                expected="a family that matplotlib finds",
+                actual=f"{self.font}{mean(self.font, fonts)}",
+            )
 
 
 def canvas(width: float, height: float) -> Canvas:
@@ -88,9 +121,11 @@ def canvas(width: float, height: float) -> Canvas:
     return Canvas(figsize=(width, height), layout="constrained")
 
 
-def laid_out(figure: Figure, device: str) -> Canvas:
+def laid_out(figure: Figure, device: str, width: float | None = None) -> Canvas:
     """Draw a figure with the device's name below it, and freeze its layout, so that all formats look the same."""
     drawn = figure.draw()
+    if width is not None:
+        drawn.set_figwidth(width)
     _below(drawn, device, "outside lower right")
     _take_words_as_they_are(drawn)
     drawn.draw_without_rendering()
@@ -106,14 +141,19 @@ def _take_words_as_they_are(drawn: Canvas) -> None:
         text.set_parse_math(False)
 
 
-def save(figure: Figure, paths: Iterable[Path], title: str, device: str, *, screen: bool = False) -> None:
+def save(
+    figure: Figure, paths: Iterable[Path], title: str, device: str, *, screen: bool = False, shape: Shape | None = None
+) -> dict[str, list[str]]:
     """Write a figure with the device's name below it to files; their suffixes select the formats.
 
     Files contain no dates, so that equal data give equal bytes. SVG files draw letters as outlines, which look the same
-    everywhere. With `screen` letters are text (searchable and smaller), and images have screen resolution.
+    everywhere. With `screen` letters are text (searchable and smaller), images have screen resolution, and the ids and
+    texts of bars and points are returned, for `repro.results.hover_values.with_titles`.
     """
-    with look(screen=screen):
-        drawn = laid_out(figure, device)
+    shape = shape or Shape()
+    with look(screen=screen), mpl_style.context({"font.family": shape.font} if shape.font else {}):
+        drawn = laid_out(figure, device, shape.width)
+        texts = name_marks(drawn) if screen else {}
         for path in paths:
             metadata: dict[str, str | None]
             match path.suffix.lstrip("."):
@@ -124,6 +164,7 @@ def save(figure: Figure, paths: Iterable[Path], title: str, device: str, *, scre
                 case _:
                     metadata = {"Title": title, "Description": figure.caption}
             drawn.savefig(path, format=path.suffix.lstrip("."), metadata=metadata)
+    return texts
 
 
 def look(*, screen: bool = False) -> AbstractContextManager[None]:

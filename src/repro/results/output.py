@@ -1,4 +1,4 @@
-"""Writing tables as CSV, Markdown and LaTeX (booktabs), and figures as PDF, SVG and PNG.
+"""Writing tables as CSV, Markdown and LaTeX (booktabs), and figures as PDF, SVG and PNG with their captions in LaTeX.
 
 Every file is written atomically.
 """
@@ -224,16 +224,47 @@ def write_table(artifact: Artifact, table: Table, folder: Path) -> list[Path]:
     return paths
 
 
-def write_figure(artifact: Artifact, figure: Figure, folder: Path, device: str) -> list[Path]:
-    """Write one figure as PDF, SVG and PNG with the device's name below it; return the files."""
-    paths = [folder / f"{artifact.name}.{suffix}" for suffix in figure_style.FORMATS]
+def figure_as_latex(figure: Figure, name: str) -> str:
+    """Return a LaTeX figure that includes the PDF file beside it."""
+    return "\n".join(
+        [
+            r"% needs \usepackage{graphicx}, and \graphicspath where this file is included from another folder",
+            r"\begin{figure}",
+            r"\centering",
+            rf"\includegraphics[width=\linewidth]{{{name}.pdf}}",
+            rf"\caption{{{latex_escape(figure.caption)}}}",
+            rf"\label{{fig:{name}}}",
+            r"\end{figure}",
+            "",
+        ]
+    )
+
+
+def write_figure(
+    artifact: Artifact, figure: Figure, folder: Path, device: str, shape: figure_style.Shape | None = None
+) -> list[Path]:
+    """Write one figure in all formats of `shape`, with the device's name below it; return the files.
+
+    The `.tex` file has the caption, and includes the PDF file.
+    """
+    shape = shape or figure_style.Shape()
+    paths = [folder / f"{artifact.name}.{suffix}" for suffix in shape.formats]
     with ExitStack() as stack:
-        figure_style.save(figure, [stack.enter_context(replacing(path)) for path in paths], artifact.title, device)
+        partial = {path.suffix: stack.enter_context(replacing(path)) for path in paths}
+        if text := partial.pop(".tex", None):
+            text.write_text(figure_as_latex(figure, artifact.name), encoding="utf-8")
+        figure_style.save(figure, partial.values(), artifact.title, device, shape=shape)
     return paths
 
 
-def write(artifact: Artifact, campaign: Campaign, published: Published, folder: Path) -> list[Path]:
-    """Make one table or figure of a campaign, write it in all formats, and return the files.
+def write(
+    artifact: Artifact,
+    campaign: Campaign,
+    published: Published,
+    folder: Path,
+    shape: figure_style.Shape | None = None,
+) -> list[Path]:
+    """Make one table or figure of a campaign, write it in all formats, figures as `shape` says, and return the files.
 
     If yardstick times of the campaign were disturbed, a table's caption starts with this warning.
     """
@@ -242,4 +273,4 @@ def write(artifact: Artifact, campaign: Campaign, published: Published, folder: 
         if campaign.disturbance:
             made = replace(made, caption=f"{campaign.disturbance} {made.caption}")
         return write_table(artifact, cast(Table, made), folder)
-    return write_figure(artifact, cast(Figure, made), folder, campaign.column)
+    return write_figure(artifact, cast(Figure, made), folder, campaign.column, shape)

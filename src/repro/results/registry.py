@@ -12,6 +12,7 @@ from typing import Literal
 
 import numpy as np
 
+from repro.config.misfits import mean
 from repro.errors import ReproError
 from repro.results.campaign_data import Campaign
 from repro.results.problem_rows import problem_rows
@@ -47,6 +48,10 @@ def select_for_figure(campaign: Campaign, published: Published) -> tuple[Campaig
     return replace(campaign, problems=problems, **frames), said
 
 
+#: Numbering of artifacts that are in no paper.
+OURS = "ours"
+#: Name of each study's table of what was aimed at.
+TARGETS = "table-targets"
 Kind = Literal["table", "figure"]
 MakeTable = Callable[[Campaign, Published], Table]
 MakeFigure = Callable[[Campaign, Published], Figure]
@@ -65,6 +70,13 @@ class Artifact:
     make: MakeTable | MakeFigure
     #: Whether it compares campaigns; then it is made only if `Campaign.beside` is not empty.
     several: bool = False
+    #: Keys of a table's columns that the page shows first, behind those that name the case.
+    lead: tuple[str, ...] = ()
+
+    @property
+    def of_papers(self) -> bool:
+        """Whether it shows papers' numbers, claims on them, or what was aimed at beside them."""
+        return self.numbering != OURS or self.name == TARGETS
 
     @property
     def short(self) -> str:
@@ -84,12 +96,12 @@ def _register(artifact: Artifact) -> None:
 
 
 def table(
-    study: str, name: str, *, title: str, numbering: str, several: bool = False
+    study: str, name: str, *, title: str, numbering: str, several: bool = False, lead: tuple[str, ...] = ()
 ) -> Callable[[MakeTable], MakeTable]:
-    """Register the decorated function as a table."""
+    """Register the decorated function as a table; the page shows its columns `lead` first, such as a speedup."""
 
     def decorate(make: MakeTable) -> MakeTable:
-        _register(Artifact(study, name, title, numbering, "table", make, several))
+        _register(Artifact(study, name, title, numbering, "table", make, several, lead))
         return make
 
     return decorate
@@ -131,6 +143,6 @@ def get_artifact(study: str, name: str) -> Artifact:
             "unknown artifact",
             where=f"study {study}",
             expected=f"one of {', '.join(by_name) or '(there are none)'}",
-            actual=name,
+            actual=f"{name}{mean(name, by_name)}",
         )
     return by_name[name]

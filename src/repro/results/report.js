@@ -1,7 +1,16 @@
 "use strict";
-// Controls are made here, so that a page without scripts has none that do nothing.
+// Tables: controls are made here, so that a page without scripts has none that do nothing.
 const FILTERED_FROM = 9; // rows
-const PARTED_FROM = 12; // columns
+const AT_FIRST = 12; // columns
+// statistics that a summary line can have, by the first words of its title
+const STATISTICS = {
+  "geometric mean": (values) => Math.exp(values.reduce((sum, value) => sum + Math.log(value), 0) / values.length),
+  mean: (values) => values.reduce((sum, value) => sum + value, 0) / values.length,
+  median: (values) => {
+    const [sorted, half] = [values.toSorted((a, b) => a - b), values.length >> 1];
+    return values.length % 2 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
+  },
+};
 
 function make(tag, properties, ...children) {
   const element = Object.assign(document.createElement(tag), properties);
@@ -9,27 +18,61 @@ function make(tag, properties, ...children) {
   return element;
 }
 
-// A click on a column's head sorts the rows by their values: numbers as numbers, empty values always last.
+const headsOf = (table) => [...table.tHead.rows[table.tHead.rows.length - 1].cells];
+const valueOf = (cell) => cell.dataset.value ?? cell.firstChild?.data ?? "";
+
+// A click on a column's head sorts the rows by their values, numbers as numbers and empty values last; the second one
+// turns the order round, and the third brings back the order in which the rows came.
 function sortable(table) {
   const body = table.tBodies[0];
-  const heads = [...table.tHead.rows[table.tHead.rows.length - 1].cells];
+  const heads = headsOf(table);
+  const asTheyCame = [...body.rows];
   heads.forEach((head, column) => {
     const button = make("button", { type: "button" }, ...head.childNodes);
     head.append(button);
     button.addEventListener("click", () => {
-      const down = head.getAttribute("aria-sort") === "ascending";
+      const next = { ascending: "descending", descending: null }[head.getAttribute("aria-sort")];
+      const order = next === undefined ? "ascending" : next;
       heads.forEach((other) => other.removeAttribute("aria-sort"));
-      head.setAttribute("aria-sort", down ? "descending" : "ascending");
-      const value = (row) => row.cells[column].dataset.value ?? row.cells[column].firstChild.data;
+      if (order === null) return body.append(...asTheyCame);
+      head.setAttribute("aria-sort", order);
       const compare = (a, b) => {
-        const [x, y] = [value(a), value(b)];
+        const [x, y] = [valueOf(a.cells[column]), valueOf(b.cells[column])];
         if (x === "" || y === "") return (x === "") - (y === "");
-        const order = head.classList.contains("number") ? x - y : x.localeCompare(y, "en", { numeric: true });
-        return down ? -order : order;
+        const sign = order === "descending" ? -1 : 1;
+        return sign * (head.classList.contains("number") ? x - y : x.localeCompare(y, "en", { numeric: true }));
       };
-      body.append(...[...body.rows].sort(compare));
+      body.append(...asTheyCame.toSorted(compare));
     });
   });
+}
+
+function threeDigits(value) {
+  if (Math.abs(value) >= 99.95) return String(Math.round(value));
+  return value.toPrecision(Math.abs(value) < 1 ? 2 : 3);
+}
+
+// Lines below a filtered table: its own statistics over the rows that are left, or else their medians.
+function summarize(table, rows) {
+  table.querySelectorAll("tr.of-shown").forEach((line) => line.remove());
+  if (!rows.length || rows.length === table.tBodies[0].rows.length) return;
+  const named = (line) => Object.keys(STATISTICS).find((name) => line.cells[0].textContent.startsWith(name));
+  const own = [...(table.tFoot?.rows ?? [])].filter((line) => named(line) && !line.cells[0].textContent.includes(","));
+  const foot = table.tFoot ?? table.createTFoot();
+  const heads = headsOf(table);
+  const wanted = own.length ? own.map((line) => [named(line), line]) : [["median", null]];
+  for (const [name, line] of wanted.reverse()) {
+    const cells = heads.map((head, column) => {
+      if (column === 0) return make("th", { scope: "row" }, `${name} of ${rows.length} shown`);
+      const values = rows.map((row) => valueOf(row.cells[column])).filter((value) => value !== "").map(Number);
+      const told = head.classList.contains("number") && (!line || valueOf(line.cells[column]) !== "");
+      const number = told && values.length ? STATISTICS[name](values) : NaN;
+      const unit = line?.cells[column].textContent.includes("%") ? " %" : "";
+      const text = Number.isFinite(number) ? (unit ? Math.round(number) : threeDigits(number)) + unit : "";
+      return make("td", { className: head.classList.contains("number") ? "number" : "" }, text);
+    });
+    foot.prepend(make("tr", { className: "of-shown" }, ...cells));
+  }
 }
 
 // Rows that have all of the words stay.
@@ -44,37 +87,63 @@ function filter(table) {
       const text = row.textContent.toLowerCase();
       row.hidden = !words.every((word) => text.includes(word));
     }
-    const left = rows.filter((row) => !row.hidden).length;
-    count.value = left === rows.length ? `${left} rows` : `${left} of ${rows.length} rows`;
+    const left = rows.filter((row) => !row.hidden);
+    count.value = left.length === rows.length ? `${rows.length} rows` : `${left.length} of ${rows.length} rows`;
+    summarize(table, left);
+    table.showColumns?.();
   });
   return [field, count];
 }
 
-// A box for each group of columns of a wide table hides them.
-function parts(table) {
+// Of a wide table the first columns are shown, and a switch brings the others; a box hides those of a group.
+function columns(table) {
   const groups = table.tHead.querySelector(".groups");
-  const width = table.tHead.rows[table.tHead.rows.length - 1].cells.length;
-  if (!groups || width < PARTED_FROM) return [];
+  const count = headsOf(table).length;
+  if (count <= AT_FIRST) return [];
+  const spans = [];
   let first = 0;
-  const boxes = [];
-  for (const head of groups.cells) {
-    const [from, end] = [first, (first += head.colSpan)];
-    if (!head.textContent) continue;
+  for (const head of groups?.cells ?? []) head.dataset.span = head.colSpan;
+  for (const head of groups?.cells ?? []) spans.push({ head, from: first, end: (first += head.colSpan), shown: true });
+  let all = false;
+  const visible = (column) =>
+    (all || column < AT_FIRST) && !spans.some((one) => !one.shown && one.from <= column && column < one.end);
+  table.showColumns = () => {
+    for (const row of table.rows) {
+      if (row !== groups) [...row.cells].forEach((cell, column) => (cell.hidden = !visible(column)));
+    }
+    for (const { head, from, end } of spans) {
+      const left = Array.from({ length: end - from }, (_, at) => from + at).filter(visible).length;
+      head.hidden = !left;
+      head.colSpan = Math.max(left, 1);
+    }
+  };
+  const boxes = spans.filter(({ head }) => head.textContent).map((one) => {
     const box = make("input", { type: "checkbox", checked: true });
     box.addEventListener("change", () => {
-      head.hidden = !box.checked;
-      for (const row of table.rows) {
-        if (row === groups) continue;
-        for (const cell of [...row.cells].slice(from, end)) cell.hidden = !box.checked;
-      }
+      one.shown = box.checked;
+      table.showColumns();
     });
-    boxes.push(make("label", {}, box, ` ${head.textContent}`));
-  }
-  return boxes;
+    return make("label", { hidden: true }, box, ` ${one.head.textContent}`);
+  });
+  const button = make("button", { type: "button", className: "columns" });
+  const turn = (to) => {
+    all = to;
+    button.textContent = all ? `first ${AT_FIRST} columns` : `all ${count} columns`;
+    for (const box of boxes) box.hidden = !all;
+    table.showColumns();
+  };
+  button.addEventListener("click", () => turn(!all));
+  table.showAllColumns = (to) => {
+    const before = all;
+    turn(to);
+    return before;
+  };
+  turn(false);
+  return [button, ...boxes];
 }
 
 for (const table of document.querySelectorAll("table.sortable")) {
-  const controls = [...filter(table), ...parts(table)];
+  const controls = [...filter(table), ...columns(table)];
   sortable(table);
   const box = table.closest(".scroll");
   if (controls.length) box.before(make("div", { className: "controls" }, ...controls));
@@ -90,33 +159,3 @@ for (const table of document.querySelectorAll("table.sortable")) {
     mark.title = mark.textContent.split(",").map((letter) => notes[letter] || "").join("\n");
   }
 }
-
-// A click on a heading's mark copies its address, where the browser lets a page do so.
-for (const anchor of document.querySelectorAll("a.anchor")) {
-  anchor.addEventListener("click", () => navigator.clipboard?.writeText(anchor.href).catch(() => {}));
-}
-
-// The entry of the section that is being read is marked, and its study opened.
-const contents = document.getElementById("contents");
-const narrow = matchMedia("(max-width: 60rem)");
-const fold = () => (contents.open = !narrow.matches);
-narrow.addEventListener("change", fold);
-fold();
-const entries = new Map([...contents.querySelectorAll("a")].map((link) => [link.hash.slice(1), link]));
-const seen = new Set();
-const observer = new IntersectionObserver(
-  (changes) => {
-    for (const { target, isIntersecting } of changes) isIntersecting ? seen.add(target) : seen.delete(target);
-    // of a study and a table in it the table
-    const here = [...seen].filter((one) => ![...seen].some((other) => other !== one && one.contains(other)))[0];
-    if (!here) return;
-    for (const link of entries.values()) link.removeAttribute("aria-current");
-    const link = entries.get(here.id);
-    link.setAttribute("aria-current", "location");
-    const study = link.closest("li details");
-    for (const other of contents.querySelectorAll("li details")) other.open = other === study;
-    if (!narrow.matches) link.scrollIntoView({ block: "nearest" });
-  },
-  { rootMargin: "-10% 0px -85% 0px" },
-);
-for (const id of entries.keys()) observer.observe(document.getElementById(id));

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import csv
 import re
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import jinja2
 from markupsafe import Markup, escape
@@ -17,7 +19,8 @@ from repro.bench.rows import ClockName, median_column
 from repro.results import figure_style
 from repro.results.campaign_data import NEAR_EMPTY, Campaign, Case
 from repro.results.claims import CLAIMS, VERDICT_ORDER, Verdict, tally
-from repro.results.output import replacing
+from repro.results.hover_values import with_titles
+from repro.results.output import as_csv, replacing
 from repro.results.problem_rows import (
     CLOCK_WORDS,
     REMARKS,
@@ -38,6 +41,8 @@ from repro.results.tables import ABSENT, Cell, Column, Figure, Result, Table, le
 if TYPE_CHECKING:
     from repro.tuning.search import ProgressCallback
 
+
+T = TypeVar("T")
 
 #: Clocks of the report, in order of preference.
 REPORT_CLOCKS: tuple[ClockName, ...] = ("event", "graph", "host")
@@ -160,6 +165,8 @@ class PageArtifact:
     caption: Caption
     table: Table | None = None
     svg: Markup | None = None
+    #: The table's CSV file as a `data:` URL, a link that works wherever the page is.
+    csv: str = ""
 
     @property
     def size(self) -> tuple[float, float]:
@@ -175,11 +182,29 @@ def render_artifact(artifact: Artifact, campaign: Campaign, published: Published
         return None
     caption = Caption.of(made.caption)
     if artifact.kind == "table":
-        return PageArtifact(artifact, caption, table=cast(Table, made))
+        table = cast(Table, made)
+        packed = base64.b64encode(as_csv(table).encode()).decode()
+        url = f"data:text/csv;charset=utf-8;base64,{packed}"
+        return PageArtifact(artifact, caption, table=lead_first(table, artifact.lead), csv=url)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{artifact.name}.svg"
-        figure_style.save(cast(Figure, made), [path], artifact.title, campaign.column, screen=True)
-        return PageArtifact(artifact, caption, svg=inline_svg(path.read_text("utf-8"), artifact))
+        texts = figure_style.save(cast(Figure, made), [path], artifact.title, campaign.column, screen=True)
+        titled = with_titles(path.read_text("utf-8"), texts)
+        return PageArtifact(artifact, caption, svg=inline_svg(titled, artifact))
+
+
+def lead_first(table: Table, lead: Sequence[str]) -> Table:
+    """Return a table with the columns of these keys behind the first ones without a group, which name the case."""
+    places = {column.key: at for at, column in enumerate(table.columns)}
+    first = [places[key] for key in lead if key in places]
+    naming = next((at for at, column in enumerate(table.columns) if column.group or at in first), len(places))
+    order = [*range(naming), *first, *(at for at in range(naming, len(table.columns)) if at not in first)]
+
+    def ordered(row: Sequence[T]) -> tuple[T, ...]:
+        return tuple(row[at] for at in order)
+
+    rows, summary = ([ordered(row) for row in part] for part in (table.rows, table.summary))
+    return replace(table, columns=ordered(table.columns), rows=rows, summary=summary)
 
 
 def inline_svg(text: str, artifact: Artifact) -> Markup:
@@ -274,6 +299,8 @@ class PageStudy:
     highlights: Mapping[str, str] = field(default_factory=dict)
     #: HTML template that explains how to read the study's tables.
     words: Path | None = None
+    #: What the parts of a variant's name mean, by a pattern of regular expressions: see `read_legend`.
+    legend: Mapping[str, str] = field(default_factory=dict)
     title: str = ""
     #: Citation of the papers.
     reference: str = ""
@@ -315,9 +342,25 @@ class Section:
     disturbed: bool
     #: HTML that explains how to read the study's tables.
     words: Markup
+    #: What the parts of a variant's name mean, by their patterns.
+    legend: Mapping[str, str]
 
 
-def write_report(parts: Sequence[PageStudy], path: Path, progress: ProgressCallback = lambda *_: None) -> Path:
+@dataclass(frozen=True)
+class PageWinners:
+    """The head of the page: the winners on the user's own problems (`winners.html.j2`)."""
+
+    table: Table
+    #: Lines for a shell and for Python that take the kernels away, by problem.
+    lines: Mapping[str, Sequence[str]]
+
+
+def write_report(
+    parts: Sequence[PageStudy],
+    path: Path,
+    progress: ProgressCallback = lambda *_: None,
+    winners: PageWinners | None = None,
+) -> Path:
     """Write the page with all studies of one campaign; `progress` is called for each table and figure."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
@@ -326,7 +369,7 @@ def write_report(parts: Sequence[PageStudy], path: Path, progress: ProgressCallb
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["code"] = _code
+    environment.filters |= {"code": _code, "example": _example}
     environment.globals |= {
         "letter": letter,
         "clock_words": CLOCK_WORDS,
@@ -337,6 +380,7 @@ def write_report(parts: Sequence[PageStudy], path: Path, progress: ProgressCallb
     first = parts[0].campaign
     page = environment.get_template("report.html.j2").render(
         campaign=first,
+        winners=winners,
         summary=_summary(parts),
         others=list({other.name: other for part in parts for other in part.campaign.beside}.values()),
         sections=sections,
@@ -344,6 +388,7 @@ def write_report(parts: Sequence[PageStudy], path: Path, progress: ProgressCallb
         verdicts=[str(verdict) for verdict in VERDICT_ORDER],
         reversed=str(Verdict.REVERSED),
         claims_table=CLAIMS,
+        legends={section.campaign.study: list(section.legend.items()) for section in sections},
         near_empty=f"{NEAR_EMPTY:g}",
         tie=" and ".join(dict.fromkeys(f"{100 * part.campaign.tie:g} %" for part in parts)),
     )
@@ -355,6 +400,21 @@ def write_report(parts: Sequence[PageStudy], path: Path, progress: ProgressCallb
 def _code(text: str) -> Markup:
     """Return text as HTML, with words in backticks as `<code>`."""
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
+
+
+def read_legend(path: Path) -> dict[str, str]:
+    """Read what the parts of a variant's name mean: a CSV file with columns `part` and `meaning`.
+
+    A part is a regular expression that matches between letters and digits of a name; `\\1` in its meaning is what its
+    first group matched.
+    """
+    with path.open(encoding="utf-8", newline="") as file:
+        return {line["part"]: line["meaning"] for line in csv.DictReader(file)}
+
+
+def _example(text: str) -> str:
+    """Return a pattern, or its meaning, with N in place of its numbers, for readers."""
+    return re.sub(r"\([^)]*\)|\\\d", "N", text)
 
 
 def _section(part: PageStudy, environment: jinja2.Environment, folder: Path, progress: ProgressCallback) -> Section:
@@ -391,6 +451,7 @@ def _section(part: PageStudy, environment: jinja2.Environment, folder: Path, pro
         disturbed=any(rows.select(status="disturbed") for rows in (campaign.searched, campaign.reported)),
         protocol=_protocol(campaign),
         words=Markup(words),
+        legend=part.legend,
     )
 
 

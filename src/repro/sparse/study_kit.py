@@ -21,6 +21,8 @@ from repro.tuning.search import Choice
 
 #: Name of the library that provides the baselines, by backend.
 LIBRARIES: Mapping[str, str] = {"cuda": "cuSPARSE", "opencl": "SciPy"}
+#: Tunings of a product among all spaces that may be searched, the widest first (`repro.studies.Study.winners`).
+WINNERS = ("extended", "tuned_joint", "joint")
 Array = NDArray[np.float64]
 
 
@@ -49,6 +51,8 @@ def features(record: Mapping[str, Any], precision: str, machine: Machine) -> Arr
 
 #: Name of the choice by time and memory among the tunings.
 MEMORY = "memory"
+#: Name of the choice among layouts whose vectors are as NumPy, CuPy and PyTorch have them: what an operator runs.
+OPERATOR = "operator"
 
 
 def front(seconds: Array, matrix_bytes: Array) -> NDArray[np.intp]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from repro.bench.rows import NO_COLUMNS, ColumnType
+from repro.config.misfits import mean
 from repro.errors import ReproError
 
 if TYPE_CHECKING:
@@ -112,6 +113,9 @@ class Study:
         Columns of each file in `config/published/<study>/`, by file name, and of `config/targets/<study>.csv`.
     headline
         The tuning whose winner represents a case in the report.
+    winners
+        Tunings whose winner is the one kernel to take for a problem, the best first; empty if a problem has several.
+        Baselines do the same work.
     id_class
         Class that parses the names of variants; None if variants cannot be looked up by name.
     libraries
@@ -140,6 +144,7 @@ class Study:
     published: Mapping[str, tuple[str, ...]] = {}
     targets: tuple[str, ...] = ()
     headline: str = "joint"
+    winners: tuple[str, ...] = ()
     id_class: type[BaseId] | None = None
     libraries: Mapping[str, str] = {}
     highlights: Mapping[str, str] = {}
@@ -272,7 +277,9 @@ def get_study(name: str) -> Study:
         There is no such study.
     """
     if name not in study_names():
-        raise ReproError("unknown study", expected=f"one of {', '.join(study_names())}", actual=name)
+        raise ReproError(
+            "unknown study", expected=f"one of {', '.join(study_names())}", actual=f"{name}{mean(name, study_names())}"
+        )
     study = import_module(f"{__name__}.{name}.study").STUDY
     assert isinstance(study, Study)
     return study

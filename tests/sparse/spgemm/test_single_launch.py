@@ -5,6 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from repro.codegen.targets import get_target
+from repro.sparse.spgemm import arena as arena_module
 from repro.sparse.spgemm import single
 from repro.sparse.spgemm.arena import LEAST_ENTRIES, Arena
 from repro.sparse.spgemm.kernels import SINGLE_TABLES, single_shape, single_shapes
@@ -206,7 +207,19 @@ def test_only_the_rest_of_a_row_is_left_unused(multiply, device, monkeypatch):
     assert_product(c, a, a)
 
 
-def test_ranges_of_an_arena_are_cut_and_given_back(device):
+def test_one_large_block_of_an_arena_stays(device):
+    arena = Arena(device, np.dtype(np.float64))
+    first, second = arena.reserve(LEAST_ENTRIES + 1), arena.reserve(LEAST_ENTRIES + 1)
+    columns = first.buffers(1)[0].pointer
+    first.release()
+    second.release()
+    assert 12 * LEAST_ENTRIES < arena.nbytes < 13 * LEAST_ENTRIES
+    assert arena.reserve(LEAST_ENTRIES + 1).buffers(1)[0].pointer == columns
+    arena.release()
+
+
+def test_ranges_of_an_arena_are_cut_and_given_back(device, monkeypatch):
+    monkeypatch.setattr(arena_module, "KEPT_BYTES", 0)
     arena = Arena(device, np.dtype(np.float64))
     first, second = arena.reserve(1000), arena.reserve(3000)
     columns, values = first.buffers(1000)

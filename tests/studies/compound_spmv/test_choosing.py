@@ -7,7 +7,7 @@ from repro.tuning.search import within_reach
 
 
 def row(layout, kind, n_t, time, graph=None, **columns):
-    ordering = columns.pop("ordering", "natural")
+    ordering, vector = columns.pop("ordering", "natural"), columns.pop("vector", None)
     settings = {"status": "ok", "protocol": "full", "space": "paper", **columns}
     return Row(
         key=f"{layout}{kind}{n_t}",
@@ -18,7 +18,7 @@ def row(layout, kind, n_t, time, graph=None, **columns):
         name=f"{layout}/{kind}-{n_t}-1",
         event_median=time,
         graph_median=graph or time,
-        own={"layout": layout, "ordering": ordering, "schedule": kind, "n_t": n_t, "n_b": 1},
+        own={"layout": layout, "ordering": ordering, "vector": vector, "schedule": kind, "n_t": n_t, "n_b": 1},
         **settings,
     )
 
@@ -47,6 +47,22 @@ def test_the_tunings_answer_different_questions():
         "static": "ELL-AoS-AoS/static-32-1",
         "dynamic": "ELL-AoS-AoS/dynamic-32-1",
     }
+
+
+def test_an_operator_runs_a_layout_whose_vectors_are_the_users():
+    rows = [
+        row("Sl-8-AoSoA-Padded", "direct", 64, 1.0, space="extended", vector="Padded"),
+        row("Sl-16-SoA-SoA", "static", 64, 2.0, vector="SoA"),
+        row("Sl-8-AoSoA-AoS@rcm", "direct", 64, 3.0, space="extended", vector="AoS", ordering="rcm"),
+        row("Sl-8-AoSoA-AoS@clustered", "direct", 64, 4.0, space="extended", vector="AoS"),
+        row("CSR-AoS-AoS", "static", 64, 5.0, vector="AoS"),
+    ]
+    for tried in (rows, rows[::-1]):
+        got = answers(tried)
+        assert got["extended"].name == rows[0].name
+        assert got["operator"].name == rows[3].name
+    assert answers(rows[1:2] + rows[4:])["operator"].name == rows[4].name  # without our space as well
+    assert "operator" not in answers(rows[:3])
 
 
 def test_the_clocks_choose_apart():

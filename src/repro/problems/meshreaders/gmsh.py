@@ -7,6 +7,7 @@ its physical groups; it is read once. Only sections of nodes and elements are re
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,8 @@ class Elements:
     nodes: Numbers
     groups: Numbers | None = None
     entities: Numbers | None = None
+    #: In version 4 the entity of all of these elements.
+    entity: int | None = None
 
 
 def once(parts: list[Elements]) -> Numbers:
@@ -107,6 +110,11 @@ _INT, _REAL = np.dtype(np.int32), np.dtype(np.float64)
 
 def read(path: Path, values: bool = False) -> Contents:
     """Read a surface or a volume; `Flaw` for unknown versions or element types, or incomplete sections."""
+    return Reader(open_content(path)).read()
+
+
+def open_content(path: Path) -> Content:
+    """Return the content of a file, at its start; `Flaw` if it is not Gmsh's."""
     with path.open("rb") as file:
         start = file.read(200).removeprefix(b"\xef\xbb\xbf").lstrip()
     if start and not start.startswith((b"$", b"\xff\xfe", b"\xfe\xff")):
@@ -120,7 +128,7 @@ def read(path: Path, values: bool = False) -> Contents:
     content = Content(path.read_bytes() if binary else load_text(path))
     if content.content.startswith(b"\xef\xbb\xbf"):
         content.place = 3
-    return _Reader(content).read()
+    return content
 
 
 def _is_binary(path: Path) -> bool:
@@ -129,7 +137,9 @@ def _is_binary(path: Path) -> bool:
     return bool(found and found[1] == b"1")
 
 
-class _Reader:
+class Reader:
+    """Reads the sections of a file in their order."""
+
     def __init__(self, content: Content) -> None:
         self._content = content
         self._version, self._size = "1", np.dtype(np.uint64)
@@ -137,13 +147,16 @@ class _Reader:
         self._elements: list[Elements] = []
         self._interfaces: set[tuple[int, int]] = set()
 
-    def read(self) -> Contents:
-        content = self._content
-        read = {
+    def _sections(self) -> dict[str, Callable[[], None]]:
+        """Return the function that reads each section; others are skipped."""
+        return {
             "MeshFormat": self._format, "Nodes": self._read_nodes, "NOD": self._read_nodes,
             "ParametricNodes": self._read_parametric, "Elements": self._read_elements, "ELM": self._read_elements,
             "PartitionedEntities": self._read_partitions,
         }  # fmt: skip
+
+    def read(self) -> Contents:
+        content, read = self._content, self._sections()
         while line := content.line():
             if not line.startswith(b"$"):
                 raise Flaw(
@@ -333,7 +346,7 @@ class _Reader:
             found += count
             dimension, entity = (first, second) if later else (second, first)
             if (dimension, entity) not in self._interfaces:
-                self._elements.append(Elements(kind, rows[:, 0], rows[:, 1:]))
+                self._elements.append(Elements(kind, rows[:, 0], rows[:, 1:], entity=entity))
         self._check_sum(head[1], found, "elements")
 
     def _read_binary_elements(self) -> None:
@@ -442,6 +455,17 @@ class _Reader:
 
     def _joined(self) -> Contents:
         """Return nodes sorted by number, and each element once."""
+        numbers, points = self._numbered()
+        cells = []
+        for kind in dict.fromkeys(of.type for of in self._elements):
+            parts = [of for of in self._elements if of.type == kind]
+            nodes = renumbered(once(parts), numbers, "nodes")
+            name, dimension, _ = KINDS[kind]
+            cells.append(Cells(name, dimension, nodes))
+        return points, cells
+
+    def _numbered(self) -> tuple[Numbers, Floats]:
+        """Return the numbers of all nodes, ascending, and their points."""
         numbers = np.concatenate([of for of, _ in self._nodes]) if self._nodes else np.empty(0, np.int64)
         points = np.concatenate([of for _, of in self._nodes]) if self._nodes else np.empty((0, 3))
         if len(numbers) and (np.diff(numbers) <= 0).any():
@@ -451,10 +475,4 @@ class _Reader:
             same = (points[1:] == points[:-1]).all(axis=1)
             if again.any() and same[again[1:]].all():  # nodes on borders between partitions are repeated
                 numbers, points = numbers[~again], points[~again]
-        cells = []
-        for kind in dict.fromkeys(of.type for of in self._elements):
-            parts = [of for of in self._elements if of.type == kind]
-            nodes = renumbered(once(parts), numbers, "nodes")
-            name, dimension, _ = KINDS[kind]
-            cells.append(Cells(name, dimension, nodes))
-        return points, cells
+        return numbers, points

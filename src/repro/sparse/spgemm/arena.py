@@ -16,6 +16,8 @@ from repro.devices.base import PART_ALIGNMENT, Buffer, Device
 
 #: Entries of the smallest block, which stays when nothing is in it.
 LEAST_ENTRIES = 1 << 22
+#: Most bytes of a larger block that stays for the next product: a pool takes tens of microseconds to give it again.
+KEPT_BYTES = 1 << 28
 #: Ranges begin at multiples of so many entries, where parts of both arrays can begin.
 _ALIGNED = PART_ALIGNMENT // 4
 
@@ -102,7 +104,7 @@ class Arena:
         return self._blocks[-1]
 
     def give_back(self, block: _Block, begin: int, end: int) -> None:
-        """Add a range to what is free in its block; an empty large block is released."""
+        """Add a range to what is free in its block; an empty large block is released, but for one."""
         if begin >= end:
             return
         with self._lock:
@@ -114,9 +116,15 @@ class Arena:
                 at -= 1
                 begin = free.pop(at)[0]
             free.insert(at, (begin, end))
-            if block.empty and block.capacity > LEAST_ENTRIES and block in self._blocks:
+            if block.empty and block.capacity > LEAST_ENTRIES and block in self._blocks and not self._stays(block):
                 self._blocks.remove(block)
                 block.release()
+
+    def _stays(self, block: _Block) -> bool:
+        """Return whether an empty block is left for the next product: one that is not too large."""
+        if block.capacity * (4 + self.itemsize) > KEPT_BYTES:
+            return False
+        return not any(other.empty and other.capacity > LEAST_ENTRIES for other in self._blocks if other is not block)
 
     def trim(self) -> None:
         """Release the blocks in which nothing lies."""

@@ -33,7 +33,7 @@ from repro.sparse.compound.schedules import KINDS, schedules
 from repro.sparse.library import asked_for, check_names, for_problem
 from repro.sparse.operands import ProductOperands, make_operands, symmetry_on
 from repro.sparse.ordering import UNKNOWNS
-from repro.sparse.study_kit import LIBRARIES, MEMORY, Array, choose_by_memory
+from repro.sparse.study_kit import LIBRARIES, MEMORY, OPERATOR, WINNERS, Array, choose_by_memory
 from repro.sparse.study_kit import features as features_of_a_product
 from repro.sparse.symmetry import NOT_SYMMETRIC
 from repro.studies import CostModel, StepResult, Study, Workload
@@ -60,7 +60,8 @@ def choose(rows: Sequence[Row], tie: float, ids: Iterable[VariantId] = ()) -> li
     schedule), `joint` (best of all), `static` and `dynamic` (best of that kind in the joint winner's layout); in the
     space `paper_tuned` the same with `tuned_` before them. Where our space was searched as well: `extended` (best of
     all spaces in the matrix's own order), `reordered` (best of all, whatever the order). Where a format of pairs has a
-    time: `unpaired` and `reordered_unpaired` (the same two among all other formats).
+    time: `unpaired` and `reordered_unpaired` (the same two among all other formats). `operator` is the best of all
+    spaces in the matrix's own order among layouts that read and write vectors of NumPy, CuPy and PyTorch themselves.
     """
     return pick(rows, tie, _asked, ids)
 
@@ -75,7 +76,7 @@ def schedules_of_reference(rows: Sequence[Row]) -> set[str]:
 
 def _asked(timed: Sequence[Row], clock: str) -> dict[str, Sequence[Row]]:
     natural, unpaired = _having(timed, ordering="natural"), _unpaired(timed)
-    asked: dict[str, Sequence[Row]] = {}
+    asked: dict[str, Sequence[Row]] = {OPERATOR: _having(natural, vector="AoS")}
     for space, prefix in TUNING_PREFIXES.items():
         papers = _of_the_papers([row for row in natural if row.space == space], clock)
         asked |= {f"{prefix}{tuning}": chosen for tuning, chosen in papers.items()}
@@ -151,6 +152,7 @@ class CompoundSpmv(Study):
     name = STUDY_NAME
     title = "SpMV with compound entries"
     reference = PAPERS
+    winners = WINNERS
     id_class = VariantId
     libraries = LIBRARIES
     columns = CompoundRow.own_columns()

@@ -21,7 +21,7 @@ from repro.sparse.library import asked_for, check_names, for_problem
 from repro.sparse.operands import Multiplies, ProductOperands, make_operands
 from repro.sparse.solvers.bicgstab import SolverRun
 from repro.sparse.solvers.kernels import SOLVERS
-from repro.sparse.study_kit import LIBRARIES, MEMORY, choose_by_memory, features
+from repro.sparse.study_kit import LIBRARIES, MEMORY, WINNERS, choose_by_memory, features
 from repro.studies import CostModel, StepResult, Study, Workload
 from repro.studies.compressed_coo import REFERENCE, SOLVER, STUDY_NAME
 from repro.studies.compressed_coo import STUDY_NAME as NAME
@@ -106,6 +106,7 @@ class CompressedCoo(Study):
     name = NAME
     title = "SpMV with compressed coordinates"
     reference = REFERENCE
+    winners = WINNERS
     id_class = CoordinateId
     libraries = LIBRARIES
     columns = CooRow.own_columns()

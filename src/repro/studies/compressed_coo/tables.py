@@ -184,7 +184,11 @@ def _share(chunks: int, total: int) -> Cell:
 
 
 @table(
-    STUDY_NAME, "table-problems", title="Our kernels, the library and the floor, problem by problem", numbering="ours"
+    STUDY_NAME,
+    "table-problems",
+    title="Our kernels, the library and the floor, problem by problem",
+    numbering="ours",
+    lead=("ours_speedup", "cold_speedup", "bicgstab_speedup"),
 )
 def problems(campaign: Campaign, published: Published) -> Table:
     """One line for each problem and precision."""

@@ -202,7 +202,13 @@ FILTER_COLUMNS: tuple[Column[Filtering], ...] = (
 PEAK_COLUMNS = _rate_columns("peak", "of the peak", lambda field, timed: percent(field.peak_share(timed)))
 
 
-@table(STUDY_NAME, "table-filters", title="Filtering, field by field", numbering="ours")
+@table(
+    STUDY_NAME,
+    "table-filters",
+    title="Filtering, field by field",
+    numbering="ours",
+    lead=("point_tuned_over_ours", "element_tuned_over_ours", "atomic_over_ours"),
+)
 def filters(campaign: Campaign, published: Published) -> Table:
     """One line for each field; below the table, the geometric mean and the minimum of each ratio."""
     fields = all_filterings(campaign, published)
@@ -238,7 +244,13 @@ def peak_sentence(fields: list[Filtering]) -> str:
 DEFAULT_FIELD_COUNTS = (1, 4, 16)
 
 
-@table(STUDY_NAME, "table-matrix", title="The filter as a matrix", numbering="ours")
+@table(
+    STUDY_NAME,
+    "table-matrix",
+    title="The filter as a matrix",
+    numbering="ours",
+    lead=("direct_over_apply_1", "direct_over_apply_4", "direct_over_apply_16"),
+)
 def matrix(campaign: Campaign, published: Published) -> Table:
     """One line for each field; below the table, the geometric mean and the minimum of each ratio."""
     fields = all_filterings(campaign, published)
@@ -387,7 +399,13 @@ def _function(field: Filtering) -> Cell:
     return Cell(field.function, keys=(row.key,) if row else ())
 
 
-@table(STUDY_NAME, "table-errors", title="Errors before and after the filter", numbering="ours")
+@table(
+    STUDY_NAME,
+    "table-errors",
+    title="Errors before and after the filter",
+    numbering="ours",
+    lead=("l2_gain", "max_gain"),
+)
 def accuracy(campaign: Campaign, published: Published) -> Table:
     """One line for each field: both errors of the dG field and of the filtered field, their orders, and their ratio."""
     fields = all_filterings(campaign, published)
@@ -446,7 +464,7 @@ LOCAL_COLUMNS: tuple[Column[Filtering], ...] = (
 )
 
 
-@table(STUDY_NAME, "table-local", title="An h of each point", numbering="ours")
+@table(STUDY_NAME, "table-local", title="An h of each point", numbering="ours", lead=("speedup",))
 def by_point(campaign: Campaign, published: Published) -> Table:
     """One line for each field whose mesh is small enough to be filtered with a separate h for each point."""
     fields = [field for field in all_filterings(campaign, published) if (field.triangles or 0) <= MAX_LOCAL_TRIANGLES]

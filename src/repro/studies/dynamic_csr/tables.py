@@ -517,7 +517,13 @@ def _product_columns(library: str) -> tuple[Column[ProductTimes], ...]:
     )
 
 
-@table(STUDY_NAME, "table-products", title="The products, problem by problem", numbering="ours")
+@table(
+    STUDY_NAME,
+    "table-products",
+    title="The products, problem by problem",
+    numbering="ours",
+    lead=("library_over_ours",),
+)
 def products(campaign: Campaign, published: Published) -> Table:
     cases = product_times(campaign, published, *campaign.precisions)
     timed = [case for case in cases if case[OURS] or case[CSR]]

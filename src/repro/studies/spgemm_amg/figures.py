@@ -319,7 +319,7 @@ def _draw_shares(axes: Axes, at: int, case: ProblemTimes) -> None:
         width = 100 * phases[name] / whole
         axes.barh(at, width, left=begin, height=PHASE_FILLED, color=colour, linewidth=0, zorder=2)
         if name == "galerkin":
-            axes.text(width / 2, at, f"{width:.0f} %", ha="center", va="center", fontsize=6, color="white", zorder=5)
+            axes.text(1.5, at, f"{width:.0f} %", va="center", fontsize=6, color="white", zorder=5)  # left of the range
         begin += width
 
 

@@ -232,7 +232,13 @@ OUR_METHODS: Mapping[tuple[str | None, str | None], str] = {
 }
 
 
-@table(STUDY_NAME, "table-products", title="The products, problem by problem", numbering="ours")
+@table(
+    STUDY_NAME,
+    "table-products",
+    title="The products, problem by problem",
+    numbering="ours",
+    lead=("library_over_ours", "coordinates_over_ours", "paper_over_ours"),
+)
 def products(campaign: Campaign, published: Published) -> Table:
     """One line for each problem, product and precision; below, geometric mean and worst case of ratios and GFLOPS."""
     by_precision = [all_times(campaign, published, precision) for precision in campaign.precisions]
@@ -368,7 +374,7 @@ def _memory_column(method: Method, group: str) -> Column[ProductTimes]:
     return Column(f"{method.key}_over_c", method.title, group, cell=cell, summary=MOST)
 
 
-@table(STUDY_NAME, "table-phases", title="One phase against two", numbering="ours")
+@table(STUDY_NAME, "table-phases", title="One phase against two", numbering="ours", lead=("two_over_one",))
 def phases(campaign: Campaign, published: Published) -> Table:
     """One line for each product: times of the one-phase and two-phase methods and of their steps, and their memory."""
     cases = all_products(campaign, published)
@@ -492,7 +498,7 @@ IN_STEPS = (
 OVER_SORT = "speedup over the sort of all"
 
 
-@table(STUDY_NAME, "table-setup", title="The set-up of multigrid", numbering="ours")
+@table(STUDY_NAME, "table-setup", title="The set-up of multigrid", numbering="ours", lead=("coordinates_over_default",))
 def setup(campaign: Campaign, published: Published) -> Table:
     """One line for each problem: times of three set-ups, speedups over sorting, time per unknown, and phases."""
     cases = all_times(campaign, published)

@@ -136,7 +136,13 @@ def _floor_columns(library: str) -> tuple[Column[Times], ...]:
     )
 
 
-@table(STUDY_NAME, "table-floor", title="Fraction of the streaming floor, effective bandwidth", numbering="ours")
+@table(
+    STUDY_NAME,
+    "table-floor",
+    title="Fraction of the streaming floor, effective bandwidth",
+    numbering="ours",
+    lead=("speedup_over_baseline",),
+)
 def floor(campaign: Campaign, published: Published) -> Table:
     """Winner, fastest baseline and floor of every problem and precision."""
     cases = all_times(campaign, published)
@@ -169,7 +175,11 @@ OWN_SAID = (
 
 
 @table(
-    STUDY_NAME, "table-problems", title="Our kernels, the library and the floor, problem by problem", numbering="ours"
+    STUDY_NAME,
+    "table-problems",
+    title="Our kernels, the library and the floor, problem by problem",
+    numbering="ours",
+    lead=("speedup", "event_speedup", "cold_speedup"),
 )
 def problems(campaign: Campaign, published: Published) -> Table:
     """One line for each problem and precision; the geometric means of the ratios at the bottom."""

@@ -1,0 +1,230 @@
+"""Winners of a campaign: for each case the kernel to take, its time beside the library's, and how it is taken away."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import groupby
+from pathlib import Path
+from shlex import join
+
+from repro.bench.rows import ClockName
+from repro.campaign.artifacts import Asked
+from repro.codegen.targets import get_target
+from repro.config.models import OwnProblem
+from repro.entries import get_entry
+from repro.errors import ReproError
+from repro.export.bundle import parse_variant
+from repro.problems.registry import own_name
+from repro.results.campaign_data import Campaign, Case
+from repro.results.recorded_rows import ReportedTime
+from repro.results.report import PageWinners
+from repro.results.tables import Cell, Column, Table
+from repro.sparse.compound.kernels import TEMPLATES
+from repro.sparse.study_kit import OPERATOR
+from repro.studies import get_study
+
+#: Clocks in order of preference: that of exported kernels first.
+CLOCKS: tuple[ClockName, ...] = ("graph", "event", "host")
+#: Target of an export of what was chosen on a CPU, the default of `repro export`.
+CPU_TARGET = "sm_90"
+#: Folder of the results that all commands look into if none is named.
+DEFAULT_RESULTS = Path("results")
+#: Most winners that the end of a run and the head of a report show.
+SHOWN = 12
+
+
+@dataclass(frozen=True)
+class Winner:
+    """The fastest kernel of one case that leaves the unknowns in their order; times are medians, with a warm cache."""
+
+    study: str
+    problem: str
+    precision: str
+    #: Type of the non-zeros.
+    entry: str | None
+    #: Whether the problem is a file of the user's.
+    own: bool
+    #: Name of the variant; None if there is none, and `reason` says why.
+    variant: str | None = None
+    reason: str | None = None
+    #: Clock of all times.
+    clock: str | None = None
+    seconds: float | None = None
+    #: The fastest library routine in the same order of the unknowns, and its time.
+    library: str | None = None
+    library_seconds: float | None = None
+    #: Bytes of the matrix in the variant's layout.
+    matrix_bytes: int | None = None
+    #: What `repro.operator` runs, which takes the vectors of NumPy, CuPy and PyTorch as they are.
+    operator: str | None = None
+    operator_seconds: float | None = None
+    #: Command that writes the kernel as a C++ library; None if `not_exported` says why there is none.
+    export: str | None = None
+    not_exported: str | None = None
+    #: Lines of Python that make the operator; empty if no operator runs the study's kernels.
+    python: tuple[str, ...] = ()
+
+    @property
+    def speedup(self) -> float | None:
+        """Time of the library over that of the variant."""
+        return self.library_seconds / self.seconds if self.library_seconds and self.seconds else None
+
+
+def find_winners(asked: Asked, study: str | None = None, own: bool = False) -> list[Winner]:
+    """Return the winner of each case of the studies that choose one kernel a problem; `own`: of own files alone."""
+    winners = []
+    for name in asked.studies(study):
+        mine = _own_problems(asked, name)
+        if get_study(name).winners and (mine or not own):
+            campaign = asked.read(name)
+            winners += [
+                _winner(asked, campaign, problem, precision, problem in mine)
+                for problem in campaign.problems
+                if problem in mine or not own
+                for precision in campaign.precisions
+            ]
+    return winners
+
+
+def studies_without(asked: Asked, study: str | None = None) -> Iterator[tuple[str, str]]:
+    """Yield the studies that choose no single kernel for a problem, each with the file of the table to look into."""
+    for name in asked.studies(study):
+        if not get_study(name).winners:
+            table = next((one for one in get_study(name).highlights if one.startswith("table-")), "")
+            yield name, f"{asked.results}/{asked.campaign}/tables/{name}/{table}.md" if table else "its tables"
+
+
+def as_json(winners: Iterable[Winner]) -> str:
+    """Return the winners as JSON, with seconds and bytes."""
+    return json.dumps([{**asdict(one), "speedup": one.speedup} for one in winners], indent=2, ensure_ascii=False)
+
+
+#: Heads of `table_rows`.
+HEADS = ("problem", "entry", "precision", "fastest", "µs", "clock", "times the library", "library", "matrix")
+
+
+def table_rows(winners: Iterable[Winner]) -> Iterator[tuple[str | None, ...]]:
+    """Yield the cells of a table with a line for each case; of one without a winner, the reason is the fourth cell."""
+    for one in winners:
+        yield (
+            one.problem,
+            one.entry,
+            one.precision,
+            one.variant or one.reason,
+            None if one.seconds is None else f"{one.seconds * 1e6:.2f}",
+            one.clock,
+            None if one.speedup is None else f"{one.speedup:.2f}",
+            one.library,
+            None if one.matrix_bytes is None else f"{one.matrix_bytes / 2**20:.3g} MiB",
+        )
+
+
+def ways_out(winners: Iterable[Winner]) -> Iterator[tuple[str, list[str]]]:
+    """Yield for each problem its name and the lines to paste: commands for a shell, then lines of Python."""
+    for problem, cases in groupby(winners, key=lambda one: one.problem):
+        found = [one for one in cases if one.variant]
+        lines = [one.export or f"# {one.precision}: {one.not_exported}" for one in found if one.python]
+        setup = [*dict.fromkeys(line for one in found for line in one.python[:-1])]
+        lines += [*setup, *(one.python[-1] for one in found if one.python)]
+        if lines:
+            yield problem, lines
+
+
+def page_winners(winners: Sequence[Winner], campaign: str) -> PageWinners | None:
+    """Return the head of the report's page; None if there is nothing to show."""
+    if not winners:
+        return None
+    shown = winners[:SHOWN]
+    rows = [tuple(map(Cell, row)) for row in table_rows(shown)]
+    numeric = ("µs", "times the library", "matrix")
+    caption = (
+        "The fastest kernel of each that leaves the unknowns in their order, by medians of the shuffled rounds with a "
+        f"warm cache, beside the library’s fastest routine. `repro best {campaign}` prints the same."
+    )
+    if len(shown) < len(winners):
+        caption += f" These are the first {len(shown)} of {len(winners)}."
+    columns = tuple(Column(head, head, numeric=head in numeric) for head in HEADS)
+    return PageWinners(Table(columns, rows, caption), dict(ways_out(shown)))
+
+
+def _own_problems(asked: Asked, study: str) -> set[str]:
+    settings = asked.config.studies.get(study) if asked.config else None
+    wished = settings.problems if settings else ()
+    return {own_name(item) for item in wished if isinstance(item, OwnProblem)}
+
+
+def _winner(asked: Asked, campaign: Campaign, problem: str, precision: str, own: bool) -> Winner:
+    case, record = Case(campaign, problem, precision), campaign.problems[problem]
+    common = Winner(campaign.study, problem, precision, record.entry or record.kind, own)
+    best, clock = _fastest(case, get_study(campaign.study).winners)
+    if best is None:
+        return replace(common, reason=case.why_not())
+    library = case.select(lambda row: row.get("ordering") in (None, "natural"), kind="baseline").fastest(clock)
+    found = replace(
+        common,
+        variant=best.name,
+        clock=clock,
+        seconds=best.seconds,
+        library=library.name if library else None,
+        library_seconds=library.seconds if library else None,
+        matrix_bytes=best.row.get("matrix_bytes"),
+    )
+    if campaign.study != TEMPLATES:
+        return found
+    operator = case.winner(OPERATOR, clock) or best
+    export, reason = _export(asked, campaign, found)
+    return replace(
+        found,
+        operator=operator.name,
+        operator_seconds=operator.seconds,
+        export=export,
+        not_exported=reason,
+        python=_python(asked, found),
+    )
+
+
+def _fastest(case: Case, tunings: Sequence[str]) -> tuple[ReportedTime | None, ClockName]:
+    """Return the reported time of the first tuning that has one, by the first clock that has one, and the clock."""
+    for clock in CLOCKS:
+        for tuning in tunings:
+            if (best := case.winner(tuning, clock)) is not None:
+                return best, clock
+    return None, CLOCKS[0]
+
+
+def _export(asked: Asked, campaign: Campaign, found: Winner) -> tuple[str | None, str | None]:
+    """Return the command that exports the winner, or why there is none."""
+    assert found.variant is not None and found.entry is not None
+    words = ["repro", "export"]
+    if not campaign.on_cpu and get_entry(found.entry).members:
+        words += [found.problem, "--precision", found.precision, "--campaign", campaign.name]
+        words += ["--results", str(asked.results)] if asked.results != DEFAULT_RESULTS else []
+    else:
+        # of a CPU's winner, and of a pattern, whose ones have to be given as real numbers, the variant alone
+        targets = {str(record.get("target")) for record in campaign.environments.values()}
+        target = min(targets) if len(targets) == 1 and not campaign.on_cpu else CPU_TARGET
+        try:
+            parse_variant(found.variant, get_target(target))
+        except ReproError as error:
+            return None, error.what
+        entry = found.entry if get_entry(found.entry).members else "real"
+        words += ["--variant", found.variant, "--entry", entry, "--precision", found.precision]
+        words += ["--target", target] if target != CPU_TARGET else []
+    return join([*words, "--to", f"{found.problem.replace('/', '-')}-{found.precision}"]), None
+
+
+def _python(asked: Asked, found: Winner) -> tuple[str, ...]:
+    """Return the lines that make the operator: of the problem as the campaign built it, where that is still there."""
+    built = asked.results / asked.campaign / "problems" / f"{found.problem}.npz"
+    results = f", results={str(asked.results)!r}" if asked.results != DEFAULT_RESULTS else ""
+    options = f'"{asked.campaign}:{found.problem}", precision="{found.precision}"{results}'
+    if not built.exists():
+        return "import repro", f"A = repro.operator(matrix, {options})  # matrix: one of SciPy's that is like this one"
+    return (
+        "from pathlib import Path",
+        "import repro",
+        "from repro.problems.matrix import Matrix",
+        f'A = repro.operator(Matrix.load(Path("{built}")), {options})',
+    )

@@ -1,0 +1,114 @@
+"""What is wrong with a configuration: one line for each key, with what it may be and the nearest of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import PydanticCustomError
+
+#: Maximum number of characters shown of a value, and compared of it.
+SHOWN = 120
+#: Type of errors that name the allowed values, as those of `refuse_unknown`.
+CHOICE = "choice"
+#: Words for which a configuration has others.
+SYNONYMS = {
+    "gpu": "cuda",
+    "nvidia": "cuda",
+    "cpu": "opencl",
+    "pocl": "opencl",
+    **dict.fromkeys(("float", "float32", "fp32", "f32"), "single"),
+    **dict.fromkeys(("float64", "fp64", "f64"), "double"),
+}
+
+Key = tuple[str, ...]
+
+
+def shorten(text: str) -> str:
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+
+
+def nearest(word: object, choices: Iterable[str]) -> str | None:
+    """Return the choice that a misspelt word most likely means, or None if none resembles it."""
+    choices = list(choices)
+    text = str(word)[:SHOWN]  # comparing takes quadratic time
+    if SYNONYMS.get(text.lower()) in choices:
+        return SYNONYMS[text.lower()]
+    return next(iter(get_close_matches(text, choices, n=1)), None)
+
+
+def mean(word: object, choices: Iterable[str]) -> str:
+    """Return `; did you mean …?` for the nearest of the choices, or nothing."""
+    near = nearest(word, choices)
+    return f"; did you mean {near}?" if near else ""
+
+
+def refuse_unknown(message: str, choices: Iterable[str]) -> PydanticCustomError:
+    """Return the error of a validator for a value that is none of `choices`, of which messages name the nearest."""
+    # braces in a message would be placeholders
+    return PydanticCustomError(CHOICE, message.replace("{", "(").replace("}", ")"), {"choices": list(choices)})
+
+
+def misfits(
+    error: ValidationError, model: type[BaseModel], data: Any, locate: Callable[[Key], str] = lambda key: ""
+) -> list[str]:
+    """Return a line for each invalid key. Of a union, only the alternative with the deepest errors is reported.
+
+    `locate` returns where a key stands, as `mine.yaml:3:9: `; empty if it is unknown.
+    """
+    words: dict[Key, list[str]] = {}
+    hints: dict[Key, list[str]] = {}
+    for item in error.errors(include_url=False):
+        key = _key(item["loc"], data, missing=item["type"] == "missing")
+        unknown = item["type"] == "extra_forbidden"
+        message = "unknown key" if unknown else item["msg"].removeprefix("Value error, ")
+        words.setdefault(key, []).append(f"{message} (is {shorten(repr(item['input']))})")
+        choices = _keys_at(model, key[:-1]) if unknown else _choices(item.get("ctx", {}))
+        allowed = f"; there are {', '.join(choices)}" if unknown else ""
+        hints.setdefault(key, []).append(allowed + mean(key[-1] if unknown else item["input"], choices))
+    deepest = [key for key in words if not any(other[: len(key)] == key and other != key for other in words)]
+    return [
+        f"{locate(key)}{shorten('.'.join(key)) or '(top level)'}: {' or '.join(dict.fromkeys(words[key]))}"
+        f"{''.join(dict.fromkeys(hints[key]))}"
+        for key in deepest
+    ]
+
+
+def _choices(context: Mapping[str, Any]) -> list[str]:
+    """Return the allowed values that an error names."""
+    if "choices" in context:
+        return list(context["choices"])
+    return re.findall(r"'([^']*)'", str(context.get("expected", "")))  # of a literal: "'single' or 'double'"
+
+
+def _key(location: Sequence[int | str], data: Any, *, missing: bool) -> Key:
+    """Return the keys and indices of an error's location, without the names that Pydantic adds for unions."""
+    key = []
+    for number, part in enumerate(location, start=1):
+        inside = isinstance(part, int) and isinstance(data, Sequence) and not isinstance(data, str)
+        if (isinstance(data, Mapping) and part in data) or (inside and int(part) < len(data)):
+            data = data[part]
+            key.append(str(part))
+        elif missing and number == len(location):
+            key.append(str(part))
+    return tuple(key)
+
+
+def _keys_at(model: type[BaseModel], key: Key) -> list[str]:
+    """Return the keys that a model allows below `key`, whose indices and keys of mappings name no field."""
+    models = [model]
+    for part in key:
+        inner = [one for outer in models if part in outer.model_fields for one in _models(outer.model_fields[part])]
+        models = inner or models
+    return list(dict.fromkeys(field for one in models for field in one.model_fields))
+
+
+def _models(annotation: Any) -> list[type[BaseModel]]:
+    """Return all models in an annotation or a field, such as a union or a tuple."""
+    annotation = getattr(annotation, "annotation", annotation)
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for part in get_args(annotation) for model in _models(part)]

@@ -1,0 +1,91 @@
+"""Options that commands share are spelt alike; what is listed can be had as JSON; shells complete a line."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from repro.cli import app
+from repro.cli.campaign import Listed
+
+REPOSITORY = Path(__file__).parents[2]
+COMMANDS = typer.main.get_command(app.build()).commands  # type: ignore[attr-defined]
+
+
+@pytest.fixture(autouse=True)
+def _in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(REPOSITORY)
+    monkeypatch.delenv("COLUMNS", raising=False)  # a line a row
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    with pytest.raises(SystemExit) as stopped:
+        app.run(words)
+    assert not stopped.value.code
+    return capsys.readouterr().out
+
+
+def test_options_of_one_name_are_spelt_alike_in_every_command() -> None:
+    for name, command in COMMANDS.items():
+        for option in command.params:
+            if "--config" in option.opts:
+                assert option.opts == ["--config", "-c"], name
+            if "--campaign" in option.opts:
+                assert option.metavar == "CAMPAIGN" and not option.required, name
+
+
+def test_every_exit_code_of_a_command_is_one_that_it_ends_with() -> None:
+    assert app.COMMANDS["compare"].codes.keys() >= {app.COMMANDS["compare"].failed}
+    assert all({*command.codes} <= {0, 1, 2} for command in app.COMMANDS.values())
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("what", Listed)
+def test_each_list_is_printed_as_json_as_well(what: Listed, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = json.loads(said(capsys, "list", what.value, "--json"))
+    shown = said(capsys, "list", what.value).splitlines()
+    assert len(rows) == len(shown) - 1
+    assert all(str(next(iter(row.values()))) in line for row, line in zip(rows, shown[1:], strict=True))
+
+
+def test_a_plan_as_json_has_each_case_and_their_sum(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("campaign: c\ndevice: opencl\nstudies: {dynamic_csr: {problems: [tiny/web]}}\n")
+    plan = json.loads(said(capsys, "plan", "-c", str(mine), "--json"))
+    assert plan["campaign"] == "c" and plan["target"] == "cpu"
+    assert all(case["study"] == "dynamic_csr" and case["variants"] > 0 for case in plan["cases"])
+    assert plan["seconds"] > sum(case["seconds"] for case in plan["cases"]) > 0
+
+
+def test_a_replay_as_json_has_its_artifacts(capsys: pytest.CaptureFixture[str]) -> None:
+    plan = json.loads(said(capsys, "plan", "-c", "config/h100.yaml", "--json"))
+    assert plan["replay"] and "results/h100/tables/compound_spmv/table-problems.tex" in plan["artifacts"]
+
+
+def test_what_a_machine_has_is_printed_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    found = json.loads(said(capsys, "doctor", "--json"))
+    assert {"what": "Python", "good": True}.items() <= found["findings"][0].items()
+    assert found["usable"]
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("repro compa", {"compare"}),
+        ("repro plan --j", {"--json"}),
+        ("repro table --campaign h200-x", {"h200-x2", "h200-x4"}),
+        ("repro table --study compound", {"compound_spmv"}),
+        ("repro list lay", {"layouts"}),
+    ],
+)
+def test_a_shell_completes_a_line(line: str, offered: set[str]) -> None:
+    asks = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - 1), "_REPRO_COMPLETE": "complete_bash"}
+    command = [sys.executable, "-m", "repro"]
+    printed = subprocess.run(command, env=os.environ | asks, capture_output=True, text=True, check=False).stdout
+    assert {*printed.split()} == offered

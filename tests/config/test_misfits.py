@@ -1,0 +1,107 @@
+"""A wrong key or value of a configuration: where it stands, what it may be, and which of these is nearest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from repro.campaign.configuration import load, resolve
+from repro.config.misfits import nearest
+from repro.config.models import Config, Fetch
+from repro.errors import ReproError
+from repro.problems.fetch import check_mirrors, mirrors
+
+WRONG = """\
+campaign: my campaign/2
+device: gpu
+studies:
+  compound_spmv:
+    problem: tiny
+    precisions: [single, float64]
+    timing: {launche: 5}
+    problems:
+      - {path: a.mtx, entri: real}
+      - path: b.mtx
+        entry: quaternoin
+"""
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def refused(*texts: str) -> str:
+    paths = [Path(f"{name}.yaml") for name, _ in zip("abc", texts, strict=False)]
+    for path, text in zip(paths, texts, strict=True):
+        path.write_text(text)
+    with pytest.raises(ReproError) as failed:
+        load(*paths)
+    return failed.value.message
+
+
+@pytest.mark.parametrize(
+    ("place", "key", "near"),
+    [
+        ("1:1", "campaign", "my-campaign-2"),
+        ("2:1", "device", "cuda"),
+        ("5:5", "studies.compound_spmv.problem", "problems"),
+        ("6:26", "studies.compound_spmv.precisions.1", "double"),
+        ("7:14", "studies.compound_spmv.timing.launche", "launches"),
+        ("9:23", "studies.compound_spmv.problems.0.entri", "entry"),
+        ("11:9", "studies.compound_spmv.problems.1.entry", "quaternion"),
+    ],
+)
+def test_each_mistake_of_a_file_has_line_column_and_the_nearest(place: str, key: str, near: str) -> None:
+    lines = [line for line in refused(WRONG).splitlines() if f" {key}: " in line]
+    assert len(lines) == 1
+    assert f"a.yaml:{place}: {key}: " in lines[0]
+    assert lines[0].endswith(f"; did you mean {near}?")
+
+
+def test_an_unknown_key_has_those_that_can_stand_in_its_place() -> None:
+    (line,) = (line for line in refused(WRONG).splitlines() if "entri" in line)
+    assert all(f" {key}," in line for key in ("path", "entry", "name")) and "seed" not in line
+
+
+def test_of_several_files_the_one_that_wrote_a_value_last_is_named() -> None:
+    both = "studies: {compound_spmv: {}}\nseed: %s\n"
+    assert "actual: b.yaml:2:1: seed: " in refused(both % "1", both % "x", "batch: 2\n")
+    assert "actual: a.yaml:2:1: seed: " in refused(both % "x", "batch: 2\n")
+
+
+def test_keys_that_a_mapping_merges_stand_where_they_are_written() -> None:
+    text = "studies:\n  compound_spmv: &a\n    cach1: warm\n  compressed_coo:\n    <<: *a\n"
+    assert "a.yaml:3:5: studies.compressed_coo.cach1: " in refused(text)
+
+
+def test_a_misspelt_study_is_told_with_the_nearest() -> None:
+    said = refused("studies:\n  compound_spmv: {}\n  dynamic_crs: {}\n")
+    assert "where: a.yaml:3:3: studies\n" in said and "did you mean dynamic_csr?" in said
+
+
+def test_a_configuration_that_is_of_no_file_has_no_line() -> None:
+    with pytest.raises(ReproError, match=r"where: the merged campaign\n(.|\n)*actual: seed: "):
+        resolve({"seed": "x", "studies": {"compound_spmv": {}}}, "the merged campaign")
+
+
+def test_nothing_is_offered_for_a_word_that_resembles_nothing() -> None:
+    assert nearest("zzzz", Config.model_fields) is None
+    assert nearest("GPU", ("auto", "cuda")) == "cuda"
+
+
+def test_a_mirror_that_an_environment_variable_has_to_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    settings = Fetch(mirrors=("$HERE", "/elsewhere"))
+    monkeypatch.delenv("REPRO_MIRROR", raising=False)
+    monkeypatch.delenv("HERE", raising=False)
+    with pytest.raises(ReproError, match=r"HERE names none(.|\n)*is not set\n.*export HERE="):
+        check_mirrors(settings)
+    assert mirrors(settings) == ["/elsewhere"]
+    monkeypatch.setenv("HERE", str(tmp_path / "nothing"))
+    with pytest.raises(ReproError, match=r"actual: .*nothing"):
+        check_mirrors(settings)
+    for place in (str(tmp_path), "https://example.org"):
+        monkeypatch.setenv("HERE", place)
+        check_mirrors(settings)
+        assert mirrors(settings) == [place, "/elsewhere"]

@@ -1,0 +1,72 @@
+"""Files of a figure: LaTeX with the caption, and a width, a font and formats of one's own; titles of its marks."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import pytest
+
+from repro.errors import ReproError
+from repro.results.figure_style import COLUMN, Shape, canvas, save
+from repro.results.hover_values import with_titles
+from repro.results.output import write_figure
+from repro.results.registry import Artifact
+from repro.results.tables import Figure
+
+CAPTION = "Times & 95 % intervals of `a_b`."
+
+
+def draw() -> Any:
+    drawn = canvas(COLUMN, 2)
+    axes = drawn.add_subplot()
+    axes.barh([0, 1], [1.5, float("nan")], label="<ours>")
+    axes.set_yticks([0, 1], ["web", "mesh"])
+    axes.set_xlabel("speedup")
+    axes.scatter([1, 2], [0, 1])
+    return drawn
+
+
+FIGURE = Figure(draw, CAPTION)
+ARTIFACT = Artifact("made_up", "figure-1", "A figure", "ours", "figure", lambda campaign, published: FIGURE)
+
+
+def points_wide(path: Path) -> float:
+    return float(re.findall(r'viewBox="0 0 ([\d.]+)', path.read_text())[0])
+
+
+def test_a_figure_has_its_caption_beside_it_in_latex(tmp_path: Path) -> None:
+    paths = {path.suffix: path for path in write_figure(ARTIFACT, FIGURE, tmp_path, "a device")}
+    assert [*paths] == [".pdf", ".svg", ".png", ".tex"] and all(path.stat().st_size for path in paths.values())
+    text = paths[".tex"].read_text()
+    assert r"\includegraphics[width=\linewidth]{figure-1.pdf}" in text and r"\label{fig:figure-1}" in text
+    assert r"\caption{Times \& 95 \% intervals of \textasciigrave{}a\_b\textasciigrave{}.}" in text
+    assert points_wide(paths[".svg"]) == pytest.approx(72 * COLUMN, abs=0.1)
+
+
+def test_a_figure_takes_a_width_a_font_and_formats(tmp_path: Path) -> None:
+    before = mpl.rcParams["font.family"]
+    paths = write_figure(ARTIFACT, FIGURE, tmp_path, "a device", Shape(5.0, "STIXGeneral", ("svg", "pdf")))
+    assert [path.name for path in paths] == ["figure-1.svg", "figure-1.pdf"] and len([*tmp_path.iterdir()]) == 2
+    assert points_wide(paths[0]) == pytest.approx(360, abs=0.1)
+    assert b"STIXGeneral" in paths[1].read_bytes() and b"DejaVu" not in paths[1].read_bytes()
+    assert mpl.rcParams["font.family"] == before
+
+
+@pytest.mark.parametrize(("wrong", "near"), [({"font": "STIXGenera"}, "STIXGeneral"), ({"formats": ("pgn",)}, "png")])
+def test_a_font_or_a_format_that_is_not_there_is_refused_with_the_nearest(wrong: dict[str, Any], near: str) -> None:
+    with pytest.raises(ReproError, match=f"did you mean {near}"):
+        Shape(**wrong)
+
+
+def test_bars_and_points_have_titles_in_what_a_browser_shows(tmp_path: Path) -> None:
+    path = tmp_path / "a.svg"
+    texts = save(FIGURE, [path], "A figure", "a device", screen=True)
+    svg = with_titles(path.read_text(), texts)
+    assert re.findall(r"<title>(.*?)</title>", svg, re.DOTALL)[1:] == [  # the first is the file's
+        "&lt;ours&gt;\nweb\nspeedup: 1.5", "speedup: 1\nweb", "speedup: 2\nmesh",
+    ]  # fmt: skip
+    few = with_titles(path.read_text(), {name: [*said, "one more"] for name, said in texts.items()})
+    assert few.count("<title>") == 1, "a series of which not all is drawn has no titles"
