@@ -10,6 +10,7 @@ from repro.sparse.dynamic.storage import Storage
 from repro.sparse.multigrid import reference
 from repro.sparse.multigrid.hierarchy import set_up_on
 from repro.sparse.multigrid.reference import MultigridSettings
+from repro.sparse.multigrid.refresh import refresh_on
 from support.hierarchies import bits_of, launch_each_phase, read, with_hubs
 from support.matrices import poisson
 
@@ -30,10 +31,10 @@ CASES = {
 def levels_of(gpu, load):
     held = []
 
-    def make(matrix, near_null=None, unknowns=1, settings=None, precision="double"):
+    def make(matrix, near_null=None, unknowns=1, settings=None, precision="double", refreshable=False):
         dtype = np.float32 if precision == "single" else np.float64
         stored = Storage.upload(gpu, lay_out(sp.csr_array(matrix, dtype=dtype), 1))
-        held.append(set_up_on(gpu, load(precision), stored, near_null, unknowns, settings))
+        held.append(set_up_on(gpu, load(precision), stored, near_null, unknowns, settings, refreshable))
         return held[-1]
 
     yield make
@@ -50,6 +51,31 @@ def test_one_launch_gives_the_same_bits_as_one_for_each_phase(gpu, levels_of, mo
     together = bits_of(gpu, levels_of(matrix, near, unknowns, settings, precision))
     launch_each_phase(monkeypatch)
     assert together == bits_of(gpu, levels_of(matrix, near, unknowns, settings, precision))
+
+
+@pytest.mark.parametrize("name", ["27 points", "several unknowns"])
+def test_a_refresh_as_a_graph_gives_the_bits_of_its_launches(gpu, load, levels_of, monkeypatch, name):
+    matrix, near, unknowns, _ = CASES[name]
+    matrix = sp.csr_array(matrix)
+    rng = np.random.default_rng(2)
+    values = [matrix.data * scale for scale in rng.uniform(0.5, 1, (3, 1))]
+    values[1] = matrix.data + (matrix.data > 0) * rng.uniform(0, 1, matrix.nnz)  # a larger diagonal
+
+    def refreshed():
+        levels = levels_of(matrix, near, unknowns, refreshable=True)
+        bits = []
+        for of_matrix in (*values, values[0]):
+            gpu.write(levels[0].a.values, of_matrix)
+            levels[:] = refresh_on(gpu, load("double"), levels)
+            bits.append(bits_of(gpu, levels))
+        assert bits[0] == bits[-1] and bits[0] != bits[1]
+        return bits, levels[0].refresh
+
+    as_graph, refresh = refreshed()
+    assert refresh.captured
+    launch_each_phase(monkeypatch)
+    apart, refresh = refreshed()
+    assert not refresh.captured and apart == as_graph
 
 
 @pytest.mark.parametrize("name", ["5 points", "hubs"])

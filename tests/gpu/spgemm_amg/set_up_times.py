@@ -28,6 +28,7 @@ from repro.sparse.dynamic.layout import lay_out  # noqa: E402
 from repro.sparse.dynamic.storage import Storage  # noqa: E402
 from repro.sparse.multigrid.hierarchy import set_up_on  # noqa: E402
 from repro.sparse.multigrid.reference import HostLevel  # noqa: E402
+from repro.sparse.multigrid.refresh import refresh_on  # noqa: E402
 from repro.studies.spgemm_amg.kernels import modules_for, render_key  # noqa: E402
 from repro.studies.spgemm_amg.operands import AmgOperands  # noqa: E402
 from repro.studies.spgemm_amg.setup_runnables import LevelSetUp, SetUp  # noqa: E402
@@ -50,8 +51,10 @@ def build(gpu: CudaDevice, folder: Path) -> dict[str, ModuleFile]:
     return built
 
 
-def operands_for(gpu: CudaDevice, built: dict[str, ModuleFile], folder: Path, name: str) -> AmgOperands:
-    """Return a problem with its hierarchy, which the device makes: the host would take minutes."""
+def operands_for(
+    gpu: CudaDevice, built: dict[str, ModuleFile], folder: Path, name: str
+) -> tuple[AmgOperands, np.ndarray]:
+    """Return a problem with its hierarchy, made by the device as the host takes minutes, and times of refreshes."""
     points, side = name.split("pt_")
     matrix = poisson((int(side),) * DIMENSIONS[points], int(points))
 
@@ -59,11 +62,13 @@ def operands_for(gpu: CudaDevice, built: dict[str, ModuleFile], folder: Path, na
     def load(module: str) -> Program:
         return gpu.load(folder / built[module].module.binary)
 
-    levels = set_up_on(gpu, load, Storage.upload(gpu, lay_out(matrix, 1)))
+    levels = set_up_on(gpu, load, Storage.upload(gpu, lay_out(matrix, 1)), refreshable=True)
+    levels[:] = refresh_on(gpu, load, levels)
+    times = gpu.time_host(lambda: refresh_on(gpu, load, levels), WARM + SAMPLES)
     made = tuple(HostLevel(level.a.download().to_csr()) for level in levels)
     for level in levels:
         level.release()
-    return AmgOperands(name, "double", made, 1, np.ones((matrix.shape[0], 1)), 1, name)
+    return AmgOperands(name, "double", made, 1, np.ones((matrix.shape[0], 1)), 1, name), times
 
 
 def main(*names: str) -> None:
@@ -81,11 +86,12 @@ def main(*names: str) -> None:
         folder = Path(made)
         built = build(gpu, folder)
         for name in names or PROBLEMS:
-            operands = operands_for(gpu, built, folder, name)
+            operands, refreshes = operands_for(gpu, built, folder, name)
             workspace = Workspace(Devices([gpu]), operands, folder, resident=16)
             whole = SetUp(built, "default")
             whole.prepare(workspace)
             write(name, "all", whole, "whole", gpu.time_host(whole.launch, WARM + SAMPLES, whole.before))
+            write(name, "all", whole, "refresh", refreshes)
             whole.release()
             for at in range(len(operands.levels) - 1):
                 level = LevelSetUp(built, at)

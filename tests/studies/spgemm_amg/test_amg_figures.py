@@ -100,11 +100,11 @@ def test_a_sort_over_a_hash_table(amg_campaign_of_some):
 def test_phases_level_by_level_and_their_shares(amg_campaign_of_some):
     figure, texts, caption = drawn(amg_campaign_of_some, "figure-setup")
     times, shares = figure.axes
-    assert sum(lengths(times)) == pytest.approx(1.7 * (1 + 2 + 4))
-    assert lengths(times)[:7] == pytest.approx([0.1] * 6 + [0.4])
-    assert len(lengths(times)) == 3 * 2 * 7
-    assert lengths(shares)[:2] == pytest.approx([100 * 5 / 17, 100 * 2 / 17])
-    assert {"29 %", "Galerkin product", "unavailable", "not timed"} <= set(texts)
+    assert sum(lengths(times)) == pytest.approx(1.5 * (1 + 2 + 4))
+    assert lengths(times)[:6] == pytest.approx([0.1] * 5 + [0.4])
+    assert len(lengths(times)) == 3 * 2 * 6
+    assert lengths(shares)[:2] == pytest.approx([100 * 5 / 15, 100 * 2 / 15])
+    assert {"33 %", "Galerkin product", "unavailable", "not timed"} <= set(texts)
     assert "30 to 50 % of the set-up: between the dashed lines" in caption
 
 

@@ -1,13 +1,14 @@
 """The hierarchy of smoothed-aggregation multigrid on a device: levels and set-up.
 
-The whole set-up runs on the device (King 2017, Algorithm 8). If only values change, a refresh keeps the aggregates.
+The whole set-up runs on the device (King 2017, Algorithm 8). A refresh is in `repro.sparse.multigrid.refresh`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count as count_from
 from typing import Any, NamedTuple
 
@@ -16,13 +17,12 @@ from numpy.typing import NDArray
 
 from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Device
 from repro.errors import ReproError
-from repro.sparse.device_work import Launches, Load, keep
+from repro.sparse.device_work import Launches, Load, Releases
 from repro.sparse.dynamic.storage import Storage
-from repro.sparse.elementwise import BLOCK_SIZE, Kernels, Scratch, in_order
+from repro.sparse.elementwise import BLOCK_SIZE, Kernels, Launch, Scratch, in_order
 from repro.sparse.multigrid.kernels import WORDS, width_for
 from repro.sparse.multigrid.reference import MIN_RADIUS, MultigridSettings, bad_diagonal, not_finite
 from repro.sparse.multigrid.stages import Phase, Stage, each_of
-from repro.sparse.spgemm.destinations import Destinations
 from repro.sparse.spgemm.multiplication import Multiplication
 from repro.sparse.spgemm.rows import Factors
 
@@ -30,6 +30,8 @@ from repro.sparse.spgemm.rows import Factors
 COLUMN = PART_ALIGNMENT // 8
 #: Blocks per multiprocessor for dot products; each computes a partial sum.
 SHARES = 4
+#: Entries of the longest row of a matrix whose prolongator has a kernel of its own.
+LONGEST = 256
 
 
 def rows_of(matrix: Storage) -> list[Argument]:
@@ -48,8 +50,8 @@ class LevelLaunches(Launches):
     def scalars(self, count: int) -> Buffer:
         return self.numbers(count, self.dtype)
 
-    def setup(self, kernel: str, count: int, *arguments: Argument, lanes: int = 1) -> None:
-        self.over("setup", kernel, count, *arguments, lanes=lanes)
+    def bind_setup(self, kernel: str, count: int, *arguments: Argument) -> Launch:
+        return self.kernels("setup").over(kernel, count, arguments)
 
     def cycle(self, kernel: str, count: int, *arguments: Argument, lanes: int = 1) -> None:
         self.over("cycle", kernel, count, *arguments, lanes=lanes)
@@ -107,15 +109,15 @@ class DeviceLevel:
     #: Unknowns of a node on this level and on the next one, which has a column of T for each.
     unknowns: int = 1
     vectors: int = 1
-    #: Destinations of A T, A P and R (A P), from the first refresh on.
-    plans: tuple[Destinations, ...] = ()
+    #: Of the finest level, from the first refresh on.
+    refresh: Releases | None = None
 
     def lanes(self, run: LevelLaunches) -> int:
         """Return the lanes of a row."""
         return run.lanes(self.a, self.nnz)
 
     def release(self) -> None:
-        for part in (self.a, self.diagonal, self.p, self.r, self.aggregates, self.t, self.ap, *self.plans):
+        for part in (self.refresh, self.a, self.diagonal, self.p, self.r, self.aggregates, self.t, self.ap):
             if part is not None:
                 part.release()
 
@@ -133,6 +135,9 @@ class Facts(NamedTuple):
 
     #: Number of aggregates.
     aggregates: int
+    #: Entries and longest row of P, where that is laid out.
+    entries: int
+    longest: int
     #: Estimated spectral radius of D⁻¹A; NaN where products with the matrix are not finite.
     radius: float
 
@@ -143,20 +148,32 @@ class Facts(NamedTuple):
         return max(self.radius, 1.0)
 
 
+def fills(a: Storage) -> bool:
+    """Return whether a kernel of its own makes P: its time grows with the square of the longest row of A."""
+    return a.longest is not None and a.longest <= LONGEST
+
+
+def radius_of(words: NDArray[np.int32]) -> float:
+    return float(words[WORDS.radius : WORDS.radius + 2].view(np.float64)[0])
+
+
 class Coarsening:
     """The set-up of one level: its prolongator, and the next level's matrix."""
 
-    def __init__(self, run: LevelLaunches, multiply: Multiply, settings: MultigridSettings) -> None:
+    def __init__(
+        self, run: LevelLaunches, multiply: Multiply, settings: MultigridSettings, words: Buffer | None = None
+    ) -> None:
         self._run, self._multiply, self._settings = run, multiply, settings
-        self._words = run.zeros(WORDS.size, np.int32)
+        self._words = words or run.numbers(WORDS.size, np.int32)
 
-    def take_diagonal(self, a: Storage, diagonal: Buffer) -> None:
-        """Copy the diagonal of a matrix; a missing, zero or non-finite entry raises `ReproError`."""
-        self._run.setup("take_diagonal", a.shape[0], a.shape[0], *rows_of(a), diagonal, self._words)
-        self.read(diagonal)
+    def take_diagonal(self, level: DeviceLevel) -> Launch:
+        """Return a launch that copies the diagonal."""
+        n = level.a.shape[0]
+        take = self._run.bind_setup("take_diagonal", n, n, *rows_of(level.a), level.diagonal, self._words)
+        return in_order([partial(self._run.device.fill, self._words, 0), take])
 
-    def measure(self, level: DeviceLevel) -> None:
-        """Queue the copy of the diagonal, and the estimate of the spectral radius of D⁻¹A.
+    def measure(self, level: DeviceLevel) -> Launch:
+        """Return a launch that copies the diagonal, and estimates the spectral radius of D⁻¹A.
 
         See `repro.sparse.multigrid.reference.spectral_radius`.
         """
@@ -176,10 +193,10 @@ class Coarsening:
                 for step in range(first, first + steps):
                     phase("multiply", step)
                     phase("subtract" if step + 1 < first + steps else "finish", step)
-                if not self._radius(self._read()) < MIN_RADIUS:
+                if not radius_of(self._read()) < MIN_RADIUS:
                     return
 
-        stage.bind(arguments, script)()
+        return stage.bind(arguments, script)
 
     def aggregates(self, level: DeviceLevel) -> Buffer:
         """Queue the search for each node's aggregate, int32 `(nodes,)`, which the caller releases.
@@ -211,21 +228,42 @@ class Coarsening:
             raise
         return found
 
-    def read(self, diagonal: Buffer) -> Facts:
+    def lay_out(self, level: DeviceLevel, aggregates: Buffer, k: int) -> Storage | None:
+        """Queue the layout of P, which the caller releases, and return it without room for its entries.
+
+        None: rows of A are too long for it, or not known to be shorter; see `prolongator`.
+        """
+        if not fills(level.a):
+            return None
+        run, rows, lanes = self._run, level.a.shape[0], level.lanes(self._run)
+        phases = "count", "add", "begin", "lay_out"
+        stage = Stage(run, "smoothing", f"lay_out_prolongator_w{lanes}", phases, rows, lanes)
+        counts, totals, begins = (run.numbers(number, np.int32) for number in (rows, stage.parts, rows + 1))
+        p = Storage.empty(run.device, (rows, 0), 1, 0, run.dtype)
+        given = rows, level.unknowns, k, level.a.table, level.a.columns, aggregates, counts, totals, begins
+        try:
+            stage.bind([*given, p.table, p.sizes, p.state, self._words], each_of(phases))()
+        except BaseException:
+            p.release()
+            raise
+        return p
+
+    def read(self, level: DeviceLevel) -> Facts:
         """Wait for what is queued; return what came out. An unusable diagonal raises `ReproError`."""
-        words = self._read()
+        return self.facts(level, self._read())
+
+    def facts(self, level: DeviceLevel, words: NDArray[np.int32]) -> Facts:
+        """Return what words, `(WORDS.size,)`, say of a level; see `read`."""
         count = int(words[WORDS.bad])
         if count:
             row = 0x7FFFFFFF - int(words[WORDS.first_bad])
-            raise bad_diagonal(row, count, float(self._run.download(diagonal, row + 1, self._run.dtype)[row]))
-        return Facts(int(words[WORDS.aggregates]), self._radius(words))
+            diagonal = self._run.download(level.diagonal, row + 1, self._run.dtype)
+            raise bad_diagonal(row, count, float(diagonal[row]))
+        aggregates, entries, longest = words[[WORDS.aggregates, WORDS.entries, WORDS.longest]].tolist()
+        return Facts(aggregates, entries, longest, radius_of(words))
 
     def _read(self) -> NDArray[np.int32]:
         return self._run.download(self._words, WORDS.size, np.int32)
-
-    @staticmethod
-    def _radius(words: NDArray[np.int32]) -> float:
-        return float(words[WORDS.radius : WORDS.radius + 2].view(np.float64)[0])
 
     def tentative(self, level: DeviceLevel, aggregates: Buffer, count: int, near: NearNull) -> tuple[Storage, NearNull]:
         """Return the tentative prolongator, and the next level's near null space, which the caller releases."""
@@ -247,19 +285,32 @@ class Coarsening:
         return t, NearNull(coarse, k)
 
     def prolongator(
-        self, level: DeviceLevel, aggregates: Buffer, t: Storage, unknowns: int, k: int, radius: float
+        self, level: DeviceLevel, aggregates: Buffer, t: Storage, k: int, facts: Facts, laid_out: Storage | None
     ) -> Storage:
-        """Return the smoothed prolongator P = T - ω/ρ D⁻¹ A T, which the caller releases; it overwrites A T."""
-        p = self._multiply(Factors(level.a, t))
-        self._smooth(level, aggregates, t, p, unknowns, k, radius)
-        return p
+        """Return the smoothed prolongator P = T - ω/ρ D⁻¹ A T, which the caller releases.
 
-    def _smooth(
-        self, level: DeviceLevel, aggregates: Buffer, t: Storage, p: Storage, unknowns: int, k: int, radius: float
-    ) -> None:
-        rows, weight = t.shape[0], self._settings.omega / radius
+        The level is measured already. Where P is not laid out, it overwrites the product A T.
+        """
+        if laid_out is None:
+            p = self._multiply(Factors(level.a, t))
+            self._smooth(level, aggregates, t, p, k)()
+            return p
+        laid_out.shape = t.shape
+        laid_out.make_room(facts.entries)
+        laid_out.entries, laid_out.longest = facts.entries, facts.longest
+        self._fill(level, aggregates, t, laid_out, k)()
+        return laid_out
+
+    def _fill(self, level: DeviceLevel, aggregates: Buffer, t: Storage, p: Storage, k: int) -> Launch:
+        rows, lanes, omega = t.shape[0], level.lanes(self._run), float(self._settings.omega)
         of_rows = level.diagonal, aggregates, t.values, p.table, p.columns, p.values
-        self._run.setup("smooth", rows, rows, unknowns, k, weight, *of_rows)
+        given = [rows, level.unknowns, k, omega, self._words, *rows_of(level.a), *of_rows]
+        return self._run.kernels("smoothing").over(f"fill_prolongator_w{lanes}", rows * lanes, given)
+
+    def _smooth(self, level: DeviceLevel, aggregates: Buffer, t: Storage, p: Storage, k: int) -> Launch:
+        rows, omega = t.shape[0], float(self._settings.omega)
+        of_rows = level.diagonal, aggregates, t.values, p.table, p.columns, p.values
+        return self._run.bind_setup("smooth", rows, rows, level.unknowns, k, omega, self._words, *of_rows)
 
     def transposed(self, p: Storage) -> Storage:
         """Return the transpose, which the caller releases, with sorted columns."""
@@ -294,51 +345,25 @@ class Coarsening:
     def coarse_of(self, r: Storage, ap: Storage) -> tuple[Storage, int]:
         """Return R (A P) from R and A P; see `coarse`."""
         product = self._multiply(Factors(r, ap))
-        self._fill_empty(product)
+        self._fill_empty(product)()
         return product, product.report().pointer if product.entries is None else product.entries
 
-    def _fill_empty(self, product: Storage) -> None:
+    def _fill_empty(self, product: Storage) -> Launch:
         n = product.shape[0]
-        self._run.setup("fill_empty", n, n, product.table, product.columns, product.values)
+        return self._run.bind_setup("fill_empty", n, n, product.table, product.columns, product.values)
 
-    def refresh(self, level: DeviceLevel, coarse: Storage, multiplication: Multiplication) -> DeviceLevel:
-        """Recompute the values of P, R, A P and the next level's matrix in place, from new values of A.
+    def refill(self, level: DeviceLevel, coarse: Storage, product: Callable[[Factors, Storage], Launch]) -> Launch:
+        """Return a launch of the values of P, R, A P and the next level's matrix, from new values of A.
 
-        `level` has T and A P, and diagonal and radius of the new values. The level that is returned has the plans of
-        its products.
+        The level has T and A P, and is measured before. `product` returns launches of products.
         """
         t, p, r, ap, aggregates = level.t, level.p, level.r, level.ap, level.aggregates
         assert t is not None and p is not None and r is not None and ap is not None and aggregates is not None
-        run, rows = self._run, p.shape[0]
-        products = (Factors(level.a, t), p), (Factors(level.a, p), ap), (Factors(r, ap), coarse)
-        if not level.plans:
-            level = replace(level, plans=self._plan(products))
-        # a row without destinations may change the order of its columns, which later products' destinations follow
-        stored = not any(plan.unplanned for plan in level.plans)
-
-        def refill(at: int) -> None:
-            factors, c = products[at]
-            if stored:
-                level.plans[at].bind(factors, c, run.held)()
-                return
-            with multiplication.refilled(factors, c) as launch:
-                launch()
-                run.device.synchronize()  # the product's lists of rows are released here
-
-        refill(0)
-        self._smooth(level, aggregates, t, p, level.unknowns, level.vectors, level.radius)
-        run.setup("refill_transposed", rows, rows, *rows_of(p), *rows_of(r))
-        refill(1)
-        refill(2)
-        self._fill_empty(coarse)
-        return level
-
-    def _plan(self, products: Sequence[tuple[Factors, Storage]]) -> tuple[Destinations, ...]:
-        run = self._run
-        with ExitStack() as held:
-            plans = tuple(keep(held, Destinations(run.device, run.load, *product)) for product in products)
-            held.pop_all()
-        return plans
+        rows, of_p = p.shape[0], (level, aggregates, t, p, level.vectors)
+        smoothed = [self._fill(*of_p)] if fills(level.a) else [product(Factors(level.a, t), p), self._smooth(*of_p)]
+        transposed = self._run.bind_setup("refill_transposed", rows, rows, *rows_of(p), *rows_of(r))
+        galerkin = product(Factors(level.a, p), ap), product(Factors(r, ap), coarse)
+        return in_order([*smoothed, transposed, *galerkin, self._fill_empty(coarse)])
 
 
 def set_up_on(
@@ -371,13 +396,9 @@ def set_up_on(
         vectors = None if near_null is None else np.asarray(near_null)
         _check(a, vectors, unknowns)
         multiply = multiply or Multiplication(device, load, a.dtype).whole
-        nnz = a.report().pointer
-        if vectors is None:
-            n = a.shape[0]
-            near = NearNull(device.allocate(max(n, 1) * a.dtype.itemsize), 1)
-            Kernels(device, load("setup")).over("fill_ones", n, [np.int32(n), near.vectors])()
-        else:
-            near = NearNull(device.upload(np.ascontiguousarray(vectors, a.dtype).ravel()), vectors.shape[1])
+        nnz = a.report().pointer if a.entries is None else a.entries
+        with device.pooling():  # the driver would take longer for it than a small set-up
+            near = _near_null_of(device, load, a, vectors)
         while True:
             with device.pooling(), ExitStack() as of_level:
                 of_level.callback(near.vectors.release)
@@ -386,7 +407,8 @@ def set_up_on(
                 levels.append(DeviceLevel(a, nnz, diagonal, unknowns=unknowns))
                 left = None
                 if len(levels) == settings.levels or a.shape[0] <= settings.coarsest:
-                    step.take_diagonal(a, diagonal)
+                    step.take_diagonal(levels[-1])()
+                    step.read(levels[-1])
                     return levels
                 made = _coarsen(step, levels[-1], near, settings.stall, refreshable)
                 if made is None:
@@ -402,41 +424,28 @@ def set_up_on(
         raise
 
 
-def refresh_on(
-    device: Device, load: Load, levels: Sequence[DeviceLevel], settings: MultigridSettings | None = None
-) -> list[DeviceLevel]:
-    """Return levels, set up as `refreshable`, after new values in the finest matrix.
-
-    Aggregates, tentative prolongators and patterns stay, whatever the new strong connections are. Diagonals, radii and
-    values of P, R and coarser matrices are recomputed in place. For equal aggregates the result is that of a new set-up
-    but for rounding. After a `ReproError` some levels have new values, and others old ones.
-    """
-    multiplication = Multiplication(device, load, levels[0].a.dtype)
-    refreshed: list[DeviceLevel] = []
-    for at, level in enumerate(levels):
-        with device.pooling(), ExitStack() as of_level:
-            run = LevelLaunches(device, load, level.a.dtype, of_level)
-            step = Coarsening(run, multiplication.in_one_phase, settings or MultigridSettings())
-            if level.p is None:
-                step.take_diagonal(level.a, level.diagonal)
-                refreshed.append(level)
-            else:
-                step.measure(level)
-                begun = replace(level, radius=step.read(level.diagonal).checked_radius())
-                refreshed.append(step.refresh(begun, levels[at + 1].a, multiplication))
-    return refreshed
+def _near_null_of(device: Device, load: Load, a: Storage, vectors: NDArray[np.floating] | None) -> NearNull:
+    if vectors is not None:
+        return NearNull(device.upload(np.ascontiguousarray(vectors, a.dtype).ravel()), vectors.shape[1])
+    n = a.shape[0]
+    near = NearNull(device.allocate(max(n, 1) * a.dtype.itemsize), 1)
+    Kernels(device, load("setup")).over("fill_ones", n, [np.int32(n), near.vectors])()
+    return near
 
 
 def _coarsen(
     step: Coarsening, level: DeviceLevel, near: NearNull, stall: float, refreshable: bool
 ) -> tuple[DeviceLevel, Storage, int, NearNull] | None:
     """Return a level with its prolongator, and the next level's inputs; None if that level is hardly coarser."""
-    rows, unknowns = level.a.shape[0], level.unknowns
+    rows = level.a.shape[0]
     with ExitStack() as made, ExitStack() as passing:
-        step.measure(level)
+        step.measure(level)()
         aggregates = step.aggregates(level)
         made.callback(aggregates.release)
-        facts = step.read(level.diagonal)
+        laid_out = step.lay_out(level, aggregates, near.count)
+        if laid_out is not None:
+            made.callback(laid_out.release)
+        facts = step.read(level)
         if not facts.aggregates or facts.aggregates * near.count > stall * rows:
             return None
         radius = facts.checked_radius()
@@ -445,8 +454,9 @@ def _coarsen(
         if refreshable:
             t.retain()  # beyond this level's set-up
             made.callback(t.release)
-        p = step.prolongator(level, aggregates, t, unknowns, near.count, radius)
-        made.callback(p.release)
+        p = step.prolongator(level, aggregates, t, near.count, facts, laid_out)
+        if laid_out is None:
+            made.callback(p.release)
         r = step.transposed(p)
         made.callback(r.release)
         ap = step.multiplied(level.a, p)

@@ -14,7 +14,7 @@ from repro.sparse.elementwise import BLOCK_SIZE, split_key
 from repro.sparse.multigrid.reference import BREAKDOWN, DEPENDENT, KEY_BITS, MAX_STEPS, MIN_RADIUS
 
 #: Modules, and templates in `kernels/sparse/multigrid/`.
-MODULES = ("setup", "radius", "aggregation", "grouping", "cycle")
+MODULES = ("setup", "radius", "aggregation", "grouping", "smoothing", "cycle")
 #: Threads (lanes) for each row.
 WIDTHS = {"cuda": (1, 2, 4, 8, 16, 32), "opencl": (1,)}
 #: Threads (lanes) for each aggregate.
@@ -35,8 +35,9 @@ class Words(NamedTuple):
     #: Undecided nodes of a round, of the next one and of the one after that.
     undecided: int = 4
     radius: int = 8
-    #: The longest row of a transposed matrix.
+    #: The longest row of P, later of its transpose; and the entries of P.
     longest: int = 10
+    entries: int = 11
     #: All of them.
     size: int = 16
 

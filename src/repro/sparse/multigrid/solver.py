@@ -6,7 +6,7 @@ Convergence counts only for residuals computed from x. The monitor decides about
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.devices.base import Argument, Buffer, Captured, CaptureError, Device
+from repro.devices.base import Argument, Buffer, Device
 from repro.errors import ReproError
 from repro.sparse.device_work import Load, keep
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.elementwise import Kernels, Launch, in_order
 from repro.sparse.multigrid.hierarchy import COLUMN, Coarsening, DeviceLevel, LevelLaunches, rows_of
 from repro.sparse.multigrid.reference import COARSE_STEPS, DENSE_ROWS, JACOBI, MultigridSettings, Smoother
+from repro.sparse.multigrid.stages import Repeated
 from repro.sparse.spgemm.multiplication import Multiplication
 
 #: Steps of conjugate gradients between two residuals computed from x.
@@ -136,29 +137,6 @@ class Gradients(NamedTuple):
     #: Computes the residual from x into `computed`, which the next step overwrites.
     compute: Launch
     computed: Buffer
-
-
-class Repeated:
-    """A launch of many kernels, captured into a graph at its second call where the device can.
-
-    A cycle has dozens of kernels of a few microseconds, for which queueing takes longer than execution.
-    """
-
-    def __init__(self, device: Device, launch: Launch) -> None:
-        self._device, self._launch = device, launch
-        self._times = 0
-        self._captured: Captured | None = None
-
-    def __call__(self) -> None:
-        self._times += 1
-        if self._times == 2:
-            with suppress(CaptureError):  # else kernel by kernel
-                self._captured = self._device.capture(self._launch)
-        (self._captured.replay if self._captured else self._launch)()
-
-    def release(self) -> None:
-        if self._captured:
-            self._captured.release()
 
 
 class Solver:
@@ -359,8 +337,8 @@ class Solver:
             run = LevelLaunches(self._device, self._load, self._dtype, held)
             multiply = Multiplication(self._device, self._load, self._dtype).in_one_phase
             step = Coarsening(run, multiply, MultigridSettings())
-            step.measure(level)
-            return np.float64(JACOBI / step.read(level.diagonal).checked_radius())
+            step.measure(level)()
+            return np.float64(JACOBI / step.read(level).checked_radius())
 
     def _bind_coarsest(self, b: Buffer, x: Buffer) -> list[Launch]:
         level, other, n = self._levels[-1], self._vectors[-1].other, self._levels[-1].a.shape[0]

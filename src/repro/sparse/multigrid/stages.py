@@ -1,10 +1,14 @@
-"""Stages of the set-up whose phases wait for each other: one cooperative launch, or a launch for each phase."""
+"""Many kernels as one launch: stages whose phases wait for each other, and launches that are repeated.
+
+A stage is one cooperative launch, or a launch for each phase. What is repeated becomes a graph.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
-from repro.devices.base import Argument
+from repro.devices.base import Argument, Captured, CaptureError, Device
 from repro.sparse.device_work import Launches
 from repro.sparse.elementwise import BLOCK_SIZE, Kernels, Launch
 
@@ -40,6 +44,39 @@ class Stage:
             self._kernels.blocks(self._name, self.parts, [*arguments, number, step])()
 
         return lambda: script(launch_phase)
+
+
+class Repeated:
+    """A launch of many kernels, captured into a graph where the device can: at its second call, or behind its first.
+
+    A cycle has dozens of kernels of a few microseconds, for which queueing takes longer than execution.
+    """
+
+    def __init__(self, device: Device, launch: Launch, behind_first: bool = False) -> None:
+        self._device, self._launch, self._behind_first = device, launch, behind_first
+        self._called = self._tried = False
+        self._captured: Captured | None = None
+
+    @property
+    def captured(self) -> bool:
+        return self._captured is not None
+
+    def __call__(self) -> None:
+        if self._called and not self._tried:
+            self._capture()
+        (self._captured.replay if self._captured else self._launch)()
+        self._called = True
+        if self._behind_first and not self._tried:
+            self._capture()
+
+    def _capture(self) -> None:
+        self._tried = True
+        with suppress(CaptureError):  # else kernel by kernel
+            self._captured = self._device.capture(self._launch)
+
+    def release(self) -> None:
+        if self._captured:
+            self._captured.release()
 
 
 def each_of(phases: Sequence[str]) -> Callable[[Phase], None]:

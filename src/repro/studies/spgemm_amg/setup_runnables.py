@@ -133,9 +133,10 @@ class LevelSetUp(OnMultigrid):
 
         def stage(name: str) -> Callable[[], None]:
             def launch() -> None:
-                if name == "radius":
-                    current[:] = [LevelSteps(work, *given, self._of_launch.callback)]
-                getattr(current[0], name)()
+                with work.device.pooling():  # as in a whole set-up
+                    if name == "radius":
+                        current[:] = [LevelSteps(work, *given, self._of_launch.callback)]
+                    getattr(current[0], name)()
 
             return launch
 
@@ -176,6 +177,7 @@ class LevelSteps:
         self._level: DeviceLevel
         self._aggregates: Buffer
         self._facts: Facts
+        self._laid_out: Storage | None
         self._t: Storage
         self._p: Storage
         self._r: Storage
@@ -187,12 +189,15 @@ class LevelSteps:
         diagonal = self._work.device.allocate(max(self._a.shape[0], 1) * self._a.dtype.itemsize)
         self._at_end(diagonal.release)
         self._level = DeviceLevel(self._a, self._a.report().pointer, diagonal, unknowns=self._unknowns)
-        self._step.measure(self._level)
+        self._step.measure(self._level)()
 
     def aggregates(self) -> None:
         self._aggregates = self._step.aggregates(self._level)
         self._at_end(self._aggregates.release)
-        self._facts = self._step.read(self._level.diagonal)
+        self._laid_out = self._step.lay_out(self._level, self._aggregates, self._near.count)
+        if self._laid_out is not None:
+            self._at_end(self._laid_out.release)
+        self._facts = self._step.read(self._level)
 
     def tentative(self) -> None:
         made = self._step.tentative(self._level, self._aggregates, self._facts.aggregates, self._near)
@@ -200,9 +205,10 @@ class LevelSteps:
         self._at_end(self.coarse_near.vectors.release)
 
     def prolongator(self) -> None:
-        of_level = self._level, self._aggregates, self._t, self._unknowns, self._near.count
-        self._p = self._step.prolongator(*of_level, self._facts.checked_radius())
-        self._at_end(self._p.release)
+        of_level = self._level, self._aggregates, self._t, self._near.count
+        self._p = self._step.prolongator(*of_level, self._facts, self._laid_out)
+        if self._laid_out is None:
+            self._at_end(self._p.release)
 
     def transpose(self) -> None:
         self._r = self._step.transposed(self._p)
