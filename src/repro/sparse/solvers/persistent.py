@@ -26,6 +26,8 @@ from repro.sparse.solvers.slices import LANES, Slices
 VECTORS = {"cg": ("x", "r", "p", "s", "w", "u"), "bicgstab": ("x", "r", "p", "v", "t", "shadow", "u")}
 #: Phases of an iteration, each a kernel.
 PHASES = {"cg": ("multiply", "update"), "bicgstab": ("project", "halve", "correlate", "advance")}
+#: Phases after the last iteration, by which (r, r) is known.
+LAST_PHASES = {"cg": ("multiply",), "bicgstab": ()}
 #: Bytes of shared memory that the kernels of many iterations declare themselves, and the system takes (CUDA: 1 KiB).
 OWN_SHARED = 2048
 #: Seconds that a launch is to take about, by the time of an iteration: waits of all blocks, and bytes from memory.
@@ -118,7 +120,10 @@ class PersistentSolver:
                 bind("begin", *matrix, self.b, *given, parts),
                 bind("begin_state", np.int32(blocks), parts, self._state, grid=1),
             ]
-            self._phases = [bind(name, *matrix, *given, parts, self._state) for name in PHASES[method]]
+            phases = {name: bind(name, *matrix, *given, parts, self._state) for name in PHASES[method]}
+            self._phases = list(phases.values())
+            settle = bind("settle", np.int32(blocks), parts, self._state, grid=1)
+            self._last_phases = [*(phases[name] for name in LAST_PHASES[method]), settle]
             self._many: Callable[[int], Callable[[], None]] | None = None
             self.kept_bytes = 0
             room = device.target.shared_bytes - OWN_SHARED
@@ -156,9 +161,8 @@ class PersistentSolver:
     def iterate(self, count: int) -> None:
         """Queue at most so many iterations; none after the recurrence has stopped."""
         if self._many is None:
-            for _ in range(count):
-                for launch in self._phases:
-                    launch()
+            for launch in self._phases * count + self._last_phases:
+                launch()
             return
         if count not in self._bound:
             self._bound[count] = self._many(count)
