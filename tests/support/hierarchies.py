@@ -1,8 +1,11 @@
 """What the levels of a hierarchy on a device have to be."""
 
 import numpy as np
+import pytest
+import scipy.sparse as sp
 
-from support.matrices import to_csr
+from repro.sparse.multigrid.stages import Stage
+from support.matrices import poisson, to_csr
 
 
 def assert_levels(device, levels, expected, tolerance):
@@ -26,3 +29,41 @@ def read(device, buffer, n, dtype=np.float64):
     array = np.empty(n, dtype)
     device.download(buffer, array)
     return array
+
+
+def launch_each_phase(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each phase of a stage be a launch, of as many blocks as where all are one."""
+    bind = Stage.bind
+
+    def apart(self, arguments, script):
+        self._whole = None
+        return bind(self, arguments, script)
+
+    monkeypatch.setattr(Stage, "bind", apart)
+
+
+def bits_of(device, levels):
+    """Return all that the levels come to, with columns in order."""
+    bits = []
+    for level in levels:
+        n = level.a.shape[0]
+        bits += [level.radius, read(device, level.diagonal, n, level.a.dtype).tobytes()]
+        if level.aggregates is not None:
+            bits.append(read(device, level.aggregates, n // level.unknowns, np.int32).tobytes())
+        for matrix in (level.a, level.p, level.r):
+            if matrix is not None:
+                rows = to_csr(matrix)
+                bits += [rows.indptr.tobytes(), rows.indices.tobytes(), rows.data.tobytes()]
+    return bits
+
+
+def with_hubs(side, hubs):
+    """Return a positive definite matrix of a grid in which some nodes are connected to every tenth one."""
+    n = side * side
+    rows = np.repeat(np.arange(hubs), len(range(0, n, 10)))
+    columns = np.tile(np.arange(0, n, 10), hubs)
+    more = sp.coo_array((np.ones(len(rows)), (rows, columns)), shape=(n, n))
+    more = sp.csr_array(more + more.T)
+    more.setdiag(0)
+    more.eliminate_zeros()
+    return sp.csr_array(poisson((side, side), 5) - more + sp.diags_array(more.sum(axis=1)))

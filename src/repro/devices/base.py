@@ -271,6 +271,9 @@ class Device(Clock, Queue, Protocol):
     def free_bytes(self) -> int:
         """Return the number of bytes that can still be allocated."""
 
+    def pooled_bytes(self) -> int:
+        """Return the number of bytes that `pooling()` has taken and nobody uses; asks no driver."""
+
     def other_processes(self, idle: Collection[int] = ()) -> list[str]:
         """Return one line for each other process that uses the device, except processes in `idle`."""
 

@@ -370,6 +370,9 @@ class CudaDevice:
         with self._mapped():
             return self._memory.free_bytes()
 
+    def pooled_bytes(self) -> int:
+        return self._memory.pooled_bytes()
+
     def load(self, binary: Path) -> Program:
         with self._mapped():
             module = self._cuda.module_from_file(str(binary))

@@ -129,16 +129,17 @@ class Memory:
         try:
             return self._cuda.mem_alloc(nbytes)
         except self._cuda.MemoryError:
-            if not self._kept_bytes():
+            if not self.pooled_bytes():
                 raise
             self._pool.free_held()
             return self._cuda.mem_alloc(nbytes)
 
     def free_bytes(self) -> int:
         """Return the free bytes of the driver plus the unused bytes of the pool."""
-        return int(self._cuda.mem_get_info()[0]) + self._kept_bytes()
+        return int(self._cuda.mem_get_info()[0]) + self.pooled_bytes()
 
-    def _kept_bytes(self) -> int:
+    def pooled_bytes(self) -> int:
+        """Return the unused bytes of the pool."""
         return 0 if self._pool is None else int(self._pool.managed_bytes - self._pool.active_bytes)
 
     def close(self) -> None:

@@ -151,6 +151,9 @@ class OpenClDevice:
     def free_bytes(self) -> int:
         return int(psutil.virtual_memory().available)
 
+    def pooled_bytes(self) -> int:
+        return 0  # a CPU's memory has no pool
+
     def load(self, binary: Path) -> Program:
         """Load a compiled module, or return it from a cache of recently used modules."""
         content = binary.read_bytes()

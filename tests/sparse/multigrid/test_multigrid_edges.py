@@ -8,7 +8,7 @@ from repro.errors import ReproError
 from repro.sparse.multigrid import kernels, reference
 from repro.sparse.multigrid.hierarchy import set_up_on
 from repro.sparse.multigrid.reference import MultigridSettings
-from support.hierarchies import assert_levels, read
+from support.hierarchies import assert_levels, read, with_hubs
 from support.matrices import poisson, to_csr
 from support.sparse_modules import loader
 
@@ -30,6 +30,7 @@ SET_UP = {
     "not symmetric": (GRID + 0.3 * sp.diags_array(np.ones(399), offsets=1, shape=(400, 400)), {}),
     "all Neumann": (neumann(20, 20), {}),
     "indefinite": (GRID - 0.5 * sp.eye_array(400), {}),
+    "hubs": (with_hubs(20, 3), {}),
     "no more rows than the coarsest": (poisson((10, 10), 5), {}),
     "n = 1": (sp.csr_array([[3.0]]), {}),
     "level limit": (GRID, {"levels": 2, "coarsest": 10}),

@@ -129,7 +129,7 @@ def test_seed_and_problem_are_in_the_checksum_and_there_is_a_solution():
     [
         (as_problem(np.ones((3, 4))), "the matrix is not square", "small"),
         (as_problem(sp.csr_array((3, 3))), "the matrix has no entries", "small"),
-        (as_problem([[1.0, 2.0], [3.0, 0.0]]), "multigrid needs a diagonal without zeros", "row 1"),
+        (as_problem([[1.0, 2.0], [2.0, 0.0]]), "multigrid needs a diagonal without zeros", "row 1"),
         (as_problem(sp.diags_array([1e300] * 5)), "values are too large for single precision", "small"),
         (as_problem(sp.diags_array([1.0, 1e-60])), "values are too small for single precision", "small"),
     ],
@@ -140,12 +140,22 @@ def test_what_no_multigrid_is_made_for_is_one_message(problem, message, where):
     assert where in str(refused.value.where)
 
 
+def test_a_matrix_that_is_not_symmetric_is_only_squared():
+    a = sp.diags_array([2.0, 1.0], offsets=[0, 1], shape=(900, 900))
+    operands = make_operands(as_problem(a), "double", 1)
+    assert not operands.symmetric
+    assert operands.products == ("AA",)
+    symmetric = make_operands(as_problem(sp.csr_array(a + a.T)), "double", 1)
+    assert symmetric.symmetric
+    assert symmetric.products == ("AA", "AP", "RAP")
+
+
 @pytest.mark.parametrize(
     ("outline", "expected"),
     [
         (Outline("wave", "matrix", "complex"), "a matrix of real numbers or of blocks"),
         (Outline("spin", "matrix", "quaternion"), "a matrix of real numbers or of blocks"),
-        (Outline("web", "updates", "real"), "a problem of kind matrix"),
+        (Outline("waves", "field", "real"), "a problem of kind matrix or updates"),
     ],
 )
 def test_problems_of_another_kind_are_refused_before_anything_is_built(outline, expected):

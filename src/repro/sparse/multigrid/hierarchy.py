@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import count as count_from
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +19,9 @@ from repro.errors import ReproError
 from repro.sparse.device_work import Launches, Load, keep
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.elementwise import BLOCK_SIZE, Kernels, Scratch, in_order
-from repro.sparse.multigrid.kernels import LANES_OF_AGGREGATE, width_for
-from repro.sparse.multigrid.reference import MIN_RADIUS, MultigridSettings, bad_diagonal, largest_eigenvalue
+from repro.sparse.multigrid.kernels import WORDS, width_for
+from repro.sparse.multigrid.reference import MIN_RADIUS, MultigridSettings, bad_diagonal, not_finite
+from repro.sparse.multigrid.stages import Phase, Stage, each_of
 from repro.sparse.spgemm.destinations import Destinations
 from repro.sparse.spgemm.multiplication import Multiplication
 from repro.sparse.spgemm.rows import Factors
@@ -52,16 +54,6 @@ class LevelLaunches(Launches):
     def cycle(self, kernel: str, count: int, *arguments: Argument, lanes: int = 1) -> None:
         self.over("cycle", kernel, count, *arguments, lanes=lanes)
 
-    def vectors(self, count: int, n: int) -> tuple[list[Buffer], Buffer, int]:
-        """Return `count` vectors of n numbers, the memory of all, and their stride in numbers."""
-        stride = -(-max(n, 1) // PART_ALIGNMENT) * PART_ALIGNMENT
-        whole, size = self.scalars(count * stride), self.dtype.itemsize
-        return (
-            [self.keep(self.device.part(whole, i * stride * size, max(n, 1) * size)) for i in range(count)],
-            whole,
-            stride,
-        )
-
     def column(self, numbers: Buffer, at: int) -> Buffer:
         """Return a column of a buffer of float64 columns as a buffer."""
         return self.keep(self.device.part(numbers, 8 * at * COLUMN, 8 * COLUMN))
@@ -85,19 +77,11 @@ class LevelLaunches(Launches):
         added: list[Argument] = [np.int32(count), np.int32(blocks), partial, sums]
         return in_order([kernels.blocks("dots", blocks, given), kernels.over("add_shares", count * lanes, added)])
 
-    @property
-    def lanes_of_aggregate(self) -> int:
-        return LANES_OF_AGGREGATE[self.device.backend]
-
     def lanes(self, matrix: Storage, nnz: int) -> int:
         """Return the lanes of a row, for a matrix of `nnz` entries."""
         return width_for(self.device.target, nnz / max(matrix.shape[0], 1))
 
 
-#: Steps of the kernel `largest_near`.
-WITHIN_ONE, WITHIN_TWO, SPREAD = range(3)
-#: Rounds of the search for an independent set between two readbacks of its progress.
-SEARCH_ROUNDS = 2
 #: Multiplies into a matrix with one segment a row and no free space.
 Multiply = Callable[[Factors], Storage]
 
@@ -126,6 +110,10 @@ class DeviceLevel:
     #: Destinations of A T, A P and R (A P), from the first refresh on.
     plans: tuple[Destinations, ...] = ()
 
+    def lanes(self, run: LevelLaunches) -> int:
+        """Return the lanes of a row."""
+        return run.lanes(self.a, self.nnz)
+
     def release(self) -> None:
         for part in (self.a, self.diagonal, self.p, self.r, self.aggregates, self.t, self.ap, *self.plans):
             if part is not None:
@@ -140,117 +128,123 @@ class NearNull:
     count: int
 
 
+class Facts(NamedTuple):
+    """What the host reads of a level."""
+
+    #: Number of aggregates.
+    aggregates: int
+    #: Estimated spectral radius of D⁻¹A; NaN where products with the matrix are not finite.
+    radius: float
+
+    def checked_radius(self) -> float:
+        """Return the estimate, at least 1 as the mean eigenvalue is; NaN raises `ReproError`."""
+        if not np.isfinite(self.radius):
+            raise not_finite()
+        return max(self.radius, 1.0)
+
+
 class Coarsening:
     """The set-up of one level: its prolongator, and the next level's matrix."""
 
     def __init__(self, run: LevelLaunches, multiply: Multiply, settings: MultigridSettings) -> None:
         self._run, self._multiply, self._settings = run, multiply, settings
-        self._zeros = True  # whether the matrix may store zeros
-
-    def diagonal(self, a: Storage) -> Buffer:
-        """Return the diagonal, which the caller releases; see `take_diagonal`."""
-        diagonal = self._run.device.allocate(max(a.shape[0], 1) * self._run.dtype.itemsize)
-        try:
-            self.take_diagonal(a, diagonal)
-        except BaseException:
-            diagonal.release()
-            raise
-        return diagonal
+        self._words = run.zeros(WORDS.size, np.int32)
 
     def take_diagonal(self, a: Storage, diagonal: Buffer) -> None:
         """Copy the diagonal of a matrix; a missing, zero or non-finite entry raises `ReproError`."""
-        run, n, bad = self._run, a.shape[0], self._run.zeros(3, np.int32)
-        run.setup("take_diagonal", n, n, *rows_of(a), diagonal, bad)
-        count, first, zeros = run.download(bad, 3, np.int32).tolist()
-        self._zeros = bool(zeros)
+        self._run.setup("take_diagonal", a.shape[0], a.shape[0], *rows_of(a), diagonal, self._words)
+        self.read(diagonal)
+
+    def measure(self, level: DeviceLevel) -> None:
+        """Queue the copy of the diagonal, and the estimate of the spectral radius of D⁻¹A.
+
+        See `repro.sparse.multigrid.reference.spectral_radius`.
+        """
+        run, n, lanes = self._run, level.a.shape[0], level.lanes(self._run)
+        steps = min(self._settings.ritz_steps, n)
+        stage = Stage(run, "radius", f"radius_w{lanes}", ("begin", "multiply", "subtract", "finish"), n, lanes)
+        stride = -(-n // PART_ALIGNMENT) * PART_ALIGNMENT
+        basis, shares = run.scalars((steps + 1) * stride), run.numbers(stage.parts * (steps + 1), np.float64)
+        lengths, h = run.numbers(steps, np.float64), run.numbers(steps * steps, np.float64)
+        start = 2.0 ** -(n.bit_length() // 2)  # about one over the length of n numbers from 1/2 to 3/2
+        of_steps = n, steps, stride, start
+        arguments = [*of_steps, *rows_of(level.a), level.diagonal, basis, shares, lengths, h, self._words]
+
+        def script(phase: Phase) -> None:
+            for first in (0, steps):
+                phase("begin", first)
+                for step in range(first, first + steps):
+                    phase("multiply", step)
+                    phase("subtract" if step + 1 < first + steps else "finish", step)
+                if not self._radius(self._read()) < MIN_RADIUS:
+                    return
+
+        stage.bind(arguments, script)()
+
+    def aggregates(self, level: DeviceLevel) -> Buffer:
+        """Queue the search for each node's aggregate, int32 `(nodes,)`, which the caller releases.
+
+        The level is measured already.
+        """
+        run, n, lanes = self._run, level.a.shape[0] // level.unknowns, level.lanes(self._run)
+        phases = "begin", "near", "decide", "label", "spread", "name"
+        stage = Stage(run, "aggregation", f"aggregate_w{lanes}", phases, n, lanes)
+        numbers = [run.numbers(n, np.int64) for _ in range(3)]  # tuples, the largest near each node, labels
+        marks, listed, passing = (run.numbers(count, np.int32) for count in (n, 2 * n, n))
+        counts, found = run.numbers(stage.parts, np.int32), run.device.allocate(4 * max(n, 1))
+        nodes = [n, level.unknowns, float(self._settings.theta), level.diagonal, *rows_of(level.a)]
+
+        def script(phase: Phase) -> None:
+            phase("begin")
+            for step in count_from(0):
+                phase("near", step)
+                phase("decide", step)
+                if not self._read()[WORDS.undecided + step % 3]:
+                    break
+            for name in phases[3:]:
+                phase(name)
+
+        try:
+            stage.bind([*nodes, *numbers, marks, listed, passing, counts, found, self._words], script)()
+        except BaseException:
+            found.release()
+            raise
+        return found
+
+    def read(self, diagonal: Buffer) -> Facts:
+        """Wait for what is queued; return what came out. An unusable diagonal raises `ReproError`."""
+        words = self._read()
+        count = int(words[WORDS.bad])
         if count:
-            row = 0x7FFFFFFF - first
-            raise bad_diagonal(row, count, float(run.download(diagonal, n, run.dtype)[row]))
+            row = 0x7FFFFFFF - int(words[WORDS.first_bad])
+            raise bad_diagonal(row, count, float(self._run.download(diagonal, row + 1, self._run.dtype)[row]))
+        return Facts(int(words[WORDS.aggregates]), self._radius(words))
 
-    def aggregates(self, level: DeviceLevel, unknowns: int) -> tuple[Buffer, Buffer, int]:
-        """Return each node's aggregate (the caller releases it), the nodes' sort keys, and the number of aggregates."""
-        run, n = self._run, level.a.shape[0] // unknowns
-        lanes = run.lanes(level.a, level.nnz)
-        plain = "_plain" if unknowns == 1 and not self._settings.theta and not self._zeros else ""
-        nodes = [n, unknowns, float(self._settings.theta), level.diagonal, *rows_of(level.a)]
-        tuples, near, largest = (run.numbers(n, np.int64) for _ in range(3))
+    def _read(self) -> NDArray[np.int32]:
+        return self._run.download(self._words, WORDS.size, np.int32)
 
-        def largest_near(numbers: Buffer, result: Buffer, step: int) -> None:
-            run.setup(f"largest_near{plain}_w{lanes}", n, *nodes, step, tuples, numbers, result, lanes=lanes)
+    @staticmethod
+    def _radius(words: NDArray[np.int32]) -> float:
+        return float(words[WORDS.radius : WORDS.radius + 2].view(np.float64)[0])
 
-        run.setup("begin_set", n, n, tuples)
-        run.device.fill(near, 0)
-        undecided, some = run.numbers(1, np.int32), True
-        while some:
-            for _ in range(SEARCH_ROUNDS):
-                run.device.fill(undecided, 0)
-                largest_near(tuples, near, WITHIN_ONE)
-                largest_near(near, largest, WITHIN_TWO)
-                run.setup("decide", n, n, largest, tuples, undecided)
-            some = bool(run.download(undecided, 1, np.int32)[0])
-        roots = run.numbers(n, np.int32)
-        run.setup(f"begin_aggregates{plain}_w{lanes}", n, *nodes, tuples, roots, near, lanes=lanes)
-        numbers = run.numbers(n + 1, np.int32)
-        count = run.offsets(roots, numbers, n)
-        largest_near(near, largest, SPREAD)
-        largest_near(largest, near, SPREAD)
-        named, keys = run.device.allocate(4 * max(n, 1)), run.numbers(n, np.int32)
-        run.setup("name_aggregates", n, n, near, numbers, named, keys)
-        return named, keys, count
-
-    def tentative(
-        self, aggregates: Buffer, keys: Buffer, nodes: int, count: int, unknowns: int, near: NearNull
-    ) -> tuple[Storage, NearNull]:
+    def tentative(self, level: DeviceLevel, aggregates: Buffer, count: int, near: NearNull) -> tuple[Storage, NearNull]:
         """Return the tentative prolongator, and the next level's near null space, which the caller releases."""
-        run, k, rows = self._run, near.count, nodes * unknowns
-        by_aggregate = run.sort(keys, nodes, count + 1)
-        begins = run.numbers(count + 1, np.int32)
-        run.setup("find_begins", nodes + 1, nodes, count, by_aggregate.keys, begins)
+        run, k, rows, nodes = self._run, near.count, level.a.shape[0], level.a.shape[0] // level.unknowns
+        phases = "lay_out", "count", "add", "begin", "place", "order", "fit"
+        stage = Stage(run, "grouping", "make_tentative", phases, rows)
+        counts, totals, begins = (run.numbers(number, np.int32) for number in (count, stage.parts, count + 1))
+        members, order = run.numbers(nodes, np.int32), run.numbers(nodes, np.int32)
         t = run.keep(Storage.empty(run.device, (rows, count * k), 1, max(rows * k, 1), run.dtype))
         coarse = run.device.allocate(max(count * k * k, 1) * run.dtype.itemsize)
-        of_nodes = begins, by_aggregate.order, near.vectors
-        run.setup("fit", count, count, unknowns, k, *of_nodes, t.values, coarse, lanes=run.lanes_of_aggregate)
-        run.setup("lay_out_tentative", rows, rows, unknowns, k, aggregates, t.table, t.sizes, t.columns)
-        t.set_pointer(rows * k)
+        given = nodes, count, level.unknowns, k, aggregates, near.vectors, counts, totals, begins, members, order
+        made = t.table, t.sizes, t.columns, t.values, t.state, coarse
+        try:
+            stage.bind([*given, *made, self._words], each_of(phases))()
+        except BaseException:
+            coarse.release()
+            raise
         t.entries, t.longest = rows * k, k
         return t, NearNull(coarse, k)
-
-    def radius(self, level: DeviceLevel) -> float:
-        """Return the estimated spectral radius of D⁻¹A; see `repro.sparse.multigrid.reference.spectral_radius`."""
-        radius = 0.0
-        for first in (0, level.a.shape[0]):
-            radius = max(radius, self._largest_ritz_value(level, first))
-            if radius >= MIN_RADIUS:
-                break
-        return max(radius, 1.0)
-
-    def _largest_ritz_value(self, level: DeviceLevel, first: int) -> float:
-        """Run Arnoldi's process from the keys of nodes `first` on."""
-        run, n, steps = self._run, level.a.shape[0], self._settings.ritz_steps
-        lanes = run.lanes(level.a, level.nnz)
-        basis, whole, stride = run.vectors(steps + 1, n)
-        w, blocks = run.scalars(n), run.blocks_over(n)
-        # for each step: products with earlier vectors, and the squared norm of the remainder
-        numbers = run.zeros(2 * (steps + 1) * COLUMN, np.float64)
-        products, squares = ([run.column(numbers, at * (steps + 1) + j) for j in range(steps + 1)] for at in (0, 1))
-        shares, of_square = run.numbers(blocks * (steps + 1), np.float64), run.numbers(blocks, np.float64)
-
-        def launch(kernel: str, *arguments: Argument) -> None:
-            run.blocks("cycle", kernel, blocks, n, *arguments)
-
-        run.cycle("begin_basis", n, n, first, w)
-        launch("dots", 1, stride, w, w, of_square)
-        launch("normalize", blocks, w, of_square, squares[steps], basis[0])
-        for j in range(steps):
-            run.cycle(f"scaled_w{lanes}", n, n, *rows_of(level.a), basis[j], level.diagonal, w, lanes=lanes)
-            launch("dots", j + 1, stride, whole, w, shares)
-            launch("subtract", j + 1, blocks, stride, whole, shares, products[j], w, of_square)
-            launch("normalize", blocks, w, of_square, squares[j], basis[j + 1])
-        read = run.download(numbers, 2 * (steps + 1) * COLUMN, np.float64).reshape(2, steps + 1, COLUMN)
-        h = np.zeros((steps + 1, steps))
-        h[:steps] = read[0, :steps, :steps].T
-        h[np.arange(1, steps + 1), np.arange(steps)] = np.sqrt(read[1, :steps, 0])
-        return largest_eigenvalue(h[:steps])
 
     def prolongator(
         self, level: DeviceLevel, aggregates: Buffer, t: Storage, unknowns: int, k: int, radius: float
@@ -270,17 +264,20 @@ class Coarsening:
     def transposed(self, p: Storage) -> Storage:
         """Return the transpose, which the caller releases, with sorted columns."""
         run, (rows, columns) = self._run, p.shape
-        offsets = run.numbers(rows + 1, np.int32)
-        nnz = run.offsets(p.sizes, offsets, rows)
-        listed, row_of, place_of = (run.numbers(nnz, np.int32) for _ in range(3))
-        run.setup("list_entries", rows, rows, offsets, p.table, p.columns, listed, row_of, place_of)
-        by_column = run.sort(listed, nnz, columns)
-        begins = run.numbers(columns + 1, np.int32)
-        run.setup("find_begins", nnz + 1, nnz, columns, by_column.keys, begins)
+        nnz = p.report().pointer if p.entries is None else p.entries
+        phases = "clear", "count", "add", "begin", "place", "order"
+        stage = Stage(run, "grouping", "transpose", phases, max(rows, nnz))
+        counts, totals, begins = (run.numbers(number, np.int32) for number in (columns, stage.parts, columns + 1))
+        members, places = run.numbers(nnz, np.int32), run.numbers(nnz, np.int32)
         r = Storage.empty(run.device, (columns, rows), 1, max(nnz, 1), run.dtype)
-        run.setup("transpose", nnz, nnz, by_column.order, row_of, place_of, p.values, r.columns, r.values)
-        run.setup("place_rows", columns, columns, begins, r.table, r.sizes)
-        r.set_pointer(nnz)
+        made = r.table, r.sizes, r.columns, r.values, r.state
+        try:
+            given = rows, columns, *rows_of(p), counts, totals, begins, members, places
+            stage.bind([*given, *made, self._words], each_of(phases))()
+            r.entries, r.longest = nnz, int(self._read()[WORDS.longest])
+        except BaseException:
+            r.release()
+            raise
         return r
 
     def coarse(self, a: Storage, p: Storage, r: Storage) -> tuple[Storage, int]:
@@ -385,9 +382,11 @@ def set_up_on(
             with device.pooling(), ExitStack() as of_level:
                 of_level.callback(near.vectors.release)
                 step = Coarsening(LevelLaunches(device, load, a.dtype, of_level), multiply, settings)
-                levels.append(DeviceLevel(a, nnz, step.diagonal(a), unknowns=unknowns))
+                diagonal = device.allocate(max(a.shape[0], 1) * a.dtype.itemsize)
+                levels.append(DeviceLevel(a, nnz, diagonal, unknowns=unknowns))
                 left = None
                 if len(levels) == settings.levels or a.shape[0] <= settings.coarsest:
+                    step.take_diagonal(a, diagonal)
                     return levels
                 made = _coarsen(step, levels[-1], near, settings.stall, refreshable)
                 if made is None:
@@ -418,11 +417,12 @@ def refresh_on(
         with device.pooling(), ExitStack() as of_level:
             run = LevelLaunches(device, load, level.a.dtype, of_level)
             step = Coarsening(run, multiplication.in_one_phase, settings or MultigridSettings())
-            step.take_diagonal(level.a, level.diagonal)
             if level.p is None:
+                step.take_diagonal(level.a, level.diagonal)
                 refreshed.append(level)
             else:
-                begun = replace(level, radius=step.radius(level))
+                step.measure(level)
+                begun = replace(level, radius=step.read(level.diagonal).checked_radius())
                 refreshed.append(step.refresh(begun, levels[at + 1].a, multiplication))
     return refreshed
 
@@ -433,16 +433,18 @@ def _coarsen(
     """Return a level with its prolongator, and the next level's inputs; None if that level is hardly coarser."""
     rows, unknowns = level.a.shape[0], level.unknowns
     with ExitStack() as made, ExitStack() as passing:
-        aggregates, keys, count = step.aggregates(level, unknowns)
+        step.measure(level)
+        aggregates = step.aggregates(level)
         made.callback(aggregates.release)
-        if not count or count * near.count > stall * rows:
+        facts = step.read(level.diagonal)
+        if not facts.aggregates or facts.aggregates * near.count > stall * rows:
             return None
-        t, coarse_near = step.tentative(aggregates, keys, rows // unknowns, count, unknowns, near)
+        radius = facts.checked_radius()
+        t, coarse_near = step.tentative(level, aggregates, facts.aggregates, near)
         made.callback(coarse_near.vectors.release)
         if refreshable:
             t.retain()  # beyond this level's set-up
             made.callback(t.release)
-        radius = step.radius(level)
         p = step.prolongator(level, aggregates, t, unknowns, near.count, radius)
         made.callback(p.release)
         r = step.transposed(p)

@@ -3,22 +3,47 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from repro.codegen.targets import DTYPES, SCALARS, Target
 from repro.codegen.templates import render_template
+from repro.sparse.dynamic.kernels import STATE_POINTER
 from repro.sparse.elementwise import BLOCK_SIZE, split_key
-from repro.sparse.multigrid.reference import DEPENDENT, KEY_BITS, MAX_STEPS
+from repro.sparse.multigrid.reference import BREAKDOWN, DEPENDENT, KEY_BITS, MAX_STEPS, MIN_RADIUS
 
 #: Modules, and templates in `kernels/sparse/multigrid/`.
-MODULES = ("setup", "cycle")
+MODULES = ("setup", "radius", "aggregation", "grouping", "cycle")
 #: Threads (lanes) for each row.
 WIDTHS = {"cuda": (1, 2, 4, 8, 16, 32), "opencl": (1,)}
 #: Threads (lanes) for each aggregate.
 LANES_OF_AGGREGATE = {"cuda": 8, "opencl": 1}
-#: Squared norms below this count as zero.
-TINY = 1e-24
+
+
+class Words(NamedTuple):
+    """Places of what stages leave for each other and for the host, in int32 numbers; the radius is a float64."""
+
+    #: Rows whose diagonal cannot be divided by, the first of them, counted down, and whether an entry is 0.
+    bad: int = 0
+    first_bad: int = 1
+    zeros: int = 2
+    #: The words before, which the radius begins with 0.
+    of_radius: int = 3
+    #: Number of aggregates.
+    aggregates: int = 3
+    #: Undecided nodes of a round, of the next one and of the one after that.
+    undecided: int = 4
+    radius: int = 8
+    #: The longest row of a transposed matrix.
+    longest: int = 10
+    #: All of them.
+    size: int = 16
+
+
+WORDS = Words()
+#: Blocks that a multiprocessor holds of a kernel whose blocks wait for each other.
+RESIDENT = 4
 
 
 def render_multigrid(templates: Path, key: str, target: Target, owner: str) -> str:
@@ -36,8 +61,12 @@ def render_multigrid(templates: Path, key: str, target: Target, owner: str) -> s
         key_bits=KEY_BITS,
         dependent=DEPENDENT,
         largest=float(np.finfo(DTYPES[precision]).max),
-        tiny=TINY,
+        breakdown=BREAKDOWN[precision],
         most_steps=MAX_STEPS,
+        least_radius=MIN_RADIUS,
+        resident=RESIDENT,
+        words=WORDS,
+        state_pointer=STATE_POINTER,
     )
 
 

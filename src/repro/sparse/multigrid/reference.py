@@ -58,6 +58,9 @@ KEY_BITS = 30
 OUT, UNDECIDED, ROOT = 0, 1, 2
 #: Columns of an aggregate's near null space are dropped as dependent if orthogonalisation leaves this share.
 DEPENDENT = 1e-10
+#: Arnoldi's process ends where so little is left of a vector, by precision: the rest is rounding, which may lie along
+#: earlier vectors. Products with D⁻¹A, whose mean eigenvalue is 1, have lengths around 1.
+BREAKDOWN = {"single": 1e-4, "double": 1e-10}
 #: A smaller estimate of the spectral radius of D⁻¹A, which is at least 1, is repeated.
 MIN_RADIUS = 0.999
 
@@ -226,7 +229,7 @@ def _largest_ritz_value(a: sp.csr_array, inverse: NDArray[np.floating], keys: ND
             h[i, j] = basis[i] @ w
             w -= h[i, j] * basis[i]
         h[j + 1, j] = np.linalg.norm(w)
-        if h[j + 1, j] < 1e-12 * max(1.0, abs(h[: j + 1, j]).max()):
+        if h[j + 1, j] <= BREAKDOWN["double"]:
             steps = j + 1
             break
         basis.append(w / h[j + 1, j])
@@ -236,8 +239,13 @@ def _largest_ritz_value(a: sp.csr_array, inverse: NDArray[np.floating], keys: ND
 def largest_eigenvalue(h: NDArray[np.floating]) -> float:
     """Return the largest absolute eigenvalue; non-finite numbers raise `ReproError`."""
     if not np.isfinite(h).all():
-        raise ReproError("multigrid needs finite numbers", where="the matrix", actual="NaN or infinity in a product")
+        raise not_finite()
     return float(np.abs(np.linalg.eigvals(h)).max())
+
+
+def not_finite() -> ReproError:
+    """Return the error for products with a matrix that are not finite."""
+    return ReproError("multigrid needs finite numbers", where="the matrix", actual="NaN or infinity in a product")
 
 
 def checked_diagonal(a: sp.csr_array) -> NDArray[np.floating]:

@@ -358,7 +358,9 @@ class Solver:
         with ExitStack() as held:
             run = LevelLaunches(self._device, self._load, self._dtype, held)
             multiply = Multiplication(self._device, self._load, self._dtype).in_one_phase
-            return np.float64(JACOBI / Coarsening(run, multiply, MultigridSettings()).radius(level))
+            step = Coarsening(run, multiply, MultigridSettings())
+            step.measure(level)
+            return np.float64(JACOBI / step.read(level.diagonal).checked_radius())
 
     def _bind_coarsest(self, b: Buffer, x: Buffer) -> list[Launch]:
         level, other, n = self._levels[-1], self._vectors[-1].other, self._levels[-1].a.shape[0]

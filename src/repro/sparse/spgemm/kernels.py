@@ -238,8 +238,6 @@ SINGLE_WORDS = {"POINTER": 0, "ENTRIES": 1, "LONGEST": 2, "LACKING": 3, "DONE": 
 #: Tables of products in one launch, and wanted threads of a block.
 SINGLE_TABLES = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 SINGLE_BLOCK_SIZE = 256
-#: Most slots whose low two bits are the column's: neighbours in a row of a stencil then meet neighbouring banks.
-KEPT_TABLE = 32
 #: The smallest table of so many lanes: a row of C has the columns of each row of B that it is a sum of.
 MIN_TABLE = {4: 16, 8: 16, 16: 32, 32: 96}
 
@@ -255,10 +253,6 @@ class SingleShape:
     rows: int
     #: Blocks that a multiprocessor holds at once.
     resident: int
-
-    @property
-    def keep(self) -> int:
-        return 2 if self.table <= KEPT_TABLE else 0
 
     @property
     def stage(self) -> int:

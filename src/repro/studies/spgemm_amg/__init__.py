@@ -22,10 +22,9 @@ ProductName = Literal["AA", "AP", "RAP"]
 PRODUCTS: Mapping[str, str] = {"AA": "A·A", "AP": "A·P", "RAP": "R·(A·P)"}
 #: The phases of a level's set-up in their order, with their printed names.
 PHASES: Mapping[str, str] = {
-    "diagonal": "diagonal",
+    "radius": "diagonal, spectral radius",
     "aggregates": "aggregation",
     "tentative": "tentative prolongator",
-    "radius": "spectral radius",
     "prolongator": "smoothing",
     "transpose": "transpose",
     "galerkin": "Galerkin product",

@@ -230,10 +230,9 @@ def _method_look(colour: str, marker: str) -> dict[str, Any]:
 PHASE_ROW, PHASE_FILLED = 0.26, 0.7
 COLOURS = {
     "galerkin": figure_style.DARK,
-    "diagonal": figure_style.PALE,
+    "radius": figure_style.PINK,
     "aggregates": figure_style.GREEN,
     "tentative": "#f0e442",
-    "radius": figure_style.PINK,
     "prolongator": figure_style.LIGHT,
     "transpose": figure_style.GREY,
 }

@@ -137,6 +137,8 @@ def _within(error: NDArray[np.float64], bound: NDArray[np.float64], what: str) -
 
 
 T = TypeVar("T")
+#: Largest difference of A and its transpose, over the largest entry, that is taken for rounding.
+ASYMMETRY = 1e-6
 #: Error bound of A x on a level, relative to |A||x|; rounding in the set-up also changes the estimated spectral radius.
 LEVEL_TOLERANCE = {"single": 2e-3, "double": 1e-9}
 
@@ -246,6 +248,8 @@ class AmgOperands:
     seed: int
     #: Checksum of the problem and of the seed.
     checksum: str
+    #: Whether multigrid is for this matrix; another is only squared.
+    symmetric: bool = True
     _facts: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -388,7 +392,12 @@ def make_operands(problem: Matrix, precision: str, seed: int) -> AmgOperands:
     Raises
     ------
     ReproError
-        It is not square, its diagonal has zeros, or its values are beyond the working precision.
+        It is not square, it is symmetric and its diagonal has zeros, or its values are beyond the working precision.
+
+    Notes
+    -----
+    Smoothed aggregation is for symmetric matrices. Others are only squared, which is how products of sparse matrices
+    are compared elsewhere.
     """
     problem.require_product()
     rounded = rounded_values(problem.name, problem.values, lambda: rows_of(problem), precision)
@@ -397,9 +406,16 @@ def make_operands(problem: Matrix, precision: str, seed: int) -> AmgOperands:
     a.sort_indices()
     unknowns = a.shape[0] // problem.n
     near_null = np.tile(np.eye(unknowns), (problem.n, 1))
-    levels = reference.set_up(a, near_null, unknowns)
+    symmetric = _is_symmetric(a)
+    levels = reference.set_up(a, near_null, unknowns) if symmetric else [reference.HostLevel(a)]
     checksum = hashlib.sha256(f"{problem.checksum()} {seed}".encode()).hexdigest()
-    return AmgOperands(problem.name, precision, tuple(levels), unknowns, near_null, seed, checksum)
+    return AmgOperands(problem.name, precision, tuple(levels), unknowns, near_null, seed, checksum, symmetric)
+
+
+def _is_symmetric(a: sp.csr_array) -> bool:
+    """Return whether A and its transpose differ by no more than rounding of assembled sums."""
+    difference = abs(sp.csr_array(a - a.T))
+    return float(difference.max()) <= ASYMMETRY * float(abs(a).max()) if a.nnz else True
 
 
 def operands_of(workspace: Workspace) -> AmgOperands:

@@ -197,7 +197,11 @@ def phases_of(row: AmgRow) -> dict[str, float]:
     """Return the seconds of each phase on a level; empty if phases were not timed one by one."""
     seconds = {name: row.get(f"stage_{name}") for name in PHASES}
     timed = {name: float(one) for name, one in seconds.items() if one is not None}
-    return timed if len(timed) == len(PHASES) else {}
+    if len(timed) < len(PHASES):
+        return {}
+    if row.stage_diagonal is not None:  # a phase of its own in earlier rows
+        timed["radius"] += row.stage_diagonal
+    return timed
 
 
 def galerkin_share(phases: Mapping[str, float]) -> float | None:

@@ -16,7 +16,15 @@ from repro.bench.runnable import not_prepared
 from repro.devices.base import Buffer
 from repro.sparse.device_work import ModuleFile, Work
 from repro.sparse.dynamic.storage import Storage
-from repro.sparse.multigrid.hierarchy import Coarsening, DeviceLevel, LevelLaunches, Multiply, NearNull, set_up_on
+from repro.sparse.multigrid.hierarchy import (
+    Coarsening,
+    DeviceLevel,
+    Facts,
+    LevelLaunches,
+    Multiply,
+    NearNull,
+    set_up_on,
+)
 from repro.sparse.multigrid.reference import MultigridSettings, operator_complexity
 from repro.sparse.multigrid.solver import Solver
 from repro.sparse.spgemm.multiplication import CoordinateMultiplication, Multiplication
@@ -61,7 +69,8 @@ class SetUp(OnMultigrid, SetsUp):
             multiply: Multiply = CoordinateMultiplication(work.device, work.load).multiply
         else:
             plan = papers_plan(work.device.target, operands.dtype.itemsize) if self._method == "sort" else None
-            multiply = Multiplication(work.device, work.load, operands.dtype, plan).in_one_phase
+            multiplication = Multiplication(work.device, work.load, operands.dtype, plan)
+            multiply = multiplication.in_one_phase if plan else multiplication.whole
         self._amounts = {
             "levels": len(operands.levels),
             "rows": operands.a.shape[0],
@@ -124,7 +133,7 @@ class LevelSetUp(OnMultigrid):
 
         def stage(name: str) -> Callable[[], None]:
             def launch() -> None:
-                if name == "diagonal":
+                if name == "radius":
                     current[:] = [LevelSteps(work, *given, self._of_launch.callback)]
                 getattr(current[0], name)()
 
@@ -162,11 +171,11 @@ class LevelSteps:
         dtype = operands_of(work.workspace).dtype
         held = ExitStack()
         at_end(held.close)
-        multiply = Multiplication(work.device, work.load, dtype).in_one_phase
+        multiply = Multiplication(work.device, work.load, dtype).whole
         self._step = Coarsening(LevelLaunches(work.device, work.load, dtype, held), multiply, MultigridSettings())
         self._level: DeviceLevel
-        self._aggregates: tuple[Buffer, Buffer, int]
-        self._radius = 0.0
+        self._aggregates: Buffer
+        self._facts: Facts
         self._t: Storage
         self._p: Storage
         self._r: Storage
@@ -174,26 +183,25 @@ class LevelSteps:
         self.coarse: Storage
         self.coarse_near: NearNull
 
-    def diagonal(self) -> None:
-        self._level = DeviceLevel(self._a, self._a.report().pointer, self._step.diagonal(self._a))
-        self._at_end(self._level.diagonal.release)
+    def radius(self) -> None:
+        diagonal = self._work.device.allocate(max(self._a.shape[0], 1) * self._a.dtype.itemsize)
+        self._at_end(diagonal.release)
+        self._level = DeviceLevel(self._a, self._a.report().pointer, diagonal, unknowns=self._unknowns)
+        self._step.measure(self._level)
 
     def aggregates(self) -> None:
-        self._aggregates = self._step.aggregates(self._level, self._unknowns)
-        self._at_end(self._aggregates[0].release)
+        self._aggregates = self._step.aggregates(self._level)
+        self._at_end(self._aggregates.release)
+        self._facts = self._step.read(self._level.diagonal)
 
     def tentative(self) -> None:
-        named, keys, count = self._aggregates
-        nodes = self._a.shape[0] // self._unknowns
-        self._t, self.coarse_near = self._step.tentative(named, keys, nodes, count, self._unknowns, self._near)
+        made = self._step.tentative(self._level, self._aggregates, self._facts.aggregates, self._near)
+        self._t, self.coarse_near = made
         self._at_end(self.coarse_near.vectors.release)
 
-    def radius(self) -> None:
-        self._radius = self._step.radius(self._level)
-
     def prolongator(self) -> None:
-        named, count = self._aggregates[0], self._near.count
-        self._p = self._step.prolongator(self._level, named, self._t, self._unknowns, count, self._radius)
+        of_level = self._level, self._aggregates, self._t, self._unknowns, self._near.count
+        self._p = self._step.prolongator(*of_level, self._facts.checked_radius())
         self._at_end(self._p.release)
 
     def transpose(self) -> None:

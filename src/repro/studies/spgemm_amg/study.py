@@ -15,6 +15,7 @@ from repro.config.spaces import EXTENDED
 from repro.entries import get_entry
 from repro.problems.matrix import Matrix
 from repro.problems.problem import Outline, Problem
+from repro.problems.updates import Updates
 from repro.results.published import Published
 from repro.sparse.device_work import ModuleFile, read_modules
 from repro.sparse.study_kit import LIBRARIES, features
@@ -94,7 +95,7 @@ class SpgemmAmg(Study):
     reference = REFERENCE
     settings = SpgemmAmgSettings
     id_class = KernelId
-    kinds = ("matrix",)
+    kinds = ("matrix", "updates")
     libraries = LIBRARIES
     columns = AmgRow.own_columns()
     parts = ("products", "setup", "solve")
@@ -124,7 +125,7 @@ class SpgemmAmg(Study):
         """Raise an error for matrices with complex or quaternion entries."""
         super().check(settings, problems)
         for problem in problems:
-            if problem.entry not in ("real", "block3"):
+            if problem.kind == Matrix.kind and problem.entry not in ("real", "block3"):
                 raise self.refusal(problem, "a matrix of real numbers or of blocks", problem.entry)
 
     def modules(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> list[str]:
@@ -134,8 +135,9 @@ class SpgemmAmg(Study):
         return render_key(templates, key, target)
 
     def operands(self, problem: Problem, precision: str, seed: int) -> AmgOperands:
-        assert isinstance(problem, Matrix)
-        return make_operands(problem, precision, seed)
+        matrix = problem.base if isinstance(problem, Updates) else problem
+        assert isinstance(matrix, Matrix)
+        return make_operands(matrix, precision, seed)
 
     def measure(self, session: Session) -> Iterator[tuple[str, StepResult]]:
         """Search kernels for the bins, choose, time whole products beside the library's, then set-up and solution."""
@@ -173,10 +175,10 @@ class SpgemmAmg(Study):
             if "products" in parts:
                 ours = products_of(built, product, plans.get(product, Plans()))
                 rows += session.rounds([*ours, *library_products(names, backend, product)])
-        if "setup" in parts:
+        if "setup" in parts and operands.symmetric:
             rows += session.rounds([SetUp(built, "default"), SetUp(built, "sort"), SetUp(built, "coordinates")])
             rows += session.rounds([LevelSetUp(built, level) for level in range(len(operands.levels) - 1)])
-        if "solve" in parts:
+        if "solve" in parts and operands.symmetric:
             rows += session.rounds([Solution(built)])
         return rows
 
