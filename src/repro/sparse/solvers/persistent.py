@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from repro.bench.guards import Guards
 from repro.devices.base import Argument, Buffer, Device, Program
-from repro.sparse.solvers.kernels import KINDS, PERSISTENT_BLOCK_SIZE, STATES, CgState, StopReason, rows_in_registers
+from repro.sparse.solvers.kernels import KINDS, PERSISTENT_BLOCK_SIZE, STATES, CgState, StopReason, held_rows
 from repro.sparse.solvers.slices import LANES, Slices
 
 #: Vectors of each method, in the order of the kernels' parameters; u is what other blocks read.
@@ -129,8 +129,7 @@ class PersistentSolver:
             room = device.target.shared_bytes - OWN_SHARED
             kept = slices.kept(room if capacity is None else min(room, capacity))
             in_all, most = slices.kept_bytes(kept)
-            warps = n_t // LANES
-            rows = next((r for r in rows_in_registers(method, *kernels) if r >= slices.most_rows(warps)), 0)
+            rows = held_rows(method, *kernels, slices.most_rows(n_t // LANES))
             kernel = device.cooperative(program, f"iterate_{rows}", n_t, most) if together else None
             if kernel is not None and kernel.resident >= blocks:
                 self.kept_bytes = in_all
