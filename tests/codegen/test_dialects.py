@@ -10,7 +10,7 @@ import pytest
 from repro.codegen.targets import CPU, Target, get_target
 from repro.codegen.templates import render_common, without_macros
 
-#: Words that only a GPU has: of warps, whose threads work out ranks among each other, and of blocks that wait for others.
+#: Words that only a GPU has: of warps, whose threads work out ranks among each other, and of blocks that wait.
 OF_GPUS = {"BALLOT", "HIGHEST_BIT", "LOWEST_BIT", "SHUFFLE_FROM", "GRID_BARRIER"}
 
 
