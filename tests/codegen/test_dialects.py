@@ -10,8 +10,8 @@ import pytest
 from repro.codegen.targets import CPU, Target, get_target
 from repro.codegen.templates import render_common, without_macros
 
-#: Words that only warps have, whose threads work out ranks among each other.
-OF_WARPS = {"BALLOT", "HIGHEST_BIT", "LOWEST_BIT", "SHUFFLE_FROM"}
+#: Words that only a GPU has: of warps, whose threads work out ranks among each other, and of blocks that wait.
+OF_GPUS = {"BALLOT", "HIGHEST_BIT", "LOWEST_BIT", "SHUFFLE_FROM", "GRID_BARRIER"}
 
 
 def header(templates: Path, dialect: str) -> str:
@@ -23,8 +23,8 @@ def test_both_dialects_have_the_same_words(templates: Path) -> None:
         dict(re.findall(r"^#define (\w+)(\([\w, ]*\))?", header(templates, dialect), re.MULTILINE))
         for dialect in ("cuda", "opencl")
     )
-    assert cuda.keys() - opencl.keys() == OF_WARPS
-    assert opencl == {name: parameters for name, parameters in cuda.items() if name not in OF_WARPS}
+    assert cuda.keys() - opencl.keys() == OF_GPUS
+    assert opencl == {name: parameters for name, parameters in cuda.items() if name not in OF_GPUS}
 
 
 @pytest.mark.parametrize("target", [get_target("sm_90"), CPU], ids=lambda target: target.name)

@@ -26,9 +26,9 @@ from repro.errors import ReproError
 from repro.export.campaign_choice import find_campaign_choice
 from repro.operators.arrays import DeviceArray, Kind, on_device
 from repro.operators.base import Closing, DeviceOperator
+from repro.operators.chip_solver import ChipSolver
 from repro.operators.runtime import KERNELS, Runtime, open_runtime
 from repro.operators.scipy_matrices import as_problem, transposed
-from repro.operators.solve import ChipSolver
 from repro.operators.vectors import Vectors
 from repro.problems.matrix import Matrix
 from repro.sparse.compound.ids import VariantId, fitting

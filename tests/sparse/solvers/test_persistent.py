@@ -142,7 +142,7 @@ def test_all_phases_in_one_launch_give_the_bits_of_a_launch_a_phase(emulate, mon
     some = emulate(matrix, method, capacity=10_000)
     assert 0 < some.solver.kept_bytes < whole.solver.kept_bytes
     others = [whole, some, emulate(matrix, method, capacity=0)]
-    monkeypatch.setattr(persistent, "rows_in_registers", lambda *_: {0: False})
+    monkeypatch.setattr(persistent, "held_rows", lambda *_: 0)
     others.append(emulate(matrix, method, capacity=10_000))
     for look, other in zip((5, None, None, None), others, strict=True):
         solution, x = other(b, 1e-3, look=look)

@@ -25,6 +25,8 @@ BY_EVENTS = "CCOO/b256-k8-c1"
 PRODUCTS = {PLAIN: (100.0, 1.3), COMPRESSED: (50.0, 0.6), OURS: (40.0, 0.5), BY_EVENTS: (51.0, 0.62)}
 ROUTINES = {"spmv-csr-alg1": 110.0, "spmv-csr-alg2": 90.0, "spmv-coo-alg1": 120.0, "spmv-sell-alg1": 80.0}
 SOLVERS = {PLAIN: 3000.0, COMPRESSED: 2000.0, OURS: 1800.0}
+#: Microseconds of the solver that stays on the chip.
+ON_CHIP_SOLVER = 900.0
 LIBRARY_SOLVERS = {"spmv-csr-alg1": 3200.0, "spmv-sell-alg1": 2700.0, "spmv-coo-alg1": 3400.0}
 FLOOR, EMPTY = 60.0, 3.0
 REPEAT = {"8/8/table": 50, "8/16/table": 49, "none/8/plain": 1}
@@ -73,10 +75,17 @@ class CooMaker(Recorder):
     """
 
     def __init__(
-        self, root: Path, backend: str, *, extended: bool = True, in_solver: str | None = None, cold: bool = False
+        self,
+        root: Path,
+        backend: str,
+        *,
+        extended: bool = True,
+        in_solver: str | None = None,
+        cold: bool = False,
+        on_chip: bool = False,
     ) -> None:
         super().__init__(root, backend, STUDY, CONTRACT.columns)
-        self.extended, self.in_solver, self.cold = extended, in_solver, cold
+        self.extended, self.in_solver, self.cold, self.on_chip = extended, in_solver, cold, on_chip
 
     def timed(self, given: Given, kind: str, name: str, micro: float | None, **columns: Any) -> Row:
         """Return a row of the report, in microseconds by the graph clock."""
@@ -125,7 +134,9 @@ class CooMaker(Recorder):
                        product=name.format(routine), representation="real")
             for routine, micro in library.items()
         ]  # fmt: skip
-        return ours + libraries
+        chip = self.timed(given, "solver", "bicgstab-10/persistent", ON_CHIP_SOLVER, routine="persistent bicgstab",
+                          product="persistent")  # fmt: skip
+        return ours + libraries + [chip] * self.on_chip
 
     def case(self, given: Given) -> None:
         if given.reason:

@@ -154,6 +154,24 @@ def test_problems(coo: Campaign) -> None:
     assert row["csr"] == "cusparse/spmv-csr-alg2/real" and row["library"] == "cusparse/spmv-sell-alg1/real"
 
 
+def test_a_solver_that_stays_on_the_chip_has_columns_lines_and_marks_where_it_was_timed(
+    coo: Campaign, tmp_path: Path
+) -> None:
+    chip = CooMaker(tmp_path, "cuda", on_chip=True).all()
+    row = lines(table(chip, "table-problems"))["large/7pt_const"]
+    assert row["on_chip_bicgstab_us"] == pytest.approx(900 * 1.4)
+    assert row["on_chip_bicgstab_speedup"] == pytest.approx(2700 / 900)
+    before = lines(table(coo, "table-problems"))["large/7pt_const"]
+    assert "on_chip_bicgstab_us" not in before
+    assert {key: row[key] for key in before} == before
+    medians = {line["quantity"]: line["ours"] for line in lines(table(chip, "table-medians")).values()}
+    assert medians["BiCGSTAB on the chip over the fastest with a routine of cuSPARSE, median"] == pytest.approx(3.0)
+    assert len(lines(table(chip, "table-medians"))) == len(lines(table(coo, "table-medians"))) + 3
+    shown, made = drawn(chip, "figure-5")
+    assert "ours, on the chip" in shown and "ours, on the chip 3.00×" in made.caption
+    assert "on the chip" not in drawn(coo, "figure-5")[1].caption
+
+
 def test_without_a_solver_its_columns_are_empty(coo: Campaign) -> None:
     row = lines(table(coo, "table-problems"))["large/27pt_const"]
     assert row["ours_us"] == pytest.approx(160.0)

@@ -120,7 +120,8 @@ def test_products_are_searched_and_solvers_timed_with_the_best(campaign):
     assert set(solvers.cache) == {"warm"}
     assert (solvers.error <= 1).all()
     assert "scipy/csr/real" in products
-    assert products <= {*report.name, *in_solver["product"]}
+    assert products <= {*report.name, *in_solver["product"], "persistent"}
+    assert "persistent" in products
     assert {"COO", "CCOO"} <= set(solvers.layout)
     # ten iterations are twenty products and more
     alone = report[report.cache == "warm"].set_index("name").graph_median

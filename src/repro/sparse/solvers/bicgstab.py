@@ -383,23 +383,34 @@ class SolverRun(Runnable):
         x = np.empty(operands.problem.n)
         x[rows] = solver.x()
         residuals = solver.state().residual, true_residual(operands, x)
-        with np.errstate(all="ignore"):
-            self._error = float(np.max(np.abs(np.subtract(residuals, expected.residual)) / expected.tolerance))
-        if not self._error <= 1:
-            failure = ResidualError(residuals, expected, self._error)
-            moved = workspace.fact(("moved", self._iterations), lambda: furthest_moved(operands, expected))
-            if moved >= MOVED and self._error <= SLACK * moved:
-                raise UnstableError(
-                    f"{failure}; right products that differ in their last bits move it by {moved:.3g} of that",
-                    self._error,
-                )
-            raise failure
+        self._error = error_of(residuals, expected)
+        judge_error(self._error, residuals, expected, workspace, self._iterations)
 
     def release(self) -> None:
         if self._solver is not None:
             self._solver.release()
             self._solver = None
         self._product.release()
+
+
+def error_of(residuals: tuple[float, float], expected: ExpectedResidual) -> float:
+    """Return by how much the residuals, by recurrence and from x, are off, over the tolerance."""
+    with np.errstate(all="ignore"):
+        return float(np.max(np.abs(np.subtract(residuals, expected.residual)) / expected.tolerance))
+
+
+def judge_error(
+    error: float, residuals: tuple[float, float], expected: ExpectedResidual, workspace: Workspace, iterations: int
+) -> None:
+    """Raise `ResidualError` for an error above 1; or `UnstableError` if disturbed products change as much."""
+    if error <= 1:
+        return
+    failure = ResidualError(residuals, expected, error)
+    moved = workspace.fact(("moved", iterations), lambda: furthest_moved(operands_of(workspace), expected))
+    if moved >= MOVED and error <= SLACK * moved:
+        message = f"{failure}; right products that differ in their last bits move it by {moved:.3g} of that"
+        raise UnstableError(message, error)
+    raise failure
 
 
 def expect(workspace: Workspace, iterations: int, *, away: bool = False) -> ExpectedResidual:

@@ -70,11 +70,14 @@ METHODS = ("cg", "bicgstab")
 #: Threads of a block of a persistent solver, one block on each multiprocessor.
 PERSISTENT_BLOCK_SIZE = {"cuda": 512, "opencl": 64}
 #: Numbers of rows per thread for which vectors can be held in registers, and words of 4 bytes that they may take.
-ROWS_IN_REGISTERS, MOST_WORDS = (1, 2, 4, 6), 60
+ROWS_IN_REGISTERS, MOST_WORDS = (1, 2, 3, 4, 5, 6, 8), 80
 #: Vectors that a thread holds.
 VECTORS_HELD = {"cg": 5, "bicgstab": 6}
 #: Kinds of sums of a phase that blocks leave parts of.
 KINDS = 6
+#: Words of 8 bytes per block by which blocks of one launch meet, two meetings of up to four sums; and how many packets
+#: of other blocks a lane loads at once.
+MEETING_WORDS, PACKETS_AT_ONCE = 16, 5
 
 
 class CgState(IntEnum):
@@ -128,13 +131,24 @@ def rows_in_registers(method: str, entry: str, precision: str) -> dict[int, bool
     return {rows: rows * words * (held + 1) <= MOST_WORDS for rows in fitting} | {0: False}
 
 
-def render_persistent(templates: Path, method: str, entry: str, precision: str, target: Target) -> str:
-    """Return the source of the module of a persistent solver."""
+def held_rows(method: str, entry: str, precision: str, most: int) -> int:
+    """Return for how many rows of a thread the kernel is that a matrix with `most` rows per thread takes."""
+    return next((rows for rows in rows_in_registers(method, entry, precision) if rows >= most), 0)
+
+
+def render_persistent(
+    templates: Path, method: str, entry: str, precision: str, target: Target, rows: int | None = None
+) -> str:
+    """Return the source of the module of a persistent solver.
+
+    `rows`: for how many rows of a thread it has a kernel of many iterations; None: it has all.
+    """
     if method not in METHODS:
         raise ReproError("unknown method", expected=" or ".join(METHODS), actual=method)
     scalar, scalar_bytes = SCALARS[precision]
     algebra = get_entry(entry)
     aligned = alignment(algebra.size, scalar_bytes)
+    in_registers = rows_in_registers(method, entry, precision)
     return render_template(
         templates,
         "sparse/persistent/module.j2",
@@ -147,7 +161,8 @@ def render_persistent(templates: Path, method: str, entry: str, precision: str, 
         vector_alignment=aligned,
         word_members=aligned // scalar_bytes,
         n_t=PERSISTENT_BLOCK_SIZE[target.dialect],
-        in_registers=rows_in_registers(method, entry, precision),
+        in_registers=in_registers if rows is None else {rows: in_registers[rows]},
+        packets_at_once=PACKETS_AT_ONCE,
         state={place.name.lower(): place.value for place in STATES[method]},
         reasons={reason.name.lower(): reason.value for reason in StopReason},
     )

@@ -19,13 +19,23 @@ from numpy.typing import NDArray
 
 from repro.bench.guards import Guards
 from repro.devices.base import Argument, Buffer, Device, Program
-from repro.sparse.solvers.kernels import KINDS, PERSISTENT_BLOCK_SIZE, STATES, CgState, StopReason, rows_in_registers
+from repro.sparse.solvers.kernels import (
+    KINDS,
+    MEETING_WORDS,
+    PERSISTENT_BLOCK_SIZE,
+    STATES,
+    CgState,
+    StopReason,
+    held_rows,
+)
 from repro.sparse.solvers.slices import LANES, Slices
 
 #: Vectors of each method, in the order of the kernels' parameters; u is what other blocks read.
 VECTORS = {"cg": ("x", "r", "p", "s", "w", "u"), "bicgstab": ("x", "r", "p", "v", "t", "shadow", "u")}
 #: Phases of an iteration, each a kernel.
 PHASES = {"cg": ("multiply", "update"), "bicgstab": ("project", "halve", "correlate", "advance")}
+#: Phases after the last iteration, by which (r, r) is known.
+LAST_PHASES = {"cg": ("multiply",), "bicgstab": ()}
 #: Bytes of shared memory that the kernels of many iterations declare themselves, and the system takes (CUDA: 1 KiB).
 OWN_SHARED = 2048
 #: Seconds that a launch is to take about, by the time of an iteration: waits of all blocks, and bytes from memory.
@@ -118,18 +128,21 @@ class PersistentSolver:
                 bind("begin", *matrix, self.b, *given, parts),
                 bind("begin_state", np.int32(blocks), parts, self._state, grid=1),
             ]
-            self._phases = [bind(name, *matrix, *given, parts, self._state) for name in PHASES[method]]
+            phases = {name: bind(name, *matrix, *given, parts, self._state) for name in PHASES[method]}
+            self._phases = list(phases.values())
+            settle = bind("settle", np.int32(blocks), parts, self._state, grid=1)
+            self._last_phases = [*(phases[name] for name in LAST_PHASES[method]), settle]
             self._many: Callable[[int], Callable[[], None]] | None = None
             self.kept_bytes = 0
             room = device.target.shared_bytes - OWN_SHARED
             kept = slices.kept(room if capacity is None else min(room, capacity))
             in_all, most = slices.kept_bytes(kept)
-            warps = n_t // LANES
-            rows = next((r for r in rows_in_registers(method, *kernels) if r >= slices.most_rows(warps)), 0)
+            rows = held_rows(method, *kernels, slices.most_rows(n_t // LANES))
             kernel = device.cooperative(program, f"iterate_{rows}", n_t, most) if together else None
             if kernel is not None and kernel.resident >= blocks:
                 self.kept_bytes = in_all
-                arguments = [*matrix, keep(kept, "places of kept slices"), *given, parts, self._state]
+                meetings = keep(np.zeros(MEETING_WORDS * blocks + 1, np.uint64), "meetings")
+                arguments = [*matrix, keep(kept, "places of kept slices"), *given, meetings, self._state]
 
                 def many(count: int) -> Callable[[], None]:
                     return kernel.bind(blocks, [*arguments, np.int32(count)])
@@ -156,9 +169,8 @@ class PersistentSolver:
     def iterate(self, count: int) -> None:
         """Queue at most so many iterations; none after the recurrence has stopped."""
         if self._many is None:
-            for _ in range(count):
-                for launch in self._phases:
-                    launch()
+            for launch in self._phases * count + self._last_phases:
+                launch()
             return
         if count not in self._bound:
             self._bound[count] = self._many(count)

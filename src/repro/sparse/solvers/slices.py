@@ -86,16 +86,24 @@ class Slices:
 def deal(matrix: Matrix, dtype: np.dtype[Any], blocks: int, warps: int) -> Slices:
     """Deal the rows of a matrix, of n ≥ 1 rows, to at most `blocks` blocks of `warps` warps each.
 
-    Blocks get successive rows of about equal cost. Inside a block, rows with as many lanes lie together, otherwise in
+    Blocks get successive rows of about equal cost; or of equal number, where the most slices of a warp are fewer then.
+    Inside a block, rows with as many lanes lie together, otherwise in
     their order. Raise `ReproError` if the matrix has too many slots.
     """
     n, indptr = matrix.n, matrix.indptr.astype(np.int64)
     lengths = np.diff(indptr)
     lanes = _lanes_of_rows(lengths, blocks * warps)
     steps = -(-lengths // lanes)
-    owners = _owners(lanes * (steps + ROW_COST), lanes, blocks)
-    rows = np.lexsort((np.arange(n), lanes, owners))
-    slices, starts, slice_of, place_of = _cut(owners[rows], lanes[rows], steps[rows])
+    dealt = None
+    for costs in (lanes * (steps + ROW_COST), lanes):
+        owners = _owners(costs, lanes, blocks)
+        rows = np.lexsort((np.arange(n), lanes, owners))
+        slices, starts, slice_of, place_of = _cut(owners[rows], lanes[rows], steps[rows])
+        rounds = -(-np.diff(starts).max() // warps)
+        if dealt is None or rounds < dealt[0]:
+            dealt = rounds, rows, slices, starts, slice_of, place_of
+    assert dealt is not None
+    _, rows, slices, starts, slice_of, place_of = dealt
     count = int(slices[-1, 2] + slices[-1, 3])
     if count * LANES > MAX_SLOTS:
         raise ReproError(

@@ -30,6 +30,7 @@ from repro.studies.compressed_coo.results import (
     DISTINCT,
     LIBRARY,
     LIBRARY_SOLVER,
+    ON_CHIP_SOLVER,
     OURS,
     PLAIN_COO,
     REPEAT,
@@ -42,6 +43,7 @@ from repro.studies.compressed_coo.results import (
     kernels_note,
     near_launch,
     not_searched,
+    on_chip,
     precision_of,
     solved_with,
 )
@@ -341,12 +343,19 @@ def bicgstab(campaign: Campaign, published: Published) -> Figure:
         for gpu in GPUS
         if not campaign.on_cpu
     }
+    chip = Mark(
+        "ours, on the chip",
+        "o",
+        figure_style.GREEN,
+        lambda s: ratio_of(s[LIBRARY_SOLVER], s[ON_CHIP_SOLVER]),
+    )
+    marks = (*(() if campaign.on_cpu else (defaults,)), *((chip,) if on_chip(cases) else ()))
     panel = Panel(
         bars=(
             _bar("ours", figure_style.DARK, lambda s: s.ours_solver),
             _bar("compressed COO", figure_style.LIGHT, lambda s: s[COMPRESSED_SOLVER]),
         ),
-        marks=() if campaign.on_cpu else (defaults,),
+        marks=marks,
         title=f"{precision} precision",
         unit=f"speedup of BiCGSTAB over the fastest with a routine of {library}",
         one="",
@@ -356,7 +365,8 @@ def bicgstab(campaign: Campaign, published: Published) -> Figure:
     )
     words = " and ".join(f"{value:g}× on a {gpu}" for gpu, value in stated.items())
     lines = [case.line for case in cases]
-    pairs = [(series.label, median_of(series.number(case) for case in large)) for series in panel.bars]
+    series = (*panel.bars, *((chip,) if on_chip(cases) else ()))
+    pairs = [(each.label, median_of(each.number(case) for case in large)) for each in series]
     medians = [f"{label} {value:.2f}×" for label, value in pairs if value is not None]
     compared = any(defaults.number(case) for case in cases) and not campaign.on_cpu
     rows = rows_of(panel, cases, large)
@@ -365,6 +375,7 @@ def bicgstab(campaign: Campaign, published: Published) -> Figure:
         "the product of ours that does (dark, and in numbers), and with compressed COO (light).",
         solved_with(cases),
         f"Diamonds: ours over the one with {library}’s default for CSR, as in the paper." if compared else "",
+        "Circles: all iterations in one launch, on the chip, over the library’s fastest." if on_chip(cases) else "",
         WHISKERS if any(sure for row in rows for sure in row.sure) else "",
         f"Medians: {'; '.join(medians)}." if medians else "",
         over,

@@ -13,7 +13,7 @@ from repro.config.spaces import SPACES, find_space
 from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.sparse.pairs import NO_PAIR, SLICE, shared_entries
-from repro.sparse.solvers.kernels import SOLVERS, render_solver
+from repro.sparse.solvers.kernels import SOLVERS, render_persistent, render_solver
 from repro.studies.compressed_coo import STUDY_NAME
 from repro.studies.compressed_coo.coordinate_format import (
     COLUMN_BYTES,
@@ -36,8 +36,8 @@ from repro.studies.compressed_coo.sliced_format import (
     WINDOW,
 )
 
-#: The group of the solvers' modules.
-SOLVED = "solvers"
+#: The group of the solvers' modules, and what begins the name of one that stays on the chip.
+SOLVED, PERSISTENT = "solvers", "persistent-"
 CLEAR_N_T = {"cuda": 256, "opencl": 64}
 #: Eighths of a multiprocessor's maximum threads for which kernels of pairs are compiled, by slots per thread: with more
 #: threads, registers would not suffice.
@@ -55,6 +55,8 @@ def render_key(templates: Path, key: str, target: Target) -> str:
     group, _, name = key.rpartition("/")
     if group == SOLVED:
         solver, _, precision = name.rpartition("-")
+        if solver.startswith(PERSISTENT) and precision in DTYPES:
+            return render_persistent(templates, solver.removeprefix(PERSISTENT), "real", precision, target)
         return render_solver(templates, solver, precision, target)
     first, _, precision = group.partition("/")
     space = find_space(first)

@@ -16,6 +16,7 @@ from repro.results.recorded_rows import Method, ReportedTime
 from repro.results.significance import interval_of_ratio, ratio_of
 from repro.results.targets import CaseNumber, Measured, Quantity, StatisticName
 from repro.sparse.baseline_times import library_of
+from repro.sparse.solvers.persistent_run import ROUTINE
 from repro.studies.compressed_coo import SOLVER
 from repro.studies.compressed_coo.ids import PAPERS
 from repro.studies.compressed_coo.rows import CooRow
@@ -40,6 +41,7 @@ PAPERS_CHOICE = Method("papers_choice", "default", columns={**_ROUTINES, "papers
 FLOOR = Method("floor", "floor", columns={"kind": "floor"})
 PLAIN_SOLVER = Method("plain_bicgstab", "COO", columns={"kind": "solver", "layout": PLAIN})
 COMPRESSED_SOLVER = Method("compressed_bicgstab", "compressed COO", columns={"kind": "solver", "layout": COMPRESSED})
+ON_CHIP_SOLVER = Method("on_chip_bicgstab", "on the chip", columns={"kind": "solver", "routine": ROUTINE})
 
 
 def _with_routine(row: CooRow) -> bool:
@@ -175,9 +177,14 @@ def solved_with(cases: Sequence[Times]) -> str:
     return (
         "BiCGSTAB: ten iterations, ours with the product that was the fastest in it of each layout’s fastest, the "
         "library’s with the fastest in it of its routines that were the fastest alone."
-        + f" Ours is with {words} of {layouts.total()} problems."
-        * bool(layouts)
+        + f" Ours is with {words} of {layouts.total()} problems." * bool(layouts)
+        + " On the chip: all iterations in one launch, the matrix in shared memory as far as it fits." * on_chip(cases)
     )
+
+
+def on_chip(cases: Iterable[Times]) -> bool:
+    """Return whether a solver that stays on the chip was timed; records of before have none."""
+    return any(case[ON_CHIP_SOLVER] for case in cases)
 
 
 def format_of(case: Times) -> str:

@@ -22,6 +22,7 @@ from repro.sparse.operands import Multiplies, ProductOperands, make_operands
 from repro.sparse.rivals.runnables import products_of
 from repro.sparse.solvers.bicgstab import SolverRun
 from repro.sparse.solvers.kernels import SOLVERS
+from repro.sparse.solvers.persistent_run import PersistentRun
 from repro.sparse.study_kit import LIBRARIES, MEMORY, WINNERS, choose_by_memory, features
 from repro.studies import CostModel, StepResult, Study, Workload
 from repro.studies.compressed_coo import REFERENCE, SOLVER, STUDY_NAME
@@ -37,7 +38,7 @@ from repro.studies.compressed_coo.ids import (
     blockings,
     check_layout,
 )
-from repro.studies.compressed_coo.kernels import SOLVED, render_coo, render_key
+from repro.studies.compressed_coo.kernels import PERSISTENT, SOLVED, render_coo, render_key
 from repro.studies.compressed_coo.rows import CooRow
 from repro.studies.compressed_coo.runnables import CoordinateVariant, PairsVariant, SlicedVariant
 from repro.tuning.search import Choice, best_row, pick, ranked
@@ -69,6 +70,12 @@ def solvers_with(products: Iterable[Multiplies], precision: str, target: Target)
     path = manifest_path(target.name, STUDY_NAME, f"{SOLVED}/{SOLVERS[0]}-{precision}")
     module = Module.load(path)
     return [SolverRun(product, module, path.parent) for product in products]
+
+
+def persistent_solvers(precision: str, target: Target) -> list[PersistentRun]:
+    """Return the BiCGSTAB solver that stays on the chip; `ReproError` if its module is not compiled yet."""
+    path = manifest_path(target.name, STUDY_NAME, f"{SOLVED}/{PERSISTENT}{SOLVERS[0]}-{precision}")
+    return [PersistentRun(Module.load(path), path.parent)]
 
 
 def choose_solver(rows: Sequence[Row], tie: float) -> list[Choice]:
@@ -160,12 +167,15 @@ class CompressedCoo(Study):
     def modules(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> list[str]:
         """Return `space/precision/layout` for every layout to try, and `solvers/solver-precision`.
 
+        In the space `extended` there is also a solver that stays on the chip.
+
         Return nothing for a problem that is known to be no operand.
         """
         if not problem.multiplies:
             return []
         products = [f"{space}/{precision}/{layout}" for space in settings.spaces for layout in layouts(settings, space)]
-        return [*products, *(f"{SOLVED}/{solver}-{precision}" for solver in SOLVERS)]
+        solvers = [*SOLVERS, *(PERSISTENT + solver for solver in SOLVERS if EXTENDED in settings.spaces)]
+        return [*products, *(f"{SOLVED}/{solver}-{precision}" for solver in solvers)]
 
     def render(self, templates: Path, key: str, target: Target) -> str:
         """Return the source of one module: every blocking of a layout, or a solver."""
@@ -201,7 +211,9 @@ class CompressedCoo(Study):
         report = session.rounds([*chosen, *fastest_yardsticks(yardsticks), *library, *rivals])
         alone = solvers_with(reported([*chosen, *library], report), session.precision, session.target)
         solvers = list({run.name: run for run in [*(run for run in tried if run.name in winners), *alone]}.values())
-        yield "report", [*report, *(session.rounds(solvers) if solvers else [])]
+        on_chip = persistent_solvers(session.precision, session.target) if EXTENDED in settings.spaces else []
+        timed = [*solvers, *on_chip]
+        yield "report", [*report, *(session.rounds(timed) if timed else [])]
         yield "choices", choices
 
     def tunings(self, settings: StudySettings, problem: Outline) -> list[str]:

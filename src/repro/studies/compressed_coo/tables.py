@@ -53,6 +53,7 @@ from repro.studies.compressed_coo.results import (
     LARGE,
     LIBRARY,
     LIBRARY_SOLVER,
+    ON_CHIP_SOLVER,
     OURS,
     PLAIN_COO,
     PLAIN_SOLVER,
@@ -66,6 +67,7 @@ from repro.studies.compressed_coo.results import (
     fastest_formats,
     kernels_note,
     not_searched,
+    on_chip,
     precision_of,
     solved_with,
 )
@@ -211,7 +213,7 @@ def problems(campaign: Campaign, published: Published) -> Table:
         not_searched(cases),
         unavailable_note(campaign),
     ]  # fmt: skip
-    return table_of(_problem_columns(library_of(campaign)), cases, join_sentences(caption))
+    return table_of(_problem_columns(library_of(campaign), on_chip(cases)), cases, join_sentences(caption))
 
 
 def _cold_note(campaign: Campaign) -> str:
@@ -224,7 +226,7 @@ def _cold_note(campaign: Campaign) -> str:
     )
 
 
-def _problem_columns(library: str) -> tuple[Column[Times], ...]:
+def _problem_columns(library: str, chip: bool) -> tuple[Column[Times], ...]:
     solver, cold = "BiCGSTAB, µs", "cold, by events, µs"
     return (
         NAME,
@@ -248,6 +250,7 @@ def _problem_columns(library: str) -> tuple[Column[Times], ...]:
             lambda case: case[LIBRARY_SOLVER],
             lambda case: case.ours_solver,
         ),
+        *(_on_chip_columns(solver) if chip else ()),
         time_column("cold_us", "ours", cold, _cold(OURS)),
         time_column("cold_compressed_us", "compressed COO", cold, _cold(COMPRESSED_COO)),
         time_column("cold_csr_us", f"{library} CSR", cold, _cold(CSR)),
@@ -255,6 +258,20 @@ def _problem_columns(library: str) -> tuple[Column[Times], ...]:
         speedup_column("cold_speedup", "speedup, ours", cold, _cold(LIBRARY), _cold(OURS)),
         speedup_column(
             "cold_compressed_speedup", "speedup, compressed COO", cold, _cold(LIBRARY), _cold(COMPRESSED_COO)
+        ),
+    )
+
+
+def _on_chip_columns(head: str) -> tuple[Column[Times], ...]:
+    key = ON_CHIP_SOLVER.key
+    return (
+        time_column(f"{key}_us", "on the chip", head, lambda case: case[ON_CHIP_SOLVER]),
+        speedup_column(
+            f"{key}_speedup",
+            "speedup, on the chip",
+            head,
+            lambda case: case[LIBRARY_SOLVER],
+            lambda case: case[ON_CHIP_SOLVER],
         ),
     )
 
@@ -372,6 +389,14 @@ LINES = (
     Line("BiCGSTAB over the fastest with a routine of {library}, median", "", lambda s: s[LIBRARY_SOLVER], _SOLVERS),
     Line("GFLOPS of SpMV, largest", "largest GFLOPS of SpMV", None, _PRODUCTS),
 )  # fmt: skip
+_ON_CHIP: tuple[Pick, Pick] = (lambda s: None, lambda s: s[ON_CHIP_SOLVER])
+#: Lines of campaigns in which a solver that stays on the chip was timed.
+ON_CHIP_LINES = (
+    Line("BiCGSTAB on the chip over the fastest with a routine of {library}, median", "", lambda s: s[LIBRARY_SOLVER],
+         _ON_CHIP),
+    Line("the same, least", "", lambda s: s[LIBRARY_SOLVER], _ON_CHIP, None, _least),
+    Line("BiCGSTAB on the chip over ours by launches, median", "", lambda s: s.ours_solver, _ON_CHIP),
+)  # fmt: skip
 
 
 @table(STUDY_NAME, "table-medians", title="The paper’s medians beside ours", numbering=f"text of {PAPER}")
@@ -386,7 +411,7 @@ def medians(campaign: Campaign, published: Published) -> Table:
             *(Cell(printed.get((line.published, gpu))) for gpu in GPUS),
             *(_median_cell(line.measure(cases, pick), line.base is None) for pick in line.kernels),
         )
-        for line in LINES
+        for line in (*LINES, *(ON_CHIP_LINES if on_chip(cases) else ()))
     ]
     columns = (
         Column("quantity", "", numeric=False),

@@ -18,7 +18,7 @@ from repro.operators.runtime import KERNELS, Runtime, open_runtime
 from repro.operators.scipy_matrices import as_problem
 from repro.operators.vectors import Vectors
 from repro.problems.matrix import Matrix
-from repro.sparse.solvers.kernels import METHODS, PERSISTENT_BLOCK_SIZE, render_persistent
+from repro.sparse.solvers.kernels import METHODS, PERSISTENT_BLOCK_SIZE, held_rows, render_persistent
 from repro.sparse.solvers.persistent import PersistentSolution, PersistentSolver
 from repro.sparse.solvers.slices import LANES, deal
 
@@ -51,9 +51,8 @@ class ChipSolver(Closing):
         self.device_name, self.iterations = device.name, 0
         kind = Kind(matrix.entry, precision)
         self._kind, self._n = kind, matrix.n
-        source = render_persistent(KERNELS, method, matrix.entry, precision, device.target)
-        program = runtime.program(source, f"solvers/{method}-{matrix.entry}-{precision}")
-        slices = deal(matrix, kind.scalar, device.sm_count, PERSISTENT_BLOCK_SIZE[device.backend] // LANES)
+        warps = PERSISTENT_BLOCK_SIZE[device.backend] // LANES
+        slices = deal(matrix, kind.scalar, device.sm_count, warps)
         if method == "cg" and slices.least[0] <= 0:
             raise ReproError(
                 "conjugate gradients need a positive definite matrix",
@@ -62,6 +61,9 @@ class ChipSolver(Closing):
                 actual=slices.least[0],
                 todo='solve with method="bicgstab"; where the matrix is negative definite, with -A and -b',
             )
+        rows = held_rows(method, matrix.entry, precision, slices.most_rows(warps))
+        source = render_persistent(KERNELS, method, matrix.entry, precision, device.target, rows)
+        program = runtime.program(source, f"solvers/{method}-{matrix.entry}-{precision}-{rows}")
         try:
             with runtime.after():
                 self._solver: PersistentSolver | None = PersistentSolver(
