@@ -25,7 +25,7 @@ stamps = $(1:%=$(VENV)/installed-%-$(EXTRAS)-$(LOCKED))
 
 RUN := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 PYTEST = $(RUN) pytest -n $(N) --dist loadfile --no-loadscope-reorder
-FAST := not slow and not wording and not medium and not gpu
+FAST := not slow and not wording and not medium and not gpu and not exhaustive
 
 .PHONY: help all demo test test-fast test-all lint docs census environment lock clean
 
@@ -40,15 +40,18 @@ demo: $(call stamps,run)  ## A first look in a minute: one study on one small pr
 	$(RUN) snakemake --cores $(N) all --configfile config/demo.yaml $(ARGS)
 
 test: $(call stamps,dev)  ## Run the tests but the slow ones and those of wording.
-	$(PYTEST) -m "not slow and not wording" $(ARGS)
+	$(PYTEST) -m "not slow and not wording and not exhaustive" $(ARGS)
 
 test-fast: $(call stamps,dev)  ## Run of these the ones that take no seconds: for after each edit.
 	$(PYTEST) -m "$(FAST)" $(ARGS)
 
 # Coverage is measured in the fast tier alone: it doubles the time of a test, and the rest adds little to it.
-test-all: $(call stamps,dev)  ## Run all tests, the fast ones with coverage: what has to pass.
+test-all: $(call stamps,dev)  ## Run all tests but the exhaustive ones, the fast ones with coverage: what has to pass.
 	$(PYTEST) -m "$(FAST)" --cov --cov-report=term $(ARGS)
-	$(PYTEST) -m "not ($(FAST))" $(ARGS)
+	$(PYTEST) -m "not ($(FAST)) and not exhaustive" $(ARGS)
+
+test-exhaustive: $(call stamps,dev)  ## Run the tests that repeat at length what others show: before a release.
+	$(PYTEST) -m exhaustive $(ARGS)
 
 lint: $(call stamps,dev)  ## Check style, spelling, types, layers and the workflow.
 	$(RUN) ruff check

@@ -32,7 +32,12 @@ from repro.studies import get_study
 REPOSITORY = Path(__file__).parents[1]
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        # emulated GPUs are slow, and the precisions of a kernel differ by the name of a type
+        if {"cuda", "single"} <= set(re.split(r"[-\[\]]", item.name)):
+            item.add_marker(pytest.mark.exhaustive)
     if not os.environ.get("REPRO_MIRROR"):
         skip = pytest.mark.skip(reason="REPRO_MIRROR does not point at a folder of real inputs")
         for item in items:

@@ -77,6 +77,7 @@ def test_a_replay_that_fails_deletes_nothing_that_is_recorded(record: Checkout) 
     assert rows.stat().st_mtime == pytest.approx(ahead), "a record stays as it is"
 
 
+@pytest.mark.exhaustive
 def test_a_table_that_was_made_before_the_failure_is_taken_back(record: Checkout) -> None:
     """A record's tables are of one making: not some of the new code and some of the old."""
     table = record.folder / "results" / RECORD / "tables" / STUDY / "table-devices.md"
@@ -92,6 +93,7 @@ def test_a_table_that_was_made_before_the_failure_is_taken_back(record: Checkout
     assert {path: after[path] for path in before} == before
 
 
+@pytest.mark.exhaustive
 def test_a_report_that_cannot_be_written_leaves_the_last_one(record: Checkout) -> None:
     code, said = replay(record)
     assert code == 0, said

@@ -148,6 +148,7 @@ def test_compiler_flags_of_the_environment_compile_again(
     assert count_compile(jobs) == jobs["measure_compound_spmv"] == len(PROBLEMS)
 
 
+@pytest.mark.exhaustive
 def test_after_a_clean_what_is_made_again_is_what_was_there(checkout: Checkout, config: str) -> None:
     """Without metadata of Snakemake and without modules another seed is seen, and no row is measured a second time."""
     table = checkout.folder / "results/tiny/tables/compound_spmv/table-7.csv"
@@ -274,6 +275,7 @@ def test_a_replay_makes_the_same_from_the_raw_results_alone(checkout: Checkout, 
     assert table.read_text() == before
 
 
+@pytest.mark.exhaustive
 def test_what_cannot_be_had_is_said_and_tried_again(checkout: Checkout) -> None:
     """All else is made; put there by hand, the missing file is all that is added."""
     (checkout.folder / "registry.yaml").write_text(
@@ -338,6 +340,7 @@ def test_a_killed_run_goes_on_where_it_was(checkout: Checkout) -> None:
     assert checkout.snakemake(target, "--configfile", config).nothing_to_do
 
 
+@pytest.mark.exhaustive
 def test_two_studies_share_a_campaign(checkout: Checkout) -> None:
     """Compressed coordinates with their solver beside compound entries: an artifact of each, and one report."""
     config = checkout.configure(

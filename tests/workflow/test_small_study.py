@@ -110,6 +110,7 @@ def kill_after(checkout: Checkout, config: str, store: Path) -> list[str]:
     return screened
 
 
+@pytest.mark.exhaustive
 def test_killed_in_the_middle_of_a_trial_that_changes_its_operand_it_goes_on(checkout: Checkout) -> None:
     config = configure(checkout, "killed", "opencl", launches=2000, cpu_budget=1.0)
     raw = checkout.folder / "results/killed" / RAW

@@ -154,7 +154,7 @@ def test_a_campaign_for_a_gpu_of_ones_own_is_planned_without_the_recorded_one(in
     assert "Measuring qc324, double, of compound_spmv" in installed.run("repro", "run", *words, "beside=[]")
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_campaign_is_run(installed: Installed) -> None:
     study = {
         "problems": ["tiny/helmholtz"],

@@ -60,7 +60,7 @@ def test_each_shape_has_its_turn():
             assert {s.ahead for s in of_entry} == {s.ahead for s in space}
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("entry", sorted(entries()))
 def test_every_layout_and_schedule_kind_is_right(tmp_path, templates, make_bench, small_problem, entry, precision):
