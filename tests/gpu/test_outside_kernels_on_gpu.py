@@ -179,7 +179,9 @@ def test_what_crashes_and_what_hangs_costs_its_row_in_a_campaign(
         "rival/vector": "ok",
     }
     assert np.isfinite(warm.graph_median["rival/warp"])
-    assert set(warm[warm.kind != "outside"].status) <= {"ok", "disturbed"}
+    # cuSPARSE does not support every routine for this problem
+    assert set(warm[warm.kind == "baseline"].status) <= {"ok", "disturbed", "unsupported"}
+    assert set(warm[~warm.kind.isin(["outside", "baseline"])].status) <= {"ok", "disturbed"}
 
 
 @pytest.mark.parametrize("precision", ["single", "double"])

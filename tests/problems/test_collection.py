@@ -271,7 +271,7 @@ def test_a_file_that_does_not_fit(project: Path, text: str, said: str) -> None:
     file.write_text(f"{{name: some, title: Some, query: {{more_rows_than: 9, matrices: 3}}, {text}}}\n")
     with pytest.raises(ReproError, match=said) as caught:
         load_registry(project / "problems.yaml")
-    assert caught.value.where == file
+    assert caught.value.where == str(file)
 
 
 def test_two_sets_may_have_a_matrix_in_common(project: Path, index: Path) -> None:

@@ -176,7 +176,13 @@ TOY = "{name: toy, source: generated, entry: real, kind: poisson, sets: [s]%s}"
         (f"problems: [{TOY % ', updates: {share: 0.1, batches: 2, sizes: [1]}'}]", "either `batches` and `share`"),
         (f"problems: [{TOY % ', updates: {sizes: [-1]}'}]", "sizes.0"),
         (f"problems: [{(TOY % ', updates: {sizes: [1]}').replace('real', 'complex')}]", "real matrices.*complex"),
-        ("problems: [{name: toy, source: magic, entry: real}]", "magic.*suitesparse"),
+        ("problems: [{name: toy, source: suitesparce}]", "1:24: problems.0.source: .*did you mean suitesparse"),
+        ("problems: [{name: toy, entry: real}]", "1:12: problems.0.source: Field required"),
+        ("problems: [{name: toy, source: recipe, recipe: toy_1, young: -3}]", "1:55: problems.0.young: "),
+        (
+            "problems: [{name: toy, source: recipe, recipe: toy_1, yung: 3}]",
+            r"1:55: problems.0.yung: unknown key (?!.* group).* recipe,.*did you mean young\?",
+        ),
         ("problems: [{name: '../toy', source: generated, entry: real, kind: poisson}]", "name"),
         (
             "problems: [{name: toy, source: tetmesh, mesh: toy, parts: [.node, .ele], urls: [[one]]}]",
@@ -193,7 +199,7 @@ TOY = "{name: toy, source: generated, entry: real, kind: poisson, sets: [s]%s}"
 def test_a_registry_that_does_not_fit(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(ReproError, match=said) as caught:
         load_registry(write(tmp_path, text))
-    assert caught.value.where == tmp_path / "problems.yaml"
+    assert str(caught.value.where) == str(tmp_path / "problems.yaml")
 
 
 @pytest.mark.parametrize("kind", ["missing", "a folder"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any, get_args
+from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticCustomError
@@ -62,13 +62,22 @@ def misfits(
     words: dict[Key, list[str]] = {}
     hints: dict[Key, list[str]] = {}
     for item in error.errors(include_url=False):
-        key = _key(item["loc"], data, missing=item["type"] == "missing")
+        key, beside = _place(model, item["loc"], data, missing=item["type"] == "missing")
         unknown = item["type"] == "extra_forbidden"
-        message = "unknown key" if unknown else item["msg"].removeprefix("Value error, ")
-        words.setdefault(key, []).append(f"{message} (is {shorten(repr(item['input']))})")
-        choices = _keys_at(model, key[:-1]) if unknown else _choices(item.get("ctx", {}))
+        message, value = item["msg"].removeprefix("Value error, "), item["input"]
+        context = item.get("ctx", {})
+        if unknown:
+            message = "unknown key"
+        elif "discriminator" in context:  # the error is that of a key, and Pydantic reports the mapping around it
+            key = (*key, context["discriminator"].strip("'"))
+            if "tag" in context:
+                message, value = f"Input should be one of {context['expected_tags']}", context["tag"]
+            else:
+                message = "Field required"
+        words.setdefault(key, []).append(f"{message} (is {shorten(repr(value))})")
+        choices = beside if unknown else _choices(context)
         allowed = f"; there are {', '.join(choices)}" if unknown else ""
-        hints.setdefault(key, []).append(allowed + mean(key[-1] if unknown else item["input"], choices))
+        hints.setdefault(key, []).append(allowed + mean(key[-1] if unknown else value, choices))
     deepest = [key for key in words if not any(other[: len(key)] == key and other != key for other in words)]
     return [
         f"{locate(key)}{shorten('.'.join(key)) or '(top level)'}: {' or '.join(dict.fromkeys(words[key]))}"
@@ -81,29 +90,37 @@ def _choices(context: Mapping[str, Any]) -> list[str]:
     """Return the allowed values that an error names."""
     if "choices" in context:
         return list(context["choices"])
-    return re.findall(r"'([^']*)'", str(context.get("expected", "")))  # of a literal: "'single' or 'double'"
+    # of a literal "'single' or 'double'", of the tags of a union "'own', 'field'"
+    return re.findall(r"'([^']*)'", str(context.get("expected", context.get("expected_tags", ""))))
 
 
-def _key(location: Sequence[int | str], data: Any, *, missing: bool) -> Key:
-    """Return the keys and indices of an error's location, without the names that Pydantic adds for unions."""
-    key = []
+def _place(model: type[BaseModel], location: Sequence[int | str], data: Any, *, missing: bool) -> tuple[Key, list[str]]:
+    """Return the key of an error's location, without the names that Pydantic adds for unions, and the keys allowed
+    beside it.
+    """
+    key: list[str] = []
+    models = around = [model]
     for number, part in enumerate(location, start=1):
         inside = isinstance(part, int) and isinstance(data, Sequence) and not isinstance(data, str)
-        if (isinstance(data, Mapping) and part in data) or (inside and int(part) < len(data)):
+        if len(models) > 1 and (tagged := [one for one in models if part in _tags(one)]):
+            models = tagged  # the name of an alternative, which a key inside it may have too
+        elif (isinstance(data, Mapping) and part in data) or (inside and int(part) < len(data)):
             data = data[part]
             key.append(str(part))
+            around, fields = models, [one.model_fields.get(str(part)) for one in models]
+            # indices and keys of mappings name no field
+            models = [one for field in fields if field for one in _models(field)] or models
         elif missing and number == len(location):
             key.append(str(part))
-    return tuple(key)
+    return tuple(key), list(dict.fromkeys(field for one in around for field in one.model_fields))
 
 
-def _keys_at(model: type[BaseModel], key: Key) -> list[str]:
-    """Return the keys that a model allows below `key`, whose indices and keys of mappings name no field."""
-    models = [model]
-    for part in key:
-        inner = [one for outer in models if part in outer.model_fields for one in _models(outer.model_fields[part])]
-        models = inner or models
-    return list(dict.fromkeys(field for one in models for field in one.model_fields))
+def _tags(model: type[BaseModel]) -> list[str]:
+    """Return the values that tell a model from the other alternatives of a union: those of its required literals."""
+    fields = [field for field in model.model_fields.values() if field.is_required()]
+    return [
+        value for field in fields if get_origin(field.annotation) is Literal for value in get_args(field.annotation)
+    ]
 
 
 def _models(annotation: Any) -> list[type[BaseModel]]:

@@ -154,7 +154,15 @@ def test_each_room_has_shapes_of_whole_warps():
 
 @pytest.mark.parametrize(
     ("of_a", "of_b", "rows", "lanes", "groups"),
-    [(5, 5, 10**6, 4, 1), (27, 27, 10**6, 8, 2), (20, 4, 10**6, 4, 1), (100, 4, 10**6, 4, 8), (60, 4, 500, 4, 8)],
+    [
+        (5, 5, 10**6, 4, 1),
+        (14, 5, 10**6, 4, 2),
+        (20, 4, 10**6, 4, 4),
+        (100, 4, 10**6, 4, 4),
+        (60, 4, 500, 4, 8),
+        (27, 27, 10**6, 16, 1),
+        (27, 27, 500, 16, 2),
+    ],
 )
 def test_long_rows_and_few_rows_have_more_groups(of_a, of_b, rows, lanes, groups):
     shape = refill_shape(get_target("sm_90"), 8, 32, rows, of_a, of_b, 132 * 2048)
