@@ -24,7 +24,10 @@ pytestmark = [pytest.mark.workflow, pytest.mark.medium]
 #: Folders of the repository that go into a wheel, and where.
 PACKED = {
     "src/repro": "repro",
-    **{name: f"repro/files/{name}" for name in ("kernels", "config", "workflow/rules", "workflow/report", "profiles")},
+    **{
+        name: f"repro/files/{name}"
+        for name in ("kernels", "config", "include", "workflow/rules", "workflow/report", "profiles")
+    },
 }
 MULTIPLY = """
 import numpy as np, scipy.sparse as sp
