@@ -23,9 +23,6 @@
 #define WARP_BARRIER() __syncwarp()
 #define FENCE() __threadfence()
 
-// A thread that looks at a word of another block until it changes does so between two looks.
-#define PAUSE() ((void)0)
-
 // All threads of all blocks wait for each other, in a kernel that is launched so that all its blocks are there at once.
 #define GRID_BARRIER() cooperative_groups::this_grid().sync()
 

@@ -69,7 +69,7 @@ static std::vector<Meeting> warps;
 static Meeting block, grid;
 static std::function<void()> kernel;
 static int current;
-static bool moved, any_moved;
+static bool moved;
 
 inline void fail(const char* why)
 {
@@ -92,9 +92,6 @@ inline void go_on(Fiber& fiber)
     fiber.begun = true;
     setcontext(&fiber.context);
 }
-
-// Between two looks at a word of another block, whose turn has to come.
-inline void pause() { leave(fibers[current]); }
 
 inline void meet(Meeting& meeting, const char* what)
 {
@@ -208,7 +205,6 @@ inline int run_block(int threads)
             go_on(fibers[t]);
             left += !fibers[t].done;
         }
-        any_moved |= moved;
     } while (left && moved);
     return left;
 }
@@ -247,7 +243,7 @@ inline void launch_together(int blocks, int threads, std::function<void()> body)
     }
     for (int left = blocks; left;) {
         left = 0;
-        any_moved = false;
+        const int before = grid.round * grid.members + grid.arrived;
         for (int b = 0; b < blocks; b++) {
             blockIdx.x = b;
             std::copy(all[b].shared.begin(), all[b].shared.end(), __start_shared_of_block);
@@ -256,7 +252,7 @@ inline void launch_together(int blocks, int threads, std::function<void()> body)
             exchange_state(all[b]);
             all[b].shared.assign(__start_shared_of_block, __start_shared_of_block + bytes);
         }
-        if (left && !any_moved)
+        if (left && before == grid.round * grid.members + grid.arrived)
             fail("blocks wait for each other and none goes on");
     }
 }
@@ -329,12 +325,6 @@ template <typename T, typename U, typename V> T atomicCAS(T* address, U expected
     if (old == T(expected))
         *address = T(value);
     return old;
-}
-inline long long __double_as_longlong(double value)
-{
-    long long bits;
-    std::memcpy(&bits, &value, sizeof(bits));
-    return bits;
 }
 inline double __hiloint2double(int high, int low)
 {

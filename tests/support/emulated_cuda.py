@@ -98,7 +98,6 @@ def compile_kernels(source: str, folder: Path) -> Program:
             f"{{ emulated::launch_together(blocks, threads, [=] {{ {name}({', '.join(names)}); }}); }}"
         )
     assert wrappers, "a module without kernels"
-    source = source.replace("#define PAUSE() ((void)0)", "#define PAUSE() emulated::pause()")
     source = _INCLUDED.sub("", source)  # what they declare is in the header of this
     source = _LAUNCHED.sub(rf"alignas(16) __shared__ \1 \2[{STATIC_SHARED} / sizeof(\1)];", source)
     text = "\n".join([source, *wrappers])

@@ -75,9 +75,6 @@ ROWS_IN_REGISTERS, MOST_WORDS = (1, 2, 3, 4, 5, 6, 8), 80
 VECTORS_HELD = {"cg": 5, "bicgstab": 6}
 #: Kinds of sums of a phase that blocks leave parts of.
 KINDS = 6
-#: Words of 8 bytes per block by which blocks of one launch meet, two meetings of up to four sums; and how many packets
-#: of other blocks a lane loads at once.
-MEETING_WORDS, PACKETS_AT_ONCE = 16, 5
 
 
 class CgState(IntEnum):
@@ -162,7 +159,6 @@ def render_persistent(
         word_members=aligned // scalar_bytes,
         n_t=PERSISTENT_BLOCK_SIZE[target.dialect],
         in_registers=in_registers if rows is None else {rows: in_registers[rows]},
-        packets_at_once=PACKETS_AT_ONCE,
         state={place.name.lower(): place.value for place in STATES[method]},
         reasons={reason.name.lower(): reason.value for reason in StopReason},
     )

@@ -19,15 +19,7 @@ from numpy.typing import NDArray
 
 from repro.bench.guards import Guards
 from repro.devices.base import Argument, Buffer, Device, Program
-from repro.sparse.solvers.kernels import (
-    KINDS,
-    MEETING_WORDS,
-    PERSISTENT_BLOCK_SIZE,
-    STATES,
-    CgState,
-    StopReason,
-    held_rows,
-)
+from repro.sparse.solvers.kernels import KINDS, PERSISTENT_BLOCK_SIZE, STATES, CgState, StopReason, held_rows
 from repro.sparse.solvers.slices import LANES, Slices
 
 #: Vectors of each method, in the order of the kernels' parameters; u is what other blocks read.
@@ -141,8 +133,7 @@ class PersistentSolver:
             kernel = device.cooperative(program, f"iterate_{rows}", n_t, most) if together else None
             if kernel is not None and kernel.resident >= blocks:
                 self.kept_bytes = in_all
-                meetings = keep(np.zeros(MEETING_WORDS * blocks + 1, np.uint64), "meetings")
-                arguments = [*matrix, keep(kept, "places of kept slices"), *given, meetings, self._state]
+                arguments = [*matrix, keep(kept, "places of kept slices"), *given, parts, self._state]
 
                 def many(count: int) -> Callable[[], None]:
                     return kernel.bind(blocks, [*arguments, np.int32(count)])
