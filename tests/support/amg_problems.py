@@ -67,7 +67,7 @@ def with_rows_of_all_sizes(seed: int = 4) -> sp.csr_array:
 PROBLEMS = {
     "five points": as_problem(five_point(20)),
     "blocks": of_blocks(9)[0],
-    "rows of all sizes": as_problem(with_rows_of_all_sizes()),
+    "rows of all sizes": as_problem(with_rows_of_all_sizes() + with_rows_of_all_sizes().T),
     "not made coarser": as_problem(five_point(7)),
     "one row": as_problem([[2.0]]),
 }
