@@ -66,7 +66,7 @@ def started(words: list[str], rows: int = 1) -> subprocess.Popen[str]:
     return process
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_what_crashes_and_what_hangs_costs_its_rows_and_the_rest_is_measured(
     command: Callable[..., list[str]], cpu_device: OpenClDevice
 ) -> None:
