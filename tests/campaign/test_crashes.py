@@ -66,7 +66,7 @@ def started(words: list[str], rows: int = 1) -> subprocess.Popen[str]:
     return process
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_what_crashes_and_what_hangs_costs_its_rows_and_the_rest_is_measured(
     command: Callable[..., list[str]], cpu_device: OpenClDevice
 ) -> None:
@@ -84,7 +84,7 @@ def test_what_crashes_and_what_hangs_costs_its_rows_and_the_rest_is_measured(
     assert set(search[hung].status) == {"timeout"}
     assert search[hung].message.str.endswith(f"did not end within {SECONDS:g} s").all()
     assert set(search[~crashed & ~hung].status) == {"ok"}
-    assert set(found["choices"].tuning) == {"schedule", "layout", "joint", "static", "dynamic"}
+    assert set(found["choices"].tuning) == {"schedule", "layout", "joint", "static", "dynamic", "operator"}
     assert set(found["report"].status) == {"ok"}
     assert done.stdout.count("going on in a new") == crashed.sum() + hung.sum()
 
