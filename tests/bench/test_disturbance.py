@@ -133,7 +133,7 @@ def simulate(monkeypatch):
     def simulate(seconds, gap, seed, effort, scatter=0.01):
         device, rests = SharedDevice(gap, seed, scatter), []
         monkeypatch.setattr(time, "sleep", lambda rest: (rests.append(rest), device.sleep(rest)))
-        monkeypatch.setattr(timing, "_host_seconds", lambda devices, runnable: seconds)
+        monkeypatch.setattr(timing, "host_seconds", lambda devices, runnable: seconds)
         device.kernel = Kernel(seconds)
         return take_samples(device, device.kernel, effort, Timing()), rests
 

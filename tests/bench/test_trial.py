@@ -319,7 +319,7 @@ def test_an_effort_is_cut_to_its_budget_but_not_below_a_few_samples():
 def test_the_budget_is_for_the_full_number_of_launches_and_fewer_have_their_share(
     make_bench, small_problem, monkeypatch
 ):
-    monkeypatch.setattr(timing, "_host_seconds", lambda devices, runnable: 0.01)
+    monkeypatch.setattr(timing, "host_seconds", lambda devices, runnable: 0.01)
     bench = make_bench(small_problem("real"), launches=100, cpu_budget=0.5)
     alone, screened = (
         bench.try_once(Fake("slow"), "search", effort) for effort in (SamplingPlan(100), SamplingPlan(20))

@@ -278,15 +278,16 @@ def _estimate(devices: Devices, runnable: Runnable, enough: float, long: float, 
     The first launch is slower than later ones. A second launch is timed, unless the first was short enough for the
     budget (`enough`) or so long (`long`) that its start-up cost is negligible.
     """
-    first = _host_seconds(devices, runnable)
+    first = host_seconds(devices, runnable)
     if first > timeout:  # try again: the process or the machine may have been suspended
-        first = _host_seconds(devices, runnable)
+        first = host_seconds(devices, runnable)
     if first > timeout:
         raise TooSlow(f"one launch takes {first:.1f} s, the time-out is {timeout:g} s")
-    return first if first <= enough or first >= long else _host_seconds(devices, runnable)
+    return first if first <= enough or first >= long else host_seconds(devices, runnable)
 
 
-def _host_seconds(devices: Devices, runnable: Runnable) -> float:
+def host_seconds(devices: Devices, runnable: Runnable) -> float:
+    """Return the seconds of one launch by the host's clock, from idle devices to idle devices."""
     runnable.before()
     devices.synchronize()
     start = time.perf_counter()

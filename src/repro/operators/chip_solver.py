@@ -25,7 +25,7 @@ from repro.sparse.solvers.slices import LANES, deal
 #: Largest value accepted for `maxiter`; its default as a multiple of the number of unknowns, as SciPy's.
 MAX_ITERATIONS, ITERATIONS_PER_UNKNOWN = (1 << 31) - 1, 10
 #: Norm of b on the device below which squares may have been too small for their type.
-LEAST_NORM = 1e-140
+MIN_NORM = 1e-140
 
 
 class ChipSolver(Closing):
@@ -162,7 +162,7 @@ class ChipSolver(Closing):
 
     def _refuse(self, solved: PersistentSolution, right: NDArray[np.floating] | View) -> None:
         at = f"iteration {solved.iterations}"
-        if solved.right < LEAST_NORM and isinstance(right, View):
+        if solved.right < MIN_NORM and isinstance(right, View):
             host = np.empty(self._n * self._kind.algebra.size, self._kind.scalar)
             self._runtime.device.download(right.buffer, host)
             if host.any():

@@ -5,32 +5,13 @@ import pytest
 import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator, cg
 
-from repro.sparse.dynamic.layout import lay_out
-from repro.sparse.dynamic.storage import Storage
 from repro.sparse.multigrid import reference
-from repro.sparse.multigrid.hierarchy import set_up_on
 from repro.sparse.multigrid.reference import Cycle
 from repro.sparse.multigrid.solver import Solver
 from support.matrices import poisson, to_csr
 
 pytestmark = pytest.mark.gpu
 PROBLEMS = {"5": ((200, 200), 5), "9": ((200, 200), 9), "7": ((32, 32, 32), 7), "27": ((32, 32, 32), 27)}
-
-
-@pytest.fixture
-def levels_of(gpu, load):
-    held = []
-
-    def make(matrix, near_null=None, unknowns=1, precision="double"):
-        dtype = np.float32 if precision == "single" else np.float64
-        stored = Storage.upload(gpu, lay_out(sp.csr_array(matrix, dtype=dtype), 1))
-        held.append(set_up_on(gpu, load(precision), stored, near_null, unknowns))
-        return held[-1]
-
-    yield make
-    for levels in held:
-        for level in levels:
-            level.release()
 
 
 @pytest.mark.parametrize("precision", ["single", "double"])

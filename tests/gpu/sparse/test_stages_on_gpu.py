@@ -5,10 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from repro.devices.base import LaunchError
-from repro.sparse.dynamic.layout import lay_out
-from repro.sparse.dynamic.storage import Storage
 from repro.sparse.multigrid import reference
-from repro.sparse.multigrid.hierarchy import set_up_on
 from repro.sparse.multigrid.reference import MultigridSettings
 from repro.sparse.multigrid.refresh import refresh_on
 from support.hierarchies import bits_of, launch_each_phase, read, with_hubs
@@ -25,22 +22,6 @@ CASES = {
         sp.kron(poisson((60, 60), 5), np.eye(3) + 0.1), np.random.default_rng(1).random((10800, 6)), 3, {}
     ),
 }  # fmt: skip
-
-
-@pytest.fixture
-def levels_of(gpu, load):
-    held = []
-
-    def make(matrix, near_null=None, unknowns=1, settings=None, precision="double", refreshable=False):
-        dtype = np.float32 if precision == "single" else np.float64
-        stored = Storage.upload(gpu, lay_out(sp.csr_array(matrix, dtype=dtype), 1))
-        held.append(set_up_on(gpu, load(precision), stored, near_null, unknowns, settings, refreshable))
-        return held[-1]
-
-    yield make
-    for levels in held:
-        for level in levels:
-            level.release()
 
 
 @pytest.mark.parametrize("precision", ["single", "double"])

@@ -10,7 +10,6 @@ import ctypes
 import gc
 import multiprocessing
 import signal
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 from repro.bench.errors import IncorrectError
 from repro.bench.rows import PRECISIONS
 from repro.bench.runnable import Operands, Workspace
+from repro.bench.timing import host_seconds
 from repro.bench.trial import FAILURES
 from repro.config.models import Rival, RivalTask
 from repro.devices.device_group import Devices
@@ -100,7 +100,7 @@ def try_rival(rival: Rival, trial: Trial, devices: Devices) -> Outcome:
         runnable.pack(workspace)
         runnable.prepare(workspace)
         error = max(_launched(runnable, workspace, check) for _ in range(2))  # a second time, in case it adds to y
-        seconds = min(_timed(runnable, devices) for _ in range(LAUNCHES))
+        seconds = min(host_seconds(devices, runnable) for _ in range(LAUNCHES))
         outcome = Outcome(trial, "ok", "", runnable.label, error, runnable.setup_seconds or 0.0, seconds)
         leak = _leak(runnable, workspace)
     except tuple(FAILURES) as failure:
@@ -224,15 +224,6 @@ def _compared(given: NDArray[np.floating], exact: NDArray[np.float64], bound: ND
         words = f"{name}[{first}] is {given[first]:g} and not {exact[first]:g}"
         raise IncorrectError(f"{len(wrong)} of {given.size} numbers are wrong, {words}")
     return float(np.max(errors / np.where(bound > 0, bound, 1)))
-
-
-def _timed(runnable: RivalRunnable, devices: Devices) -> float:
-    runnable.before()
-    devices.synchronize()
-    start = time.perf_counter()
-    runnable.launch()
-    devices.synchronize()
-    return time.perf_counter() - start
 
 
 def _leak(runnable: RivalRunnable, workspace: Workspace) -> str:

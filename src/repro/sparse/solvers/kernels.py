@@ -70,7 +70,7 @@ METHODS = ("cg", "bicgstab")
 #: Threads of a block of a persistent solver, one block on each multiprocessor.
 PERSISTENT_BLOCK_SIZE = {"cuda": 512, "opencl": 64}
 #: Numbers of rows per thread for which vectors can be held in registers, and words of 4 bytes that they may take.
-ROWS_IN_REGISTERS, MOST_WORDS = (1, 2, 3, 4, 5, 6, 8), 80
+ROWS_IN_REGISTERS, MAX_WORDS = (1, 2, 3, 4, 5, 6, 8), 80
 #: Vectors that a thread holds.
 VECTORS_HELD = {"cg": 5, "bicgstab": 6}
 #: Kinds of sums of a phase that blocks leave parts of.
@@ -124,8 +124,8 @@ def rows_in_registers(method: str, entry: str, precision: str) -> dict[int, bool
     """
     words = get_entry(entry).size * SCALARS[precision][1] // 4
     held = VECTORS_HELD[method]
-    fitting = [rows for rows in ROWS_IN_REGISTERS if rows * words * held <= MOST_WORDS]
-    return {rows: rows * words * (held + 1) <= MOST_WORDS for rows in fitting} | {0: False}
+    fitting = [rows for rows in ROWS_IN_REGISTERS if rows * words * held <= MAX_WORDS]
+    return {rows: rows * words * (held + 1) <= MAX_WORDS for rows in fitting} | {0: False}
 
 
 def held_rows(method: str, entry: str, precision: str, most: int) -> int:

@@ -204,9 +204,7 @@ class PersistentSolver:
             now = self.progress()
         return PersistentSolution(status, now.iterations, now.residual, right)
 
-    def _judge(
-        self, now: Progress, limit: float, before: float, stopped: StopReason, most: int
-    ) -> Status | None:  # fmt: skip
+    def _judge(self, now: Progress, limit: float, before: float, stopped: StopReason, most: int) -> Status | None:
         """Return the final status of a solve, or None while it goes on; `before` is the residual of its last start."""
         if not math.isfinite(now.residual) or not math.isfinite(limit):
             return "not finite"

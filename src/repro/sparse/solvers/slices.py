@@ -22,8 +22,8 @@ LANES = 32
 ROW_COST = 6
 #: A row gets more lanes while it is longer than this multiple of the mean, and than `SHORT` slots.
 LONG, SHORT = 2, 8
-#: While a multiprocessor has less than this share of its warps, rows get more lanes, of at least `LEAST_STEPS` slots.
-FILLED, LEAST_STEPS = 0.5, 4
+#: While a multiprocessor has less than this share of its warps, rows get more lanes, of at least `MIN_STEPS` slots.
+FILLED, MIN_STEPS = 0.5, 4
 #: Largest number of slots: kernels count them in int32.
 MAX_SLOTS = (1 << 31) - 1
 
@@ -121,7 +121,7 @@ def deal(matrix: Matrix, dtype: np.dtype[Any], blocks: int, warps: int) -> Slice
 def _lanes_of_rows(lengths: NDArray[np.int64], all_warps: int) -> NDArray[np.int64]:
     """Return the number of lanes of each row, a power of two: of all rows, and more of long ones."""
     mean, lanes = float(lengths.mean()), 1
-    while lanes < LANES and len(lengths) * lanes < FILLED * all_warps * LANES and mean >= 2 * LEAST_STEPS * lanes:
+    while lanes < LANES and len(lengths) * lanes < FILLED * all_warps * LANES and mean >= 2 * MIN_STEPS * lanes:
         lanes *= 2
     most = max(SHORT, LONG * mean / lanes)
     excess = np.maximum(lengths / (most * lanes), 1)

@@ -307,7 +307,7 @@ WIDE_ROW = 24
 #: Mean row length of A for each group of lanes.
 ROWS_OF_GROUP = 10
 #: The largest part of a table that rows of one group fill, and of those of more, which meet at the same slots.
-MOST_FILLED, MOST_FILLED_BY_GROUPS = 7 / 8, 0.72
+MAX_FILLED, MAX_FILLED_BY_GROUPS = 7 / 8, 0.72
 
 
 def single_shape(
@@ -320,7 +320,7 @@ def single_shape(
         wanted = max(wanted, min(of_a / 4, resident / (2 * max(rows, 1) * lanes), target.warp / lanes))
     # sums are in the order of groups, so that their number must not depend on what is known of the entries
     groups = min((1, 2, 4, 8), key=lambda each: abs(math.log2(each) - math.log2(wanted)))
-    filled = MOST_FILLED if groups == 1 else MOST_FILLED_BY_GROUPS
+    filled = MAX_FILLED if groups == 1 else MAX_FILLED_BY_GROUPS
     shapes = [
         shape
         for shape in single_shapes(target, scalar_bytes)

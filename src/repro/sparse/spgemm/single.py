@@ -24,7 +24,7 @@ from repro.sparse.spgemm.arena import Arena, Range
 from repro.sparse.spgemm.kernels import (
     EXPECTED,
     LIMITS,
-    MOST_FILLED_BY_GROUPS,
+    MAX_FILLED_BY_GROUPS,
     SINGLE_TABLES,
     SINGLE_WORDS,
     SingleShape,
@@ -193,7 +193,7 @@ class SingleLaunch:
         if sizes.products >= MAX_SKEW * max(sizes.mean, 1.0) or not sizes.rows:
             return None
         # an estimate that no table has the slots for may be too high
-        guesses = (sizes.entries_of_row, *(int(table * MOST_FILLED_BY_GROUPS) for table in reversed(SINGLE_TABLES)))
+        guesses = (sizes.entries_of_row, *(int(table * MAX_FILLED_BY_GROUPS) for table in reversed(SINGLE_TABLES)))
         return next((plan for guess in guesses if (plan := self._plan_for(sizes, guess)) is not None), None)
 
     def _plan_for(self, sizes: Sizes, longest: int) -> SinglePlan | None:
@@ -237,7 +237,7 @@ class SingleLaunch:
             # of a row that its table has no room for no more is known than that
             larger = [table for table in SINGLE_TABLES if table > plan.shape.table]
             crowded = pointer <= c.capacity and larger
-            again = int(larger[min(2, len(larger) - 1)] * MOST_FILLED_BY_GROUPS) if crowded else 0
+            again = int(larger[min(2, len(larger) - 1)] * MAX_FILLED_BY_GROUPS) if crowded else 0
             self._remember(sizes, self._plan_for(sizes, again) if again else None)
             return None
         if longest != plan.longest:
