@@ -20,6 +20,7 @@ from repro.codegen.templates import render_common
 from repro.problems.matrix import Matrix
 from repro.problems.problem import Outline, describe_pattern
 from repro.sparse.compound.runnables import OWN_FLOOR
+from repro.sparse.study_kit import OPERATOR
 from repro.sparse.symmetry import HERMITIAN
 from repro.studies import get_study
 from repro.studies.compound_spmv.study import REORDERED_UNPAIRED, UNPAIRED
@@ -76,7 +77,7 @@ def test_a_format_of_pairs_has_a_floor_of_its_own(measured: Callable[[Matrix], d
     searched = search.set_index("name")
     assert set(searched.status) == {"ok"}
     wanted = get_study(STUDY).tunings(config(**SETTINGS).studies[STUDY], Outline(NAME, "matrix", "complex"))
-    assert set(choices.tuning) == {*wanted, UNPAIRED, REORDERED_UNPAIRED}
+    assert set(choices.tuning) == {*wanted, OPERATOR, UNPAIRED, REORDERED_UNPAIRED}
     for tuning in (UNPAIRED, REORDERED_UNPAIRED):
         chosen = searched.loc[choices[choices.tuning == tuning].name]
         assert not chosen.outer.str.startswith("Pairs").any()

@@ -60,12 +60,12 @@ def test_the_files_of_each_command(spmv: SmallCampaign, tmp_path: Path, capsys: 
     folder = spmv.results / spmv.campaign
     assert made(folder / "tables") == [f"{SPMV}/table-9.{suffix}" for suffix in ("csv", "md", "tex")]
     drawn = tmp_path / "drawn" / spmv.campaign
-    assert made(drawn) == [f"{SPMV}/figure-3.{suffix}" for suffix in ("pdf", "png", "svg")]
+    assert made(drawn) == [f"{SPMV}/figure-3.{suffix}" for suffix in ("pdf", "png", "svg", "tex")]
     spmv.configure(**{SPMV: {"problems": [MEASURED], "artifacts": ["table-9"]}})
     commands.report(campaign=[spmv.campaign], results=spmv.results)
     page = (folder / "report.html").read_text()
     assert f'id="{SPMV}-table-9"' in page and f'id="{SPMV}-table-1"' not in page
-    assert len(capsys.readouterr().out.splitlines()) == 3 + 3 + 1
+    assert len(capsys.readouterr().out.splitlines()) == 3 + 4 + 1
 
 
 def test_all_is_what_the_configuration_asks_for(spmv: SmallCampaign, tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_a_name_with_its_study_is_of_that_study_alone(both: SmallCampaign) -> No
 def test_a_figure_that_one_of_two_studies_has(both: SmallCampaign, tmp_path: Path) -> None:
     commands.figure(["figure-speedup"], campaign=both.campaign, results=both.results, figures=tmp_path / "drawn")
     drawn = tmp_path / "drawn" / both.campaign
-    assert made(drawn) == [f"{SPMV}/figure-speedup.{suffix}" for suffix in ("pdf", "png", "svg")]
+    assert made(drawn) == [f"{SPMV}/figure-speedup.{suffix}" for suffix in ("pdf", "png", "svg", "tex")]
 
 
 def test_what_is_named_twice_is_made_once(both: SmallCampaign, capsys: pytest.CaptureFixture[str]) -> None:

@@ -36,7 +36,7 @@ def test_files_are_equal_for_equal_data(gpu: Campaign, published: Published, tmp
     mine = write_figure(artifact, make(gpu, published, "figure-5"), tmp_path / "a", gpu.column)
     with mpl.rc_context({"font.size": 20, "svg.hashsalt": None, "figure.dpi": 50}):  # the user's own settings
         again = write_figure(artifact, make(gpu, published, "figure-5"), tmp_path / "b", gpu.column)
-    assert [path.name for path in mine] == ["figure-5.pdf", "figure-5.svg", "figure-5.png"]
+    assert [path.name for path in mine] == ["figure-5.pdf", "figure-5.svg", "figure-5.png", "figure-5.tex"]
     for one, other in zip(mine, again, strict=True):
         assert one.read_bytes() == other.read_bytes()
     assert b"/Type3" not in mine[0].read_bytes() and b"CreationDate" not in mine[0].read_bytes()
