@@ -1,5 +1,6 @@
 """The report with all tables and figures of this study: one page that needs nothing else and hides nothing."""
 
+import base64
 import re
 from pathlib import Path
 
@@ -8,7 +9,7 @@ from synthetic_campaign import PROBLEMS, REASON, STUDY, Maker
 
 from repro.results.campaign_data import Campaign
 from repro.results.published import Published
-from repro.results.registry import Kind, artifacts
+from repro.results.registry import Artifact, Kind, artifacts
 from repro.results.report import PageStudy, failures, missing, statuses, write_report
 from repro.studies import get_study
 from support.html_page import Page
@@ -27,19 +28,29 @@ def text(gpu: Campaign, published: Published, tmp_path_factory: pytest.TempPathF
 
 
 @pytest.mark.slow
+def shown(kind: Kind | None = None) -> list[Artifact]:
+    """Return the artifacts of a campaign without rivals."""
+    return [artifact for artifact in artifacts(STUDY, kind) if not artifact.rivals]
+
+
 def test_page_is_sound_and_self_contained(text: str) -> None:
     page = Page(text)
     assert page.stack == []
     assert max(page.ids.values()) == 1
     assert page.sources == []
-    inside = [target for target in page.targets if not target.startswith("data:image/png;base64,")]
+    embedded = ("data:image/png;base64,", "data:text/csv;charset=utf-8;base64,")
+    inside = [target for target in page.targets if not target.startswith(embedded)]
     files = [target for target in inside if not target.startswith("#")]
     assert all(target[1:] in page.ids for target in inside if target not in files)
-    # beside the page, where it can be had without them
-    tables = {f"tables/{STUDY}/{artifact.name}.csv" for artifact in artifacts(STUDY, "table")}
-    assert set(files) == {*tables, f"raw/{STUDY}"}
+    # beside the page, where it can be had without it; tables are in the page, which may be mailed
+    assert set(files) == {f"raw/{STUDY}"}
+    tables = [base64.b64decode(target[len(embedded[1]) :]) for target in page.targets if target.startswith(embedded[1])]
+    assert len(tables) == len(shown("table"))
+    named = re.findall(rf'download="[^"]*-{STUDY}-([^"]+)\.csv"', text)
+    assert sorted(named) == sorted(artifact.name for artifact in shown("table"))
+    assert all(table.splitlines()[0].endswith(b",notes,keys") for table in tables)
     assert not re.search(r"@import|url\((?!#)|fetch\(|<link", text)
-    assert len(re.findall(r'<svg role="img" aria-label="[^"]+"', text)) == len(artifacts(STUDY, "figure"))
+    assert len(re.findall(r'<svg role="img" aria-label="[^"]+"', text)) == len(shown("figure"))
 
 
 def test_letters_of_figures_are_text(text: str) -> None:
@@ -66,7 +77,7 @@ def test_the_first_figure_to_look_at_stands_on_top_and_is_drawn_once(text: str) 
 
 
 def test_page_shows_everything(text: str) -> None:
-    for artifact in artifacts(STUDY):
+    for artifact in shown():
         assert f'id="{STUDY}-{artifact.name}"' in text
     for words in ("NVIDIA H200", "abc", "-O3 --std=c++17", "needs_a_newer &amp; library", "too many resources"):
         assert words in text
