@@ -20,7 +20,6 @@
 #define BARRIER() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 #define WARP_BARRIER() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 #define FENCE() mem_fence(CLK_GLOBAL_MEM_FENCE)
-#define PAUSE() ((void)0)
 
 #define ATOMIC_ADD(address, value) atomic_add(address, value)
 #define ATOMIC_SWAP(address, value) atomic_xchg(address, value)

@@ -76,7 +76,7 @@ def test_scipys_product_is_right(workspace_of, problem, precision):
 
         def wrong(product=product, launch=launch):
             launch()
-            product._c.data[3] = np.nan
+            product._c.data[-1] = np.nan
 
         product.launch = wrong
         with pytest.raises(IncorrectError, match="1 of"):
