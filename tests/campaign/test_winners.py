@@ -31,9 +31,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Matrix:
     return Matrix("part", PART, 2, np.array([0, 1, 2], np.int32), np.array([1, 0], np.int32), values)
 
 
-def campaign(
-    folder: Path, backend: str, problems: object = OWN, target: str = "cpu", fastest: str = BEST
-) -> Recorder:
+def campaign(folder: Path, backend: str, problems: object = OWN, target: str = "cpu", fastest: str = BEST) -> Recorder:
     maker = Recorder(folder, backend, STUDY, get_study(STUDY).columns)
     maker.configure(**{STUDY: problems})
     maker.record("part", entry=PART, n=2, nnz=2)

@@ -550,17 +550,11 @@ def plan(
     """
     import os
 
-    from repro.campaign.configuration import load
     from repro.campaign.jobs import RATES, count_steps, estimate
-    from repro.campaign.plan import make_plan
     from repro.campaign.steps import Freshness
     from repro.cli.console import duration, in_columns, terminal_width
-    from repro.codegen.targets import get_gpu
 
-    config = load(*(files or [DEFAULT_CONFIG]))
-    if gpu:  # a record's configuration says what it would be to measure it there
-        config = config.model_copy(update={"replay": False})
-    planned = make_plan(config, gpu=get_gpu(gpu) if gpu else None)
+    planned = _plan_files(files or [DEFAULT_CONFIG], gpu)
     if planned.target is None:
         _print_replay(planned, as_json)
         return
@@ -613,6 +607,20 @@ def plan(
         "`at most` (a bound by the header alone) or `assumed`. What is measured or compiled already is not done again, "
         "and what is known to be refused, such as a matrix that is not square, has no variants."
     )
+
+
+def _plan_files(files: Sequence[Path], gpu: str | None) -> Plan:
+    """Plan the configuration of some files, on this machine or on a stated model of GPU."""
+    from repro.campaign.configuration import load
+    from repro.campaign.plan import make_plan
+    from repro.codegen.targets import get_gpu
+    from repro.config import located
+
+    config = load(*files)
+    if gpu:  # a record's configuration says what it would be to measure it there
+        config = config.model_copy(update={"replay": False})
+    with located(files):
+        return make_plan(config, gpu=get_gpu(gpu) if gpu else None)
 
 
 def _print_slow_compiling(planned: Plan, needs: Estimate, cores: int) -> None:
