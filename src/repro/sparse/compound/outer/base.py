@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from repro.errors import ReproError
 from repro.problems.matrix import Matrix
 
 
@@ -56,6 +58,22 @@ _REGISTRY: dict[str, Outer] = {}
 
 
 def register(outer: Outer) -> Outer:
+    """Add an outer format.
+
+    Raises
+    ------
+    ReproError
+        There is one of this name, or the name cannot be part of a layout's.
+    """
+    there = _REGISTRY.get(outer.name)
+    if there is not None:
+        raise ReproError(
+            "an outer format of this name is there already",
+            where=outer.name,
+            actual=f"one of the template {there.template}.j2",
+        )
+    if not re.fullmatch(r"[A-Za-z0-9]+(-[A-Za-z0-9]+)*", outer.name):
+        raise ReproError("no name of a format", expected="letters, digits, single hyphens", actual=outer.name)
     _REGISTRY[outer.name] = outer
     return outer
 
