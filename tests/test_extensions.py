@@ -22,6 +22,7 @@ from repro.sparse.library import for_problem, registry
 from repro.studies import get_study, study_names
 
 REPOSITORY = Path(__file__).parents[1]
+pytestmark = pytest.mark.medium
 EFFORT = SamplingPlan(5, 2, 5)
 CACHES = (
     extensions.extensions,
