@@ -15,8 +15,7 @@ from small_case import FILES, LAYOUTS, NAME, STUDY, config, quiet, run
 from typer.testing import CliRunner
 
 from repro.bench.rows import Row
-from repro.campaign.configuration import load
-from repro.campaign.folders import Folders
+from repro.campaign.configuration import Folders, load
 from repro.campaign.measurement import measure
 from repro.campaign.problem_files import build_problem, record_of
 from repro.campaign.profiler import launch

@@ -12,7 +12,7 @@ from repro.sparse.compound.layouts import Layout, all_layouts
 from repro.sparse.compound.schedules import Schedule, paper_space, schedules
 from repro.studies.compound_spmv.study import layouts
 from repro.studies.compressed_coo.ids import SPLITS, CoordinateId, blockings
-from repro.tuning.variant_space import UNLIKE, Likeness
+from repro.tuning.strategies import UNLIKE, Likeness
 
 
 def likeness_of(names):

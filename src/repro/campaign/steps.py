@@ -12,9 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
-from repro.campaign.dependencies import code_hash
 from repro.campaign.plan import Plan
-from repro.campaign.receipts import Receipt, Step, files_digest, why_stale
+from repro.campaign.receipts import Receipt, Step, code_hash, files_digest, why_stale
 from repro.codegen.build_cache import MODULES, compiler_identity, manifest_path
 from repro.codegen.targets import Target
 from repro.codegen.templates import COMMON, SUFFIXES

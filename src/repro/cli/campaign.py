@@ -411,7 +411,7 @@ def list_studies(_: Path) -> tuple[list[str], Rows]:
 def list_campaigns(_: Path) -> tuple[list[str], Rows]:
     from repro.bench.records import read_environments
     from repro.bench.store import recorded_studies
-    from repro.campaign.folders import RESULTS
+    from repro.campaign.configuration import RESULTS
 
     rows: list[tuple[object, ...]] = []
     for raw in sorted(RESULTS.glob("[!.]*/raw")):
@@ -494,7 +494,7 @@ def schemas() -> dict[str, dict[str, Any]]:
 def write_schemas(folder: Path) -> list[Path]:
     import json
 
-    from repro.atomic_write import write_whole
+    from repro.filesystem import write_whole
 
     paths = []
     for name, schema in schemas().items():

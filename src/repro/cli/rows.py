@@ -41,10 +41,10 @@ def results_(
 
         repro results h200 --t4 build/t4
     """
-    from repro.atomic_write import write_whole
     from repro.bench.rows import SCHEMA
     from repro.campaign.interchange import json_schema, rows_of, studies_of, t4_of, write_csv
     from repro.errors import ReproError
+    from repro.filesystem import write_whole
 
     asked = [word for word, on in (("--json", json_), ("--csv", csv), ("--schema", schema), ("--t4", t4)) if on]
     if len(asked) > 1:

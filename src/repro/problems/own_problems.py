@@ -16,8 +16,7 @@ import numpy as np
 from repro.config.models import FieldFile, Fixed, Limits, OwnProblem
 from repro.entries import get_entry
 from repro.errors import ReproError
-from repro.galerkin.basis import BASES, mode_count
-from repro.galerkin.quadrature import exchange_last
+from repro.galerkin import BASES, exchange_last, mode_count
 from repro.problems.assembly import Assembled, Floats, assemble_dirac, fold
 from repro.problems.field import MAX_DEGREE, Field, size_of
 from repro.problems.files import check_entry, locate_own, mesh_checksum, open_plain

@@ -16,7 +16,7 @@ from repro.errors import ReproError
 
 if TYPE_CHECKING:
     # imported for types only: a study also renders kernels and builds problems, and these steps must not depend on
-    # the measuring code (see `repro.campaign.dependencies`)
+    # the measuring code (see `repro.campaign.receipts`)
     from repro.bench.rows import Row
     from repro.bench.runnable import Operands, Runnable
     from repro.bench.variant_id import BaseId

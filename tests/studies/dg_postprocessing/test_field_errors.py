@@ -24,7 +24,7 @@ from dg_campaign import (
 from repro.bench.errors import IncorrectError
 from repro.filtering.reference import contour_rows
 from repro.filtering.stencil_geometry import at_points
-from repro.galerkin.basis import evaluate
+from repro.galerkin import evaluate
 from repro.problems.field import FUNCTIONS, generate_field
 from repro.problems.files import mesh_checksum
 from repro.results import figure_style

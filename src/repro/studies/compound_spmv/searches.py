@@ -18,7 +18,7 @@ from repro.sparse.compound.schedules import KINDS, Schedule
 from repro.studies.compound_spmv.study import features, prune_mask
 from repro.tuning.evaluation import Evaluation, evaluate
 from repro.tuning.recordings import Recording, recordings
-from repro.tuning.variant_space import read_ids
+from repro.tuning.strategies import read_ids
 
 SPACE_TITLES: Mapping[str, str] = {
     PAPER: "the papers’ space",

@@ -16,7 +16,7 @@ from repro.results.recorded_rows import Method, ReportedTime
 from repro.results.significance import interval_of_ratio, ratio_of
 from repro.results.targets import CaseNumber, Measured, Quantity, StatisticName
 from repro.sparse.baseline_times import library_of
-from repro.sparse.solvers.persistent_run import ROUTINE
+from repro.sparse.solvers.persistent import ROUTINE
 from repro.studies.compressed_coo import SOLVER
 from repro.studies.compressed_coo.ids import PAPERS
 from repro.studies.compressed_coo.rows import CooRow

@@ -22,7 +22,7 @@ from repro.sparse.operands import Multiplies, ProductOperands, make_operands
 from repro.sparse.rivals.runnables import products_of
 from repro.sparse.solvers.bicgstab import SolverRun
 from repro.sparse.solvers.kernels import SOLVERS
-from repro.sparse.solvers.persistent_run import PersistentRun
+from repro.sparse.solvers.persistent import PersistentRun
 from repro.sparse.study_kit import LIBRARIES, MEMORY, WINNERS, choose_by_memory, features
 from repro.studies import CostModel, StepResult, Study, Workload
 from repro.studies.compressed_coo import REFERENCE, SOLVER, STUDY_NAME

@@ -38,9 +38,10 @@ from repro.studies.spgemm_amg.product_runnables import (
     kernels_of,
     library_products,
     plans_of,
+    rival_products,
+    rival_solvers,
     routines,
 )
-from repro.studies.spgemm_amg.rival_runnables import rival_products, rival_solvers
 from repro.studies.spgemm_amg.rows import AmgRow
 from repro.studies.spgemm_amg.setup_runnables import LevelSetUp, SetUp, Solution
 from repro.tuning.recordings import Machine
