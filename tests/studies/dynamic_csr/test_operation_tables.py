@@ -14,7 +14,7 @@ from repro.results.registry import get_artifact
 from repro.results.tables import Cell, Table
 from repro.studies import load_artifacts
 from repro.studies.dynamic_csr import PUBLISHED, STUDY_NAME, TARGETS
-from repro.studies.dynamic_csr.rows import DynamicRow
+from repro.studies.dynamic_csr.ids import DynamicRow
 from support.campaigns import Recorder
 
 load_artifacts(STUDY_NAME)

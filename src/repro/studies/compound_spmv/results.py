@@ -19,8 +19,7 @@ from repro.sparse.compound.layouts import TILE_ROWS
 from repro.sparse.compound.runnables import OWN_FLOOR
 from repro.sparse.expansions import real_expansion
 from repro.studies.compound_spmv import STUDY_NAME
-from repro.studies.compound_spmv.rows import CompoundRow
-from repro.studies.compound_spmv.study import REORDERED_UNPAIRED, UNPAIRED
+from repro.studies.compound_spmv.study import REORDERED_UNPAIRED, UNPAIRED, CompoundRow
 
 ENTRY_WORDS = {"real": "real", "complex": "complex", "quaternion": "quaternion", "block3": "3×3"}
 Time = ReportedTime[CompoundRow]

@@ -19,7 +19,7 @@ from repro.sparse.baseline_times import library_of
 from repro.sparse.solvers.persistent import ROUTINE
 from repro.studies.compressed_coo import SOLVER
 from repro.studies.compressed_coo.ids import PAPERS
-from repro.studies.compressed_coo.rows import CooRow
+from repro.studies.compressed_coo.study import CooRow
 
 #: The paper selected matrices with more rows than this.
 LARGE = 900_000

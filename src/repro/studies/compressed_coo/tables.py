@@ -71,7 +71,7 @@ from repro.studies.compressed_coo.results import (
     precision_of,
     solved_with,
 )
-from repro.studies.compressed_coo.rows import CooRow
+from repro.studies.compressed_coo.study import CooRow
 
 
 def _per_row(case: Times) -> Cell:

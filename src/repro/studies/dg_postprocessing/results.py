@@ -32,7 +32,7 @@ from repro.studies.dg_postprocessing import (
 )
 from repro.studies.dg_postprocessing.ids import WIDTHS, full_width
 from repro.studies.dg_postprocessing.operands import Errors, peak_gflops
-from repro.studies.dg_postprocessing.rows import DgRow
+from repro.studies.dg_postprocessing.study import DgRow
 
 #: The only precision in the dissertation.
 PRECISION = "double"

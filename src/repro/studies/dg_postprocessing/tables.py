@@ -91,8 +91,8 @@ from repro.studies.dg_postprocessing.results import (
     unfiltered_errors,
     width_times,
 )
-from repro.studies.dg_postprocessing.rows import DgRow
 from repro.studies.dg_postprocessing.setup_costs import setup_costs
+from repro.studies.dg_postprocessing.study import DgRow
 from repro.tuning.evaluation import NOTHING_FOUND, SEEDS, Array, Evaluation, evaluate, sample_note
 from repro.tuning.recordings import Recording, recordings
 

@@ -26,7 +26,7 @@ from repro.studies.dynamic_csr import (
     number_of,
     precision_of_operations,
 )
-from repro.studies.dynamic_csr.rows import DynamicRow
+from repro.studies.dynamic_csr.ids import DynamicRow
 
 DynamicCase = Case[DynamicRow]
 Time = ReportedTime[DynamicRow]

@@ -30,6 +30,7 @@ from repro.studies.dynamic_csr import (
     runnables_devices,
 )
 from repro.studies.dynamic_csr.ids import (
+    DynamicRow,
     ProductId,
     choose_products,
     product_ids,
@@ -37,7 +38,6 @@ from repro.studies.dynamic_csr.ids import (
 )
 from repro.studies.dynamic_csr.kernels import MODULES, render_key
 from repro.studies.dynamic_csr.operands import GraphOperands, make_operands
-from repro.studies.dynamic_csr.rows import DynamicRow
 from repro.studies.dynamic_csr.runnables_baselines import (
     CoordinateUpdate,
     CubSort,

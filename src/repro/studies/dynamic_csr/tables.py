@@ -63,6 +63,7 @@ from repro.studies.dynamic_csr import (
 )
 from repro.studies.dynamic_csr.claims import QUANTITIES as CLAIMED
 from repro.studies.dynamic_csr.claims import PaperGraphs
+from repro.studies.dynamic_csr.ids import DynamicRow
 from repro.studies.dynamic_csr.results import (
     ANY,
     CAPACITY_SENTENCE,
@@ -114,7 +115,6 @@ from repro.studies.dynamic_csr.results import (
     time_notes,
     unique_sentence,
 )
-from repro.studies.dynamic_csr.rows import DynamicRow
 from repro.studies.dynamic_csr.setup_costs import setup_costs
 
 #: Note for a table that shows published numbers beside our numbers if the campaign has other problems.

@@ -33,9 +33,8 @@ from repro.sparse.spgemm.multiplication import ONE_PHASE, TWO_PHASES, Coordinate
 from repro.sparse.spgemm.rows import Factors, Plan, ProductBins, ProductRows, papers_plan, plan_for_any, plan_products
 from repro.sparse.spgemm.single import single_launch, sizes_of
 from repro.studies.spgemm_amg import STUDY_NAME, TOLERANCE, ProductName
-from repro.studies.spgemm_amg.ids import BinMode, KernelId, Shape, shapes_for
+from repro.studies.spgemm_amg.ids import AmgRow, BinMode, KernelId, Shape, shapes_for
 from repro.studies.spgemm_amg.operands import AmgOperands, Multiplied, Solves, factor_of, factors_on, operands_of
-from repro.studies.spgemm_amg.rows import AmgRow
 from repro.tuning.search import Choice, pick
 
 #: The clock by which kernels of bins are chosen; kernels of bins have no other clock.

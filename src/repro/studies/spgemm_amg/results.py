@@ -19,8 +19,7 @@ from repro.results.tables import Cell
 from repro.results.targets import CaseNumber, Measured, MissingCase, Quantity, StatisticName
 from repro.sparse.spgemm.kernels import LIMITS
 from repro.studies.spgemm_amg import PHASES, PRODUCTS
-from repro.studies.spgemm_amg.ids import BinMode
-from repro.studies.spgemm_amg.rows import AmgRow
+from repro.studies.spgemm_amg.ids import AmgRow, BinMode
 
 #: Clock for whole products, set-ups and solutions, which allocate memory and read sizes back during a launch.
 HOST: ClockName = "host"

@@ -22,7 +22,7 @@ from repro.sparse.study_kit import LIBRARIES, features
 from repro.studies import CostModel, StepResult, Study, Workload
 from repro.studies.spgemm_amg import PRODUCTS, REFERENCE, ProductName
 from repro.studies.spgemm_amg import STUDY_NAME as NAME
-from repro.studies.spgemm_amg.ids import KernelId
+from repro.studies.spgemm_amg.ids import AmgRow, KernelId
 from repro.studies.spgemm_amg.kernels import modules_for, render_key
 from repro.studies.spgemm_amg.operands import AmgOperands, make_operands
 from repro.studies.spgemm_amg.product_runnables import (
@@ -42,7 +42,6 @@ from repro.studies.spgemm_amg.product_runnables import (
     rival_solvers,
     routines,
 )
-from repro.studies.spgemm_amg.rows import AmgRow
 from repro.studies.spgemm_amg.setup_runnables import LevelSetUp, SetUp, Solution
 from repro.tuning.recordings import Machine
 from repro.tuning.search import Choice

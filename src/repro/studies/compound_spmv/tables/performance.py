@@ -24,6 +24,7 @@ from repro.results.problem_rows import (
 from repro.results.published import Published, Record
 from repro.results.recorded_rows import Method
 from repro.results.registry import table
+from repro.results.setup_costs import PACKED, TITLE, SetupCosts, setup_costs_table
 from repro.results.significance import geometric_mean, ratio_of
 from repro.results.tables import (
     MICRO,
@@ -49,6 +50,7 @@ from repro.studies.compound_spmv.results import (
     EMPTY,
     FLOOR,
     LIBRARY,
+    LIBRARY_CSR,
     OURS,
     PAPERS,
     PAPERS_CHOICE,
@@ -61,7 +63,7 @@ from repro.studies.compound_spmv.results import (
     kernels_note,
     of_pairs_or_none,
 )
-from repro.studies.compound_spmv.rows import CompoundRow
+from repro.studies.compound_spmv.study import CompoundRow
 
 GIGA = 1e-9
 Pick = Callable[[Times], Time | None]
@@ -604,3 +606,20 @@ def baselines(campaign: Campaign, published: Published) -> Table:
 
 def _baseline_or_layout(row: CompoundRow) -> str:
     return row.layout or row.name
+
+
+@table(STUDY_NAME, "table-setup-costs", title=TITLE, numbering="ours")
+def setup_costs(campaign: Campaign, published: Published) -> Table:
+    """One line for each problem and precision."""
+    costs = [_costs(times) for times in all_times(campaign, published)]
+    return setup_costs_table(campaign, costs, library=library_of(campaign), clock="graph", setup=PACKED)
+
+
+def _costs(times: Times) -> SetupCosts:
+    return SetupCosts.packed(
+        times.line.cell,
+        times.case.precision,
+        library=times[LIBRARY],
+        csr=times[LIBRARY_CSR],
+        ours=times[OURS] or times[PAPERS],
+    )

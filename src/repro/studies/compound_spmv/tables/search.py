@@ -32,8 +32,8 @@ from repro.sparse.compound.schedules import LOADS
 from repro.sparse.study_kit import front
 from repro.studies.compound_spmv import PAPER, STUDY_NAME, searches
 from repro.studies.compound_spmv.results import kernels_note, papers_space
-from repro.studies.compound_spmv.rows import CompoundRow
 from repro.studies.compound_spmv.searches import SPACE_TITLES, Journey, Order, journeys, judged_searches, searched
+from repro.studies.compound_spmv.study import CompoundRow
 from repro.tuning.evaluation import SEEDS, Array, Evaluation, sample_note
 from repro.tuning.recordings import Recording
 
