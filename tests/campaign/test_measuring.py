@@ -29,8 +29,7 @@ from repro.errors import ReproError
 from repro.problems.matrix import Matrix
 from repro.problems.problem import Outline, describe_pattern, save_unavailable
 from repro.problems.registry import load_registry, problem_names
-from repro.sparse.compound.layouts import Layout
-from repro.sparse.compound.schedules import schedules
+from repro.sparse.compound.variants import Layout, schedules
 from repro.sparse.study_kit import OPERATOR
 from repro.studies import get_study
 from repro.studies.compound_spmv.study import choose, layouts, worthwhile_orderings

@@ -15,8 +15,8 @@ from repro.entries import entries
 from repro.errors import ReproError
 from repro.export.bundle import Export, parse_variant, render_export
 from repro.sparse.compound.kernels import kernel_name, render_module
-from repro.sparse.compound.layouts import INNER, VECTOR
 from repro.sparse.compound.outer import Outer, outer_formats, register
+from repro.sparse.compound.variants import INNER, VECTOR
 
 SM_90 = get_target("sm_90")
 ORDERS = list(product(INNER, VECTOR))

@@ -7,9 +7,7 @@ import pytest
 
 from repro.codegen.targets import get_target
 from repro.errors import ReproError
-from repro.sparse.compound.ids import VariantId
-from repro.sparse.compound.layouts import REFERENCE, all_layouts
-from repro.sparse.compound.schedules import paper_space
+from repro.sparse.compound.variants import REFERENCE, VariantId, all_layouts, paper_space
 from repro.tuning.evaluation import replay
 from repro.tuning.recordings import Recording
 from repro.tuning.strategies import Exhaustive, Predicted, RandomSample, _weights, allowed, likeness_of, prior

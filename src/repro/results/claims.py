@@ -16,10 +16,9 @@ from typing import Literal, TypeVar, get_args
 
 from repro.errors import ReproError
 from repro.package_data import shipped
-from repro.results.campaign_data import Campaign
+from repro.results.campaign_data import Campaign, one_line
 from repro.results.problem_rows import join_sentences
 from repro.results.published import FOLDER
-from repro.results.recorded_rows import one_line
 from repro.results.significance import Interval
 from repro.results.tables import Cell, Column, Table, count, table_of
 from repro.results.targets import MAX_NOTE_LETTERS, CaseNumber, Quantity

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
-from repro.results.campaign_data import Campaign
+from repro.results.campaign_data import Campaign, one_line
 from repro.results.published import Published, Record
-from repro.results.recorded_rows import one_line
 from repro.results.significance import Interval, geometric_mean, interval_of_statistic
 from repro.results.tables import Cell, Column, Table
 

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from repro.results.campaign_data import Campaign
+from repro.results.campaign_data import NOISY, Campaign
 from repro.results.problem_rows import OF_NO_PAPER
 from repro.results.published import Published
-from repro.results.recorded_rows import NOISY
 from repro.results.registry import get_artifact
 from repro.results.tables import Cell, Table
 from repro.studies import load_artifacts

@@ -25,11 +25,19 @@ from repro.entries import entries, get_entry
 from repro.errors import ReproError
 from repro.problems.matrix import Matrix
 from repro.problems.problem import Outline, Problem
-from repro.sparse.compound.ids import VariantId, fitting
 from repro.sparse.compound.kernels import kernel_name, render_module
-from repro.sparse.compound.layouts import REFERENCE, TILE_ROWS, Layout, all_layouts, extended_layouts
 from repro.sparse.compound.runnables import Variant, own_floors
-from repro.sparse.compound.schedules import KINDS, schedules
+from repro.sparse.compound.variants import (
+    KINDS,
+    REFERENCE,
+    TILE_ROWS,
+    Layout,
+    VariantId,
+    all_layouts,
+    extended_layouts,
+    fitting,
+    schedules,
+)
 from repro.sparse.library import asked_for, check_names, for_problem
 from repro.sparse.operands import ProductOperands, make_operands, symmetry_on
 from repro.sparse.ordering import UNKNOWNS

@@ -8,11 +8,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from repro.bench.rows import ClockName
-from repro.results.campaign_data import Campaign, Case
+from repro.results.campaign_data import Campaign, Case, Method, ReportedTime
 from repro.results.claims import ClaimQuantities, Variants
 from repro.results.problem_rows import ProblemRow, ours
 from repro.results.published import Published
-from repro.results.recorded_rows import Method, ReportedTime
 from repro.results.significance import interval_of_ratio, ratio_of
 from repro.results.targets import CaseNumber, Measured, Quantity, StatisticName
 from repro.sparse.baseline_times import library_of

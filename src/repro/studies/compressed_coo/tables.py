@@ -8,9 +8,9 @@ from itertools import product
 from typing import Literal
 
 from repro.bench.rows import OUTSIDE, ClockName
-from repro.results.baselines import baselines_table
-from repro.results.campaign_data import Campaign
+from repro.results.campaign_data import Campaign, Method
 from repro.results.claims import Variants, claims_table, load_claims
+from repro.results.common_tables import PACKED, TITLE, SetupCosts, baselines_table, setup_costs_table
 from repro.results.problem_rows import (
     cpu_note,
     join_sentences,
@@ -20,9 +20,7 @@ from repro.results.problem_rows import (
     unavailable_note,
 )
 from repro.results.published import Published
-from repro.results.recorded_rows import Method
 from repro.results.registry import table
-from repro.results.setup_costs import PACKED, TITLE, SetupCosts, setup_costs_table
 from repro.results.significance import median_of, ratio_of
 from repro.results.tables import (
     Cell,

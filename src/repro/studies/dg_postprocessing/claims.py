@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from repro.results.campaign_data import Campaign
+from repro.results.campaign_data import Campaign, Method
 from repro.results.claims import ClaimQuantities, Variants, claims_table, load_claims
 from repro.results.published import Published, Record
-from repro.results.recorded_rows import Method
 from repro.results.registry import table
 from repro.results.significance import interval_of_ratio, ratio_of
 from repro.results.tables import Table

@@ -11,10 +11,9 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from repro.bench.rows import ClockName
 from repro.config.spaces import PAPER, PAPER_TUNED
 from repro.problems.field import FUNCTIONS
-from repro.results.campaign_data import Campaign, Case
+from repro.results.campaign_data import Campaign, Case, Method, ReportedTime, Selection, failure
 from repro.results.problem_rows import ProblemRow, ours
 from repro.results.published import Published, Record
-from repro.results.recorded_rows import Method, ReportedTime, Selection, failure
 from repro.results.significance import ratio_of
 from repro.results.targets import CaseNumber, Measured, MissingCase, Quantity
 from repro.studies.dg_postprocessing import (

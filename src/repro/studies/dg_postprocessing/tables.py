@@ -13,13 +13,11 @@ from repro.bench.rows import median_column
 from repro.codegen.targets import TARGETS
 from repro.config.models import StudySettings
 from repro.config.spaces import PAPER as PAPER_SPACE
-from repro.results.baselines import baselines_table
-from repro.results.campaign_data import Campaign
+from repro.results.campaign_data import Campaign, Method
+from repro.results.common_tables import TITLE, baselines_table
 from repro.results.problem_rows import PROBLEM, join_sentences, measurement_note, unavailable_note
 from repro.results.published import Published, Record
-from repro.results.recorded_rows import Method
 from repro.results.registry import table
-from repro.results.setup_costs import TITLE
 from repro.results.significance import geometric_mean, interval_of, scaled
 from repro.results.tables import (
     Cell,

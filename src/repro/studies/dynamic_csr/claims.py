@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from repro.results.campaign_data import Campaign
+from repro.results.campaign_data import Campaign, Method
 from repro.results.claims import ClaimQuantities, Variants, claims_table, load_claims
 from repro.results.problem_rows import (
     ABBREVIATIONS,
@@ -20,7 +20,6 @@ from repro.results.problem_rows import (
     unavailable_note,
 )
 from repro.results.published import Published
-from repro.results.recorded_rows import Method
 from repro.results.registry import table
 from repro.results.significance import interval_of_ratio, ratio_of
 from repro.results.tables import Cell, Column, Table, table_of, time_column

@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 
 from repro.bench.rows import OUTSIDE, ClockName
 from repro.config.spaces import EXTENDED, PAPER, PAPER_TUNED, SPACES
-from repro.results.campaign_data import Campaign, Case
+from repro.results.campaign_data import Campaign, Case, Method, ReportedTime, Selection
 from repro.results.problem_rows import ABBREVIATIONS, ProblemRow, ours, problem_rows
 from repro.results.published import Published
-from repro.results.recorded_rows import Method, ReportedTime, Selection
 from repro.results.significance import ratio_of
 from repro.results.tables import MICRO, Cell
 from repro.results.targets import CaseNumber, Measured, MissingCase, Quantity, StatisticName

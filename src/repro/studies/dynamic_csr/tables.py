@@ -9,8 +9,8 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from repro.config.spaces import PAPER as PAPER_SPACE
-from repro.results.baselines import baselines_table
-from repro.results.campaign_data import Campaign
+from repro.results.campaign_data import Campaign, Method
+from repro.results.common_tables import TITLE, baselines_table
 from repro.results.problem_rows import (
     cpu_note,
     join_sentences,
@@ -21,9 +21,7 @@ from repro.results.problem_rows import (
     unavailable_note,
 )
 from repro.results.published import Published, Record
-from repro.results.recorded_rows import Method
 from repro.results.registry import table
-from repro.results.setup_costs import TITLE
 from repro.results.significance import median_of, ratio_of
 from repro.results.tables import (
     MICRO,

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from repro.entries import get_entry
-from repro.results.baselines import baselines_table
-from repro.results.campaign_data import Campaign
+from repro.results.campaign_data import Campaign, Method
 from repro.results.claims import Variants, claims_table, load_claims
+from repro.results.common_tables import TITLE, SetupCosts, baselines_table, setup_costs_table
 from repro.results.problem_rows import (
     ABBREVIATIONS,
     ProblemRow,
@@ -21,9 +21,7 @@ from repro.results.problem_rows import (
     unavailable_note,
 )
 from repro.results.published import Published, Record
-from repro.results.recorded_rows import Method
 from repro.results.registry import table
-from repro.results.setup_costs import TITLE, SetupCosts, setup_costs_table
 from repro.results.significance import geometric_mean, interval_of, scaled
 from repro.results.tables import (
     MICRO,

@@ -8,8 +8,8 @@ from operator import itemgetter
 from typing import Literal, NamedTuple
 
 from repro.bench.rows import OUTSIDE, RecordedRow
-from repro.results.baselines import baselines_table
-from repro.results.campaign_data import Campaign
+from repro.results.campaign_data import Campaign, Method
+from repro.results.common_tables import PACKED, TITLE, SetupCosts, baselines_table, setup_costs_table
 from repro.results.problem_rows import (
     ABBREVIATIONS,
     ProblemRow,
@@ -22,9 +22,7 @@ from repro.results.problem_rows import (
     unavailable_note,
 )
 from repro.results.published import Published, Record
-from repro.results.recorded_rows import Method
 from repro.results.registry import table
-from repro.results.setup_costs import PACKED, TITLE, SetupCosts, setup_costs_table
 from repro.results.significance import geometric_mean, ratio_of
 from repro.results.tables import (
     MICRO,
