@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from grimp import ImportGraph
 
 #: Modules that a study may lack.
-OPTIONAL = ("tables", "figures", "rivals")
+OPTIONAL = ("tables", "claims", "figures")
 
 
 @cache
@@ -55,7 +55,7 @@ def files_of(*modules: str, root: str = "repro") -> frozenset[Path]:
     Parameters
     ----------
     modules
-        Full names. A package stands for all modules below it. A study's `tables`, `figures` and `rivals` may be
+        Full names. A package stands for all modules below it. A study's `tables`, `claims` and `figures` may be
         missing.
     root
         The package whose files count.

@@ -157,7 +157,7 @@ def _error(line: RivalLine) -> Cell:
     return Cell() if error is None else Cell(error, f"{error:.2g}")
 
 
-def register(study: str, contests: Sequence[Contest]) -> None:
+def register_contests(study: str, contests: Sequence[Contest]) -> None:
     """Register a study's table and figure of rivals, which are made where a campaign has any."""
     clock = contests[0].clock
 

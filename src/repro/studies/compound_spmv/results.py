@@ -12,6 +12,7 @@ from repro.results.campaign_data import Campaign, Case, Method, ProblemRecord, R
 from repro.results.claims import ClaimQuantities, Variants
 from repro.results.problem_rows import ABBREVIATIONS, ProblemRow, join_sentences, measurement_note, ours
 from repro.results.published import Published
+from repro.results.rivals import Contest, register_contests
 from repro.results.significance import interval_of_ratio, ratio_of
 from repro.results.targets import CaseNumber, Measured, MissingCase, Quantity, StatisticName
 from repro.sparse.compound.runnables import OWN_FLOOR
@@ -32,6 +33,7 @@ REORDERED_WITHOUT_PAIRS = Method("reordered_unpaired", "without pairs, any order
 _ANY_ORDERING = Method("reordered", "reordered", tuning="reordered")
 _ROUTINES = {"kind": "baseline", "ordering": "natural"}
 LIBRARY = Method("baseline", "fastest", columns=_ROUTINES)
+register_contests(STUDY_NAME, [Contest("SpMV", (OURS, PAPERS), LIBRARY)])
 LIBRARY_CSR = Method("library_csr", "CSR", columns={**_ROUTINES, "format": "csr"})
 PAPERS_CHOICE = Method("papers_choice", "papers’ choice", columns={**_ROUTINES, "papers_choice": True})
 FLOOR, COPY, EMPTY = (Method(kind, kind, columns={"kind": kind}) for kind in ("floor", "copy", "empty"))

@@ -12,11 +12,12 @@ from repro.results.campaign_data import Campaign, Case, Method, ReportedTime
 from repro.results.claims import ClaimQuantities, Variants
 from repro.results.problem_rows import ProblemRow, ours
 from repro.results.published import Published
+from repro.results.rivals import Contest, register_contests
 from repro.results.significance import interval_of_ratio, ratio_of
 from repro.results.targets import CaseNumber, Measured, Quantity, StatisticName
 from repro.sparse.baseline_times import library_of
 from repro.sparse.solvers.persistent import ROUTINE
-from repro.studies.compressed_coo import SOLVER
+from repro.studies.compressed_coo import SOLVER, STUDY_NAME
 from repro.studies.compressed_coo.ids import PAPERS
 from repro.studies.compressed_coo.study import CooRow
 
@@ -36,6 +37,7 @@ _ROUTINES = {"kind": "baseline", "ordering": "natural"}
 CSR = Method("csr", "CSR", columns={**_ROUTINES, "format": "csr"})
 COO = Method("coo", "COO", columns={**_ROUTINES, "format": "coo"})
 LIBRARY = Method("library", "fastest", columns=_ROUTINES)
+register_contests(STUDY_NAME, [Contest("SpMV", (OURS, COMPRESSED_COO), LIBRARY)])
 PAPERS_CHOICE = Method("papers_choice", "default", columns={**_ROUTINES, "papers_choice": True})
 FLOOR = Method("floor", "floor", columns={"kind": "floor"})
 PLAIN_SOLVER = Method("plain_bicgstab", "COO", columns={"kind": "solver", "layout": PLAIN})

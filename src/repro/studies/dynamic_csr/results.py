@@ -13,6 +13,7 @@ from repro.config.spaces import EXTENDED, PAPER, PAPER_TUNED, SPACES
 from repro.results.campaign_data import Campaign, Case, Method, ReportedTime, Selection
 from repro.results.problem_rows import ABBREVIATIONS, ProblemRow, ours, problem_rows
 from repro.results.published import Published
+from repro.results.rivals import Contest, register_contests
 from repro.results.significance import ratio_of
 from repro.results.tables import MICRO, Cell
 from repro.results.targets import CaseNumber, Measured, MissingCase, Quantity, StatisticName
@@ -137,6 +138,7 @@ OURS = Method(
     columns={**_PRODUCTS, "format": "dcsr"},
     predicate=lambda row: _in_one_launch(row) and row.state != "fragmented",
 )
+register_contests(STUDY_NAME, [Contest("SpMV", (OURS, ADAPTIVE), LIBRARY)])
 
 
 @dataclass(frozen=True)
