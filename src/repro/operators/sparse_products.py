@@ -38,9 +38,8 @@ from repro.sparse.device_work import Load, keep
 from repro.sparse.dynamic.kernels import TEMPLATES
 from repro.sparse.dynamic.layout import SEGMENTS, lay_out
 from repro.sparse.dynamic.storage import Storage
-from repro.sparse.spgemm.destinations import Destinations
 from repro.sparse.spgemm.kernels import render_spgemm
-from repro.sparse.spgemm.multiplication import Multiplication
+from repro.sparse.spgemm.multiplication import Destinations, Multiplication
 from repro.sparse.spgemm.rows import Factors
 
 

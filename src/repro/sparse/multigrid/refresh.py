@@ -16,8 +16,7 @@ from repro.sparse.elementwise import Launch, in_order
 from repro.sparse.multigrid.hierarchy import Coarsening, DeviceLevel, LevelLaunches, fills
 from repro.sparse.multigrid.kernels import WORDS
 from repro.sparse.multigrid.reference import MultigridSettings
-from repro.sparse.spgemm.destinations import Destinations
-from repro.sparse.spgemm.multiplication import Multiplication
+from repro.sparse.spgemm.multiplication import Destinations, Multiplication
 from repro.sparse.spgemm.rows import Factors
 
 

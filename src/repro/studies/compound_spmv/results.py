@@ -9,12 +9,11 @@ from functools import cached_property
 from repro.bench.rows import ClockName
 from repro.config.spaces import EXTENDED, PAPER, PAPER_TUNED, Space
 from repro.results.campaign_data import Campaign, Case, Method, ProblemRecord, ReportedTime, Selection
-from repro.results.claims import ClaimQuantities, Variants
+from repro.results.claims import CaseNumber, ClaimQuantities, Measured, MissingCase, Quantity, StatisticName, Variants
 from repro.results.problem_rows import ABBREVIATIONS, ProblemRow, join_sentences, measurement_note, ours
 from repro.results.published import Published
 from repro.results.rivals import Contest, register_contests
 from repro.results.significance import interval_of_ratio, ratio_of
-from repro.results.targets import CaseNumber, Measured, MissingCase, Quantity, StatisticName
 from repro.sparse.compound.runnables import OWN_FLOOR
 from repro.sparse.compound.variants import TILE_ROWS
 from repro.sparse.expansions import real_expansion

@@ -9,12 +9,11 @@ from dataclasses import dataclass, replace
 
 from repro.bench.rows import ClockName
 from repro.results.campaign_data import Campaign, Case, Method, ReportedTime
-from repro.results.claims import ClaimQuantities, Variants
+from repro.results.claims import CaseNumber, ClaimQuantities, Measured, Quantity, StatisticName, Variants
 from repro.results.problem_rows import ProblemRow, ours
 from repro.results.published import Published
 from repro.results.rivals import Contest, register_contests
 from repro.results.significance import interval_of_ratio, ratio_of
-from repro.results.targets import CaseNumber, Measured, Quantity, StatisticName
 from repro.sparse.baseline_times import library_of
 from repro.sparse.solvers.persistent import ROUTINE
 from repro.studies.compressed_coo import SOLVER, STUDY_NAME

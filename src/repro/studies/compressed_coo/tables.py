@@ -9,7 +9,17 @@ from typing import Literal
 
 from repro.bench.rows import OUTSIDE, ClockName
 from repro.results.campaign_data import Campaign, Method
-from repro.results.claims import Variants, claims_table, load_claims
+from repro.results.claims import (
+    CaseNumber,
+    Measured,
+    Quantity,
+    Variants,
+    claims_table,
+    has_targets,
+    load_claims,
+    target_cells,
+    wanted_on,
+)
 from repro.results.common_tables import PACKED, TITLE, SetupCosts, baselines_table, setup_costs_table
 from repro.results.problem_rows import (
     cpu_note,
@@ -37,7 +47,6 @@ from repro.results.tables import (
     tied,
     time_column,
 )
-from repro.results.targets import CaseNumber, Measured, Quantity, has_targets, target_cells, wanted_on
 from repro.sparse.baseline_times import library_of, routine_text
 from repro.studies.compressed_coo import GPUS, PAPER, STUDY_NAME
 from repro.studies.compressed_coo.results import (

@@ -12,10 +12,10 @@ from repro.bench.rows import ClockName
 from repro.config.spaces import PAPER, PAPER_TUNED
 from repro.problems.field import FUNCTIONS
 from repro.results.campaign_data import Campaign, Case, Method, ReportedTime, Selection, failure
+from repro.results.claims import CaseNumber, Measured, MissingCase, Quantity
 from repro.results.problem_rows import ProblemRow, ours
 from repro.results.published import Published, Record
 from repro.results.significance import ratio_of
-from repro.results.targets import CaseNumber, Measured, MissingCase, Quantity
 from repro.studies.dg_postprocessing import (
     COUNTED_DEGREE,
     CUBES,

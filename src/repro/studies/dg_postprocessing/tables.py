@@ -14,6 +14,7 @@ from repro.codegen.targets import TARGETS
 from repro.config.models import StudySettings
 from repro.config.spaces import PAPER as PAPER_SPACE
 from repro.results.campaign_data import Campaign, Method
+from repro.results.claims import targets_table, wanted_on
 from repro.results.common_tables import TITLE, baselines_table
 from repro.results.problem_rows import PROBLEM, join_sentences, measurement_note, unavailable_note
 from repro.results.published import Published, Record
@@ -34,7 +35,6 @@ from repro.results.tables import (
     speedup,
     table_of,
 )
-from repro.results.targets import targets_table, wanted_on
 from repro.studies.dg_postprocessing import (
     CELLS_CONTRADICT,
     COUNTED_DEGREE,

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 from repro.bench.rows import OUTSIDE, ClockName
 from repro.config.spaces import EXTENDED, PAPER, PAPER_TUNED, SPACES
 from repro.results.campaign_data import Campaign, Case, Method, ReportedTime, Selection
+from repro.results.claims import CaseNumber, Measured, MissingCase, Quantity, StatisticName
 from repro.results.problem_rows import ABBREVIATIONS, ProblemRow, ours, problem_rows
 from repro.results.published import Published
 from repro.results.rivals import Contest, register_contests
 from repro.results.significance import ratio_of
 from repro.results.tables import MICRO, Cell
-from repro.results.targets import CaseNumber, Measured, MissingCase, Quantity, StatisticName
 from repro.studies.dynamic_csr import (
     OUT_OF_MEMORY,
     PRODUCTS_PER_BATCH,

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from repro.config.spaces import PAPER as PAPER_SPACE
 from repro.results.campaign_data import Campaign, Method
+from repro.results.claims import targets_table, wanted_on
 from repro.results.common_tables import TITLE, baselines_table
 from repro.results.problem_rows import (
     cpu_note,
@@ -41,7 +42,6 @@ from repro.results.tables import (
     table_of,
     time_column,
 )
-from repro.results.targets import targets_table, wanted_on
 from repro.sparse.baseline_times import library_of, routine_text
 from repro.studies.dynamic_csr import (
     KIB,

@@ -27,9 +27,15 @@ from repro.sparse.library.cusparse_csr import SPGEMM_ALGORITHMS, Gemm, GemmReuse
 from repro.sparse.multigrid.hierarchy import LevelLaunches, rows_of
 from repro.sparse.operands import NAN_BYTE
 from repro.sparse.rivals.runnables import RivalMultiplication, RivalSolution
-from repro.sparse.spgemm.destinations import Destinations
 from repro.sparse.spgemm.kernels import BINS, LIMITS
-from repro.sparse.spgemm.multiplication import ONE_PHASE, TWO_PHASES, CoordinateMultiplication, Multiplication, Steps
+from repro.sparse.spgemm.multiplication import (
+    ONE_PHASE,
+    TWO_PHASES,
+    CoordinateMultiplication,
+    Destinations,
+    Multiplication,
+    Steps,
+)
 from repro.sparse.spgemm.rows import Factors, Plan, ProductBins, ProductRows, papers_plan, plan_for_any, plan_products
 from repro.sparse.spgemm.single import single_launch, sizes_of
 from repro.studies.spgemm_amg import STUDY_NAME, TOLERANCE, ProductName

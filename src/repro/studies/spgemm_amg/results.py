@@ -10,13 +10,12 @@ from typing import get_args
 from repro.bench.rows import ClockName
 from repro.codegen.targets import DTYPES, INDEX_BYTES
 from repro.results.campaign_data import Campaign, Case, Method, ReportedTime, Selection
-from repro.results.claims import ClaimQuantities
+from repro.results.claims import CaseNumber, ClaimQuantities, Measured, MissingCase, Quantity, StatisticName
 from repro.results.problem_rows import ProblemRow, ours
 from repro.results.published import Published
 from repro.results.rivals import Contest, register_contests
 from repro.results.significance import interval_of_ratio, ratio_of
 from repro.results.tables import Cell
-from repro.results.targets import CaseNumber, Measured, MissingCase, Quantity, StatisticName
 from repro.sparse.spgemm.kernels import LIMITS
 from repro.studies.spgemm_amg import PHASES, PRODUCTS, STUDY_NAME
 from repro.studies.spgemm_amg.ids import AmgRow, BinMode

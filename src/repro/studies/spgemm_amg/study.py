@@ -13,9 +13,8 @@ from repro.codegen.targets import DTYPES, Target
 from repro.config.models import StudySettings, UnusedLayouts, UnusedWeight
 from repro.config.spaces import EXTENDED
 from repro.entries import get_entry
-from repro.problems.matrix import Matrix
+from repro.problems.matrix import Matrix, Updates
 from repro.problems.problem import Outline, Problem
-from repro.problems.updates import Updates
 from repro.results.published import Published
 from repro.sparse.device_work import ModuleFile, read_modules
 from repro.sparse.study_kit import LIBRARIES, features

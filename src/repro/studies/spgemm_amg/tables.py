@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from repro.entries import get_entry
 from repro.results.campaign_data import Campaign, Method
-from repro.results.claims import Variants, claims_table, load_claims
+from repro.results.claims import Variants, claims_table, load_claims, targets_table, wanted_on
 from repro.results.common_tables import TITLE, SetupCosts, baselines_table, setup_costs_table
 from repro.results.problem_rows import (
     ABBREVIATIONS,
@@ -40,7 +40,6 @@ from repro.results.tables import (
     table_of,
     time_column,
 )
-from repro.results.targets import targets_table, wanted_on
 from repro.sparse.baseline_times import library_of
 from repro.sparse.spgemm.multiplication import ONE_PHASE, TWO_PHASES
 from repro.studies.spgemm_amg import PAPER, PHASES, PRODUCTS, STUDY_NAME, TOLERANCE

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 from repro.bench.rows import OUTSIDE, RecordedRow
 from repro.results.campaign_data import Campaign, Method
+from repro.results.claims import has_targets, wanted_cell, wanted_on
 from repro.results.common_tables import PACKED, TITLE, SetupCosts, baselines_table, setup_costs_table
 from repro.results.problem_rows import (
     ABBREVIATIONS,
@@ -40,7 +41,6 @@ from repro.results.tables import (
     tied,
     time_column,
 )
-from repro.results.targets import has_targets, wanted_cell, wanted_on
 from repro.sparse.baseline_times import library_of, routine_text
 from repro.studies.compound_spmv import STUDY_NAME
 from repro.studies.compound_spmv.results import (
