@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +80,7 @@ def render_module(
                 "shape": s.shape,
                 "long_rows": name in with_long_rows,
                 "staged": _staged(s, what, target.warp),
-                **asdict(s),
+                **_launch(s),
             }
             for name, s in unique.items()
         ],
@@ -115,7 +114,7 @@ def _render_pairs(
         loads_vectors=not halves,
         stores_vectors=not halves or target.dialect != "cuda",
         room=shared_entries(TILE_ROWS[layout.outer], _vector_numbers(entry, layout) * SCALARS[precision][1]),
-        schedules=[{"kernel": name, **asdict(s)} for name, s in unique.items()],
+        schedules=[{"kernel": name, **_launch(s)} for name, s in unique.items()],
     )
 
 
@@ -169,6 +168,20 @@ def _context(entry: str, precision: str, layout: Layout, target: Target) -> dict
     }
 
 
+def _launch(schedule: Schedule) -> dict[str, Any]:
+    """Return a schedule by the names of template variables."""
+    return {
+        "kind": schedule.kind,
+        "block_size": schedule.block_size,
+        "blocks_per_sm": schedule.blocks_per_sm,
+        "width": schedule.width,
+        "in_flight": schedule.unroll,
+        "load": schedule.load,
+        "prefetch": schedule.ahead,
+        "rolled": schedule.rolled,
+    }
+
+
 def _vector_numbers(entry: str, layout: Layout) -> int:
     """Return the numbers of a vector entry, with padding."""
     size = get_entry(entry).size
@@ -197,9 +210,9 @@ def _shape(schedule: Schedule, outer: Outer, entry: Entry, warp: int) -> dict[st
     return {
         "name": schedule.shape,
         "width": schedule.width,
-        "unroll": schedule.unroll,
+        "in_flight": schedule.unroll,
         "load": schedule.load,
-        "ahead": schedule.ahead,
+        "prefetch": schedule.ahead,
         "staged": _staged(schedule, entry, warp),
         "distances": _distances(schedule.width, warp // schedule.width if outer.rows_adjacent else 1),
     }

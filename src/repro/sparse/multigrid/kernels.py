@@ -44,7 +44,7 @@ class Words(NamedTuple):
 
 WORDS = Words()
 #: Blocks that a multiprocessor holds of a kernel whose blocks wait for each other.
-RESIDENT = 4
+BLOCKS_PER_SM = 4
 
 
 def render_multigrid(templates: Path, key: str, target: Target, owner: str) -> str:
@@ -56,16 +56,16 @@ def render_multigrid(templates: Path, key: str, target: Target, owner: str) -> s
         title=f"{owner}: {module}, {precision} precision",
         dialect=target.dialect,
         scalar=SCALARS[precision][0],
-        n_t=BLOCK_SIZE[target.dialect],
+        block_size=BLOCK_SIZE[target.dialect],
         widths=WIDTHS[target.dialect],
         lanes_of_aggregate=LANES_OF_AGGREGATE[target.dialect],
         key_bits=KEY_BITS,
         dependent=DEPENDENT,
-        largest=float(np.finfo(DTYPES[precision]).max),
+        max_finite=float(np.finfo(DTYPES[precision]).max),
         breakdown=BREAKDOWN[precision],
-        most_steps=MAX_STEPS,
-        least_radius=MIN_RADIUS,
-        resident=RESIDENT,
+        max_steps=MAX_STEPS,
+        min_radius=MIN_RADIUS,
+        blocks_per_sm=BLOCKS_PER_SM,
         words=WORDS,
         state_pointer=STATE_POINTER,
     )

@@ -24,7 +24,7 @@ from repro.sparse.operands import Multiplies, clusters_on, operands_of, symmetry
 from repro.sparse.pairs import Tiles, cut_into_tiles, lay_out_pairs, shared_bytes
 from repro.studies.compressed_coo.coordinate_format import Chunking, balance, compress, count_slots, interleave
 from repro.studies.compressed_coo.ids import HEIGHTS, SPLITS, CoordinateId
-from repro.studies.compressed_coo.kernels import CLEAR_N_T
+from repro.studies.compressed_coo.kernels import CLEAR_BLOCK_SIZE
 from repro.studies.compressed_coo.pair_format import store_pairs
 from repro.studies.compressed_coo.sliced_format import make_slices, slice_up
 
@@ -157,7 +157,7 @@ class CoordinateVariant(Multiplies, Candidate):
                 return in_order([lambda: device.fill(y, 0), run])
             if long_rows is None:
                 return run
-            count, n_t = matrix.long_rows, CLEAR_N_T[device.backend]
+            count, n_t = matrix.long_rows, CLEAR_BLOCK_SIZE[device.backend]
             clear = device.bind(program.kernel("clear_rows"), -(-count // n_t), n_t, [np.int32(count), long_rows, y])
             return in_order([clear, run])
 
@@ -270,7 +270,7 @@ class SlicedVariant(CoordinateVariant):
             if parts is None:
                 return run
             rows: list[Argument] = [np.int32(matrix.long_rows), buffers["long_rows"], buffers["first_parts"], parts, y]
-            n_t = CLEAR_N_T[device.backend]
+            n_t = CLEAR_BLOCK_SIZE[device.backend]
             add = device.bind(program.kernel("add_parts"), -(-matrix.long_rows * warp // n_t), n_t, rows)
             return in_order([run, add])
 

@@ -52,8 +52,8 @@ def render_regions(templates: Path, key: str, target: Target) -> str:
     if width:
         return _render_vector(templates, degree, width, target, common)
     if key.endswith("clip"):
-        name, n_t = f"{STUDY_NAME}/clip.j2", CLIP_BLOCK_SIZE[target.dialect]
-        return render_template(templates, name, **common, width=3 * degree + 1, numbers=NUMBERS_PER_REGION, n_t=n_t)
+        name, block_size = f"{STUDY_NAME}/clip.j2", CLIP_BLOCK_SIZE[target.dialect]
+        return render_template(templates, name, **common, width=3 * degree + 1, numbers=NUMBERS_PER_REGION, block_size=block_size)
     return _render_ours(templates, degree, target, common)
 
 
@@ -99,8 +99,8 @@ def _render_ours(templates: Path, degree: int, target: Target, common: dict[str,
         points=[[repr(float(number)) for number in row] for row in np.hstack([rule.points, shares])],
         places=[[float(share) for share in place] for place in equispaced(degree, 3)],
         monomials=[_product(powers) for powers in exponents(degree, 3).tolist()],
-        threads=OWN_THREADS[target.dialect],
-        n_t=BLOCK_SIZE[target.dialect],
+        block_sizes=OWN_THREADS[target.dialect],
+        block_size=BLOCK_SIZE[target.dialect],
     )
 
 
