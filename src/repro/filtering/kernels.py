@@ -65,5 +65,5 @@ def render_siac(templates: Path, module: str, target: Target, owner: str) -> str
         "streams": STREAMS,
         "in_flight_counts": IN_FLIGHT_COUNTS,
     }
-    template = "point" if kernels == LOCAL else kernels
+    template = {LOCAL: "point", "edges": "contour_per_point"}.get(kernels, kernels)
     return render_template(templates, f"filtering/{template}.j2", **names)

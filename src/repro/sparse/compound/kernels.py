@@ -20,7 +20,7 @@ from repro.sparse.symmetry import KINDS, SYMMETRIC, adjoint_members, diagonal_me
 #: The folder of the templates.
 TEMPLATES = "compound_spmv"
 #: Foreign columns that a thread of pairs loads at once: meshes have fewer than two for each thread.
-COLUMNS_AT_ONCE = 2
+HALO_IN_FLIGHT = 2
 
 
 def kernel_name(schedule: Schedule, target: Target) -> str:
@@ -110,10 +110,10 @@ def _render_pairs(
         loads=sorted({s.load for s in unique.values()}),
         copies=any(s.ahead == "a" for s in unique.values()),
         halves=halves,
-        at_once=COLUMNS_AT_ONCE,
+        halo_in_flight=HALO_IN_FLIGHT,
         loads_vectors=not halves,
         stores_vectors=not halves or target.dialect != "cuda",
-        room=shared_entries(TILE_ROWS[layout.outer], _vector_numbers(entry, layout) * SCALARS[precision][1]),
+        shared_entries=shared_entries(TILE_ROWS[layout.outer], _vector_numbers(entry, layout) * SCALARS[precision][1]),
         schedules=[{"kernel": name, **_launch(s)} for name, s in unique.items()],
     )
 
@@ -196,13 +196,13 @@ def _copies(schedule: Schedule, entry: Entry) -> bool:
 def _staged(schedule: Schedule, entry: Entry, warp: int) -> dict[str, int] | None:
     """Return offsets in scalars for a warp's prefetched entries, or None.
 
-    `this` and `other` are the two alternating batches; `entry` and `warp` are strides of entries and warps.
+    `buffer0` and `buffer1` are those of the two alternating batches; `entry` and `warp` are strides of entries and warps.
     """
     if not _copies(schedule, entry):
         return None
     one = warp * len(entry.members)
     batch = schedule.unroll * one
-    return {"this": 0, "other": batch, "entry": one, "warp": 2 * batch}
+    return {"buffer0": 0, "buffer1": batch, "entry": one, "warp": 2 * batch}
 
 
 def _shape(schedule: Schedule, outer: Outer, entry: Entry, warp: int) -> dict[str, Any]:

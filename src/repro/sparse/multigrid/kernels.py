@@ -13,8 +13,16 @@ from repro.sparse.dynamic.kernels import STATE_POINTER
 from repro.sparse.elementwise import BLOCK_SIZE, split_key
 from repro.sparse.multigrid.reference import BREAKDOWN, DEPENDENT, KEY_BITS, MAX_STEPS, MIN_RADIUS
 
-#: Modules, and templates in `kernels/sparse/multigrid/`.
-MODULES = ("setup", "radius", "aggregation", "grouping", "smoothing", "cycle")
+#: Template of each module in `kernels/sparse/multigrid/`.
+TEMPLATES = {
+    "setup": "setup",
+    "radius": "spectral_radius",
+    "aggregation": "aggregation",
+    "grouping": "group_sort",
+    "smoothing": "smoothing",
+    "cycle": "cycle",
+}
+MODULES = tuple(TEMPLATES)
 #: Threads (lanes) for each row.
 WIDTHS = {"cuda": (1, 2, 4, 8, 16, 32), "opencl": (1,)}
 #: Threads (lanes) for each aggregate.
@@ -52,7 +60,7 @@ def render_multigrid(templates: Path, key: str, target: Target, owner: str) -> s
     precision, module = split_key(key, MODULES, owner)
     return render_template(
         templates,
-        f"sparse/multigrid/{module}.j2",
+        f"sparse/multigrid/{TEMPLATES[module]}.j2",
         title=f"{owner}: {module}, {precision} precision",
         dialect=target.dialect,
         scalar=SCALARS[precision][0],

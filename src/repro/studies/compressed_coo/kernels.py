@@ -148,14 +148,15 @@ def _render_pairs(templates: Path, precision: str, layout: str, unique: Mapping[
         slice_rows=SLICE,
         no_pair=NO_PAIR,
         halves=False,
-        at_once=0,  # loads in flight need registers: four slots in flight leave none free
+        halo_in_flight=0,  # loads in flight need registers: four slots in flight leave none free
         blockings=[
             {
                 **_launch(name, blocking),
                 "blocks_per_sm": min(
-                    target.blocks_per_sm, target.threads_per_sm * THREADS_EIGHTHS[blocking.entries] // 8 // blocking.threads
+                    target.blocks_per_sm,
+                    target.threads_per_sm * THREADS_EIGHTHS[blocking.entries] // 8 // blocking.threads,
                 ),
-                "room": shared_entries(blocking.threads, context["scalar_bytes"]),
+                "shared_entries": shared_entries(blocking.threads, context["scalar_bytes"]),
             }
             for name, blocking in unique.items()
         ],
