@@ -9,7 +9,7 @@ import numpy as np
 
 from repro.codegen.targets import DTYPES, SCALARS, Target
 from repro.codegen.templates import render_template
-from repro.sparse.dynamic.kernels import STATE_POINTER
+from repro.sparse.dynamic.kernels import STATE_BUFFER_END
 from repro.sparse.elementwise import BLOCK_SIZE, split_key
 from repro.sparse.multigrid.reference import BREAKDOWN, DEPENDENT, KEY_BITS, MAX_STEPS, MIN_RADIUS
 
@@ -75,7 +75,7 @@ def render_multigrid(templates: Path, key: str, target: Target, owner: str) -> s
         min_radius=MIN_RADIUS,
         blocks_per_sm=BLOCKS_PER_SM,
         words=WORDS,
-        state_pointer=STATE_POINTER,
+        state_pointer=STATE_BUFFER_END,
     )
 
 
