@@ -178,7 +178,7 @@ class Coarsening:
         """
         run, n, lanes = self._run, level.a.shape[0], level.lanes(self._run)
         steps = min(self._settings.ritz_steps, n)
-        stage = Stage(run, "radius", f"radius_w{lanes}", ("begin", "multiply", "subtract", "finish"), n, lanes)
+        stage = Stage(run, "radius", f"spectral_radius_w{lanes}", ("begin", "multiply", "subtract", "finish"), n, lanes)
         stride = -(-n // PART_ALIGNMENT) * PART_ALIGNMENT
         basis, shares = run.scalars((steps + 1) * stride), run.numbers(stage.parts * (steps + 1), np.float64)
         lengths, h = run.numbers(steps, np.float64), run.numbers(steps * steps, np.float64)

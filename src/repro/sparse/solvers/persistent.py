@@ -217,7 +217,7 @@ def _diagonal(
 #: Vectors of each method, in the order of the kernels' parameters; u is what other blocks read.
 VECTORS = {"cg": ("x", "r", "p", "s", "w", "u"), "bicgstab": ("x", "r", "p", "v", "t", "shadow", "u")}
 #: Phases of an iteration, each a kernel.
-PHASES = {"cg": ("multiply", "update"), "bicgstab": ("project", "halve", "correlate", "advance")}
+PHASES = {"cg": ("multiply", "update"), "bicgstab": ("project", "half_step", "dot_products", "full_step")}
 #: Phases after the last iteration, by which (r, r) is known.
 LAST_PHASES = {"cg": ("multiply",), "bicgstab": ()}
 #: Bytes of shared memory that the kernels of many iterations declare themselves, and the system takes (CUDA: 1 KiB).
@@ -314,7 +314,7 @@ class PersistentSolver:
             ]
             phases = {name: bind(name, *matrix, *given, parts, self._state) for name in PHASES[method]}
             self._phases = list(phases.values())
-            settle = bind("settle", np.int32(blocks), parts, self._state, grid=1)
+            settle = bind("sum_residual", np.int32(blocks), parts, self._state, grid=1)
             self._last_phases = [*(phases[name] for name in LAST_PHASES[method]), settle]
             self._many: Callable[[int], Callable[[], None]] | None = None
             self.kept_bytes = 0

@@ -24,7 +24,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Device
 from repro.sparse.device_work import Launches, Load, RadixSort, Scan, bits_of, keep
-from repro.sparse.dynamic.kernels import STATE_POINTER, STATE_UNPLACED, STATE_WORDS
+from repro.sparse.dynamic.kernels import STATE_BUFFER_END, STATE_UNPLACED, STATE_WORDS
 from repro.sparse.dynamic.layout import MAX_ENTRIES
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.elementwise import Kernels, in_order
@@ -187,7 +187,7 @@ class Steps:
         """Compute rows that did not fit into their table or into memory."""
         c, plans = self.c, [self._usual, self._of.roomy, self._of.careful]
         while (words := self._state())[STATE_UNPLACED]:
-            pointer = int(words[STATE_POINTER])
+            pointer = int(words[STATE_BUFFER_END])
             crowded = pointer <= c.capacity
             if crowded and len(plans) > 1:  # otherwise memory was too small, and the same tables may suffice
                 plans.pop(0)
@@ -198,7 +198,7 @@ class Steps:
                 if c.capacity == MAX_ENTRIES:
                     raise too_many(needed)
                 c.grow(min(needed, MAX_ENTRIES), partial(self._copy, used))
-            words[STATE_POINTER], words[STATE_UNPLACED] = used, 0
+            words[STATE_BUFFER_END], words[STATE_UNPLACED] = used, 0
             self._of.device.write(c.state, words)
             self._rows.bind("one", again, plans[0], self._held)()
 
@@ -232,7 +232,7 @@ class Steps:
         scan = keep(self._held, Scan(device, self._of.load("sort"), rows))
         scan.bind(c.sizes, offsets, rows)()
         adopt: list[Argument] = [np.int32(rows), np.int32(1), np.int32(c.pitch), offsets, c.table, c.sizes, c.state]
-        Kernels(device, self._of.load("matrix")).over("adopt", rows, adopt)()
+        Kernels(device, self._of.load("matrix")).over("segments_from_offsets", rows, adopt)()
 
     def numeric(self) -> None:
         """Compute rows at their offsets."""

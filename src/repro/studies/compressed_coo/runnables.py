@@ -39,7 +39,7 @@ from repro.studies.compressed_coo.coordinate_format import (
     interleave,
 )
 from repro.studies.compressed_coo.ids import HEIGHTS, SPLITS, CoordinateId
-from repro.studies.compressed_coo.kernels import CLEAR_N_T
+from repro.studies.compressed_coo.kernels import CLEAR_BLOCK_SIZE
 from repro.studies.compressed_coo.sliced_format import make_slices, slice_up
 
 #: Encoding of a tile in names, for codes and values: no row offsets, codes of 16 bits.
@@ -269,7 +269,7 @@ class CoordinateVariant(Multiplies, Candidate):
                 return in_order([lambda: device.fill(y, 0), run])
             if long_rows is None:
                 return run
-            count, n_t = matrix.long_rows, CLEAR_N_T[device.backend]
+            count, n_t = matrix.long_rows, CLEAR_BLOCK_SIZE[device.backend]
             clear = device.bind(program.kernel("clear_rows"), -(-count // n_t), n_t, [np.int32(count), long_rows, y])
             return in_order([clear, run])
 
@@ -382,7 +382,7 @@ class SlicedVariant(CoordinateVariant):
             if parts is None:
                 return run
             rows: list[Argument] = [np.int32(matrix.long_rows), buffers["long_rows"], buffers["first_parts"], parts, y]
-            n_t = CLEAR_N_T[device.backend]
+            n_t = CLEAR_BLOCK_SIZE[device.backend]
             add = device.bind(program.kernel("add_parts"), -(-matrix.long_rows * warp // n_t), n_t, rows)
             return in_order([run, add])
 
