@@ -283,5 +283,5 @@ def test_what_was_built_is_recorded_and_read_again(make_config: Any, tmp_path: P
 @pytest.mark.wording
 def test_studies_of_matrices_refuse_fields() -> None:
     for study in ("compound_spmv", "dynamic_csr"):
-        with pytest.raises(ReproError, match=r"siac/low_512_p1\n  expected: a problem of kind \w+\n  actual: field"):
-            planning.make_plan(resolve({"device": "opencl", "studies": {study: {"problems": ["siac/low_512_p1"]}}}))
+        with pytest.raises(ReproError, match=r"siac/low_400_p1\n  expected: a problem of kind \w+\n  actual: field"):
+            planning.make_plan(resolve({"device": "opencl", "studies": {study: {"problems": ["siac/low_400_p1"]}}}))

@@ -8,7 +8,6 @@ from typing import Any
 
 import matplotlib as mpl
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from repro.errors import ReproError
 from repro.results.figure_style import COLUMN, Shape, canvas, laid_out, look, save
@@ -68,9 +67,8 @@ def test_what_is_too_wide_for_a_narrow_figure_is_broken_and_not_cut_off() -> Non
 
     with look():
         drawn = laid_out(Figure(draw_wide, "A caption."), "a device", 2.2)
-    renderer = FigureCanvasAgg(drawn).get_renderer()
     words = [*drawn.legends, drawn.axes[0].xaxis.label]
-    boxes = [text.get_window_extent(renderer) for text in words]
+    boxes = [text.get_window_extent() for text in words]
     assert all(box.x0 >= -0.5 and box.x1 <= drawn.bbox.width + 0.5 for box in boxes)
     names = [text.get_text() for legend in drawn.legends for text in legend.get_texts()]
     assert {f"a long name of series {number}" for number in range(4)} < set(names)

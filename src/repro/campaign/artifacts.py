@@ -114,6 +114,11 @@ class Asked:
             )
         return literal
 
+    def own_alone(self, study: str) -> bool:
+        """Return whether all problems of a study are files of the user's own."""
+        settings = self.config.studies.get(study) if self.config else None
+        return settings is not None and settings.own_alone
+
     def artifacts(self, study: str, kind: Kind | None = None) -> list[Artifact]:
         """Return the artifacts of a study that the configuration asks for; all that can be if there is none."""
         settings = self.config.studies.get(study) if self.config else None

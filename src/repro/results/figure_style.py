@@ -12,7 +12,6 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from matplotlib import style as mpl_style
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Canvas
 from matplotlib.font_manager import get_font_names
 from matplotlib.lines import Line2D
@@ -139,14 +138,13 @@ def laid_out(figure: Figure, device: str, width: float | None = None) -> Canvas:
 
 def _fit_words(drawn: Canvas) -> None:
     """Give legends that are wider than the figure fewer columns, and break titles and labels of axes that are."""
-    renderer = FigureCanvasAgg(drawn).get_renderer()
     drawn.draw_without_rendering()
     right = drawn.bbox.width
     for wide in list(drawn.legends):
         legend, labels = wide, [text.get_text() for text in wide.get_texts()]
         handles = [handle for handle in wide.legend_handles if handle is not None]
         columns = len(labels)
-        while columns > 1 and legend.get_window_extent(renderer).width > right:
+        while columns > 1 and legend.get_window_extent().width > right:
             columns -= 1
             legend.remove()
             legend = drawn.legend(
@@ -156,7 +154,7 @@ def _fit_words(drawn: Canvas) -> None:
             drawn.draw_without_rendering()
     for axes in drawn.axes:
         for text in (axes.title, axes.xaxis.label):
-            box = text.get_window_extent(renderer)
+            box = text.get_window_extent()
             words = text.get_text()
             if " " in words and (box.x0 < 0 or box.x1 > right):
                 text.set_text("\n".join(wrap(words, len(words) // 2 + 4)))
