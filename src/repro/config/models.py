@@ -536,6 +536,11 @@ class Config(Model):
         description="Studies to run, with what differs from their defaults; false leaves one out.",
     )
 
+    @property
+    def several(self) -> bool:
+        """Whether `device` names several devices of one host."""
+        return self.device.endswith(":all") or any(sign in self.device for sign in ",/")
+
     @model_validator(mode="after")
     def _names_rivals_once(self) -> Config:
         _once(tuple(rival.name for rival in self.rivals))

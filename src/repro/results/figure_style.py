@@ -13,6 +13,7 @@ from html import escape
 from itertools import pairwise
 from math import ceil, floor, isfinite, log10
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -137,10 +138,36 @@ def laid_out(figure: Figure, device: str, width: float | None = None) -> Canvas:
     if width is not None:
         drawn.set_figwidth(width)
     _below(drawn, device, "outside lower right")
+    if width is not None:
+        _fit_words(drawn)
     _take_words_as_they_are(drawn)
     drawn.draw_without_rendering()
     drawn.set_layout_engine("none")
     return drawn
+
+
+def _fit_words(drawn: Canvas) -> None:
+    """Give legends that are wider than the figure fewer columns, and break titles and labels of axes that are."""
+    drawn.draw_without_rendering()
+    right = drawn.bbox.width
+    for wide in list(drawn.legends):
+        legend, labels = wide, [text.get_text() for text in wide.get_texts()]
+        handles = [handle for handle in wide.legend_handles if handle is not None]
+        columns = len(labels)
+        while columns > 1 and legend.get_window_extent().width > right:
+            columns -= 1
+            legend.remove()
+            legend = drawn.legend(
+                handles, labels, loc="outside upper left", ncols=columns, handlelength=legend.handlelength,
+                handletextpad=legend.handletextpad, columnspacing=legend.columnspacing,
+            )  # fmt: skip
+            drawn.draw_without_rendering()
+    for axes in drawn.axes:
+        for text in (axes.title, axes.xaxis.label):
+            box = text.get_window_extent()
+            words = text.get_text()
+            if " " in words and (box.x0 < 0 or box.x1 > right):
+                text.set_text("\n".join(wrap(words, len(words) // 2 + 4)))
 
 
 def _take_words_as_they_are(drawn: Canvas) -> None:

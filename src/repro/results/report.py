@@ -380,6 +380,7 @@ def write_report(
     page = environment.get_template("report.html.j2").render(
         campaign=first,
         winners=winners,
+        papers=any(item.artifact.of_papers for section in sections for item in section.drawn),
         summary=_summary(parts),
         others=list({other.name: other for part in parts for other in part.campaign.beside}.values()),
         sections=sections,

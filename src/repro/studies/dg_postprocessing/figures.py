@@ -382,7 +382,9 @@ SCALING_HEIGHT = 2.3
 METHOD_DASHES: dict[Method, Any] = {OURS: "-", ELEMENT: (0, (3, 1.5))}
 
 
-@figure(STUDY_NAME, "figure-3-12", title="Speed-up over several GPUs", numbering=f"Figure 3.12 of {PAPER}")
+@figure(
+    STUDY_NAME, "figure-3-12", title="Speed-up over several GPUs", numbering=f"Figure 3.12 of {PAPER}", needs="devices"
+)
 def scaling(campaign: Campaign, published: Published) -> Figure:
     """One panel for each family; for each degree and method, the largest mesh with a time on several devices."""
     fields = all_filterings(campaign, published)

@@ -699,7 +699,9 @@ SPEEDUP_SERIES = (
 )
 
 
-@figure(STUDY_NAME, "figure-5-5", title="Speed-up over several devices", numbering=f"Figure 5.5 of {PAPER}")
+@figure(
+    STUDY_NAME, "figure-5-5", title="Speed-up over several devices", numbering=f"Figure 5.5 of {PAPER}", needs="devices"
+)
 def scaling(campaign: Campaign, published: Published) -> Figure:
     """One panel for each problem, one line for each kind of product and precision."""
     by_problem: dict[str, list[DeviceTimes]] = {}

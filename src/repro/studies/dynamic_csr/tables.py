@@ -564,7 +564,13 @@ def _step_column(key: str, title: str, group: str, step: Callable[[DeviceTimes],
 DEVICE_NAME = _name_column(lambda case: None if case.counts else "not measured over several devices")
 
 
-@table(STUDY_NAME, "table-devices", title="Products over several devices", numbering=f"Section 5.3.4 of {PAPER}")
+@table(
+    STUDY_NAME,
+    "table-devices",
+    title="Products over several devices",
+    numbering=f"Section 5.3.4 of {PAPER}",
+    needs="devices",
+)
 def devices(campaign: Campaign, published: Published) -> Table:
     cases, counts = _measured_devices(campaign, published)
     one = "1 device"
@@ -620,7 +626,7 @@ def _speedup_columns(number: int) -> list[Column[DeviceTimes]]:
     return columns
 
 
-@table(STUDY_NAME, "table-exchange", title="Bringing a vector to all devices", numbering="ours")
+@table(STUDY_NAME, "table-exchange", title="Bringing a vector to all devices", numbering="ours", needs="devices")
 def exchange(campaign: Campaign, published: Published) -> Table:
     cases, counts = _measured_devices(campaign, published)
     columns = (DEVICE_NAME, PRECISION, *(column for number in counts for column in _exchange_columns(number)))

@@ -360,7 +360,7 @@ def counters(campaign: Campaign, published: Published) -> Table:
         f"Read by {' and '.join(profilers)} on {campaign.device}." if counted else "",
         "" if counted else "No counters were recorded in this campaign; `repro counters` does, on a GPU.",
     ]
-    return table_of(COUNTERS, counted, join_sentences(caption))
+    return table_of(COUNTERS, counted, join_sentences(caption), nothing=not counted)
 
 
 MEDIUM, LARGE = 20_000_000, 60_000_000

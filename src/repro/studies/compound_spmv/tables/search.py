@@ -168,7 +168,7 @@ def ablation(campaign: Campaign, published: Published) -> Table:
             else ["No problem of this campaign was searched in full in our space."]
         ),
     ]
-    return Table(columns, lines, join_sentences(caption), summary)
+    return Table(columns, lines, join_sentences(caption), summary, nothing=not lines)
 
 
 def _idea_line(campaign: Campaign, name: str, lost: Sequence[Loss], sizes: Sequence[bool | None]) -> tuple[Cell, ...]:
@@ -307,7 +307,7 @@ SUMMARIES: dict[str, Callable[[Sequence[float]], float]] = {
 }
 
 
-@table(STUDY_NAME, "table-portability", title="What a winner loses on another GPU", numbering="ours", several=True)
+@table(STUDY_NAME, "table-portability", title="What a winner loses on another GPU", numbering="ours", needs="beside")
 def portability(campaign: Campaign, published: Published) -> Table:
     """Loss in percent of the other device's winner here, and of ours there, for each problem and precision."""
     travelled = {other.name: journeys(campaign, other) for other in campaign.beside}
