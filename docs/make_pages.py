@@ -109,7 +109,8 @@ def claims(study: str, *campaigns: str) -> str:
     for id, place in zip(first.index, places, strict=True):
         one = first.loc[id]
         on = "" if pd.isna(one["gpu"]) else f" on {one['gpu']}"
-        cells = [one["claim"], f"{one['published']}{on}, {place.removeprefix(common)}"]
+        where = re.sub(r"\bsections? ", "§", place.removeprefix(common))
+        cells = [one["claim"], f"{one['published']}{on}, {where}"]
         cells += [_judged(frame.loc[id]) for frame in recorded.values()]
         lines.append([str(cell).replace("|", "\\|") for cell in cells])
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
