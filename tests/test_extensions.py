@@ -12,13 +12,14 @@ import pytest
 
 from repro import extensions, package_data, studies
 from repro.bench.timing import SamplingPlan
-from repro.campaign import dependencies, steps
+from repro.campaign import receipts, steps
 from repro.codegen import templates as codegen_templates
 from repro.codegen.targets import CPU
 from repro.errors import ReproError
 from repro.extensions import BASELINES, LAYOUTS, STUDIES, load_extensions
-from repro.sparse.compound.outer import base
-from repro.sparse.library import for_problem, registry
+from repro.sparse import library
+from repro.sparse.compound import outer
+from repro.sparse.library import for_problem
 from repro.studies import get_study, study_names
 
 REPOSITORY = Path(__file__).parents[1]
@@ -28,13 +29,13 @@ CACHES = (
     extensions.extensions,
     studies._extensions,
     studies.get_study,
-    dependencies.code_hash,
+    receipts.code_hash,
     steps._compiling_code,
     codegen_templates._environment,
 )
 BASELINE = """
 from repro.sparse.expansions import real_expansion
-from repro.sparse.library.registry import baseline
+from repro.sparse.library import baseline
 from repro.sparse.library.scipy_products import SciPy
 
 
@@ -53,8 +54,8 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
     """Put a package with an entry point where Python finds it; what it registers goes again after the test."""
     site = tmp_path / "site"
     monkeypatch.syspath_prepend(str(site))
-    monkeypatch.setattr(registry, "_PROVIDERS", [*registry._PROVIDERS])
-    monkeypatch.setattr(base, "_REGISTRY", {**base._REGISTRY})
+    monkeypatch.setattr(library, "_PROVIDERS", [*library._PROVIDERS])
+    monkeypatch.setattr(outer, "_REGISTRY", {**outer._REGISTRY})
     before = {*sys.modules}
 
     def forget() -> None:
@@ -95,9 +96,9 @@ def small_study(name: str) -> dict[str, str]:
 def test_a_baseline_is_among_ours_and_its_code_counts(install, make_bench, small_problem) -> None:
     site = install(BASELINES, "any", "outside_products", {"outside_products.py": BASELINE.format(form="coo")})
     study, module = "repro.studies.compound_spmv.study", "outside_products"
-    plain = dependencies.code_hash(study)
-    assert site / "outside_products.py" in dependencies.files_of(study)
-    assert site / "outside_products.py" not in dependencies.files_of("repro.studies.compound_spmv.kernels")
+    plain = receipts.code_hash(study)
+    assert site / "outside_products.py" in receipts.files_of(study)
+    assert site / "outside_products.py" not in receipts.files_of("repro.studies.compound_spmv.kernels")
     load_extensions(BASELINES)
     [outside] = [found for found in for_problem("complex", "opencl") if type(found).__module__ == module]
     assert outside.name == "scipy/coo/real2"
@@ -105,14 +106,14 @@ def test_a_baseline_is_among_ours_and_its_code_counts(install, make_bench, small
     row = make_bench(small_problem("complex")).try_once(outside, "report", EFFORT)
     assert (row.status, row.message, row.kind) == ("ok", None, "baseline")
 
-    own = dependencies.code_hash(module)
-    imported = {path.name for path in dependencies.files_of(module)}
-    assert {"outside_products.py", "registry.py", "scipy_products.py", "operands.py"} <= imported
+    own = receipts.code_hash(module)
+    imported = {path.name for path in receipts.files_of(module)}
+    assert {"outside_products.py", "scipy_products.py", "operands.py"} <= imported
     with (site / "outside_products.py").open("a") as file:
         file.write("#\n")
-    dependencies.code_hash.cache_clear()
-    assert dependencies.code_hash(module) != own
-    assert dependencies.code_hash(study) != plain
+    receipts.code_hash.cache_clear()
+    assert receipts.code_hash(module) != own
+    assert receipts.code_hash(study) != plain
 
 
 def test_a_layout_brings_its_template(install, templates) -> None:
@@ -120,7 +121,7 @@ def test_a_layout_brings_its_template(install, templates) -> None:
     site = install(LAYOUTS, "rows", "aligned_rows.layout", {})
     shutil.copytree(REPOSITORY / "examples/aligned-rows/aligned_rows", site / "aligned_rows")
     load_extensions(LAYOUTS)
-    assert base.outer_formats()["CSR4"].template == "aligned_rows"
+    assert outer.outer_formats()["CSR4"].template == "aligned_rows"
     study = get_study("compound_spmv")
     assert ("CSR4-SoA-AoS", None) in study.layouts()
     source = study.render(templates, "paper/complex-single/CSR4-SoA-AoS", CPU)
@@ -147,13 +148,13 @@ def test_a_study_is_among_ours_with_its_kernels_and_defaults(install, templates)
     assert studies.study_module("outside_small", "tables") == "outside_small.tables"
     assert studies.study_module("outside_small", "figures") is None
     assert {site / name for name in files} == {
-        path for path in dependencies.files_of("outside_small.study") if path.is_relative_to(site)
+        path for path in receipts.files_of("outside_small.study") if path.is_relative_to(site)
     }
 
 
 FAILING = "raise RuntimeError('no such thing')"
 TAKEN = """
-from repro.sparse.compound.outer.base import Outer, register
+from repro.sparse.compound.outer import Outer, register
 register(Outer("CSR", "mine", len, len))
 """
 

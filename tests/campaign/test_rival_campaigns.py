@@ -62,7 +62,7 @@ def test_what_crashes_hangs_or_leaves_costs_its_row_and_stands_in_tables_and_fig
     libraries = ("RIGHT", "WRONG", "CRASHING", "HANGING")
     Path("c.yaml").write_text(yaml.safe_dump(with_rivals(*names, libraries=libraries).model_dump(mode="json")))
     words = [sys.executable, "-m", "repro", "measure", STUDY, NAME, "single", "--config", "c.yaml"]
-    done = subprocess.run(words, text=True, check=False, timeout=120, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    done = subprocess.run(words, text=True, check=False, timeout=300, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert done.returncode == 0, done.stdout
     report = pd.read_parquet(f"results/c/raw/{STUDY}/{NAME}/single/report.parquet")
     warm = report[report.cache == "warm"].set_index("name")

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repro.problems.matrix import Matrix
-from repro.sparse.compound.outer.base import Outer, Slots, register, rows_of_entries
+from repro.sparse.compound.outer import Outer, Slots, register, rows_of_entries
 
 #: Slots that a row has a multiple of.
 UNIT = 4

@@ -11,9 +11,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
 
-from repro.campaign.dependencies import code_hash
 from repro.campaign.plan import Plan
-from repro.campaign.receipts import Receipt, Step, files_digest, why_stale
+from repro.campaign.receipts import Receipt, Step, code_hash, files_digest, why_stale
 from repro.codegen.build_cache import MODULES, compiler_identity, manifest_path
 from repro.codegen.targets import Target
 from repro.codegen.templates import COMMON, SUFFIXES
@@ -138,7 +137,7 @@ def presenting(plan: Plan, study: str, kind: Literal["tables", "figures"]) -> St
             "code": code_hash(
                 "repro.campaign.artifacts",
                 "repro.results.output",
-                *_modules(study, "study", kind, "rivals"),
+                *_modules(study, "study", kind, "claims"),
             ),
             **_read(plan, study),
         },
@@ -148,7 +147,7 @@ def presenting(plan: Plan, study: str, kind: Literal["tables", "figures"]) -> St
 
 
 def reporting(plan: Plan) -> Step:
-    parts = ("study", "tables", "figures", "rivals")
+    parts = ("study", "tables", "claims", "figures")
     modules = [module for study in plan.studies for module in _modules(study, *parts)]
     published = [Path(path) for study in plan.studies for path in plan.published(study)]
     shown = {name: [*study.tables, *study.figures] for name, study in plan.studies.items()}
