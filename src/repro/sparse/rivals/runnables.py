@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -243,6 +243,7 @@ class RivalUpdates(RivalWithMatrix):
         super().__init__(rival)
         self._batches: list[RivalBatch] = []
         self._device: Device | None = None
+        self._update: Callable[[], None] = not_prepared
         #: Whether nothing was launched since its set-up.
         self._fresh = False
 
@@ -261,13 +262,13 @@ class RivalUpdates(RivalWithMatrix):
         return RivalProblem(**told, a=a, arrays=arrays, coming=sum(counts), largest_batch=max(counts, default=0))
 
     def _set_launch(self, form: Form) -> None:
-        update = form.launcher(self._batches)
+        self._update, self._fresh = form.launcher(self._batches), True
+        self.launch = self._launch_updates
 
-        def launch() -> None:
-            self._fresh = False
-            update()
-
-        self.launch, self._fresh = launch, True
+    def _launch_updates(self) -> None:
+        """Run what the last set-up gave: timing holds a launch, and sets up in between by `before`."""
+        self._fresh = False
+        self._update()
 
     def before(self) -> None:
         """Set it up again, so that its matrix is A."""
@@ -287,7 +288,7 @@ class RivalUpdates(RivalWithMatrix):
 
     def release(self) -> None:
         super().release()
-        self._batches = []
+        self._batches, self._update = [], not_prepared
 
 
 class RivalSolution(RivalRunnable):
