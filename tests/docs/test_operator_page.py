@@ -20,6 +20,7 @@ PAGE, DYNAMIC, MULTIGRID, SOLVERS, FILTER = (
         (PAGE, "spin_transformation"),
         (DYNAMIC, "transitive_closure"),
         (MULTIGRID, "elasticity_multigrid"),
+        (MULTIGRID, "nonlinear_heat"),
         (SOLVERS, "heat"),
         (FILTER, "advection_siac"),
     ],

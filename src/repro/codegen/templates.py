@@ -105,12 +105,13 @@ class Stream:
     """One configuration of the streaming kernel, which measures the streaming floor."""
 
     block_size: int
-    unroll: int
+    #: Words that a thread loads at once.
+    in_flight: int
 
     @property
     def kernel(self) -> str:
         """Name of the streaming kernel in the common module; the copy kernel of this configuration is `copy_…`."""
-        return f"stream_{self.block_size}_{self.unroll}"
+        return f"stream_{self.block_size}_{self.in_flight}"
 
 
 def streams(target: Target) -> list[Stream]:
@@ -119,7 +120,7 @@ def streams(target: Target) -> list[Stream]:
     """
     first = 128 if target.dialect == "cuda" else 64
     growth = 2 if target.dialect == "cuda" else 4
-    return [Stream(first * growth**i, unroll) for i in range(4) for unroll in (1, 2, 4, 8)]
+    return [Stream(first * growth**i, in_flight) for i in range(4) for in_flight in (1, 2, 4, 8)]
 
 
 def render_common(templates: Path, target: Target) -> str:

@@ -518,7 +518,7 @@ def initial_matrix(plan: UpdatePlan, what: UpdateName, slack: int | None = None)
 
 def state_words(arrays: Arrays) -> NDArray[np.int32]:
     words = np.zeros(kernels.STATE_WORDS, np.int32)
-    words[kernels.STATE_POINTER] = arrays.pointer
+    words[kernels.STATE_BUFFER_END] = arrays.pointer
     return words
 
 
