@@ -13,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import yaml
 from pages import HOW_TO, PAGES, REPOSITORY, blocks, commands
 from typer.main import get_command
 
@@ -133,6 +134,18 @@ def test_the_map_leads_to_every_page_and_the_architecture_to_every_decision():
     assert not [page.name for page in docs.glob("*.md") if f"- {page.name}\n" not in navigation]
     decisions = (docs / "architecture.md").read_text()
     assert not [page.name for page in docs.glob("adr/*.md") if f"(adr/{page.name})" not in decisions]
+
+
+@pytest.mark.parametrize("path", ["Watch", "Take away", "Add"])
+def test_each_path_is_a_thread_from_its_first_page_to_its_last(path):
+    navigation = yaml.safe_load((REPOSITORY / "mkdocs.yml").read_text())["nav"]
+    (names,) = (part[path] for part in navigation if path in part)
+    names = [name for name in names if isinstance(name, str)]
+    for name, following in pairwise(names):
+        last = (REPOSITORY / "docs" / name).read_text().rstrip().rpartition("\n\n")[2]
+        assert re.fullmatch(r"Next: \[[^]]+\]\(([\w-]+\.md)\)\.", last)[1] == following, name
+    on_map = (REPOSITORY / "docs/index.md").read_text().partition(f"## {path}\n")[2].partition("\n## ")[0]
+    assert re.findall(r"\]\(([\w-]+\.md)\)", on_map) == names
 
 
 def test_every_how_to_page_is_linked_from_the_readme():

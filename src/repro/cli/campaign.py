@@ -411,7 +411,7 @@ def list_studies(_: Path) -> tuple[list[str], Rows]:
 def list_campaigns(_: Path) -> tuple[list[str], Rows]:
     from repro.bench.records import read_environments
     from repro.bench.store import recorded_studies
-    from repro.campaign.folders import RESULTS
+    from repro.campaign.configuration import RESULTS
 
     rows: list[tuple[object, ...]] = []
     for raw in sorted(RESULTS.glob("[!.]*/raw")):
@@ -494,7 +494,7 @@ def schemas() -> dict[str, dict[str, Any]]:
 def write_schemas(folder: Path) -> list[Path]:
     import json
 
-    from repro.atomic_write import write_whole
+    from repro.filesystem import write_whole
 
     paths = []
     for name, schema in schemas().items():
@@ -605,7 +605,8 @@ def plan(
         f"measured campaigns. {_compile_model(needs)} "
         "Sizes are `built` (known exactly), `stated` (by registry, generator or the file's header), `at most` (a bound "
         "by these), `by length` (guessed from that of a mesh's file) or `assumed`. What is measured or compiled "
-        "already is not done again, and what is known to be refused, such as a matrix that is not square, has no variants."
+        "already is not done again, and what is known to be refused, such as a matrix that is not square, has no "
+        "variants."
     )
 
 

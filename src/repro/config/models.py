@@ -21,7 +21,7 @@ from pydantic import (
 from repro.config.misfits import refuse_unknown
 from repro.config.spaces import PAPER, SPACES, Space
 from repro.entries import entries
-from repro.galerkin.basis import BASES
+from repro.galerkin import BASES
 
 #: Pattern of device selections. A separate check rejects lists with repeated devices.
 PATTERN = r"^(auto|cuda(:(all|[0-9]+(,[0-9]+)*))?|opencl(:[0-9]+(/([2-9]|[1-9][0-9]+))?)?)$"
@@ -535,6 +535,11 @@ class Config(Model):
         min_length=1,
         description="Studies to run, with what differs from their defaults; false leaves one out.",
     )
+
+    @property
+    def several(self) -> bool:
+        """Whether `device` names several devices of one host."""
+        return self.device.endswith(":all") or any(sign in self.device for sign in ",/")
 
     @model_validator(mode="after")
     def _names_rivals_once(self) -> Config:

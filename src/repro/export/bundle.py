@@ -27,11 +27,9 @@ from repro.errors import ReproError
 from repro.package_data import shipped
 from repro.problems.matrix import Matrix
 from repro.sparse import ordering
-from repro.sparse.compound.ids import VariantId, fitting_variant
 from repro.sparse.compound.kernels import kernel_name, pairs_constants, render_module
-from repro.sparse.compound.layouts import TILE, TILE_ROWS, Layout, chunks
 from repro.sparse.compound.outer import get_outer
-from repro.sparse.compound.schedules import KEPT, Schedule
+from repro.sparse.compound.variants import KEPT, TILE, TILE_ROWS, Layout, Schedule, VariantId, chunks, fitting_variant
 from repro.sparse.elementwise import padded_size
 from repro.sparse.ordering import CLUSTER, LONG_ROW, LONG_ROW_OF_MEAN
 from repro.sparse.pairs import LEADING, MAX_SLOTS, NO_COLUMN, NO_PAIR, ROUNDS, STEPS, STEPS_OF_BLOCK

@@ -18,8 +18,7 @@ from repro.operators.runtime import KERNELS, Runtime
 from repro.operators.vectors import Vectors
 from repro.problems.matrix import Matrix
 from repro.sparse.solvers.kernels import METHODS, PERSISTENT_BLOCK_SIZE, held_rows, render_persistent
-from repro.sparse.solvers.persistent import PersistentSolution, PersistentSolver
-from repro.sparse.solvers.slices import LANES, deal
+from repro.sparse.solvers.persistent import LANES, PersistentSolution, PersistentSolver, deal
 
 #: Largest value accepted for `maxiter`; its default as a multiple of the number of unknowns, as SciPy's.
 MAX_ITERATIONS, ITERATIONS_PER_UNKNOWN = (1 << 31) - 1, 10

@@ -32,9 +32,9 @@ from repro.operators.runtime import KERNELS, Runtime, open_runtime
 from repro.operators.scipy_matrices import as_problem, transposed
 from repro.operators.vectors import Vectors
 from repro.problems.matrix import Matrix
-from repro.sparse.compound.ids import VariantId, fitting_variant
 from repro.sparse.compound.kernels import TEMPLATES, render_module
 from repro.sparse.compound.runnables import Variant
+from repro.sparse.compound.variants import VariantId, fitting_variant
 from repro.sparse.operands import ProductOperands
 from repro.sparse.solvers.kernels import METHODS
 from repro.sparse.study_kit import OPERATOR, WINNERS

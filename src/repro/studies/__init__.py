@@ -16,7 +16,7 @@ from repro.errors import ReproError
 
 if TYPE_CHECKING:
     # imported for types only: a study also renders kernels and builds problems, and these steps must not depend on
-    # the measuring code (see `repro.campaign.dependencies`)
+    # the measuring code (see `repro.campaign.receipts`)
     from repro.bench.rows import Row
     from repro.bench.runnable import Operands, Runnable
     from repro.bench.variant_id import BaseId
@@ -328,11 +328,11 @@ def check_facts(study: str, facts: Mapping[str, object]) -> None:
 
 @cache
 def load_artifacts(name: str) -> None:
-    """Import the modules `tables`, `claims`, `figures` and `rivals` of a study, if present, which register artifacts.
+    """Import the modules `tables`, `claims` and `figures` of a study, if present, which register artifacts.
 
     If such a module is a folder, its `__init__` imports all files in it; see `repro.plugins`. Studies themselves are
     not imported that way, because this package contains all of them.
     """
-    for part in ("tables", "claims", "figures", "rivals"):
+    for part in ("tables", "claims", "figures"):
         if find_spec(f"{__name__}.{name}.{part}"):
             import_module(f"{__name__}.{name}.{part}")
