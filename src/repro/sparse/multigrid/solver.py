@@ -264,7 +264,9 @@ class Solver:
                 [
                     cycle,
                     run.bind_dots(self._n, r, 1, 0, z, rz),
-                    self._kernels.over("update_direction", self._n, [n, rz, earlier, z, p]),  # no direction before the first step
+                    self._kernels.over(
+                        "update_direction", self._n, [n, rz, earlier, z, p]
+                    ),  # no direction before the first step
                     multiply,
                     run.bind_dots(self._n, p, 1, 0, ap, pap),
                     self._kernels.over("cg_step", self._n, [n, rz, pap, p, ap, self.x, r]),
