@@ -14,7 +14,7 @@ from repro.campaign.workflow import (
     tell_compiled,
 )
 from repro.campaign.configuration import resolve
-from repro.cli.best import print_end_of_run
+from repro.cli.results import print_end_of_run
 from repro.config import located, read
 from repro.errors import ReproError
 from repro.package_data import shipped

@@ -11,7 +11,7 @@ from repro.campaign.artifacts import Asked
 from repro.campaign.report import report
 from repro.campaign.winners import find_winners, ways_out
 from repro.cli.app import run
-from repro.cli.best import print_end_of_run
+from repro.cli.results import print_end_of_run
 from repro.problems.matrix import Matrix
 from repro.studies import get_study
 from support.campaigns import Recorder

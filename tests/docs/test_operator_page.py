@@ -36,6 +36,7 @@ def test_the_code_runs_from_top_to_bottom(monkeypatch, tmp_path, page, count):
         (PAGE, "spin_transformation"),
         (DYNAMIC, "transitive_closure"),
         (MULTIGRID, "elasticity_multigrid"),
+        (MULTIGRID, "nonlinear_heat"),
         (SOLVERS, "heat"),
         (FILTER, "advection_siac"),
     ],

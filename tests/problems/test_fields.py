@@ -16,8 +16,7 @@ from repro.campaign.jobs import find_size
 from repro.campaign.problem_files import build_problem, record_of
 from repro.config.models import Config, Limits
 from repro.errors import ReproError
-from repro.galerkin.basis import evaluate
-from repro.galerkin.quadrature import exact_for
+from repro.galerkin import evaluate, exact_for
 from repro.problems.builder import build
 from repro.problems.field import (
     FIELD_KINDS,

@@ -10,8 +10,7 @@ import matplotlib as mpl
 import pytest
 
 from repro.errors import ReproError
-from repro.results.figure_style import COLUMN, Shape, canvas, laid_out, look, save
-from repro.results.hover_values import with_titles
+from repro.results.figure_style import COLUMN, Shape, canvas, laid_out, look, save, with_titles
 from repro.results.output import write_figure
 from repro.results.registry import Artifact
 from repro.results.tables import Figure

@@ -12,9 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
-from repro.campaign.dependencies import code_hash
 from repro.campaign.plan import Plan
-from repro.campaign.receipts import Receipt, Step, files_digest, why_stale
+from repro.campaign.receipts import Receipt, Step, code_hash, files_digest, why_stale
 from repro.codegen.build_cache import MODULES, compiler_identity, manifest_path
 from repro.codegen.targets import Target
 from repro.codegen.templates import COMMON, SUFFIXES
@@ -141,7 +140,7 @@ def presenting(plan: Plan, study: str, kind: Literal["tables", "figures"]) -> St
                 "repro.results.output",
                 f"repro.studies.{study}.study",
                 f"repro.studies.{study}.{kind}",
-                f"repro.studies.{study}.rivals",
+                f"repro.studies.{study}.claims",
             ),
             **_read(plan, study),
         },
@@ -151,7 +150,7 @@ def presenting(plan: Plan, study: str, kind: Literal["tables", "figures"]) -> St
 
 
 def reporting(plan: Plan) -> Step:
-    parts = ("study", "tables", "figures", "rivals")
+    parts = ("study", "tables", "claims", "figures")
     modules = [f"repro.studies.{study}.{part}" for study in plan.studies for part in parts]
     published = [Path(path) for study in plan.studies for path in plan.published(study)]
     shown = {name: [*study.tables, *study.figures] for name, study in plan.studies.items()}

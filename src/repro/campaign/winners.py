@@ -18,8 +18,7 @@ from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.export.bundle import parse_variant
 from repro.problems.registry import own_name
-from repro.results.campaign_data import Campaign, Case
-from repro.results.recorded_rows import ReportedTime
+from repro.results.campaign_data import Campaign, Case, ReportedTime
 from repro.results.report import PageWinners
 from repro.results.tables import Cell, Column, Table
 from repro.sparse.compound.kernels import TEMPLATES

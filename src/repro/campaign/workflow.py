@@ -18,16 +18,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from repro.atomic_write import write_whole
-from repro.campaign.configuration import load
-from repro.campaign.folders import RESULTS
+from repro.campaign.configuration import RESULTS, load
 from repro.campaign.plan import Plan, as_yaml, make_plan
 from repro.campaign.receipts import Receipt
 from repro.campaign.steps import CHECK, Freshness, receipt_of
 from repro.codegen.build_cache import MODULES
 from repro.config import read_mapping
 from repro.errors import ReproError
-from repro.file_locks import describe_process, try_lock, write_holder
+from repro.filesystem import describe_process, try_lock, write_holder, write_whole
 from repro.package_data import PACKED, shipped
 from repro.untrusted_files import open_file, read_json
 

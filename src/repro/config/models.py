@@ -21,7 +21,7 @@ from pydantic import (
 from repro.config.misfits import refuse_unknown
 from repro.config.spaces import PAPER, SPACES, Space
 from repro.entries import entries
-from repro.galerkin.basis import BASES
+from repro.galerkin import BASES
 
 #: Pattern of device selections. A separate check rejects lists with repeated devices.
 PATTERN = r"^(auto|cuda(:(all|[0-9]+(,[0-9]+)*))?|opencl(:[0-9]+(/([2-9]|[1-9][0-9]+))?)?)$"

@@ -10,8 +10,7 @@ import numpy as np
 from repro.codegen.targets import Target
 from repro.codegen.templates import render_template
 from repro.errors import ReproError
-from repro.galerkin.basis import exponents, mode_count
-from repro.galerkin.quadrature import exact_for
+from repro.galerkin import exact_for, exponents, mode_count
 from repro.sparse.elementwise import BLOCK_SIZE
 
 #: Kind of kernel: filtering per point with one h per point; rendered from the template `point`.

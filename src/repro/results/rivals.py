@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 
 from repro.bench.rows import OUTSIDE, ClockName, RecordedRow
 from repro.results import figure_style
-from repro.results.campaign_data import Campaign, Case, brief_reason
+from repro.results.campaign_data import Campaign, Case, Method, ReportedTime, Selection, brief_reason, one_line
 from repro.results.problem_rows import (
     ABBREVIATIONS,
     join_sentences,
@@ -20,7 +20,6 @@ from repro.results.problem_rows import (
     unavailable_note,
 )
 from repro.results.published import Published
-from repro.results.recorded_rows import Method, ReportedTime, Selection, one_line
 from repro.results.registry import figure, table
 from repro.results.significance import ratio_of
 from repro.results.tables import (
@@ -158,7 +157,7 @@ def _error(line: RivalLine) -> Cell:
     return Cell() if error is None else Cell(error, f"{error:.2g}")
 
 
-def register(study: str, contests: Sequence[Contest]) -> None:
+def register_contests(study: str, contests: Sequence[Contest]) -> None:
     """Register a study's table and figure of rivals, which are made where a campaign has any."""
     clock = contests[0].clock
 

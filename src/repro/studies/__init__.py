@@ -16,7 +16,7 @@ from repro.errors import ReproError
 
 if TYPE_CHECKING:
     # imported for types only: a study also renders kernels and builds problems, and these steps must not depend on
-    # the measuring code (see `repro.campaign.dependencies`)
+    # the measuring code (see `repro.campaign.receipts`)
     from repro.bench.rows import Row
     from repro.bench.runnable import Operands, Runnable
     from repro.bench.variant_id import BaseId
@@ -66,11 +66,13 @@ class Workload:
 class CostModel:
     """Corrections to the common time estimate for the cases of one study on one kind of device.
 
-    GPU values were fitted to the time stamps of the rows in `results/h200`. CPU values divide the 7 min 21 s of the
-    default campaign on two cores among its cases by their processor time: the total is accurate, a single case less so.
+    GPU values were fitted to the time stamps of the rows in `results/h200`. CPU values were fitted to the jobs of the
+    default campaign on two cores of an AMD EPYC.
 
     Attributes
     ----------
+    fixed
+        Seconds of work outside the variants that each case takes, whatever its size.
     beside
         Seconds of work outside the variants: verification, other timed kernels, and preparing operands on the host.
     launches
@@ -84,6 +86,7 @@ class CostModel:
         of other keys take as long as the common estimate says.
     """
 
+    fixed: float = 0.0
     beside: float = 0.0
     launches: float = 1.0
     intensity: float = 0.25
@@ -325,11 +328,11 @@ def check_facts(study: str, facts: Mapping[str, object]) -> None:
 
 @cache
 def load_artifacts(name: str) -> None:
-    """Import the modules `tables`, `claims`, `figures` and `rivals` of a study, if present, which register artifacts.
+    """Import the modules `tables`, `claims` and `figures` of a study, if present, which register artifacts.
 
     If such a module is a folder, its `__init__` imports all files in it; see `repro.plugins`. Studies themselves are
     not imported that way, because this package contains all of them.
     """
-    for part in ("tables", "claims", "figures", "rivals"):
+    for part in ("tables", "claims", "figures"):
         if find_spec(f"{__name__}.{name}.{part}"):
             import_module(f"{__name__}.{name}.{part}")

@@ -15,7 +15,7 @@ from repro.devices.device_group import Devices
 from repro.problems.matrix import Matrix
 from repro.sparse.rivals.trial import Trial, try_rival
 from repro.studies.spgemm_amg.operands import make_operands
-from repro.studies.spgemm_amg.rival_runnables import rival_products, rival_solvers
+from repro.studies.spgemm_amg.product_runnables import rival_products, rival_solvers
 from repro.studies.spgemm_amg.study import STUDY
 from support.amg_problems import as_problem, of_blocks
 from support.products_by_shape import five_point

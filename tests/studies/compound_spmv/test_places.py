@@ -13,8 +13,8 @@ from jinja2 import Environment, FileSystemLoader
 
 from repro.entries import entries, get_entry
 from repro.problems.matrix import Matrix
-from repro.sparse.compound.layouts import TILE, Layout, chunks, tile
 from repro.sparse.compound.outer import get_outer, outer_formats
+from repro.sparse.compound.variants import TILE, Layout, chunks, tile
 
 
 def macros(templates: Path, name: str, **constants: Any) -> Any:

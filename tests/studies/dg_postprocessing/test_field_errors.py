@@ -26,7 +26,7 @@ from repro.bench.errors import IncorrectError
 from repro.filtering.reference import contour_rows
 from repro.filtering.stencil_geometry import at_points
 from repro.filtering.triangulation import evaluation_points, of_field
-from repro.galerkin.basis import evaluate
+from repro.galerkin import evaluate
 from repro.problems.field import FUNCTIONS, generate_field
 from repro.problems.files import mesh_checksum
 from repro.problems.registry import load_registry

@@ -6,15 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from repro.results.campaign_data import Campaign
+from repro.results.campaign_data import NOISY, Campaign
 from repro.results.problem_rows import OF_NO_PAPER
 from repro.results.published import Published
-from repro.results.recorded_rows import NOISY
 from repro.results.registry import get_artifact
 from repro.results.tables import Cell, Table
 from repro.studies import load_artifacts
 from repro.studies.dynamic_csr import PUBLISHED, STUDY_NAME, TARGETS
-from repro.studies.dynamic_csr.rows import DynamicRow
+from repro.studies.dynamic_csr.ids import DynamicRow
 from support.campaigns import Recorder
 
 load_artifacts(STUDY_NAME)

@@ -11,9 +11,8 @@ from repro.codegen.targets import SCALARS, Target
 from repro.codegen.templates import LOAD_BYTES, alignment, render_template
 from repro.entries import Entry, get_entry
 from repro.errors import ReproError
-from repro.sparse.compound.layouts import TILE, TILE_ROWS, Layout, chunks
 from repro.sparse.compound.outer import Outer, get_outer
-from repro.sparse.compound.schedules import CHUNK, DIRECT, Schedule
+from repro.sparse.compound.variants import CHUNK, DIRECT, TILE, TILE_ROWS, Layout, Schedule, chunks
 from repro.sparse.elementwise import padded_size
 from repro.sparse.pairs import NO_PAIR, SIGNS, SLICE, shared_entries
 from repro.sparse.symmetry import KINDS, SYMMETRIC, adjoint_members, diagonal_members, kept_on_diagonal

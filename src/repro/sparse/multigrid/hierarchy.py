@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 
 from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Device
 from repro.errors import ReproError
-from repro.sparse.device_work import Launches, Load, Releases
+from repro.sparse.device_work import Launches, Load, Phase, Releases, Stage, each_of
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.elementwise import BLOCK_SIZE, Kernels, Launch, Scratch, in_order
 from repro.sparse.multigrid.kernels import WORDS, width_for
 from repro.sparse.multigrid.reference import MIN_RADIUS, MultigridSettings, bad_diagonal, not_finite
-from repro.sparse.multigrid.stages import Phase, Stage, each_of
 from repro.sparse.spgemm.multiplication import Multiplication
 from repro.sparse.spgemm.rows import Factors
 

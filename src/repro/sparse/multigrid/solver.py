@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 
 from repro.devices.base import Argument, Buffer, Device
 from repro.errors import ReproError
-from repro.sparse.device_work import Load, keep
+from repro.sparse.device_work import Load, Repeated, keep
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.elementwise import Kernels, Launch, in_order
 from repro.sparse.multigrid.hierarchy import COLUMN, Coarsening, DeviceLevel, LevelLaunches, rows_of
 from repro.sparse.multigrid.reference import COARSE_STEPS, DENSE_ROWS, JACOBI, MultigridSettings, Smoother
-from repro.sparse.multigrid.stages import Repeated
 from repro.sparse.spgemm.multiplication import Multiplication
 
 #: Steps of conjugate gradients between two residuals computed from x.

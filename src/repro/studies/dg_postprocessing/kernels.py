@@ -12,8 +12,7 @@ from repro.codegen.targets import Target
 from repro.codegen.templates import render_template
 from repro.errors import ReproError
 from repro.filtering.kernels import DEGREES, KERNELS, render_siac
-from repro.galerkin.basis import equispaced, evaluate, exponents
-from repro.galerkin.quadrature import positive
+from repro.galerkin import equispaced, evaluate, exponents, positive
 from repro.sparse.dynamic.kernels import render_module
 from repro.sparse.elementwise import BLOCK_SIZE
 from repro.studies.dg_postprocessing import CLIP, STUDY_NAME

@@ -37,9 +37,9 @@ from repro.filtering.matrix_free import (
 )
 from repro.sparse.device_work import Launches, ModuleFile, Work, keep
 from repro.sparse.elementwise import in_order
+from repro.sparse.library import among
 from repro.sparse.library.cusparse_bindings import gpu, load, version
 from repro.sparse.library.cusparse_csr import MAX_CSR_ENTRIES, CsrRoutine, GpuCsr, bind_csr_product, csr_routines
-from repro.sparse.library.registry import among
 from repro.sparse.operands import NAN_BYTE
 from repro.studies.dg_postprocessing import (
     FILTER,

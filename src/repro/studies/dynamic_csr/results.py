@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 from repro.bench.rows import OUTSIDE, ClockName
 from repro.config.spaces import EXTENDED, PAPER, PAPER_TUNED, SPACES
-from repro.results.campaign_data import Campaign, Case
+from repro.results.campaign_data import Campaign, Case, Method, ReportedTime, Selection
+from repro.results.claims import CaseNumber, Measured, MissingCase, Quantity, StatisticName
 from repro.results.problem_rows import ABBREVIATIONS, ProblemRow, ours, problem_rows
 from repro.results.published import Published
-from repro.results.recorded_rows import Method, ReportedTime, Selection
+from repro.results.rivals import Contest, register_contests
 from repro.results.significance import ratio_of
 from repro.results.tables import MICRO, Cell
-from repro.results.targets import CaseNumber, Measured, MissingCase, Quantity, StatisticName
 from repro.studies.dynamic_csr import (
     OUT_OF_MEMORY,
     PRODUCTS_PER_BATCH,
@@ -26,7 +26,7 @@ from repro.studies.dynamic_csr import (
     number_of,
     precision_of_operations,
 )
-from repro.studies.dynamic_csr.rows import DynamicRow
+from repro.studies.dynamic_csr.ids import DynamicRow
 
 DynamicCase = Case[DynamicRow]
 Time = ReportedTime[DynamicRow]
@@ -138,6 +138,7 @@ OURS = Method(
     columns={**_PRODUCTS, "format": "dcsr"},
     predicate=lambda row: _in_one_launch(row) and row.state != "fragmented",
 )
+register_contests(STUDY_NAME, [Contest("SpMV", (OURS, ADAPTIVE), LIBRARY)])
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from repro.codegen.build_cache import Module, compile_module, manifest_path
 from repro.codegen.targets import DTYPES, Target
 from repro.config.models import StudySettings, UnusedLayouts, UnusedWeight
 from repro.config.spaces import PAPER, SPACES, TUNING_PREFIXES, Space
+from repro.problems.matrix import Updates
 from repro.problems.problem import Outline, Problem
-from repro.problems.updates import Updates
 from repro.sparse.device_work import ModuleFile, read_modules
 from repro.sparse.library import asked_for, check_names, for_problem
 from repro.sparse.rivals.runnables import products_of
@@ -30,6 +30,7 @@ from repro.studies.dynamic_csr import (
     runnables_devices,
 )
 from repro.studies.dynamic_csr.ids import (
+    DynamicRow,
     ProductId,
     choose_products,
     product_ids,
@@ -37,7 +38,6 @@ from repro.studies.dynamic_csr.ids import (
 )
 from repro.studies.dynamic_csr.kernels import MODULES, render_key
 from repro.studies.dynamic_csr.operands import GraphOperands, make_operands
-from repro.studies.dynamic_csr.rows import DynamicRow
 from repro.studies.dynamic_csr.runnables_baselines import (
     CoordinateUpdate,
     CubSort,
@@ -185,7 +185,7 @@ class DynamicCsr(Study):
     }
     paces: Mapping[str, CostModel] = {
         "cuda": CostModel(beside=2, launches=5.7, memory=35),
-        "opencl": CostModel(beside=8),
+        "opencl": CostModel(beside=19, compile={"": 3.0}),
     }
     packages = runnables_devices.NCCL_PACKAGES
 

@@ -27,13 +27,12 @@ from repro.results.published import Published
 from repro.results.registry import table
 from repro.results.significance import geometric_mean
 from repro.results.tables import MICRO, Cell, Column, Table, table_of
-from repro.sparse.compound.layouts import TILE_ROWS
-from repro.sparse.compound.schedules import LOADS
+from repro.sparse.compound.variants import LOADS, TILE_ROWS
 from repro.sparse.study_kit import front
 from repro.studies.compound_spmv import PAPER, STUDY_NAME, searches
 from repro.studies.compound_spmv.results import kernels_note, papers_space
-from repro.studies.compound_spmv.rows import CompoundRow
 from repro.studies.compound_spmv.searches import SPACE_TITLES, Journey, Order, journeys, judged_searches, searched
+from repro.studies.compound_spmv.study import CompoundRow
 from repro.tuning.evaluation import SEEDS, Array, Evaluation, sample_note
 from repro.tuning.recordings import Recording
 

@@ -1,4 +1,7 @@
-"""Quadrature on the reference simplex, and the L2 projection of functions onto discontinuous fields.
+"""Discontinuous polynomials on the reference simplex: named bases, quadrature, and the L2 projection of functions.
+
+The corners of the reference simplex are 0 and the unit vectors, in the order of a cell's corners. Modes are
+coefficients of basis functions in reference coordinates; they are not scaled with the size of the cell.
 
 Rules with positive weights are those of Xiao and Gimbutas (A numerical algorithm for the construction of efficient
 quadrature rules in two and higher dimensions, Computers & Mathematics with Applications 59(2), 2010). Their points and
@@ -10,17 +13,95 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from itertools import permutations
-from math import factorial
+from itertools import permutations, product
+from math import comb, factorial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from repro.errors import ReproError
-from repro.galerkin.basis import evaluate, mode_count
 
 Floats = NDArray[np.float64]
+
+
+def mode_count(degree: int, dimension: int) -> int:
+    """Return the number of basis functions, the binomial coefficient (degree + dimension, dimension)."""
+    return comb(degree + dimension, dimension)
+
+
+def exponents(degree: int, dimension: int) -> NDArray[np.int64]:
+    """Return the exponents of all monomials up to a total degree, `(m, dimension)`, sorted by total degree."""
+    powers = [p for p in product(range(degree + 1), repeat=dimension) if sum(p) <= degree]
+    return np.array(sorted(powers, key=lambda p: (sum(p), tuple(-i for i in p))), np.int64).reshape(-1, dimension)
+
+
+def monomials(points: Floats, degree: int) -> Floats:
+    """Return the values of all monomials at points `(n, dimension)`, `(n, m)`, in the order of `exponents`."""
+    powers = exponents(degree, points.shape[1])
+    values: Floats = np.prod(points[:, None, :] ** powers[None, :, :], axis=2)
+    return values
+
+
+def to_monomials(basis: str, degree: int, dimension: int) -> Floats:
+    """Return the monomial coefficients of basis functions, `(m, m)`, one row per function. KeyError: unknown basis."""
+    return _to_monomials(basis, degree, dimension).copy()
+
+
+@cache
+def _to_monomials(basis: str, degree: int, dimension: int) -> Floats:
+    nodes = equispaced(max(degree, 1), dimension) if degree else np.full((1, dimension), 1 / (dimension + 1))
+    # strictly inside the simplex, since the formula for Dubiner's functions divides 0 by 0 at a corner
+    inside = 0.8 * nodes + 0.2 / (dimension + 1)
+    matrix = np.asarray(np.linalg.solve(monomials(inside, degree), BASES[basis](inside, degree)).T, np.float64)
+    matrix[np.abs(matrix) < 1e-13 * np.abs(matrix).max()] = 0.0
+    return matrix
+
+
+def evaluate(basis: str, points: Floats, degree: int) -> Floats:
+    """Return the values of basis functions at points of the reference simplex, `(n, m)`."""
+    values: Floats = monomials(points, degree) @ _to_monomials(basis, degree, points.shape[1]).T
+    return values
+
+
+def equispaced(degree: int, dimension: int) -> Floats:
+    """Return the points with coordinates in multiples of 1 / degree, `(m, dimension)`, in the order of `exponents`."""
+    points: Floats = exponents(degree, dimension) / max(degree, 1)
+    return points
+
+
+def _dubiner(points: Floats, degree: int) -> Floats:
+    """Evaluate Dubiner's basis (1991), orthonormal on the simplex; the last coordinate's degree varies fastest."""
+    dimension = points.shape[1]
+    columns = []
+    from scipy.special import eval_jacobi  # slow to import: every command reads the names of the bases
+
+    for powers in product(range(degree + 1), repeat=dimension):
+        if sum(powers) > degree:
+            continue
+        value, scale, before = np.ones(len(points)), 1.0, 0
+        for axis, power in enumerate(powers):
+            rest = 1.0 - points[:, axis + 1 :].sum(axis=1)  # largest possible sum of coordinates 0 to `axis`
+            alpha = 2 * before + axis
+            value = value * rest**power * eval_jacobi(power, alpha, 0.0, 2.0 * points[:, axis] / rest - 1.0)
+            scale *= 2 * power + alpha + 1
+            before += power
+        columns.append(np.sqrt(scale) * value)
+    values: Floats = np.stack(columns, axis=1)
+    return values
+
+
+def _lagrange(points: Floats, degree: int) -> Floats:
+    nodes = equispaced(degree, points.shape[1]) if degree else np.full((1, points.shape[1]), 1 / 3)
+    return np.asarray(np.linalg.solve(monomials(nodes, degree).T, monomials(points, degree).T).T, np.float64)
+
+
+#: Function that evaluates the basis functions at points, for each basis.
+BASES: dict[str, Callable[[Floats, int], Floats]] = {
+    "dubiner": _dubiner,
+    "lagrange": _lagrange,
+    "monomial": monomials,
+}
 
 
 class Rule(NamedTuple):
@@ -36,7 +117,7 @@ def collapsed(*counts: int) -> Rule:
 
     `counts` has the number of points per axis. With n points per axis, the rule is exact for total degree 2n - 1.
     """
-    from scipy.special import roots_jacobi  # slow to import, as in `repro.galerkin.basis`
+    from scipy.special import roots_jacobi  # slow to import
 
     axes = []
     for axis, count in enumerate(counts):
@@ -169,7 +250,7 @@ def positive(degree: int, dimension: int) -> Rule:
             where=f"simplices of {dimension} dimensions",
             expected=", ".join(available),
             actual=degree,
-            todo="take a product of Gauss rules: repro.galerkin.quadrature.exact_for",
+            todo="take a product of Gauss rules: repro.galerkin.exact_for",
         )
     rule = _rule(min(degrees), dimension)
     return Rule(rule.points.copy(), rule.weights.copy())
