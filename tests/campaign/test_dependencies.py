@@ -48,8 +48,6 @@ MADE_UP = {
     "page/looks/page.css": "",
     "page/page.js": "",
     "studies/__init__.py": "",
-    "studies/plain/__init__.py": "",
-    "studies/plain/study.py": "",
 }
 
 
@@ -113,10 +111,6 @@ class TestFiles:
             "page/page.html.j2",
             "page/looks/page.css",
         }
-
-    def test_a_study_needs_no_tables(self, made_up: Path) -> None:
-        study = names(made_up, "studies.plain.study")
-        assert names(made_up, "studies.plain.study", "studies.plain.tables", "studies.plain.figures") == study
 
     @pytest.mark.wording
     def test_any_other_module_has_to_be_there(self, made_up: Path) -> None:

@@ -10,6 +10,7 @@ the steps that may run the edited code are repeated.
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import os
@@ -25,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter, ValidationError
 
 from repro.errors import ReproError
+from repro.extensions import LOADERS, STUDIES, Extension, extensions
 from repro.filesystem import write_whole
 from repro.package_data import PACKED
 from repro.untrusted_files import open_file, read_file, shown
@@ -32,16 +34,12 @@ from repro.untrusted_files import open_file, read_file, shown
 if TYPE_CHECKING:
     from grimp import ImportGraph
 
-#: Modules that a study may lack.
-OPTIONAL = ("tables", "claims", "figures")
-
 
 @cache
 def code_hash(*modules: str, root: str = "repro") -> str:
     """Return 16 hex digits of a hash of the files in `files_of`; equal on all machines, cached in the process."""
-    parent = _package(root).folder.parent
-    files = {path.relative_to(parent).as_posix(): path for path in files_of(*modules, root=root)}
-    lines = [f"{name} {hashlib.sha256(path.read_bytes()).hexdigest()}\n" for name, path in sorted(files.items())]
+    files = sorted(_named_files_of(modules, root).items())
+    lines = [f"{name} {hashlib.sha256(path.read_bytes()).hexdigest()}\n" for name, path in files]
     return hashlib.sha256("".join(lines).encode()).hexdigest()[:16]
 
 
@@ -50,24 +48,49 @@ def files_of(*modules: str, root: str = "repro") -> frozenset[Path]:
 
     Code is the modules, their direct and indirect imports inside `root`, also those inside functions, and the packages
     around them. A plugin package (`repro.plugins`) brings its whole folder. Data are other files of the package whose
-    names occur in any of these files.
+    names occur in any of these files. Of an extension (`repro.extensions`) all files of its package count, with what
+    they import of `root`: where one of its modules is asked for, and where the code loads extensions of its group.
 
     Parameters
     ----------
     modules
-        Full names. A package stands for all modules below it. A study's `tables`, `claims` and `figures` may be
-        missing.
+        Full names. A package stands for all modules below it.
     root
         The package whose files count.
     """
+    return frozenset(_named_files_of(modules, root).values())
+
+
+def _named_files_of(modules: Iterable[str], root: str) -> dict[str, Path]:
+    """Return the files by their paths from where their package is."""
     package = _package(root)
+    known = {extension: extension.package for group in (STUDIES, *LOADERS) for extension in extensions(group)}
     asked: set[str] = set()
     for module in modules:
         if module in package.sources:
             asked |= {module, *package.imports.find_descendants(module)}
-        elif module.rpartition(".")[2] not in OPTIONAL:
+        elif module.partition(".")[0] not in known.values():
             raise ReproError("no such module to compute a hash of", actual=module)
-    return _with_data(package, {package.sources[module] for module in _closure(package, asked)})
+    tops = {module.partition(".")[0] for module in modules}
+    outside = {extension for extension, top in known.items() if top in tops}
+    reached = _closure(package, asked | _imported(package, outside))
+    outside |= {extension for extension in known if LOADERS.get(extension.group) in reached}
+    reached |= _closure(package, _imported(package, outside))
+    own = _with_data(package, {package.sources[module] for module in reached})
+    files = {path.relative_to(package.folder.parent).as_posix(): path for path in own}
+    return files | {name: path for extension in outside for name, path in extension.files.items()}
+
+
+def _imported(package: _Package, outside: Iterable[Extension]) -> set[str]:
+    """Return the modules of a package that extensions import."""
+    found: set[str] = set()
+    for path in (path for extension in outside for path in extension.files.values() if path.suffix == ".py"):
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            if isinstance(node, ast.Import):
+                found |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found & package.sources.keys()
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
 
 from repro.codegen.targets import Target
 from repro.errors import ReproError
+from repro.extensions import extension_folders
 from repro.package_data import shipped
 
 #: Suffixes of template files and dialect headers in `kernels/`; sources are rendered from these files.
@@ -83,11 +84,34 @@ def _arguments(source: str, start: int) -> tuple[list[str], int]:
     raise ValueError(f"a macro's bracket is not closed: {source[start : start + 40]}")
 
 
+def _folders(templates: Path) -> list[Path]:
+    """Return the folders of templates: the given one, and those of extensions.
+
+    Raises
+    ------
+    ReproError
+        A template of an extension has the name of another one.
+    """
+    folders = [templates, *extension_folders("kernels")]
+    there: dict[Path, Path] = {}
+    for folder in folders:
+        for path in (path for path in folder.rglob("*") if path.suffix in SUFFIXES and len(folders) > 1):
+            name = path.relative_to(folder)
+            if there.setdefault(name, path) != path:
+                raise ReproError("two templates of one name", where=path, actual=there[name], todo="rename one of them")
+    return folders
+
+
+def template_exists(templates: Path, name: str) -> bool:
+    """Return whether there is a template of this name, in the folder or of an extension."""
+    return any((folder / name).exists() for folder in _folders(shipped(templates)))
+
+
 @lru_cache(maxsize=8)
 def _environment(templates: Path, absolute: Path) -> Environment:
     """Return the cached Jinja environment of a folder; `absolute` distinguishes folders with equal relative paths."""
     return Environment(
-        loader=FileSystemLoader(templates),
+        loader=FileSystemLoader(_folders(templates)),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

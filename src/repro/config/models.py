@@ -359,7 +359,7 @@ class OwnProblem(FieldFile):
 
 
 #: What a rival can compute.
-RivalTask = Literal["spmv", "spgemm", "solve"]
+RivalTask = Literal["spmv", "spgemm", "solve", "updates"]
 #: Pattern of Python objects: a module or a file, then the object in it.
 PYTHON_OBJECT = r"^[^:\x00-\x1f]+:[A-Za-z_][A-Za-z0-9_]*$"
 
@@ -370,7 +370,11 @@ class Rival(Model):
     name: str = Field(
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=64, description="Its name in tables and figures."
     )
-    of: RivalTask = Field("spmv", description="What it computes: y = A x, C = A B, or the solution of A x = b.")
+    of: RivalTask = Field(
+        "spmv",
+        description="What it computes: y = A x, C = A B, the solution of A x = b, or a matrix that gets batches of "
+        "entries.",
+    )
     source: FilePath | None = Field(None, description="CUDA C++ that nvcc compiles, with include/repro_rival.h.")
     library: FilePath | None = Field(
         None, description="A shared library with the functions of include/repro_rival.h, for the GPU or for the CPU."

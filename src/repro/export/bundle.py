@@ -20,11 +20,10 @@ import numpy as np
 from repro import __version__
 from repro.casts import cast
 from repro.codegen.targets import DTYPES, SCALARS, STATIC_SHARED, Target
-from repro.codegen.templates import render_template, without_macros
+from repro.codegen.templates import render_template, template_exists, without_macros
 from repro.config.models import MAX_PART_LENGTH
 from repro.entries import get_entry
 from repro.errors import ReproError
-from repro.package_data import shipped
 from repro.problems.matrix import Matrix
 from repro.sparse import ordering
 from repro.sparse.compound.kernels import kernel_name, pairs_constants, render_module
@@ -342,7 +341,7 @@ def render_export(templates: Path, export: Export) -> dict[str, str]:
         )
     pairs = export.layout.of_pairs
     outer = None if pairs else get_outer(export.layout.outer)
-    if outer is not None and not shipped(templates / "export/outer" / f"{outer.template}.j2").exists():
+    if outer is not None and not template_exists(templates, f"export/outer/{outer.template}.j2"):
         raise ReproError(
             "this format has no conversion on the GPU yet",
             where=export.layout.outer,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from matplotlib.lines import Line2D
@@ -53,7 +53,7 @@ Time = ReportedTime[Any]
 class Contest:
     """A task of a study that rivals can compute as well, and what they are held against."""
 
-    #: What is computed, for a table.
+    #: What is computed, for a table; may name columns of `alike` in braces.
     title: str
     #: Ours: the first of these that has a time.
     ours: Sequence[Method]
@@ -61,6 +61,8 @@ class Contest:
     clock: ClockName = "graph"
     #: Values of columns that a rival's row of this task has.
     columns: Mapping[str, object] = field(default_factory=dict, hash=False)
+    #: Columns in which ours and the library's have to be like the rival's row.
+    alike: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,10 @@ class RivalLine:
         return self.row.name.split("/")[1]
 
     @property
+    def title(self) -> str:
+        return self.contest.title.format_map({key: self.row.get(key) for key in self.contest.alike})
+
+    @property
     def clock(self) -> ClockName:
         """The contest's clock, or the host's for a rival that has no other."""
         host = self.row.seconds(self.contest.clock) is None and self.row.seconds("host") is not None
@@ -87,13 +93,17 @@ class RivalLine:
 
     @property
     def ours(self) -> Time | None:
-        times = (self.case.time(method, self.contest.clock) for method in self.contest.ours)
+        times = (self._beside(method) for method in self.contest.ours)
         return next((time for time in times if time), None)
 
     @property
     def library(self) -> Time | None:
-        method = self.contest.library
-        return self.case.time(method, self.contest.clock) if method else None
+        return self._beside(self.contest.library) if self.contest.library else None
+
+    def _beside(self, method: Method) -> Time | None:
+        alike = {key: self.row.get(key) for key in self.contest.alike}
+        method = replace(method, columns={**method.columns, **alike})
+        return self.case.time(method, self.contest.clock)
 
     @property
     def why_not(self) -> str:
@@ -117,7 +127,7 @@ def rival_lines(campaign: Campaign, contests: Sequence[Contest]) -> list[RivalLi
 
 
 def _columns(several: bool) -> tuple[Column[RivalLine], ...]:
-    task = Column[RivalLine]("task", "task", numeric=False, cell=lambda line: Cell(line.contest.title))
+    task = Column[RivalLine]("task", "task", numeric=False, cell=lambda line: Cell(line.title))
     return (
         Column("problem", "problem", numeric=False, cell=_problem),
         Column("precision", "precision", numeric=False, cell=lambda line: precision_cell(line.case.precision)),
@@ -128,7 +138,7 @@ def _columns(several: bool) -> tuple[Column[RivalLine], ...]:
         speedup_column("speedup", "ours is faster by", "", lambda line: line.time, lambda line: line.ours),
         time_column("ours_us", "µs", "ours", lambda line: line.ours),
         Column("ours", "variant", "ours", numeric=False, cell=lambda line: Cell(line.ours.name if line.ours else None)),
-        time_column("library_us", "µs", "library", lambda line: line.library),
+        Column("library_us", "µs", "library", cell=_library),
         speedup_column(
             "over_library", "its time over the rival’s", "library", lambda line: line.library, lambda line: line.time
         ),
@@ -143,8 +153,17 @@ def _problem(line: RivalLine) -> Cell:
 
 
 def _status(line: RivalLine) -> Cell:
-    notes = () if line.clock == line.contest.clock else (f"by the clock {line.clock}, which is the only one it has",)
-    return Cell(line.why_not or "right", notes=notes if line.row.timed else ())
+    return Cell(line.why_not or "right", notes=_clock_note(line, line.clock) if line.row.timed else ())
+
+
+def _library(line: RivalLine) -> Cell:
+    cell, method = microseconds(line.library), line.contest.library
+    return replace(cell, notes=(*cell.notes, *_clock_note(line, method.clock))) if method and line.library else cell
+
+
+def _clock_note(line: RivalLine, clock: ClockName | None) -> tuple[str, ...]:
+    other = clock is not None and clock != line.contest.clock
+    return (f"by the clock {clock}, which is the only one it has",) if other else ()
 
 
 def _setup(line: RivalLine) -> Cell:
@@ -189,7 +208,7 @@ def _draw(lines: Sequence[RivalLine], several: bool) -> Canvas:
         return figure_style.empty("no rival was tried in this campaign")
     cases: dict[str, list[RivalLine]] = {}
     for line in lines:
-        task = f", {line.contest.title}" if several else ""
+        task = f", {line.title}" if several else ""
         label = f"{line.case.problem} ({ABBREVIATIONS[line.case.precision]}{task})"
         cases.setdefault(label, []).append(line)
     names = list(dict.fromkeys(line.rival for line in lines))

@@ -1,6 +1,6 @@
 """Vendor and SciPy baselines: cuSPARSE on a GPU, SciPy on the CPU.
 
-Each library has one file; importing this package registers the baselines of all files.
+Each library has one file; importing this package registers the baselines of all files, and those of extensions.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 from repro.errors import ReproError
+from repro.extensions import BASELINES, load_extensions
 from repro.plugins import import_all
 from repro.sparse.operands import Multiplies
 
@@ -33,8 +34,20 @@ def baseline(backend: str) -> Callable[[Provider], Provider]:
 
 
 def for_problem(entry: str, backend: str, ordering: str = "natural") -> list[Multiplies]:
-    """Return new baselines for an entry, a backend and an ordering."""
-    return [runnable for name, provider in _PROVIDERS if name == backend for runnable in provider(entry, ordering)]
+    """Return new baselines for an entry, a backend and an ordering; `ReproError` if two have one name."""
+    found: dict[str, tuple[Multiplies, Provider]] = {}
+    for provider in (provider for name, provider in _PROVIDERS if name == backend):
+        for runnable in provider(entry, ordering):
+            if runnable.name in found:
+                modules = [one.__module__ for one in (found[runnable.name][1], provider)]
+                raise ReproError(
+                    "two baselines of one name",
+                    where=runnable.name,
+                    actual=f"one of {modules[0]}, one of {modules[1]}",
+                    todo="rename one of them, or remove the package that has it",
+                )
+            found[runnable.name] = runnable, provider
+    return [runnable for runnable, _ in found.values()]
 
 
 def suffix(ordering: str) -> str:
@@ -82,3 +95,4 @@ def asked_for(
 
 
 import_all(__name__, __path__)
+load_extensions(BASELINES)

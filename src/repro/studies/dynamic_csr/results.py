@@ -138,7 +138,6 @@ OURS = Method(
     columns={**_PRODUCTS, "format": "dcsr"},
     predicate=lambda row: _in_one_launch(row) and row.state != "fragmented",
 )
-register_contests(STUDY_NAME, [Contest("SpMV", (OURS, ADAPTIVE), LIBRARY)])
 
 
 @dataclass(frozen=True)
@@ -230,6 +229,25 @@ class UpdateProtocol(NamedTuple):
 
 UPDATE_PROTOCOLS = tuple(UpdateProtocol(order, mode) for mode in ("add", "unique") for order in ("any", "sorted"))
 ANY, SORTED, ANY_UNIQUE, SORTED_UNIQUE = UPDATE_PROTOCOLS
+#: Updates in which rivals take part, as their table says it.
+CONTESTED = {"stream": "all at once", "insert": "batches of {batch:,}", "batch": "a batch of {batch:,}"}
+
+
+def _contest(what: str, title: str, protocol: UpdateProtocol) -> Contest:
+    alike = {"what": what, **protocol._asdict()}
+    ours = replace(DCSR, columns={**DCSR.columns, **alike})
+    library = replace(GEAM, columns={**GEAM.columns, **alike}, clock="host")
+    words = f"{title}, {'by row' if protocol.order == 'sorted' else 'any order'}"
+    return Contest(words, (ours,), library, OPERATION_CLOCK, alike, ("batch",))
+
+
+register_contests(
+    STUDY_NAME,
+    [
+        Contest("SpMV", (OURS, ADAPTIVE), LIBRARY, columns={"what": None}),
+        *(_contest(what, title, order) for what, title in CONTESTED.items() for order in (ANY_UNIQUE, SORTED_UNIQUE)),
+    ],
+)
 
 
 def fastest_update(

@@ -56,7 +56,7 @@ from repro.studies.dynamic_csr.runnables_updates import (
     SingleUpdate,
     UpdateName,
     UpdatePlan,
-    update_plan,
+    plan_on,
 )
 
 #: Rows with more entries are copied by a whole block; other rows by threads with at least this mean number of entries.
@@ -457,7 +457,7 @@ class SortOfRows(MatrixOperation):
         return {"what": "sort", "format": "coo", "order": "any", "routine": self.routine, "batch": self._count}
 
     def bind(self, work: Work, operands: GraphOperands) -> None:
-        plan = work.workspace.fact(("updating", "stream", "any", None), lambda: update_plan(operands, "stream", "any"))
+        plan = plan_on(work.workspace, "stream", "any")
         entries = plan.batches[0]
         self._count = n = len(entries.rows)
         launch, keys, order = self.bind_sort(work, work.upload(entries.rows), n, bits_of(operands.grown.shape[0]))

@@ -1,10 +1,11 @@
 """Outer formats: places of the entries of rows.
 
-Each format has one file; importing this package registers the formats of all files.
+Each format has one file; importing this package registers the formats of all files, and those of extensions.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repro.errors import ReproError
+from repro.extensions import LAYOUTS, load_extensions
 from repro.plugins import import_all
 from repro.problems.matrix import Matrix
 
@@ -61,6 +63,22 @@ _REGISTRY: dict[str, Outer] = {}
 
 
 def register(outer: Outer) -> Outer:
+    """Add an outer format.
+
+    Raises
+    ------
+    ReproError
+        There is one of this name, or the name cannot be part of a layout's.
+    """
+    there = _REGISTRY.get(outer.name)
+    if there is not None:
+        raise ReproError(
+            "an outer format of this name is there already",
+            where=outer.name,
+            actual=f"one of the template {there.template}.j2",
+        )
+    if not re.fullmatch(r"[A-Za-z0-9]+(-[A-Za-z0-9]+)*", outer.name):
+        raise ReproError("no name of a format", expected="letters, digits, single hyphens", actual=outer.name)
     _REGISTRY[outer.name] = outer
     return outer
 
@@ -83,3 +101,4 @@ def get_outer(name: str) -> Outer:
 
 
 import_all(__name__, __path__)
+load_extensions(LAYOUTS)
