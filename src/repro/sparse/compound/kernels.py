@@ -195,7 +195,7 @@ def _copies(schedule: Schedule, entry: Entry) -> bool:
 def _staged(schedule: Schedule, entry: Entry, warp: int) -> dict[str, int] | None:
     """Return offsets in scalars for a warp's prefetched entries, or None.
 
-    `buffer0` and `buffer1` are those of the two alternating batches; `entry` and `warp` are strides of entries and warps.
+    `buffer0` and `buffer1` belong to the two alternating batches; `entry` and `warp` are strides of both.
     """
     if not _copies(schedule, entry):
         return None

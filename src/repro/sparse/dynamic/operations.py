@@ -272,8 +272,8 @@ class Operations:
         """Make columns and values in CSR a matrix of one segment a row."""
         storage, rows = self.storage, self.storage.shape[0]
         return self._over(
-            "segments_from_offsets", rows, np.int32(rows), np.int32(storage.segments), np.int32(storage.pitch), offsets, storage.table,
-            storage.sizes, storage.state,
+            "segments_from_offsets", rows, np.int32(rows), np.int32(storage.segments), np.int32(storage.pitch), offsets,
+            storage.table, storage.sizes, storage.state,
         )  # fmt: skip
 
     # parts ------------------------------------------------------------------------------------------------------------
