@@ -55,7 +55,7 @@ def one_matrix(folder: Path) -> Path:
     scipy.io.mmwrite(folder / "grid.mtx", sp.coo_array(plane), symmetry="general")
     study: dict[str, object] = {"problems": [{"path": "grid.mtx"}], "precisions": ["double"]}
     if find_gpus():
-        study |= {"search": "predicted", "training": ["h200"], "space": "extended"}
+        study |= {"search": "predicted", "training": ["h200"], "space": "extended", "compile": "on_demand"}
         (folder / "results").mkdir()
         (folder / "results/h200").symlink_to(REPOSITORY / "results/h200")
     else:

@@ -1,4 +1,4 @@
-"""A search that tries a part of its space compiles what it tries, and nothing beside."""
+"""With `compile: on_demand` a search compiles what it tries, and nothing beside."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.medium
 
 #: Modules of one variant each.
 SINGLE = Path("modules/cpu", STUDY, "single/complex-single")
-PART = {"space": "paper", "layouts": ("ELL-SoA-AoS",)}
+PART = {"space": "paper", "layouts": ("ELL-SoA-AoS",), "compile": "on_demand"}
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_such_a_case_waits_for_no_module_and_is_measured_again_with_other_flags(
     problem: Matrix, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def step() -> tuple[list[str], object]:
-        study = {"problems": ["dirac_torus"], "precisions": ["double"], "search": "random"}
+        study = {"problems": ["dirac_torus"], "precisions": ["double"], "compile": "on_demand"}
         planned = make_plan(resolve({"device": "opencl", "studies": {STUDY: study}}))
         made = measuring_step(planned, STUDY, "dirac_torus", "double")
         return [group.name for group in planned.module_groups], made.parts["modules"]

@@ -224,7 +224,7 @@ class Rates:
 
 
 RATES = {
-    "cuda": Rates(1.7e12, 3.6e12, 1.2e12, 6e-6, 6e-6, 8e-4, start=5, host=3e7, compile=5.0, on_demand=0.4, threads=4,
+    "cuda": Rates(1.7e12, 3.6e12, 1.2e12, 6e-6, 6e-6, 8e-4, start=5, host=3e7, compile=5.0, on_demand=0.25, threads=4,
                   module=2_500_000),
     "opencl": Rates(6e9, 6e9, 3e9, 3e-5, 0, 1e-3, start=5, host=3e7, compile=0.4, on_demand=0.3, threads=1,
                     module=300_000),

@@ -46,7 +46,7 @@ Jobs = Annotated[
         "--jobs",
         "-j",
         min=1,
-        help="Compilers at once, where a search tries a part of its space and compiles on demand.",
+        help="Compilers at once, with `compile: on_demand`.",
     ),
 ]
 
@@ -78,8 +78,8 @@ def measure(
     The winner of a study's first case is then timed once more, in a second process: by how much the two are apart, the
     report states beside its intervals.
 
-    The problem has to be built and its modules to be compiled, which the workflow does by itself: `snakemake`. A search
-    that tries a part of its space compiles here what it tries.
+    The problem has to be built and its modules to be compiled, which the workflow does by itself: `snakemake`. With
+    `compile: on_demand` a search compiles here what it tries.
 
     Examples:
 

@@ -219,7 +219,7 @@ class Study:
         return []
 
     def compiles_on_demand(self, settings: StudySettings) -> bool:
-        """Return whether variants are compiled one by one, when a search asks for them: one that tries only a few."""
+        """Return whether variants are compiled one by one, when a search asks for them."""
         return False
 
     def render(self, templates: Path, key: str, target: Target) -> str:

@@ -202,7 +202,7 @@ class CompoundSpmv(Study):
     def modules(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> list[str]:
         """Return `space/entry-precision/layout` for every layout to try; nothing for a problem that is no operand.
 
-        A search in part compiles its variants on demand.
+        What is compiled on demand is left out.
         """
         if not problem.multiplies or self.compiles_on_demand(settings):
             return []
@@ -214,7 +214,7 @@ class CompoundSpmv(Study):
         ]
 
     def compiles_on_demand(self, settings: StudySettings) -> bool:
-        return settings.search != "exhaustive"
+        return settings.compile == "on_demand"
 
     def render(self, templates: Path, key: str, target: Target) -> str:
         """Return the source of one module: every schedule of a space that fits the target's limits."""

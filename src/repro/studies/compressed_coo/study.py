@@ -168,8 +168,8 @@ class CompressedCoo(Study):
     def modules(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> list[str]:
         """Return `space/precision/layout` for every layout to try, and `solvers/solver-precision`.
 
-        In the space `extended` there is also a solver that stays on the chip. A search in part compiles its products on
-        demand. Return nothing for a problem that is known to be no operand.
+        In the space `extended` there is also a solver that stays on the chip. Products that are compiled on demand are
+        left out. Return nothing for a problem that is known to be no operand.
         """
         if not problem.multiplies:
             return []
@@ -182,7 +182,7 @@ class CompressedCoo(Study):
         return [*products, *(f"{SOLVED}/{solver}-{precision}" for solver in solvers)]
 
     def compiles_on_demand(self, settings: StudySettings) -> bool:
-        return settings.search != "exhaustive"
+        return settings.compile == "on_demand"
 
     def render(self, templates: Path, key: str, target: Target) -> str:
         """Return the source of one module: every blocking of a layout, or a solver."""
