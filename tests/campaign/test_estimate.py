@@ -38,7 +38,7 @@ from repro.codegen.build_cache import compile_module, compile_times, manifest_pa
 from repro.codegen.targets import CPU, find_gpu, get_gpu, get_target, gpu_models
 from repro.config.models import Timing
 from repro.errors import ReproError
-from repro.sparse.compound.schedules import paper_space
+from repro.sparse.compound.variants import paper_space
 from repro.studies import Study, get_study, study_names
 
 pytestmark = pytest.mark.medium

@@ -8,6 +8,7 @@ import meshio
 import numpy as np
 import pytest
 from matplotlib.image import imread
+from scipy.sparse.linalg import spsolve
 
 pytestmark = pytest.mark.medium
 
@@ -201,3 +202,41 @@ def test_heat_spreads_as_scipy_says_and_as_the_disc_s_modes_do(capsys):
     decay = (1 + 0.015 * 2.405**2) ** -20
     assert ours.temperature.max() == pytest.approx(1.602 * decay, rel=0.08)
     assert "on the chip" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("theta", "more"), [(0.0, 0), (0.08, 3)])
+def test_a_plate_heats_up_as_a_direct_solver_says(tmp_path, capsys, theta, more):
+    example = import_module("nonlinear_heat")
+    to = tmp_path / "new" / "picture.png"
+    small = ["--cells", "20", "--steps", "5", "--tolerance", "1e-11", "--to", str(to), *DEVICE]
+    temperatures, steps = example.main([*small, "--theta", str(theta)])
+    plate = example.Plate(20, 100.0)
+    patterns = set()
+    for before, u, step in zip(temperatures, temperatures[1:], steps, strict=False):
+        matrix, right = plate.system(before, 0.2)
+        patterns.add((matrix.indptr.tobytes(), matrix.indices.tobytes()))
+        np.testing.assert_allclose(u, spsolve(matrix.tocsc(), right), rtol=1e-8, atol=1e-10)
+        # what came in through the sides is in the plate; no place is hotter or colder than the sides
+        assert step.heat - before.mean() == pytest.approx(step.gain, rel=1e-8)
+        assert 0 <= u.min() < u.max() <= 1
+        # aggregates of the first step serve as those of a hierarchy that is set up anew
+        assert 0 < step.iterations <= step.iterations_anew + more
+    assert len(patterns) == 1
+    assert [step.heat for step in steps] == sorted(step.heat for step in steps)
+    assert f"{steps[-1].heat:.4f}" in capsys.readouterr().out
+    assert len(np.unique(imread(to)[:, :, :3].reshape(-1, 3), axis=0)) > 100
+
+
+def test_a_homogeneous_plate_comes_to_rest_where_its_conductivity_says(tmp_path):
+    example = import_module("nonlinear_heat")
+    to = ["--to", str(tmp_path / "picture.png")]
+    temperatures, steps = example.main(
+        ["--cells", "24", "--steps", "12", "--time", "60", "--contrast", "1", *to, *DEVICE]
+    )
+    rest = temperatures[-1].reshape(24, 24)
+    assert np.ptp(rest, axis=0).max() < 1e-6
+    # the integral of the conductivity, (0.2 + u)³ / 3, falls evenly from the hot side to the cold one
+    x = (np.arange(24) + 0.5) / 24
+    expected = np.cbrt(0.2**3 + (1 - x) * (1.2**3 - 0.2**3)) - 0.2
+    np.testing.assert_allclose(rest[0], expected, atol=4e-3)
+    assert abs(steps[-1].gain) < 1e-3 * steps[0].gain

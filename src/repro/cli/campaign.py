@@ -411,7 +411,7 @@ def list_studies(_: Path) -> tuple[list[str], Rows]:
 def list_campaigns(_: Path) -> tuple[list[str], Rows]:
     from repro.bench.records import read_environments
     from repro.bench.store import recorded_studies
-    from repro.campaign.folders import RESULTS
+    from repro.campaign.configuration import RESULTS
 
     rows: list[tuple[object, ...]] = []
     for raw in sorted(RESULTS.glob("[!.]*/raw")):
@@ -494,7 +494,7 @@ def schemas() -> dict[str, dict[str, Any]]:
 def write_schemas(folder: Path) -> list[Path]:
     import json
 
-    from repro.atomic_write import write_whole
+    from repro.filesystem import write_whole
 
     paths = []
     for name, schema in schemas().items():
@@ -550,17 +550,11 @@ def plan(
     """
     import os
 
-    from repro.campaign.configuration import load
     from repro.campaign.jobs import RATES, count_steps, estimate
-    from repro.campaign.plan import make_plan
     from repro.campaign.steps import Freshness
     from repro.cli.console import duration, in_columns, terminal_width
-    from repro.codegen.targets import get_gpu
 
-    config = load(*(files or [DEFAULT_CONFIG]))
-    if gpu:  # a record's configuration says what it would be to measure it there
-        config = config.model_copy(update={"replay": False})
-    planned = make_plan(config, gpu=get_gpu(gpu) if gpu else None)
+    planned = _plan_files(files or [DEFAULT_CONFIG], gpu)
     if planned.target is None:
         _print_replay(planned, as_json)
         return
@@ -624,6 +618,20 @@ def _compile_model(needs: Estimate) -> str:
         f"A module takes as long as others of its kind in {times.measured} compilations here; where there are none, "
         f"{times.pace:.2g} times as long as on a core of an AMD EPYC."
     )
+
+
+def _plan_files(files: Sequence[Path], gpu: str | None) -> Plan:
+    """Plan the configuration of some files, on this machine or on a stated model of GPU."""
+    from repro.campaign.configuration import load
+    from repro.campaign.plan import make_plan
+    from repro.codegen.targets import get_gpu
+    from repro.config import located
+
+    config = load(*files)
+    if gpu:  # a record's configuration says what it would be to measure it there
+        config = config.model_copy(update={"replay": False})
+    with located(files):
+        return make_plan(config, gpu=get_gpu(gpu) if gpu else None)
 
 
 def _print_slow_compiling(planned: Plan, needs: Estimate, cores: int) -> None:

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from repro.atomic_write import write_whole
 from repro.codegen import nvcc, opencl_runtime
 from repro.codegen.targets import Target
 from repro.errors import ReproError
+from repro.filesystem import write_whole
 from repro.untrusted_files import parse_json, read_file, read_text, shown
 
 MODULES = Path("modules")

@@ -27,9 +27,9 @@ from repro.problems.assembly import (
     assemble_dirac,
     assemble_elasticity,
     assemble_helmholtz,
+    elastic_body,
     unfold,
 )
-from repro.problems.supports import elastic_body
 from repro.problems.surrogates import LATTICE_REACH, Family, LengthTargets, assemble_graph, assemble_lookalike
 
 Mesh = tuple[Floats, NDArray[np.int64]]

@@ -16,10 +16,9 @@ import numpy as np
 from repro.config.models import FieldFile, Fixed, Limits, OwnProblem
 from repro.entries import get_entry
 from repro.errors import ReproError
-from repro.galerkin.basis import BASES, mode_count
-from repro.galerkin.quadrature import exchange_last
+from repro.galerkin import BASES, exchange_last, mode_count
 from repro.problems import generators
-from repro.problems.assembly import Assembled, Floats, assemble_dirac, fold
+from repro.problems.assembly import Assembled, Floats, assemble_dirac, elastic_body, fixed_vertices, fold
 from repro.problems.field import MAX_DEGREE, Field, size_of
 from repro.problems.files import check_entry, locate_own, mesh_checksum, open_plain
 from repro.problems.matrix_market import ENDINGS, ENTRIES, Header, is_matrix_market, member_of, read_header, read_matrix
@@ -51,7 +50,6 @@ from repro.problems.registry import (
     Tetmesh,
     own_name,
 )
-from repro.problems.supports import elastic_body, fixed_vertices
 
 #: Prefix of cell-data names that marks modes; the rest of the name is the polynomial basis.
 MODES = "modes_"

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from pydantic import AfterValidator, BaseModel, ValidationError
 
-from repro.atomic_write import replacing
 from repro.errors import ReproError
+from repro.filesystem import replacing
 from repro.problems.assembly import Floats, Integers
 from repro.problems.registry import flaw
 from repro.untrusted_files import open_file, parse_json, shown
