@@ -27,7 +27,7 @@ RUN := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 PYTEST = $(RUN) pytest -n $(N) --dist loadfile --no-loadscope-reorder
 FAST := not slow and not wording and not medium and not gpu and not exhaustive
 
-.PHONY: help all demo test test-fast test-all test-exhaustive lint docs census environment lock clean
+.PHONY: help all demo test test-fast test-all test-exhaustive lint docs census times environment lock clean
 
 help:  ## Print this.
 	@echo "make TARGET [N=cores] [ARGS='further arguments of the command'] [EXTRAS=cpu,mesh] [LOCKED=no]"
@@ -69,6 +69,9 @@ docs: $(call stamps,docs)  ## Fill in the pages' numbers, generate the reference
 
 census: $(call stamps,run)  ## Count modules, functions, docstrings and imports, beside their targets.
 	$(RUN) python tools/census.py $(ARGS)
+
+times: $(call stamps,run)  ## Measure what campaigns take, beside what repro plan reckons: for a machine that is idle.
+	$(RUN) python tools/campaign_times.py $(ARGS)
 
 environment: $(call stamps,run)  ## Make the environment in .venv.
 

@@ -222,6 +222,14 @@ def test_several_gpus_measure_side_by_side_and_a_search_in_part_tries_less() -> 
     assert "on 2, " in on_a_cluster(needs, 4)
 
 
+def test_what_is_compiled_on_demand_is_in_the_time_of_the_case() -> None:
+    ahead, on_demand = (estimate(plan(problems=["mhd1280b"], search="random", compile=how), CPU)
+                        for how in ("ahead", "on_demand"))  # fmt: skip
+    assert (ahead.modules[0], on_demand.modules[0]) == (33, 1)
+    for one, other in zip(ahead.jobs, on_demand.jobs, strict=True):
+        assert other.seconds == pytest.approx(one.seconds + RATES["opencl"].on_demand * one.tried)
+
+
 def test_a_study_that_tries_all_it_has_takes_as_long_by_any_search() -> None:
     def needs(search: str) -> Estimate:
         study = {"problems": ["siac/low_4k_p1"], "search": search}

@@ -66,6 +66,53 @@ def test_predicted_finds_the_best_of_a_problem_it_has_not_seen(number):
     assert np.mean([one.losses(replay(RandomSample(BUDGET, seed), one))[-1] for seed in range(5)]) > 0.03
 
 
+class Builds:
+    """What a search lets build before it measures."""
+
+    def __init__(self, width):
+        self.width, self.batches = width, []
+
+    def __call__(self, indices):
+        self.batches.append(list(indices))
+
+
+def built(strategy, one, width):
+    """Return what a search that builds so many at once measures, and what it builds."""
+    builds, tried = Builds(width), []
+
+    def measure(index):
+        assert any(index in batch for batch in builds.batches)
+        tried.append(one.names[index])
+        return one.seconds[one.names[index]]
+
+    strategy(one.names, measure, builds)
+    return tried, builds.batches
+
+
+@pytest.mark.parametrize("number", range(8, 12))
+@pytest.mark.parametrize("width", [1, 16])
+def test_what_predicted_measures_does_not_depend_on_what_it_builds_ahead(number, width):
+    one = recording(number)
+    strategy = Predicted(RECORDED, one.features, BUDGET, VariantId, str(REFERENCE))
+    tried, batches = built(strategy, one, width)
+    assert tried == predicted(RECORDED, one)
+    of_all = [index for batch in batches for index in batch]
+    assert len(of_all) == len(set(of_all))
+    if width == 1:
+        assert {one.names[index] for index in of_all} == set(tried)
+    else:  # a wait for many, in place of one for each
+        assert len(batches) < 38 / 2
+        assert len(of_all) < 5 * 38
+
+
+@pytest.mark.parametrize("strategy", [RandomSample(BUDGET, 1), Exhaustive()])
+def test_what_is_known_before_is_built_in_full_batches(strategy):
+    one = RECORDED[0]
+    tried, batches = built(strategy, one, 16)
+    assert [one.names[index] for batch in batches for index in batch] == tried
+    assert {len(batch) for batch in batches[:-1]} == {16}
+
+
 def test_predicted_begins_with_the_reference_layout_and_repeats_itself():
     one = recording(9)
     tried = predicted(RECORDED, one)

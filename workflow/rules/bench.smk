@@ -19,7 +19,7 @@ for study in plan.studies.values():
             f"{plan.logs}/measure/{study.name}/{{problem}}/{{precision}}.log",
         conda:
             ENVIRONMENT
-        threads: lambda wildcards: 1 if plan.on_gpu else workflow.cores
+        threads: lambda wildcards, study=study.name: threads_to_measure(study)
         resources:
             **asked_to_measure(
                 lambda problem, precision, study=study.name: requests.measuring(
@@ -36,7 +36,7 @@ for study in plan.studies.values():
             "Measuring {wildcards.problem}, {wildcards.precision}, of {params.study}"
         shell:
             "{params.repro:q} measure {params.study} {wildcards.problem:q} {wildcards.precision}"
-            " --config {params.config:q} --turns {params.turns} --receipt --record-failures > {log:q} 2>&1"
+            " --config {params.config:q} --turns {params.turns} --jobs {threads} --receipt --record-failures > {log:q} 2>&1"
 
     if batches.measuring:
 
@@ -58,7 +58,7 @@ for study in plan.studies.values():
                 f"{plan.logs}/batches/{study.name}/{{precision}}/{{batch}}.log",
             conda:
                 ENVIRONMENT
-            threads: lambda wildcards: 1 if plan.on_gpu else workflow.cores
+            threads: lambda wildcards, study=study.name: threads_to_measure(study)
             resources:
                 **asked_to_measure(
                     lambda precision, batch, study=study.name: requests.measuring(
@@ -77,4 +77,4 @@ for study in plan.studies.values():
                 "Measuring batch {wildcards.batch}, {wildcards.precision}, of {params.study}"
             shell:
                 "{params.repro:q} batch {params.study}/{wildcards.precision} {params.problems:q}"
-                " --config {params.config:q} --output {output:q} > {log:q} 2>&1"
+                " --config {params.config:q} --jobs {threads} --output {output:q} > {log:q} 2>&1"

@@ -12,6 +12,7 @@ from functools import cache, partial
 from repro.campaign.jobs import claimed, turns_at
 from repro.campaign.workflow import environment_file, overrule
 from repro.errors import ReproError
+from repro.studies import get_study
 from snakemake.settings.types import DeploymentMethod
 
 CONDA = DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
@@ -28,6 +29,10 @@ if CONDA:
     except ReproError as error:
         sys.exit(str(error))
     ENVIRONMENT = deployed.name
+
+
+#: Cores that a job asks a cluster for which compiles on demand while it holds a GPU.
+CLUSTER_COMPILERS = 8
 
 
 @cache
@@ -84,6 +89,17 @@ def gpu_limit():
     limit = workflow.global_resources.get("gpu") if workflow.local_exec else None
     # a number, or in newer versions of Snakemake an object with a value
     return getattr(limit, "value", limit)
+
+
+def threads_to_measure(study):
+    """Return the cores of a job that measures: all on a CPU; on a GPU one, but where it compiles on demand its share."""
+    if not plan.on_gpu:
+        return workflow.cores
+    if not get_study(study).compiles_on_demand(plan.studies[study].settings):
+        return 1
+    if not workflow.local_exec:
+        return CLUSTER_COMPILERS
+    return max(1, workflow.cores // turns_at(plan, study, gpu_limit()))
 
 
 def asked_to_measure(what, study):

@@ -27,7 +27,7 @@ from repro.errors import ReproError
 class Runnable:
     """Base class of everything that is verified and timed.
 
-    Calls come in this order: `pack`, `prepare`, any number of `before`, `launch` and `result`, then `release`.
+    Calls come in this order: `compile`, `pack`, `prepare`, any number of `before`, `launch` and `result`, `release`.
 
     Attributes
     ----------
@@ -73,6 +73,14 @@ class Runnable:
     def identity(self) -> str:
         """Text that distinguishes runnables with equal names, such as a module's hash or a library's version."""
         return self.name
+
+    @property
+    def on_demand(self) -> bool:
+        """Whether `compile` has something to do."""
+        return False
+
+    def compile(self) -> None:
+        """Compile a module that is compiled on demand. Several threads call it at once, each for another runnable."""
 
     def pack(self, workspace: Workspace) -> None:
         """Pack operands on the host with `Workspace.pack` while other processes use the device. Errors appear in
@@ -266,13 +274,13 @@ class Workspace:
         if packing in self._refused or packing in self._packings or (self._packed and self._packed.packing == packing):
             return
         self._packed = None  # the host keeps at most one packed operand
-        with self._away(), suppress(Unsupported, MemoryError):
+        with self.away(), suppress(Unsupported, MemoryError):
             start = time.perf_counter()
             facts, arrays = self._packed_now(packing, pack)
             self._packed = _Packed(packing, facts, arrays, time.perf_counter() - start)
 
     @contextmanager
-    def _away(self) -> Iterator[None]:
+    def away(self) -> Iterator[None]:
         """Let other processes use the device while the body of the `with` statement works on the host."""
         self.devices.synchronize()
         with self._lend():
@@ -398,7 +406,7 @@ class Workspace:
             value, seconds = self._facts[key]
             self._saved_seconds += seconds
             return value
-        with self._away() if away else nullcontext():
+        with self.away() if away else nullcontext():
             start = self._clock()
             computed = compute()
             self._facts[key] = computed, self._clock() - start

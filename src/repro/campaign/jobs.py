@@ -6,7 +6,7 @@ at least a minimum, and grows with each retry: a job above its request is killed
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil
@@ -17,6 +17,7 @@ from repro.bench.records import read_problem
 from repro.campaign.plan import ModuleGroup, Plan, PlannedStudy
 from repro.codegen.build_cache import compile_times
 from repro.codegen.targets import GpuModel, Target
+from repro.codegen.templates import COMMON
 from repro.config.models import StudySettings
 from repro.errors import ReproError
 from repro.problems.problem import Outline
@@ -214,6 +215,8 @@ class Rates:
     host: float
     #: Seconds to compile a module on one core.
     compile: float
+    #: Seconds to compile one kernel on demand, per variant that is tried: on a GPU's host by many compilers at once.
+    on_demand: float
     #: Number of modules that a job compiles concurrently.
     threads: int
     #: Size of a compiled module and its source in bytes.
@@ -221,11 +224,11 @@ class Rates:
 
 
 RATES = {
-    "cuda": Rates(
-        1.7e12, 3.6e12, 1.2e12, 6e-6, 6e-6, 8e-4, start=5, host=3e7, compile=5.0, threads=4, module=2_500_000
-    ),
-    "opencl": Rates(6e9, 6e9, 3e9, 3e-5, 0, 1e-3, start=5, host=3e7, compile=0.4, threads=1, module=300_000),
-}
+    "cuda": Rates(1.7e12, 3.6e12, 1.2e12, 6e-6, 6e-6, 8e-4, start=5, host=3e7, compile=5.0, on_demand=0.25, threads=4,
+                  module=2_500_000),
+    "opencl": Rates(6e9, 6e9, 3e9, 3e-5, 0, 1e-3, start=5, host=3e7, compile=0.4, on_demand=0.3, threads=1,
+                    module=300_000),
+}  # fmt: skip
 #: Overhead in seconds before the first job and after the last job: planning, Snakemake, receipts.
 AROUND = 10.0
 #: Start-up time in seconds for jobs that do not measure.
@@ -287,6 +290,8 @@ class Estimate:
     disk_bytes: int
     #: Where the seconds to compile come from.
     compile_times: CompileTimes
+    #: Seconds of all jobs of a study that compile, measure, and show: sums of what jobs take alone on a core.
+    by_study: Mapping[str, Mapping[str, float]]
 
     @property
     def device_bytes(self) -> int:
@@ -330,35 +335,52 @@ def estimate(plan: Plan, target: Target) -> Estimate:
     sizes = {job.problem: job.size for job in jobs}
     manifests = plan.all_manifests
     times = CompileTimes(target)
-    absent = [seconds for group in plan.module_groups if (seconds := times.absent(plan, group))]
+    absent = [(group.study, seconds) for group in plan.module_groups if (seconds := times.absent(plan, group))]
     if not Path(plan.common_manifest).exists():
-        absent.append([times.pace * rates.compile])
+        absent.append((COMMON, [times.pace * rates.compile]))
     presented = [
-        START_SECONDS + seconds * len(names)
+        (study.name, START_SECONDS + seconds * len(names))
         for study in plan.studies.values()
         for seconds, names in ((TABLE_SECONDS, study.tables), (FIGURE_SECONDS, study.figures))
         if names
     ]
+    compiled = [(study, START_SECONDS + sum(seconds) / rates.threads) for study, seconds in absent]
     # problem files are stored in double precision
     in_double = ((job.problem, job.operand_bytes * (1 if job.precision == "double" else 2)) for job in jobs)
     problem_bytes = dict(sorted(in_double))
     return Estimate(
         jobs,
         batches.jobs,
-        (len(manifests), sum(map(len, absent))),
-        tuple(START_SECONDS + sum(seconds) / rates.threads for seconds in absent),
+        (len(manifests), sum(len(seconds) for _, seconds in absent)),
+        tuple(seconds for _, seconds in compiled),
         tuple(START_SECONDS + sum(building_seconds(sizes[name]) for name in names) for names in batches.built_by_job),
-        tuple(presented),
+        tuple(seconds for _, seconds in presented),
         2 * START_SECONDS + PLACED_SECONDS * len(plan.artifact_files) + CHECK_SECONDS,
         sum(problem_bytes.values()) + len(manifests) * rates.module + sum(job.tried * 1500 for job in jobs),
         times,
+        {
+            "compile": _by_study(compiled),
+            "measure": _by_study((job.study, job.seconds) for job in jobs),
+            "show": _by_study(presented),
+        },
     )
+
+
+def _by_study(seconds: Iterable[tuple[str, float]]) -> dict[str, float]:
+    sums: dict[str, float] = {}
+    for study, of_job in seconds:
+        sums[study] = sums.get(study, 0.0) + of_job
+    return sums
 
 
 def module_seconds(study: str, key: str, dialect: str) -> float:
     """Return the seconds that compiling a module on one core took on the machine that the rates are of."""
     pace = get_study(study).paces.get(dialect, CostModel())
     return next((seconds for begin, seconds in pace.compile.items() if key.startswith(begin)), RATES[dialect].compile)
+
+
+#: What begins the groups of modules with one kernel, which are compiled on demand.
+SINGLE = "single/"
 
 
 class CompileTimes:
@@ -368,7 +390,9 @@ class CompileTimes:
         self._dialect = target.dialect
         measured = compile_times(target.name)
         self._mean = {group: fmean(seconds) for group, seconds in measured.items() if seconds}
-        known = [(study, group) for study, group in self._mean if study in study_names()]
+        known = [
+            (study, group) for study, group in self._mean if study in study_names() and not group.startswith(SINGLE)
+        ]
         took = sum(sum(measured[of]) for of in known)
         reckoned = sum(len(measured[of]) * module_seconds(of[0], f"{of[1]}/", self._dialect) for of in known)
         #: Number of compilations measured here.
@@ -496,6 +520,7 @@ def reckon(
     rates = RATES[target.dialect] if starts else replace(RATES[target.dialect], start=0)
     slowdown = plan.gpu.slowdown(pace.intensity) if plan.gpu else 1.0
     seconds = _seconds(settings, rates, pace, work, tried, target.dialect, slowdown)
+    seconds += rates.on_demand * tried if get_study(study).compiles_on_demand(settings) else 0
     seconds += RATES[target.dialect].start if first and work.variants else 0  # its winner is timed once more
     what = problem.entry or problem.kind
     return Job(

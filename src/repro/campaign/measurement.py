@@ -146,11 +146,13 @@ def measure(
     run: str | None = None,
     batch: Callable[[], Opened] | None = None,
     turns: int = 1,
+    jobs: int = 1,
 ) -> list[Path]:
     """Measure a problem in one precision; return the written files, one for each step of the study.
 
     Rows stored by an earlier, killed run are reused, except failures that may not recur. An unavailable or unsupported
-    problem gets one row with the reason. `run` is the id of the run that started this process.
+    problem gets one row with the reason. `run` is the id of the run that started this process. Modules that
+    are compiled on demand are compiled `jobs` at once.
     """
     check_study(config, study_name)
     study, folders = get_study(study_name), Folders(config, study_name, name, precision)
@@ -170,8 +172,16 @@ def measure(
     ):
         place = CaseLocation(study_name, config.campaign, RESULTS)
         settings = config.studies[study_name]
-        session = Session(problem, bench, store, settings, config.seed, place, progress, study.rivals_of(config.rivals))
+        rivals, templates = study.rivals_of(config.rivals), Path(config.kernels)
+        session = Session(
+            problem, bench, store, settings, config.seed, place, progress, rivals, templates, _compilers(bench, jobs)
+        )
         return [write_step(study, name, precision, step, rows, folders.raw) for step, rows in study.measure(session)]
+
+
+def _compilers(bench: Bench, jobs: int) -> int:
+    """Return how many compilers run at once: one on a CPU, whose compiler works in this process, on all cores."""
+    return jobs if bench.device.backend == "cuda" else 1
 
 
 #: Step of a case that a second process measured: the winner once more. The difference to the report is what two equal

@@ -80,13 +80,18 @@ def compiling(study: str, key: str, target: Target, kernels: Path, modules: Path
         f"compile {study} {key}",
         _module_receipt(target, study, key, modules=modules),
         (manifest_path(target.name, study, key, modules),),
-        {
-            "compiler": compiler_identity(target),
-            "templates": _templates(kernels, (study, "sparse", "filtering", "dialects")),
-            "packages": _versions(RENDERING),
-            "code": _compiling_code(study),
-        },
+        _compiled_from(study, target, kernels),
     )
+
+
+def _compiled_from(study: str, target: Target, kernels: Path) -> dict[str, Any]:
+    """Return what a study's modules are made from."""
+    return {
+        "compiler": compiler_identity(target),
+        "templates": _templates(kernels, (study, "sparse", "filtering", "dialects")),
+        "packages": _versions(RENDERING),
+        "code": _compiling_code(study),
+    }
 
 
 def compiling_common(target: Target, kernels: Path, modules: Path = MODULES) -> Step:
@@ -109,6 +114,7 @@ def measuring(plan: Plan, study: str, problem: str, precision: str, training: tu
     assert plan.target is not None
     modules = [_module_receipt(plan.target, study, key) for key in plan.modules(study, problem, precision)]
     rivals = plan.rivals(study)
+    on_demand = get_study(study).compiles_on_demand(plan.studies[study].settings)
     return Step(
         f"measure {study} {problem} {precision}",
         receipt_of(plan, study, problem, precision),
@@ -121,6 +127,7 @@ def measuring(plan: Plan, study: str, problem: str, precision: str, training: tu
             "packages": _versions((*MEASURING, *get_study(study).packages)),
             "code": code_hash("repro.campaign.measurement", *_modules(study, "study")),
             **({"rivals": [rival.model_dump(mode="json") for rival in rivals]} if rivals else {}),
+            **({"modules": _compiled_from(study, plan.target, Path(plan.config.kernels))} if on_demand else {}),
         },
         (*(_training(plan, study) if training is None else training), *plan.rival_files(study)),
         (receipt_of(plan, "problem", problem), *modules, _module_receipt(plan.target, COMMON)),

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from repro.cli.measurement import Jobs
 from repro.cli.options import ConfigFile, Run
 from repro.package_data import DEFAULT_CONFIG
 
@@ -26,6 +27,7 @@ def batch(
     problems: Problems,
     config: ConfigFile = DEFAULT_CONFIG,
     output: Output = None,
+    jobs: Jobs = 1,
     run: Run = None,
 ) -> None:
     """Build small problems, or measure them, one after the other in one job; the devices are opened once.
@@ -45,11 +47,11 @@ def batch(
     if what == "problems":
         _build(problems, config)
     elif run is not None:
-        _measure(what, problems, config, run)
+        _measure(what, problems, config, run, jobs)
         return
     else:
         with signals_held():
-            _supervise(context, what, problems, config)
+            _supervise(context, what, problems, config, jobs)
     if output is not None:
         from repro.filesystem import write_whole
 
@@ -88,7 +90,7 @@ def _parts(what: str) -> tuple[str, str]:
     return study, precision
 
 
-def _supervise(context: typer.Context, what: str, problems: Sequence[str], config: Path) -> None:
+def _supervise(context: typer.Context, what: str, problems: Sequence[str], config: Path, jobs: int) -> None:
     """Run this command in a child process that measures the stale cases, and restart it after crashes."""
     from repro.campaign.completeness import making_case, stale_cases
     from repro.campaign.configuration import check_study, load
@@ -116,7 +118,8 @@ def _supervise(context: typer.Context, what: str, problems: Sequence[str], confi
 
     run = uuid.uuid4().hex
     debug = ["--debug"] if context.find_root().params.get("debug") else []
-    command = [*python(), "-m", "repro", *debug, "batch", what, *stale, "--config", str(config), "--run", run]
+    options = ["--config", str(config), "--jobs", str(jobs), "--run", run]
+    command = [*python(), "-m", "repro", *debug, "batch", what, *stale, *options]
     while (name := ahead()) is not None:
         try:
             if code := supervise(command, store, run):
@@ -129,7 +132,7 @@ def _supervise(context: typer.Context, what: str, problems: Sequence[str], confi
     repeat_first(context, settings, study, precision, stale, config)
 
 
-def _measure(what: str, problems: Sequence[str], config: Path, run: str) -> None:
+def _measure(what: str, problems: Sequence[str], config: Path, run: str, jobs: int) -> None:
     from repro.bench.worker import ContextLost, end_with_parent, restart
     from repro.campaign.completeness import making_case
     from repro.campaign.configuration import load
@@ -149,7 +152,7 @@ def _measure(what: str, problems: Sequence[str], config: Path, run: str) -> None
                     continue  # measured by an earlier process of this run, before a crash
                 began = time.monotonic()
                 with making_case(plan, study, name, precision), recorded(settings, study, name, precision, True):
-                    measure(settings, study, name, precision, lambda *_: None, run, opened)
+                    measure(settings, study, name, precision, lambda *_: None, run, opened, jobs=jobs)
                 took = time.monotonic() - began
                 typer.echo(f"{number} of {len(problems)}: {name} {precision}, {took:.1f} s")
     except ContextLost as lost:

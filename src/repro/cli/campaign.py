@@ -605,8 +605,7 @@ def plan(
         f"measured campaigns. {_compile_model(needs)} "
         "Sizes are `built` (known exactly), `stated` (by registry, generator or the file's header), `at most` (a bound "
         "by these), `by length` (guessed from that of a mesh's file) or `assumed`. What is measured or compiled "
-        "already is not done again, and what is known to be refused, such as a matrix that is not square, has no "
-        "variants."
+        "already is not done again. What is known to be refused, such as a matrix that is not square, has no variants."
     )
 
 
@@ -678,6 +677,7 @@ def _plan_record(planned: Plan, needs: Estimate, cores: int) -> dict[str, object
         "disk_bytes": needs.disk_bytes,
         "device_bytes": needs.device_bytes,
         "seconds": needs.seconds(cores),
+        "jobs": {**needs.by_study, "build": sum(needs.build_seconds), "conclude": needs.conclude_seconds},
     }
 
 

@@ -40,6 +40,15 @@ Turns = Annotated[
         "to its part of the memory.",
     ),
 ]
+Jobs = Annotated[
+    int,
+    typer.Option(
+        "--jobs",
+        "-j",
+        min=1,
+        help="Compilers at once, with `compile: on_demand`.",
+    ),
+]
 
 
 def measure(
@@ -51,6 +60,7 @@ def measure(
     receipt: Receipt = False,
     record_failures: RecordFailures = False,
     turns: Turns = 1,
+    jobs: Jobs = 1,
     repeat: Annotated[
         bool, typer.Option("--repeat", help="Only time the measured case's winner once more (repeat.parquet).")
     ] = False,
@@ -68,7 +78,8 @@ def measure(
     The winner of a study's first case is then timed once more, in a second process: by how much the two are apart, the
     report states beside its intervals.
 
-    The problem has to be built and its modules to be compiled, which the workflow does by itself: `snakemake`.
+    The problem has to be built and its modules to be compiled, which the workflow does by itself: `snakemake`. With
+    `compile: on_demand` a search compiles here what it tries.
 
     Examples:
 
@@ -82,7 +93,7 @@ def measure(
         _repeat(study, problem, precision, config)
         return
     if run is not None:
-        _measure(study, problem, precision, config, record_failures, turns, run)
+        _measure(study, problem, precision, config, record_failures, turns, jobs, run)
         return
     with signals_held():
         from repro.campaign.completeness import making_case
@@ -92,7 +103,7 @@ def measure(
         settings = load(config)
         check_study(settings, study)
         case = study, problem, precision
-        words = ["--config", str(config), "--turns", str(turns)]
+        words = ["--config", str(config), "--turns", str(turns), "--jobs", str(jobs)]
         with making_case(plan_of_cases(settings, [problem], study), *case) if receipt else nullcontext():
             code = _supervise(context, settings, *case, words, record_failures)
             if code:
@@ -163,7 +174,7 @@ def python() -> list[str]:
 
 
 def _measure(
-    study: str, problem: str, precision: str, config: Path, record_failures: bool, turns: int, run: str
+    study: str, problem: str, precision: str, config: Path, record_failures: bool, turns: int, jobs: int, run: str
 ) -> None:
     from repro.bench.worker import ContextLost, end_with_parent, restart
     from repro.campaign import measurement
@@ -177,7 +188,7 @@ def _measure(
             recorded(settings, study, problem, precision, record_failures),
             Progress(f"measure {problem} {precision}") as progress,
         ):
-            for path in measurement.measure(settings, study, problem, precision, progress, run, turns=turns):
+            for path in measurement.measure(settings, study, problem, precision, progress, run, turns=turns, jobs=jobs):
                 typer.echo(f"wrote {path}")
     except ContextLost as lost:
         restart(f"the device's context was lost by {lost}")

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
@@ -51,6 +51,11 @@ class Module:
     #: SHA-256 of the binary file; None without a binary and in manifests of older versions.
     binary_digest: str | None = None
 
+    @property
+    def built(self) -> Module:
+        """This module, as of one that is compiled on demand."""
+        return self
+
     def save(self, path: Path) -> None:
         write_whole(path, json.dumps(asdict(self), indent=1).encode() + b"\n")
 
@@ -75,6 +80,33 @@ class Module:
             raise _damaged(path, f"{'.'.join(map(str, first['loc']))}: {first['msg'].lower()}") from None
         except ValueError as error:
             raise _damaged(path, error) from None
+
+
+class ModuleOnDemand:
+    """A module that is compiled when it is first asked for something: the compiler's error is recorded in it."""
+
+    def __init__(self, render: Callable[[], str], target: Target, manifest: Path) -> None:
+        self._source, self._target, self._manifest = render, target, manifest
+
+    @cached_property
+    def built(self) -> Module:
+        return compile_module(self._source(), self._target, self._manifest, record_errors=True)
+
+    @property
+    def hash(self) -> str:
+        return self.built.hash
+
+    @property
+    def binary(self) -> str | None:
+        return self.built.binary
+
+    @property
+    def resources(self) -> dict[str, dict[str, int]] | None:
+        return self.built.resources
+
+    @property
+    def message(self) -> str | None:
+        return self.built.message
 
 
 #: Allowed paths of binaries: only files directly in the folder `objects/`.

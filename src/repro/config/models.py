@@ -451,6 +451,11 @@ class StudySettings(Model):
     budget: float = Field(
         0.02, gt=0, le=1, description="Share of each space that a predicted or random search measures."
     )
+    compile: Literal["ahead", "on_demand"] = Field(
+        "ahead",
+        description="Whether all modules of a space are compiled before it is searched, or each variant by itself when "
+        "it is about to be tried: quicker for a predicted search of a few problems (compound_spmv, compressed_coo).",
+    )
     training: Annotated[Literal["all"] | tuple[CampaignName, ...], _Once] = Field(
         "all", description="Campaigns under results/ that a predicted search learns from: all others, or names."
     )

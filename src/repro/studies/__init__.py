@@ -214,11 +214,15 @@ class Study:
         )
 
     def modules(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> list[str]:
-        """Return the keys `group/name` of the compiled modules that are needed to measure a problem on a target.
+        """Return the keys `group/name` of the modules to compile before a problem is measured on a target.
 
         One job compiles all modules of a group; the manifest of a module is `modules/<target>/<study>/<key>.json`.
         """
         return []
+
+    def compiles_on_demand(self, settings: StudySettings) -> bool:
+        """Return whether variants are compiled one by one, when a search asks for them."""
+        return False
 
     def render(self, templates: Path, key: str, target: Target) -> str:
         """Return the source code of the module with this key.

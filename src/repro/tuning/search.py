@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
@@ -94,12 +95,15 @@ PHASE = "search"
 class Search:
     """Measures runnables on one problem; rows that are already in the store are not measured again."""
 
-    def __init__(self, bench: Bench, store: Store, cold: bool, progress: ProgressCallback = lambda *_: None) -> None:
+    def __init__(
+        self, bench: Bench, store: Store, cold: bool, progress: ProgressCallback = lambda *_: None, jobs: int = 1
+    ) -> None:
         self._bench = bench
         self._store = store
         self._screen = screen(bench.timing, cold)
         self._full = full(bench.timing, cold)
         self._progress = progress
+        self._jobs = jobs
 
     def exhaustive(self, runnables: Sequence[Runnable], what: str = "variants") -> list[Row]:
         return self.by(Exhaustive(), runnables, what)
@@ -148,9 +152,26 @@ class Search:
                 rows.append(row)
                 return row.screened_by if row.status == "ok" else None
 
-            strategy(names, measure)
+            strategy(names, measure, Compilation(self._bench, runnables, self._jobs))
         self._progress(stage, len(rows), len(rows))
         return rows
+
+
+class Compilation:
+    """Compiles what a search is about to measure, on several cores; meanwhile nothing is measured."""
+
+    def __init__(self, bench: Bench, runnables: Sequence[Runnable], jobs: int) -> None:
+        self._bench, self._runnables = bench, runnables
+        #: Number of compilers that run at once.
+        self.width = jobs
+
+    def __call__(self, indices: Sequence[int]) -> None:
+        chosen = [self._runnables[index] for index in indices]
+        if not any(runnable.on_demand for runnable in chosen):
+            return
+        with self._bench.workspace.away(), ThreadPoolExecutor(self.width) as pool:
+            for _ in pool.map(lambda runnable: runnable.compile(), chosen):
+                pass
 
 
 @contextmanager

@@ -54,6 +54,9 @@ class Session:
     progress: ProgressCallback
     #: Rivals of what the study measures; a rival is timed in the same rounds as the winners.
     rivals: Sequence[Rival] = ()
+    #: Folder of the templates, for modules that are compiled on demand, and how many are compiled at once.
+    templates: Path = Path("kernels")
+    jobs: int = 1
 
     @property
     def precision(self) -> str:
@@ -70,7 +73,7 @@ class Session:
 
     @cached_property
     def _search(self) -> Search:
-        return Search(self.bench, self.store, self.settings.cache == "cold", self.progress)
+        return Search(self.bench, self.store, self.settings.cache == "cold", self.progress, self.jobs)
 
     def exhaustive(self, runnables: Sequence[Runnable], what: str) -> list[Row]:
         return self._search.exhaustive(runnables, what)

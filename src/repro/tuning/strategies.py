@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol, TypeVar
@@ -63,6 +64,17 @@ def likeness_of(space: tuple[str, ...], id_class: type[BaseId]) -> Likeness:
 Measure = Callable[[int], float | None]
 
 
+class Builder(Protocol):
+    """Builds variants before they are measured, several at once."""
+
+    @property
+    def width(self) -> int:
+        """Number of variants that are built at once."""
+
+    def __call__(self, indices: Sequence[int]) -> None:
+        """Build the variants with the given indices and wait for them; what is built already costs nothing."""
+
+
 class Strategy(Protocol):
     """Measures variants of a space until the strategy's budget is used; the caller stores the results."""
 
@@ -70,8 +82,11 @@ class Strategy(Protocol):
     def budget(self) -> float:
         """Fraction of the space to measure."""
 
-    def __call__(self, space: Sequence[str], measure: Measure) -> None:
-        """Measure variants of a space; `space` contains the names of all variants."""
+    def __call__(self, space: Sequence[str], measure: Measure, build: Builder | None = None) -> None:
+        """Measure variants of a space; `space` contains the names of all variants.
+
+        With `build`, each variant is built before it is measured, together with others that are likely to follow.
+        """
 
 
 def allowed(space: Sequence[str], share: float) -> int:
@@ -83,9 +98,8 @@ def allowed(space: Sequence[str], share: float) -> int:
 class Exhaustive:
     budget: float = 1.0
 
-    def __call__(self, space: Sequence[str], measure: Measure) -> None:
-        for index in range(len(space)):
-            measure(index)
+    def __call__(self, space: Sequence[str], measure: Measure, build: Builder | None = None) -> None:
+        _measure_all(range(len(space)), measure, build)
 
 
 @dataclass(frozen=True)
@@ -95,9 +109,16 @@ class RandomSample:
     budget: float
     seed: int
 
-    def __call__(self, space: Sequence[str], measure: Measure) -> None:
-        for index in np.random.default_rng(self.seed).permutation(len(space))[: allowed(space, self.budget)]:
-            measure(int(index))
+    def __call__(self, space: Sequence[str], measure: Measure, build: Builder | None = None) -> None:
+        drawn = np.random.default_rng(self.seed).permutation(len(space))[: allowed(space, self.budget)]
+        _measure_all(drawn.tolist(), measure, build)
+
+
+def _measure_all(indices: Sequence[int], measure: Measure, build: Builder | None) -> None:
+    for number, index in enumerate(indices):
+        if build and number % build.width == 0:
+            build(indices[number : number + build.width])
+        measure(index)
 
 
 # These constants were chosen by replaying the recorded searches of the campaign `h200`, with each problem predicted
@@ -150,6 +171,12 @@ class GaussianProcess:
         self._best: float | None = None
         self._groups = groups
         self._failed = np.zeros(groups.max() + 1)  # number of failures minus number of successes in each group
+
+    def copy(self) -> GaussianProcess:
+        twin = copy(self)
+        for name in ("mean", "variance", "_tried", "_failed"):
+            setattr(twin, name, getattr(self, name).copy())
+        return twin
 
     def fastest(self, among: NDArray[np.bool_] | None = None) -> int:
         """Return the untried variant with the lowest mean; with `among`, the variant with the lowest mean in this
@@ -216,12 +243,13 @@ class Predicted:
     #: Group from which the first variant is taken, if the space has this group; other times are compared with it.
     reference: str | None = None
 
-    def __call__(self, space: Sequence[str], measure: Measure) -> None:
+    def __call__(self, space: Sequence[str], measure: Measure, build: Builder | None = None) -> None:
         """Measure the most promising variant, update the model, and repeat until the budget is used.
 
         The first variant belongs to the reference group, if there is one. From the fraction `LEADS` of the budget on,
         variants with a word (a categorical coordinate, `Point.words`) that no measured variant has come first; of
-        these, the one with the lowest predicted time.
+        these, the one with the lowest predicted time. A variant that is not built yet is built together with those that
+        would follow if all times were as predicted: what is measured does not depend on what is built.
 
         Raises
         ------
@@ -232,13 +260,45 @@ class Predicted:
         belief = prior(space, self.recordings, self.features, likeness)
         reference = np.array([group == self.reference for group in likeness.groups])
         index = belief.fastest(reference if reference.any() else None)
-        words = likeness.words().astype(bool)
         tries = allowed(space, self.budget)
-        for trial in range(tries):
-            belief.observe(index, measure(index))
-            words = words[~words[:, index]]
-            untried = words.any(axis=0) if trial >= LEADS * tries else np.zeros(len(space), dtype=bool)
-            index = belief.fastest(untried) if untried.any() else belief.most_promising()
+        path = _Path(belief, index, likeness.words().astype(bool), tries)
+        built: set[int] = set()
+        while path.trial < tries:
+            if build and path.index not in built:
+                batch = path.foreseen(build.width, built)
+                build(batch)
+                built.update(batch)
+            path.observe(measure(path.index))
+
+
+class _Path:
+    """The way of a predicted search through a space, up to the variant `index`, which is to be measured next."""
+
+    def __init__(self, belief: GaussianProcess, index: int, words: NDArray[np.bool_], tries: int) -> None:
+        self.belief, self.index, self.words, self.tries = belief, index, words, tries
+        self.trial = 0
+
+    def observe(self, seconds: float | None) -> None:
+        """Learn the time of the variant that was to be measured, and go on to the next."""
+        self.belief.observe(self.index, seconds)
+        self.words = self.words[~self.words[:, self.index]]
+        lead = self.trial >= LEADS * self.tries
+        untried: NDArray[np.bool_] = np.zeros(len(self.belief.mean), dtype=bool)
+        if lead:
+            untried = np.asarray(self.words.any(axis=0))
+        self.index = self.belief.fastest(untried) if untried.any() else self.belief.most_promising()
+        self.trial += 1
+
+    def foreseen(self, count: int, built: Collection[int]) -> list[int]:
+        """Return the next variants that are not built, at most `count`, if all times are as predicted."""
+        picked: list[int] = []
+        twin = copy(self)
+        twin.belief = self.belief.copy()
+        while len(picked) < count and twin.trial < twin.tries:
+            if twin.index not in built:
+                picked.append(twin.index)
+            twin.observe(float(np.exp(twin.belief.mean[twin.index])))
+        return picked
 
 
 def prior(space: Sequence[str], recordings: Sequence[Recording], target: Array, likeness: Likeness) -> GaussianProcess:

@@ -9,7 +9,7 @@ from repro.sparse.compound.variants import REFERENCE, VariantId
 from repro.studies.compound_spmv.searches import SPACE_TITLES, judged_searches, searched
 from repro.studies.compound_spmv.tables.search import BUDGET
 from repro.tuning.evaluation import evaluate, replay, sample_note
-from repro.tuning.strategies import Exhaustive
+from repro.tuning.strategies import Exhaustive, Predicted, covers
 from support.campaigns import RESULTS, recorded_campaigns
 
 pytestmark = pytest.mark.medium
@@ -44,6 +44,27 @@ def test_predicted_keeps_its_promises_on_recorded_campaigns(raw, space):
     assert losses.mean() < random.mean()
     complete = replay(Exhaustive(), recordings[0])
     assert recordings[0].losses(complete)[-1] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("space", ["paper_tuned", "extended"])
+def test_a_predicted_search_waits_for_few_compilations_with_sixteen_compilers(space):
+    """As docs/tuning.md says of every sixth search."""
+    raw = next(raw for raw in RECORDED if raw.parent.name == "h200")
+    recordings = searched(Campaign.load(raw, "compound_spmv"), space)
+    for one in recordings[::6]:
+        others = [other for other in recordings if other.problem != one.problem and covers(other, one.names)]
+        batches = []
+
+        def build(indices, batches=batches):
+            batches.append(len(indices))
+
+        build.width = 16
+        tried = []
+        strategy = Predicted(others, one.features, BUDGET, VariantId, str(REFERENCE))
+        strategy(one.names, lambda at, one=one, tried=tried: tried.append(at) or one.seconds[one.names[at]], build)
+        assert 6 <= len(batches) <= 11
+        assert 1.6 <= sum(batches) / len(tried) <= 3.15
 
 
 def test_what_cannot_be_learnt_from_is_not(monkeypatch):

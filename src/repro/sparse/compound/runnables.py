@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from repro.bench.errors import ModuleError, Unsupported
 from repro.bench.runnable import Candidate, Operands, Workspace, not_prepared
 from repro.bench.yardsticks import Floor
-from repro.codegen.build_cache import Module
+from repro.codegen.build_cache import Module, ModuleOnDemand
 from repro.codegen.templates import Stream
 from repro.config.spaces import EXTENDED, PAPER, Space
 from repro.devices.base import Argument, Buffer, Device
@@ -37,7 +37,7 @@ class Variant(Multiplies, Candidate):
     kind = "variant"
     space: Space
 
-    def __init__(self, id: VariantId, module: Module, folder: Path, space: Space = PAPER) -> None:
+    def __init__(self, id: VariantId, module: Module | ModuleOnDemand, folder: Path, space: Space = PAPER) -> None:
         self.id, self.module, self.space = id, module, space
         self.layout, self.schedule = id.layout, id.schedule
         self.name = str(id)
@@ -73,6 +73,13 @@ class Variant(Multiplies, Candidate):
             "registers": self._kernel_resources.get("registers"),
             "spills": self._kernel_resources.get("spills"),
         }
+
+    @property
+    def on_demand(self) -> bool:
+        return isinstance(self.module, ModuleOnDemand)
+
+    def compile(self) -> None:
+        _ = self.module.built
 
     def pack(self, workspace: Workspace) -> None:
         operands = operands_of(workspace)

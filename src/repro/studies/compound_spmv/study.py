@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import pandas as pd
 
 from repro.bench.rows import CLOCKS, RecordedRow, Row
 from repro.bench.runnable import Runnable
-from repro.codegen.build_cache import Module, compile_module, manifest_path
+from repro.codegen.build_cache import Module, ModuleOnDemand, compile_module, manifest_path
 from repro.codegen.targets import DTYPES, Target
 from repro.config.models import StudySettings
 from repro.config.spaces import EXTENDED, SPACES, TUNED, TUNING_PREFIXES, Space
@@ -208,10 +209,10 @@ class CompoundSpmv(Study):
     }
     paces: Mapping[str, CostModel] = {
         "cuda": CostModel(launches=2.4, intensity=0.5, memory=25),
-        # processor time of one module each, by an AMD EPYC: 0.1 s a kernel of a pattern, 0.4 s of 3×3 blocks
+        # processor time of a module by an AMD EPYC: means of complex numbers and patterns, one module of the others
         "opencl": CostModel(
             beside=10,
-            compile={"extended/block3": 27, "extended/quaternion": 18, "extended/complex": 10, "extended/": 7},
+            compile={"extended/block3": 27, "extended/quaternion": 18, "extended/complex": 14, "extended/": 11},
         ),
     }
     gpu_sharing = True
@@ -234,8 +235,11 @@ class CompoundSpmv(Study):
         check_names(STUDY_NAME, settings.baselines, {_entry(problem): None for problem in problems}, target.dialect)
 
     def modules(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> list[str]:
-        """Return `space/entry-precision/layout` for every layout to try; nothing for a problem that is no operand."""
-        if not problem.multiplies:
+        """Return `space/entry-precision/layout` for every layout to try; nothing for a problem that is no operand.
+
+        What is compiled on demand is left out.
+        """
+        if not problem.multiplies or self.compiles_on_demand(settings):
             return []
         entry = _entry(problem)
         return [
@@ -243,6 +247,9 @@ class CompoundSpmv(Study):
             for space in settings.spaces
             for layout in layouts(settings, space, entry, target)
         ]
+
+    def compiles_on_demand(self, settings: StudySettings) -> bool:
+        return settings.compile == "on_demand"
 
     def render(self, templates: Path, key: str, target: Target) -> str:
         """Return the source of one module: every schedule of a space that fits the target's limits."""
@@ -292,8 +299,8 @@ class CompoundSpmv(Study):
                 built = Module.load(path)
                 if built.binary and (not built.resources or kernel_name(schedule, target) in built.resources):
                     return Variant(id, built, path.parent, space)
+        path = single_manifest(entry, precision, id, target)
         source = render_module(templates, entry, precision, stored, [schedule], target)
-        path = manifest_path(target.name, STUDY_NAME, f"single/{entry}-{precision}/{stored}-{schedule}")
         return Variant(id, compile_module(source, target, path), path.parent, EXTENDED)
 
     def workload(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> Workload:
@@ -362,6 +369,26 @@ def layouts(settings: StudySettings, space: Space, entry: str, target: Target | 
     return [layout for layout in tried if target is None or schedules(target, space, layout)]
 
 
+def single_manifest(entry: str, precision: str, id: VariantId, target: Target) -> Path:
+    """Return the manifest of a module with one variant alone."""
+    return manifest_path(target.name, STUDY_NAME, f"single/{entry}-{precision}/{id.layout.stored}/{id.schedule}")
+
+
+def variants_on_demand(
+    settings: StudySettings, entry: str, precision: str, target: Target, templates: Path
+) -> list[Variant]:
+    """Return all variants as `variants_of`, each with a module of its own that is compiled when it is asked for."""
+    variants = []
+    for space in settings.spaces:
+        for layout in layouts(settings, space, entry, target):
+            for schedule in schedules(target, space, layout):
+                id = VariantId(layout, schedule)
+                path = single_manifest(entry, precision, id, target)
+                render = partial(render_module, templates, entry, precision, layout.stored, [schedule], target)
+                variants.append(Variant(id, ModuleOnDemand(render, target, path), path.parent, space))
+    return variants
+
+
 def variants_of(settings: StudySettings, entry: str, precision: str, target: Target) -> list[Variant]:
     """Return all variants by space and layout; layouts that share arrays are adjacent."""
     variants = []
@@ -377,7 +404,11 @@ def variants_of(settings: StudySettings, entry: str, precision: str, target: Tar
 def _search(session: Session) -> tuple[list[Variant], list[Row]]:
     """Search each space separately, then search reordered matrices with the fastest variants for the natural order."""
     settings = session.settings
-    variants = variants_of(settings, _matrix(session).entry, session.precision, session.target)
+    entry = _matrix(session).entry
+    if STUDY.compiles_on_demand(settings):
+        variants = variants_on_demand(settings, entry, session.precision, session.target, session.templates)
+    else:
+        variants = variants_of(settings, entry, session.precision, session.target)
     strategy = session.strategy(features, VariantId, str(REFERENCE), prune_mask)
     if settings.search != "exhaustive" and not symmetry_on(session.bench.workspace).kind:
         variants = [variant for variant in variants if not variant.layout.of_pairs]

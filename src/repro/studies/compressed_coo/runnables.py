@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from repro.bench.errors import ModuleError, Unsupported
 from repro.bench.runnable import Candidate, Workspace, not_prepared
-from repro.codegen.build_cache import Module
+from repro.codegen.build_cache import Module, ModuleOnDemand
 from repro.devices.base import Argument, Buffer, Program
 from repro.sparse.elementwise import in_order
 from repro.sparse.operands import Multiplies, clusters_on, operands_of, symmetry_on, x_on, y_on
@@ -188,7 +188,7 @@ class CoordinateVariant(Multiplies, Candidate):
     kind = "variant"
     arrangement = "AoS@natural"
 
-    def __init__(self, id: CoordinateId, module: Module, folder: Path) -> None:
+    def __init__(self, id: CoordinateId, module: Module | ModuleOnDemand, folder: Path) -> None:
         self.id, self.module = id, module
         self.space = id.blocking.space(id.layout)
         self.layout, self.blocking = id.layout, id.blocking
@@ -221,6 +221,13 @@ class CoordinateVariant(Multiplies, Candidate):
         split = SPLITS[self.layout]
         assert split in ("plain", "padded", "unpadded", "aligned"), "neither slices nor tiles are chunks"
         return Chunking(self.blocking.threads, self.blocking.entries, "padded" if split == "plain" else split)
+
+    @property
+    def on_demand(self) -> bool:
+        return isinstance(self.module, ModuleOnDemand)
+
+    def compile(self) -> None:
+        _ = self.module.built
 
     def pack(self, workspace: Workspace) -> None:
         """Pack the matrix, unless its padding is refused."""
@@ -359,7 +366,7 @@ class SlicedFacts(CoordinateFacts):
 class SlicedVariant(CoordinateVariant):
     """A product by a kernel for slices; each warp processes as many slices in sequence as the blocking has chunks."""
 
-    def __init__(self, id: CoordinateId, module: Module, folder: Path) -> None:
+    def __init__(self, id: CoordinateId, module: Module | ModuleOnDemand, folder: Path) -> None:
         super().__init__(id, module, folder)
         self.height = HEIGHTS[id.layout]
         self.packing = (self.layout,)

@@ -7,10 +7,11 @@ as well, and the solver has a tuning of its own.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from repro.bench.rows import TIMED, RecordedRow, Row
-from repro.codegen.build_cache import Module, compile_module, manifest_path
+from repro.codegen.build_cache import Module, ModuleOnDemand, compile_module, manifest_path
 from repro.codegen.targets import DTYPES, Target
 from repro.config.models import StudySettings
 from repro.config.spaces import EXTENDED, PAPER, SPACES, TUNED, TUNING_PREFIXES, Space
@@ -188,15 +189,21 @@ class CompressedCoo(Study):
     def modules(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> list[str]:
         """Return `space/precision/layout` for every layout to try, and `solvers/solver-precision`.
 
-        In the space `extended` there is also a solver that stays on the chip.
-
-        Return nothing for a problem that is known to be no operand.
+        In the space `extended` there is also a solver that stays on the chip. Products that are compiled on demand are
+        left out. Return nothing for a problem that is known to be no operand.
         """
         if not problem.multiplies:
             return []
-        products = [f"{space}/{precision}/{layout}" for space in settings.spaces for layout in layouts(settings, space)]
+        products = [
+            f"{space}/{precision}/{layout}"
+            for space in (() if self.compiles_on_demand(settings) else settings.spaces)
+            for layout in layouts(settings, space)
+        ]
         solvers = [*SOLVERS, *(PERSISTENT + solver for solver in SOLVERS if EXTENDED in settings.spaces)]
         return [*products, *(f"{SOLVED}/{solver}-{precision}" for solver in solvers)]
+
+    def compiles_on_demand(self, settings: StudySettings) -> bool:
+        return settings.compile == "on_demand"
 
     def render(self, templates: Path, key: str, target: Target) -> str:
         """Return the source of one module: every blocking of a layout, or a solver."""
@@ -212,7 +219,10 @@ class CompressedCoo(Study):
         settings = session.settings
         rivals = products_of(session.rivals, ENTRY)
         library = asked_for(settings.baselines, ENTRY, session.bench.device.backend)  # check the names first
-        variants = variants_of(settings, session.precision, session.target)
+        if self.compiles_on_demand(settings):
+            variants = variants_on_demand(settings, session.precision, session.target, session.templates)
+        else:
+            variants = variants_of(settings, session.precision, session.target)
         strategy = session.strategy(features, CoordinateId)
         session.keep_packed(variants)  # keep packings: full timings after the screening and solvers need them
         rows: list[Row] = []
@@ -256,8 +266,8 @@ class CompressedCoo(Study):
             kernels = {blocking.kernel for blocking in blockings(target, id.layout, space)}
             if id.blocking.kernel in kernels and path.exists() and (built := Module.load(path)).binary:
                 return variant_of(id, built, path.parent)
+        path = single_manifest(precision, id, target)
         source = render_coo(templates, precision, id.layout, [id.blocking], target)
-        path = manifest_path(target.name, NAME, f"single/{precision}/{id.layout}-{id.blocking}")
         return variant_of(id, compile_module(source, target, path), path.parent)
 
     def workload(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> Workload:
@@ -321,7 +331,27 @@ def variants_of(settings: StudySettings, precision: str, target: Target) -> list
     return variants
 
 
-def variant_of(id: CoordinateId, module: Module, folder: Path) -> CoordinateVariant:
+def single_manifest(precision: str, id: CoordinateId, target: Target) -> Path:
+    """Return the manifest of a module with one variant alone."""
+    return manifest_path(target.name, NAME, f"single/{precision}/{id.layout}/{id.blocking}")
+
+
+def variants_on_demand(
+    settings: StudySettings, precision: str, target: Target, templates: Path
+) -> list[CoordinateVariant]:
+    """Return all variants as `variants_of`, each with a module of its own that is compiled when it is asked for."""
+    variants = []
+    for space in settings.spaces:
+        for layout in layouts(settings, space):
+            for blocking in sorted(blockings(target, layout, space)):
+                id = CoordinateId(layout, blocking)
+                path = single_manifest(precision, id, target)
+                render = partial(render_coo, templates, precision, layout, [blocking], target)
+                variants.append(variant_of(id, ModuleOnDemand(render, target, path), path.parent))
+    return variants
+
+
+def variant_of(id: CoordinateId, module: Module | ModuleOnDemand, folder: Path) -> CoordinateVariant:
     """Return the variant of an id from a given module."""
     if id.layout in PAIRS:
         return PairsVariant(id, module, folder)
