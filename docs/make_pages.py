@@ -98,22 +98,31 @@ def table(*names: str) -> Table:
 
 
 def claims(study: str, *campaigns: str) -> str:
-    """Return the claims of a study as Markdown: what is published, and verdict, value and kernels by campaign."""
+    """Return the claims of a study as Markdown: what is published where, and verdict, value and kernels by campaign."""
     recorded = {name: table(f"{name}/tables/{study}/table-claims").frame.set_index("id") for name in campaigns}
     first = recorded[campaigns[0]]
-    heads = ["claim", "place", "published", *(f"{name}: {what}" for name in campaigns for what in ("verdict", "value"))]
-    lines = [heads, ["---"] * len(heads)]
-    for id in first.index:
+    places = [str(place) for place in first["place"]]
+    work = places[0].partition(", ")[0] + ", "
+    common = work if all(place.startswith(work) for place in places) else ""
+    lines = [["claim", f"published in {common.strip(', ')}" if common else "published", *campaigns]]
+    lines.append(["---"] * len(lines[0]))
+    for id, place in zip(first.index, places, strict=True):
         one = first.loc[id]
-        on = "" if pd.isna(one["gpu"]) else f" ({one['gpu']})"
-        cells = [one["claim"], one["place"], f"{one['published']}{on}"]
-        for frame in recorded.values():
-            measured = frame.loc[id]
-            verdict, value = str(measured["verdict"]), measured["measured"]
-            ours = pd.notna(value) and measured["kernels"] != "as published" and measured["kernels"] != "no kernel"
-            cells += [verdict, "–" if pd.isna(value) else f"{value:,.3g}" + f", {measured['kernels']}" * bool(ours)]
+        on = "" if pd.isna(one["gpu"]) else f" on {one['gpu']}"
+        where = re.sub(r"\bsections? ", "§", place.removeprefix(common))
+        cells = [one["claim"], f"{one['published']}{on}, {where}"]
+        cells += [_judged(frame.loc[id]) for frame in recorded.values()]
         lines.append([str(cell).replace("|", "\\|") for cell in cells])
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _judged(claim: pd.Series[object]) -> str:
+    """Return verdict and value of a claim: a dash where it cannot be tested, marked by whose kernels judged it."""
+    value = f"{claim['measured']:,.3g}" if pd.notna(claim["measured"]) else ""
+    mark = {"the paper’s, tuned further": "*", "ours": "†"}.get(str(claim["kernels"]), "") if value else ""
+    if claim["verdict"] == "not testable here":
+        return f"– ({value}{mark})" if value else "–"
+    return f"{claim['verdict']} {value}{mark}"
 
 
 def tally(study: str, campaign: str) -> str:

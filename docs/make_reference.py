@@ -30,7 +30,8 @@ from repro.studies import get_study, study_names
 
 FOLDER = ROOT / "docs/reference"
 #: The recorded campaign whose tables say which columns tables have.
-RECORD = ROOT / "results/h200/tables"
+#: Recorded campaigns with the tables whose columns are listed: those of several devices are in the latter two.
+RECORDS = [ROOT / "results" / name / "tables" for name in ("h200", "h200-x2", "h200-x4")]
 #: What the operators' functions return, and what a plugin's author derives from or calls, by module.
 RETURNED = (
     "SpmvOperator", "Vectors", "DeviceArray", "Reader", "MultilevelSolver", "ProductPlan", "SiacFilter",
@@ -158,7 +159,7 @@ def columns() -> Iterator[str]:
             f"{study.title or name}. Steps: {', '.join(f'`{step}`' for step in study.outputs)}. Columns of its rows:"
         )
         yield table(("column", "type"), ((f"`{key}`", _typename(kind)) for key, kind in study.columns.items()))
-        yield "Tables and figures, and the columns of the CSV files in the recorded campaign:"
+        yield "Tables and figures, and the columns of the CSV files in the recorded campaigns:"
         artifacts = sorted(all_artifacts(name), key=lambda artifact: (artifact.kind != "table", artifact.name))
         yield table(
             ("artifact", "what it shows", "from", "columns"),
@@ -167,10 +168,10 @@ def columns() -> Iterator[str]:
 
 
 def _heads(study: str, name: str) -> str:
-    path = RECORD / study / f"{name}.csv"
-    if not path.exists():
+    paths = [path for record in RECORDS if (path := record / study / f"{name}.csv").exists()]
+    if not paths:
         return ""
-    with path.open(newline="", encoding="utf-8") as file:
+    with paths[0].open(newline="", encoding="utf-8") as file:
         return ", ".join(f"`{head}`" for head in next(csv.reader(file)))
 
 
@@ -223,8 +224,7 @@ def exit_codes() -> Iterator[str]:
     yield "# Exit codes"
     yield fill(
         "Of all commands. A traceback is a bug's, with Python's own code for it, 1. `snakemake` ends with 0 where "
-        "everything was made, else with 1. The file that `--configfile` names is opened by Snakemake itself, with a "
-        "traceback where there is none; `repro run --config FILE` says so in one message."
+        "everything was made, else with 1."
     )
     yield table(("exit code", "meaning"), ((f"`{code}`", meaning) for code, meaning in EXIT_CODES.items()))
     yield "## Where a command differs"

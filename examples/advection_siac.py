@@ -21,8 +21,7 @@ from scipy.sparse.linalg import expm_multiply
 
 import repro
 from repro.errors import ReproError
-from repro.galerkin.basis import evaluate, exponents, mode_count, to_monomials
-from repro.galerkin.quadrature import collapsed, exact_for
+from repro.galerkin import collapsed, evaluate, exact_for, exponents, mode_count, to_monomials
 
 Floats = NDArray[np.float64]
 VELOCITY = np.array([1.0, 0.5])  # along no edge; a period takes 2

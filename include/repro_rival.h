@@ -1,5 +1,5 @@
 /*
- * What a kernel of yours has to offer to be timed beside those of sparse-repro: three functions, in C or CUDA C++.
+ * What a kernel of yours has to offer to be timed beside those of sparse-repro: a few functions, in C or CUDA C++.
  * docs/bring-your-own-kernel.md says how one is named in a configuration, and has examples.
  *
  * All arrays belong to the harness and are on the device that `problem->device` says. Only `y`, and what `allocate`
@@ -23,7 +23,8 @@ enum { REPRO_RIVAL_OK = 0, REPRO_RIVAL_UNSUPPORTED = 1 };
 enum {
   REPRO_RIVAL_SPMV = 0,   /* y = A x */
   REPRO_RIVAL_SPGEMM = 1, /* C = A B */
-  REPRO_RIVAL_SOLVE = 2   /* A y = x, from y = 0, until |x - A y| <= tolerance |x| */
+  REPRO_RIVAL_SOLVE = 2,  /* A y = x, from y = 0, until |x - A y| <= tolerance |x| */
+  REPRO_RIVAL_UPDATES = 3 /* C = A + batches of entries, one after the other */
 };
 
 /* A matrix in compressed sparse rows; with `block` k > 1 its entries are k by k blocks (BSR). */
@@ -37,6 +38,13 @@ typedef struct repro_rival_matrix {
   const void *values;     /* float or double: an entry each, or k * k of a block, row by row */
 } repro_rival_matrix;
 
+/* Entries for a matrix, in any order; a place may be there several times, or in the matrix already. */
+typedef struct repro_rival_batch {
+  int64_t entries; /* may be 0 */
+  const int32_t *rows, *columns;
+  const void *values; /* float or double */
+} repro_rival_batch;
+
 typedef struct repro_rival_problem {
   int32_t interface;    /* REPRO_RIVAL_INTERFACE */
   int32_t task;         /* REPRO_RIVAL_SPMV, ... */
@@ -44,21 +52,27 @@ typedef struct repro_rival_problem {
   int32_t device;       /* number of the CUDA device, which is current; -1: arrays are in host memory */
   void *stream;         /* cudaStream_t on which `run` has to queue its work; NULL on the host */
   repro_rival_matrix a, b;
-  repro_rival_matrix c; /* SpGEMM: `run` writes what C is, with sorted columns or not */
+  repro_rival_matrix c; /* SpGEMM, updates: `run` writes what C is, with sorted columns or not */
   const void *x;        /* SpMV: the vector to multiply; solve: the right-hand side */
   void *y;              /* SpMV: the product; solve: the solution */
   double tolerance;     /* of a solve */
   int64_t iterations;   /* of a solve: at the most; `run` may write how many it took */
-  /* Returns memory of the harness for C's arrays, NULL where there is too little. It is the harness's until the next
-   * `run`. A library may point `c` at memory of its own instead, which then has to stay until the next `run`. */
+  /* Returns memory of the harness for C's arrays, NULL where there is too little. It is there until the next `run`, of
+   * updates until the next set-up. A library may point `c` at memory of its own instead, which then has to stay as long. */
   void *(*allocate)(void *harness, int64_t bytes);
   void *harness;
+  int64_t coming;        /* updates: entries of all batches together, so that `setup` can take memory */
+  int64_t largest_batch; /* updates: entries of the largest batch */
 } repro_rival_problem;
 
 /* Once: analyse A, make copies in formats of one's own. Timed as set-up. `*state` is handed to the other functions. */
 int repro_rival_setup(repro_rival_problem *problem, void **state);
-/* Again and again: compute the result. This alone is timed as a launch. */
+/* Again and again: compute the result. This alone is timed as a launch. Of updates it is not timed: it writes to `c`
+ * what the matrix is now, each place once, with the sum of its values. */
 int repro_rival_run(repro_rival_problem *problem, void *state);
+/* Of updates alone: add a batch to the matrix. A launch is all batches, one after the other, and this is timed. The
+ * harness tears the rival down and sets it up again before the next launch. */
+int repro_rival_update(repro_rival_problem *problem, void *state, const repro_rival_batch *batch);
 /* Last: give back all that `setup` and `run` took. Also called where `setup` failed, if it had set `*state`. */
 void repro_rival_teardown(repro_rival_problem *problem, void *state);
 

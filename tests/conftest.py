@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from repro.atomic_write import write_whole
 from repro.bench.runnable import Workspace
 from repro.bench.trial import Bench, DeviceSamples
 from repro.codegen import opencl_runtime
@@ -25,6 +24,7 @@ from repro.devices.device_group import Devices
 from repro.devices.opencl import OpenClDevice
 from repro.devices.selection import open_devices
 from repro.entries import get_entry
+from repro.filesystem import write_whole
 from repro.problems.matrix import Matrix
 from repro.sparse.operands import make_operands
 from repro.studies import get_study

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -85,3 +86,19 @@ def test_no_file_is_too_long() -> None:
     lines = {str(path.relative_to(REPOSITORY)): len(path.read_text().splitlines()) for path in files}
     assert lines
     assert {path: count for path, count in lines.items() if count > LONGEST} == {}
+
+
+def test_files_that_templates_and_comments_name_exist() -> None:
+    source = [path for folder in ("src", "tests") for path in (REPOSITORY / folder).rglob("*.py")]
+    templates = list((REPOSITORY / "kernels").rglob("*.j2"))
+    texts = {path: path.read_text() for path in templates}
+    texts |= {path: "\n".join(re.findall(r"#[^\n]*", path.read_text())) for path in source if "src" in path.parts}
+    # names end at a "/" on the left, so that a path is compared from its end on
+    known = [f"/{path.relative_to(REPOSITORY)}" for path in [*source, *templates]]
+    names = {
+        (str(path.relative_to(REPOSITORY)), name)
+        for path, text in texts.items()
+        for name in re.findall(r"(?<![\w./}*-])([\w./-]*\w\.(?:py|j2))\b", text)
+    }
+    assert len(names) > 100
+    assert [(path, name) for path, name in sorted(names) if not any(file.endswith(f"/{name}") for file in known)] == []

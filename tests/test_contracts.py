@@ -17,10 +17,9 @@ from repro.problems.assembly import fold
 from repro.problems.generators import KINDS, generate
 from repro.problems.matrix import Matrix
 from repro.sparse.compound.kernels import render_module
-from repro.sparse.compound.layouts import Layout, all_layouts
 from repro.sparse.compound.outer import get_outer, outer_formats
 from repro.sparse.compound.packing import pack
-from repro.sparse.compound.schedules import Schedule
+from repro.sparse.compound.variants import Layout, Schedule, all_layouts
 from repro.sparse.elementwise import pack_vector
 from repro.sparse.library import for_problem
 from repro.sparse.operands import expand

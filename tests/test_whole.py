@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from repro.atomic_write import making_folder, replacing, write_whole
+from repro.filesystem import making_folder, replacing, write_whole
 
 
 def test_a_file_takes_the_place_of_the_old_one_in_a_folder_that_is_made(tmp_path: Path) -> None:

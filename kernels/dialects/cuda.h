@@ -2,8 +2,8 @@
 
 // A kernel with its threads of a block and the blocks that a multiprocessor shall hold; threads of a WARP_KERNEL exchange
 // values. The name and the parameters follow.
-#define KERNEL(threads, resident) extern "C" __global__ void __launch_bounds__(threads, resident)
-#define WARP_KERNEL(threads, resident) extern "C" __global__ void __launch_bounds__(threads, resident)
+#define KERNEL(block_size, blocks_per_sm) extern "C" __global__ void __launch_bounds__(block_size, blocks_per_sm)
+#define WARP_KERNEL(block_size, blocks_per_sm) extern "C" __global__ void __launch_bounds__(block_size, blocks_per_sm)
 #define INLINE static __device__ __forceinline__
 
 // Where memory is. SHARED declares it; GLOBAL and IN_SHARED stand before what a pointer points to.

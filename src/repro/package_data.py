@@ -1,6 +1,7 @@
 """Paths of the package's data (templates, configurations, workflow), and the command that installs an extra.
 
-Data are in the root of a checkout, and in a folder of the package in a wheel (pyproject.toml).
+Data are in the root of a checkout, and in a folder of the package in a wheel (pyproject.toml); of extensions, in their
+packages.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 import shlex
 from contextlib import suppress
 from pathlib import Path
+
+from repro.extensions import extension_folders
 
 #: Default configuration of commands and runs.
 DEFAULT_CONFIG = Path("config/config.yaml")
@@ -28,12 +31,15 @@ def install(extra: str) -> str:
 def shipped(path: Path | str, *, here: bool = True) -> Path:
     """Return the path of a file or folder named relative to a checkout, such as `config/problems.yaml`.
 
-    With `here` the current folder has priority. A path that exists in neither place, and an absolute one, is returned
-    unchanged.
+    With `here` the current folder has priority; extensions come last. A path that exists nowhere, and an absolute one,
+    is returned unchanged.
     """
     path = Path(path)
     with suppress(OSError):  # for example a too long name; the code that opens the file reports the error
         own = here and (path.exists() or path.is_symlink())
         if not own and (packed := _ROOT / path).exists():
             return packed
+        if not own and not path.is_absolute() and path.parts:
+            of_extensions = (folder.parent / path for folder in extension_folders(path.parts[0]))
+            return next((found for found in of_extensions if found.exists()), path)
     return path

@@ -1,6 +1,6 @@
 """Plugin packages: folders whose modules are all imported and then register their contents.
 
-Only the `__init__` of a plugin package may import this module: `repro.campaign.dependencies` treats every package that
+Only the `__init__` of a plugin package may import this module: `repro.campaign.receipts` treats every package that
 does so as a plugin package, and counts its whole folder as code.
 """
 

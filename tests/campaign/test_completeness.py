@@ -17,7 +17,7 @@ from repro.campaign.configuration import resolve
 from repro.campaign.plan import Plan, as_yaml, make_plan
 from repro.campaign.receipts import making
 from repro.campaign.steps import Freshness, building, steps
-from repro.cli.results import check
+from repro.cli.records import check
 from repro.errors import ReproError
 from support.non_files import IN_PLACE_OF_A_FILE, put
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import repro
-from repro.campaign import dependencies
+from repro.campaign import receipts
 from repro.campaign import steps as planned
 from repro.campaign.configuration import resolve
 from repro.campaign.plan import make_plan
@@ -48,8 +48,6 @@ MADE_UP = {
     "page/looks/page.css": "",
     "page/page.js": "",
     "studies/__init__.py": "",
-    "studies/plain/__init__.py": "",
-    "studies/plain/study.py": "",
 }
 
 
@@ -61,7 +59,7 @@ def write(folder: Path) -> None:
 
 
 def forget() -> None:
-    for function in (dependencies.code_hash, dependencies._package, dependencies._names):
+    for function in (receipts.code_hash, receipts._package, receipts._names):
         function.cache_clear()
 
 
@@ -76,13 +74,13 @@ def made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def names(folder: Path, *modules: str) -> set[str]:
     """Return the files behind some modules of the package that is made up."""
-    paths = dependencies.files_of(*(f"made_up.{module}" for module in modules), root="made_up")
+    paths = receipts.files_of(*(f"made_up.{module}" for module in modules), root="made_up")
     return {path.relative_to(folder).as_posix() for path in paths}
 
 
 def hash_now(*modules: str) -> str:
     forget()
-    return dependencies.code_hash(*(f"made_up.{module}" for module in modules), root="made_up")
+    return receipts.code_hash(*(f"made_up.{module}" for module in modules), root="made_up")
 
 
 class TestFiles:
@@ -113,10 +111,6 @@ class TestFiles:
             "page/page.html.j2",
             "page/looks/page.css",
         }
-
-    def test_a_study_needs_no_tables(self, made_up: Path) -> None:
-        study = names(made_up, "studies.plain.study")
-        assert names(made_up, "studies.plain.study", "studies.plain.tables", "studies.plain.figures") == study
 
     @pytest.mark.wording
     def test_any_other_module_has_to_be_there(self, made_up: Path) -> None:
@@ -200,7 +194,7 @@ def steps() -> dict[str, frozenset[Path]]:
         for of_this_process in cached:
             of_this_process.cache_clear()
     del modules["check"]
-    return {step: dependencies.files_of(*names) for step, names in modules.items()}
+    return {step: receipts.files_of(*names) for step, names in modules.items()}
 
 
 def short(step: str) -> str:
@@ -250,7 +244,7 @@ def test_no_edit_of_what_presents_repeats_what_measures(study: str) -> None:
     presents = ("results/", *(f"studies/{study}/{what}" for what in ("results", "tables", "figures")))
     files = {
         path.relative_to(PACKAGE).as_posix()
-        for path in dependencies.files_of("repro.campaign.measurement", f"repro.studies.{study}.study")
+        for path in receipts.files_of("repro.campaign.measurement", f"repro.studies.{study}.study")
         if path.relative_to(PACKAGE).as_posix().startswith(presents)
     }
     assert files <= {"results/__init__.py", "results/published.py"}
@@ -268,7 +262,7 @@ def test_an_edit_of_a_copy_changes_its_hash(tmp_path: Path) -> None:
     def hashes() -> dict[str, str]:
         code = """if True:
             import sys
-            from repro.campaign.dependencies import code_hash
+            from repro.campaign.receipts import code_hash
             for study in sys.argv[1:]:
                 print(study, code_hash("repro.campaign.measurement", f"repro.studies.{study}.study"))
         """
@@ -283,7 +277,7 @@ def test_an_edit_of_a_copy_changes_its_hash(tmp_path: Path) -> None:
 
     before = hashes()
     assert before == {
-        study: dependencies.code_hash("repro.campaign.measurement", f"repro.studies.{study}.study") for study in STUDIES
+        study: receipts.code_hash("repro.campaign.measurement", f"repro.studies.{study}.study") for study in STUDIES
     }
     with (tmp_path / "repro/sparse/compound/outer/sliced.py").open("a") as file:
         file.write("\nEDITED = True\n")

@@ -13,9 +13,8 @@ import pytest
 from made_campaign import make_all, plan_of
 
 from repro.campaign import steps as planned
-from repro.campaign.dependencies import files_of
 from repro.campaign.plan import Plan
-from repro.campaign.receipts import Receipt, _files_digest, making
+from repro.campaign.receipts import Receipt, _files_digest, files_of, making
 from repro.campaign.steps import Freshness, _templates, building, steps
 from repro.codegen import opencl_runtime
 from repro.errors import ReproError

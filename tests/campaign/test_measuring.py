@@ -15,8 +15,7 @@ from small_case import FILES, LAYOUTS, NAME, STUDY, config, quiet, run
 from typer.testing import CliRunner
 
 from repro.bench.rows import Row
-from repro.campaign.configuration import load
-from repro.campaign.folders import Folders
+from repro.campaign.configuration import Folders, load
 from repro.campaign.measurement import measure
 from repro.campaign.problem_files import build_problem, record_of
 from repro.campaign.profiler import launch
@@ -30,8 +29,7 @@ from repro.errors import ReproError
 from repro.problems.matrix import Matrix
 from repro.problems.problem import Outline, describe_pattern, save_unavailable
 from repro.problems.registry import load_registry, problem_names
-from repro.sparse.compound.layouts import Layout
-from repro.sparse.compound.schedules import schedules
+from repro.sparse.compound.variants import Layout, schedules
 from repro.sparse.study_kit import OPERATOR
 from repro.studies import get_study
 from repro.studies.compound_spmv.study import choose, layouts, worthwhile_orderings

@@ -10,8 +10,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from repro.campaign.configuration import resolve
-from repro.campaign.folders import Folders
+from repro.campaign.configuration import Folders, resolve
 from repro.campaign.jobs import estimate
 from repro.campaign.measurement import measure
 from repro.campaign.plan import Plan, make_plan

@@ -12,7 +12,7 @@ import pytest
 from repro.bench.environment import package_hash
 from repro.bench.records import COMMITS, code_of, read_commits, read_environments
 from repro.campaign.archive import find_commits, record_commits
-from repro.cli.results import record
+from repro.cli.records import record
 from repro.errors import ReproError
 from repro.results.report import _code_words
 from support.campaigns import recorded_campaigns

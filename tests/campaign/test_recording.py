@@ -6,7 +6,7 @@ from repro.bench.rows import SCHEMA
 from repro.bench.store import read_rows, write_table
 from repro.campaign.archive import pack
 from repro.campaign.workflow import hold_run_lock
-from repro.cli.results import record
+from repro.cli.records import record
 from repro.errors import ReproError
 
 COLUMNS = pa.schema(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from repro.problems.problem import Outline
 from repro.results.campaign_data import Campaign
 from repro.results.published import Published
 from repro.results.registry import get_artifact
+from repro.sparse.rivals.files import include_folder
 from repro.studies import get_study, load_artifacts
 from support.benches import QUICK
 
@@ -40,21 +42,27 @@ class Product:
 TIMEOUT = 8.0
 
 
-def with_rivals(*names: str) -> Config:
-    """The small case, with rivals in Python."""
+def with_rivals(*names: str, libraries: Sequence[str] = ()) -> Config:
+    """The small case, with rivals in Python and in C that do as they are named."""
     timing = Timing(**{**QUICK, "timeout": TIMEOUT})
-    rivals = tuple(Rival(name=name.lower(), python=f"{SPOILT}:{name}") for name in names)
+    rivals = [Rival(name=name.lower(), python=f"{SPOILT}:{name}") for name in names]
+    for name in libraries:
+        path = f"lib{name}.so"
+        words = ["gcc", "-shared", "-fPIC", f"-DSPOILT={name}", f"-I{include_folder()}", "-o", path]
+        subprocess.run([*words, SPOILT.with_name("spoilt.c")], check=True)
+        rivals.append(Rival(name=f"c-{name.lower()}", library=path))
     few = config(layouts=LAYOUTS[:1], space="paper", timing=timing)
-    return few.model_copy(update={"rivals": rivals})
+    return few.model_copy(update={"rivals": tuple(rivals)})
 
 
 @pytest.mark.slow
 def test_what_crashes_hangs_or_leaves_costs_its_row_and_stands_in_tables_and_figures(measuring, templates) -> None:
     Path("config").symlink_to(templates.parent / "config")
     names = ("Right", "Wrong", "Crashing", "Hanging", "Leaving", "Outside")
-    Path("c.yaml").write_text(yaml.safe_dump(with_rivals(*names).model_dump(mode="json")))
+    libraries = ("RIGHT", "WRONG", "CRASHING", "HANGING")
+    Path("c.yaml").write_text(yaml.safe_dump(with_rivals(*names, libraries=libraries).model_dump(mode="json")))
     words = [sys.executable, "-m", "repro", "measure", STUDY, NAME, "single", "--config", "c.yaml"]
-    done = subprocess.run(words, text=True, check=False, timeout=120, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    done = subprocess.run(words, text=True, check=False, timeout=300, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert done.returncode == 0, done.stdout
     report = pd.read_parquet(f"results/c/raw/{STUDY}/{NAME}/single/report.parquet")
     warm = report[report.cache == "warm"].set_index("name")
@@ -66,8 +74,13 @@ def test_what_crashes_hangs_or_leaves_costs_its_row_and_stands_in_tables_and_fig
         "rival/hanging": "timeout",
         "rival/leaving": "launch_error",
         "rival/outside": "incorrect",
+        "rival/c-right": "ok",
+        "rival/c-wrong": "incorrect",
+        "rival/c-crashing": "launch_error",
+        "rival/c-hanging": "timeout",
     }
     assert rivals.message["rival/crashing"] == "the process was ended by SIGSEGV (Segmentation fault)"
+    assert rivals.message["rival/c-crashing"] == rivals.message["rival/crashing"]
     assert rivals.message["rival/hanging"] == f"rival/hanging did not end within {TIMEOUT:g} s"
     assert set(warm[warm.kind != OUTSIDE].status) == {"ok"}
     assert rivals.preprocess["rival/right"] > 0

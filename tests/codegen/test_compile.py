@@ -23,8 +23,7 @@ from repro.codegen.targets import get_target
 from repro.codegen.templates import render_common
 from repro.errors import ReproError
 from repro.sparse.compound.kernels import render_module
-from repro.sparse.compound.layouts import Layout
-from repro.sparse.compound.schedules import Schedule
+from repro.sparse.compound.variants import Layout, Schedule
 from support.non_files import IN_PLACE_OF_A_FILE, put
 
 CPU, GPU = get_target("cpu"), get_target("sm_90")

@@ -356,7 +356,7 @@ def install(monkeypatch, gpus):
     machine = Machine(gpus)
     runtime = ModuleType("cuda.bindings.runtime")
     runtime.cudaRuntimeGetVersion = lambda: (0, 12080)
-    graph = ModuleType("repro.devices.cuda_graph")
+    graph = ModuleType("repro.devices.cuda_bindings")
     graph.Graph = Graph
     pycuda = make_pycuda(machine)
     modules = {
@@ -367,7 +367,7 @@ def install(monkeypatch, gpus):
         "cuda.bindings": ModuleType("cuda.bindings"),
         "cuda.bindings.driver": make_driver(machine, pycuda),
         "cuda.bindings.runtime": runtime,
-        "repro.devices.cuda_graph": graph,
+        "repro.devices.cuda_bindings": graph,
     }
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)

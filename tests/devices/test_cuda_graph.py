@@ -36,9 +36,9 @@ def machine(monkeypatch):
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
     monkeypatch.setitem(sys.modules, "cuda.bindings.driver", driver)
     sys.modules["cuda.bindings"].driver = driver
-    monkeypatch.delitem(sys.modules, "repro.devices.cuda_graph", raising=False)
+    monkeypatch.delitem(sys.modules, "repro.devices.cuda_bindings", raising=False)
     yield machine
-    sys.modules.pop("repro.devices.cuda_graph", None)
+    sys.modules.pop("repro.devices.cuda_bindings", None)
 
 
 def made(machine):
@@ -47,7 +47,7 @@ def made(machine):
     def launch():
         machine.launched += 1
 
-    return importlib.import_module("repro.devices.cuda_graph").Graph(5, launch, 3, LaunchError)
+    return importlib.import_module("repro.devices.cuda_bindings").Graph(5, launch, 3, LaunchError)
 
 
 def test_a_graph_is_there_until_it_is_closed(machine):

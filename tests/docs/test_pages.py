@@ -13,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import yaml
 from pages import HOW_TO, PAGES, REPOSITORY, blocks, commands
 from typer.main import get_command
 
@@ -20,6 +21,7 @@ from repro.bench.rows import STATUSES, Row
 from repro.campaign.artifacts import all_artifacts
 from repro.campaign.configuration import load
 from repro.cli.app import COMMANDS, build
+from repro.extensions import LOADERS, STUDIES
 from repro.studies import study_names
 
 SMALL_STUDY = REPOSITORY / "tests/small_study"  # laid over a checkout
@@ -135,6 +137,18 @@ def test_the_map_leads_to_every_page_and_the_architecture_to_every_decision():
     assert not [page.name for page in docs.glob("adr/*.md") if f"(adr/{page.name})" not in decisions]
 
 
+@pytest.mark.parametrize("path", ["Watch", "Take away", "Add"])
+def test_each_path_is_a_thread_from_its_first_page_to_its_last(path):
+    navigation = yaml.safe_load((REPOSITORY / "mkdocs.yml").read_text())["nav"]
+    (names,) = (part[path] for part in navigation if path in part)
+    names = [name for name in names if isinstance(name, str)]
+    for name, following in pairwise(names):
+        last = (REPOSITORY / "docs" / name).read_text().rstrip().rpartition("\n\n")[2]
+        assert re.fullmatch(r"Next: \[[^]]+\]\(([\w-]+\.md)\)\.", last)[1] == following, name
+    on_map = (REPOSITORY / "docs/index.md").read_text().partition(f"## {path}\n")[2].partition("\n## ")[0]
+    assert re.findall(r"\]\(([\w-]+\.md)\)", on_map) == names
+
+
 def test_every_how_to_page_is_linked_from_the_readme():
     readme = (REPOSITORY / "README.md").read_text()
     assert HOW_TO
@@ -185,7 +199,9 @@ def test_every_dotted_name_of_pages_and_docstrings_is_there():
 
 
 def names_something(name: str) -> bool:
-    """Say whether a dotted name is a module, or what a module holds, or an attribute of that."""
+    """Say whether a dotted name is a module, what a module holds, an attribute of that, or a group of entry points."""
+    if name in (STUDIES, *LOADERS):
+        return True
     module, *parts = name.split(".")
     while parts and find_spec(f"{module}.{parts[0]}"):
         module = f"{module}.{parts.pop(0)}"

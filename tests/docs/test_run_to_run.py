@@ -108,9 +108,9 @@ def test_what_the_slower_machine_adds_is_that_of_the_rows() -> None:
     assert percent == f"{100 * (geometric_mean((now / before)[long]) - 1):.1f}"
 
 
-def test_the_readme_rounds_what_is_printed(printed: list[str]) -> None:
+def test_the_results_round_what_is_printed(printed: list[str]) -> None:
     [(low, high)] = re.findall(r"of 95 % of the rows from ([\d.]+) to ([\d.]+)", printed[0])
-    prose = " ".join((ROOT / "README.md").read_text().split())
+    prose = " ".join((ROOT / "docs/results.md").read_text().split())
     [within] = re.findall(r"In two earlier runs, on other H200s, 95 % of the times were within (\d+) %", prose)
     assert 1 - int(within) / 100 <= float(low) and float(high) <= 1 + int(within) / 100
     assert 1 - (int(within) - 1) / 100 > float(low) or float(high) > 1 + (int(within) - 1) / 100

@@ -15,9 +15,8 @@ from repro.entries import entries
 from repro.errors import ReproError
 from repro.export.bundle import Export, parse_variant, render_export
 from repro.sparse.compound.kernels import kernel_name, render_module
-from repro.sparse.compound.layouts import INNER, VECTOR
-from repro.sparse.compound.outer import outer_formats
-from repro.sparse.compound.outer.base import Outer, register
+from repro.sparse.compound.outer import Outer, outer_formats, register
+from repro.sparse.compound.variants import INNER, VECTOR
 
 SM_90 = get_target("sm_90")
 ORDERS = list(product(INNER, VECTOR))
@@ -114,9 +113,9 @@ def test_a_name_has_to_be_one_in_cpp(templates: Path) -> None:
 
 
 def test_a_format_without_conversion_is_refused(templates: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from repro.sparse.compound.outer import base
+    from repro.sparse.compound import outer
 
-    monkeypatch.setattr(base, "_REGISTRY", dict(base._REGISTRY))
+    monkeypatch.setattr(outer, "_REGISTRY", dict(outer._REGISTRY))
     csr = outer_formats()["CSR"]
     register(Outer("COO", "coo", csr.count, csr.locate))
     with pytest.raises(ReproError, match=r"export/outer/coo\.j2"):

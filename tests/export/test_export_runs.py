@@ -16,10 +16,9 @@ from repro.entries import get_entry
 from repro.export.bundle import Export, parse_variant, render_export, write_matrix
 from repro.problems.generators import generate
 from repro.problems.matrix import Matrix
-from repro.sparse.compound.layouts import INNER
 from repro.sparse.compound.outer import outer_formats
 from repro.sparse.compound.packing import pack, pack_pairs
-from repro.sparse.compound.schedules import LOADS
+from repro.sparse.compound.variants import INNER, LOADS
 from repro.sparse.operands import ProductOperands, expand, make_operands
 from repro.sparse.ordering import CLUSTER, cluster_rows, long_rows, reorder, select_rows
 from repro.sparse.symmetry import HERMITIAN, SYMMETRIC, symmetry_of

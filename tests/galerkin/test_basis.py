@@ -5,8 +5,19 @@ from math import factorial
 import numpy as np
 import pytest
 
-from repro.galerkin.basis import BASES, equispaced, evaluate, exponents, mode_count, monomials, to_monomials
-from repro.galerkin.quadrature import collapsed, evaluation_rule, exact_for, volume
+from repro.galerkin import (
+    BASES,
+    collapsed,
+    equispaced,
+    evaluate,
+    evaluation_rule,
+    exact_for,
+    exponents,
+    mode_count,
+    monomials,
+    to_monomials,
+    volume,
+)
 
 dimensions = pytest.mark.parametrize("dimension", [1, 2, 3])
 degrees = pytest.mark.parametrize("degree", [0, 1, 2, 3, 5])

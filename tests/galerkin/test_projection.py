@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from repro.galerkin.basis import BASES, evaluate, exponents
-from repro.galerkin.quadrature import exact_for, exchange_last, project
+from repro.galerkin import BASES, evaluate, exact_for, exchange_last, exponents, project
 from repro.problems.field import delaunay_square, kuhn_cube
 
 MESHES = {2: delaunay_square(20, "high"), 3: kuhn_cube(2)}

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from repro.errors import ReproError
-from repro.galerkin.basis import exponents, monomials
-from repro.galerkin.quadrature import POSITIVE_DEGREES, positive, volume
+from repro.galerkin import POSITIVE_DEGREES, exponents, monomials, positive, volume
 
 COUNTS = {(4, 2): 6, (6, 2): 12, (9, 2): 19, (4, 3): 11, (8, 3): 44}
 rules = pytest.mark.parametrize(("degree", "dimension"), COUNTS)

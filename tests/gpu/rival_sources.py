@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 #: A thread for each row; `{first}` and `{last}` stand at the start and at the end of the kernel.
 KERNEL = """
 #include "repro_rival.h"
@@ -45,11 +47,14 @@ extern "C" int repro_rival_setup(repro_rival_problem *problem, void **state) {
 __global__ void product(repro_rival_matrix a, const repro_rival_real *x, repro_rival_real *y) {
   const int row = blockIdx.x * blockDim.x + threadIdx.x;
   const repro_rival_offset *offsets = (const repro_rival_offset *)a.offsets;
-  if (row >= a.rows) return;
+  const int rows = int(a.rows);
+  if (row >= rows) return;
+  @first@
   repro_rival_real sum = 0;
   for (repro_rival_offset at = offsets[row]; at < offsets[row + 1]; at++)
     sum += ((const repro_rival_real *)a.values)[at] * x[a.indices[at]];
   y[row] = sum;
+  @last@
 }
 
 extern "C" int repro_rival_run(repro_rival_problem *problem, void *state) {
@@ -66,11 +71,12 @@ extern "C" void repro_rival_teardown(repro_rival_problem *problem, void *state) 
 """
 
 
-def library(*, leaking: bool = False, waiting: bool = False) -> str:
-    return LIBRARY.replace("LEAKING", str(int(leaking))).replace("WAITING", str(int(waiting)))
+def library(first: str = "", last: str = "", *, leaking: bool = False, waiting: bool = False) -> str:
+    text = LIBRARY.replace("LEAKING", str(int(leaking))).replace("WAITING", str(int(waiting)))
+    return text.replace("@first@", first).replace("@last@", last)
 
 
-#: Launches a compiled kernel by NVIDIA's bindings, on the harness's stream.
+#: Launches a compiled kernel by NVIDIA's bindings, on the harness's stream; keeps memory of the GPU if it is to leak.
 PYTHON = """
 import ctypes
 from pathlib import Path
@@ -91,6 +97,9 @@ class Product:
         places = [array.__cuda_array_interface__["data"][0] for array in arrays]
         self.rows = a.shape[0]
         self.arguments = ((self.rows, *places), (ctypes.c_int, *[ctypes.c_void_p] * 5))
+        if {leaking}:
+            status, self.kept = driver.cuMemAlloc(4 << 20)
+            assert status == 0, status
 
     def run(self):
         grid = (self.rows + 127) // 128
@@ -100,6 +109,99 @@ class Product:
 
     def teardown(self):
         driver.cuModuleUnload(self.module)
+"""
+
+
+def python(cubin: Path, *, leaking: bool = False) -> str:
+    return PYTHON.replace("{cubin}", str(cubin)).replace("{leaking}", str(leaking))
+
+
+#: Adds batches to a matrix of which it has every number, zeros as well; @factor@ is 1 where it is right.
+UPDATES = """
+#include <vector>
+
+#include "repro_rival.h"
+
+using real = repro_rival_real;
+using offset = repro_rival_offset;
+
+struct Dense {
+  real *values;
+  int *there;
+};
+
+__global__ void scatter(repro_rival_matrix a, Dense to) {
+  const int row = blockIdx.x * blockDim.x + threadIdx.x;
+  const offset *offsets = (const offset *)a.offsets;
+  if (row >= a.rows) return;
+  for (offset at = offsets[row]; at < offsets[row + 1]; at++) {
+    to.values[row * a.columns + a.indices[at]] = ((const real *)a.values)[at];
+    to.there[row * a.columns + a.indices[at]] = 1;
+  }
+}
+
+__global__ void add(repro_rival_batch batch, int64_t columns, Dense to) {
+  const int at = blockIdx.x * blockDim.x + threadIdx.x;
+  if (at >= batch.entries) return;
+  const int64_t place = batch.rows[at] * columns + batch.columns[at];
+  atomicAdd(&to.values[place], @factor@ * ((const real *)batch.values)[at]);
+  to.there[place] = 1;
+}
+
+extern "C" int repro_rival_setup(repro_rival_problem *problem, void **state) {
+  const repro_rival_matrix &a = problem->a;
+  const int64_t count = a.rows * a.columns;
+  cudaStream_t stream = (cudaStream_t)problem->stream;
+  Dense *held = new Dense{};
+  *state = held;
+  if (cudaMalloc(&held->values, count * sizeof(real)) != cudaSuccess) return 2;
+  if (cudaMalloc(&held->there, count * sizeof(int)) != cudaSuccess) return 2;
+  cudaMemsetAsync(held->values, 0, count * sizeof(real), stream);
+  cudaMemsetAsync(held->there, 0, count * sizeof(int), stream);
+  scatter<<<unsigned((a.rows + 127) / 128), 128, 0, stream>>>(a, *held);
+  return cudaGetLastError() == cudaSuccess ? REPRO_RIVAL_OK : 2;
+}
+
+extern "C" int repro_rival_update(repro_rival_problem *problem, void *state, const repro_rival_batch *batch) {
+  if (!batch->entries) return REPRO_RIVAL_OK;
+  const unsigned blocks = unsigned((batch->entries + 127) / 128);
+  add<<<blocks, 128, 0, (cudaStream_t)problem->stream>>>(*batch, problem->a.columns, *(Dense *)state);
+  return cudaGetLastError() == cudaSuccess ? REPRO_RIVAL_OK : 2;
+}
+
+extern "C" int repro_rival_run(repro_rival_problem *problem, void *state) {
+  const int64_t rows = problem->a.rows, columns = problem->a.columns, count = rows * columns;
+  cudaStream_t stream = (cudaStream_t)problem->stream;
+  const Dense *held = (const Dense *)state;
+  std::vector<real> values(count), kept;
+  std::vector<int> there(count), offsets(rows + 1), indices;
+  cudaMemcpyAsync(values.data(), held->values, count * sizeof(real), cudaMemcpyDeviceToHost, stream);
+  cudaMemcpyAsync(there.data(), held->there, count * sizeof(int), cudaMemcpyDeviceToHost, stream);
+  cudaStreamSynchronize(stream);
+  for (int64_t place = 0; place < count; place++) {
+    if (there[place]) kept.push_back(values[place]), indices.push_back(int(place % columns));
+    offsets[place / columns + 1] = int(kept.size());
+  }
+  repro_rival_matrix &c = problem->c;
+  void *of_c[] = {problem->allocate(problem->harness, (rows + 1) * sizeof(int)),
+                  problem->allocate(problem->harness, kept.size() * sizeof(int)),
+                  problem->allocate(problem->harness, kept.size() * sizeof(real))};
+  if (!of_c[0] || !of_c[1] || !of_c[2]) return 3;
+  cudaMemcpyAsync(of_c[0], offsets.data(), (rows + 1) * sizeof(int), cudaMemcpyHostToDevice, stream);
+  cudaMemcpyAsync(of_c[1], indices.data(), kept.size() * sizeof(int), cudaMemcpyHostToDevice, stream);
+  cudaMemcpyAsync(of_c[2], kept.data(), kept.size() * sizeof(real), cudaMemcpyHostToDevice, stream);
+  cudaStreamSynchronize(stream);
+  c.entries = int64_t(kept.size()), c.offset_bytes = 4;
+  c.offsets = of_c[0], c.indices = (const int32_t *)of_c[1], c.values = of_c[2];
+  return REPRO_RIVAL_OK;
+}
+
+extern "C" void repro_rival_teardown(repro_rival_problem *, void *state) {
+  Dense *held = (Dense *)state;
+  cudaFree(held->values);
+  cudaFree(held->there);
+  delete held;
+}
 """
 
 #: C = A B, a thread for each row, in memory of the harness; and A y = x by Jacobi's iteration.

@@ -23,9 +23,9 @@ from repro.devices.cuda import may_block
 from repro.devices.device_group import Devices
 from repro.entries import get_entry
 from repro.problems.matrix import Matrix
-from repro.sparse.compound.ids import VariantId
 from repro.sparse.compound.kernels import render_module
 from repro.sparse.compound.runnables import Variant
+from repro.sparse.compound.variants import VariantId
 from repro.sparse.operands import make_operands
 
 pytestmark = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +18,7 @@ from repro.bench.trial import Bench
 from repro.codegen.build_cache import compile_module, manifest_path
 from repro.codegen.templates import render_common
 from repro.config.models import Config, Rival, StudySettings, Timing
+from repro.devices.base import Program
 from repro.devices.cuda import CudaDevice
 from repro.devices.device_group import Devices
 from repro.entries import entries
@@ -27,7 +28,9 @@ from repro.sparse.rivals.forms import compile_source
 from repro.sparse.rivals.runnables import RivalProduct
 from repro.sparse.rivals.trial import Trial, try_rival
 from repro.studies import get_study
-from support.benches import QUICK
+from repro.studies.dynamic_csr.runnables_updates import RivalUpdate
+from support.benches import QUICK, graph_benches
+from support.update_problems import PROBLEMS
 
 pytestmark = pytest.mark.gpu
 
@@ -55,9 +58,31 @@ def tried(
     return attempt
 
 
+@pytest.fixture
+def make_graph_bench(gpu: CudaDevice, gpu_module: Program, gpu_modules: Path) -> Iterator[Callable[..., Bench]]:
+    yield from graph_benches(Devices([gpu]), gpu_modules)
+
+
 def written(text: str, name: str = "mine.cu") -> str:
     Path(name).write_text(text)
     return name
+
+
+FORMS = ("source", "library", "python")
+
+
+def of_form(form: str, name: str, gpu: CudaDevice, precision: str, spoilt=("", ""), *, leaking: bool = False) -> Rival:
+    """A rival of a form, in files of its name, that goes wrong in a way."""
+    source = Rival(name=name, source=written(sources.library(*spoilt, leaking=leaking), f"{name}.cu"))
+    if form == "library":
+        return Rival(name=name, library=str(compile_source(source, gpu.target, precision, 1).resolve()))
+    if form == "source" and leaking:
+        return source
+    kernel = Rival(name=name, source=written(sources.kernel(*spoilt), f"{name}-kernel.cu"), kernel="product")
+    if form == "source":
+        return kernel
+    cubin = compile_source(kernel, gpu.target, precision, 1).resolve()
+    return Rival(name=name, python=f"{written(sources.python(cubin, leaking=leaking), f'{name}.py')}:Product")
 
 
 @pytest.mark.parametrize("precision", ["single", "double"])
@@ -99,10 +124,7 @@ def test_blocks_stay_blocks(tried) -> None:
 
 
 def test_python_gets_arrays_on_the_gpu_and_the_stream(tried, gpu) -> None:
-    source = Rival(name="mine", source=written(sources.kernel()), kernel="product")
-    cubin = compile_source(source, gpu.target, "double", 1).resolve()
-    written(sources.PYTHON.replace("{cubin}", str(cubin)), "mine.py")
-    row = tried(Rival(name="mine", python="mine.py:Product"))
+    row = tried(of_form("python", "mine", gpu, "double"))
     assert (row.status, row.message) == ("ok", None)
     assert row.graph_median > 0
 
@@ -124,6 +146,16 @@ def test_what_goes_wrong_is_a_row_that_says_so(tried, name) -> None:
     assert row.event_median is None
 
 
+@pytest.mark.parametrize("form", ["library", "python"])
+@pytest.mark.parametrize("name", ["wrong", "outside", "inputs", "idle"])
+def test_so_it_is_in_each_form(tried, gpu, form, name) -> None:
+    spoilt, status, message = sources.SPOILT[name]
+    row = tried(of_form(form, name, gpu, "double", spoilt))
+    assert row.status == status
+    assert message in row.message
+    assert row.event_median is None
+
+
 def test_a_kernel_that_is_not_there_is_named(tried) -> None:
     row = tried(Rival(name="mine", source=written(sources.kernel()), kernel="products"))
     assert row.status == "compile_error"
@@ -137,11 +169,12 @@ def test_one_that_waits_is_timed_by_the_hosts_clock(tried) -> None:
     assert row.host_median > 0
 
 
-def test_memory_of_the_gpu_that_stays_is_a_leak(gpu, tmp_path, monkeypatch) -> None:
+@pytest.mark.parametrize("form", FORMS)
+def test_memory_of_the_gpu_that_stays_is_a_leak(gpu, tmp_path, monkeypatch, form) -> None:
     monkeypatch.chdir(tmp_path)
-    outcome = try_rival(Rival(name="mine", source=written(sources.library())), ONE, Devices([gpu]))
+    outcome = try_rival(of_form(form, "mine", gpu, "double"), ONE, Devices([gpu]))
     assert outcome.status == "ok", outcome
-    outcome = try_rival(Rival(name="leaking", source=written(sources.library(leaking=True))), ONE, Devices([gpu]))
+    outcome = try_rival(of_form(form, "leaking", gpu, "double", leaking=True), ONE, Devices([gpu]))
     assert outcome.status == "leak"
     assert "GPU memory stay" in outcome.message
 
@@ -155,8 +188,8 @@ def test_what_crashes_and_what_hangs_costs_its_row_in_a_campaign(
     Path("config").symlink_to(templates.parent / "config")
     rivals = (
         Rival(name="warp", **WARP),
-        Rival(name="crashing", source=written(sources.kernel(*sources.CRASHING), "crash.cu"), kernel="product"),
-        Rival(name="hanging", source=written(sources.kernel(*sources.HANGING), "hang.cu"), kernel="product"),
+        *(of_form(form, f"crashing-{form}", gpu, "single", sources.CRASHING) for form in FORMS),
+        *(of_form(form, f"hanging-{form}", gpu, "single", sources.HANGING) for form in FORMS),
         Rival(name="vector", **VECTOR),
     )
     settings = StudySettings(layouts=(layout,), timing=Timing(**{**QUICK, "timeout": 10.0}))
@@ -168,14 +201,14 @@ def test_what_crashes_and_what_hangs_costs_its_row_in_a_campaign(
         source = get_study(study).render(templates, key, gpu.target)
         compile_module(source, gpu.target, manifest_path(gpu.target.name, study, key))
     words = [sys.executable, "-m", "repro", "measure", study, case, "single", "--config", "c.yaml"]
-    done = subprocess.run(words, text=True, check=False, timeout=240, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    done = subprocess.run(words, text=True, check=False, timeout=480, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert done.returncode == 0, done.stdout
     report = pd.read_parquet(f"results/c/raw/{study}/{case}/single/report.parquet")
     warm = report[report.cache == "warm"].set_index("name")
     assert dict(warm[warm.kind == "outside"].status) == {
         "rival/warp": "ok",
-        "rival/crashing": "launch_error",
-        "rival/hanging": "timeout",
+        **{f"rival/crashing-{form}": "launch_error" for form in FORMS},
+        **{f"rival/hanging-{form}": "timeout" for form in FORMS},
         "rival/vector": "ok",
     }
     assert np.isfinite(warm.graph_median["rival/warp"])
@@ -194,3 +227,17 @@ def test_products_of_two_matrices_and_solutions(gpu, tmp_path, monkeypatch, of, 
     wrong = sources.TASKS.replace("bool there = false;", "bool there = column == 3;").replace("sum / diagonal", "sum")
     rival = Rival(name="mine", source=written(wrong, "wrong.cu"), of=of)
     assert try_rival(rival, Trial("real", precision), Devices([gpu])).status == "incorrect"
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize(("factor", "status"), [("1", "ok"), ("2", "incorrect")])
+def test_batches_of_updates(gpu, make_graph_bench, tmp_path, monkeypatch, factor, status, precision) -> None:
+    monkeypatch.chdir(tmp_path)
+    rival = Rival(name="mine", source=written(sources.UPDATES.replace("@factor@", factor)), of="updates")
+    outcome = try_rival(rival, Trial("real", precision), Devices([gpu]))
+    assert outcome.status == status, outcome
+    bench = make_graph_bench(PROBLEMS["several batches"], precision)
+    row = bench.try_once(RivalUpdate(rival, "insert", "any"), "report", EFFORT)
+    assert row.status == status, row.message
+    assert (row.event_median is not None) == (status == "ok")
+    assert row["batch"] == 70

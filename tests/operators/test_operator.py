@@ -16,8 +16,8 @@ from repro.errors import ReproError
 from repro.operators import spmv
 from repro.operators.spmv import KEPT, Product
 from repro.sparse.compound import packing
-from repro.sparse.compound.ids import VariantId, fitting
 from repro.sparse.compound.runnables import Variant
+from repro.sparse.compound.variants import VariantId, fitting
 
 pytestmark = pytest.mark.medium
 

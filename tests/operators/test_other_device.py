@@ -14,7 +14,7 @@ from repro.operators.arrays import INTERFACE
 from repro.operators.runtime import Runtime
 from repro.operators.scipy_matrices import as_problem
 from repro.operators.spmv import Product, SpmvOperator
-from repro.sparse.compound.ids import VariantId
+from repro.sparse.compound.variants import VariantId
 
 
 @pytest.fixture

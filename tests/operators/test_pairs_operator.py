@@ -14,9 +14,7 @@ from repro.operators import spmv
 from repro.problems.generators import KINDS as GENERATED
 from repro.problems.generators import generate
 from repro.problems.matrix import Matrix
-from repro.sparse.compound.ids import VariantId
-from repro.sparse.compound.layouts import extended_layouts
-from repro.sparse.compound.schedules import extended_space
+from repro.sparse.compound.variants import VariantId, extended_layouts, extended_space
 from repro.sparse.symmetry import HERMITIAN, SYMMETRIC
 from support.symmetric_problems import KINDS, disturbed, symmetric_problem, without_entry
 

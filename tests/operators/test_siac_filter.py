@@ -13,7 +13,7 @@ from repro.devices.base import OutOfDeviceMemory
 from repro.errors import ReproError
 from repro.filtering.reference import contour_rows
 from repro.filtering.triangulation import evaluation_points, triangulation
-from repro.galerkin.basis import evaluate, mode_count
+from repro.galerkin import evaluate, mode_count
 from repro.operators.runtime import open_runtime
 from repro.problems.field import Field
 from repro.sparse.device_work import Launches

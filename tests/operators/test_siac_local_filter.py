@@ -8,7 +8,7 @@ from repro.errors import ReproError
 from repro.filtering.reference import contour_rows
 from repro.filtering.stencil_geometry import at_points
 from repro.filtering.triangulation import evaluation_points
-from repro.galerkin.basis import mode_count
+from repro.galerkin import mode_count
 from repro.problems.field import FUNCTIONS, generate_field
 from support.triangulations import graded, project
 

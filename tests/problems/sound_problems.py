@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repro.problems.field import Field
-from repro.problems.matrix import Matrix
+from repro.problems.matrix import Matrix, Updates
 from repro.problems.problem import Problem
-from repro.problems.updates import Updates
 
 
 def ints(*numbers: int) -> NDArray[np.int32]:

@@ -16,7 +16,7 @@ from repro.errors import ReproError
 from repro.problems.assembly import Assembled
 from repro.problems.builder import build
 from repro.problems.generators import generate
-from repro.problems.updates import Updates, draw_batches
+from repro.problems.matrix import Updates, draw_batches
 
 Make = Callable[..., Config]
 GRAPH = generate("graph", size=[2000, 16_000], longest=600, overflow=6000, family="social")

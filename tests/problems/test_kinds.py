@@ -33,9 +33,8 @@ from repro.campaign.problem_files import record_of
 from repro.cli import problems as commands
 from repro.errors import ReproError
 from repro.problems.field import Field
-from repro.problems.matrix import Matrix
+from repro.problems.matrix import Matrix, Updates
 from repro.problems.problem import SCHEMA, Problem, Unavailable, load_problem, save_unavailable
-from repro.problems.updates import Updates
 from support.non_files import IN_PLACE_OF_A_FILE, put
 
 each_problem = pytest.mark.parametrize("problem", SOUND, ids=lambda problem: problem.name)

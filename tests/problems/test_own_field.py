@@ -16,8 +16,7 @@ from repro.campaign.problem_files import record_unavailable
 from repro.cli.campaign import LISTS, Listed
 from repro.config.models import FieldFile, Limits, OwnProblem, StudySettings
 from repro.errors import ReproError
-from repro.galerkin.basis import evaluate
-from repro.galerkin.quadrature import exact_for
+from repro.galerkin import evaluate, exact_for
 from repro.problems.builder import build
 from repro.problems.field import Field, generate_field
 from repro.problems.own_problems import planned, read_field

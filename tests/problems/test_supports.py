@@ -14,11 +14,10 @@ from test_meshreaders_gmsh import by_entities, listed
 from repro.config.models import Config, Fixed, Limits, OwnProblem
 from repro.entries import get_entry
 from repro.errors import ReproError
-from repro.problems.assembly import Assembled
+from repro.problems.assembly import Assembled, elastic_body, fixed_vertices, rigid_motions, singular_note
 from repro.problems.builder import build
 from repro.problems.generators import lattice_box
 from repro.problems.meshes import read_group, tetrahedron_volumes
-from repro.problems.supports import elastic_body, fixed_vertices, rigid_motions, singular_note
 
 CELLS = (2, 2, 3)
 LATTICE, TETS = lattice_box(CELLS)

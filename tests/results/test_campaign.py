@@ -9,8 +9,7 @@ import pytest
 
 from repro.campaign.archive import pack
 from repro.errors import ReproError
-from repro.results.campaign_data import TIE, Campaign, Case
-from repro.results.recorded_rows import NOISY
+from repro.results.campaign_data import NOISY, TIE, Campaign, Case
 from repro.results.significance import ratio_of
 from support.campaigns import CLOSE, FAST, LIBRARY, SmallCampaign
 

@@ -11,8 +11,19 @@ import pytest
 
 from repro.errors import ReproError
 from repro.results.campaign_data import Campaign
-from repro.results.claims import COLUMNS, Claim, Verdict, claims_table, judge, load_claims, tally
-from repro.results.targets import CaseNumber, Measured, MissingCase, Quantity
+from repro.results.claims import (
+    COLUMNS,
+    CaseNumber,
+    Claim,
+    Measured,
+    MissingCase,
+    Quantity,
+    Verdict,
+    claims_table,
+    judge,
+    load_claims,
+    tally,
+)
 from repro.studies import study_names
 from support.campaigns import REPOSITORY
 

@@ -10,8 +10,7 @@ import matplotlib as mpl
 import pytest
 
 from repro.errors import ReproError
-from repro.results.figure_style import COLUMN, Shape, canvas, save
-from repro.results.hover_values import with_titles
+from repro.results.figure_style import COLUMN, Shape, canvas, laid_out, look, save, with_titles
 from repro.results.output import write_figure
 from repro.results.registry import Artifact
 from repro.results.tables import Figure
@@ -53,6 +52,25 @@ def test_a_figure_takes_a_width_a_font_and_formats(tmp_path: Path) -> None:
     assert points_wide(paths[0]) == pytest.approx(360, abs=0.1)
     assert b"STIXGeneral" in paths[1].read_bytes() and b"DejaVu" not in paths[1].read_bytes()
     assert mpl.rcParams["font.family"] == before
+
+
+def test_what_is_too_wide_for_a_narrow_figure_is_broken_and_not_cut_off() -> None:
+    def draw_wide() -> Any:
+        drawn = canvas(COLUMN, 2.0)
+        axes = drawn.subplots()
+        for number in range(4):
+            axes.plot([number], [1], "o", label=f"a long name of series {number}")
+        axes.set_xlabel("speedup over the fastest of all the routines of a library")
+        drawn.legend(loc="outside upper left", ncols=4)
+        return drawn
+
+    with look():
+        drawn = laid_out(Figure(draw_wide, "A caption."), "a device", 2.2)
+    words = [*drawn.legends, drawn.axes[0].xaxis.label]
+    boxes = [text.get_window_extent() for text in words]
+    assert all(box.x0 >= -0.5 and box.x1 <= drawn.bbox.width + 0.5 for box in boxes)
+    names = [text.get_text() for legend in drawn.legends for text in legend.get_texts()]
+    assert {f"a long name of series {number}" for number in range(4)} < set(names)
 
 
 @pytest.mark.parametrize(("wrong", "near"), [({"font": "STIXGenera"}, "STIXGeneral"), ({"formats": ("pgn",)}, "png")])

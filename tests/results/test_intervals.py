@@ -16,9 +16,8 @@ from repro.bench.rows import RecordedRow
 from repro.bench.store import read_rows
 from repro.campaign.archive import pack
 from repro.results import figure_style
-from repro.results.campaign_data import Case
+from repro.results.campaign_data import Case, ReportedTime
 from repro.results.output import as_csv, as_markdown
-from repro.results.recorded_rows import ReportedTime
 from repro.results.significance import relative_interval
 from repro.results.tables import Cell, Column, Table, microseconds, share, speedup
 from support.campaigns import Recorder

@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from repro.bench.rows import Row
-from repro.results.campaign_data import Case
-from repro.results.recorded_rows import Selection
-from repro.results.setup_costs import NO_ANALYSIS, NOT_RECORDED, SetupCosts, setup_costs_table
+from repro.results.campaign_data import Case, Selection
+from repro.results.common_tables import NO_ANALYSIS, NOT_RECORDED, SetupCosts, setup_costs_table
 from repro.results.tables import Cell, Table
 from support.campaigns import Recorder
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from repro.results.claims import NO_TARGET, WANTED_ON
 from repro.results.published import Published
 from repro.results.registry import get_artifact
-from repro.results.targets import NO_TARGET, WANTED_ON
 from repro.studies import get_study, load_artifacts, study_names
 from support.campaigns import Recorder
 

@@ -5,7 +5,7 @@ import pytest
 
 from repro.filtering.stencil_geometry import at_corners, at_points, within_triangles
 from repro.filtering.triangulation import evaluation_points, triangulation
-from repro.galerkin.quadrature import evaluation_rule
+from repro.galerkin import evaluation_rule
 from repro.problems.meshes import longest_edges
 from support.triangulations import graded, hexagonal, one_huge, structured
 

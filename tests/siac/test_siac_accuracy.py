@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from repro.filtering.triangulation import evaluation_points
-from repro.galerkin.basis import exponents, mode_count
-from repro.galerkin.quadrature import evaluation_rule
+from repro.galerkin import evaluation_rule, exponents, mode_count
 from support.siac_on_devices import WAYS, matrix_and_products, several_filtered, siac_loader
 from support.triangulations import exact_modes, hexagonal, project, structured
 

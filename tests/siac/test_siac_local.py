@@ -7,7 +7,7 @@ import pytest
 
 from repro.filtering.reference import clipped_rows, contour_rows, count_work
 from repro.filtering.stencil_geometry import at_points
-from repro.galerkin.basis import BASES
+from repro.galerkin import BASES
 from support.emulated_cuda import EmulatedCuda, needs_compiler
 from support.siac_on_devices import bound_of, filtered, filtered_locally, random_modes, siac_loader
 from support.triangulations import graded, hexagonal, one_huge, structured

@@ -14,7 +14,7 @@ from repro.filtering.matrix import MatrixRows
 from repro.filtering.matrix_free import Stencil
 from repro.filtering.reference import clipped_rows, contour_rows
 from repro.filtering.triangulation import evaluation_points
-from repro.galerkin.basis import BASES, mode_count, to_monomials
+from repro.galerkin import BASES, mode_count, to_monomials
 from support.emulated_cuda import EmulatedCuda, needs_compiler
 from support.siac_on_devices import (
     WAYS,

@@ -8,7 +8,7 @@ import pytest
 from repro.filtering.matrix import MatrixSize
 from repro.filtering.reference import clipped_rows, contour_rows
 from repro.filtering.triangulation import evaluation_points, triangulation
-from repro.galerkin.basis import BASES, exponents, mode_count
+from repro.galerkin import BASES, exponents, mode_count
 from support.triangulations import exact_modes, graded, hexagonal, one_huge, project, sliver, structured
 
 pytestmark = pytest.mark.medium

@@ -14,7 +14,7 @@ from repro.filtering.grids import (
     tiles_of,
 )
 from repro.filtering.triangulation import evaluation_points
-from repro.galerkin.quadrature import evaluation_rule
+from repro.galerkin import evaluation_rule
 from support.triangulations import graded, hexagonal, structured
 
 MESHES = {"structured": structured(6), "delaunay": hexagonal(8), "graded": graded(6)}

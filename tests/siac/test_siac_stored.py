@@ -8,7 +8,7 @@ import pytest
 from repro.bench.guards import Guards
 from repro.bench.yardsticks import WORD
 from repro.filtering.grids import SortedCells
-from repro.filtering.kernels import UNROLLS
+from repro.filtering.kernels import IN_FLIGHT_COUNTS
 from repro.filtering.matrix import MatrixRows, StoredMatrix
 from repro.filtering.matrix_free import Points, Stencil
 from repro.sparse.device_work import Launches
@@ -74,7 +74,7 @@ def test_scalars_are_those_of_the_blocks(any_device, made, degree, mesh):
     np.testing.assert_array_equal(blocks - blocks[:, :1], np.broadcast_to(np.arange(size.modes), blocks.shape))
 
 
-@pytest.mark.parametrize("unroll", UNROLLS)
+@pytest.mark.parametrize("unroll", IN_FLIGHT_COUNTS)
 def test_streaming_reads_every_word_once_and_writes_all_of_the_result(any_device, made, unroll):
     matrix, launches, guards = made(1)
     size, word = matrix.size, WORD[any_device.backend]

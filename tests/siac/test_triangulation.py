@@ -7,7 +7,7 @@ import pytest
 
 from repro.errors import ReproError
 from repro.filtering.triangulation import evaluation_points, of_field, triangulation
-from repro.galerkin.quadrature import evaluation_rule
+from repro.galerkin import evaluation_rule
 from repro.problems.field import Field
 from support.triangulations import graded, hexagonal, structured
 

@@ -5,8 +5,9 @@ import pytest
 
 from repro.bench.timing import SamplingPlan
 from repro.entries import entries
+from repro.sparse import library
 from repro.sparse.expansions import COMPLEX
-from repro.sparse.library import baseline, for_problem, registry
+from repro.sparse.library import baseline, for_problem
 from repro.sparse.library.cusparse import PAPERS_CHOICE
 from repro.sparse.library.scipy_products import SciPy, scipy_products
 from support.product_checks import check_products
@@ -109,7 +110,7 @@ def test_cusparse_without_its_library_or_a_gpu_is_unsupported_and_says_why(make_
 
 
 def test_a_baseline_of_ones_own_is_found(monkeypatch):
-    monkeypatch.setattr(registry, "_PROVIDERS", [])
+    monkeypatch.setattr(library, "_PROVIDERS", [])
     mine = object()
 
     @baseline("cuda")

@@ -5,11 +5,9 @@ import pytest
 from repro.codegen.build_cache import compile_module
 from repro.codegen.targets import CPU
 from repro.entries import entries
-from repro.sparse.compound.ids import VariantId
 from repro.sparse.compound.kernels import render_module
-from repro.sparse.compound.layouts import Layout
 from repro.sparse.compound.runnables import Variant
-from repro.sparse.compound.schedules import Schedule
+from repro.sparse.compound.variants import Layout, Schedule, VariantId
 from support.product_checks import check_products
 
 SCHEDULES = [Schedule("static", 16, 3), Schedule("dynamic", 32, 2)]

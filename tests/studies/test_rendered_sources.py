@@ -13,8 +13,7 @@ from repro.codegen.targets import Target, get_target
 from repro.codegen.templates import without_macros
 from repro.entries import entries, get_entry
 from repro.sparse.compound.kernels import render_module
-from repro.sparse.compound.layouts import Layout, all_layouts, extended_layouts
-from repro.sparse.compound.schedules import Schedule
+from repro.sparse.compound.variants import Layout, Schedule, all_layouts, extended_layouts
 from repro.studies.compressed_coo.ids import SPLITS, blockings
 from repro.studies.compressed_coo.kernels import render_coo
 from repro.studies.dg_postprocessing.ids import region_module_keys

@@ -11,8 +11,8 @@ from repro.config.models import Timing
 from repro.problems.field import generate_field
 from repro.studies.dg_postprocessing.operands import make_operands as field_operands
 from repro.studies.dg_postprocessing.study import STUDY
+from repro.studies.dynamic_csr.ids import DynamicRow
 from repro.studies.dynamic_csr.operands import make_operands as graph_operands
-from repro.studies.dynamic_csr.rows import DynamicRow
 
 
 @contextmanager

@@ -12,9 +12,9 @@ from repro.codegen.build_cache import Module
 from repro.codegen.targets import get_target
 from repro.devices.device_group import Devices
 from repro.problems.matrix import Matrix
-from repro.sparse.compound.ids import VariantId
 from repro.sparse.compound.kernels import render_module
 from repro.sparse.compound.runnables import Variant
+from repro.sparse.compound.variants import VariantId
 from repro.sparse.operands import make_operands
 from support.emulated_cuda import EmulatedCuda, compile_kernels
 

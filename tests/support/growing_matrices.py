@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from repro.problems.updates import Updates
+from repro.problems.matrix import Updates
 
 
 def growing(lengths, columns, added, batches=3, seed=3, name="growing"):

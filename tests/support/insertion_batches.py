@@ -199,7 +199,7 @@ def assert_refused(dynamic, batch, grouped=False):
     assert (report.bad, report.full, report.beyond, report.unplaced, report.finished) == (1, 0, 0, 0, True)
     for name in ("columns", "values", "table", "sizes", "pointer"):
         np.testing.assert_array_equal(getattr(after, name), getattr(before, name))
-    assert state_of(dynamic)[kernels.STATE_OPENED] == words[kernels.STATE_OPENED] + 1
+    assert state_of(dynamic)[kernels.STATE_BEGUN] == words[kernels.STATE_BEGUN] + 1
     assert state_of(dynamic)[kernels.STATE_DONE] == 0
 
 

@@ -13,8 +13,7 @@ from repro.codegen.targets import DTYPES
 from repro.problems.matrix import Matrix
 from repro.sparse.operands import expand
 from repro.sparse.solvers.kernels import PERSISTENT_BLOCK_SIZE
-from repro.sparse.solvers.persistent import PersistentSolution, PersistentSolver
-from repro.sparse.solvers.slices import LANES, deal
+from repro.sparse.solvers.persistent import LANES, PersistentSolution, PersistentSolver, deal
 from support.symmetric_problems import symmetric_problem
 
 #: Gives the module of a method, an entry and a precision, loaded on a device.

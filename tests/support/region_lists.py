@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repro.filtering.spline_kernel import kernel as siac_kernel
-from repro.galerkin.quadrature import project
+from repro.galerkin import project
 from repro.problems.field import BASIS, FUNCTIONS, Field, kuhn_cube
 from repro.studies.dg_postprocessing.operands import RegionOperands
 from repro.studies.dg_postprocessing.regions import make_regions

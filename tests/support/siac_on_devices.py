@@ -21,7 +21,7 @@ from repro.filtering.matrix_free import (
     Stencil,
 )
 from repro.filtering.stencil_geometry import predicted_pairs
-from repro.galerkin.basis import mode_count
+from repro.galerkin import mode_count
 from repro.sparse.device_work import Launches
 from support.emulated_cuda import EmulatedCuda, compile_kernels
 

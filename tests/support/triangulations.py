@@ -9,8 +9,7 @@ import numpy as np
 from scipy.spatial import Delaunay
 
 from repro.filtering.triangulation import Triangulation, triangulation
-from repro.galerkin.basis import evaluate, exponents
-from repro.galerkin.quadrature import exact_for
+from repro.galerkin import evaluate, exact_for, exponents
 
 
 def structured(n: int, shear: float = 0.0) -> Triangulation:

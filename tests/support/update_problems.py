@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from repro.problems.updates import Updates
+from repro.problems.matrix import Updates
 from repro.studies.dynamic_csr.runnables_baselines import LONG_ROW
 
 

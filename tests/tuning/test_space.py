@@ -7,12 +7,10 @@ from repro.codegen.targets import get_target
 from repro.config.models import StudySettings
 from repro.config.spaces import SPACES
 from repro.errors import ReproError
-from repro.sparse.compound.ids import VariantId
-from repro.sparse.compound.layouts import Layout, all_layouts
-from repro.sparse.compound.schedules import Schedule, paper_space, schedules
+from repro.sparse.compound.variants import Layout, Schedule, VariantId, all_layouts, paper_space, schedules
 from repro.studies.compound_spmv.study import layouts
 from repro.studies.compressed_coo.ids import SPLITS, CoordinateId, blockings
-from repro.tuning.variant_space import UNLIKE, Likeness
+from repro.tuning.strategies import UNLIKE, Likeness
 
 
 def likeness_of(names):

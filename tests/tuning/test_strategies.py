@@ -7,13 +7,10 @@ import pytest
 
 from repro.codegen.targets import get_target
 from repro.errors import ReproError
-from repro.sparse.compound.ids import VariantId
-from repro.sparse.compound.layouts import REFERENCE, all_layouts
-from repro.sparse.compound.schedules import paper_space
+from repro.sparse.compound.variants import REFERENCE, VariantId, all_layouts, paper_space
 from repro.tuning.evaluation import replay
 from repro.tuning.recordings import Recording
-from repro.tuning.strategies import Exhaustive, Predicted, RandomSample, _weights, allowed, prior
-from repro.tuning.variant_space import likeness_of
+from repro.tuning.strategies import Exhaustive, Predicted, RandomSample, _weights, allowed, likeness_of, prior
 
 NAMES = [f"{layout}/{schedule}" for layout in all_layouts() for schedule in paper_space(get_target("sm_90"))]
 LIKENESS = likeness_of(tuple(NAMES), VariantId)

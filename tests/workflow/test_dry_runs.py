@@ -28,7 +28,7 @@ def planned(checkout: Checkout) -> Callable[..., Said]:
 @pytest.mark.parametrize(
     ("words", "problems", "scalar", "entries", "graphs", "poisson", "fields"),
     [
-        ([], 4, 3, 3, 3, 4, 5),
+        ([], 4, 3, 3, 3, 4, 3),
         (["--configfile", "config/paper.yaml"], 13, 0, 3, 0, 0, 0),
         (["--configfile", "config/mirror.yaml"], 7, 6, 3, 0, 0, 0),
     ],
@@ -125,6 +125,21 @@ def test_the_profile_is_loaded_by_itself(planned: Callable[..., Said]) -> None:
     said = planned()
     assert "profile profiles/default" in said.text
     assert "unlock" not in said.text
+
+
+@pytest.mark.parametrize(
+    ("named", "what"),
+    [
+        ("no-such.yaml", "no such configuration file"),
+        ("config", "no configuration file"),
+        ("config/gpus.csv", "not fit"),
+    ],
+)
+def test_a_configuration_that_cannot_be_read_ends_in_one_message(checkout: Checkout, named: str, what: str) -> None:
+    said = checkout.snakemake("--dry-run", "all", "--configfile", "config/demo.yaml", named)
+    assert said.code == 1
+    assert what in said.text and f"where: {named}" in said.text
+    assert "Traceback" not in said.text
 
 
 def dry_run_after(checkout: Checkout, changes: str, *words: str) -> subprocess.CompletedProcess[str]:

@@ -16,7 +16,7 @@ import yaml
 from checkouts import QUICK, REPOSITORY
 from snakemake_report import SnakemakeReport
 
-from repro.campaign.dependencies import code_hash
+from repro.campaign.receipts import code_hash
 from repro.codegen import opencl_runtime
 
 pytestmark = [pytest.mark.workflow, pytest.mark.medium]
@@ -130,7 +130,7 @@ def test_a_kernel_is_exported(installed: Installed) -> None:
 
 def test_the_code_is_what_it_is_in_a_checkout(installed: Installed) -> None:
     module = "repro.problems.registry"  # it names a file that the wheel has in the package
-    words = f"from repro.campaign.dependencies import code_hash; print(code_hash('{module}'))"
+    words = f"from repro.campaign.receipts import code_hash; print(code_hash('{module}'))"
     assert installed.run("python", "-c", words).strip() == code_hash(module)
 
 

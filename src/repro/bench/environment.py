@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from repro import __version__
-from repro.atomic_write import write_whole
 from repro.bench.records import digest_of
 from repro.bench.runnable import Workspace
 from repro.codegen.templates import SUFFIXES
 from repro.errors import ReproError
+from repro.filesystem import write_whole
 from repro.package_data import PACKED, shipped
 from repro.programs import run_program
 from repro.untrusted_files import read_file, shown

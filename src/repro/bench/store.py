@@ -30,10 +30,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from filelock import FileLock, Timeout
 
-from repro.atomic_write import write_whole
 from repro.bench.records import is_record
 from repro.bench.rows import SCHEMA, TRY_AGAIN, ColumnType, Misfit, Row, is_valid, misfit, other_types, schema_of
 from repro.errors import ReproError
+from repro.filesystem import write_whole
 from repro.problems.registry import check_name
 from repro.untrusted_files import files_below, open_file, parse_json, read_file, shown
 

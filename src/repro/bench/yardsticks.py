@@ -28,7 +28,7 @@ class Floor(Runnable):
     kind = FLOOR
 
     def __init__(self, stream: Stream) -> None:
-        self.name = f"{FLOOR}/{stream.block_size}-{stream.unroll}"
+        self.name = f"{FLOOR}/{stream.block_size}-{stream.in_flight}"
         self._stream = stream
 
     def streamed(self, operands: Operands) -> tuple[int, int]:
@@ -62,7 +62,7 @@ class DeviceCopy(Runnable):
     cold = False
 
     def __init__(self, stream: Stream, least: int | None = None) -> None:
-        self.name = f"{COPY}/{stream.block_size}-{stream.unroll}"
+        self.name = f"{COPY}/{stream.block_size}-{stream.in_flight}"
         self._stream = stream
         self._bytes = least
         self.device_only = least is None
@@ -114,4 +114,4 @@ def _copied(count: int) -> NDArray[np.uint8]:
 def _grid(target: Target, sm_count: int, stream: Stream, words: int) -> int:
     """Return the number of thread blocks that fill the device, or fewer if there are few words."""
     full = sm_count * max(1, target.threads_per_sm // stream.block_size)
-    return max(1, min(full, -(-words // (stream.block_size * stream.unroll))))
+    return max(1, min(full, -(-words // (stream.block_size * stream.in_flight))))

@@ -14,11 +14,11 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from repro.atomic_write import write_whole
 from repro.bench.records import COMMITS, code_of, read_commits, read_environments
 from repro.bench.store import case_files, read_rows, recorded_steps, recorded_studies, write_table
 from repro.codegen.templates import SUFFIXES
 from repro.errors import ReproError
+from repro.filesystem import write_whole
 from repro.programs import run_program
 from repro.untrusted_files import shown
 

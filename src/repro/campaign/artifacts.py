@@ -16,7 +16,7 @@ from repro.package_data import DEFAULT_CONFIG
 from repro.problems.registry import campaign_folder, load_registry, problem_names
 from repro.results.campaign_data import Campaign
 from repro.results.published import Published
-from repro.results.registry import Artifact, Kind, artifacts, get_artifact
+from repro.results.registry import Artifact, Kind, artifacts
 from repro.studies import get_study, load_artifacts, study_names
 
 
@@ -120,19 +120,39 @@ class Asked:
         return settings is not None and settings.own_alone
 
     def artifacts(self, study: str, kind: Kind | None = None) -> list[Artifact]:
-        """Return the configured artifacts of a study; comparisons of campaigns only if `beside` is not empty."""
-        everything = all_artifacts(study)
+        """Return the artifacts of a study that the configuration asks for; all that can be if there is none."""
         settings = self.config.studies.get(study) if self.config else None
-        if settings is None or settings.artifacts == "all":
-            rivals = get_study(study).rivals_of(self.config.rivals) if self.config else ()
-            there = {"several": bool(self.beside), "rivals": bool(rivals)}
-            everything = [artifact for artifact in everything if artifact.needed(**there)]
-            if self.own_alone(study):
-                everything = [artifact for artifact in everything if not artifact.of_papers]
-        else:
-            wanted = [get_artifact(study, name) for name in settings.artifacts]
-            everything = [artifact for artifact in everything if artifact in wanted]
-        return [artifact for artifact in everything if kind in (None, artifact.kind)]
+        if self.config is None or settings is None:
+            there = {None, "devices", *(["beside"] if self.beside else [])}
+            return [artifact for artifact in all_artifacts(study, kind) if artifact.needs in there]
+        return select_artifacts(self.config, study, bool(self.beside), kind)
+
+
+def select_artifacts(config: Config, study: str, beside: bool, kind: Kind | None = None) -> list[Artifact]:
+    """Return the artifacts that a configuration asks for, of `all` those that its campaign can have.
+
+    `beside`: whether other campaigns stand beside it.
+    """
+    settings = config.studies[study]
+    everything = all_artifacts(study)
+    if settings.artifacts == "all":
+        there = {"beside": beside, "rivals": bool(get_study(study).rivals_of(config.rivals)), "devices": config.several}
+        chosen = [
+            one
+            for one in everything
+            if (one.needs is None or there[one.needs]) and not (settings.own_alone and one.of_papers)
+        ]
+    else:
+        names = [artifact.name for artifact in everything]
+        if unknown := sorted(set(settings.artifacts) - set(names)):
+            raise ReproError(
+                "unknown artifact",
+                where=f"studies.{study}.artifacts",
+                expected=f"one of {', '.join(names)}",
+                actual=", ".join(unknown) + mean(unknown[0], names),
+            )
+        chosen = [artifact for artifact in everything if artifact.name in settings.artifacts]
+    return [artifact for artifact in chosen if kind in (None, artifact.kind)]
 
 
 def all_artifacts(study: str, kind: Kind | None = None) -> list[Artifact]:

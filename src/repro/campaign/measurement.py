@@ -23,8 +23,8 @@ from repro.bench.runnable import Operands, Workspace
 from repro.bench.store import Store, count_rows, crashed_row, read_table, write_rows, write_table
 from repro.bench.trial import Bench, DeviceSamples
 from repro.bench.worker import AGAIN, run_worker
-from repro.campaign.dependencies import code_hash
-from repro.campaign.folders import RESULTS, Folders, check_study
+from repro.campaign.configuration import RESULTS, Folders, check_study
+from repro.campaign.receipts import code_hash
 from repro.codegen.targets import find_gpu
 from repro.config.models import Config
 from repro.config.spaces import TUNED

@@ -18,7 +18,6 @@ from repro.campaign.receipts import hash_of
 from repro.codegen.build_cache import MODULES, manifest_path
 from repro.codegen.targets import GpuModel, Target, find_gpu, get_target
 from repro.codegen.templates import COMMON
-from repro.config.misfits import mean
 from repro.config.models import Config, OwnProblem, Rival, StudySettings
 from repro.errors import ReproError
 from repro.package_data import shipped
@@ -27,7 +26,7 @@ from repro.problems.own_problems import planned
 from repro.problems.problem import Outline
 from repro.problems.registry import Item, Registry, load_registry, own_name
 from repro.sparse.rivals.files import files_of
-from repro.studies import get_study, load_artifacts, study_names
+from repro.studies import get_study, study_names
 from repro.untrusted_files import files_below
 
 
@@ -430,25 +429,8 @@ def _name_of(item: Item | OwnProblem) -> str:
 
 def _artifacts(config: Config, study: str, kind: Literal["table", "figure"]) -> tuple[str, ...]:
     """Return the names of the configured tables or figures that the campaign can have."""
-    settings = config.studies[study]
-    if not settings.artifacts:
+    if not config.studies[study].artifacts:
         return ()  # avoids slow imports
-    from repro.results.registry import artifacts
+    from repro.campaign.artifacts import select_artifacts
 
-    load_artifacts(study)
-    if settings.artifacts == "all":
-        there = {"several": bool(config.beside), "rivals": bool(get_study(study).rivals_of(config.rivals))}
-        return tuple(
-            artifact.name
-            for artifact in artifacts(study, kind)
-            if artifact.needed(**there) and not (settings.own_alone and artifact.of_papers)
-        )
-    everything = [artifact.name for artifact in artifacts(study)]
-    if unknown := sorted(set(settings.artifacts) - set(everything)):
-        raise ReproError(
-            "unknown artifact",
-            where=f"studies.{study}.artifacts",
-            expected=f"one of {', '.join(everything)}",
-            actual=", ".join(unknown) + mean(unknown[0], everything),
-        )
-    return tuple(artifact.name for artifact in artifacts(study, kind) if artifact.name in settings.artifacts)
+    return tuple(artifact.name for artifact in select_artifacts(config, study, bool(config.beside), kind))

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from repro.atomic_write import write_whole
 from repro.config.models import Config, OwnProblem
 from repro.errors import ReproError
+from repro.filesystem import write_whole
 from repro.problems.builder import build, find
 from repro.problems.own_problems import describe_file
 from repro.problems.problem import Problem, save_unavailable

@@ -25,7 +25,7 @@ from repro.bench.store import read_case, read_table, write_table
 from repro.bench.timing import SamplingPlan
 from repro.bench.trial import FAILURES
 from repro.bench.yardsticks import FLOOR, Empty, Floor
-from repro.campaign.folders import Folders, check_study
+from repro.campaign.configuration import Folders, check_study
 from repro.campaign.measurement import open_bench
 from repro.codegen.build_cache import MODULES, compile_module
 from repro.codegen.targets import DTYPES, Target

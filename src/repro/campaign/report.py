@@ -17,7 +17,7 @@ from repro.results.output import as_latex, as_markdown, latex_escape, markdown_e
 from repro.results.problem_rows import missing_note, problem_rows, remarks
 from repro.results.report import PageStudy, days_measured, read_legend, write_report
 from repro.results.tables import Result, Table
-from repro.studies import get_study
+from repro.studies import get_study, study_module
 
 if TYPE_CHECKING:
     from repro.tuning.search import ProgressCallback
@@ -79,7 +79,8 @@ def _part(asked: Asked, name: str) -> PageStudy:
 
 def _beside_study(study: str, name: str) -> Path | None:
     """Return the path of a file in a study's folder, or None if it has none of this name."""
-    spec = find_spec(f"repro.studies.{study}.study")
+    module = study_module(study, "study")
+    spec = find_spec(module) if module else None
     path = Path(str(spec.origin)).parent / name if spec else None
     return path if path and path.exists() else None
 

@@ -20,7 +20,6 @@ from typing import Any
 import pyarrow as pa
 from pydantic import ValidationError
 
-from repro.atomic_write import making_folder
 from repro.bench.records import COMMITS, is_record, misfitting, read_environments, read_problems
 from repro.bench.rows import other_columns, other_quantiles
 from repro.bench.store import (
@@ -38,6 +37,7 @@ from repro.campaign.configuration import load, resolve
 from repro.campaign.plan import as_yaml
 from repro.config.models import Config
 from repro.errors import ReproError
+from repro.filesystem import making_folder
 from repro.problems.registry import check_name, load_registry, problem_names
 from repro.results.cross_campaign import find_campaign
 from repro.studies import check_facts, get_study

@@ -8,18 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
-from repro.campaign.dependencies import code_hash
 from repro.campaign.plan import Plan
-from repro.campaign.receipts import Receipt, Step, files_digest, why_stale
+from repro.campaign.receipts import Receipt, Step, code_hash, files_digest, why_stale
 from repro.codegen.build_cache import MODULES, compiler_identity, manifest_path
 from repro.codegen.targets import Target
 from repro.codegen.templates import COMMON, SUFFIXES
 from repro.package_data import shipped
-from repro.studies import get_study, study_names
+from repro.studies import get_study, study_module, study_names
 
 #: Packages whose versions are inputs of building problems, rendering modules, measuring, and making artifacts.
 BUILDING = ("numpy", "scipy", "scikit-fem", "meshio", "pyarrow", "gmsh", "tetgen", "pymeshfix", "fast-simplification")
@@ -121,7 +119,7 @@ def measuring(plan: Plan, study: str, problem: str, precision: str, training: tu
             "seed": plan.config.seed,
             "device": [plan.device, *_machine(plan.device)],
             "packages": _versions((*MEASURING, *get_study(study).packages)),
-            "code": code_hash("repro.campaign.measurement", f"repro.studies.{study}.study"),
+            "code": code_hash("repro.campaign.measurement", *_modules(study, "study")),
             **({"rivals": [rival.model_dump(mode="json") for rival in rivals]} if rivals else {}),
         },
         (*(_training(plan, study) if training is None else training), *plan.rival_files(study)),
@@ -139,9 +137,7 @@ def presenting(plan: Plan, study: str, kind: Literal["tables", "figures"]) -> St
             "code": code_hash(
                 "repro.campaign.artifacts",
                 "repro.results.output",
-                f"repro.studies.{study}.study",
-                f"repro.studies.{study}.{kind}",
-                f"repro.studies.{study}.rivals",
+                *_modules(study, "study", kind, "claims"),
             ),
             **_read(plan, study),
         },
@@ -151,8 +147,8 @@ def presenting(plan: Plan, study: str, kind: Literal["tables", "figures"]) -> St
 
 
 def reporting(plan: Plan) -> Step:
-    parts = ("study", "tables", "figures", "rivals")
-    modules = [f"repro.studies.{study}.{part}" for study in plan.studies for part in parts]
+    parts = ("study", "tables", "claims", "figures")
+    modules = [module for study in plan.studies for module in _modules(study, *parts)]
     published = [Path(path) for study in plan.studies for path in plan.published(study)]
     shown = {name: [*study.tables, *study.figures] for name, study in plan.studies.items()}
     return Step(
@@ -229,15 +225,20 @@ def _training(plan: Plan, study: str) -> tuple[Path, ...]:
 
 @cache
 def _building_code() -> str:
-    modules = [f"repro.studies.{study}.facts" for study in study_names()]
-    return code_hash("repro.campaign.problem_files", *filter(find_spec, modules))
+    modules = [module for study in study_names() for module in _modules(study, "facts")]
+    return code_hash("repro.campaign.problem_files", *modules)
 
 
 @cache
 def _compiling_code(study: str) -> str:
     """Return the hash of the code that renders and compiles a study's modules (its `kernels.py`, else `study.py`)."""
-    own = f"repro.studies.{study}.kernels"
-    return code_hash("repro.codegen.build_cache", own if find_spec(own) else f"repro.studies.{study}.study")
+    modules = _modules(study, "kernels") or _modules(study, "study")
+    return code_hash("repro.codegen.build_cache", *modules)
+
+
+def _modules(study: str, *parts: str) -> list[str]:
+    """Return the full names of the modules that a study has of these."""
+    return [module for part in parts if (module := study_module(study, part))]
 
 
 @cache

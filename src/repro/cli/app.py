@@ -58,7 +58,7 @@ COMMANDS = {
     "problem": Command("Problems", "problems", "problem", "Build a problem into one file."),
     "render": Command("Kernels", "kernels", "render", "Print the source of one module."),
     "compile": Command("Kernels", "kernels", "compile_", "Compile modules, without a device."),
-    "rival": Command("Measuring", "rival", "rival", "Try a kernel of your own on small matrices."),
+    "rival": Command("Measuring", "kernels", "rival", "Try a kernel of your own on small matrices."),
     "measure": Command("Measuring", "measurement", "measure", "Verify and time everything on one problem."),
     "batch": Command("Measuring", "batch", "batch", "Build or measure many small problems in one job."),
     "launch": Command("Measuring", "measurement", "launch", "Launch what is named a few times, for a profiler."),
@@ -66,8 +66,8 @@ COMMANDS = {
     "table": Command("Results", "results", "table", "Make tables of a measured campaign."),
     "figure": Command("Results", "results", "figure", "Make figures of a measured campaign."),
     "report": Command("Results", "results", "report", "Write the report of a measured campaign."),
-    "best": Command("Results", "best", "best", "Say which kernel won on each problem, and how to take it away."),
-    "claims": Command("Results", "claims", "claims", "Say which claims of the papers hold, by measured rows."),
+    "best": Command("Results", "results", "best", "Say which kernel won on each problem, and how to take it away."),
+    "claims": Command("Results", "results", "claims", "Say which claims of the papers hold, by measured rows."),
     "compare": Command(
         "Results", "results", "compare", "Compare two campaigns: same, faster, slower, undecided.", 2,
         {
@@ -76,13 +76,15 @@ COMMANDS = {
             2: "the campaigns cannot be compared, or the command line is wrong",
         },
     ),
-    "results": Command("Results", "rows", "results_", "Print measured rows as JSON or CSV, or as Kernel Tuner's T4."),
-    "record": Command("Results", "results", "record", "Keep a campaign as a record: one file a study and step."),
-    "merge": Command("Results", "results", "merge", "Make one campaign of parts measured apart."),
-    "environment": Command("Results", "results", "environment", "Print what a campaign was measured with, for pip."),
-    "export": Command("Results", "results", "export", "Write a tuned kernel as a C++ library."),
+    "results": Command(
+        "Results", "results", "results_", "Print measured rows as JSON or CSV, or as Kernel Tuner's T4."
+    ),
+    "record": Command("Results", "records", "record", "Keep a campaign as a record: one file a study and step."),
+    "merge": Command("Results", "records", "merge", "Make one campaign of parts measured apart."),
+    "environment": Command("Results", "records", "environment", "Print what a campaign was measured with, for pip."),
+    "export": Command("Results", "records", "export", "Write a tuned kernel as a C++ library."),
     "check": Command(
-        "Results", "results", "check", "Fail if anything of a campaign is missing or failed.",
+        "Results", "records", "check", "Fail if anything of a campaign is missing or failed.",
         codes={0: "the campaign is complete", 1: "something is missing, failed or out of date, or it is refused"},
     ),
 }  # fmt: skip

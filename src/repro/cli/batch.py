@@ -51,15 +51,14 @@ def batch(
         with signals_held():
             _supervise(context, what, problems, config)
     if output is not None:
-        from repro.atomic_write import write_whole
+        from repro.filesystem import write_whole
 
         write_whole(output, "".join(f"{name}\n" for name in problems))
 
 
 def _build(names: Sequence[str], config: Path) -> None:
     from repro.campaign.completeness import stale_problems
-    from repro.campaign.configuration import load
-    from repro.campaign.folders import RESULTS
+    from repro.campaign.configuration import RESULTS, load
     from repro.campaign.plan import plan_of_cases
     from repro.campaign.receipts import making
     from repro.campaign.steps import building
@@ -92,8 +91,7 @@ def _parts(what: str) -> tuple[str, str]:
 def _supervise(context: typer.Context, what: str, problems: Sequence[str], config: Path) -> None:
     """Run this command in a child process that measures the stale cases, and restart it after crashes."""
     from repro.campaign.completeness import making_case, stale_cases
-    from repro.campaign.configuration import load
-    from repro.campaign.folders import check_study
+    from repro.campaign.configuration import check_study, load
     from repro.campaign.measurement import record_failure, store_path, supervise
     from repro.campaign.plan import plan_of_cases
     from repro.campaign.steps import measuring

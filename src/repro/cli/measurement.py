@@ -86,8 +86,7 @@ def measure(
         return
     with signals_held():
         from repro.campaign.completeness import making_case
-        from repro.campaign.configuration import load
-        from repro.campaign.folders import check_study
+        from repro.campaign.configuration import check_study, load
         from repro.campaign.plan import plan_of_cases
 
         settings = load(config)
@@ -106,7 +105,7 @@ def repeat_first(
 ) -> None:
     """Time the winner of a study's first case in a second process, if the case is among these; failures are printed."""
     from repro.bench.worker import run_worker
-    from repro.campaign.folders import Folders
+    from repro.campaign.configuration import Folders
     from repro.campaign.measurement import REPEAT
     from repro.problems.registry import load_registry, problem_names
 

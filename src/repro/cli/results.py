@@ -1,11 +1,11 @@
-"""Commands in the panel "Results": tables, figures, reports and comparisons of measured rows."""
+"""Commands in the panel "Results" that show measured rows: tables, figures, reports, winners, claims, comparisons."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import json
+import sys
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -16,7 +16,6 @@ from repro.cli.options import (
     AsJson,
     CampaignName,
     Campaigns,
-    ConfigFile,
     Receipt,
     RecordedConfig,
     Results,
@@ -28,7 +27,7 @@ from repro.package_data import DEFAULT_CONFIG
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from repro.export.bundle import Export
+    from repro.campaign.winners import Winner
     from repro.results.campaign_data import Campaign
     from repro.results.cross_campaign import Comparison
     from repro.results.figure_style import Shape
@@ -438,347 +437,189 @@ def _write_comparison(comparison: Comparison, path: Path) -> None:
         texts.to_csv(partial, index=False)
 
 
-def record(
-    campaign: Annotated[str, typer.Argument(help="Folder below --results.", show_default=False)],
-    results: Results = DEFAULT_RESULTS,
-) -> None:
-    """Keep a campaign as a record: one file a study and step.
-
-    The rows of all problems go to results/<campaign>/raw/<study>/<step>.parquet, and the files of single problems are
-    deleted. Tables, figures, report and comparison read either. A problem that is measured again later is merged by the
-    same command. It is refused while a run works in the folder.
-
-    results/<campaign>/commits.json says of each hash of a source in the environment records which commit of this
-    checkout's history has it, or that none does.
-
-    Example:
-
-        repro record h200
-    """
-    from repro.bench.environment import checkout
-    from repro.bench.records import code_of, read_environments
-    from repro.campaign.archive import pack, record_commits
-    from repro.campaign.workflow import hold_run_lock
-    from repro.problems.registry import campaign_folder
-
-    raw = campaign_folder(results, campaign) / "raw"
-    # lock out runs: files written between reading and deleting would be lost; `pack` reports a missing campaign
-    with hold_run_lock(campaign, results) if raw.is_dir() else nullcontext():
-        before = _sizes(raw)
-        for path in pack(raw):
-            typer.echo(f"{path}: {_mib(path.stat().st_size)}")
-        after = _sizes(raw)
-        repository = checkout()
-        if repository is not None:
-            commits = record_commits(raw.parent, repository)
-            for words, names in code_of(read_environments(raw), commits).items():
-                typer.echo(f"{words}: environment {', '.join(names)}")
-    typer.echo(f"{len(before)} files of {_mib(sum(before))} before, {len(after)} of {_mib(sum(after))} now")
-
-
-def _sizes(raw: Path) -> list[int]:
-    from repro.untrusted_files import files_below
-
-    return [path.lstat().st_size for path in files_below(raw, "*.parquet")]
-
-
-def _mib(size: int) -> str:
-    return f"{size / 2**20:.2f} MiB"
-
-
-def merge(
-    parts: Annotated[
-        list[str], typer.Argument(metavar="PART…", help="Campaigns: their names, or their folders.", show_default=False)
-    ],
-    to: Annotated[str, typer.Option("--to", metavar="NAME", help="The merged campaign's name.", show_default=False)],
-    keep_apart: Annotated[
-        bool, typer.Option("--keep-apart", help="Merge rows of other code, another protocol or environment as well.")
-    ] = False,
-    results: Results = DEFAULT_RESULTS,
-) -> None:
-    """Make one campaign of parts that were measured on several hosts or at several times.
-
-    The parts stay as they are. The merged campaign is a record, results/NAME: the rows of all parts in one file a study
-    and step, with the configuration of all, to be replayed. Each case is of one part; a case that several have is taken
-    once if its rows are the same, and refused if they are not.
-
-    The rows of a study must be of one protocol, one code and one environment. Where they are not, --keep-apart merges
-    them with the record of the environment that each row was measured in, and says in NOTES.md what differs. Rows of
-    several devices are never merged.
-
-    Examples:
-
-        repro merge first-half second-half --to whole
-
-        repro merge /mnt/node1/results/large /mnt/node2/results/large --to large --keep-apart
-    """
-    from shlex import join
-
-    from repro.campaign.shards import merge as run
-    from repro.errors import ReproError
-
-    if len(parts) < 2:
-        raise ReproError("nothing to merge", expected="two parts or more", actual=", ".join(parts))
-    merged = run(parts, results, to, keep_apart)
-    for part in merged.parts:
-        counts = ", ".join(f"{study} {len(cases)}" for study, cases in part.cases.items())
-        left = f"; {part.left_out} that its configuration does not name are left out" if part.left_out else ""
-        typer.echo(f"{part.name}: cases of {counts}{left}")
-    typer.echo(f"{merged.folder}: cases of {', '.join(f'{study} {count}' for study, count in merged.cases.items())}")
-    if merged.differences:
-        count = len(merged.differences)
-        typer.echo(f"kept apart: {count} {'difference' if count == 1 else 'differences'}, in {merged.folder}/NOTES.md")
-    command = ["snakemake", "--cores", "4", "all", "--configfile", f"{merged.folder}/config.yaml"]
-    typer.echo(f"tables, figures and report: {join(command)}")
-
-
-def environment(
-    campaign: CampaignName = None,
-    record: Annotated[
-        str | None, typer.Option("--record", metavar="HASH", help="One environment record.", show_default=False)
+def best(
+    campaign: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[CAMPAIGN]",
+            help="A measured campaign: a folder below --results; that of --config by default.",
+            show_default=False,
+        ),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print everything as JSON, times in seconds.")] = False,
+    study: Annotated[
+        str | None, typer.Option("--study", help="A study of the campaign; by default all that choose a kernel.")
     ] = None,
     results: Results = DEFAULT_RESULTS,
-    config: RecordedConfig = None,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", "-c", metavar="FILE", help="Names the campaign and its problems.", show_default=False),
+    ] = None,
 ) -> None:
-    """Print the packages that a campaign was measured with as constraints for pip.
+    """Say which kernel won on each problem, beside the library, and how to take it to C++ and to Python.
 
-    Comments name what pip does not install: device, driver, CUDA toolkit, compiler, Python. The packages are those that
-    times depend on, as the campaign's environment record has them.
+    Times are medians of the shuffled rounds, with a warm cache. A winner leaves the unknowns in their order. What an
+    operator of Python runs is the fastest kernel that takes vectors as NumPy, CuPy and PyTorch have them.
 
     Examples:
 
-        repro environment --campaign h200 > h200.txt
+        repro best mine
 
-        pip install -c h200.txt -e '.[cuda]'
+        repro best mine --json
     """
-    from repro.campaign.archive import constraints_of
     from repro.campaign.artifacts import Asked
+    from repro.campaign.winners import as_json, find_winners, studies_without
 
-    typer.echo(constraints_of(Asked.of(campaign, results, config).raw, record))
-
-
-class Precision(StrEnum):
-    """Floating-point precision of a kernel."""
-
-    single = "single"
-    double = "double"
-
-
-#: The study with exportable kernels.
-EXPORTED = "compound_spmv"
+    asked = Asked.of(campaign, results, config, beside=())
+    winners = find_winners(asked, study)
+    if json:
+        typer.echo(as_json(winners))
+        return
+    print_winners(winners)
+    for name, table in studies_without(asked, study):
+        typer.echo(f"\n{name} chooses no single kernel a problem: its times are in {table}")
 
 
-def export(
-    precision: Annotated[Precision, typer.Option(help="Precision of the kernel.", show_default=False)],
-    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="The folder to make.", show_default=False)],
-    problem: Annotated[
-        str | None, typer.Argument(metavar="[PROBLEM]", help="Whose tuned kernel; not needed with --variant.")
-    ] = None,
+def print_winners(winners: Sequence[Winner]) -> None:
+    """Print a table of winners, and for each problem the lines that take its kernels away."""
+    from repro.campaign.winners import HEADS, table_rows, ways_out
+    from repro.cli.console import in_columns, terminal_width
+
+    for number, line in enumerate(in_columns(HEADS, table_rows(winners), terminal_width()) if winners else ()):
+        typer.echo(line if number else typer.style(line, bold=True))
+    for problem, lines in ways_out(winners):
+        typer.echo(f"\n{typer.style(problem, bold=True)}")
+        for line in lines:
+            typer.echo(f"    {line}")
+
+
+def print_end_of_run(campaign: str) -> None:
+    """Print the winners on the user's own files, the first ones where there are many; nothing if there are none."""
+    from repro.campaign.artifacts import Asked
+    from repro.campaign.winners import SHOWN, find_winners
+
+    winners = find_winners(Asked.of(campaign, DEFAULT_RESULTS, beside=()), own=True)
+    if winners:
+        more = f", the first {SHOWN} of {len(winners)}" if len(winners) > SHOWN else ""
+        typer.echo(f"\nYour own problems{more}; `repro best {campaign}` says it again:\n")
+        print_winners(winners[:SHOWN])
+
+
+def claims(
     campaign: CampaignName = None,
-    tuning: Annotated[
-        str | None,
-        typer.Option(help="Which of the campaign's choices: extended (or else joint), static, …", show_default=False),
-    ] = None,
-    variant: Annotated[
-        str | None,
-        typer.Option(help="A variant by name, for example Sl-32-SoA-AoS/static-256-4.", show_default=False),
-    ] = None,
-    entry: Annotated[
-        str | None, typer.Option(help="With --variant: real, complex, quaternion or block3.", show_default=False)
-    ] = None,
-    target: Annotated[str, typer.Option(help="With --variant: the GPU generation.")] = "sm_90",
-    name: Annotated[
-        str | None, typer.Option(help="Namespace, library and files; ENTRY_PRECISION by default.", show_default=False)
-    ] = None,
-    matrix: Annotated[
-        bool, typer.Option("--matrix", help="Also write the problem's matrix, for the example to multiply with.")
-    ] = False,
-    study: Annotated[str, typer.Option(help="Study of the campaign.")] = EXPORTED,
-    results: Results = DEFAULT_RESULTS,
-    config: ConfigFile = DEFAULT_CONFIG,
-) -> None:
-    """Write the kernel that a campaign chose for a problem as a C++ library: matrix class, vector class, product.
-
-    The folder has a header, a CUDA source, a CMake file, an example, and a README that says where it came from.
-
-    Examples:
-
-        repro export surfaces/bunny --precision single --campaign h200 --to bunny
-
-        repro export --variant Sl-32-SoA-AoS/static-256-4 --entry quaternion --precision double --to quaternions
-    """
-    from repro.campaign.configuration import load
-    from repro.errors import ReproError
-    from repro.export.bundle import render_export, write_folder
-    from repro.problems.registry import campaign_folder
-
-    if study != EXPORTED:
-        raise ReproError("the kernels of this study cannot be exported", expected=EXPORTED, actual=study)
-    settings = load(config)
-    campaign = settings.campaign if campaign is None else campaign
-    if variant is not None:
-        wanted = _by_hand(variant, entry, precision.value, target, name)
-    else:
-        wanted = _of_campaign(results, campaign, study, problem, precision.value, tuning, entry, name)
-    binaries = _matrix_writers(campaign_folder(results, campaign) / "problems", problem, wanted) if matrix else {}
-    for path in write_folder(to, render_export(Path(settings.kernels), wanted), binaries):
-        typer.echo(f"wrote {path}")
-
-
-def _matrix_writers(folder: Path, problem: str | None, wanted: Export) -> dict[str, Callable[[Path], None]]:
-    """Return a function that writes the problem's matrix for the exported kernel, by file name."""
-    from repro.errors import ReproError
-    from repro.export.bundle import write_matrix
-    from repro.problems.matrix import Matrix
-    from repro.problems.registry import check_name
-
-    if problem is None:
-        raise ReproError("--matrix needs a problem", todo="name one that the campaign has built")
-    built = Matrix.load(folder / f"{check_name(problem, 'PROBLEM')}.npz")
-    if built.entry != wanted.entry:
-        raise ReproError("the problem has another entry", where=problem, expected=wanted.entry, actual=built.entry)
-    return {f"{wanted.name}.matrix": lambda path: write_matrix(built, wanted.precision, path)}
-
-
-def _by_hand(variant: str, entry: str | None, precision: str, target_name: str, name: str | None) -> Export:
-    from repro.codegen.targets import get_target
-    from repro.entries import get_entry
-    from repro.errors import ReproError
-    from repro.export.bundle import Export, parse_variant
-
-    if entry is None:
-        raise ReproError("a variant needs an entry", where="--variant", todo="say what the non-zeros are with --entry")
-    get_entry(entry)
-    target = get_target(target_name)
-    if target.dialect != "cuda":
-        raise ReproError("only kernels for GPUs can be exported", expected="--target sm_…", actual=target_name)
-    id = parse_variant(variant, target)
-    provenance = [
-        ("chosen", "by hand"),
-        ("layout", str(id.layout)),
-        ("schedule", str(id.schedule)),
-        ("target", target_name),
-    ]
-    return Export(
-        f"{entry}_{precision}" if name is None else name, entry, precision, id.layout, id.schedule, target, provenance
-    )
-
-
-def _of_campaign(
-    results: Path,
-    campaign: str,
-    study: str,
-    problem: str | None,
-    precision: str,
-    tuning: str | None,
-    entry: str | None,
-    name: str | None,
-) -> Export:
-    from repro.errors import ReproError
-    from repro.export.bundle import Export, parse_variant
-    from repro.export.campaign_choice import find_campaign_choice
-
-    if problem is None or entry is not None:
-        raise ReproError(
-            "--entry is the campaign's" if problem else "nothing to export",
-            todo="name a problem of a campaign, or a variant with --variant and --entry",
-        )
-    chosen = find_campaign_choice(results, campaign, study, problem, precision, tuning)
-    if chosen.target.dialect != "cuda":
-        raise ReproError(
-            "the campaign was measured on a CPU, and its winner is no GPU's",
-            where=f"campaign {campaign}",
-            todo="name a campaign of a GPU with --campaign, or a variant with --variant",
-        )
-    id = parse_variant(chosen.name, chosen.target)
-    time = "not timed again" if chosen.seconds is None else f"{chosen.seconds * 1e6:.3f} µs (median, graph clock, warm)"
-    provenance = [
-        ("campaign", chosen.campaign),
-        ("problem", f"{problem}, {chosen.entry}, {precision} precision"),
-        ("chosen", f"by {chosen.tuning} tuning"),
-        ("layout", str(id.layout)),
-        ("schedule", str(id.schedule)),
-        ("measured time", time),
-        ("GPU", f"{chosen.device or 'not recorded'} ({chosen.target.name})"),
-        ("environment record", str(chosen.environment)),
-    ]
-    return Export(
-        f"{chosen.entry}_{precision}" if name is None else name,
-        chosen.entry,
-        precision,
-        id.layout,
-        id.schedule,
-        chosen.target,
-        provenance,
-    )
-
-
-def check(
-    config: RecordedConfig = None,
-    output: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write this file where nothing is missing.")
-    ] = None,
-    each: Annotated[bool, typer.Option("--each", help="Name each one, and do not count those of one reason.")] = False,
-    campaign: CampaignName = None,
-    results: Results = DEFAULT_RESULTS,
+    study: StudyName = None,
     as_json: AsJson = False,
+    report: Annotated[
+        bool,
+        typer.Option(
+            "--report", help="Write results/<campaign>/reproduction.md and .tex: what was re-run, on what, each claim."
+        ),
+    ] = False,
+    results: Results = DEFAULT_RESULTS,
+    config: RecordedConfig = None,
 ) -> None:
-    """Count all of a campaign that is unavailable, failed or out of date; exit with 1 if there is anything.
+    """Say of each claim of the papers whether it holds, by the rows of a campaign.
 
-    A campaign is complete where each of its files was made from what the configuration asks for now, by the receipts
-    beside them, nothing was changed since, and nothing failed. What failed is tried again by the next run. A time on a
-    CPU that something else disturbed is named too, but the campaign is complete without it.
+    Holds: in the published range or within the claim's tolerance. Weaker, stronger: beyond it. Reversed: the opposite
+    was measured. Not testable here: there are no rows for it, and the reason is told. The claims are the lines of
+    config/claims/<study>.csv; a CPU judges none that was published of a GPU.
 
-    Of each environment record it says which commit it is of, and whether the tree had changes: for a record by
-    commits.json, which `repro record` writes.
+    Examples:
 
-    Example:
+        repro claims --campaign h200
 
-        repro check --campaign default
+        repro claims --campaign h100 --study compressed_coo --json
+
+        repro claims --campaign h200 --report
     """
-    from repro.bench.records import code_of, read_commits, read_environments
     from repro.campaign.artifacts import Asked
-    from repro.campaign.completeness import count_alike, find_missing
-    from repro.campaign.plan import make_plan
-    from repro.campaign.receipts import making
-    from repro.campaign.steps import Freshness
+    from repro.campaign.report import claim_tables, verdict_line, write_reproduction
+    from repro.cli.console import in_columns, terminal_width
     from repro.errors import ReproError
 
     asked = Asked.of(campaign, results, config)
-    if asked.config is None:
+    tables = claim_tables(asked, study)
+    if not tables:
         raise ReproError(
-            "no such campaign, or one without a configuration",
-            where=results / asked.campaign / "config.yaml",
-            todo="name its configuration with --config",
+            "no study with claims",
+            where=f"campaign {asked.campaign}",
+            expected="a study with config/claims/<study>.csv",
+            actual=", ".join(asked.studies(study)),
         )
-    plan = make_plan(asked.config)
-    if not Path(plan.results, "raw").is_dir():
-        source = config or (DEFAULT_CONFIG if campaign is None else results / campaign / "config.yaml")
-        raise ReproError(f"campaign {plan.config.campaign} was never run: `repro run --config {source}` runs it")
-    freshness = None if plan.config.replay else Freshness(plan)
-    named = find_missing(plan, freshness)
-    folder = Path(plan.results)
-    code = code_of(read_environments(folder / "raw"), read_commits(folder))
     if as_json:
-        print_json({"campaign": plan.config.campaign, "named": [asdict(part) for part in named], "code": code})
+        keys = {name: [column.key for column in table.columns] for name, (_, table) in tables.items()}
+        told = {
+            name: [dict(zip(keys[name], (cell.value for cell in row), strict=True)) for row in table.rows]
+            for name, (_, table) in tables.items()
+        }
+        print_json({"campaign": asked.campaign, "claims": told})
     else:
-        for part in named if each else count_alike(named):
-            typer.echo(f"{part.what}: {part.reason}\n", err=True)
-        for words, names in code.items():
-            typer.echo(f"{words}: environment {', '.join(names)}")
-    missing = [part for part in named if not part.remark]
-    if not missing:
-        words = f"campaign {plan.config.campaign} is complete"
-        if output is not None:
-            # only the planned output of the check step has a receipt
-            steps = freshness.steps[-1:] if freshness else ()
-            own = [step for step in steps if output.absolute() in (path.absolute() for path in step.outputs)]
-            with making(own[0]) if own else nullcontext():
-                output.write_text(f"{words}\n")
-        typer.echo(words, err=as_json)
-        return
-    raise ReproError(
-        f"missing or failed: {len(missing)}",
-        where=f"campaign {plan.config.campaign}; all else is in {plan.results} and {plan.figures}",
-        todo="see the messages above, and `--each` for all; a run tries again what can be tried again",
-    )
+        shown = ("verdict", "id", "published", "measured", "cases", "kernels", "claim")
+        for name, (measured, table) in tables.items():
+            at = [next(i for i, column in enumerate(table.columns) if column.key == key) for key in shown]
+            typer.echo(f"{name} on {measured.column}: {verdict_line(table)}")
+            lines = [[row[i].shown for i in at] for row in table.rows]
+            for line in in_columns(
+                ["verdict", "id", "published", "here", "cases", "kernels", "claim"], lines, terminal_width()
+            ):
+                typer.echo(line)
+            typer.echo()
+    if report:
+        for path in write_reproduction(asked, tables):
+            typer.echo(f"wrote {path}", err=as_json)
+
+
+def results_(
+    campaign: Annotated[str, typer.Argument(help="A recorded campaign: a folder below --results.")] = "default",
+    study: Annotated[str | None, typer.Option("--study", help="A study of it; all by default.")] = None,
+    json_: Annotated[bool, typer.Option("--json", help="As JSON, the default: all columns, samples too.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="As CSV: all columns but the samples.")] = False,
+    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema of both instead.")] = False,
+    t4: Annotated[
+        Path | None,
+        typer.Option(
+            "--t4",
+            metavar="DIR",
+            help="Write the searches in Kernel Tuner's format T4 to DIR/<study>/<problem>/<precision>.json instead.",
+        ),
+    ] = None,
+    results: Results = DEFAULT_RESULTS,
+) -> None:
+    """Print the measured rows of a campaign for other programs, or write its searches in a format of others.
+
+    A row is one variant, baseline, rival or yardstick that was tried, in seconds and bytes; what a column means is in
+    docs/reference/columns.md, and its type in the schema.
+
+    Examples:
+
+        repro results h200 --study compound_spmv --csv > rows.csv
+
+        repro results h200 --schema
+
+        repro results h200 --t4 build/t4
+    """
+    from repro.bench.rows import SCHEMA
+    from repro.campaign.interchange import json_schema, rows_of, studies_of, t4_of, write_csv
+    from repro.errors import ReproError
+    from repro.filesystem import write_whole
+
+    asked = [word for word, on in (("--json", json_), ("--csv", csv), ("--schema", schema), ("--t4", t4)) if on]
+    if len(asked) > 1:
+        raise ReproError(
+            "one format at a time", expected="one of --json, --csv, --schema, --t4", actual=" ".join(asked)
+        )
+    raw = results / campaign / "raw"
+    studies = studies_of(raw, study)
+    if schema:
+        typer.echo(json.dumps(json_schema(studies), indent=1))
+    elif csv:
+        write_csv(raw, studies, sys.stdout)
+    elif t4 is not None:
+        for one in studies:
+            for (problem, precision), search in t4_of(raw, one).items():
+                path = t4 / one.name / problem / f"{precision}.json"
+                write_whole(path, json.dumps(search) + "\n")
+                typer.echo(f"{path}: {len(search['results'])} variants")
+    else:
+        rows = [row for one in studies for row in rows_of(raw, one)]
+        typer.echo(json.dumps({"schema": SCHEMA, "campaign": campaign, "rows": rows}))

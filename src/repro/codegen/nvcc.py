@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from repro.atomic_write import replacing
 from repro.codegen.targets import Target
 from repro.errors import ReproError
+from repro.filesystem import replacing
 from repro.programs import run_program
 from repro.untrusted_files import read_text, shown
 

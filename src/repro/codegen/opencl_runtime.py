@@ -14,10 +14,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from repro.atomic_write import write_whole
 from repro.codegen.nvcc import CompileError, first_error
 from repro.codegen.targets import Target
 from repro.errors import ReproError
+from repro.filesystem import write_whole
 from repro.package_data import install
 from repro.untrusted_files import read_text
 

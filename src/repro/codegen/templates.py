@@ -15,6 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
 
 from repro.codegen.targets import Target
 from repro.errors import ReproError
+from repro.extensions import extension_folders
 from repro.package_data import shipped
 
 #: Suffixes of template files and dialect headers in `kernels/`; sources are rendered from these files.
@@ -83,11 +84,34 @@ def _arguments(source: str, start: int) -> tuple[list[str], int]:
     raise ValueError(f"a macro's bracket is not closed: {source[start : start + 40]}")
 
 
+def _folders(templates: Path) -> list[Path]:
+    """Return the folders of templates: the given one, and those of extensions.
+
+    Raises
+    ------
+    ReproError
+        A template of an extension has the name of another one.
+    """
+    folders = [templates, *extension_folders("kernels")]
+    there: dict[Path, Path] = {}
+    for folder in folders:
+        for path in (path for path in folder.rglob("*") if path.suffix in SUFFIXES and len(folders) > 1):
+            name = path.relative_to(folder)
+            if there.setdefault(name, path) != path:
+                raise ReproError("two templates of one name", where=path, actual=there[name], todo="rename one of them")
+    return folders
+
+
+def template_exists(templates: Path, name: str) -> bool:
+    """Return whether there is a template of this name, in the folder or of an extension."""
+    return any((folder / name).exists() for folder in _folders(shipped(templates)))
+
+
 @lru_cache(maxsize=8)
 def _environment(templates: Path, absolute: Path) -> Environment:
     """Return the cached Jinja environment of a folder; `absolute` distinguishes folders with equal relative paths."""
     return Environment(
-        loader=FileSystemLoader(templates),
+        loader=FileSystemLoader(_folders(templates)),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -105,12 +129,13 @@ class Stream:
     """One configuration of the streaming kernel, which measures the streaming floor."""
 
     block_size: int
-    unroll: int
+    #: Words that a thread loads at once.
+    in_flight: int
 
     @property
     def kernel(self) -> str:
         """Name of the streaming kernel in the common module; the copy kernel of this configuration is `copy_…`."""
-        return f"stream_{self.block_size}_{self.unroll}"
+        return f"stream_{self.block_size}_{self.in_flight}"
 
 
 def streams(target: Target) -> list[Stream]:
@@ -119,7 +144,7 @@ def streams(target: Target) -> list[Stream]:
     """
     first = 128 if target.dialect == "cuda" else 64
     growth = 2 if target.dialect == "cuda" else 4
-    return [Stream(first * growth**i, unroll) for i in range(4) for unroll in (1, 2, 4, 8)]
+    return [Stream(first * growth**i, in_flight) for i in range(4) for in_flight in (1, 2, 4, 8)]
 
 
 def render_common(templates: Path, target: Target) -> str:

@@ -21,7 +21,7 @@ from pydantic import (
 from repro.config.misfits import refuse_unknown
 from repro.config.spaces import PAPER, SPACES, Space
 from repro.entries import entries
-from repro.galerkin.basis import BASES
+from repro.galerkin import BASES
 
 #: Pattern of device selections. A separate check rejects lists with repeated devices.
 PATTERN = r"^(auto|cuda(:(all|[0-9]+(,[0-9]+)*))?|opencl(:[0-9]+(/([2-9]|[1-9][0-9]+))?)?)$"
@@ -359,7 +359,7 @@ class OwnProblem(FieldFile):
 
 
 #: What a rival can compute.
-RivalTask = Literal["spmv", "spgemm", "solve"]
+RivalTask = Literal["spmv", "spgemm", "solve", "updates"]
 #: Pattern of Python objects: a module or a file, then the object in it.
 PYTHON_OBJECT = r"^[^:\x00-\x1f]+:[A-Za-z_][A-Za-z0-9_]*$"
 
@@ -370,7 +370,11 @@ class Rival(Model):
     name: str = Field(
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=64, description="Its name in tables and figures."
     )
-    of: RivalTask = Field("spmv", description="What it computes: y = A x, C = A B, or the solution of A x = b.")
+    of: RivalTask = Field(
+        "spmv",
+        description="What it computes: y = A x, C = A B, the solution of A x = b, or a matrix that gets batches of "
+        "entries.",
+    )
     source: FilePath | None = Field(None, description="CUDA C++ that nvcc compiles, with include/repro_rival.h.")
     library: FilePath | None = Field(
         None, description="A shared library with the functions of include/repro_rival.h, for the GPU or for the CPU."
@@ -535,6 +539,11 @@ class Config(Model):
         min_length=1,
         description="Studies to run, with what differs from their defaults; false leaves one out.",
     )
+
+    @property
+    def several(self) -> bool:
+        """Whether `device` names several devices of one host."""
+        return self.device.endswith(":all") or any(sign in self.device for sign in ",/")
 
     @model_validator(mode="after")
     def _names_rivals_once(self) -> Config:

@@ -150,7 +150,7 @@ class Timer:
         """Time replays of a graph that contains `launches` launches; return seconds per launch. Raises
         `CaptureError`.
         """
-        from repro.devices.cuda_graph import Graph  # NVIDIA's Python bindings are optional
+        from repro.devices.cuda_bindings import Graph  # NVIDIA's Python bindings are optional
 
         launch()
         self._synchronize()
@@ -445,7 +445,7 @@ class CudaDevice:
         return self._cooperative[key]
 
     def _find_cooperative(self, program: Any, name: str, block: int, shared: int) -> CooperativeKernel | None:
-        from repro.devices.cuda_cooperative import CooperativeModule, has_cooperative_launches
+        from repro.devices.cuda_bindings import CooperativeModule, has_cooperative_launches
 
         with self._mapped():
             if not has_cooperative_launches(self.ordinal, self.failure):
@@ -456,7 +456,7 @@ class CudaDevice:
             return module.kernel(name, block, shared, self.sm_count, self.stream, self.within)
 
     def capture(self, launch: Callable[[], None]) -> Captured:
-        from repro.devices.cuda_graph import Graph  # NVIDIA's Python bindings are optional
+        from repro.devices.cuda_bindings import Graph  # NVIDIA's Python bindings are optional
 
         with self._mapped():
             graph = Graph(int(self._stream.handle), launch, 1, self.failure)

@@ -26,7 +26,7 @@ from weakref import WeakSet
 import psutil
 
 from repro.errors import ReproError
-from repro.file_locks import describe_process, try_lock, unlock, wait_for_lock, write_holder
+from repro.filesystem import describe_process, try_lock, unlock, wait_for_lock, write_holder
 
 #: Maximum seconds that the exiting interpreter waits for a call in another thread.
 SHUTDOWN_TIMEOUT = 10.0

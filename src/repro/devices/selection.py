@@ -16,7 +16,6 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from repro.atomic_write import write_whole
 from repro.codegen import opencl_runtime
 from repro.codegen.targets import CPU, Target, get_target
 from repro.config.models import MEANING, names_device
@@ -24,6 +23,7 @@ from repro.devices import nvml
 from repro.devices.base import Device, LaunchError
 from repro.devices.device_group import Devices
 from repro.errors import ReproError
+from repro.filesystem import write_whole
 from repro.untrusted_files import read_json, shown
 
 

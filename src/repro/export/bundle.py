@@ -20,18 +20,15 @@ import numpy as np
 from repro import __version__
 from repro.casts import cast
 from repro.codegen.targets import DTYPES, SCALARS, STATIC_SHARED, Target
-from repro.codegen.templates import render_template, without_macros
+from repro.codegen.templates import render_template, template_exists, without_macros
 from repro.config.models import MAX_PART_LENGTH
 from repro.entries import get_entry
 from repro.errors import ReproError
-from repro.package_data import shipped
 from repro.problems.matrix import Matrix
 from repro.sparse import ordering
-from repro.sparse.compound.ids import VariantId, fitting
 from repro.sparse.compound.kernels import kernel_name, pairs_constants, render_module
-from repro.sparse.compound.layouts import TILE, TILE_ROWS, Layout, chunks
 from repro.sparse.compound.outer import get_outer
-from repro.sparse.compound.schedules import KEPT, Schedule
+from repro.sparse.compound.variants import KEPT, TILE, TILE_ROWS, Layout, Schedule, VariantId, chunks, fitting_variant
 from repro.sparse.elementwise import padded_size
 from repro.sparse.ordering import CLUSTER, LONG_ROW, LONG_ROW_OF_MEAN
 from repro.sparse.pairs import LEADING, MAX_SLOTS, NO_COLUMN, NO_PAIR, ROUNDS, STEPS, STEPS_OF_BLOCK
@@ -274,7 +271,7 @@ def parse_variant(name: str, target: Target) -> VariantId:
 
     Raises `ReproError` if the name is unknown, the variant does not fit the target, or it renumbers the unknowns.
     """
-    variant = VariantId.parse(name)
+    variant = fitting_variant(name, target)
     if variant.layout.unknowns != "natural":
         raise ReproError(
             "a layout that renumbers the unknowns cannot be exported",
@@ -282,7 +279,7 @@ def parse_variant(name: str, target: Target) -> VariantId:
             actual=name,
             todo=f"reorder matrix and vectors yourself, and export {replace(variant, layout=variant.layout.stored)}",
         )
-    return fitting(variant, target)
+    return variant
 
 
 def kind_of_file(entry: str, precision: str) -> str:
@@ -344,7 +341,7 @@ def render_export(templates: Path, export: Export) -> dict[str, str]:
         )
     pairs = export.layout.of_pairs
     outer = None if pairs else get_outer(export.layout.outer)
-    if outer is not None and not shipped(templates / "export/outer" / f"{outer.template}.j2").exists():
+    if outer is not None and not template_exists(templates, f"export/outer/{outer.template}.j2"):
         raise ReproError(
             "this format has no conversion on the GPU yet",
             where=export.layout.outer,

@@ -10,8 +10,7 @@ import numpy as np
 from repro.codegen.targets import Target
 from repro.codegen.templates import render_template
 from repro.errors import ReproError
-from repro.galerkin.basis import exponents, mode_count
-from repro.galerkin.quadrature import exact_for
+from repro.galerkin import exact_for, exponents, mode_count
 from repro.sparse.elementwise import BLOCK_SIZE
 
 #: Kind of kernel: filtering per point with one h per point; rendered from the template `point`.
@@ -34,7 +33,7 @@ FIELDS = (1, 2, 4, 8, 16)
 #: Arrays that a product reads; the streaming kernels read the same arrays.
 STREAMS = ("values", "columns", "masks", "row_starts", "column_starts", "entry_starts", "modes")
 #: Possible numbers of words that a thread of a streaming kernel loads at once.
-UNROLLS = (1, 2, 4, 8)
+IN_FLIGHT_COUNTS = (1, 2, 4, 8)
 
 
 def render_siac(templates: Path, module: str, target: Target, owner: str) -> str:
@@ -59,11 +58,11 @@ def render_siac(templates: Path, module: str, target: Target, owner: str) -> str
         "rule": [(*map(float, point), float(weight)) for point, weight in zip(*rule, strict=True)],
         "gauss": [(float(root + 1) / 2, float(weight) / 2) for root, weight in zip(roots, weights, strict=True)],
         "tile_rows": SUM_ROWS if kernels == "edges" else TILE_ROWS,
-        "threads": (CONTOUR_BLOCK_SIZES if kernels in ("edges", "rows") else BLOCK_SIZES)[target.dialect],
-        "n_t": BLOCK_SIZE[target.dialect],
+        "block_sizes": (CONTOUR_BLOCK_SIZES if kernels in ("edges", "rows") else BLOCK_SIZES)[target.dialect],
+        "block_size": BLOCK_SIZE[target.dialect],
         "field_counts": FIELDS,
         "streams": STREAMS,
-        "unrolls": UNROLLS,
+        "in_flight_counts": IN_FLIGHT_COUNTS,
     }
-    template = "point" if kernels == LOCAL else kernels
+    template = {LOCAL: "point", "edges": "contour_per_point"}.get(kernels, kernels)
     return render_template(templates, f"filtering/{template}.j2", **names)

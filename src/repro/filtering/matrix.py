@@ -17,7 +17,7 @@ from repro.bench.yardsticks import WORD
 from repro.devices.base import Argument, Buffer
 from repro.filtering.kernels import FIELDS, TILE_ROWS
 from repro.filtering.matrix_free import BLOCKS_PER_SM, Cells, Points, Stencil
-from repro.galerkin.basis import mode_count
+from repro.galerkin import mode_count
 from repro.sparse.device_work import Launches
 from repro.sparse.elementwise import BLOCK_SIZE, in_order
 from repro.sparse.library.cusparse_csr import MAX_CSR_ENTRIES, GpuCsr

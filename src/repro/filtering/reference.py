@@ -29,8 +29,7 @@ from repro.filtering.stencil_geometry import (
     strips_from_line,
 )
 from repro.filtering.triangulation import Triangulation
-from repro.galerkin.basis import BASES, exponents, mode_count, to_monomials
-from repro.galerkin.quadrature import collapsed, exact_for
+from repro.galerkin import BASES, collapsed, exact_for, exponents, mode_count, to_monomials
 
 #: Number of pairs integrated at once; so few that their quadrature points stay in the cache of a core.
 CHUNK = 2048

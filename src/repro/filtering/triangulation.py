@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from repro.errors import ReproError
-from repro.galerkin.quadrature import evaluation_rule
+from repro.galerkin import evaluation_rule
 from repro.problems.field import Field
 from repro.problems.meshes import DEGENERATE, longest_edges
 from repro.problems.problem import infinite, outside, refuse

@@ -302,7 +302,7 @@ def take_csr(
             np.int32(rows), np.int32(storage.segments), np.int32(storage.pitch), batches.buffer(ends, rows + 1),
             storage.table, storage.sizes, storage.state,
         ]  # fmt: skip
-        Kernels(runtime.device, program).over("adopt", rows, arguments)()
+        Kernels(runtime.device, program).over("segments_from_offsets", rows, arguments)()
         runtime.device.synchronize()
     return int(host[-1])
 

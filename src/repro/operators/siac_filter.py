@@ -22,8 +22,7 @@ from repro.filtering.matrix_free import LocalPerPoint, MatrixFree, PerPoint, Poi
 from repro.filtering.spline_kernel import kernel
 from repro.filtering.stencil_geometry import at_points, predicted_pairs, scales, within_triangles
 from repro.filtering.triangulation import Triangulation, evaluation_points, of_field, triangulation
-from repro.galerkin.basis import BASES, mode_count
-from repro.galerkin.quadrature import evaluation_rule
+from repro.galerkin import BASES, evaluation_rule, mode_count
 from repro.operators.arrays import Kind, on_device
 from repro.operators.base import Closing, DeviceOperator, LengthError, one_of, whole_number
 from repro.operators.interchange import described

@@ -9,12 +9,12 @@ from typing import Any
 
 from repro.config.models import Config, OwnProblem
 from repro.errors import ReproError
-from repro.problems.assembly import Assembled, assemble_dirac, fold
+from repro.problems.assembly import Assembled, assemble_dirac, elastic_body, fold
 from repro.problems.fetch import Found
 from repro.problems.field import FIELD_KINDS, Field, generate_field
 from repro.problems.files import mesh_checksum
 from repro.problems.generators import KINDS, generate
-from repro.problems.matrix import Matrix
+from repro.problems.matrix import Matrix, Updates, draw_batches
 from repro.problems.own_problems import assemble_own, read_field
 from repro.problems.problem import Problem
 from repro.problems.registry import (
@@ -32,8 +32,6 @@ from repro.problems.registry import (
     own_name,
 )
 from repro.problems.repositories import MeshFile, obtain_recipe, read_stanford, read_suitesparse, read_tetmesh
-from repro.problems.supports import elastic_body
-from repro.problems.updates import Updates, draw_batches
 
 # Maximum relative deviation of a rebuilt mesh's matrix from the published numbers of rows and non-zeros.
 ROWS_TOLERANCE, NONZEROS_TOLERANCE = 0.01, 0.05

@@ -30,7 +30,7 @@ import pooch
 
 from repro.config.models import Fetch
 from repro.errors import ReproError
-from repro.file_locks import try_lock
+from repro.filesystem import try_lock
 from repro.problems.files import now, read_record, unpack, update_record
 
 if TYPE_CHECKING:

@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 from scipy.spatial import Delaunay
 
 from repro.errors import ReproError
-from repro.galerkin.basis import mode_count
-from repro.galerkin.quadrature import project
+from repro.galerkin import mode_count, project
 from repro.problems.assembly import Floats
 from repro.problems.generators import Seed, computed
 from repro.problems.meshes import DEGENERATE, longest_edges

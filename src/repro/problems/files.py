@@ -25,10 +25,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from repro.atomic_write import write_whole
 from repro.config.models import Limits
 from repro.entries import get_entry
 from repro.errors import ReproError
+from repro.filesystem import write_whole
 from repro.untrusted_files import kind_of, read_json
 
 if TYPE_CHECKING:

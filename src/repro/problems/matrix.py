@@ -1,16 +1,19 @@
-"""Problems that consist of one sparse matrix."""
+"""Problems that consist of one sparse matrix, and of one with batches of entries to insert into it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from repro.config.models import Batches
 from repro.entries import get_entry
 from repro.errors import ReproError
+from repro.problems.assembly import Assembled
 from repro.problems.problem import (
     Problem,
     allowed,
@@ -19,6 +22,7 @@ from repro.problems.problem import (
     describe_pattern,
     infinite,
     outside,
+    quantiles,
     refuse,
 )
 
@@ -145,3 +149,145 @@ class Matrix(Problem):
     def info(self) -> list[tuple[str, str]]:
         columns = [] if self.square else [("columns", f"{self.columns:,}")]
         return [("entry", self.entry), ("rows", f"{self.n:,}"), *columns, ("non-zeros", f"{self.nnz:,}")]
+
+
+#: Maximum number of entries in matrix and batches together, since offsets have 32 bits.
+MAX_ENTRIES = 2**31 - 1
+
+
+def draw_batches(matrix: Assembled, wished: Batches, seed: int, where: str) -> dict[str, NDArray[Any]]:
+    """Draw random batches of entries, with uniform columns and values uniform in [-1, 1]; return the fields of
+    `Updates`.
+    """
+    rng = np.random.default_rng(seed)
+    rows, nonzeros = matrix.n, len(matrix.indices)
+    columns = rows if matrix.columns is None else matrix.columns
+    sizes = list(wished.sizes) or [max(1, round((wished.share or 0) * nonzeros))] * (wished.batches or 0)
+    entries = sum(sizes)
+    lacking = min(rows, columns) == 0 or (wished.rows == "degree" and nonzeros == 0)
+    if entries > MAX_ENTRIES or (lacking and entries):
+        raise ReproError(
+            "batches that cannot be drawn",
+            where=f"{where}: updates",
+            expected=f"at most {MAX_ENTRIES:,} entries, and a matrix that has places for them",
+            actual=f"{entries:,} entries, and a matrix of {rows:,} x {columns:,} with {nonzeros:,} non-zeros",
+        )
+    if wished.rows == "degree":
+        # Draw rows with probabilities proportional to their numbers of entries.
+        drawn = rng.integers(nonzeros, size=entries, dtype=np.int32) if entries else np.empty(0, np.int32)
+        batch_rows = (np.searchsorted(matrix.indptr, drawn, side="right") - 1).astype(np.int32)
+    else:
+        batch_rows = rng.integers(max(rows, 1), size=entries, dtype=np.int32)
+    batch_columns = rng.integers(max(columns, 1), size=entries, dtype=np.int32)
+    batch_values = rng.uniform(-1, 1, entries)
+    pointers = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    if wished.order == "sorted":
+        for begin, end in pairwise(pointers):
+            order = begin + np.argsort(batch_rows[begin:end], kind="stable")
+            for array in (batch_rows, batch_columns, batch_values):
+                array[begin:end] = array[order]
+    return {
+        "batch_pointers": pointers,
+        "batch_rows": batch_rows,
+        "batch_columns": batch_columns,
+        "batch_values": batch_values,
+    }
+
+
+@dataclass(frozen=True)
+class Updates(Problem):
+    """A real sparse matrix, and batches of entries to insert into the matrix one after the other.
+
+    Matrix and batches may be empty. A batch may be unsorted, and it may contain an entry several times or an entry that
+    the matrix already has. The study defines what a repeated entry means.
+    """
+
+    kind: ClassVar[str] = "updates"
+
+    #: Number of rows.
+    n: int
+    #: `(n + 1,)`; this array and the next two are the CSR arrays of the matrix before the first batch.
+    indptr: NDArray[np.int32]
+    indices: NDArray[np.int32]
+    #: `(nnz, 1)`
+    values: NDArray[np.float64]
+    #: `(batches + 1,)`; batch i consists of the entries from `batch_pointers[i]` up to `batch_pointers[i + 1]`,
+    #: exclusive.
+    batch_pointers: NDArray[np.int64]
+    #: `(entries,)`; row of each entry, for all batches one after the other.
+    batch_rows: NDArray[np.int32]
+    batch_columns: NDArray[np.int32]
+    batch_values: NDArray[np.float64]
+    #: Number of columns; None if it equals the number of rows.
+    columns: int | None = None
+
+    @property
+    def base(self) -> Matrix:
+        return Matrix(
+            self.name, "real", self.n, self.indptr, self.indices, self.values, self.columns, origin=self.origin
+        )
+
+    @property
+    def batches(self) -> int:
+        return len(self.batch_pointers) - 1
+
+    @property
+    def entries(self) -> int:
+        """Total number of entries in all batches."""
+        return len(self.batch_rows)
+
+    def batch(self, i: int) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]:
+        """Return rows, columns and values of batch number `i`, counted from 0."""
+        begin, end = self.batch_pointers[i : i + 2]
+        return self.batch_rows[begin:end], self.batch_columns[begin:end], self.batch_values[begin:end]
+
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
+        return {
+            **self.base.arrays(),
+            "batch_pointers": self.batch_pointers,
+            "batch_rows": self.batch_rows,
+            "batch_columns": self.batch_columns,
+            "batch_values": self.batch_values,
+        }
+
+    def traits(self) -> Mapping[str, Any]:
+        return {"n": self.n, "columns": self.columns}
+
+    def validate(self) -> Self:
+        """Return the problem; raise `ReproError` for an invalid matrix, arrays, pointers or entries."""
+        rows, columns = self.base.validate().shape
+        check_array(self.name, "batch pointers", self.batch_pointers, np.int64, (max(self.batches, 0) + 1,))
+        check_array(self.name, "rows of the batches", self.batch_rows, np.int32, (self.entries,))
+        check_array(self.name, "columns of the batches", self.batch_columns, np.int32, (self.entries,))
+        check_array(self.name, "values of the batches", self.batch_values, np.float64, (self.entries,))
+        check_pointers(self.name, "batch", self.batch_pointers, self.entries)
+        for what, bad, expected in (
+            ("row of an update out of range", outside(self.batch_rows, rows), f"rows {allowed(rows)}"),
+            ("column of an update out of range", outside(self.batch_columns, columns), f"columns {allowed(columns)}"),
+            ("an update has NaN or infinite values", infinite(self.batch_values), "finite values"),
+        ):
+            refuse(self.name, what, bad, place=self._place, expected=expected)
+        return self
+
+    def _place(self, entry: int) -> str:
+        batch = int(np.searchsorted(self.batch_pointers, entry, side="right")) - 1
+        place = f"batch {batch}, entry {entry - self.batch_pointers[batch]}"
+        return f"{place}: row {self.batch_rows[entry]}, column {self.batch_columns[entry]}"
+
+    def describe(self) -> dict[str, Any]:
+        """Return the statistics of `Matrix.describe`, and quantiles of `batch_length` and of the number of
+        `updated_rows`.
+        """
+        return {
+            **self.base.describe(),
+            "batch_length": quantiles(np.diff(self.batch_pointers)),
+            "updated_rows": len(np.unique(self.batch_rows)),
+        }
+
+    def summary(self) -> dict[str, Any]:
+        rows, columns = self.base.shape
+        return {"n": rows, "columns": columns, "nnz": self.base.nnz, "batches": self.batches, "entries": self.entries}
+
+    def info(self) -> list[tuple[str, str]]:
+        heads = ("rows", "columns", "non-zeros", "batches", "entries in batches")
+        return [(head, f"{number:,}") for head, number in zip(heads, self.summary().values(), strict=True)]

@@ -44,7 +44,7 @@ FORMATS = {
     ".vtu": "vtu",
 }
 #: Module that reads physical groups of Gmsh's files.
-GMSH_GROUPS = "repro.problems.meshreaders.gmsh_groups"
+GMSH_GROUPS = "repro.problems.meshreaders.gmsh"
 #: Formats that can store any number of values for each cell.
 FIELD_FORMATS = (".vtu", ".vtk")
 PACKED = (".gz", ".xz")

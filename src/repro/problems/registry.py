@@ -20,11 +20,11 @@ import numpy as np
 import yaml
 from pydantic import AfterValidator, Field, PrivateAttr, WithJsonSchema, model_validator
 
-from repro.atomic_write import write_whole
 from repro.config import read_yaml, validate
 from repro.config.misfits import shorten
 from repro.config.models import CAMPAIGN, MAX_PART_LENGTH, Batches, EntryName, FieldFile, FilePath, Model, OwnProblem
 from repro.errors import ReproError
+from repro.filesystem import write_whole
 from repro.package_data import shipped
 from repro.untrusted_files import shown
 

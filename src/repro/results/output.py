@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from repro import atomic_write
+from repro import filesystem
 from repro.errors import ReproError
 from repro.results import figure_style
 from repro.results.campaign_data import Campaign
@@ -202,7 +202,7 @@ def figures_folder(figures: Path, campaign: str, study: str) -> Path:
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary file next to `path` that replaces it at the end, or is deleted after an error."""
     try:
-        with atomic_write.replacing(path) as partial:
+        with filesystem.replacing(path) as partial:
             yield partial
     except OSError as error:
         raise ReproError(

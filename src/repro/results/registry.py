@@ -53,6 +53,8 @@ OURS = "ours"
 #: Name of each study's table of what was aimed at.
 TARGETS = "table-targets"
 Kind = Literal["table", "figure"]
+#: Campaigns beside it, rivals (kernels from outside), or times over several devices.
+Need = Literal["beside", "rivals", "devices"]
 MakeTable = Callable[[Campaign, Published], Table]
 MakeFigure = Callable[[Campaign, Published], Figure]
 
@@ -68,21 +70,15 @@ class Artifact:
     numbering: str
     kind: Kind
     make: MakeTable | MakeFigure
-    #: Whether it compares campaigns; then it is made only if `Campaign.beside` is not empty.
-    several: bool = False
+    #: What it shows and not each campaign has; it is made of those alone that have it.
+    needs: Need | None = None
     #: Keys of a table's columns that the page shows first, behind those that name the case.
     lead: tuple[str, ...] = ()
-    #: Whether it shows rivals, kernels from outside; then it is made only if the campaign has some.
-    rivals: bool = False
 
     @property
     def of_papers(self) -> bool:
         """Whether it shows papers' numbers, claims on them, or what was aimed at beside them."""
         return self.numbering != OURS or self.name == TARGETS
-
-    def needed(self, *, several: bool, rivals: bool) -> bool:
-        """Return whether it is made for a campaign that has others beside it, or rivals."""
-        return (several or not self.several) and (rivals or not self.rivals)
 
     @property
     def short(self) -> str:
@@ -107,21 +103,20 @@ def table(
     *,
     title: str,
     numbering: str,
-    several: bool = False,
+    needs: Need | None = None,
     lead: tuple[str, ...] = (),
-    rivals: bool = False,
 ) -> Callable[[MakeTable], MakeTable]:
     """Register the decorated function as a table; the page shows its columns `lead` first, such as a speedup."""
 
     def decorate(make: MakeTable) -> MakeTable:
-        _register(Artifact(study, name, title, numbering, "table", make, several, lead, rivals))
+        _register(Artifact(study, name, title, numbering, "table", make, needs, lead))
         return make
 
     return decorate
 
 
 def figure(
-    study: str, name: str, *, title: str, numbering: str, several: bool = False, rivals: bool = False
+    study: str, name: str, *, title: str, numbering: str, needs: Need | None = None
 ) -> Callable[[MakeFigure], MakeFigure]:
     """Register the decorated function as a figure; it is called with the result of `select_for_figure`."""
 
@@ -131,7 +126,7 @@ def figure(
             made = make(few, published)
             return replace(made, caption=f"{made.caption} {said}".rstrip())
 
-        _register(Artifact(study, name, title, numbering, "figure", make_drawn, several, rivals=rivals))
+        _register(Artifact(study, name, title, numbering, "figure", make_drawn, needs))
         return make
 
     return decorate

@@ -17,9 +17,9 @@ from markupsafe import Markup, escape
 
 from repro.bench.rows import ClockName, median_column
 from repro.results import figure_style
-from repro.results.campaign_data import NEAR_EMPTY, Campaign, Case
+from repro.results.campaign_data import NEAR_EMPTY, Campaign, Case, ReportedTime, Selection, one_line
 from repro.results.claims import CLAIMS, VERDICT_ORDER, Verdict, tally
-from repro.results.hover_values import with_titles
+from repro.results.figure_style import with_titles
 from repro.results.output import as_csv, replacing
 from repro.results.problem_rows import (
     CLOCK_WORDS,
@@ -33,7 +33,6 @@ from repro.results.problem_rows import (
     remarks,
 )
 from repro.results.published import Published
-from repro.results.recorded_rows import ReportedTime, Selection, one_line
 from repro.results.registry import Artifact
 from repro.results.significance import interval_of_ratio
 from repro.results.tables import ABSENT, Cell, Column, Figure, Result, Table, letter
@@ -381,6 +380,7 @@ def write_report(
     page = environment.get_template("report.html.j2").render(
         campaign=first,
         winners=winners,
+        papers=any(item.artifact.of_papers for section in sections for item in section.drawn),
         summary=_summary(parts),
         others=list({other.name: other for part in parts for other in part.campaign.beside}.values()),
         sections=sections,

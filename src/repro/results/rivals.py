@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from matplotlib.lines import Line2D
 
 from repro.bench.rows import OUTSIDE, ClockName, RecordedRow
 from repro.results import figure_style
-from repro.results.campaign_data import Campaign, Case, brief_reason
+from repro.results.campaign_data import Campaign, Case, Method, ReportedTime, Selection, brief_reason, one_line
 from repro.results.problem_rows import (
     ABBREVIATIONS,
     join_sentences,
@@ -20,7 +20,6 @@ from repro.results.problem_rows import (
     unavailable_note,
 )
 from repro.results.published import Published
-from repro.results.recorded_rows import Method, ReportedTime, Selection, one_line
 from repro.results.registry import figure, table
 from repro.results.significance import ratio_of
 from repro.results.tables import (
@@ -54,7 +53,7 @@ Time = ReportedTime[Any]
 class Contest:
     """A task of a study that rivals can compute as well, and what they are held against."""
 
-    #: What is computed, for a table.
+    #: What is computed, for a table; may name columns of `alike` in braces.
     title: str
     #: Ours: the first of these that has a time.
     ours: Sequence[Method]
@@ -62,6 +61,8 @@ class Contest:
     clock: ClockName = "graph"
     #: Values of columns that a rival's row of this task has.
     columns: Mapping[str, object] = field(default_factory=dict, hash=False)
+    #: Columns in which ours and the library's have to be like the rival's row.
+    alike: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,10 @@ class RivalLine:
         return self.row.name.split("/")[1]
 
     @property
+    def title(self) -> str:
+        return self.contest.title.format_map({key: self.row.get(key) for key in self.contest.alike})
+
+    @property
     def clock(self) -> ClockName:
         """The contest's clock, or the host's for a rival that has no other."""
         host = self.row.seconds(self.contest.clock) is None and self.row.seconds("host") is not None
@@ -88,13 +93,17 @@ class RivalLine:
 
     @property
     def ours(self) -> Time | None:
-        times = (self.case.time(method, self.contest.clock) for method in self.contest.ours)
+        times = (self._beside(method) for method in self.contest.ours)
         return next((time for time in times if time), None)
 
     @property
     def library(self) -> Time | None:
-        method = self.contest.library
-        return self.case.time(method, self.contest.clock) if method else None
+        return self._beside(self.contest.library) if self.contest.library else None
+
+    def _beside(self, method: Method) -> Time | None:
+        alike = {key: self.row.get(key) for key in self.contest.alike}
+        method = replace(method, columns={**method.columns, **alike})
+        return self.case.time(method, self.contest.clock)
 
     @property
     def why_not(self) -> str:
@@ -118,7 +127,7 @@ def rival_lines(campaign: Campaign, contests: Sequence[Contest]) -> list[RivalLi
 
 
 def _columns(several: bool) -> tuple[Column[RivalLine], ...]:
-    task = Column[RivalLine]("task", "task", numeric=False, cell=lambda line: Cell(line.contest.title))
+    task = Column[RivalLine]("task", "task", numeric=False, cell=lambda line: Cell(line.title))
     return (
         Column("problem", "problem", numeric=False, cell=_problem),
         Column("precision", "precision", numeric=False, cell=lambda line: precision_cell(line.case.precision)),
@@ -129,7 +138,7 @@ def _columns(several: bool) -> tuple[Column[RivalLine], ...]:
         speedup_column("speedup", "ours is faster by", "", lambda line: line.time, lambda line: line.ours),
         time_column("ours_us", "µs", "ours", lambda line: line.ours),
         Column("ours", "variant", "ours", numeric=False, cell=lambda line: Cell(line.ours.name if line.ours else None)),
-        time_column("library_us", "µs", "library", lambda line: line.library),
+        Column("library_us", "µs", "library", cell=_library),
         speedup_column(
             "over_library", "its time over the rival’s", "library", lambda line: line.library, lambda line: line.time
         ),
@@ -144,8 +153,17 @@ def _problem(line: RivalLine) -> Cell:
 
 
 def _status(line: RivalLine) -> Cell:
-    notes = () if line.clock == line.contest.clock else (f"by the clock {line.clock}, which is the only one it has",)
-    return Cell(line.why_not or "right", notes=notes if line.row.timed else ())
+    return Cell(line.why_not or "right", notes=_clock_note(line, line.clock) if line.row.timed else ())
+
+
+def _library(line: RivalLine) -> Cell:
+    cell, method = microseconds(line.library), line.contest.library
+    return replace(cell, notes=(*cell.notes, *_clock_note(line, method.clock))) if method and line.library else cell
+
+
+def _clock_note(line: RivalLine, clock: ClockName | None) -> tuple[str, ...]:
+    other = clock is not None and clock != line.contest.clock
+    return (f"by the clock {clock}, which is the only one it has",) if other else ()
 
 
 def _setup(line: RivalLine) -> Cell:
@@ -158,11 +176,11 @@ def _error(line: RivalLine) -> Cell:
     return Cell() if error is None else Cell(error, f"{error:.2g}")
 
 
-def register(study: str, contests: Sequence[Contest]) -> None:
+def register_contests(study: str, contests: Sequence[Contest]) -> None:
     """Register a study's table and figure of rivals, which are made where a campaign has any."""
     clock = contests[0].clock
 
-    @table(study, "table-rivals", title="Rivals beside ours", numbering="ours", rivals=True)
+    @table(study, "table-rivals", title="Rivals beside ours", numbering="ours", needs="rivals")
     def make_table(campaign: Campaign, published: Published) -> Table:
         lines = rival_lines(campaign, contests)
         caption = [
@@ -174,7 +192,7 @@ def register(study: str, contests: Sequence[Contest]) -> None:
         ]
         return table_of(_columns(len(contests) > 1), lines, join_sentences(caption), nothing=not lines)
 
-    @figure(study, "figure-rivals", title="Times of rivals over ours", numbering="ours", rivals=True)
+    @figure(study, "figure-rivals", title="Times of rivals over ours", numbering="ours", needs="rivals")
     def make_figure(campaign: Campaign, published: Published) -> Figure:
         lines = rival_lines(campaign, contests)
         caption = [
@@ -190,7 +208,7 @@ def _draw(lines: Sequence[RivalLine], several: bool) -> Canvas:
         return figure_style.empty("no rival was tried in this campaign")
     cases: dict[str, list[RivalLine]] = {}
     for line in lines:
-        task = f", {line.contest.title}" if several else ""
+        task = f", {line.title}" if several else ""
         label = f"{line.case.problem} ({ABBREVIATIONS[line.case.precision]}{task})"
         cases.setdefault(label, []).append(line)
     names = list(dict.fromkeys(line.rival for line in lines))

@@ -18,7 +18,7 @@ from statistics import median
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.results.recorded_rows import ReportedTime
+from repro.results.campaign_data import ReportedTime
 
 Floats = NDArray[np.float64]
 Interval = tuple[float, float]

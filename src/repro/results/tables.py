@@ -8,8 +8,7 @@ from functools import cached_property
 from math import floor, log10
 from typing import TYPE_CHECKING, Any, Generic
 
-from repro.results.campaign_data import Case
-from repro.results.recorded_rows import ReportedTime
+from repro.results.campaign_data import Case, ReportedTime
 from repro.results.significance import interval_of, interval_of_ratio, ratio_of, scaled
 
 if TYPE_CHECKING:

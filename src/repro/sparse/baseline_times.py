@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from repro.bench.rows import ClockName
-from repro.results.campaign_data import Campaign, Case
-from repro.results.recorded_rows import ReportedTime
+from repro.results.campaign_data import Campaign, Case, ReportedTime
 from repro.sparse.study_kit import LIBRARIES
 
 

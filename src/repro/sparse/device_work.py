@@ -1,13 +1,16 @@
 """Modules, memory, launches and parallel primitives for operations that need several kernels.
 
+A stage is many kernels as one launch, whose phases wait for each other: a cooperative launch, or a launch for each
+phase. What is repeated becomes a graph.
+
 The primitives are exclusive sums, which turn row sizes into offsets, and a stable radix sort, which also returns the
 permutation. Coordinates are sorted by two such sorts, first by column and then by row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -21,7 +24,7 @@ from repro.bench.guards import Guards
 from repro.bench.runnable import Workspace
 from repro.codegen.build_cache import Module, manifest_path
 from repro.codegen.targets import Target
-from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, CaptureError, Device, Program
+from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Captured, CaptureError, Device, Program
 from repro.errors import ReproError
 from repro.sparse.elementwise import BLOCK_SIZE, Kernels, Launch, in_order
 
@@ -374,3 +377,80 @@ class Work(Launches):
             raise Unsupported(f"the launch cannot be captured into a graph: {error}") from None
         self.held.callback(captured.release)
         return captured.replay
+
+
+#: Blocks per multiprocessor where each phase is a launch.
+PARTS = 4
+#: Launches a phase of a step.
+Phase = Callable[..., None]
+
+
+class Stage:
+    """A stage: the kernel `name`, whose phases have names in their order.
+
+    A block has a part of the stage's elements. `parts` is the number of blocks: there are `lanes` threads for each of
+    `count` elements, as far as blocks are resident.
+    """
+
+    def __init__(
+        self, run: Launches, module: str, name: str, phases: Sequence[str], count: int, lanes: int = 1
+    ) -> None:
+        device, program, n_t = run.device, run.load(module), BLOCK_SIZE[run.device.backend]
+        self._name, self._phases, self._kernels = name, phases, Kernels(device, program)
+        self._whole = device.cooperative(program, name, n_t)
+        most = device.sm_count * PARTS if self._whole is None else self._whole.resident
+        self.parts = max(1, min(most, -(-count * lanes // n_t)))
+
+    def bind(self, arguments: Sequence[Argument], script: Callable[[Phase], None]) -> Launch:
+        """Return a launch of the stage; `script` calls its argument for phase after phase, as the kernel goes on."""
+        if self._whole is not None:
+            return self._whole.bind(self.parts, [*arguments, -1, 0])
+
+        def launch_phase(name: str, step: int = 0) -> None:
+            number = self._phases.index(name)
+            self._kernels.blocks(self._name, self.parts, [*arguments, number, step])()
+
+        return lambda: script(launch_phase)
+
+
+class Repeated:
+    """A launch of many kernels, captured into a graph where the device can: at its second call, or behind its first.
+
+    A cycle has dozens of kernels of a few microseconds, for which queueing takes longer than execution.
+    """
+
+    def __init__(self, device: Device, launch: Launch, behind_first: bool = False) -> None:
+        self._device, self._launch, self._behind_first = device, launch, behind_first
+        self._called = self._tried = False
+        self._captured: Captured | None = None
+
+    @property
+    def captured(self) -> bool:
+        return self._captured is not None
+
+    def __call__(self) -> None:
+        if self._called and not self._tried:
+            self._capture()
+        (self._captured.replay if self._captured else self._launch)()
+        self._called = True
+        if self._behind_first and not self._tried:
+            self._capture()
+
+    def _capture(self) -> None:
+        self._tried = True
+        with suppress(CaptureError):  # else kernel by kernel
+            self._captured = self._device.capture(self._launch)
+
+    def release(self) -> None:
+        if self._captured:
+            self._captured.release()
+
+
+def each_of(phases: Sequence[str]) -> Callable[[Phase], None]:
+    """Return a script of phases one after the other."""
+
+    def script(phase: Phase) -> None:
+        for name in phases:
+            phase(name)
+
+    return script

@@ -120,7 +120,7 @@ def render_vectors(templates: Path, entry: str, precision: str, order: str, targ
         vector_alignment=alignment(size, scalar_bytes),
         plain_alignment=alignment(what.size, scalar_bytes),
         conjugates=entry == "complex",
-        n_t=BLOCK_SIZE[target.dialect],
-        n_b=VECTOR_BLOCKS_PER_SM[target.dialect],
-        unroll=max(1, min(MAX_UNROLL, IN_FLIGHT // (size * scalar_bytes))),
+        block_size=BLOCK_SIZE[target.dialect],
+        blocks_per_sm=VECTOR_BLOCKS_PER_SM[target.dialect],
+        in_flight=max(1, min(MAX_UNROLL, IN_FLIGHT // (size * scalar_bytes))),
     )

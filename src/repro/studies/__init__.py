@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -13,10 +14,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from repro.bench.rows import NO_COLUMNS, ColumnType
 from repro.config.misfits import mean
 from repro.errors import ReproError
+from repro.extensions import STUDIES, Extension, extensions
 
 if TYPE_CHECKING:
     # imported for types only: a study also renders kernels and builds problems, and these steps must not depend on
-    # the measuring code (see `repro.campaign.dependencies`)
+    # the measuring code (see `repro.campaign.receipts`)
     from repro.bench.rows import Row
     from repro.bench.runnable import Operands, Runnable
     from repro.bench.variant_id import BaseId
@@ -66,11 +68,13 @@ class Workload:
 class CostModel:
     """Corrections to the common time estimate for the cases of one study on one kind of device.
 
-    GPU values were fitted to the time stamps of the rows in `results/h200`. CPU values divide the 7 min 21 s of the
-    default campaign on two cores among its cases by their processor time: the total is accurate, a single case less so.
+    GPU values were fitted to the time stamps of the rows in `results/h200`. CPU values were fitted to the jobs of the
+    default campaign on two cores of an AMD EPYC.
 
     Attributes
     ----------
+    fixed
+        Seconds of work outside the variants that each case takes, whatever its size.
     beside
         Seconds of work outside the variants: verification, other timed kernels, and preparing operands on the host.
     launches
@@ -84,6 +88,7 @@ class CostModel:
         of other keys take as long as the common estimate says.
     """
 
+    fixed: float = 0.0
     beside: float = 0.0
     launches: float = 1.0
     intensity: float = 0.25
@@ -275,8 +280,42 @@ class Study:
 
 
 def study_names() -> tuple[str, ...]:
-    """Return the names of all studies: the folders beside this file that have a `study.py`."""
-    return tuple(sorted(path.parent.name for path in Path(__file__).parent.glob("*/study.py")))
+    """Return the names of all studies: the folders beside this file that have a `study.py`, and those of extensions."""
+    return tuple(sorted([*_own_names(), *_extensions()]))
+
+
+def _own_names() -> list[str]:
+    return [path.parent.name for path in Path(__file__).parent.glob("*/study.py")]
+
+
+@cache
+def _extensions() -> Mapping[str, Extension]:
+    """Return the studies of packages outside by name; refuse a name that is taken or cannot be one."""
+    found: dict[str, Extension] = {}
+    for extension in extensions(STUDIES):
+        if extension.name in (*_own_names(), *found):
+            raise extension.error("a study of this name is there already", actual=extension.name)
+        if not re.fullmatch(r"[a-z][a-z0-9_]*", extension.name):
+            raise extension.error(
+                "a name of no study", expected="lower-case letters, digits and _", actual=extension.name
+            )
+        found[extension.name] = extension
+    return found
+
+
+def study_module(name: str, part: str) -> str | None:
+    """Return the full name of a module of a study, such as its `study` or `tables`; None if it has none.
+
+    Raises
+    ------
+    ReproError
+        The package of the study cannot be imported.
+    """
+    extension = _extensions().get(name)
+    if extension is not None:
+        extension.load()
+    module = f"{extension.module if extension else f'{__name__}.{name}'}.{part}"
+    return module if find_spec(module) is not None else None
 
 
 @cache
@@ -292,8 +331,22 @@ def get_study(name: str) -> Study:
         raise ReproError(
             "unknown study", expected=f"one of {', '.join(study_names())}", actual=f"{name}{mean(name, study_names())}"
         )
+    if (extension := _extensions().get(name)) is not None:
+        return _study_of(extension)
     study = import_module(f"{__name__}.{name}.study").STUDY
     assert isinstance(study, Study)
+    return study
+
+
+def _study_of(extension: Extension) -> Study:
+    """Return the study of a package outside, which has to have the name of its entry point."""
+    extension.load()
+    part = replace(extension, module=f"{extension.module}.study")
+    part.load()
+    study = getattr(import_module(part.module), "STUDY", None)
+    if not isinstance(study, Study) or study.name != extension.name:
+        expected = f"an object STUDY of a subclass of repro.studies.Study, whose name is {extension.name}"
+        raise part.error("a module without the study", expected=expected, actual=getattr(study, "name", study))
     return study
 
 
@@ -304,8 +357,8 @@ def study_facts(problem: Problem) -> dict[str, Mapping[str, object]]:
     """
     by_study = {}
     for name in study_names():
-        module = f"{__name__}.{name}.facts"
-        if find_spec(module) is not None and (facts := import_module(module).facts(problem)):
+        module = study_module(name, "facts")
+        if module is not None and (facts := import_module(module).facts(problem)):
             by_study[name] = facts
     return by_study
 
@@ -318,18 +371,18 @@ def check_facts(study: str, facts: Mapping[str, object]) -> None:
     pydantic.ValidationError
         The facts do not fit the model.
     """
-    module = f"{__name__}.{study}.facts"
-    if find_spec(module) is not None and (model := getattr(import_module(module), "Facts", None)):
+    module = study_module(study, "facts")
+    if module is not None and (model := getattr(import_module(module), "Facts", None)):
         model.model_validate(facts, strict=True)
 
 
 @cache
 def load_artifacts(name: str) -> None:
-    """Import the modules `tables`, `claims`, `figures` and `rivals` of a study, if present, which register artifacts.
+    """Import the modules `tables`, `claims` and `figures` of a study, if present, which register artifacts.
 
     If such a module is a folder, its `__init__` imports all files in it; see `repro.plugins`. Studies themselves are
     not imported that way, because this package contains all of them.
     """
-    for part in ("tables", "claims", "figures", "rivals"):
-        if find_spec(f"{__name__}.{name}.{part}"):
-            import_module(f"{__name__}.{name}.{part}")
+    for part in ("tables", "claims", "figures"):
+        if (module := study_module(name, part)) is not None:
+            import_module(module)

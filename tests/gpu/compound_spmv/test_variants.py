@@ -12,11 +12,9 @@ import pytest
 from repro.bench.timing import SamplingPlan
 from repro.codegen.build_cache import compile_module
 from repro.entries import entries
-from repro.sparse.compound.ids import VariantId
 from repro.sparse.compound.kernels import render_module
-from repro.sparse.compound.layouts import all_layouts, extended_layouts
 from repro.sparse.compound.runnables import Variant
-from repro.sparse.compound.schedules import Schedule, extended_space
+from repro.sparse.compound.variants import Schedule, VariantId, all_layouts, extended_layouts, extended_space
 from repro.sparse.symmetry import HERMITIAN, SYMMETRIC
 from support.symmetric_problems import KINDS, symmetric_problem
 

@@ -8,9 +8,9 @@ from repro.bench.errors import Unsupported
 from repro.bench.timing import SamplingPlan
 from repro.codegen.build_cache import compile_module
 from repro.problems.matrix import Matrix
-from repro.sparse.compound.ids import VariantId
 from repro.sparse.compound.kernels import render_module
 from repro.sparse.compound.runnables import Variant
+from repro.sparse.compound.variants import VariantId
 from repro.sparse.library import for_problem
 from repro.sparse.library.cusparse import lacks_spmvop
 from repro.sparse.library.cusparse_bindings import load, version

@@ -177,9 +177,9 @@ def interrupted(function, after):
 
 def test_the_words_of_the_state_are_apart():
     words = [
-        kernels.STATE_POINTER,
-        kernels.STATE_OPENED,
-        kernels.STATE_CLOSED,
+        kernels.STATE_BUFFER_END,
+        kernels.STATE_BEGUN,
+        kernels.STATE_FINISHED,
         kernels.STATE_TOTAL,
         *kernels.STATE_COUNTERS,
     ]

@@ -6,11 +6,11 @@ import scipy.sparse as sp
 
 from repro.devices.base import OutOfDeviceMemory
 from repro.errors import ReproError
+from repro.sparse.device_work import Repeated
 from repro.sparse.multigrid import reference
 from repro.sparse.multigrid.reference import MultigridSettings
 from repro.sparse.multigrid.refresh import refresh_on
 from repro.sparse.multigrid.solver import Solver
-from repro.sparse.multigrid.stages import Repeated
 from support.device_memory import fill_after
 from support.hierarchies import assert_levels, read
 from support.matrices import PROBLEMS, poisson, to_csr

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from repro.sparse.device_work import Stage
 from repro.sparse.multigrid.reference import MultigridSettings
-from repro.sparse.multigrid.stages import Stage
 from support.hierarchies import bits_of, launch_each_phase, with_hubs
 from support.matrices import poisson
 
@@ -38,6 +38,6 @@ def test_one_launch_gives_the_same_bits_as_one_for_each_phase(device, levels_of,
 def test_a_stage_has_no_more_blocks_than_are_resident(device, load):
     run = type("Run", (), {"device": device, "load": staticmethod(load("double"))})()
     names = "begin", "multiply", "subtract", "finish"
-    few, many = (Stage(run, "radius", "radius_w1", names, n) for n in (10, 10**7))
+    few, many = (Stage(run, "radius", "spectral_radius_w1", names, n) for n in (10, 10**7))
     assert few.parts == 1
     assert many.parts == (4 if device.backend == "cuda" else 4 * device.sm_count)

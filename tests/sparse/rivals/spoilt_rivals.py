@@ -139,6 +139,62 @@ class NoProduct(Multiplying):
         pass
 
 
+class Growing:
+    """Adds batches by SciPy; a place that cancels stays."""
+
+    def setup(self, problem):
+        a = problem.a
+        self.problem = problem
+        self.matrix = sp.csr_array((a.values, a.indices, a.offsets), shape=a.shape)
+
+    def update(self, batch):
+        rows = np.repeat(np.arange(self.matrix.shape[0]), np.diff(self.matrix.indptr))
+        parts = (self.matrix.data, batch.values), (rows, batch.rows), (self.matrix.indices, batch.columns)
+        values, rows, columns = map(np.concatenate, parts)
+        self.matrix = sp.coo_array((values, (rows, columns)), shape=self.matrix.shape).tocsr()
+
+    def run(self):
+        self.problem.c = self.matrix.indptr, self.matrix.indices, self.matrix.data
+
+    def teardown(self):
+        self.matrix = self.problem = None
+
+
+class WrongSum(Growing):
+    def update(self, batch):
+        super().update(batch)
+        self.matrix.data[2] += 1
+
+
+class Twice(Growing):
+    """It says the last entry twice."""
+
+    def run(self):
+        c, offsets = self.matrix, self.matrix.indptr.copy()
+        offsets[-1] += 1
+        self.problem.c = offsets, np.append(c.indices, c.indices[-1:]), np.append(c.data, c.data[-1:] * 0)
+
+
+class Mixing(Growing):
+    """It writes into what it may only read."""
+
+    def update(self, batch):
+        super().update(batch)
+        ctypes.memset(batch.rows.ctypes.data, 0, 4)
+
+
+class Keeping(Growing):
+    """Its set-up does not begin anew."""
+
+    def setup(self, problem):
+        kept = getattr(self, "matrix", None)
+        super().setup(problem)
+        self.matrix = self.matrix if kept is None else kept
+
+    def teardown(self):
+        pass
+
+
 class Solving:
     def setup(self, problem):
         from scipy.sparse.linalg import factorized

@@ -21,7 +21,7 @@ from repro.config.models import Rival
 from repro.entries import entries
 from repro.errors import ReproError
 from repro.problems.matrix import Matrix
-from repro.sparse.rivals.c_interface import CMatrix, CProblem, LibraryRival
+from repro.sparse.rivals.c_interface import CBatch, CMatrix, CProblem, LibraryRival
 from repro.sparse.rivals.files import files_of, identity_of, include_folder
 from repro.sparse.rivals.forms import compile_source
 from repro.sparse.rivals.runnables import RivalProduct
@@ -152,6 +152,7 @@ def test_the_structures_are_those_of_the_header(tmp_path: Path) -> None:
     places = {
         **{f"matrix {name}": (CMatrix, name) for name, *_ in CMatrix._fields_},
         **{f"problem {name}": (CProblem, name) for name, *_ in CProblem._fields_},
+        **{f"batch {name}": (CBatch, name) for name, *_ in CBatch._fields_},
     }
     lines = [
         f'printf("%zu %zu\\n", offsetof(repro_rival_{of.split()[0]}, {name}), '
@@ -231,7 +232,7 @@ def test_the_examples_in_cuda_compile_once_for_each_case(tmp_path: Path, monkeyp
     stamp = {path: path.stat().st_mtime_ns for path in binaries}
     assert compile_source(kernel, target, "single", 1) in stamp
     assert {path: path.stat().st_mtime_ns for path in binaries} == stamp
-    assert LibraryRival(next(path for path in binaries if path.suffix == ".so").resolve()).label == "vector 1.0"
+    assert LibraryRival(next(path for path in binaries if path.suffix == ".so").resolve(), "spmv").label == "vector 1.0"
     (tmp_path / "broken.cu").write_text("int x = ;\n")
     with pytest.raises(ModuleError, match=r"broken.cu does not compile: .*error"):
         compile_source(Rival(name="broken", source="broken.cu"), target, "single", 1)

@@ -60,6 +60,18 @@ def test_what_crashes_exits_or_hangs_costs_its_own_trial(library, monkeypatch) -
     assert [(outcome.status, outcome.message) for outcome in outcomes] == [("timeout", "it did not end within 8 s")]
 
 
+@pytest.mark.slow
+def test_so_do_updates(library, monkeypatch) -> None:
+    monkeypatch.setattr(trial, "trials_of", lambda rival: [Trial("real", "double")])
+    for spoilt, status, message in (
+        ("CRASHING", "launch_error", "the process was ended by SIGSEGV (Segmentation fault)"),
+        ("HANGING", "timeout", "it did not end within 8 s"),
+    ):
+        rival = Rival(name="c", library=str(library(spoilt, "growing")), of="updates")
+        [outcome] = try_apart(rival, "opencl:0", seconds=8)
+        assert (outcome.status, outcome.message) == (status, message)
+
+
 def test_the_command_tries_a_file_and_all_rivals_of_a_configuration(tmp_path) -> None:
     def check(*words: str):
         return CliRunner().invoke(app.build(["rival"]), ["rival", "check", *words])

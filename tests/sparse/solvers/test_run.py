@@ -10,11 +10,9 @@ import scipy.sparse as sp
 from repro.bench.timing import SamplingPlan
 from repro.codegen.build_cache import Module, compile_module
 from repro.codegen.targets import CPU
-from repro.sparse.compound.ids import VariantId
 from repro.sparse.compound.kernels import render_module
-from repro.sparse.compound.layouts import Layout
 from repro.sparse.compound.runnables import Variant
-from repro.sparse.compound.schedules import Schedule
+from repro.sparse.compound.variants import Layout, Schedule, VariantId
 from repro.sparse.expansions import real_expansion
 from repro.sparse.library.scipy_products import SciPy
 from repro.sparse.solvers.bicgstab import SolverRun, expect

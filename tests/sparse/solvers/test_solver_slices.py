@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from repro.sparse.operands import expand
-from repro.sparse.solvers.slices import LANES, deal
+from repro.sparse.solvers.persistent import LANES, deal
 from support.persistent_solves import as_matrix, dominant, laplacian, uneven
 
 EMPTY_ROWS = sp.csr_array((np.array([3.0, 4.0]), (np.array([2, 90]), np.array([2, 1]))), shape=(91, 91))

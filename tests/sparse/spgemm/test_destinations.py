@@ -8,9 +8,9 @@ import pytest
 import scipy.sparse as sp
 
 from repro.codegen.targets import get_target
-from repro.sparse.spgemm import destinations
-from repro.sparse.spgemm.destinations import Destinations
+from repro.sparse.spgemm import multiplication as products
 from repro.sparse.spgemm.kernels import ROOMS, refill_shape, refill_shapes
+from repro.sparse.spgemm.multiplication import Destinations
 from repro.sparse.spgemm.rows import Factors
 from support.matrices import PROBLEMS, assert_product, of_sizes, poisson, random, to_csr
 
@@ -86,7 +86,7 @@ def test_rows_of_more_products_than_a_word_counts(refilled):
 
 
 def test_more_destinations_than_offsets_reach(refilled, monkeypatch):
-    monkeypatch.setattr(destinations, "MAX_BYTES", 1000)
+    monkeypatch.setattr(products, "MAX_BYTES", 1000)
     plan = refilled(random(30, 30, 0.3), random(30, 30, 0.3, 2))
     assert plan.unplanned == 30
     assert not plan.kernels
@@ -125,7 +125,7 @@ def test_every_shape(device, load, multiplication, on_device, monkeypatch, preci
         factors = Factors(on_device(a, dtype), on_device(b, dtype))
         c = multiplication(precision).in_two_phases(factors)
         plan = Destinations(device, load(precision), factors, c)
-        monkeypatch.setattr(destinations, "refill_shape", lambda *given, shape=shape: shape)
+        monkeypatch.setattr(products, "refill_shape", lambda *given, shape=shape: shape)
         monkeypatch.setattr(plan, "_launches", [rows for rows in plan._launches if rows.room == shape.room])
         device.fill(c.values, NAN)
         with ExitStack() as held:

@@ -5,13 +5,11 @@ import pytest
 import scipy.sparse as sp
 
 from repro.codegen.targets import get_target
-from repro.sparse.spgemm import arena as arena_module
 from repro.sparse.spgemm import single
-from repro.sparse.spgemm.arena import LEAST_ENTRIES, Arena
 from repro.sparse.spgemm.kernels import SINGLE_TABLES, single_shape, single_shapes
 from repro.sparse.spgemm.multiplication import Multiplication
 from repro.sparse.spgemm.rows import Factors
-from repro.sparse.spgemm.single import SingleLaunch, Sizes, sizes_of
+from repro.sparse.spgemm.single import LEAST_ENTRIES, Arena, SingleLaunch, Sizes, sizes_of
 from support.emulated_cuda import EmulatedCuda, needs_compiler
 from support.matrices import PROBLEMS, assert_product, of_sizes, poisson, random
 from support.sparse_modules import by_precision, loader
@@ -219,7 +217,7 @@ def test_one_large_block_of_an_arena_stays(device):
 
 
 def test_ranges_of_an_arena_are_cut_and_given_back(device, monkeypatch):
-    monkeypatch.setattr(arena_module, "KEPT_BYTES", 0)
+    monkeypatch.setattr(single, "KEPT_BYTES", 0)
     arena = Arena(device, np.dtype(np.float64))
     first, second = arena.reserve(1000), arena.reserve(3000)
     columns, values = first.buffers(1000)

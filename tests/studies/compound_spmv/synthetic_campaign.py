@@ -13,8 +13,7 @@ from typing import Any
 
 from repro.bench.rows import CLOCKS, Row
 from repro.results.campaign_data import Campaign
-from repro.sparse.compound.ids import VariantId
-from repro.sparse.compound.layouts import all_layouts
+from repro.sparse.compound.variants import VariantId, all_layouts
 from repro.studies.compound_spmv.study import STUDY as CONTRACT
 from support.campaigns import QUANTILES, Recorder
 

@@ -9,11 +9,9 @@ from repro.bench.timing import SamplingPlan
 from repro.codegen.build_cache import compile_module
 from repro.codegen.targets import CPU
 from repro.entries import entries
-from repro.sparse.compound.ids import VariantId
 from repro.sparse.compound.kernels import render_module
-from repro.sparse.compound.layouts import Layout, all_layouts, extended_layouts
 from repro.sparse.compound.runnables import Variant
-from repro.sparse.compound.schedules import Schedule, extended_space
+from repro.sparse.compound.variants import Layout, Schedule, VariantId, all_layouts, extended_layouts, extended_space
 from repro.sparse.ordering import UNKNOWNS
 
 SCHEDULES = [Schedule("static", 16, 3), Schedule("static", 64, 1), Schedule("dynamic", 32, 2)]

@@ -5,8 +5,7 @@ import pytest
 
 from repro.bench.store import read_rows
 from repro.results.campaign_data import Campaign
-from repro.sparse.compound.ids import VariantId
-from repro.sparse.compound.layouts import REFERENCE
+from repro.sparse.compound.variants import REFERENCE, VariantId
 from repro.studies.compound_spmv.searches import SPACE_TITLES, judged_searches, searched
 from repro.studies.compound_spmv.tables.search import BUDGET
 from repro.tuning.evaluation import evaluate, replay, sample_note

@@ -3,7 +3,7 @@ from itertools import product
 import pytest
 
 from repro.errors import ReproError
-from repro.sparse.compound.layouts import CLUSTERED, ORDER, REFERENCE, Layout, all_layouts
+from repro.sparse.compound.variants import CLUSTERED, ORDER, REFERENCE, Layout, all_layouts
 
 
 def test_the_papers_sixteen_are_there_once_and_the_reference_is_first():

@@ -19,11 +19,9 @@ from repro.codegen.targets import CPU
 from repro.entries import entries, get_entry
 from repro.errors import ReproError
 from repro.problems.matrix import Matrix
-from repro.sparse.compound.ids import VariantId
 from repro.sparse.compound.kernels import kernel_name, render_module
-from repro.sparse.compound.layouts import Layout, extended_layouts
 from repro.sparse.compound.runnables import Variant
-from repro.sparse.compound.schedules import AHEAD, LOADS, Schedule, extended_space
+from repro.sparse.compound.variants import AHEAD, LOADS, Layout, Schedule, VariantId, extended_layouts, extended_space
 from support.emulated_cuda import EmulatedCuda, needs_compiler
 from support.emulated_workspace import SM_90, emulated
 

@@ -2,9 +2,7 @@
 
 import numpy as np
 
-from repro.sparse.compound.ids import VariantId
-from repro.sparse.compound.layouts import REFERENCE, Layout
-from repro.sparse.compound.schedules import Schedule
+from repro.sparse.compound.variants import REFERENCE, Layout, Schedule, VariantId
 from repro.studies.compound_spmv import searches
 from repro.studies.compound_spmv.searches import Outcome
 from repro.tuning.recordings import Recording

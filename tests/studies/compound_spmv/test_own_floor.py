@@ -15,8 +15,8 @@ from repro.codegen.targets import CPU
 from repro.codegen.templates import Stream, streams
 from repro.results.campaign_data import Campaign
 from repro.results.published import Published
-from repro.sparse.compound.layouts import Layout
 from repro.sparse.compound.runnables import OWN_FLOOR, OwnFloor, own_floors
+from repro.sparse.compound.variants import Layout
 from repro.sparse.symmetry import HERMITIAN
 from repro.studies.compound_spmv.results import OURS, PAPERS, WITHOUT_PAIRS, all_times
 from repro.studies.compound_spmv.tables.performance import OWN

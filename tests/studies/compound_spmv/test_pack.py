@@ -9,9 +9,9 @@ from repro.bench.errors import Unsupported
 from repro.problems.matrix import Matrix
 from repro.sparse import operands, pairs
 from repro.sparse.compound import runnables
-from repro.sparse.compound.layouts import Layout, all_layouts
 from repro.sparse.compound.packing import count_bytes, pack
 from repro.sparse.compound.runnables import _packer
+from repro.sparse.compound.variants import Layout, all_layouts
 from repro.sparse.elementwise import pack_vector
 from repro.sparse.operands import symmetry_on
 from repro.sparse.symmetry import symmetry_of

@@ -13,10 +13,8 @@ import pytest
 from repro.codegen.targets import get_target
 from repro.entries import get_entry
 from repro.problems.matrix import Matrix
-from repro.sparse.compound.ids import VariantId
-from repro.sparse.compound.layouts import REFERENCE, Layout, extended_layouts
 from repro.sparse.compound.packing import pack_pairs
-from repro.sparse.compound.schedules import extended_space
+from repro.sparse.compound.variants import REFERENCE, Layout, VariantId, extended_layouts, extended_space
 from repro.sparse.operands import csr_bytes
 from repro.sparse.ordering import cluster_rows, reorder
 from repro.sparse.pairs import NO_COLUMN, SLICE, find_pairs

@@ -17,11 +17,19 @@ from repro.codegen.targets import CPU, STATIC_SHARED, get_target
 from repro.entries import entries, get_entry
 from repro.errors import ReproError
 from repro.problems.matrix import Matrix
-from repro.sparse.compound.ids import VariantId
 from repro.sparse.compound.kernels import kernel_name, render_module
-from repro.sparse.compound.layouts import INNER, TILE_ROWS, VECTOR, Layout, extended_layouts
 from repro.sparse.compound.runnables import Variant
-from repro.sparse.compound.schedules import AHEAD, Schedule, extended_space
+from repro.sparse.compound.variants import (
+    AHEAD,
+    INNER,
+    TILE_ROWS,
+    VECTOR,
+    Layout,
+    Schedule,
+    VariantId,
+    extended_layouts,
+    extended_space,
+)
 from repro.sparse.ordering import UNKNOWNS
 from repro.sparse.symmetry import HERMITIAN, SYMMETRIC
 from support.emulated_cuda import EmulatedCuda, needs_compiler

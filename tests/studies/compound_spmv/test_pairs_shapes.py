@@ -11,9 +11,7 @@ from test_pairs_kernels import PRECISIONS, emulated
 
 from repro.bench.errors import Unsupported
 from repro.problems.matrix import Matrix
-from repro.sparse.compound.ids import VariantId
-from repro.sparse.compound.layouts import TILE_ROWS, Layout
-from repro.sparse.compound.schedules import Schedule
+from repro.sparse.compound.variants import TILE_ROWS, Layout, Schedule, VariantId
 from repro.sparse.symmetry import HERMITIAN
 from support.emulated_cuda import needs_compiler
 from support.symmetric_problems import KINDS, disturbed, symmetric_problem, without_entry

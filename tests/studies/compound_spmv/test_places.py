@@ -13,8 +13,8 @@ from jinja2 import Environment, FileSystemLoader
 
 from repro.entries import entries, get_entry
 from repro.problems.matrix import Matrix
-from repro.sparse.compound.layouts import TILE, Layout, chunks, tile
 from repro.sparse.compound.outer import get_outer, outer_formats
+from repro.sparse.compound.variants import TILE, Layout, chunks, tile
 
 
 def macros(templates: Path, name: str, **constants: Any) -> Any:
@@ -28,11 +28,11 @@ def evaluate(expression: str, **names: Any) -> int:
     return int(eval(expression.replace("(size_t)", "").replace("/", "//"), names))
 
 
-def slots_of_row(declarations: str, **names: Any) -> range:
-    """Evaluate C declarations of `first`, `end` and `step`."""
+def row_range(declarations: str, **names: Any) -> range:
+    """Evaluate C declarations of `first`, `end` and `slot_stride`."""
     for name, value in re.findall(r"(\w+) = (.+?)(?:, (?=\w+ = )|;)", declarations):
         names[name] = evaluate(value, **names)
-    return range(names["first"], names["end"], names["step"])
+    return range(names["first"], names["end"], names["slot_stride"])
 
 
 @pytest.mark.parametrize("warp", [1, 32])
@@ -46,7 +46,7 @@ def test_kernels_look_where_the_host_puts_entries(
     slots, _ = outer.count(problem.row_lengths, warp)
     arguments = {"n": problem.n, "slots": slots, "stride": place.stride, "index": place.index.tolist()}
     rows = [
-        slots_of_row(device.slots_of_row(), row=row, **arguments)
+        row_range(device.row_range(), row=row, **arguments)
         for row in range(evaluate(device.padded_rows(), **arguments))
     ]
     lengths = problem.row_lengths.tolist()
@@ -71,7 +71,7 @@ def test_the_device_puts_members_where_the_host_does(templates: Path, name: str,
     ]
     places = macros(
         templates,
-        "export/places.j2",
+        "export/index_maps.j2",
         dialect="cuda",
         entry=entry,
         members=members,

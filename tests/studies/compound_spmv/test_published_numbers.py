@@ -4,7 +4,7 @@ import pytest
 
 from repro.entries import get_entry
 from repro.results.published import Published
-from repro.sparse.compound.layouts import Layout
+from repro.sparse.compound.variants import Layout
 from repro.studies.compound_spmv.results import gpus
 
 KIB = {"KiB": 1024, "MiB": 1024**2}

@@ -7,8 +7,7 @@ from repro.codegen.targets import get_target
 from repro.codegen.templates import alignment, render_common, without_macros
 from repro.errors import ReproError
 from repro.sparse.compound.kernels import kernel_name, render_module
-from repro.sparse.compound.layouts import Layout
-from repro.sparse.compound.schedules import Schedule, paper_space
+from repro.sparse.compound.variants import Layout, Schedule, paper_space
 
 GPU, CPU = get_target("sm_90"), get_target("cpu")
 

@@ -5,8 +5,7 @@ import pytest
 from repro.codegen.targets import TARGETS, get_target
 from repro.entries import entries
 from repro.errors import ReproError
-from repro.sparse.compound.layouts import Layout, extended_layouts
-from repro.sparse.compound.schedules import Schedule, extended_space, paper_space
+from repro.sparse.compound.variants import Layout, Schedule, extended_layouts, extended_space, paper_space
 
 #: Of every entry's matrices.
 LAYOUTS = sorted({layout for entry in entries().values() for layout in extended_layouts(entry)})

@@ -9,8 +9,7 @@ from repro.results.campaign_data import Campaign
 from repro.results.published import Published
 from repro.results.registry import get_artifact
 from repro.results.tables import Figure, Table
-from repro.sparse.compound.ids import VariantId
-from repro.sparse.compound.layouts import REFERENCE
+from repro.sparse.compound.variants import REFERENCE, VariantId
 from repro.studies.compound_spmv.figures.search import curves
 from repro.studies.compound_spmv.searches import searched
 from repro.studies.compound_spmv.tables.search import BUDGET, PRODUCTS, SEQUENCES, lost, weigh

@@ -13,10 +13,8 @@ from repro.config.models import StudySettings
 from repro.config.spaces import SPACES
 from repro.entries import entries
 from repro.errors import ReproError
-from repro.sparse.compound.ids import VariantId, fitting
-from repro.sparse.compound.layouts import Layout
 from repro.sparse.compound.runnables import Variant
-from repro.sparse.compound.schedules import AHEAD, LOADS, Schedule, schedules
+from repro.sparse.compound.variants import AHEAD, LOADS, Layout, Schedule, VariantId, fitting, schedules
 from repro.sparse.ordering import UNKNOWNS
 from repro.studies.compound_spmv.study import STUDY, layouts
 

@@ -28,7 +28,7 @@ from repro.studies.compressed_coo import runnables as coordinates
 from repro.studies.compressed_coo.coordinate_format import deinterleave
 from repro.studies.compressed_coo.ids import LOADS, PAIRS, RUNS, TILES, Blocking, CoordinateId, blockings
 from repro.studies.compressed_coo.kernels import render_coo
-from repro.studies.compressed_coo.pair_format import PLAIN, TABLED, SymmetricPairs, store_pairs
+from repro.studies.compressed_coo.runnables import PLAIN, TABLED, SymmetricPairs, store_pairs
 from repro.studies.compressed_coo.study import variant_of
 from support.emulated_cuda import needs_compiler
 from support.emulated_workspace import EmulatedWorkspace

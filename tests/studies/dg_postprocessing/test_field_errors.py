@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import matplotlib as mpl
@@ -24,9 +25,11 @@ from dg_campaign import (
 from repro.bench.errors import IncorrectError
 from repro.filtering.reference import contour_rows
 from repro.filtering.stencil_geometry import at_points
-from repro.galerkin.basis import evaluate
+from repro.filtering.triangulation import evaluation_points, of_field
+from repro.galerkin import evaluate
 from repro.problems.field import FUNCTIONS, generate_field
 from repro.problems.files import mesh_checksum
+from repro.problems.registry import load_registry
 from repro.results import figure_style
 from repro.results.registry import get_artifact
 from repro.studies.dg_postprocessing import MAX_LOCAL_TRIANGLES, STUDY_NAME
@@ -54,6 +57,23 @@ def check(operands: DgOperands, runnable: Given) -> float | None:
 
 
 # as they are measured ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.medium
+def test_the_filter_gains_on_the_fields_of_the_default_campaign() -> None:
+    registry = load_registry(Path(__file__).parents[3] / "config/problems.yaml")
+    fields = [item.parameters for item in registry.expand("dg_small") if item.kind == "delaunay"]
+    assert fields
+    for parameters in fields:
+        field = generate_field("delaunay", **parameters)
+        mesh, degree = of_field(field), field.degree
+        points = evaluation_points(mesh, degree)
+        some = np.random.default_rng(1).choice(len(points), 400, replace=False)
+        filtered = contour_rows(mesh, points[some], degree, field.basis) @ field.modes.ravel()
+        true = FUNCTIONS["sine"](points[some])
+        before = np.linalg.norm(unfiltered(degree, field.basis, field.modes)[some] - true)
+        after = np.linalg.norm(filtered - true)
+        assert after < before, parameters
 
 
 def test_a_projection_errs_at_the_quadrature_points_somewhat_less_than_everywhere():

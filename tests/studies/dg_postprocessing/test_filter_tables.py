@@ -16,7 +16,7 @@ from dg_campaign import (
     values,
 )
 
-from repro.results.setup_costs import NO_ANALYSIS
+from repro.results.common_tables import NO_ANALYSIS
 from repro.studies.dg_postprocessing import MIN_RATE, OVER_POINT, stated_number
 from repro.studies.dg_postprocessing.operands import peak_gflops
 from repro.studies.dg_postprocessing.results import NOT_TUNED

@@ -23,8 +23,8 @@ from repro.studies.dg_postprocessing.ids import (
 from repro.studies.dg_postprocessing.kernels import render_regions
 from repro.studies.dg_postprocessing.operands import RegionOperands, expected_integrals
 from repro.studies.dg_postprocessing.regions import evaluation_points, make_regions, paper_rule, region_operations
-from repro.studies.dg_postprocessing.rows import DgRow
 from repro.studies.dg_postprocessing.runnables_regions import RegionFilter, RegionKernel, region_kernels
+from repro.studies.dg_postprocessing.study import DgRow
 from support.emulated_cuda import EmulatedCuda, compile_kernels, needs_compiler
 from support.region_lists import cube_field
 

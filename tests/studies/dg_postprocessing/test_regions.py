@@ -7,8 +7,7 @@ import pytest
 
 from repro.errors import ReproError
 from repro.filtering.spline_kernel import kernel as siac_kernel
-from repro.galerkin.basis import evaluate, exponents, mode_count, monomials
-from repro.galerkin.quadrature import evaluation_rule, positive
+from repro.galerkin import evaluate, evaluation_rule, exponents, mode_count, monomials, positive
 from repro.problems.field import kuhn_cube
 from repro.studies.dg_postprocessing.operands import expected_integrals
 from repro.studies.dg_postprocessing.regions import (

@@ -10,7 +10,7 @@ from repro.codegen.build_cache import compile_module
 from repro.codegen.targets import CPU
 from repro.devices.device_group import Devices
 from repro.devices.opencl import OpenClDevice
-from repro.problems.updates import Updates
+from repro.problems.matrix import Updates
 from repro.sparse.device_work import ModuleFile
 from repro.studies.dynamic_csr.kernels import MODULES, render_key
 from repro.studies.dynamic_csr.operands import make_operands

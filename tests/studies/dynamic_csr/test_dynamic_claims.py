@@ -12,7 +12,7 @@ from repro.results.registry import get_artifact
 from repro.studies import load_artifacts
 from repro.studies.dynamic_csr import PUBLISHED, STUDY_NAME, TARGETS
 from repro.studies.dynamic_csr.claims import QUANTITIES, PaperGraphs
-from repro.studies.dynamic_csr.rows import DynamicRow
+from repro.studies.dynamic_csr.ids import DynamicRow
 from support.campaigns import Recorder
 
 load_artifacts(STUDY_NAME)

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from repro.bench.errors import IncorrectError
 from repro.errors import ReproError
-from repro.problems.updates import Updates
+from repro.problems.matrix import Updates
 from repro.studies.dynamic_csr.operands import GraphOperands, MatrixRunnable, make_operands
 from support.growing_matrices import around_limits, growing
 

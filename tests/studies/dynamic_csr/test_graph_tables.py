@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from repro.problems.updates import Updates
+from repro.problems.matrix import Updates
 from repro.results.campaign_data import Campaign
 from repro.results.published import Published
 from repro.results.registry import artifacts, get_artifact

@@ -14,9 +14,8 @@ import scipy.sparse as sp
 from repro.config.models import Batches, Config, OwnProblem
 from repro.problems.builder import build
 from repro.problems.generators import generate
-from repro.problems.matrix import Matrix
+from repro.problems.matrix import Matrix, Updates
 from repro.problems.registry import Generated, load_registry
-from repro.problems.updates import Updates
 from repro.results.published import Published
 from repro.sparse.dynamic.layout import lay_out
 from repro.studies.dynamic_csr import MIB, PUBLISHED, STUDY_NAME, TARGETS

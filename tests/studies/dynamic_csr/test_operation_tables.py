@@ -6,15 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from repro.results.campaign_data import Campaign
+from repro.results.campaign_data import NOISY, Campaign
 from repro.results.problem_rows import OF_NO_PAPER
 from repro.results.published import Published
-from repro.results.recorded_rows import NOISY
 from repro.results.registry import get_artifact
 from repro.results.tables import Cell, Table
 from repro.studies import load_artifacts
 from repro.studies.dynamic_csr import PUBLISHED, STUDY_NAME, TARGETS
-from repro.studies.dynamic_csr.rows import DynamicRow
+from repro.studies.dynamic_csr.ids import DynamicRow
 from support.campaigns import Recorder
 
 load_artifacts(STUDY_NAME)
@@ -117,3 +116,38 @@ def test_nothing_is_compared_where_nothing_was_measured(tmp_path):
         assert "Unavailable" in table.caption
         published = [key for key in lines["enron"] if key.startswith("published")]
         assert all(lines["enron"][key].value for key in published)
+
+
+def test_rivals_stand_beside_ours_of_the_same_batch(tmp_path):
+    maker = Recorder(tmp_path, "cuda", STUDY_NAME, OWN)
+    maker.environment()
+    maker.record("mine", kind="updates")
+
+    def row(name: str, micro: float | None, kind: str, clock: str = "event", **columns: object):
+        columns = {"mode": "unique", "order": "sorted", "what": "batch", "format": "csr", **columns}
+        return maker.row("mine", "double", kind, name, micro, [clock], cache="warm", phase="report", **columns)
+
+    def rival(batch: int, micro: float | None, **columns: object):
+        return row(f"rival/r/batch-{batch}/sorted", micro, "outside", routine="r (R 1)", batch=batch, **columns)
+
+    ours = {"format": "dcsr", "space": "extended"}
+    failed = {"status": "incorrect", "message": "3 of 9 values are wrong"}
+    maker.write("mine", "double", "report", [
+        *(row(f"dcsr/{batch}", micro, "variant", batch=batch, **ours) for batch, micro in ((10, 4.0), (1000, 8.0))),
+        row("dcsr/add", 1.0, "variant", batch=10, mode="add", **ours),
+        row("geam", 90.0, "rival", "host", routine="csrgeam2", batch=1000),
+        rival(10, 2.0, preprocess=5e-3), rival(1000, 40.0), rival(20, None, **failed),
+        row("rival/r", 7.0, "outside", "graph", what=None, order=None, mode=None, routine="r (R 1)"),
+    ])  # fmt: skip
+    table = get_artifact(STUDY_NAME, "table-rivals").make(maker.load(), PUBLISHED_NUMBERS)
+    keys = [column.key for column in table.columns]
+    lines = {line[keys.index("task")].shown: dict(zip(keys, line, strict=True)) for line in table.rows}
+    assert list(lines) == ["SpMV", "a batch of 10, by row", "a batch of 1,000, by row", "a batch of 20, by row"]
+    few, many, wrong = (lines[f"a batch of {size}, by row"] for size in ("10", "1,000", "20"))
+    assert [few[key].value for key in ("time_us", "ours_us", "speedup", "setup_ms")] == pytest.approx([2, 4, 0.5, 5])
+    assert few["library_us"].value is None
+    assert [many[key].value for key in ("ours_us", "library_us", "over_library")] == pytest.approx([8, 270, 6.75])
+    assert "by the clock host, which is the only one it has" in many["library_us"].notes
+    assert wrong["status"].value == "incorrect: 3 of 9 values are wrong"
+    figure = get_artifact(STUDY_NAME, "figure-rivals").make(maker.load(), PUBLISHED_NUMBERS)
+    assert "mine (DP, a batch of 10, by row)" in {text.get_text() for text in figure.draw().axes[0].get_yticklabels()}

@@ -13,9 +13,8 @@ from repro.config.spaces import SPACES
 from repro.errors import ReproError
 from repro.problems.problem import Outline
 from repro.sparse.dynamic.schedules import Schedule
-from repro.studies.dynamic_csr.ids import ProductId, product_ids, twins
+from repro.studies.dynamic_csr.ids import DynamicRow, ProductId, product_ids, twins
 from repro.studies.dynamic_csr.kernels import render_key
-from repro.studies.dynamic_csr.rows import DynamicRow
 from repro.studies.dynamic_csr.runnables_products import ProductVariant
 from repro.studies.dynamic_csr.study import STUDY
 

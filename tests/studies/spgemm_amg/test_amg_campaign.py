@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from repro.campaign.configuration import resolve
-from repro.campaign.folders import Folders
+from repro.campaign.configuration import Folders, resolve
 from repro.campaign.measurement import measure
 from repro.campaign.plan import make_plan
 from repro.campaign.problem_files import build_problem

@@ -14,7 +14,7 @@ from repro.sparse.spgemm.kernels import BINS, LIMITS, HashShape, SortShape, hash
 from repro.sparse.spgemm.rows import plan_for_any, plan_products
 from repro.studies import get_study
 from repro.studies.spgemm_amg import PRODUCTS, STUDY_NAME
-from repro.studies.spgemm_amg.ids import MAX_SLOTS, MIN_DENSE, KernelId, shapes_for
+from repro.studies.spgemm_amg.ids import MAX_SLOTS, MIN_DENSE, AmgRow, KernelId, shapes_for
 from repro.studies.spgemm_amg.kernels import modules_for, render_key
 from repro.studies.spgemm_amg.product_runnables import (
     HEADLINE,
@@ -25,7 +25,6 @@ from repro.studies.spgemm_amg.product_runnables import (
     choose_kernels,
     plans_of,
 )
-from repro.studies.spgemm_amg.rows import AmgRow
 from repro.tuning.search import Choice
 
 TARGETS = pytest.mark.parametrize("target", [get_target("sm_90"), CPU], ids=lambda target: target.name)

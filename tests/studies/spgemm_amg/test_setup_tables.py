@@ -7,8 +7,8 @@ from amg_campaign import UNKNOWNS, Maker, lines, table, values
 
 from repro.results.problem_rows import OF_NO_PAPER
 from repro.studies.spgemm_amg import PHASES
+from repro.studies.spgemm_amg.ids import AmgRow
 from repro.studies.spgemm_amg.results import phases_of
-from repro.studies.spgemm_amg.rows import AmgRow
 
 OOM = "setup/default: out of memory (1 GiB more)"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,8 @@ from repro.codegen.targets import SCALARS, Target
 from repro.codegen.templates import LOAD_BYTES, alignment, render_template
 from repro.entries import Entry, get_entry
 from repro.errors import ReproError
-from repro.sparse.compound.layouts import TILE, TILE_ROWS, Layout, chunks
 from repro.sparse.compound.outer import Outer, get_outer
-from repro.sparse.compound.schedules import CHUNK, DIRECT, Schedule
+from repro.sparse.compound.variants import CHUNK, DIRECT, TILE, TILE_ROWS, Layout, Schedule, chunks
 from repro.sparse.elementwise import padded_size
 from repro.sparse.pairs import NO_PAIR, SIGNS, SLICE, shared_entries
 from repro.sparse.symmetry import KINDS, SYMMETRIC, adjoint_members, diagonal_members, kept_on_diagonal
@@ -21,7 +19,7 @@ from repro.sparse.symmetry import KINDS, SYMMETRIC, adjoint_members, diagonal_me
 #: The folder of the templates.
 TEMPLATES = "compound_spmv"
 #: Foreign columns that a thread of pairs loads at once: meshes have fewer than two for each thread.
-COLUMNS_AT_ONCE = 2
+HALO_IN_FLIGHT = 2
 
 
 def kernel_name(schedule: Schedule, target: Target) -> str:
@@ -81,7 +79,7 @@ def render_module(
                 "shape": s.shape,
                 "long_rows": name in with_long_rows,
                 "staged": _staged(s, what, target.warp),
-                **asdict(s),
+                **_launch(s),
             }
             for name, s in unique.items()
         ],
@@ -111,11 +109,11 @@ def _render_pairs(
         loads=sorted({s.load for s in unique.values()}),
         copies=any(s.ahead == "a" for s in unique.values()),
         halves=halves,
-        at_once=COLUMNS_AT_ONCE,
+        halo_in_flight=HALO_IN_FLIGHT,
         loads_vectors=not halves,
         stores_vectors=not halves or target.dialect != "cuda",
-        room=shared_entries(TILE_ROWS[layout.outer], _vector_numbers(entry, layout) * SCALARS[precision][1]),
-        schedules=[{"kernel": name, **asdict(s)} for name, s in unique.items()],
+        shared_entries=shared_entries(TILE_ROWS[layout.outer], _vector_numbers(entry, layout) * SCALARS[precision][1]),
+        schedules=[{"kernel": name, **_launch(s)} for name, s in unique.items()],
     )
 
 
@@ -169,6 +167,20 @@ def _context(entry: str, precision: str, layout: Layout, target: Target) -> dict
     }
 
 
+def _launch(schedule: Schedule) -> dict[str, Any]:
+    """Return a schedule by the names of template variables."""
+    return {
+        "kind": schedule.kind,
+        "block_size": schedule.block_size,
+        "blocks_per_sm": schedule.blocks_per_sm,
+        "width": schedule.width,
+        "in_flight": schedule.unroll,
+        "load": schedule.load,
+        "prefetch": schedule.ahead,
+        "rolled": schedule.rolled,
+    }
+
+
 def _vector_numbers(entry: str, layout: Layout) -> int:
     """Return the numbers of a vector entry, with padding."""
     size = get_entry(entry).size
@@ -183,13 +195,13 @@ def _copies(schedule: Schedule, entry: Entry) -> bool:
 def _staged(schedule: Schedule, entry: Entry, warp: int) -> dict[str, int] | None:
     """Return offsets in scalars for a warp's prefetched entries, or None.
 
-    `this` and `other` are the two alternating batches; `entry` and `warp` are strides of entries and warps.
+    `buffer0` and `buffer1` belong to the two alternating batches; `entry` and `warp` are strides of both.
     """
     if not _copies(schedule, entry):
         return None
     one = warp * len(entry.members)
     batch = schedule.unroll * one
-    return {"this": 0, "other": batch, "entry": one, "warp": 2 * batch}
+    return {"buffer0": 0, "buffer1": batch, "entry": one, "warp": 2 * batch}
 
 
 def _shape(schedule: Schedule, outer: Outer, entry: Entry, warp: int) -> dict[str, Any]:
@@ -197,9 +209,9 @@ def _shape(schedule: Schedule, outer: Outer, entry: Entry, warp: int) -> dict[st
     return {
         "name": schedule.shape,
         "width": schedule.width,
-        "unroll": schedule.unroll,
+        "in_flight": schedule.unroll,
         "load": schedule.load,
-        "ahead": schedule.ahead,
+        "prefetch": schedule.ahead,
         "staged": _staged(schedule, entry, warp),
         "distances": _distances(schedule.width, warp // schedule.width if outer.rows_adjacent else 1),
     }

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from repro.codegen.targets import INDEX_BYTES
 from repro.problems.matrix import Matrix
-from repro.sparse.compound.layouts import TILE_ROWS, Layout, tile, tiled_slots
 from repro.sparse.compound.outer import Slots, get_outer
+from repro.sparse.compound.variants import TILE_ROWS, Layout, tile, tiled_slots
 from repro.sparse.ordering import long_rows, select_rows
 from repro.sparse.pairs import STEPS, STEPS_OF_BLOCK, check_slots, find_pairs
 from repro.sparse.symmetry import Symmetry, kept_on_diagonal

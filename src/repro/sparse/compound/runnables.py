@@ -18,12 +18,10 @@ from repro.codegen.templates import Stream
 from repro.config.spaces import EXTENDED, PAPER, Space
 from repro.devices.base import Argument, Buffer, Device
 from repro.problems.matrix import Matrix
-from repro.sparse.compound.ids import VariantId
 from repro.sparse.compound.kernels import kernel_name
-from repro.sparse.compound.layouts import TILE_ROWS, Layout
 from repro.sparse.compound.outer import get_outer
 from repro.sparse.compound.packing import PackedFacts, pack, pack_pairs
-from repro.sparse.compound.schedules import KEPT
+from repro.sparse.compound.variants import KEPT, TILE_ROWS, Layout, VariantId
 from repro.sparse.elementwise import in_order, pack_vector, padded_size
 from repro.sparse.operands import Multiplies, ProductOperands, clusters_on, operands_of, symmetry_on, x_on, y_on
 from repro.sparse.pairs import shared_bytes

@@ -14,12 +14,12 @@ from repro.codegen.templates import render_template
 from repro.sparse.elementwise import BLOCK_SIZE, split_key
 
 #: Offset of the next segment; counts of begun and ended operations, which differ after an interruption.
-STATE_POINTER, STATE_OPENED, STATE_CLOSED = 0, 1, 2
+STATE_BUFFER_END, STATE_BEGUN, STATE_FINISHED = 0, 1, 2
 #: Entries of a defragmented copy, set by `Operations.total`.
 STATE_TOTAL = 3
 #: Counters of the running operation: rows with a full chain, rows without space in the buffer, unplaced entries, and
 #: entries outside the matrix. At its end the operation copies them to its report, after these words.
-STATE_FULL, STATE_BEYOND, STATE_UNPLACED, STATE_BAD = STATE_COUNTERS = 4, 5, 6, 7
+STATE_CHAIN_FULL, STATE_BUFFER_FULL, STATE_UNPLACED, STATE_OUT_OF_RANGE = STATE_COUNTERS = 4, 5, 6, 7
 #: Finished blocks of the running operation.
 STATE_DONE = 12
 #: Rows with many entries, listed for blocks.
@@ -27,14 +27,14 @@ STATE_LONG = 13
 STATE_WORDS = 16
 #: For templates.
 STATE_NAMES = {
-    "POINTER": STATE_POINTER,
-    "OPENED": STATE_OPENED,
-    "CLOSED": STATE_CLOSED,
+    "BUFFER_END": STATE_BUFFER_END,
+    "BEGUN": STATE_BEGUN,
+    "FINISHED": STATE_FINISHED,
     "TOTAL": STATE_TOTAL,
-    "FULL": STATE_FULL,
-    "BEYOND": STATE_BEYOND,
+    "CHAIN_FULL": STATE_CHAIN_FULL,
+    "BUFFER_FULL": STATE_BUFFER_FULL,
     "UNPLACED": STATE_UNPLACED,
-    "BAD": STATE_BAD,
+    "OUT_OF_RANGE": STATE_OUT_OF_RANGE,
     "DONE": STATE_DONE,
     "LONG": STATE_LONG,
     "COUNTERS": len(STATE_COUNTERS),
@@ -64,8 +64,8 @@ class Report:
     def of(cls, words: NDArray[np.int32]) -> Report:
         """Read the words of a state, int32 `(STATE_WORDS,)`."""
         full, beyond, unplaced, bad = (int(words[counter + len(STATE_COUNTERS)]) for counter in STATE_COUNTERS)
-        finished = bool(words[STATE_OPENED] == words[STATE_CLOSED])
-        return cls(full, beyond, unplaced, bad, int(words[STATE_POINTER]), int(words[STATE_TOTAL]), finished)
+        finished = bool(words[STATE_BEGUN] == words[STATE_FINISHED])
+        return cls(full, beyond, unplaced, bad, int(words[STATE_BUFFER_END]), int(words[STATE_TOTAL]), finished)
 
 
 #: Template of each module; `reader` and `arrays` are for operators only.
@@ -115,18 +115,18 @@ def _template_variables(precision: str, target: Target) -> dict[str, Any]:
         "dialect": target.dialect,
         "scalar": scalar,
         "scalar_bytes": scalar_bytes,
-        "least": float(limits.tiny),
-        "largest": float(limits.max),
+        "min_normal": float(limits.tiny),
+        "max_finite": float(limits.max),
         "warp": target.warp,
-        "n_t": BLOCK_SIZE[target.dialect],
-        "small": MAX_SMALL_BATCH,
-        "small_n_t": SMALL_BLOCK_SIZE[target.dialect],
+        "block_size": BLOCK_SIZE[target.dialect],
+        "small_batch": MAX_SMALL_BATCH,
+        "small_block_size": SMALL_BLOCK_SIZE[target.dialect],
         "long_row": LONG_ROW,
         "long_run": LONG_RUN,
-        "several": ENTRIES_PER_THREAD,
-        "runs_n_b": RUNS_BLOCKS_PER_SM,
-        "copied": COPIES_PER_THREAD,
+        "entries_per_thread": ENTRIES_PER_THREAD,
+        "runs_blocks_per_sm": RUNS_BLOCKS_PER_SM,
+        "copies_per_thread": COPIES_PER_THREAD,
         "peers": PEERS,
-        "mixed_most": MIXED_MAX,
+        "mixed_max": MIXED_MAX,
         "state": STATE_NAMES,
     }

@@ -216,7 +216,7 @@ class Operations:
     def tidying(self, at_least: int, slack: int) -> Launch:
         """Bring rows of at least `at_least` segments together, each into a new segment, while the buffer has space."""
         rows, limits = self.storage.shape[0], map(np.int32, (at_least, slack, self.storage.capacity))
-        tidy = self._over("tidy", rows, np.int32(rows), *limits, *self._changed)
+        tidy = self._over("compact_rows", rows, np.int32(rows), *limits, *self._changed)
         return in_order([tidy, self._settle()])
 
     def rooms(
@@ -234,7 +234,7 @@ class Operations:
         room = self._ints("rooms", rows)
         launches = [
             self._over(
-                "new_rooms", rows, np.int32(rows), np.int32(slack), *_permuted(permutation, storage.sizes),
+                "row_capacities", rows, np.int32(rows), np.int32(slack), *_permuted(permutation, storage.sizes),
                 storage.sizes, room,
             )
         ]  # fmt: skip
@@ -266,14 +266,14 @@ class Operations:
     def total(self, offsets: Buffer) -> Launch:
         """Store the last offset in the report: the entries of a copy, with slack."""
         arguments: list[Argument] = [np.int32(self.storage.shape[0]), offsets, self.storage.state]
-        return self._kernels.blocks("note_total", 1, arguments, n_t=32)
+        return self._kernels.blocks("store_total", 1, arguments, n_t=32)
 
     def adoption(self, offsets: Buffer) -> Launch:
         """Make columns and values in CSR a matrix of one segment a row."""
         storage, rows = self.storage, self.storage.shape[0]
         return self._over(
-            "adopt", rows, np.int32(rows), np.int32(storage.segments), np.int32(storage.pitch), offsets, storage.table,
-            storage.sizes, storage.state,
+            "segments_from_offsets", rows, np.int32(rows), np.int32(storage.segments), np.int32(storage.pitch), offsets,
+            storage.table, storage.sizes, storage.state,
         )  # fmt: skip
 
     # parts ------------------------------------------------------------------------------------------------------------
@@ -303,7 +303,7 @@ class Operations:
 
     def _settle(self) -> Launch:
         arguments: list[Argument] = [np.int32(self.storage.capacity), self.storage.state]
-        return self._kernels.blocks("settle_all", 1, arguments, n_t=32)
+        return self._kernels.blocks("end_operation_alone", 1, arguments, n_t=32)
 
     def _over(self, name: str, count: int, *arguments: Argument) -> Launch:
         return self._kernels.over(name, count, arguments)

@@ -86,7 +86,7 @@ class Storage:
     @classmethod
     def upload(cls, device: Device, arrays: Arrays) -> Storage:
         words = np.zeros(kernels.STATE_WORDS, np.int32)
-        words[kernels.STATE_POINTER] = arrays.pointer
+        words[kernels.STATE_BUFFER_END] = arrays.pointer
         held: list[Buffer] = []
         try:
             for array in (
@@ -166,7 +166,7 @@ class Storage:
     def set_pointer(self, pointer: int) -> None:
         """Set the offset of the next segment, after entries and table were written directly."""
         words = np.zeros(kernels.STATE_WORDS, np.int32)
-        words[kernels.STATE_POINTER] = pointer
+        words[kernels.STATE_BUFFER_END] = pointer
         self.device.write(self.state, words)
 
     @property

@@ -24,8 +24,8 @@ from repro.bench.runnable import Workspace
 from repro.codegen.targets import INDEX_BYTES
 from repro.devices.base import Buffer
 from repro.sparse.expansions import Bsr, Csr, Representation, representations, to_bsr, to_coo, to_csr, to_sell
+from repro.sparse.library import baseline, suffix
 from repro.sparse.library.cusparse_bindings import TYPES, WORKING_MEMORY, Handle, address, scalars, version
-from repro.sparse.library.registry import baseline, suffix
 from repro.sparse.operands import Multiplies, operands_of, y_on
 
 #: Rows of a slice of sliced ELLPACK: a warp.

@@ -14,7 +14,7 @@ from repro.bench.errors import Unsupported
 from repro.bench.runnable import Workspace, not_prepared
 from repro.devices.base import Buffer, Device
 from repro.sparse.expansions import COMPLEX, Bsr, Representation, real_expansion, to_bsr, to_csr
-from repro.sparse.library.registry import baseline, suffix
+from repro.sparse.library import baseline, suffix
 from repro.sparse.operands import Multiplies, operands_of
 
 

@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 
 from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Device
 from repro.errors import ReproError
-from repro.sparse.device_work import Launches, Load, Releases
+from repro.sparse.device_work import Launches, Load, Phase, Releases, Stage, each_of
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.elementwise import BLOCK_SIZE, Kernels, Launch, Scratch, in_order
 from repro.sparse.multigrid.kernels import WORDS, width_for
 from repro.sparse.multigrid.reference import MIN_RADIUS, MultigridSettings, bad_diagonal, not_finite
-from repro.sparse.multigrid.stages import Phase, Stage, each_of
 from repro.sparse.spgemm.multiplication import Multiplication
 from repro.sparse.spgemm.rows import Factors
 
@@ -179,7 +178,7 @@ class Coarsening:
         """
         run, n, lanes = self._run, level.a.shape[0], level.lanes(self._run)
         steps = min(self._settings.ritz_steps, n)
-        stage = Stage(run, "radius", f"radius_w{lanes}", ("begin", "multiply", "subtract", "finish"), n, lanes)
+        stage = Stage(run, "radius", f"spectral_radius_w{lanes}", ("begin", "multiply", "subtract", "finish"), n, lanes)
         stride = -(-n // PART_ALIGNMENT) * PART_ALIGNMENT
         basis, shares = run.scalars((steps + 1) * stride), run.numbers(stage.parts * (steps + 1), np.float64)
         lengths, h = run.numbers(steps, np.float64), run.numbers(steps * steps, np.float64)

@@ -9,12 +9,20 @@ import numpy as np
 
 from repro.codegen.targets import DTYPES, SCALARS, Target
 from repro.codegen.templates import render_template
-from repro.sparse.dynamic.kernels import STATE_POINTER
+from repro.sparse.dynamic.kernels import STATE_BUFFER_END
 from repro.sparse.elementwise import BLOCK_SIZE, split_key
 from repro.sparse.multigrid.reference import BREAKDOWN, DEPENDENT, KEY_BITS, MAX_STEPS, MIN_RADIUS
 
-#: Modules, and templates in `kernels/sparse/multigrid/`.
-MODULES = ("setup", "radius", "aggregation", "grouping", "smoothing", "cycle")
+#: Template of each module in `kernels/sparse/multigrid/`.
+TEMPLATES = {
+    "setup": "setup",
+    "radius": "spectral_radius",
+    "aggregation": "aggregation",
+    "grouping": "group_sort",
+    "smoothing": "smoothing",
+    "cycle": "cycle",
+}
+MODULES = tuple(TEMPLATES)
 #: Threads (lanes) for each row.
 WIDTHS = {"cuda": (1, 2, 4, 8, 16, 32), "opencl": (1,)}
 #: Threads (lanes) for each aggregate.
@@ -44,7 +52,7 @@ class Words(NamedTuple):
 
 WORDS = Words()
 #: Blocks that a multiprocessor holds of a kernel whose blocks wait for each other.
-RESIDENT = 4
+BLOCKS_PER_SM = 4
 
 
 def render_multigrid(templates: Path, key: str, target: Target, owner: str) -> str:
@@ -52,22 +60,22 @@ def render_multigrid(templates: Path, key: str, target: Target, owner: str) -> s
     precision, module = split_key(key, MODULES, owner)
     return render_template(
         templates,
-        f"sparse/multigrid/{module}.j2",
+        f"sparse/multigrid/{TEMPLATES[module]}.j2",
         title=f"{owner}: {module}, {precision} precision",
         dialect=target.dialect,
         scalar=SCALARS[precision][0],
-        n_t=BLOCK_SIZE[target.dialect],
+        block_size=BLOCK_SIZE[target.dialect],
         widths=WIDTHS[target.dialect],
         lanes_of_aggregate=LANES_OF_AGGREGATE[target.dialect],
         key_bits=KEY_BITS,
         dependent=DEPENDENT,
-        largest=float(np.finfo(DTYPES[precision]).max),
+        max_finite=float(np.finfo(DTYPES[precision]).max),
         breakdown=BREAKDOWN[precision],
-        most_steps=MAX_STEPS,
-        least_radius=MIN_RADIUS,
-        resident=RESIDENT,
+        max_steps=MAX_STEPS,
+        min_radius=MIN_RADIUS,
+        blocks_per_sm=BLOCKS_PER_SM,
         words=WORDS,
-        state_pointer=STATE_POINTER,
+        state_pointer=STATE_BUFFER_END,
     )
 
 

@@ -10,15 +10,13 @@ from itertools import pairwise
 import numpy as np
 
 from repro.devices.base import PART_ALIGNMENT, Device
-from repro.sparse.device_work import Load, keep
+from repro.sparse.device_work import Load, Repeated, keep
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.elementwise import Launch, in_order
 from repro.sparse.multigrid.hierarchy import Coarsening, DeviceLevel, LevelLaunches, fills
 from repro.sparse.multigrid.kernels import WORDS
 from repro.sparse.multigrid.reference import MultigridSettings
-from repro.sparse.multigrid.stages import Repeated
-from repro.sparse.spgemm.destinations import Destinations
-from repro.sparse.spgemm.multiplication import Multiplication
+from repro.sparse.spgemm.multiplication import Destinations, Multiplication
 from repro.sparse.spgemm.rows import Factors
 
 

@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 
 from repro.devices.base import Argument, Buffer, Device
 from repro.errors import ReproError
-from repro.sparse.device_work import Load, keep
+from repro.sparse.device_work import Load, Repeated, keep
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.elementwise import Kernels, Launch, in_order
 from repro.sparse.multigrid.hierarchy import COLUMN, Coarsening, DeviceLevel, LevelLaunches, rows_of
 from repro.sparse.multigrid.reference import COARSE_STEPS, DENSE_ROWS, JACOBI, MultigridSettings, Smoother
-from repro.sparse.multigrid.stages import Repeated
 from repro.sparse.spgemm.multiplication import Multiplication
 
 #: Steps of conjugate gradients between two residuals computed from x.
@@ -265,10 +264,12 @@ class Solver:
                 [
                     cycle,
                     run.bind_dots(self._n, r, 1, 0, z, rz),
-                    self._kernels.over("turn", self._n, [n, rz, earlier, z, p]),  # no direction before the first step
+                    self._kernels.over(
+                        "update_direction", self._n, [n, rz, earlier, z, p]
+                    ),  # no direction before the first step
                     multiply,
                     run.bind_dots(self._n, p, 1, 0, ap, pap),
-                    self._kernels.over("advance", self._n, [n, rz, pap, p, ap, self.x, r]),
+                    self._kernels.over("cg_step", self._n, [n, rz, pap, p, ap, self.x, r]),
                     run.bind_dots(self._n, r, 1, 0, r, square),
                 ]
             )
@@ -320,7 +321,7 @@ class Solver:
     ) -> list[Launch]:
         """Return the steps between successive buffers."""
         return [
-            self._product("relax", level.a, earlier, [b, level.diagonal, np.float64(weight)], later)
+            self._product("jacobi_step", level.a, earlier, [b, level.diagonal, np.float64(weight)], later)
             for weight, (earlier, later) in zip(weights, pairwise(places), strict=True)
         ]
 
@@ -351,7 +352,7 @@ class Solver:
 
     def _from_zero(self, level: DeviceLevel, b: Buffer, weight: float, x: Buffer) -> Launch:
         n = level.a.shape[0]
-        return self._kernels.over("relax_zero", n, [np.int32(n), b, level.diagonal, np.float64(weight), x])
+        return self._kernels.over("jacobi_from_zero", n, [np.int32(n), b, level.diagonal, np.float64(weight), x])
 
     def _product(self, kernel: str, matrix: Storage, x: Buffer, more: Sequence[Argument], y: Buffer) -> Launch:
         rows, lanes = matrix.shape[0], self._run.lanes(matrix, matrix.report().pointer)
@@ -360,7 +361,7 @@ class Solver:
 
     def _residual(self, r: Buffer) -> Launch:
         """Return a launch of b - A x with sums in double precision."""
-        return self._product("residual_in_double", self._levels[0].a, self.x, [self.b], r)
+        return self._product("residual_double", self._levels[0].a, self.x, [self.b], r)
 
     def _norm(self, vector: Buffer) -> float:
         self._run.dots(self._n, vector, 1, 0, vector, self._square)
@@ -375,7 +376,7 @@ class Solver:
 
     def _rounding(self, scratch: Buffer) -> float:
         """Return the estimated residual from rounding x."""
-        self._product("sizes", self._levels[0].a, self.x, [self.b], scratch)()
+        self._product("abs_row_bound", self._levels[0].a, self.x, [self.b], scratch)()
         return self._eps * self._norm(scratch)
 
     def _solved(self, residuals: list[float], wanted: float, size: float, scratch: Buffer) -> SolveResult:

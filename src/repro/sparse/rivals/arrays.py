@@ -52,7 +52,7 @@ def as_array(given: object) -> RivalArray:
         return np.asarray(given)
     dtype = np.dtype(interface["typestr"])
     if interface.get("strides") not in (None, (dtype.itemsize,)):
-        raise IncorrectError("an array of the product is not contiguous")
+        raise IncorrectError("an array of c is not contiguous")
     return GpuArray(interface["data"][0], tuple(interface["shape"]), dtype, 0)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from ctypes import byref, c_char_p, c_double, c_int32, c_int64, c_void_p
 from pathlib import Path
 from typing import Any
@@ -12,14 +12,15 @@ import numpy as np
 
 from repro.bench.errors import IncorrectError, ModuleError, Unsupported
 from repro.codegen.targets import DTYPES
+from repro.config.models import RivalTask
 from repro.devices.base import LaunchError, OutOfDeviceMemory
 from repro.sparse.rivals.arrays import RivalArray, address_of
-from repro.sparse.rivals.problem import RivalMatrix, RivalProblem
+from repro.sparse.rivals.problem import FUNCTIONS, RivalBatch, RivalMatrix, RivalProblem
 from repro.untrusted_files import shown
 
 INTERFACE = 1
 OK, UNSUPPORTED = 0, 1
-TASKS = {"spmv": 0, "spgemm": 1, "solve": 2}
+TASKS: dict[RivalTask, int] = {"spmv": 0, "spgemm": 1, "solve": 2, "updates": 3}
 _ALLOCATE = ctypes.CFUNCTYPE(c_void_p, c_void_p, c_int64)
 
 
@@ -31,6 +32,12 @@ class CMatrix(ctypes.Structure):
         *((name, c_int32) for name in ("block", "offset_bytes")),
         *((name, c_void_p) for name in ("offsets", "indices", "values")),
     )
+
+
+class CBatch(ctypes.Structure):
+    """`repro_rival_batch`."""
+
+    _fields_ = (("entries", c_int64), *((name, c_void_p) for name in ("rows", "columns", "values")))
 
 
 class CProblem(ctypes.Structure):
@@ -45,18 +52,19 @@ class CProblem(ctypes.Structure):
         ("iterations", c_int64),
         ("allocate", _ALLOCATE),
         ("harness", c_void_p),
+        *((name, c_int64) for name in ("coming", "largest_batch")),
     )
 
 
 class LibraryRival:
-    """A loaded library; raises `ModuleError` if it cannot be loaded or lacks a function."""
+    """A loaded library; raises `ModuleError` if it cannot be loaded or lacks a function of its task."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, task: RivalTask) -> None:
         try:
             library = ctypes.CDLL(str(path.resolve()))
         except OSError as error:
             raise ModuleError(f"the library cannot be loaded: {shown(error)}") from None
-        absent = [name for name in ("setup", "run", "teardown") if not hasattr(library, f"repro_rival_{name}")]
+        absent = [name for name in FUNCTIONS[task] if not hasattr(library, f"repro_rival_{name}")]
         if absent:
             names = ", ".join(f"repro_rival_{name}" for name in absent)
             raise ModuleError(f'{path} has no function {names}: declare it extern "C", as include/repro_rival.h does')
@@ -82,16 +90,26 @@ class LibraryRival:
         status = self._library.repro_rival_setup(byref(self._problem), byref(self._state))
         self._raise(status, "set-up")
 
-    def launcher(self) -> Callable[[], None]:
-        """Return what runs it once."""
+    def launcher(self, batches: Sequence[RivalBatch] = ()) -> Callable[[], None]:
         assert self._problem is not None
-        run, problem, state = self._library.repro_rival_run, byref(self._problem), self._state
+        assert self._told is not None
+        problem, state = byref(self._problem), self._state
+        if self._told.task == "updates":
+            update, given = self._library.repro_rival_update, [byref(_as_c_batch(batch)) for batch in batches]
+
+            def launch_updates() -> None:
+                for batch in given:
+                    if status := update(problem, state, batch):
+                        self._raise(status, "update")
+
+            return launch_updates
+        run = self._library.repro_rival_run
 
         def launch() -> None:
             if status := run(problem, state):
                 self._raise(status, "run")
 
-        if self._told is None or self._told.task != "solve":
+        if self._told.task != "solve":
             return launch
         whole, most = self._problem, self._told.iterations
 
@@ -102,13 +120,14 @@ class LibraryRival:
         return launch_again
 
     def collect(self) -> None:
-        """Bring what the last run said of its result to the problem."""
         told, given = self._told, self._problem
         if told is None or given is None:
             return
         told.iterations = int(given.iterations)
-        if told.task == "spgemm" and told.arrays is not None:
-            told.c = _product(given.c, told)
+        if told.task == "updates":
+            self._raise(self._library.repro_rival_run(byref(given), self._state), "run")
+        if told.arrays is not None:
+            told.c = _matrix_c(given.c, told)
 
     def _raise(self, status: int, what: str) -> None:
         if status == OK:
@@ -140,6 +159,8 @@ def _as_c(problem: RivalProblem) -> CProblem:
         y=None if problem.y is None else address_of(problem.y),
         tolerance=problem.tolerance,
         iterations=problem.iterations,
+        coming=problem.coming,
+        largest_batch=problem.largest_batch,
     )
     if problem.b is not None:
         given.b = _matrix(problem.b)
@@ -156,8 +177,12 @@ def _as_c(problem: RivalProblem) -> CProblem:
     return given
 
 
-def _product(c: CMatrix, told: RivalProblem) -> tuple[RivalArray, RivalArray, RivalArray]:
-    """Return the arrays of a product that a run has said; `IncorrectError` for what cannot be one."""
+def _as_c_batch(batch: RivalBatch) -> CBatch:
+    return CBatch(batch.entries, *(address_of(array) for array in (batch.rows, batch.columns, batch.values)))
+
+
+def _matrix_c(c: CMatrix, told: RivalProblem) -> tuple[RivalArray, RivalArray, RivalArray]:
+    """Return the arrays of the matrix that a run has said; `IncorrectError` for what cannot be one."""
     assert told.arrays is not None
     if c.offset_bytes not in (4, 8) or c.entries < 0 or not (c.offsets and (not c.entries or (c.indices and c.values))):
         raise IncorrectError("c is not all there: entries, offset_bytes and three arrays")

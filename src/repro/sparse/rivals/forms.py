@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
@@ -15,13 +15,13 @@ from repro.bench.errors import IncorrectError, ModuleError, Unsupported
 from repro.codegen import nvcc
 from repro.codegen.build_cache import MODULES
 from repro.codegen.targets import Target
-from repro.config.models import Rival
+from repro.config.models import Rival, RivalTask
 from repro.devices.base import Argument, Device, LaunchError, OutOfDeviceMemory
 from repro.errors import ReproError
 from repro.sparse.rivals.arrays import RivalArray
 from repro.sparse.rivals.c_interface import LibraryRival
 from repro.sparse.rivals.files import PYTHON, identity_of, include_folder, search_path
-from repro.sparse.rivals.problem import RivalProblem
+from repro.sparse.rivals.problem import FUNCTIONS, RivalBatch, RivalProblem
 from repro.untrusted_files import shown
 
 #: Types of C++ by precision, and of offsets by bits.
@@ -38,11 +38,11 @@ class Form(Protocol):
 
     def setup(self, problem: RivalProblem) -> None: ...
 
-    def launcher(self) -> Callable[[], None]:
-        """Return what runs it once, after `setup`."""
+    def launcher(self, batches: Sequence[RivalBatch] = ()) -> Callable[[], None]:
+        """Return what runs it once, after `setup`; of updates, what adds the batches one after the other."""
 
     def collect(self) -> None:
-        """Bring what the last run said of its result to the problem."""
+        """Bring what the last run said of its result to the problem; of updates run it for that."""
 
     def teardown(self) -> None: ...
 
@@ -56,13 +56,13 @@ def open_form(rival: Rival, device: Device, precision: str, block: int) -> Form:
         It is not for this device, does not compile, or cannot be loaded.
     """
     if rival.python is not None:
-        return PythonRival(rival.python)
+        return PythonRival(rival.python, rival.of)
     if rival.library is not None:
-        return LibraryRival(Path(rival.library).expanduser())
+        return LibraryRival(Path(rival.library).expanduser(), rival.of)
     if device.backend != "cuda":
         raise Unsupported("a source is CUDA C++, which needs a GPU")
     binary = compile_source(rival, device.target, precision, block)
-    return KernelRival(rival, device, binary) if rival.kernel else LibraryRival(binary)
+    return KernelRival(rival, device, binary) if rival.kernel else LibraryRival(binary, rival.of)
 
 
 def compile_source(rival: Rival, target: Target, precision: str, block: int) -> Path:
@@ -96,12 +96,13 @@ def compile_source(rival: Rival, target: Target, precision: str, block: int) -> 
 
 
 class PythonRival:
-    """An object with the methods `setup(problem)`, `run()` and `teardown()`, or a class of such objects.
+    """An object with the methods of its task (`FUNCTIONS`), or a class of such objects.
 
     `module:object` is imported as Python does, also from the current folder; `file.py:object` is run from that file.
     """
 
-    def __init__(self, named: str) -> None:
+    def __init__(self, named: str, task: RivalTask) -> None:
+        self._task = task
         where, _, name = named.rpartition(":")
         with _foreign("importing it"):
             module = _load(Path(where)) if where.endswith(PYTHON) else _import(where)
@@ -110,9 +111,7 @@ class PythonRival:
         with _foreign("making it"):
             found = getattr(module, name)
             self._object: Any = found() if isinstance(found, type) else found
-        absent = [
-            method for method in ("setup", "run", "teardown") if not callable(getattr(self._object, method, None))
-        ]
+        absent = [method for method in FUNCTIONS[task] if not callable(getattr(self._object, method, None))]
         if absent:
             raise ModuleError(f"{named} has no method {', '.join(absent)}")
         self._was_set_up = False
@@ -128,11 +127,22 @@ class PythonRival:
         with _foreign("setup"):
             self._object.setup(problem)
 
-    def launcher(self) -> Callable[[], None]:
+    def launcher(self, batches: Sequence[RivalBatch] = ()) -> Callable[[], None]:
+        if self._task == "updates":
+            update = self._object.update
+
+            def launch_updates() -> None:
+                try:  # not a context manager, which is slower; this code is timed
+                    for batch in batches:
+                        update(batch)
+                except (Exception, SystemExit) as error:
+                    raise _translated("update", error) from None
+
+            return launch_updates
         run = self._object.run
 
         def launch() -> None:
-            try:  # not a context manager, which is slower; this code is timed
+            try:
                 run()
             except (Exception, SystemExit) as error:
                 raise _translated("run", error) from None
@@ -140,7 +150,10 @@ class PythonRival:
         return launch
 
     def collect(self) -> None:
-        """Nothing: it has written to the problem itself."""
+        """Of updates run it, else nothing: it has written to the problem itself."""
+        if self._task == "updates":
+            with _foreign("run"):
+                self._object.run()
 
     def teardown(self) -> None:
         if self._was_set_up:
@@ -221,7 +234,7 @@ class KernelRival:
         grid = max(1, -(-rows * rival.threads_per_row // rival.block))
         self._launch = self._device.bind(self._kernel, grid, rival.block, [rows, *map(_argument, arrays)])
 
-    def launcher(self) -> Callable[[], None]:
+    def launcher(self, batches: Sequence[RivalBatch] = ()) -> Callable[[], None]:
         assert self._launch is not None
         return self._launch
 

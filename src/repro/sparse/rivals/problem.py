@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +13,14 @@ from repro.bench.errors import Unsupported
 from repro.config.models import Rival, RivalTask
 from repro.sparse.expansions import INDEX_LIMIT, Bsr, to_csr
 from repro.sparse.rivals.arrays import RivalArray, RivalArrays
+
+#: What a rival has to offer, by task: methods in Python, and functions `repro_rival_…` in C.
+FUNCTIONS: Mapping[RivalTask, tuple[str, ...]] = {
+    "spmv": ("setup", "run", "teardown"),
+    "spgemm": ("setup", "run", "teardown"),
+    "solve": ("setup", "run", "teardown"),
+    "updates": ("setup", "update", "run", "teardown"),
+}
 
 
 @dataclass(frozen=True)
@@ -42,6 +51,27 @@ class RivalMatrix:
         return self.indices.shape[0]
 
 
+@dataclass(frozen=True)
+class RivalBatch:
+    """Entries that a matrix gets, in any order; a place may be there twice, or in the matrix already.
+
+    Attributes
+    ----------
+    rows, columns
+        int32 `(entries,)`.
+    values
+        float32 or float64 `(entries,)`.
+    """
+
+    rows: RivalArray
+    columns: RivalArray
+    values: RivalArray
+
+    @property
+    def entries(self) -> int:
+        return self.rows.shape[0]
+
+
 @dataclass
 class RivalProblem:
     """What a rival is told, the same in Python as in C (`include/repro_rival.h`).
@@ -51,7 +81,7 @@ class RivalProblem:
     Attributes
     ----------
     task
-        `spmv` (y = A x), `spgemm` (C = A B) or `solve` (A y = x, from y = 0).
+        `spmv` (y = A x), `spgemm` (C = A B), `solve` (A y = x, from y = 0) or `updates` (C = A + batches).
     precision
         `single` or `double`.
     stream
@@ -61,11 +91,13 @@ class RivalProblem:
     a, b
         The matrices; `b` of `spgemm` alone.
     x, y
-        Vectors `(columns,)` and `(rows,)`; None of `spgemm`.
+        Vectors `(columns,)` and `(rows,)`; None of `spgemm` and `updates`.
     c
-        Of `spgemm`: what `run` sets, (offsets, indices, values).
+        Of `spgemm` and `updates`: what `run` sets, (offsets, indices, values).
     tolerance, iterations
         Of `solve`: the largest |x − A y| over |x|, and the most iterations.
+    coming, largest_batch
+        Of `updates`: entries of all batches together, and of the largest one.
     """
 
     task: RivalTask
@@ -79,7 +111,9 @@ class RivalProblem:
     c: tuple[Any, Any, Any] | None = None
     tolerance: float = 0.0
     iterations: int = 0
-    #: Allocates what a library asks for; of `spgemm`.
+    coming: int = 0
+    largest_batch: int = 0
+    #: Allocates what a library asks for; of `spgemm` and `updates`.
     arrays: RivalArrays | None = field(default=None, repr=False)
 
 

@@ -22,7 +22,7 @@ from repro.sparse.operands import Multiplies, operands_of
 from repro.sparse.rivals.arrays import RivalArray, RivalArrays, as_array
 from repro.sparse.rivals.files import identity_of
 from repro.sparse.rivals.forms import Form, compile_source, open_form
-from repro.sparse.rivals.problem import RivalProblem, give_matrix
+from repro.sparse.rivals.problem import RivalBatch, RivalProblem, give_matrix
 
 #: Seconds that a rival may take to give back what it holds.
 TEARDOWN_SECONDS = 60.0
@@ -41,6 +41,7 @@ class RivalRunnable(Runnable):
         self.launch = not_prepared
         self._form: Form | None = None
         self._arrays: RivalArrays | None = None
+        self._told_problem: RivalProblem | None = None
         self._label = ""
         #: Seconds of its last set-up.
         self.setup_seconds: float | None = None
@@ -65,13 +66,16 @@ class RivalRunnable(Runnable):
         form = open_form(self.rival, device, workspace.operands.precision, self._block(workspace))
         self._label = form.label
         self._arrays = arrays = RivalArrays(device, workspace.guards)
-        problem = self._problem(workspace, arrays)
+        self._told_problem = problem = self._problem(workspace, arrays)
         device.synchronize()
         self._form = form  # whose teardown is due from here on
         start = time.perf_counter()
         form.setup(problem)
         device.synchronize()
         self.setup_seconds = time.perf_counter() - start
+        self._set_launch(form)
+
+    def _set_launch(self, form: Form) -> None:
         self.launch = form.launcher()
 
     def _block(self, workspace: Workspace) -> int:
@@ -95,6 +99,7 @@ class RivalRunnable(Runnable):
         self.launch = not_prepared
         form, self._form = self._form, None
         arrays, self._arrays = self._arrays, None
+        self._told_problem = None
         if form is not None:
 
             def expired() -> None:
@@ -175,56 +180,114 @@ class RivalProduct(RivalRunnable, Multiplies):
         self._y = None
 
 
-class RivalMultiplication(RivalRunnable):
-    """C = A B by a rival, whose arrays it asks for or has itself; a study says what the factors are."""
-
-    clocks = ("host",)
-
-    def __init__(self, rival: Rival) -> None:
-        super().__init__(rival)
-        self._told_problem: RivalProblem | None = None
-
-    def _factors(self, workspace: Workspace) -> tuple[sp.csr_array, sp.csr_array]:
-        raise NotImplementedError
+class RivalWithMatrix(RivalRunnable):
+    """A rival whose result is a matrix C, whose arrays it asks for or has itself."""
 
     def _block(self, workspace: Workspace) -> int:
         return 1
+
+    def before(self) -> None:
+        """Let the next run have the memory of the last result."""
+        if self._arrays is not None:
+            self._arrays.reuse_results()
+
+    def result(self) -> sp.csr_array:
+        """Wait, and return the last result; `IncorrectError` for what is no matrix in compressed sparse rows."""
+        told = self._told_problem
+        assert self._arrays is not None
+        assert self._form is not None
+        assert told is not None
+        self._form.collect()
+        self._arrays.check_read_only()
+        if told.c is None:
+            raise IncorrectError("it set no result: c is None")
+        offsets, indices, values = (self._arrays.read(as_array(array)) for array in told.c)
+        rows, columns = told.a.shape[0], (told.b or told.a).shape[1]
+        fits = offsets.shape == (rows + 1,) and indices.shape == values.shape == (int(offsets[-1]),)
+        if not fits or offsets[0] != 0 or (np.diff(offsets) < 0).any():
+            raise IncorrectError("the offsets of c do not ascend from 0 to the number of its entries")
+        if len(indices) and not 0 <= indices.min() <= indices.max() < columns:
+            raise IncorrectError("columns of c are out of range")
+        if values.dtype != told.a.values.dtype:
+            raise IncorrectError(f"values of c are {values.dtype}, not {told.a.values.dtype}")
+        return sp.csr_array((values, indices, offsets), shape=(rows, columns))
+
+
+class RivalMultiplication(RivalWithMatrix):
+    """C = A B by a rival; a study says what the factors are."""
+
+    clocks = ("host",)
+
+    def _factors(self, workspace: Workspace) -> tuple[sp.csr_array, sp.csr_array]:
+        raise NotImplementedError
 
     def _problem(self, workspace: Workspace, arrays: RivalArrays) -> RivalProblem:
         a, b = (
             give_matrix(arrays, self.rival, as_bsr(matrix), matrix.shape[1], f"the matrix {name}")[0]
             for name, matrix in zip("AB", self._factors(workspace), strict=True)
         )
-        problem = RivalProblem(**self._told(workspace, arrays), a=a, b=b, arrays=arrays)
-        self._told_problem = problem
-        return problem
+        return RivalProblem(**self._told(workspace, arrays), a=a, b=b, arrays=arrays)
+
+
+class RivalUpdates(RivalWithMatrix):
+    """C = A + batches, one after the other, by a rival; a study says what they are.
+
+    Its `update` is timed, and `run` says what C is. A launch changes its matrix, so it is torn down and set up again
+    before each launch but the first.
+    """
+
+    clocks = ("event",)
+    cold = False
+
+    def __init__(self, rival: Rival) -> None:
+        super().__init__(rival)
+        self._batches: list[RivalBatch] = []
+        self._device: Device | None = None
+        #: Whether nothing was launched since its set-up.
+        self._fresh = False
+
+    def _growth(self, workspace: Workspace) -> tuple[sp.csr_array, Sequence[tuple[NDArray[Any], ...]]]:
+        """Return A, and (rows, columns, values) of each batch."""
+        raise NotImplementedError
+
+    def _problem(self, workspace: Workspace, arrays: RivalArrays) -> RivalProblem:
+        matrix, batches = self._growth(workspace)
+        a, _ = give_matrix(arrays, self.rival, as_bsr(matrix), matrix.shape[1], "the matrix")
+        names = [f"a batch's {part}" for part in ("rows", "columns", "values")]
+        self._batches = [RivalBatch(*map(arrays.give, batch, names)) for batch in batches]
+        counts = [batch.entries for batch in self._batches]
+        self._device = workspace.device
+        told = self._told(workspace, arrays)
+        return RivalProblem(**told, a=a, arrays=arrays, coming=sum(counts), largest_batch=max(counts, default=0))
+
+    def _set_launch(self, form: Form) -> None:
+        update = form.launcher(self._batches)
+
+        def launch() -> None:
+            self._fresh = False
+            update()
+
+        self.launch, self._fresh = launch, True
 
     def before(self) -> None:
-        """Let the next run have the memory of the last product."""
-        if self._arrays is not None:
-            self._arrays.reuse_results()
+        """Set it up again, so that its matrix is A."""
+        super().before()
+        if self._fresh:
+            return
+        form, device, told = self._form, self._device, self._told_problem
+        assert form is not None
+        assert device is not None
+        assert told is not None
+        device.synchronize()
+        form.teardown()
+        told.c = None
+        form.setup(told)
+        device.synchronize()
+        self._set_launch(form)
 
-    def result(self) -> sp.csr_array:
-        """Wait, and return the last product; `IncorrectError` for what is no matrix in compressed sparse rows."""
-        assert self._arrays is not None
-        assert self._form is not None
-        assert self._told_problem is not None
-        assert self._told_problem.b is not None
-        self._arrays.check_read_only()
-        self._form.collect()
-        told = self._told_problem
-        if told.c is None:
-            raise IncorrectError("it set no product: c is None")
-        offsets, indices, values = (self._arrays.read(as_array(array)) for array in told.c)
-        rows, columns = told.a.shape[0], self._told_problem.b.shape[1]
-        fits = offsets.shape == (rows + 1,) and indices.shape == values.shape == (int(offsets[-1]),)
-        if not fits or offsets[0] != 0 or (np.diff(offsets) < 0).any():
-            raise IncorrectError("the offsets of the product do not ascend from 0 to the number of its entries")
-        if len(indices) and not 0 <= indices.min() <= indices.max() < columns:
-            raise IncorrectError("columns of the product are out of range")
-        if values.dtype != told.a.values.dtype:
-            raise IncorrectError(f"values of the product are {values.dtype}, not {told.a.values.dtype}")
-        return sp.csr_array((values, indices, offsets), shape=(rows, columns))
+    def release(self) -> None:
+        super().release()
+        self._batches = []
 
 
 class RivalSolution(RivalRunnable):
@@ -234,7 +297,6 @@ class RivalSolution(RivalRunnable):
 
     def __init__(self, rival: Rival) -> None:
         super().__init__(rival)
-        self._told_problem: RivalProblem | None = None
         self._y: tuple[RivalArray, Buffer | None] | None = None
         self._most = 0
         #: Iterations of the verified run, as far as it said.
@@ -253,8 +315,7 @@ class RivalSolution(RivalRunnable):
         x = arrays.give(right, "the right-hand side")
         self._y = y, _ = arrays.empty((a.shape[0],), right.dtype, "its result")
         told = self._told(workspace, arrays)
-        self._told_problem = RivalProblem(**told, a=a, x=x, y=y, tolerance=tolerance, iterations=self._most)
-        return self._told_problem
+        return RivalProblem(**told, a=a, x=x, y=y, tolerance=tolerance, iterations=self._most)
 
     def before(self) -> None:
         """Overwrite the last solution, so that none starts there."""

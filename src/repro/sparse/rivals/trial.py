@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from repro.bench.errors import IncorrectError
 from repro.bench.rows import PRECISIONS
@@ -30,7 +30,13 @@ from repro.devices.selection import open_devices
 from repro.entries import get_entry
 from repro.problems.matrix import Matrix
 from repro.sparse.operands import make_operands
-from repro.sparse.rivals.runnables import RivalMultiplication, RivalProduct, RivalRunnable, RivalSolution
+from repro.sparse.rivals.runnables import (
+    RivalMultiplication,
+    RivalProduct,
+    RivalRunnable,
+    RivalSolution,
+    RivalUpdates,
+)
 
 #: Rows of a small matrix: more than a warp, and no multiple of one.
 ROWS = 75
@@ -45,7 +51,10 @@ ENTRIES: Mapping[RivalTask, tuple[str, ...]] = {
     "spmv": ("real", "complex", "quaternion", "block3"),
     "spgemm": ("real",),
     "solve": ("real",),
+    "updates": ("real",),
 }
+#: Entries of the batches of a matrix that grows.
+BATCHES = (1, 200, 0, 40)
 #: Tolerance and most iterations of a small system.
 SOLVED_TO, MAX_ITERATIONS = 1e-8, 1000
 
@@ -155,13 +164,7 @@ def _multiplication(rival: Rival, trial: Trial) -> Prepared:
     bound = (terms.toarray() + 1) * eps * (abs(a).astype(np.float64) @ abs(b).astype(np.float64)).toarray()
 
     def check(workspace: Workspace) -> float:
-        c = runnable.result()
-        twice = c.nnz - sp.csr_array(c.tocoo()).nnz
-        if twice:
-            raise IncorrectError(f"{twice} entries of the product are there twice")
-        if surplus := int((np.diff(c.indptr) > np.count_nonzero(terms.toarray(), axis=1)).sum()):
-            raise IncorrectError(f"{surplus} rows of the product have entries at places where it has none")
-        return _compared(c.toarray().ravel(), exact.ravel(), bound.ravel(), "c")
+        return _compared_matrix(runnable.result(), exact, bound, terms.toarray())
 
     return runnable, operands, check
 
@@ -194,10 +197,53 @@ def _solution(rival: Rival, trial: Trial) -> Prepared:
     return runnable, operands, check
 
 
+class _Growth(RivalUpdates):
+    """A small matrix that gets batches."""
+
+    def __init__(self, rival: Rival, a: sp.csr_array, batches: Sequence[tuple[NDArray[Any], ...]]) -> None:
+        super().__init__(rival)
+        self.growth = a, batches
+
+    def _growth(self, workspace: Workspace) -> tuple[sp.csr_array, Sequence[tuple[NDArray[Any], ...]]]:
+        return self.growth
+
+
+def _updates(rival: Rival, trial: Trial) -> Prepared:
+    matrix = small_matrix(trial.entry)
+    operands = make_operands(matrix, trial.precision, 1)
+    a = sp.csr_array((operands.values.ravel(), matrix.indices, matrix.indptr), shape=matrix.shape)
+    runnable = _Growth(rival, a, _batches(operands.dtype))
+    exact, magnitude, terms = a.astype(np.float64).toarray(), abs(a).astype(np.float64).toarray(), np.zeros(a.shape)
+    np.add.at(terms, a.nonzero(), 1)
+    for rows, columns, values in runnable.growth[1]:
+        places = rows, columns
+        np.add.at(exact, places, values)
+        np.add.at(magnitude, places, np.abs(values))
+        np.add.at(terms, places, 1)
+    bound = (terms + 1) * float(np.finfo(operands.dtype).eps) * magnitude
+
+    def check(workspace: Workspace) -> float:
+        return _compared_matrix(runnable.result(), exact, bound, terms)
+
+    return runnable, operands, check
+
+
+def _batches(dtype: DTypeLike) -> list[tuple[NDArray[Any], ...]]:
+    """Draw batches, one place many times among them."""
+    random = np.random.default_rng(7)
+    batches: list[tuple[NDArray[Any], ...]] = []
+    for count in BATCHES:
+        rows, columns = random.integers(0, ROWS, (2, count), dtype=np.int32)
+        rows[::5], columns[::5] = ROWS // 2, 3
+        batches.append((rows, columns, random.normal(size=count).astype(dtype)))
+    return batches
+
+
 _KINDS: Mapping[RivalTask, Callable[[Rival, Trial], Prepared]] = {
     "spmv": _product,
     "spgemm": _multiplication,
     "solve": _solution,
+    "updates": _updates,
 }
 
 
@@ -224,6 +270,17 @@ def _compared(given: NDArray[np.floating], exact: NDArray[np.float64], bound: ND
         words = f"{name}[{first}] is {given[first]:g} and not {exact[first]:g}"
         raise IncorrectError(f"{len(wrong)} of {given.size} numbers are wrong, {words}")
     return float(np.max(errors / np.where(bound > 0, bound, 1)))
+
+
+def _compared_matrix(
+    c: sp.csr_array, exact: NDArray[np.float64], bound: NDArray[np.float64], terms: NDArray[np.float64]
+) -> float:
+    """Compare a matrix that may leave out zeros; all are dense, and `terms` counts what is added at each place."""
+    if twice := c.nnz - sp.csr_array(c.tocoo()).nnz:
+        raise IncorrectError(f"{twice} entries of c are there twice")
+    if surplus := int((np.diff(c.indptr) > np.count_nonzero(terms, axis=1)).sum()):
+        raise IncorrectError(f"{surplus} rows of c have entries at places where it has none")
+    return _compared(c.toarray().ravel(), exact.ravel(), bound.ravel(), "c")
 
 
 def _leak(runnable: RivalRunnable, workspace: Workspace) -> str:

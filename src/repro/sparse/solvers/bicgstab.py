@@ -176,10 +176,10 @@ class BiCGSTAB:
             self._iteration = [
                 product_of(p, v),
                 bind("project", b, v, partial),
-                bind("halve", r, v, partial, state),
+                bind("half_step", r, v, partial, state),
                 product_of(r, t),
-                bind("correlate", b, r, t, partial),
-                bind("advance", x, r, p, v, t, partial, squares, state),
+                bind("dot_products", b, r, t, partial),
+                bind("full_step", x, r, p, v, t, partial, squares, state),
             ]
             self._b, self._x, self._t, self._squares, self._state = b, x, t, squares, state
             self._held = held.pop_all()

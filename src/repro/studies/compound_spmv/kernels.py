@@ -9,8 +9,7 @@ from repro.config.spaces import SPACES, Space, find_space
 from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.sparse.compound.kernels import render_module
-from repro.sparse.compound.layouts import Layout
-from repro.sparse.compound.schedules import schedules
+from repro.sparse.compound.variants import Layout, schedules
 from repro.studies.compound_spmv import STUDY_NAME
 
 

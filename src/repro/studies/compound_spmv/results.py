@@ -8,19 +8,17 @@ from functools import cached_property
 
 from repro.bench.rows import ClockName
 from repro.config.spaces import EXTENDED, PAPER, PAPER_TUNED, Space
-from repro.results.campaign_data import Campaign, Case, ProblemRecord
-from repro.results.claims import ClaimQuantities, Variants
+from repro.results.campaign_data import Campaign, Case, Method, ProblemRecord, ReportedTime, Selection
+from repro.results.claims import CaseNumber, ClaimQuantities, Measured, MissingCase, Quantity, StatisticName, Variants
 from repro.results.problem_rows import ABBREVIATIONS, ProblemRow, join_sentences, measurement_note, ours
 from repro.results.published import Published
-from repro.results.recorded_rows import Method, ReportedTime, Selection
+from repro.results.rivals import Contest, register_contests
 from repro.results.significance import interval_of_ratio, ratio_of
-from repro.results.targets import CaseNumber, Measured, MissingCase, Quantity, StatisticName
-from repro.sparse.compound.layouts import TILE_ROWS
 from repro.sparse.compound.runnables import OWN_FLOOR
+from repro.sparse.compound.variants import TILE_ROWS
 from repro.sparse.expansions import real_expansion
 from repro.studies.compound_spmv import STUDY_NAME
-from repro.studies.compound_spmv.rows import CompoundRow
-from repro.studies.compound_spmv.study import REORDERED_UNPAIRED, UNPAIRED
+from repro.studies.compound_spmv.study import REORDERED_UNPAIRED, UNPAIRED, CompoundRow
 
 ENTRY_WORDS = {"real": "real", "complex": "complex", "quaternion": "quaternion", "block3": "3×3"}
 Time = ReportedTime[CompoundRow]
@@ -34,6 +32,7 @@ REORDERED_WITHOUT_PAIRS = Method("reordered_unpaired", "without pairs, any order
 _ANY_ORDERING = Method("reordered", "reordered", tuning="reordered")
 _ROUTINES = {"kind": "baseline", "ordering": "natural"}
 LIBRARY = Method("baseline", "fastest", columns=_ROUTINES)
+register_contests(STUDY_NAME, [Contest("SpMV", (OURS, PAPERS), LIBRARY)])
 LIBRARY_CSR = Method("library_csr", "CSR", columns={**_ROUTINES, "format": "csr"})
 PAPERS_CHOICE = Method("papers_choice", "papers’ choice", columns={**_ROUTINES, "papers_choice": True})
 FLOOR, COPY, EMPTY = (Method(kind, kind, columns={"kind": kind}) for kind in ("floor", "copy", "empty"))

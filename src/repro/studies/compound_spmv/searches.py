@@ -12,13 +12,11 @@ from dataclasses import dataclass
 from repro.config.spaces import EXTENDED, PAPER, PAPER_TUNED
 from repro.results.campaign_data import Campaign
 from repro.results.cross_campaign import conflicting_names
-from repro.sparse.compound.ids import VariantId
-from repro.sparse.compound.layouts import REFERENCE, Layout
-from repro.sparse.compound.schedules import KINDS, Schedule
+from repro.sparse.compound.variants import KINDS, REFERENCE, Layout, Schedule, VariantId
 from repro.studies.compound_spmv.study import features, prune_mask
 from repro.tuning.evaluation import Evaluation, evaluate
 from repro.tuning.recordings import Recording, recordings
-from repro.tuning.variant_space import read_ids
+from repro.tuning.strategies import read_ids
 
 SPACE_TITLES: Mapping[str, str] = {
     PAPER: "the papers’ space",

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from repro.bench.rows import CLOCKS, Row
+from repro.bench.rows import CLOCKS, RecordedRow, Row
 from repro.bench.runnable import Runnable
 from repro.codegen.build_cache import Module, compile_module, manifest_path
 from repro.codegen.targets import DTYPES, Target
@@ -25,11 +25,19 @@ from repro.entries import entries, get_entry
 from repro.errors import ReproError
 from repro.problems.matrix import Matrix
 from repro.problems.problem import Outline, Problem
-from repro.sparse.compound.ids import VariantId, fitting
 from repro.sparse.compound.kernels import kernel_name, render_module
-from repro.sparse.compound.layouts import REFERENCE, TILE_ROWS, Layout, all_layouts, extended_layouts
 from repro.sparse.compound.runnables import Variant, own_floors
-from repro.sparse.compound.schedules import KINDS, schedules
+from repro.sparse.compound.variants import (
+    KINDS,
+    REFERENCE,
+    TILE_ROWS,
+    Layout,
+    VariantId,
+    all_layouts,
+    extended_layouts,
+    fitting,
+    schedules,
+)
 from repro.sparse.library import asked_for, check_names, for_problem
 from repro.sparse.operands import ProductOperands, make_operands, symmetry_on
 from repro.sparse.ordering import UNKNOWNS
@@ -41,10 +49,37 @@ from repro.studies import CostModel, StepResult, Study, Workload
 from repro.studies.compound_spmv import REFERENCE as PAPERS
 from repro.studies.compound_spmv import STUDY_NAME
 from repro.studies.compound_spmv.kernels import render_key
-from repro.studies.compound_spmv.rows import CompoundRow
 from repro.tuning.recordings import Machine
 from repro.tuning.search import Choice, best_row, pick, ranked
 from repro.tuning.session import Session, fastest_yardsticks
+
+
+class CompoundRow(RecordedRow):
+    """A row of a variant, or of a library routine."""
+
+    entry: str | None
+    ordering: str | None
+    layout: str | None
+    outer: str | None
+    inner: str | None
+    vector: str | None
+    clustered: bool | None
+    schedule: str | None
+    n_t: int | None
+    n_b: int | None
+    width: int | None
+    unroll: int | None
+    load: str | None
+    ahead: str | None
+    rolled: bool | None
+    routine: str | None
+    representation: str | None
+    format: str | None
+    papers_choice: bool | None
+    matrix_bytes: int | None
+
+    LATER = ("ahead", "rolled")
+
 
 #: Tunings in the papers' space that need times of the reference layout, apart from the best of each schedule kind.
 TUNINGS = ("schedule", "layout", "joint")
@@ -175,7 +210,7 @@ class CompoundSpmv(Study):
         "cuda": CostModel(launches=2.4, intensity=0.5, memory=25),
         # processor time of one module each, by an AMD EPYC: 0.1 s a kernel of a pattern, 0.4 s of 3×3 blocks
         "opencl": CostModel(
-            beside=4,
+            beside=10,
             compile={"extended/block3": 27, "extended/quaternion": 18, "extended/complex": 10, "extended/": 7},
         ),
     }

@@ -59,6 +59,10 @@ HEADS = {REPEAT: "values repeat", DISTINCT: "values distinct", None: "not measur
 WIDE_BAR, NARROW_BAR = 0.6, 0.38
 
 
+#: Heights of a row between its marks.
+MARKS_APART = 0.26
+
+
 @dataclass(frozen=True)
 class Bar:
     """A series drawn as bars with intervals; the first visible series also has its numbers printed."""
@@ -81,8 +85,8 @@ class Mark:
     def line(self, x: Sequence[float], y: Sequence[float], label: str | None = None) -> Line2D:
         """Return the legend's and the panel's marks at the given places."""
         return Line2D(
-            x, y, linestyle="", marker=self.marker, markersize=6.5 if self.marker == "|" else 3.6, zorder=4,
-            markeredgewidth=1.3 if self.marker == "|" else 0.9, markeredgecolor=self.colour, markerfacecolor="white",
+            x, y, linestyle="", marker=self.marker, markersize=4.5 if self.marker == "|" else 3.0, zorder=4,
+            markeredgewidth=1.3 if self.marker == "|" else 0.8, markeredgecolor=self.colour, markerfacecolor="white",
             label=label,
         )  # fmt: skip
 
@@ -233,9 +237,9 @@ def _draw_row(axes: Axes, panel: Panel, at: int, row: Row, shown: Sequence[int])
         series, value = panel.bars[index], row.bars[index] or 0.0
         axes.barh(at + offset, value, height=NARROW_BAR if two else WIDE_BAR, color=series.colour, linewidth=0)
         figure_style.whisker(axes, row.sure[index] if row.sure else None, at + offset)
-    for mark, number in zip(panel.marks, row.marks, strict=True):
-        if number is not None:
-            axes.add_line(mark.line([number], [at]))
+    for place, (mark, number) in enumerate(zip(panel.marks, row.marks, strict=True)):
+        if number is not None:  # each in a line of its own, so that none covers another where numbers are alike
+            axes.add_line(mark.line([number], [at + MARKS_APART * (place - (len(panel.marks) - 1) / 2)]))
 
 
 @figure(STUDY_NAME, "figure-4", title="GFLOPS of the library and of compressed COO", numbering=f"Figure 4 of {PAPER}")

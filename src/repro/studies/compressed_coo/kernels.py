@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +37,10 @@ from repro.studies.compressed_coo.sliced_format import (
 
 #: The group of the solvers' modules, and what begins the name of one that stays on the chip.
 SOLVED, PERSISTENT = "solvers", "persistent-"
-CLEAR_N_T = {"cuda": 256, "opencl": 64}
+CLEAR_BLOCK_SIZE = {"cuda": 256, "opencl": 64}
 #: Eighths of a multiprocessor's maximum threads for which kernels of pairs are compiled, by slots per thread: with more
 #: threads, registers would not suffice.
-RESIDENT = {1: 8, 2: 8, 4: 5}
+THREADS_EIGHTHS = {1: 8, 2: 8, 4: 5}
 
 
 def render_key(templates: Path, key: str, target: Target) -> str:
@@ -88,7 +87,7 @@ def render_coo(templates: Path, precision: str, layout: str, tried: Sequence[Blo
         "warp": target.warp,
         "distances": [1 << i for i in range(target.warp.bit_length() - 1)],
         "blockings": [
-            {"kernel": name, "resident": _resident(target, layout, blocking), **asdict(blocking)}
+            {**_launch(name, blocking), "blocks_per_sm": _blocks_per_sm(target, layout, blocking)}
             for name, blocking in unique.items()
         ],
     }
@@ -105,14 +104,14 @@ def render_coo(templates: Path, precision: str, layout: str, tried: Sequence[Blo
             flag_bits=FLAG_BITS,
             nowhere=NOWHERE,
             window=WINDOW,
-            add_n_t=CLEAR_N_T[target.dialect],
+            add_block_size=CLEAR_BLOCK_SIZE[target.dialect],
         )
     return render_template(
         templates,
         "compressed_coo/module.j2",
         **common,
         split=SPLITS[layout],
-        clear_n_t=CLEAR_N_T[target.dialect],
+        clear_block_size=CLEAR_BLOCK_SIZE[target.dialect],
         row_bytes=ROW_BYTES,
         column_bytes=COLUMN_BYTES,
         rows_mask=ROWS_MASK,
@@ -122,7 +121,16 @@ def render_coo(templates: Path, precision: str, layout: str, tried: Sequence[Blo
     )
 
 
-def _resident(target: Target, layout: str, blocking: Blocking) -> int:
+def _launch(kernel: str, blocking: Blocking) -> dict[str, Any]:
+    return {
+        "kernel": kernel,
+        "block_size": blocking.threads,
+        "in_flight": blocking.entries,
+        "load": blocking.load,
+    }
+
+
+def _blocks_per_sm(target: Target, layout: str, blocking: Blocking) -> int:
     """Return the number of resident blocks per multiprocessor: half its threads, or 5/8 if each needs little."""
     share = 5 / 8 if layout in HEIGHTS and blocking.entries <= 4 else 1 / 2
     return max(1, int(target.threads_per_sm * share) // blocking.threads)
@@ -140,15 +148,15 @@ def _render_pairs(templates: Path, precision: str, layout: str, unique: Mapping[
         slice_rows=SLICE,
         no_pair=NO_PAIR,
         halves=False,
-        at_once=0,  # loads in flight need registers: four slots in flight leave none free
+        halo_in_flight=0,  # loads in flight need registers: four slots in flight leave none free
         blockings=[
             {
-                "kernel": name,
-                "resident": min(
-                    target.blocks_per_sm, target.threads_per_sm * RESIDENT[blocking.entries] // 8 // blocking.threads
+                **_launch(name, blocking),
+                "blocks_per_sm": min(
+                    target.blocks_per_sm,
+                    target.threads_per_sm * THREADS_EIGHTHS[blocking.entries] // 8 // blocking.threads,
                 ),
-                "room": shared_entries(blocking.threads, context["scalar_bytes"]),
-                **asdict(blocking),
+                "shared_entries": shared_entries(blocking.threads, context["scalar_bytes"]),
             }
             for name, blocking in unique.items()
         ],

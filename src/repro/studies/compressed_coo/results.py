@@ -8,18 +8,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from repro.bench.rows import ClockName
-from repro.results.campaign_data import Campaign, Case
-from repro.results.claims import ClaimQuantities, Variants
+from repro.results.campaign_data import Campaign, Case, Method, ReportedTime
+from repro.results.claims import CaseNumber, ClaimQuantities, Measured, Quantity, StatisticName, Variants
 from repro.results.problem_rows import ProblemRow, ours
 from repro.results.published import Published
-from repro.results.recorded_rows import Method, ReportedTime
+from repro.results.rivals import Contest, register_contests
 from repro.results.significance import interval_of_ratio, ratio_of
-from repro.results.targets import CaseNumber, Measured, Quantity, StatisticName
 from repro.sparse.baseline_times import library_of
-from repro.sparse.solvers.persistent_run import ROUTINE
-from repro.studies.compressed_coo import SOLVER
+from repro.sparse.solvers.persistent import ROUTINE
+from repro.studies.compressed_coo import SOLVER, STUDY_NAME
 from repro.studies.compressed_coo.ids import PAPERS
-from repro.studies.compressed_coo.rows import CooRow
+from repro.studies.compressed_coo.study import CooRow
 
 #: The paper selected matrices with more rows than this.
 LARGE = 900_000
@@ -37,6 +36,7 @@ _ROUTINES = {"kind": "baseline", "ordering": "natural"}
 CSR = Method("csr", "CSR", columns={**_ROUTINES, "format": "csr"})
 COO = Method("coo", "COO", columns={**_ROUTINES, "format": "coo"})
 LIBRARY = Method("library", "fastest", columns=_ROUTINES)
+register_contests(STUDY_NAME, [Contest("SpMV", (OURS, COMPRESSED_COO), LIBRARY)])
 PAPERS_CHOICE = Method("papers_choice", "default", columns={**_ROUTINES, "papers_choice": True})
 FLOOR = Method("floor", "floor", columns={"kind": "floor"})
 PLAIN_SOLVER = Method("plain_bicgstab", "COO", columns={"kind": "solver", "layout": PLAIN})

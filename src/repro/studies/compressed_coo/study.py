@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from repro.bench.rows import TIMED, Row
+from repro.bench.rows import TIMED, RecordedRow, Row
 from repro.codegen.build_cache import Module, compile_module, manifest_path
 from repro.codegen.targets import DTYPES, Target
 from repro.config.models import StudySettings
@@ -22,7 +22,7 @@ from repro.sparse.operands import Multiplies, ProductOperands, make_operands
 from repro.sparse.rivals.runnables import products_of
 from repro.sparse.solvers.bicgstab import SolverRun
 from repro.sparse.solvers.kernels import SOLVERS
-from repro.sparse.solvers.persistent_run import PersistentRun
+from repro.sparse.solvers.persistent import PersistentRun
 from repro.sparse.study_kit import LIBRARIES, MEMORY, WINNERS, choose_by_memory, features
 from repro.studies import CostModel, StepResult, Study, Workload
 from repro.studies.compressed_coo import REFERENCE, SOLVER, STUDY_NAME
@@ -39,10 +39,31 @@ from repro.studies.compressed_coo.ids import (
     check_layout,
 )
 from repro.studies.compressed_coo.kernels import PERSISTENT, SOLVED, render_coo, render_key
-from repro.studies.compressed_coo.rows import CooRow
 from repro.studies.compressed_coo.runnables import CoordinateVariant, PairsVariant, SlicedVariant
 from repro.tuning.search import Choice, best_row, pick, ranked
 from repro.tuning.session import Session, fastest_yardsticks
+
+
+class CooRow(RecordedRow):
+    """A row of a variant, of a library routine, or of BiCGSTAB with one of them."""
+
+    entry: str | None
+    ordering: str | None
+    layout: str | None
+    n_t: int | None
+    per_thread: int | None
+    chunks: int | None
+    load: str | None
+    #: Number of chunks by encoding, for example `8/16/table`, as JSON.
+    encodings: str | None
+    routine: str | None
+    representation: str | None
+    format: str | None
+    papers_choice: bool | None
+    matrix_bytes: int | None
+    #: For a solver, the name of its product.
+    product: str | None
+
 
 #: Number of solvers already contained in the cost model's time for a case: those for library formats, for the paper's
 #: format and for our fastest format.
@@ -136,7 +157,7 @@ class CompressedCoo(Study):
     }
     paces: Mapping[str, CostModel] = {
         "cuda": CostModel(beside=1.6, launches=2.4, memory=7),
-        "opencl": CostModel(beside=8),
+        "opencl": CostModel(beside=7),
     }
     gpu_sharing = True
     rival_tasks = ("spmv",)

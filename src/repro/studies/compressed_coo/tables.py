@@ -8,9 +8,19 @@ from itertools import product
 from typing import Literal
 
 from repro.bench.rows import OUTSIDE, ClockName
-from repro.results.baselines import baselines_table
-from repro.results.campaign_data import Campaign
-from repro.results.claims import Variants, claims_table, load_claims
+from repro.results.campaign_data import Campaign, Method
+from repro.results.claims import (
+    CaseNumber,
+    Measured,
+    Quantity,
+    Variants,
+    claims_table,
+    has_targets,
+    load_claims,
+    target_cells,
+    wanted_on,
+)
+from repro.results.common_tables import PACKED, TITLE, SetupCosts, baselines_table, setup_costs_table
 from repro.results.problem_rows import (
     cpu_note,
     join_sentences,
@@ -20,9 +30,7 @@ from repro.results.problem_rows import (
     unavailable_note,
 )
 from repro.results.published import Published
-from repro.results.recorded_rows import Method
 from repro.results.registry import table
-from repro.results.setup_costs import PACKED, TITLE, SetupCosts, setup_costs_table
 from repro.results.significance import median_of, ratio_of
 from repro.results.tables import (
     Cell,
@@ -39,7 +47,6 @@ from repro.results.tables import (
     tied,
     time_column,
 )
-from repro.results.targets import CaseNumber, Measured, Quantity, has_targets, target_cells, wanted_on
 from repro.sparse.baseline_times import library_of, routine_text
 from repro.studies.compressed_coo import GPUS, PAPER, STUDY_NAME
 from repro.studies.compressed_coo.results import (
@@ -71,7 +78,7 @@ from repro.studies.compressed_coo.results import (
     precision_of,
     solved_with,
 )
-from repro.studies.compressed_coo.rows import CooRow
+from repro.studies.compressed_coo.study import CooRow
 
 
 def _per_row(case: Times) -> Cell:

@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from repro.results.campaign_data import Campaign
-from repro.results.claims import ClaimQuantities, Variants, claims_table, load_claims
+from repro.results.campaign_data import Campaign, Method
+from repro.results.claims import (
+    CaseNumber,
+    ClaimQuantities,
+    Measured,
+    MissingCase,
+    Quantity,
+    StatisticName,
+    Variants,
+    claims_table,
+    load_claims,
+)
 from repro.results.published import Published, Record
-from repro.results.recorded_rows import Method
 from repro.results.registry import table
 from repro.results.significance import interval_of_ratio, ratio_of
 from repro.results.tables import Table
-from repro.results.targets import CaseNumber, Measured, MissingCase, Quantity, StatisticName
 from repro.studies.dg_postprocessing import CUBES, PAPER, PATCHES, STUDY_NAME
 from repro.studies.dg_postprocessing.ids import WIDTHS, full_width
 from repro.studies.dg_postprocessing.results import (

@@ -15,10 +15,9 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from repro.results import figure_style
-from repro.results.campaign_data import Campaign
+from repro.results.campaign_data import Campaign, Method
 from repro.results.problem_rows import cpu_note, footnote, join_sentences, measurement_note, unavailable_note
 from repro.results.published import Published
-from repro.results.recorded_rows import Method
 from repro.results.registry import figure
 from repro.results.significance import WHISKERS, Interval, interval_of_ratio
 from repro.results.tables import Figure
@@ -383,7 +382,9 @@ SCALING_HEIGHT = 2.3
 METHOD_DASHES: dict[Method, Any] = {OURS: "-", ELEMENT: (0, (3, 1.5))}
 
 
-@figure(STUDY_NAME, "figure-3-12", title="Speed-up over several GPUs", numbering=f"Figure 3.12 of {PAPER}")
+@figure(
+    STUDY_NAME, "figure-3-12", title="Speed-up over several GPUs", numbering=f"Figure 3.12 of {PAPER}", needs="devices"
+)
 def scaling(campaign: Campaign, published: Published) -> Figure:
     """One panel for each family; for each degree and method, the largest mesh with a time on several devices."""
     fields = all_filterings(campaign, published)

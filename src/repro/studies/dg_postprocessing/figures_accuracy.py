@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from repro.errors import ReproError
 from repro.filtering.reference import contour_rows
 from repro.filtering.triangulation import of_field
-from repro.galerkin.basis import evaluate
+from repro.galerkin import evaluate
 from repro.problems.field import FIELD_KINDS, FUNCTIONS, generate_field
 from repro.problems.files import mesh_checksum
 from repro.results import figure_style

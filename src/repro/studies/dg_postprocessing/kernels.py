@@ -12,8 +12,7 @@ from repro.codegen.targets import Target
 from repro.codegen.templates import render_template
 from repro.errors import ReproError
 from repro.filtering.kernels import DEGREES, KERNELS, render_siac
-from repro.galerkin.basis import equispaced, evaluate, exponents
-from repro.galerkin.quadrature import positive
+from repro.galerkin import equispaced, evaluate, exponents, positive
 from repro.sparse.dynamic.kernels import render_module
 from repro.sparse.elementwise import BLOCK_SIZE
 from repro.studies.dg_postprocessing import CLIP, STUDY_NAME
@@ -52,8 +51,10 @@ def render_regions(templates: Path, key: str, target: Target) -> str:
     if width:
         return _render_vector(templates, degree, width, target, common)
     if key.endswith("clip"):
-        name, n_t = f"{STUDY_NAME}/clip.j2", CLIP_BLOCK_SIZE[target.dialect]
-        return render_template(templates, name, **common, width=3 * degree + 1, numbers=NUMBERS_PER_REGION, n_t=n_t)
+        name, block_size = f"{STUDY_NAME}/clip.j2", CLIP_BLOCK_SIZE[target.dialect]
+        return render_template(
+            templates, name, **common, width=3 * degree + 1, numbers=NUMBERS_PER_REGION, block_size=block_size
+        )
     return _render_ours(templates, degree, target, common)
 
 
@@ -73,7 +74,7 @@ def _render_vector(templates: Path, degree: int, width: int, target: Target, com
         )
     return render_template(
         templates,
-        f"{STUDY_NAME}/regions.j2",
+        f"{STUDY_NAME}/king_regions.j2",
         **common,
         nodes=[[repr(float(node)) for node in of] for of in nodes],
         scales=[[repr(float(scale)) for scale in of] for of in scales],
@@ -94,13 +95,13 @@ def _render_ours(templates: Path, degree: int, target: Target, common: dict[str,
     shares: Floats = rule.weights[:, None] * evaluate("lagrange", rule.points, degree)
     return render_template(
         templates,
-        f"{STUDY_NAME}/ours.j2",
+        f"{STUDY_NAME}/region_per_thread.j2",
         **common,
         points=[[repr(float(number)) for number in row] for row in np.hstack([rule.points, shares])],
         places=[[float(share) for share in place] for place in equispaced(degree, 3)],
         monomials=[_product(powers) for powers in exponents(degree, 3).tolist()],
-        threads=OWN_THREADS[target.dialect],
-        n_t=BLOCK_SIZE[target.dialect],
+        block_sizes=OWN_THREADS[target.dialect],
+        block_size=BLOCK_SIZE[target.dialect],
     )
 
 

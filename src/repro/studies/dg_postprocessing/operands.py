@@ -19,8 +19,17 @@ from repro.filtering.matrix_free import Stencil
 from repro.filtering.reference import contour_rows, count_work
 from repro.filtering.stencil_geometry import within_triangles
 from repro.filtering.triangulation import Triangulation, evaluation_points, of_field
-from repro.galerkin.basis import equispaced, evaluate, exponents, mode_count, monomials
-from repro.galerkin.quadrature import Rule, evaluation_rule, exact_for, positive
+from repro.galerkin import (
+    Rule,
+    equispaced,
+    evaluate,
+    evaluation_rule,
+    exact_for,
+    exponents,
+    mode_count,
+    monomials,
+    positive,
+)
 from repro.problems.field import FUNCTIONS, Field
 from repro.studies.dg_postprocessing.ids import RegionMethod, full_width
 from repro.studies.dg_postprocessing.regions import NUMBERS_PER_REGION, Regions, paper_rule, region_operations

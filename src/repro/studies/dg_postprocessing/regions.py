@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import roots_jacobi
 
 from repro.errors import ReproError
-from repro.galerkin.basis import mode_count
-from repro.galerkin.quadrature import Rule, evaluation_rule, positive
+from repro.galerkin import Rule, evaluation_rule, mode_count, positive
 from repro.problems.field import Field
 from repro.studies.dg_postprocessing.ids import REGION_DEGREES, RegionMethod, element_points, full_width, paper_counts
 from repro.tuning.recordings import Machine
@@ -65,7 +64,7 @@ def _radau(count: int, alpha: int) -> tuple[Floats, Floats]:
 
 
 def axis_nodes(axis: int, count: int) -> list[float]:
-    """Return the points of an element in one direction, as in `repro.galerkin.quadrature.collapsed`."""
+    """Return the points of an element in one direction, as in `repro.galerkin.collapsed`."""
     return [float(root) for root in (roots_jacobi(count, axis, 0)[0] + 1) / 2]
 
 

@@ -11,12 +11,11 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from repro.bench.rows import ClockName
 from repro.config.spaces import PAPER, PAPER_TUNED
 from repro.problems.field import FUNCTIONS
-from repro.results.campaign_data import Campaign, Case
+from repro.results.campaign_data import Campaign, Case, Method, ReportedTime, Selection, failure
+from repro.results.claims import CaseNumber, Measured, MissingCase, Quantity
 from repro.results.problem_rows import ProblemRow, ours
 from repro.results.published import Published, Record
-from repro.results.recorded_rows import Method, ReportedTime, Selection, failure
 from repro.results.significance import ratio_of
-from repro.results.targets import CaseNumber, Measured, MissingCase, Quantity
 from repro.studies.dg_postprocessing import (
     COUNTED_DEGREE,
     CUBES,
@@ -32,7 +31,7 @@ from repro.studies.dg_postprocessing import (
 )
 from repro.studies.dg_postprocessing.ids import WIDTHS, full_width
 from repro.studies.dg_postprocessing.operands import Errors, peak_gflops
-from repro.studies.dg_postprocessing.rows import DgRow
+from repro.studies.dg_postprocessing.study import DgRow
 
 #: The only precision in the dissertation.
 PRECISION = "double"

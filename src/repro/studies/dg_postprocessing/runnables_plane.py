@@ -24,7 +24,7 @@ from repro.config.models import StudySettings
 from repro.devices.base import PART_ALIGNMENT, Buffer, Copy
 from repro.devices.device_group import numbers_of
 from repro.filtering.grids import Grid, SortedCells, consecutive, work_of_cells
-from repro.filtering.kernels import UNROLLS
+from repro.filtering.kernels import IN_FLIGHT_COUNTS
 from repro.filtering.matrix import CSR_ENTRY_BYTES, FilterMatrix, MatrixRows, MatrixSize, StoredMatrix, TileLayout
 from repro.filtering.matrix_free import (
     LocalPerPoint,
@@ -37,9 +37,9 @@ from repro.filtering.matrix_free import (
 )
 from repro.sparse.device_work import Launches, ModuleFile, Work, keep
 from repro.sparse.elementwise import in_order
+from repro.sparse.library import among
 from repro.sparse.library.cusparse_bindings import gpu, load, version
 from repro.sparse.library.cusparse_csr import MAX_CSR_ENTRIES, CsrRoutine, GpuCsr, bind_csr_product, csr_routines
-from repro.sparse.library.registry import among
 from repro.sparse.operands import NAN_BYTE
 from repro.studies.dg_postprocessing import (
     FILTER,
@@ -555,7 +555,7 @@ def matrix_runnables(built: Mapping[str, ModuleFile]) -> list[list[FilterMatrixR
     """
     shared = BlockMatrix()
     applies = [ApplyMatrix(built, shared, fields) for fields in FIELD_COUNTS]
-    streams = [StreamMatrix(built, shared, unroll) for unroll in UNROLLS]
+    streams = [StreamMatrix(built, shared, unroll) for unroll in IN_FLIGHT_COUNTS]
     return [[MakeMatrix(built, shared)], [*applies, *streams]]
 
 

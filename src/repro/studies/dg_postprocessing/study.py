@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from repro.bench.errors import Unsupported
-from repro.bench.rows import Row
+from repro.bench.rows import RecordedRow, Row
 from repro.bench.runnable import Runnable
 from repro.codegen.build_cache import compile_module, manifest_path
 from repro.codegen.targets import CPU, Target, get_target
@@ -54,7 +54,6 @@ from repro.studies.dg_postprocessing.ids import (
 from repro.studies.dg_postprocessing.kernels import PLANE, keys_of, modules_of, region_keys, render_key
 from repro.studies.dg_postprocessing.operands import LANES, DgOperands, RegionOperands, make_operands, peak_gflops
 from repro.studies.dg_postprocessing.regions import PAPER_CELLS, make_regions, region_count, region_features
-from repro.studies.dg_postprocessing.rows import DgRow
 from repro.studies.dg_postprocessing.runnables_plane import (
     FieldFilter,
     LocalFilter,
@@ -72,6 +71,53 @@ from repro.studies.dg_postprocessing.runnables_regions import (
 )
 from repro.tuning.search import pick
 from repro.tuning.session import Session, fastest_yardsticks
+
+
+class DgRow(RecordedRow):
+    """A row of a method in the plane, of the filter's matrix, or of regions in space."""
+
+    #: Columns for methods of filtering in the plane.
+    way: str | None
+    threads: int | None
+    cell: float | None
+    blocks: int | None
+    what: str | None
+    kernel_degree: int | None
+    #: Columns of rows that time a method of integrating over regions.
+    method: str | None
+    vector_width: int | None
+    regions_per_block: int | None
+    blocks_per_sm: int | None
+    #: Columns for one region.
+    region_operations: int | None
+    shared_bytes: int | None
+    regions: int | None
+    points: int | None
+    triangles: int | None
+    degree: int | None
+    scale: float | None
+    #: Columns for all points together.
+    pairs: int | None
+    subtriangles: int | None
+    segments: int | None
+    copies: int | None
+    devices: int | None
+    fields: int | None
+    #: Errors of the unfiltered field; the columns below are errors of the filtered field.
+    dg_l2_error: float | None
+    dg_max_error: float | None
+    l2_error: float | None
+    max_error: float | None
+    mean_scale: float | None
+    local_pairs: int | None
+    matrix_pairs: int | None
+    matrix_bytes: int | None
+    routine: str | None
+    #: Seconds of each stage of clipping.
+    stage_count: float | None
+    stage_scan: float | None
+    stage_write: float | None
+
 
 #: Minimum share of the peak rate that each method reaches, in operations of the contour method, by degree 0 to 3;
 #: measured on an H200. For the published methods with `SHARE_THREADS` threads per multiprocessor: it grows with their
@@ -275,7 +321,7 @@ class DgPostprocessing(Study):
     }
     paces: Mapping[str, CostModel] = {
         "cuda": CostModel(beside=5.5, launches=2.7, intensity=20),
-        "opencl": CostModel(beside=10),
+        "opencl": CostModel(fixed=10, beside=10, compile={"plane": 1.2}),
     }
     result: Mapping[str, str] = {
         "table": "table-targets",

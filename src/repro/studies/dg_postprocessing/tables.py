@@ -13,13 +13,12 @@ from repro.bench.rows import median_column
 from repro.codegen.targets import TARGETS
 from repro.config.models import StudySettings
 from repro.config.spaces import PAPER as PAPER_SPACE
-from repro.results.baselines import baselines_table
-from repro.results.campaign_data import Campaign
+from repro.results.campaign_data import Campaign, Method
+from repro.results.claims import targets_table, wanted_on
+from repro.results.common_tables import TITLE, baselines_table
 from repro.results.problem_rows import PROBLEM, join_sentences, measurement_note, unavailable_note
 from repro.results.published import Published, Record
-from repro.results.recorded_rows import Method
 from repro.results.registry import table
-from repro.results.setup_costs import TITLE
 from repro.results.significance import geometric_mean, interval_of, scaled
 from repro.results.tables import (
     Cell,
@@ -36,7 +35,6 @@ from repro.results.tables import (
     speedup,
     table_of,
 )
-from repro.results.targets import targets_table, wanted_on
 from repro.studies.dg_postprocessing import (
     CELLS_CONTRADICT,
     COUNTED_DEGREE,
@@ -91,8 +89,8 @@ from repro.studies.dg_postprocessing.results import (
     unfiltered_errors,
     width_times,
 )
-from repro.studies.dg_postprocessing.rows import DgRow
 from repro.studies.dg_postprocessing.setup_costs import setup_costs
+from repro.studies.dg_postprocessing.study import DgRow
 from repro.tuning.evaluation import NOTHING_FOUND, SEEDS, Array, Evaluation, evaluate, sample_note
 from repro.tuning.recordings import Recording, recordings
 
@@ -305,7 +303,13 @@ def _gigabytes(field: Filtering) -> Cell:
     return Cell() if nbytes is None else formatted(nbytes / GIGA, ".3f" if nbytes < GIGA else ".1f")
 
 
-@table(STUDY_NAME, "table-devices", title="Filtering over several devices", numbering=f"Figure 3.12 of {PAPER}")
+@table(
+    STUDY_NAME,
+    "table-devices",
+    title="Filtering over several devices",
+    numbering=f"Figure 3.12 of {PAPER}",
+    needs="devices",
+)
 def devices(campaign: Campaign, published: Published) -> Table:
     """One line for each field; below the table, the geometric mean and the minimum of each speed-up."""
     fields = all_filterings(campaign, published)

@@ -9,8 +9,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from repro.results.campaign_data import Campaign
-from repro.results.claims import ClaimQuantities, Variants, claims_table, load_claims
+from repro.results.campaign_data import Campaign, Method
+from repro.results.claims import (
+    CaseNumber,
+    ClaimQuantities,
+    Measured,
+    MissingCase,
+    Quantity,
+    StatisticName,
+    Variants,
+    claims_table,
+    load_claims,
+)
 from repro.results.problem_rows import (
     ABBREVIATIONS,
     ProblemRow,
@@ -20,11 +30,9 @@ from repro.results.problem_rows import (
     unavailable_note,
 )
 from repro.results.published import Published
-from repro.results.recorded_rows import Method
 from repro.results.registry import table
 from repro.results.significance import interval_of_ratio, ratio_of
 from repro.results.tables import Cell, Column, Table, table_of, time_column
-from repro.results.targets import CaseNumber, Measured, MissingCase, Quantity, StatisticName
 from repro.studies.dynamic_csr import PAPER, PRODUCTS_PER_BATCH, STUDY_NAME
 from repro.studies.dynamic_csr.results import (
     ANY,

@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from repro.codegen.targets import INDEX_BYTES, SCALARS
-from repro.problems.matrix import Matrix
+from repro.problems.matrix import Matrix, Updates
 from repro.problems.problem import Problem
-from repro.problems.updates import Updates
 from repro.sparse.dynamic.layout import pitch_of
 
 #: Maximum numbers of segments per row in the paper's table of memory.

@@ -13,7 +13,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, NullLocator, ScalarFormatter
 
 from repro.results import figure_style
-from repro.results.campaign_data import Campaign, brief_reason
+from repro.results.campaign_data import Campaign, Method, brief_reason
 from repro.results.problem_rows import (
     ProblemRow,
     cpu_note,
@@ -27,7 +27,6 @@ from repro.results.problem_rows import (
     unavailable_note,
 )
 from repro.results.published import Published
-from repro.results.recorded_rows import Method
 from repro.results.registry import figure
 from repro.results.significance import WHISKERS, interval_of_ratio, ratio_of
 from repro.results.tables import Figure, count
@@ -700,7 +699,9 @@ SPEEDUP_SERIES = (
 )
 
 
-@figure(STUDY_NAME, "figure-5-5", title="Speed-up over several devices", numbering=f"Figure 5.5 of {PAPER}")
+@figure(
+    STUDY_NAME, "figure-5-5", title="Speed-up over several devices", numbering=f"Figure 5.5 of {PAPER}", needs="devices"
+)
 def scaling(campaign: Campaign, published: Published) -> Figure:
     """One panel for each problem, one line for each kind of product and precision."""
     by_problem: dict[str, list[DeviceTimes]] = {}

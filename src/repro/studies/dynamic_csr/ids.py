@@ -6,15 +6,51 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
-from repro.bench.rows import TIMED, Row
+from repro.bench.rows import TIMED, RecordedRow, Row
 from repro.bench.variant_id import BaseId, Point
 from repro.codegen.targets import Target
 from repro.config.spaces import EXTENDED, PAPER, PAPER_TUNED, TUNED, Space
 from repro.errors import ReproError
 from repro.sparse.dynamic.schedules import Schedule, schedules
 from repro.studies.dynamic_csr.operands import STATES, State
-from repro.studies.dynamic_csr.rows import DynamicRow
 from repro.tuning.search import Choice, pick
+
+
+class DynamicRow(RecordedRow):
+    """A row of a product, an update, a conversion, a primitive, or a step over several devices."""
+
+    what: str | None
+    format: str | None
+    state: str | None
+    schedule: str | None
+    width: int | None
+    per_thread: int | None
+    unroll: int | None
+    load: str | None
+    exact: bool | None
+    routine: str | None
+    representation: str | None
+    papers_choice: bool | None
+    matrix_bytes: int | None
+    ordering: str | None
+    segments: int | None
+    slack: int | None
+    #: Of an update as published: the reading of what the text leaves open, one of `READINGS`.
+    reading: str | None
+    #: Defragmentations on the way.
+    defragmentations: int | None
+    mode: str | None
+    order: str | None
+    #: Entries per batch; the mean if a launch inserts several batches.
+    batch: int | None
+    to_format: str | None
+    devices: int | None
+    exchange: str | None
+    steps: int | None
+    #: Seconds of each stage of a launch.
+    stage_update: float | None
+    stage_sort: float | None
+
 
 ProductFormat = Literal["dcsr", "csr"]
 #: Threads of a row in the paper's products by vectors.

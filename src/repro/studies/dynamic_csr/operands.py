@@ -22,8 +22,7 @@ from repro.bench.runnable import Runnable, Workspace
 from repro.codegen.targets import DTYPES, INDEX_BYTES
 from repro.devices.base import Buffer
 from repro.errors import ReproError
-from repro.problems.matrix import Matrix
-from repro.problems.updates import Updates
+from repro.problems.matrix import Matrix, Updates
 from repro.sparse.device_work import RadixSort, Work, bits_of, runs_of
 from repro.sparse.dynamic.layout import SEGMENTS, Arrays, defragment, insert, lay_out, room_for
 from repro.sparse.dynamic.matrix import StoredRows, bind_vector

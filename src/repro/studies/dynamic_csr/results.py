@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 from repro.bench.rows import OUTSIDE, ClockName
 from repro.config.spaces import EXTENDED, PAPER, PAPER_TUNED, SPACES
-from repro.results.campaign_data import Campaign, Case
+from repro.results.campaign_data import Campaign, Case, Method, ReportedTime, Selection
+from repro.results.claims import CaseNumber, Measured, MissingCase, Quantity, StatisticName
 from repro.results.problem_rows import ABBREVIATIONS, ProblemRow, ours, problem_rows
 from repro.results.published import Published
-from repro.results.recorded_rows import Method, ReportedTime, Selection
+from repro.results.rivals import Contest, register_contests
 from repro.results.significance import ratio_of
 from repro.results.tables import MICRO, Cell
-from repro.results.targets import CaseNumber, Measured, MissingCase, Quantity, StatisticName
 from repro.studies.dynamic_csr import (
     OUT_OF_MEMORY,
     PRODUCTS_PER_BATCH,
@@ -26,7 +26,7 @@ from repro.studies.dynamic_csr import (
     number_of,
     precision_of_operations,
 )
-from repro.studies.dynamic_csr.rows import DynamicRow
+from repro.studies.dynamic_csr.ids import DynamicRow
 
 DynamicCase = Case[DynamicRow]
 Time = ReportedTime[DynamicRow]
@@ -229,6 +229,25 @@ class UpdateProtocol(NamedTuple):
 
 UPDATE_PROTOCOLS = tuple(UpdateProtocol(order, mode) for mode in ("add", "unique") for order in ("any", "sorted"))
 ANY, SORTED, ANY_UNIQUE, SORTED_UNIQUE = UPDATE_PROTOCOLS
+#: Updates in which rivals take part, as their table says it.
+CONTESTED = {"stream": "all at once", "insert": "batches of {batch:,}", "batch": "a batch of {batch:,}"}
+
+
+def _contest(what: str, title: str, protocol: UpdateProtocol) -> Contest:
+    alike = {"what": what, **protocol._asdict()}
+    ours = replace(DCSR, columns={**DCSR.columns, **alike})
+    library = replace(GEAM, columns={**GEAM.columns, **alike}, clock="host")
+    words = f"{title}, {'by row' if protocol.order == 'sorted' else 'any order'}"
+    return Contest(words, (ours,), library, OPERATION_CLOCK, alike, ("batch",))
+
+
+register_contests(
+    STUDY_NAME,
+    [
+        Contest("SpMV", (OURS, ADAPTIVE), LIBRARY, columns={"what": None}),
+        *(_contest(what, title, order) for what, title in CONTESTED.items() for order in (ANY_UNIQUE, SORTED_UNIQUE)),
+    ],
+)
 
 
 def fastest_update(

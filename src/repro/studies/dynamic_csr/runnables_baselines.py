@@ -19,7 +19,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from repro.atomic_write import replacing
 from repro.bench.errors import IncorrectError, ModuleError, Unsupported
 from repro.bench.rows import ClockName
 from repro.bench.runnable import Workspace, not_prepared
@@ -29,6 +28,7 @@ from repro.codegen.targets import Target
 from repro.devices.base import Buffer, LaunchError
 from repro.devices.cuda import CudaDevice
 from repro.devices.cuda_driver import CudaBuffer
+from repro.filesystem import replacing
 from repro.programs import run_program
 from repro.sparse.device_work import ModuleFile, RadixSort, Scan, Work, bits_of
 from repro.sparse.elementwise import in_order
@@ -56,7 +56,7 @@ from repro.studies.dynamic_csr.runnables_updates import (
     SingleUpdate,
     UpdateName,
     UpdatePlan,
-    update_plan,
+    plan_on,
 )
 
 #: Rows with more entries are copied by a whole block; other rows by threads with at least this mean number of entries.
@@ -457,7 +457,7 @@ class SortOfRows(MatrixOperation):
         return {"what": "sort", "format": "coo", "order": "any", "routine": self.routine, "batch": self._count}
 
     def bind(self, work: Work, operands: GraphOperands) -> None:
-        plan = work.workspace.fact(("updating", "stream", "any", None), lambda: update_plan(operands, "stream", "any"))
+        plan = plan_on(work.workspace, "stream", "any")
         entries = plan.batches[0]
         self._count = n = len(entries.rows)
         launch, keys, order = self.bind_sort(work, work.upload(entries.rows), n, bits_of(operands.grown.shape[0]))

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from repro.bench.errors import IncorrectError, Unsupported
 from repro.bench.rows import ClockName
 from repro.bench.runnable import Workspace, not_prepared
+from repro.config.models import Rival
 from repro.config.spaces import EXTENDED
 from repro.devices.base import Buffer
 from repro.sparse.device_work import ModuleFile, Scan, Work
@@ -31,6 +32,7 @@ from repro.sparse.dynamic.schedules import at_least_one, bin_rows, our_min_lengt
 from repro.sparse.dynamic.storage import Batch, Storage
 from repro.sparse.elementwise import Scratch, in_order
 from repro.sparse.operands import NAN_BYTE, x_on, y_on
+from repro.sparse.rivals.runnables import RivalUpdates
 from repro.studies.dynamic_csr import PRODUCTS_PER_BATCH
 from repro.studies.dynamic_csr.facts import hybrid_width
 from repro.studies.dynamic_csr.operands import (
@@ -68,6 +70,11 @@ class UpdatePlan(NamedTuple):
         """Number of entries after all batches."""
         return int(self.start.nnz + sum(len(batch.rows) for batch in self.batches))
 
+    @property
+    def mean_batch(self) -> int:
+        """Entries of a batch in the mean."""
+        return round((self.after - int(self.start.nnz)) / len(self.batches))
+
 
 def update_plan(operands: GraphOperands, what: UpdateName, order: EntryOrder, which: int | None = None) -> UpdatePlan:
     """Return the initial matrix of an update, and its batches.
@@ -96,6 +103,12 @@ def update_plan(operands: GraphOperands, what: UpdateName, order: EntryOrder, wh
         batch = Entries(rows, columns, values.astype(grown.dtype))
         batches.append(batch.by_row() if order == "sorted" else batch)
     return UpdatePlan(operands.base, batches)
+
+
+def plan_on(workspace: Workspace, what: UpdateName, order: EntryOrder, which: int | None = None) -> UpdatePlan:
+    """Return an update's plan, which the workspace keeps."""
+    key = "updating", what, order, which
+    return workspace.fact(key, lambda: update_plan(operands_of(workspace), what, order, which))
 
 
 class MatrixOperation(MatrixRunnable):
@@ -177,9 +190,8 @@ class BatchUpdate(MatrixOperation):
 
     def bind(self, work: Work, operands: GraphOperands) -> None:
         """Bind the update; its row records the mean batch size."""
-        key = "updating", self.what, self.order, self._which
-        plan = work.workspace.fact(key, lambda: update_plan(operands, self.what, self.order, self._which))
-        self._batch = round((plan.after - plan.start.nnz) / len(plan.batches))
+        plan = plan_on(work.workspace, self.what, self.order, self._which)
+        self._batch = plan.mean_batch
         self.bind_updates(work, plan)
         if len(plan.batches) > 1 and "event" in self.clocks:
             self.before()
@@ -404,6 +416,37 @@ class DynamicUpdate(BatchUpdate):
         self._restore()
 
 
+class RivalUpdate(RivalUpdates, MatrixRunnable):
+    """An update by a rival, which adds to the value of a place that is there; parameters are those of `update_plan`."""
+
+    sums = True
+
+    def __init__(self, rival: Rival, what: SingleUpdate, order: EntryOrder, which: int | None = None) -> None:
+        super().__init__(rival)
+        self.what, self.order, self._which = what, order, which
+        self.name += f"/{what}{'' if which is None else f'-{which}'}/{order}"
+        self._batch: int | None = None
+        if which is not None:
+            self.leaves = which
+
+    @property
+    def columns(self) -> Mapping[str, Any]:
+        return {
+            "what": self.what,
+            "routine": self.label,
+            "format": self.rival.format,
+            "order": self.order,
+            "mode": "unique",
+            "batch": self._batch,
+            **({} if self.setup_seconds is None else {"preprocess": self.setup_seconds}),
+        }
+
+    def _growth(self, workspace: Workspace) -> tuple[sp.csr_array, Sequence[Entries]]:
+        plan = plan_on(workspace, self.what, self.order, self._which)
+        self._batch = plan.mean_batch
+        return plan
+
+
 class Defragmentation(MatrixOperation):
     """Defragmentation: rows of the grown matrix are copied to another buffer, where each has one segment."""
 
@@ -518,7 +561,7 @@ def initial_matrix(plan: UpdatePlan, what: UpdateName, slack: int | None = None)
 
 def state_words(arrays: Arrays) -> NDArray[np.int32]:
     words = np.zeros(kernels.STATE_WORDS, np.int32)
-    words[kernels.STATE_POINTER] = arrays.pointer
+    words[kernels.STATE_BUFFER_END] = arrays.pointer
     return words
 
 

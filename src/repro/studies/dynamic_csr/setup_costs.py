@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from repro.results.campaign_data import Campaign
+from repro.results.common_tables import SetupCosts, setup_costs_table
 from repro.results.published import Published
-from repro.results.setup_costs import SetupCosts, setup_costs_table
 from repro.results.tables import Table
 from repro.sparse.baseline_times import library_of
 from repro.studies.dynamic_csr.results import (

@@ -12,10 +12,10 @@ from repro.bench.rows import Row
 from repro.bench.runnable import Runnable
 from repro.codegen.build_cache import Module, compile_module, manifest_path
 from repro.codegen.targets import DTYPES, Target
-from repro.config.models import StudySettings, UnusedLayouts, UnusedWeight
+from repro.config.models import Rival, StudySettings, UnusedLayouts, UnusedWeight
 from repro.config.spaces import PAPER, SPACES, TUNING_PREFIXES, Space
+from repro.problems.matrix import Updates
 from repro.problems.problem import Outline, Problem
-from repro.problems.updates import Updates
 from repro.sparse.device_work import ModuleFile, read_modules
 from repro.sparse.library import asked_for, check_names, for_problem
 from repro.sparse.rivals.runnables import products_of
@@ -30,6 +30,7 @@ from repro.studies.dynamic_csr import (
     runnables_devices,
 )
 from repro.studies.dynamic_csr.ids import (
+    DynamicRow,
     ProductId,
     choose_products,
     product_ids,
@@ -37,7 +38,6 @@ from repro.studies.dynamic_csr.ids import (
 )
 from repro.studies.dynamic_csr.kernels import MODULES, render_key
 from repro.studies.dynamic_csr.operands import GraphOperands, make_operands
-from repro.studies.dynamic_csr.rows import DynamicRow
 from repro.studies.dynamic_csr.runnables_baselines import (
     CoordinateUpdate,
     CubSort,
@@ -60,6 +60,7 @@ from repro.studies.dynamic_csr.runnables_updates import (
     DynamicUpdate,
     EntryOrder,
     InsertionMode,
+    RivalUpdate,
     SingleUpdate,
     StaticConversion,
     StoredFormat,
@@ -83,16 +84,18 @@ def suite(
     problem: Updates,
     parts: Collection[str] = OPERATIONS,
     spaces: Collection[Space] = SPACES,
+    rivals: Sequence[Rival] = (),
 ) -> Iterator[list[Runnable]]:
     """Yield groups of runnables; each group is timed in its own rounds and held on the device together.
 
     All of them would not fit into memory. `parts` are `updates`: the whole matrix at once; all batches one after the
     other, also with products between them, or each batch alone where they differ in size; `conversions`,
     defragmentation included; and `primitives`: sums and sorts. Updates as published are of the space `paper`; our
-    updates and the alternatives are timed in each.
+    updates and the alternatives are timed in each. `rivals` take part in all but updates with products in between.
     """
     if "updates" in parts:
-        yield from _update_groups(built, problem, PAPER in spaces)
+        growing = [rival for rival in rivals if rival.of == "updates"]
+        yield from _update_groups(built, problem, PAPER in spaces, growing)
     if "conversions" in parts:
         yield [
             *(StaticConversion(built, source, target) for source, target in STATIC_PAIRS),
@@ -105,19 +108,22 @@ def suite(
         yield [Sums(built), SortOfRows(built), CubSums({}), CubSort({})]
 
 
-def _update_groups(built: Mapping[str, ModuleFile], problem: Updates, published: bool) -> Iterator[list[Runnable]]:
+def _update_groups(
+    built: Mapping[str, ModuleFile], problem: Updates, published: bool, rivals: Sequence[Rival]
+) -> Iterator[list[Runnable]]:
     for order in ORDERS:
         yield [
             *(DynamicUpdate(built, "stream", order, mode=mode) for mode in MODES),
             *(_published(built, "stream", order) if published else []),
             HybridUpdate(built, "stream", order),
             CoordinateUpdate(built, "stream", order),
+            *(RivalUpdate(rival, "stream", order) for rival in rivals),
         ]
     if len(set(np.diff(problem.batch_pointers).tolist())) > 1:
         for which in range(problem.batches):
-            yield from _batch_groups(built, published, "batch", which)
+            yield from _batch_groups(built, published, rivals, "batch", which)
     elif problem.batches:
-        yield from _batch_groups(built, published, "insert")
+        yield from _batch_groups(built, published, rivals, "insert")
         yield [
             DynamicUpdate(built, "iterate", "sorted"),
             *(_published(built, "iterate", "sorted") if published else []),
@@ -134,7 +140,11 @@ def _published(
 
 
 def _batch_groups(
-    built: Mapping[str, ModuleFile], published: bool, what: SingleUpdate, which: int | None = None
+    built: Mapping[str, ModuleFile],
+    published: bool,
+    rivals: Sequence[Rival],
+    what: SingleUpdate,
+    which: int | None = None,
 ) -> Iterator[list[Runnable]]:
     for order in ORDERS:
         yield [
@@ -144,6 +154,7 @@ def _batch_groups(
             CoordinateUpdate(built, what, order, which),
             Rebuild(built, what, order, which),
             *([Geam(built, what, which)] if order == "sorted" else []),
+            *(RivalUpdate(rival, what, order, which) for rival in rivals),
         ]
 
 
@@ -166,7 +177,7 @@ class DynamicCsr(Study):
     kinds = (PROBLEM_KIND,)
     libraries = LIBRARIES
     columns = DynamicRow.own_columns()
-    rival_tasks = ("spmv",)
+    rival_tasks = ("spmv", "updates")
     parts = (*OPERATIONS, "devices")
     published = PUBLISHED
     targets = TARGETS
@@ -185,7 +196,7 @@ class DynamicCsr(Study):
     }
     paces: Mapping[str, CostModel] = {
         "cuda": CostModel(beside=2, launches=5.7, memory=35),
-        "opencl": CostModel(beside=8),
+        "opencl": CostModel(beside=19, compile={"": 3.0}),
     }
     packages = runnables_devices.NCCL_PACKAGES
 
@@ -238,7 +249,7 @@ class DynamicCsr(Study):
         chosen = [variant for variant in variants if variant.name in names]
         report = session.rounds([*chosen, hybrid, *fastest_yardsticks(yardsticks), *library, *rivals])
         parts = self.parts_of(settings, session.precision)
-        for timed in suite(built, operands.problem, parts, settings.spaces):
+        for timed in suite(built, operands.problem, parts, settings.spaces, session.rivals):
             report += session.rounds(timed)
         over_devices = device_runnables(built, len(session.bench.devices))
         if over_devices and "devices" in parts:

@@ -9,8 +9,9 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from repro.config.spaces import PAPER as PAPER_SPACE
-from repro.results.baselines import baselines_table
-from repro.results.campaign_data import Campaign
+from repro.results.campaign_data import Campaign, Method
+from repro.results.claims import targets_table, wanted_on
+from repro.results.common_tables import TITLE, baselines_table
 from repro.results.problem_rows import (
     cpu_note,
     join_sentences,
@@ -21,9 +22,7 @@ from repro.results.problem_rows import (
     unavailable_note,
 )
 from repro.results.published import Published, Record
-from repro.results.recorded_rows import Method
 from repro.results.registry import table
-from repro.results.setup_costs import TITLE
 from repro.results.significance import median_of, ratio_of
 from repro.results.tables import (
     MICRO,
@@ -43,7 +42,6 @@ from repro.results.tables import (
     table_of,
     time_column,
 )
-from repro.results.targets import targets_table, wanted_on
 from repro.sparse.baseline_times import library_of, routine_text
 from repro.studies.dynamic_csr import (
     KIB,
@@ -63,6 +61,7 @@ from repro.studies.dynamic_csr import (
 )
 from repro.studies.dynamic_csr.claims import QUANTITIES as CLAIMED
 from repro.studies.dynamic_csr.claims import PaperGraphs
+from repro.studies.dynamic_csr.ids import DynamicRow
 from repro.studies.dynamic_csr.results import (
     ANY,
     CAPACITY_SENTENCE,
@@ -114,7 +113,6 @@ from repro.studies.dynamic_csr.results import (
     time_notes,
     unique_sentence,
 )
-from repro.studies.dynamic_csr.rows import DynamicRow
 from repro.studies.dynamic_csr.setup_costs import setup_costs
 
 #: Note for a table that shows published numbers beside our numbers if the campaign has other problems.
@@ -566,7 +564,13 @@ def _step_column(key: str, title: str, group: str, step: Callable[[DeviceTimes],
 DEVICE_NAME = _name_column(lambda case: None if case.counts else "not measured over several devices")
 
 
-@table(STUDY_NAME, "table-devices", title="Products over several devices", numbering=f"Section 5.3.4 of {PAPER}")
+@table(
+    STUDY_NAME,
+    "table-devices",
+    title="Products over several devices",
+    numbering=f"Section 5.3.4 of {PAPER}",
+    needs="devices",
+)
 def devices(campaign: Campaign, published: Published) -> Table:
     cases, counts = _measured_devices(campaign, published)
     one = "1 device"
@@ -622,7 +626,7 @@ def _speedup_columns(number: int) -> list[Column[DeviceTimes]]:
     return columns
 
 
-@table(STUDY_NAME, "table-exchange", title="Bringing a vector to all devices", numbering="ours")
+@table(STUDY_NAME, "table-exchange", title="Bringing a vector to all devices", numbering="ours", needs="devices")
 def exchange(campaign: Campaign, published: Published) -> Table:
     cases, counts = _measured_devices(campaign, published)
     columns = (DEVICE_NAME, PRECISION, *(column for number in counts for column in _exchange_columns(number)))

@@ -6,12 +6,55 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from repro.bench.rows import RecordedRow
 from repro.bench.variant_id import BaseId, Point
 from repro.codegen.targets import Target
 from repro.config.spaces import EXTENDED, PAPER, Space
 from repro.errors import ReproError
 from repro.sparse.spgemm.kernels import BINS, HashShape, SortShape, hash_shapes, sort_shapes
 from repro.studies.spgemm_amg import PRODUCTS, ProductName
+
+
+class AmgRow(RecordedRow):
+    """A row of a bin's kernel, of a product, of a numeric phase, of a set-up or of its level, or of a solution."""
+
+    LATER = ("plan_bytes", "stage_whole")
+
+    #: Kind of task: `bin`, `product`, `numeric`, `setup`, `level` or `solve`.
+    what: str | None
+    product: str | None
+    mode: str | None
+    bin: int | None
+    method: str | None
+    width: int | None
+    slots: int | None
+    rows_of_block: int | None
+    routine: str | None
+    format: str | None
+    products: int | None
+    nonzeros: int | None
+    rows: int | None
+    peak_bytes: int | None
+    plan_bytes: int | None
+    level: int | None
+    levels: int | None
+    complexity: float | None
+    iterations: int | None
+    stage_whole: float | None
+    stage_count: float | None
+    stage_compute: float | None
+    stage_settle: float | None
+    stage_symbolic: float | None
+    stage_place: float | None
+    stage_numeric: float | None
+    stage_diagonal: float | None
+    stage_aggregates: float | None
+    stage_tentative: float | None
+    stage_radius: float | None
+    stage_prolongator: float | None
+    stage_transpose: float | None
+    stage_galerkin: float | None
+
 
 #: Modes. `one`: computes rows, which are binned by products, in newly allocated segments. `numeric`: computes values of
 #: rows, which are binned by entries, at known places.

@@ -460,7 +460,7 @@ def upload(workspace: Workspace, matrix: sp.csr_array) -> Storage:
 
 def _named(arrays: Arrays) -> list[tuple[str, NDArray[Any]]]:
     words = np.zeros(kernels.STATE_WORDS, np.int32)
-    words[kernels.STATE_POINTER] = arrays.pointer
+    words[kernels.STATE_BUFFER_END] = arrays.pointer
     given = (arrays.columns, arrays.values, arrays.table, arrays.sizes, np.zeros_like(arrays.sizes), words)
     # devices cannot allocate empty buffers
     return [

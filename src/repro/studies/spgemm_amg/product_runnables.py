@@ -1,4 +1,4 @@
-"""Runnables of products: the rows of one bin, whole products, the numeric phase alone, and library products.
+"""Runnables of products: the rows of one bin, whole products, the numeric phase alone, library products, and rivals.
 
 The kernels for the rows of a bin are searched; a plan has those that were chosen for the bins of a product.
 """
@@ -16,25 +16,31 @@ from numpy.typing import NDArray
 
 from repro.bench.errors import Unsupported
 from repro.bench.rows import ClockName, Row
-from repro.bench.runnable import Candidate, Workspace, not_prepared
+from repro.bench.runnable import Candidate, Runnable, Workspace, not_prepared
 from repro.codegen.targets import Target
-from repro.config.models import StudySettings
+from repro.config.models import Rival, StudySettings
 from repro.sparse.device_work import ModuleFile, Work
 from repro.sparse.dynamic.storage import Storage
+from repro.sparse.library import among
 from repro.sparse.library.cusparse_bindings import gpu, version
 from repro.sparse.library.cusparse_csr import SPGEMM_ALGORITHMS, Gemm, GemmReuse, GpuCsr
-from repro.sparse.library.registry import among
 from repro.sparse.multigrid.hierarchy import LevelLaunches, rows_of
 from repro.sparse.operands import NAN_BYTE
-from repro.sparse.spgemm.destinations import Destinations
+from repro.sparse.rivals.runnables import RivalMultiplication, RivalSolution
 from repro.sparse.spgemm.kernels import BINS, LIMITS
-from repro.sparse.spgemm.multiplication import ONE_PHASE, TWO_PHASES, CoordinateMultiplication, Multiplication, Steps
+from repro.sparse.spgemm.multiplication import (
+    ONE_PHASE,
+    TWO_PHASES,
+    CoordinateMultiplication,
+    Destinations,
+    Multiplication,
+    Steps,
+)
 from repro.sparse.spgemm.rows import Factors, Plan, ProductBins, ProductRows, papers_plan, plan_for_any, plan_products
 from repro.sparse.spgemm.single import single_launch, sizes_of
-from repro.studies.spgemm_amg import STUDY_NAME, ProductName
-from repro.studies.spgemm_amg.ids import BinMode, KernelId, Shape, shapes_for
-from repro.studies.spgemm_amg.operands import AmgOperands, Multiplied, factor_of, factors_on, operands_of
-from repro.studies.spgemm_amg.rows import AmgRow
+from repro.studies.spgemm_amg import STUDY_NAME, TOLERANCE, ProductName
+from repro.studies.spgemm_amg.ids import AmgRow, BinMode, KernelId, Shape, shapes_for
+from repro.studies.spgemm_amg.operands import AmgOperands, Multiplied, Solves, factor_of, factors_on, operands_of
 from repro.tuning.search import Choice, pick
 
 #: The clock by which kernels of bins are chosen; kernels of bins have no other clock.
@@ -563,3 +569,67 @@ class ScipyProduct(LibraryProduct):
     def result(self) -> sp.csr_array:
         assert self._c is not None
         return self._c
+
+
+#: Most iterations of a rival's solution.
+MAX_ITERATIONS = 100_000
+
+
+class RivalProduct(RivalMultiplication, Multiplied):
+    """A product by a rival; it may leave out entries that cancel to zero."""
+
+    drops = True
+
+    def __init__(self, rival: Rival, product: ProductName) -> None:
+        Multiplied.__init__(self)
+        RivalMultiplication.__init__(self, rival)
+        self.product = product
+        self.name = f"{self.name}/{product}"
+
+    @property
+    def columns(self) -> Mapping[str, Any]:
+        setup = {} if self.setup_seconds is None else {"preprocess": self.setup_seconds}
+        return {"what": "product", "routine": self.label, "format": "csr", **setup, **super().columns}
+
+    def prepare(self, workspace: Workspace) -> None:
+        RivalMultiplication.prepare(self, workspace)
+        amount, self.bytes_moved = operands_of(workspace).amount(self.product)
+        self._amounts |= amount
+
+    def _factors(self, workspace: Workspace) -> tuple[sp.csr_array, sp.csr_array]:
+        a, b = factor_of(workspace, self.product)
+        return a, b
+
+
+class RivalSolver(RivalSolution, Solves):
+    """A x = b by a rival, from x = 0 to the study's tolerance."""
+
+    def __init__(self, rival: Rival) -> None:
+        Solves.__init__(self)
+        RivalSolution.__init__(self, rival)
+        self.name = f"{self.name}/solve"
+
+    @property
+    def columns(self) -> Mapping[str, Any]:
+        setup = {} if self.setup_seconds is None else {"preprocess": self.setup_seconds}
+        taken = {} if self.iterations is None else {"iterations": self.iterations}
+        return {"what": "solve", "routine": self.label, "format": "csr", **setup, **taken, **self._amounts}
+
+    def prepare(self, workspace: Workspace) -> None:
+        RivalSolution.prepare(self, workspace)
+        a = operands_of(workspace).a
+        self._amounts = {"rows": a.shape[0], "nonzeros": int(a.nnz)}
+
+    def _system(self, workspace: Workspace) -> tuple[sp.csr_array, NDArray[Any], float, int]:
+        operands = operands_of(workspace)
+        return operands.a, operands.b, TOLERANCE, MAX_ITERATIONS
+
+
+def rival_products(rivals: Sequence[Rival], product: ProductName) -> list[Runnable]:
+    """Return the rivals for one of the study's products."""
+    return [RivalProduct(rival, product) for rival in rivals if rival.of == "spgemm"]
+
+
+def rival_solvers(rivals: Sequence[Rival]) -> list[Runnable]:
+    """Return the rivals for the study's system."""
+    return [RivalSolver(rival) for rival in rivals if rival.of == "solve"]

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import get_args
 
 from repro.bench.rows import ClockName
 from repro.codegen.targets import DTYPES, INDEX_BYTES
-from repro.results.campaign_data import Campaign, Case
-from repro.results.claims import ClaimQuantities
+from repro.results.campaign_data import Campaign, Case, Method, ReportedTime, Selection
+from repro.results.claims import CaseNumber, ClaimQuantities, Measured, MissingCase, Quantity, StatisticName
 from repro.results.problem_rows import ProblemRow, ours
 from repro.results.published import Published
-from repro.results.recorded_rows import Method, ReportedTime, Selection
+from repro.results.rivals import Contest, register_contests
 from repro.results.significance import interval_of_ratio, ratio_of
 from repro.results.tables import Cell
-from repro.results.targets import CaseNumber, Measured, MissingCase, Quantity, StatisticName
 from repro.sparse.spgemm.kernels import LIMITS
-from repro.studies.spgemm_amg import PHASES, PRODUCTS
-from repro.studies.spgemm_amg.ids import BinMode
-from repro.studies.spgemm_amg.rows import AmgRow
+from repro.studies.spgemm_amg import PHASES, PRODUCTS, STUDY_NAME
+from repro.studies.spgemm_amg.ids import AmgRow, BinMode
 
 #: Clock for whole products, set-ups and solutions, which allocate memory and read sizes back during a launch.
 HOST: ClockName = "host"
@@ -72,6 +70,22 @@ OUR_SET_UP, PAPERS_SET_UP, COORDINATE_SET_UP = SET_UPS = tuple(
 )
 LEVEL = Method("level", "set-up of a level", columns={"what": "level"}, clock=HOST)
 SOLUTION = Method("solve", "solution", columns={"what": "solve", "kind": "variant"}, clock=HOST)
+register_contests(
+    STUDY_NAME,
+    [
+        *(
+            Contest(
+                title,
+                [replace(OURS, columns={**OURS.columns, "product": product})],
+                replace(LIBRARY, columns={**LIBRARY.columns, "product": product}),
+                HOST,
+                {"product": product},
+            )
+            for product, title in PRODUCTS.items()
+        ),
+        Contest("solution", [SOLUTION], None, HOST, {"what": "solve"}),
+    ],
+)
 
 
 def _first(numbers: Iterable[int | None]) -> int | None:

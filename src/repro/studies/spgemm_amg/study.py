@@ -13,16 +13,15 @@ from repro.codegen.targets import DTYPES, Target
 from repro.config.models import StudySettings, UnusedLayouts, UnusedWeight
 from repro.config.spaces import EXTENDED
 from repro.entries import get_entry
-from repro.problems.matrix import Matrix
+from repro.problems.matrix import Matrix, Updates
 from repro.problems.problem import Outline, Problem
-from repro.problems.updates import Updates
 from repro.results.published import Published
 from repro.sparse.device_work import ModuleFile, read_modules
 from repro.sparse.study_kit import LIBRARIES, features
 from repro.studies import CostModel, StepResult, Study, Workload
 from repro.studies.spgemm_amg import PRODUCTS, REFERENCE, ProductName
 from repro.studies.spgemm_amg import STUDY_NAME as NAME
-from repro.studies.spgemm_amg.ids import KernelId
+from repro.studies.spgemm_amg.ids import AmgRow, KernelId
 from repro.studies.spgemm_amg.kernels import modules_for, render_key
 from repro.studies.spgemm_amg.operands import AmgOperands, make_operands
 from repro.studies.spgemm_amg.product_runnables import (
@@ -38,10 +37,10 @@ from repro.studies.spgemm_amg.product_runnables import (
     kernels_of,
     library_products,
     plans_of,
+    rival_products,
+    rival_solvers,
     routines,
 )
-from repro.studies.spgemm_amg.rival_runnables import rival_products, rival_solvers
-from repro.studies.spgemm_amg.rows import AmgRow
 from repro.studies.spgemm_amg.setup_runnables import LevelSetUp, SetUp, Solution
 from repro.tuning.recordings import Machine
 from repro.tuning.search import Choice
@@ -110,7 +109,7 @@ class SpgemmAmg(Study):
     }
     paces: Mapping[str, CostModel] = {
         "cuda": CostModel(beside=18, launches=1.6, memory=80),
-        "opencl": CostModel(beside=8),
+        "opencl": CostModel(beside=7, compile={"": 1.5}),
     }
     result: Mapping[str, str] = {
         "table": "table-targets",

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repro.problems.matrix import Matrix
-from repro.sparse.compound.outer.base import Outer, Slots, register
+from repro.sparse.compound.outer import Outer, Slots, register
 
 
 def count(row_lengths: NDArray[np.int32], warp: int) -> tuple[int, int]:

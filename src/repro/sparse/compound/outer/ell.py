@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repro.problems.matrix import Matrix
-from repro.sparse.compound.outer.base import Outer, Slots, register, rows_of_entries
+from repro.sparse.compound.outer import Outer, Slots, register, rows_of_entries
 
 
 def stride(n: int, warp: int) -> int:

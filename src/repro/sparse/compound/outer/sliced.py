@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repro.problems.matrix import Matrix
-from repro.sparse.compound.outer.base import Outer, Slots, register, rows_of_entries
+from repro.sparse.compound.outer import Outer, Slots, register, rows_of_entries
 
 #: Rows of a slice, and their space; small slices have several threads a row.
 SLICES = {16: "paper", 32: "paper", 4: "extended", 8: "extended"}

@@ -324,7 +324,7 @@ def _front_panel(axes: Axes, by_precision: Mapping[str, Weighed]) -> None:
     axes.grid()
 
 
-@figure(STUDY_NAME, "figure-portability", title="Winners of one GPU on another", numbering="ours", several=True)
+@figure(STUDY_NAME, "figure-portability", title="Winners of one GPU on another", numbering="ours", needs="beside")
 def portability(campaign: Campaign, published: Published) -> Figure:
     """Losses of the winners of each campaign beside this one here, and of this one's winners there."""
     rows: dict[str, dict[str, list[float]]] = {}

@@ -8,8 +8,9 @@ from operator import itemgetter
 from typing import Literal, NamedTuple
 
 from repro.bench.rows import OUTSIDE, RecordedRow
-from repro.results.baselines import baselines_table
-from repro.results.campaign_data import Campaign
+from repro.results.campaign_data import Campaign, Method
+from repro.results.claims import has_targets, wanted_cell, wanted_on
+from repro.results.common_tables import PACKED, TITLE, SetupCosts, baselines_table, setup_costs_table
 from repro.results.problem_rows import (
     ABBREVIATIONS,
     ProblemRow,
@@ -22,7 +23,6 @@ from repro.results.problem_rows import (
     unavailable_note,
 )
 from repro.results.published import Published, Record
-from repro.results.recorded_rows import Method
 from repro.results.registry import table
 from repro.results.significance import geometric_mean, ratio_of
 from repro.results.tables import (
@@ -41,7 +41,6 @@ from repro.results.tables import (
     tied,
     time_column,
 )
-from repro.results.targets import has_targets, wanted_cell, wanted_on
 from repro.sparse.baseline_times import library_of, routine_text
 from repro.studies.compound_spmv import STUDY_NAME
 from repro.studies.compound_spmv.results import (
@@ -49,6 +48,7 @@ from repro.studies.compound_spmv.results import (
     EMPTY,
     FLOOR,
     LIBRARY,
+    LIBRARY_CSR,
     OURS,
     PAPERS,
     PAPERS_CHOICE,
@@ -61,7 +61,7 @@ from repro.studies.compound_spmv.results import (
     kernels_note,
     of_pairs_or_none,
 )
-from repro.studies.compound_spmv.rows import CompoundRow
+from repro.studies.compound_spmv.study import CompoundRow
 
 GIGA = 1e-9
 Pick = Callable[[Times], Time | None]
@@ -360,7 +360,7 @@ def counters(campaign: Campaign, published: Published) -> Table:
         f"Read by {' and '.join(profilers)} on {campaign.device}." if counted else "",
         "" if counted else "No counters were recorded in this campaign; `repro counters` does, on a GPU.",
     ]
-    return table_of(COUNTERS, counted, join_sentences(caption))
+    return table_of(COUNTERS, counted, join_sentences(caption), nothing=not counted)
 
 
 MEDIUM, LARGE = 20_000_000, 60_000_000
@@ -604,3 +604,20 @@ def baselines(campaign: Campaign, published: Published) -> Table:
 
 def _baseline_or_layout(row: CompoundRow) -> str:
     return row.layout or row.name
+
+
+@table(STUDY_NAME, "table-setup-costs", title=TITLE, numbering="ours")
+def setup_costs(campaign: Campaign, published: Published) -> Table:
+    """One line for each problem and precision."""
+    costs = [_costs(times) for times in all_times(campaign, published)]
+    return setup_costs_table(campaign, costs, library=library_of(campaign), clock="graph", setup=PACKED)
+
+
+def _costs(times: Times) -> SetupCosts:
+    return SetupCosts.packed(
+        times.line.cell,
+        times.case.precision,
+        library=times[LIBRARY],
+        csr=times[LIBRARY_CSR],
+        ours=times[OURS] or times[PAPERS],
+    )

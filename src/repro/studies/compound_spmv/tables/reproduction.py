@@ -40,7 +40,7 @@ from repro.studies.compound_spmv.results import (
     memory_of,
     tied_layouts,
 )
-from repro.studies.compound_spmv.rows import CompoundRow
+from repro.studies.compound_spmv.study import CompoundRow
 
 KIB = 1024
 FORMATS = ("ELL", "Sl-16", "Sl-32", "cuSPARSE")

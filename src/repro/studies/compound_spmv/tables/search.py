@@ -27,13 +27,12 @@ from repro.results.published import Published
 from repro.results.registry import table
 from repro.results.significance import geometric_mean
 from repro.results.tables import MICRO, Cell, Column, Table, table_of
-from repro.sparse.compound.layouts import TILE_ROWS
-from repro.sparse.compound.schedules import LOADS
+from repro.sparse.compound.variants import LOADS, TILE_ROWS
 from repro.sparse.study_kit import front
 from repro.studies.compound_spmv import PAPER, STUDY_NAME, searches
 from repro.studies.compound_spmv.results import kernels_note, papers_space
-from repro.studies.compound_spmv.rows import CompoundRow
 from repro.studies.compound_spmv.searches import SPACE_TITLES, Journey, Order, journeys, judged_searches, searched
+from repro.studies.compound_spmv.study import CompoundRow
 from repro.tuning.evaluation import SEEDS, Array, Evaluation, sample_note
 from repro.tuning.recordings import Recording
 
@@ -169,7 +168,7 @@ def ablation(campaign: Campaign, published: Published) -> Table:
             else ["No problem of this campaign was searched in full in our space."]
         ),
     ]
-    return Table(columns, lines, join_sentences(caption), summary)
+    return Table(columns, lines, join_sentences(caption), summary, nothing=not lines)
 
 
 def _idea_line(campaign: Campaign, name: str, lost: Sequence[Loss], sizes: Sequence[bool | None]) -> tuple[Cell, ...]:
@@ -308,7 +307,7 @@ SUMMARIES: dict[str, Callable[[Sequence[float]], float]] = {
 }
 
 
-@table(STUDY_NAME, "table-portability", title="What a winner loses on another GPU", numbering="ours", several=True)
+@table(STUDY_NAME, "table-portability", title="What a winner loses on another GPU", numbering="ours", needs="beside")
 def portability(campaign: Campaign, published: Published) -> Table:
     """Loss in percent of the other device's winner here, and of ours there, for each problem and precision."""
     travelled = {other.name: journeys(campaign, other) for other in campaign.beside}

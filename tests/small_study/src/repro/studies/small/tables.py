@@ -7,10 +7,9 @@ from typing import NamedTuple
 from matplotlib.figure import Figure as Canvas
 
 from repro.results import figure_style
-from repro.results.campaign_data import Campaign, Case
+from repro.results.campaign_data import Campaign, Case, ReportedTime
 from repro.results.problem_rows import ProblemRow, join_sentences, measurement_note, ours
 from repro.results.published import Published
-from repro.results.recorded_rows import ReportedTime
 from repro.results.registry import figure, table
 from repro.results.tables import Cell, Column, Figure, Table, digits, microseconds, table_of
 

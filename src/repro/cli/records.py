@@ -1,0 +1,372 @@
+"""Commands in the panel "Results" that keep a campaign or take from it: records, merged parts, exports, checks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from repro.cli.options import (
+    DEFAULT_RESULTS,
+    AsJson,
+    CampaignName,
+    ConfigFile,
+    RecordedConfig,
+    Results,
+    print_json,
+)
+from repro.package_data import DEFAULT_CONFIG
+
+if TYPE_CHECKING:
+    from repro.export.bundle import Export
+
+
+def record(
+    campaign: Annotated[str, typer.Argument(help="Folder below --results.", show_default=False)],
+    results: Results = DEFAULT_RESULTS,
+) -> None:
+    """Keep a campaign as a record: one file a study and step.
+
+    The rows of all problems go to results/<campaign>/raw/<study>/<step>.parquet, and the files of single problems are
+    deleted. Tables, figures, report and comparison read either. A problem that is measured again later is merged by the
+    same command. It is refused while a run works in the folder.
+
+    results/<campaign>/commits.json says of each hash of a source in the environment records which commit of this
+    checkout's history has it, or that none does.
+
+    Example:
+
+        repro record h200
+    """
+    from repro.bench.environment import checkout
+    from repro.bench.records import code_of, read_environments
+    from repro.campaign.archive import pack, record_commits
+    from repro.campaign.workflow import hold_run_lock
+    from repro.problems.registry import campaign_folder
+
+    raw = campaign_folder(results, campaign) / "raw"
+    # lock out runs: files written between reading and deleting would be lost; `pack` reports a missing campaign
+    with hold_run_lock(campaign, results) if raw.is_dir() else nullcontext():
+        before = _sizes(raw)
+        for path in pack(raw):
+            typer.echo(f"{path}: {_mib(path.stat().st_size)}")
+        after = _sizes(raw)
+        repository = checkout()
+        if repository is not None:
+            commits = record_commits(raw.parent, repository)
+            for words, names in code_of(read_environments(raw), commits).items():
+                typer.echo(f"{words}: environment {', '.join(names)}")
+    typer.echo(f"{len(before)} files of {_mib(sum(before))} before, {len(after)} of {_mib(sum(after))} now")
+
+
+def _sizes(raw: Path) -> list[int]:
+    from repro.untrusted_files import files_below
+
+    return [path.lstat().st_size for path in files_below(raw, "*.parquet")]
+
+
+def _mib(size: int) -> str:
+    return f"{size / 2**20:.2f} MiB"
+
+
+def merge(
+    parts: Annotated[
+        list[str], typer.Argument(metavar="PART…", help="Campaigns: their names, or their folders.", show_default=False)
+    ],
+    to: Annotated[str, typer.Option("--to", metavar="NAME", help="The merged campaign's name.", show_default=False)],
+    keep_apart: Annotated[
+        bool, typer.Option("--keep-apart", help="Merge rows of other code, another protocol or environment as well.")
+    ] = False,
+    results: Results = DEFAULT_RESULTS,
+) -> None:
+    """Make one campaign of parts that were measured on several hosts or at several times.
+
+    The parts stay as they are. The merged campaign is a record, results/NAME: the rows of all parts in one file a study
+    and step, with the configuration of all, to be replayed. Each case is of one part; a case that several have is taken
+    once if its rows are the same, and refused if they are not.
+
+    The rows of a study must be of one protocol, one code and one environment. Where they are not, --keep-apart merges
+    them with the record of the environment that each row was measured in, and says in NOTES.md what differs. Rows of
+    several devices are never merged.
+
+    Examples:
+
+        repro merge first-half second-half --to whole
+
+        repro merge /mnt/node1/results/large /mnt/node2/results/large --to large --keep-apart
+    """
+    from shlex import join
+
+    from repro.campaign.shards import merge as run
+    from repro.errors import ReproError
+
+    if len(parts) < 2:
+        raise ReproError("nothing to merge", expected="two parts or more", actual=", ".join(parts))
+    merged = run(parts, results, to, keep_apart)
+    for part in merged.parts:
+        counts = ", ".join(f"{study} {len(cases)}" for study, cases in part.cases.items())
+        left = f"; {part.left_out} that its configuration does not name are left out" if part.left_out else ""
+        typer.echo(f"{part.name}: cases of {counts}{left}")
+    typer.echo(f"{merged.folder}: cases of {', '.join(f'{study} {count}' for study, count in merged.cases.items())}")
+    if merged.differences:
+        count = len(merged.differences)
+        typer.echo(f"kept apart: {count} {'difference' if count == 1 else 'differences'}, in {merged.folder}/NOTES.md")
+    command = ["snakemake", "--cores", "4", "all", "--configfile", f"{merged.folder}/config.yaml"]
+    typer.echo(f"tables, figures and report: {join(command)}")
+
+
+def environment(
+    campaign: CampaignName = None,
+    record: Annotated[
+        str | None, typer.Option("--record", metavar="HASH", help="One environment record.", show_default=False)
+    ] = None,
+    results: Results = DEFAULT_RESULTS,
+    config: RecordedConfig = None,
+) -> None:
+    """Print the packages that a campaign was measured with as constraints for pip.
+
+    Comments name what pip does not install: device, driver, CUDA toolkit, compiler, Python. The packages are those that
+    times depend on, as the campaign's environment record has them.
+
+    Examples:
+
+        repro environment --campaign h200 > h200.txt
+
+        pip install -c h200.txt -e '.[cuda]'
+    """
+    from repro.campaign.archive import constraints_of
+    from repro.campaign.artifacts import Asked
+
+    typer.echo(constraints_of(Asked.of(campaign, results, config).raw, record))
+
+
+class Precision(StrEnum):
+    """Floating-point precision of a kernel."""
+
+    single = "single"
+    double = "double"
+
+
+#: The study with exportable kernels.
+EXPORTED = "compound_spmv"
+
+
+def export(
+    precision: Annotated[Precision, typer.Option(help="Precision of the kernel.", show_default=False)],
+    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="The folder to make.", show_default=False)],
+    problem: Annotated[
+        str | None, typer.Argument(metavar="[PROBLEM]", help="Whose tuned kernel; not needed with --variant.")
+    ] = None,
+    campaign: CampaignName = None,
+    tuning: Annotated[
+        str | None,
+        typer.Option(help="Which of the campaign's choices: extended (or else joint), static, …", show_default=False),
+    ] = None,
+    variant: Annotated[
+        str | None,
+        typer.Option(help="A variant by name, for example Sl-32-SoA-AoS/static-256-4.", show_default=False),
+    ] = None,
+    entry: Annotated[
+        str | None, typer.Option(help="With --variant: real, complex, quaternion or block3.", show_default=False)
+    ] = None,
+    target: Annotated[str, typer.Option(help="With --variant: the GPU generation.")] = "sm_90",
+    name: Annotated[
+        str | None, typer.Option(help="Namespace, library and files; ENTRY_PRECISION by default.", show_default=False)
+    ] = None,
+    matrix: Annotated[
+        bool, typer.Option("--matrix", help="Also write the problem's matrix, for the example to multiply with.")
+    ] = False,
+    study: Annotated[str, typer.Option(help="Study of the campaign.")] = EXPORTED,
+    results: Results = DEFAULT_RESULTS,
+    config: ConfigFile = DEFAULT_CONFIG,
+) -> None:
+    """Write the kernel that a campaign chose for a problem as a C++ library: matrix class, vector class, product.
+
+    The folder has a header, a CUDA source, a CMake file, an example, and a README that says where it came from.
+
+    Examples:
+
+        repro export surfaces/bunny --precision single --campaign h200 --to bunny
+
+        repro export --variant Sl-32-SoA-AoS/static-256-4 --entry quaternion --precision double --to quaternions
+    """
+    from repro.campaign.configuration import load
+    from repro.errors import ReproError
+    from repro.export.bundle import render_export, write_folder
+    from repro.problems.registry import campaign_folder
+
+    if study != EXPORTED:
+        raise ReproError("the kernels of this study cannot be exported", expected=EXPORTED, actual=study)
+    settings = load(config)
+    campaign = settings.campaign if campaign is None else campaign
+    if variant is not None:
+        wanted = _by_hand(variant, entry, precision.value, target, name)
+    else:
+        wanted = _of_campaign(results, campaign, study, problem, precision.value, tuning, entry, name)
+    binaries = _matrix_writers(campaign_folder(results, campaign) / "problems", problem, wanted) if matrix else {}
+    for path in write_folder(to, render_export(Path(settings.kernels), wanted), binaries):
+        typer.echo(f"wrote {path}")
+
+
+def _matrix_writers(folder: Path, problem: str | None, wanted: Export) -> dict[str, Callable[[Path], None]]:
+    """Return a function that writes the problem's matrix for the exported kernel, by file name."""
+    from repro.errors import ReproError
+    from repro.export.bundle import write_matrix
+    from repro.problems.matrix import Matrix
+    from repro.problems.registry import check_name
+
+    if problem is None:
+        raise ReproError("--matrix needs a problem", todo="name one that the campaign has built")
+    built = Matrix.load(folder / f"{check_name(problem, 'PROBLEM')}.npz")
+    if built.entry != wanted.entry:
+        raise ReproError("the problem has another entry", where=problem, expected=wanted.entry, actual=built.entry)
+    return {f"{wanted.name}.matrix": lambda path: write_matrix(built, wanted.precision, path)}
+
+
+def _by_hand(variant: str, entry: str | None, precision: str, target_name: str, name: str | None) -> Export:
+    from repro.codegen.targets import get_target
+    from repro.entries import get_entry
+    from repro.errors import ReproError
+    from repro.export.bundle import Export, parse_variant
+
+    if entry is None:
+        raise ReproError("a variant needs an entry", where="--variant", todo="say what the non-zeros are with --entry")
+    get_entry(entry)
+    target = get_target(target_name)
+    if target.dialect != "cuda":
+        raise ReproError("only kernels for GPUs can be exported", expected="--target sm_…", actual=target_name)
+    id = parse_variant(variant, target)
+    provenance = [
+        ("chosen", "by hand"),
+        ("layout", str(id.layout)),
+        ("schedule", str(id.schedule)),
+        ("target", target_name),
+    ]
+    return Export(
+        f"{entry}_{precision}" if name is None else name, entry, precision, id.layout, id.schedule, target, provenance
+    )
+
+
+def _of_campaign(
+    results: Path,
+    campaign: str,
+    study: str,
+    problem: str | None,
+    precision: str,
+    tuning: str | None,
+    entry: str | None,
+    name: str | None,
+) -> Export:
+    from repro.errors import ReproError
+    from repro.export.bundle import Export, parse_variant
+    from repro.export.campaign_choice import find_campaign_choice
+
+    if problem is None or entry is not None:
+        raise ReproError(
+            "--entry is the campaign's" if problem else "nothing to export",
+            todo="name a problem of a campaign, or a variant with --variant and --entry",
+        )
+    chosen = find_campaign_choice(results, campaign, study, problem, precision, tuning)
+    if chosen.target.dialect != "cuda":
+        raise ReproError(
+            "the campaign was measured on a CPU, and its winner is no GPU's",
+            where=f"campaign {campaign}",
+            todo="name a campaign of a GPU with --campaign, or a variant with --variant",
+        )
+    id = parse_variant(chosen.name, chosen.target)
+    time = "not timed again" if chosen.seconds is None else f"{chosen.seconds * 1e6:.3f} µs (median, graph clock, warm)"
+    provenance = [
+        ("campaign", chosen.campaign),
+        ("problem", f"{problem}, {chosen.entry}, {precision} precision"),
+        ("chosen", f"by {chosen.tuning} tuning"),
+        ("layout", str(id.layout)),
+        ("schedule", str(id.schedule)),
+        ("measured time", time),
+        ("GPU", f"{chosen.device or 'not recorded'} ({chosen.target.name})"),
+        ("environment record", str(chosen.environment)),
+    ]
+    return Export(
+        f"{chosen.entry}_{precision}" if name is None else name,
+        chosen.entry,
+        precision,
+        id.layout,
+        id.schedule,
+        chosen.target,
+        provenance,
+    )
+
+
+def check(
+    config: RecordedConfig = None,
+    output: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write this file where nothing is missing.")
+    ] = None,
+    each: Annotated[bool, typer.Option("--each", help="Name each one, and do not count those of one reason.")] = False,
+    campaign: CampaignName = None,
+    results: Results = DEFAULT_RESULTS,
+    as_json: AsJson = False,
+) -> None:
+    """Count all of a campaign that is unavailable, failed or out of date; exit with 1 if there is anything.
+
+    A campaign is complete where each of its files was made from what the configuration asks for now, by the receipts
+    beside them, nothing was changed since, and nothing failed. What failed is tried again by the next run. A time on a
+    CPU that something else disturbed is named too, but the campaign is complete without it.
+
+    Of each environment record it says which commit it is of, and whether the tree had changes: for a record by
+    commits.json, which `repro record` writes.
+
+    Example:
+
+        repro check --campaign default
+    """
+    from repro.bench.records import code_of, read_commits, read_environments
+    from repro.campaign.artifacts import Asked
+    from repro.campaign.completeness import count_alike, find_missing
+    from repro.campaign.plan import make_plan
+    from repro.campaign.receipts import making
+    from repro.campaign.steps import Freshness
+    from repro.errors import ReproError
+
+    asked = Asked.of(campaign, results, config)
+    if asked.config is None:
+        raise ReproError(
+            "no such campaign, or one without a configuration",
+            where=results / asked.campaign / "config.yaml",
+            todo="name its configuration with --config",
+        )
+    plan = make_plan(asked.config)
+    if not Path(plan.results, "raw").is_dir():
+        source = config or (DEFAULT_CONFIG if campaign is None else results / campaign / "config.yaml")
+        raise ReproError(f"campaign {plan.config.campaign} was never run: `repro run --config {source}` runs it")
+    freshness = None if plan.config.replay else Freshness(plan)
+    named = find_missing(plan, freshness)
+    folder = Path(plan.results)
+    code = code_of(read_environments(folder / "raw"), read_commits(folder))
+    if as_json:
+        print_json({"campaign": plan.config.campaign, "named": [asdict(part) for part in named], "code": code})
+    else:
+        for part in named if each else count_alike(named):
+            typer.echo(f"{part.what}: {part.reason}\n", err=True)
+        for words, names in code.items():
+            typer.echo(f"{words}: environment {', '.join(names)}")
+    missing = [part for part in named if not part.remark]
+    if not missing:
+        words = f"campaign {plan.config.campaign} is complete"
+        if output is not None:
+            # only the planned output of the check step has a receipt
+            steps = freshness.steps[-1:] if freshness else ()
+            own = [step for step in steps if output.absolute() in (path.absolute() for path in step.outputs)]
+            with making(own[0]) if own else nullcontext():
+                output.write_text(f"{words}\n")
+        typer.echo(words, err=as_json)
+        return
+    raise ReproError(
+        f"missing or failed: {len(missing)}",
+        where=f"campaign {plan.config.campaign}; all else is in {plan.results} and {plan.figures}",
+        todo="see the messages above, and `--each` for all; a run tries again what can be tried again",
+    )

@@ -1,0 +1,152 @@
+"""Launches by NVIDIA's own bindings, which are optional: CUDA graphs, and kernels whose blocks wait for each other.
+
+PyCUDA has no launch of such kernels, and its handles are not taken: their modules are loaded once more.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from cuda.bindings import driver
+
+from repro.devices.base import Argument, CaptureError
+from repro.devices.cuda_driver import check_cuda, pointer_of
+
+#: C types of arguments; those of other types are addresses.
+_C_TYPES: dict[type, Any] = {
+    int: ctypes.c_int,
+    float: ctypes.c_double,
+    np.int32: ctypes.c_int32,
+    np.uint32: ctypes.c_uint32,
+    np.int64: ctypes.c_int64,
+    np.uint64: ctypes.c_uint64,
+    np.float32: ctypes.c_float,
+    np.float64: ctypes.c_double,
+}
+#: Wraps a launch.
+Within = Callable[[Callable[[], None]], Callable[[], None]]
+
+
+class CooperativeModule:
+    """A module as the bindings load it, beside PyCUDA, whose handles they do not take; its context must be current."""
+
+    def __init__(self, binary: Path, failure: Callable[[str], Exception]) -> None:
+        self._failure = failure
+        self._module = check_cuda(driver.cuModuleLoad(str(binary).encode()), failure)
+
+    def kernel(
+        self, name: str, block: int, shared: int, sm_count: int, stream: int, within: Within
+    ) -> CudaCooperativeKernel:
+        """Return a kernel, launched with `block` threads and `shared` bytes of dynamic shared memory a block on a
+        stream of a GPU with `sm_count` multiprocessors.
+
+        `within` wraps a launch so that it runs with the GPU's context current.
+        """
+        function = check_cuda(driver.cuModuleGetFunction(self._module, name.encode()), self._failure)
+        allowance = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        if shared > check_cuda(driver.cuFuncGetAttribute(allowance, function), self._failure):
+            check_cuda(driver.cuFuncSetAttribute(function, allowance, shared), self._failure)
+        occupancy = driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(function, block, shared)
+        resident = int(check_cuda(occupancy, self._failure)) * sm_count
+        return CudaCooperativeKernel(function, block, shared, resident, stream, within, self._failure)
+
+
+class CudaCooperativeKernel:
+    """A `CooperativeKernel` of one stream."""
+
+    def __init__(
+        self, function: Any, block: int, shared: int, resident: int, stream: int, within: Within,
+        failure: Callable[[str], Exception],
+    ) -> None:  # fmt: skip
+        self._function, self._block, self._shared = function, block, shared
+        self._resident, self._within = resident, within
+        self._stream, self._failure = driver.CUstream(stream), failure
+
+    @property
+    def resident(self) -> int:
+        return self._resident
+
+    def bind(self, grid: int, arguments: Sequence[Argument]) -> Callable[[], None]:
+        values = [_as_c(argument) for argument in arguments]
+        pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
+        function, block, shared = self._function, self._block, self._shared
+        stream, failure = self._stream, self._failure
+        address = ctypes.addressof(pointers)
+
+        # default: keeps the buffers and what the address points to alive
+        def launch(held: tuple[Any, ...] = (arguments, values, pointers)) -> None:
+            check_cuda(
+                driver.cuLaunchCooperativeKernel(function, grid, 1, 1, block, 1, 1, shared, stream, address), failure
+            )
+
+        return self._within(launch)
+
+
+def _as_c(argument: Argument) -> Any:
+    kind = _C_TYPES.get(type(argument))
+    return ctypes.c_void_p(pointer_of(argument)) if kind is None else kind(argument)
+
+
+def has_cooperative_launches(ordinal: int, failure: Callable[[str], Exception]) -> bool:
+    attribute = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH
+    gpu = check_cuda(driver.cuDeviceGet(ordinal), failure)
+    return bool(check_cuda(driver.cuDeviceGetAttribute(attribute, gpu), failure))
+
+
+class Graph:
+    """An executable graph of `count` launches, captured from a stream other than the default stream.
+
+    Raises
+    ------
+    CaptureError
+        Something in `launch` cannot be captured, or the device has no memory for the graph.
+    """
+
+    def __init__(
+        self, stream: int, launch: Callable[[], None], count: int, failure: Callable[[str], Exception]
+    ) -> None:
+        self._stream = driver.CUstream(stream)
+        self._failure = failure
+        graph = _capture(self._stream, launch, count)
+        try:
+            self._executable = check_cuda(driver.cuGraphInstantiate(graph, 0), CaptureError)
+        finally:
+            driver.cuGraphDestroy(graph)
+        try:
+            # Upload the graph now: if a full device has no memory for it, only the graph fails, not the single
+            # launches.
+            check_cuda(
+                driver.cuGraphUpload(self._executable, self._stream),
+                lambda name: CaptureError(name) if name == "CUDA_ERROR_OUT_OF_MEMORY" else failure(name),
+            )
+        except BaseException:
+            self.close()
+            raise
+
+    def replay(self) -> None:
+        check_cuda(driver.cuGraphLaunch(self._executable, self._stream), self._failure)
+
+    def close(self) -> None:
+        """Free the graph; no queued replay may use it."""
+        driver.cuGraphExecDestroy(self._executable)
+
+
+def _capture(stream: Any, launch: Callable[[], None], count: int) -> Any:
+    # Capture only calls of this thread; calls that a graph cannot contain are errors.
+    mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+    check_cuda(driver.cuStreamBeginCapture(stream, mode), CaptureError)
+    try:
+        for _ in range(count):
+            launch()
+    except BaseException as error:
+        _, graph = driver.cuStreamEndCapture(stream)
+        if graph is not None and int(graph):
+            driver.cuGraphDestroy(graph)
+        if isinstance(error, Exception):
+            raise CaptureError(str(error)) from error
+        raise
+    return check_cuda(driver.cuStreamEndCapture(stream), CaptureError)

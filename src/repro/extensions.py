@@ -1,0 +1,106 @@
+"""Extensions: studies, baselines and layouts of packages outside, which their entry points name.
+
+A package may have the folders `kernels` and `config` beside its modules, laid out as those of the project.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from pathlib import Path
+
+from repro.errors import ReproError
+
+STUDIES, BASELINES, LAYOUTS = "repro.studies", "repro.baselines", "repro.layouts"
+#: Module that loads the extensions of a group. A study is loaded when it is asked for.
+LOADERS: Mapping[str, str] = {BASELINES: "repro.sparse.library", LAYOUTS: "repro.sparse.compound.outer"}
+
+
+@dataclass(frozen=True)
+class Extension:
+    """An entry point of a package outside."""
+
+    group: str
+    name: str
+    #: The module or package that it names, and the distribution that has it, with its version.
+    module: str
+    distribution: str
+
+    @property
+    def where(self) -> str:
+        return f"{self.distribution}: entry point {self.name} = {self.module} of {self.group}"
+
+    @property
+    def package(self) -> str:
+        """Its top-level package, or its module."""
+        return self.module.partition(".")[0]
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Folders of its top-level package; none of a single module. Nothing of it is imported."""
+        top = find_spec(self.package)
+        return tuple(map(Path, (top and top.submodule_search_locations) or ()))
+
+    @property
+    def files(self) -> dict[str, Path]:
+        """All files of its top-level package, or its one module, by their paths from where that is."""
+        top = find_spec(self.package)
+        if not self.folders:
+            return {Path(top.origin).name: Path(top.origin)} if top and top.origin else {}
+        found = ((folder.parent, path) for folder in self.folders for path in folder.rglob("*"))
+        return {
+            path.relative_to(parent).as_posix(): path
+            for parent, path in sorted(found)
+            if path.is_file() and path.suffix != ".pyc"
+        }
+
+    def load(self) -> None:
+        """Import its module, which registers what it brings.
+
+        Raises
+        ------
+        ReproError
+            It cannot be imported, or brings what is there already.
+        """
+        try:
+            import_module(self.module)
+        except ReproError as error:
+            what = error.what if error.where is None else f"{error.what}: {error.where}"
+            raise self.error(what, expected=error.expected, actual=error.actual) from None
+        except Exception as error:
+            raise self.error("an extension cannot be imported", actual=f"{type(error).__name__}: {error}") from error
+
+    def error(self, what: str, *, expected: object = None, actual: object = None) -> ReproError:
+        return ReproError(
+            what,
+            where=self.where,
+            expected=expected,
+            actual=actual,
+            todo=f"repair the package, or remove it: pip uninstall {self.distribution.partition(' ')[0]}",
+        )
+
+
+@cache
+def extensions(group: str) -> tuple[Extension, ...]:
+    """Return the extensions of a group, `repro.studies`, `repro.baselines` or `repro.layouts`, by their names."""
+    found = {
+        Extension(group, entry.name, entry.module, f"{entry.dist.name} {entry.dist.version}" if entry.dist else "")
+        for entry in entry_points(group=group)
+    }
+    return tuple(sorted(found, key=lambda extension: (extension.name, extension.module)))
+
+
+def load_extensions(group: str) -> None:
+    """Import the modules of all extensions of a group."""
+    for extension in extensions(group):
+        extension.load()
+
+
+def extension_folders(name: str) -> Iterator[Path]:
+    """Yield the folders of this name, `kernels` or `config`, of packages outside."""
+    folders = (folder for group in (STUDIES, *LOADERS) for one in extensions(group) for folder in one.folders)
+    yield from (folder / name for folder in dict.fromkeys(folders) if (folder / name).is_dir())

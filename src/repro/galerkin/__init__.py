@@ -1,1 +1,0 @@
-"""Polynomials on simplices: bases for the modes of discontinuous fields, and quadrature."""

@@ -1,0 +1,291 @@
+"""Tables that each study has: all its baselines and layouts with their times, and what comes before its products.
+
+The first includes newly added ones automatically. The second says from how many products on a set-up has paid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import floor
+from typing import Any
+
+from repro.bench.rows import ClockName
+from repro.results.campaign_data import Campaign, Case, Method, R_co, ReportedTime, Selection
+from repro.results.problem_rows import (
+    ABBREVIATIONS,
+    CLOCK_WORDS,
+    join_sentences,
+    measurement_note,
+    precision_cell,
+    unavailable_note,
+)
+from repro.results.significance import geometric_mean
+from repro.results.tables import (
+    MICRO,
+    Cell,
+    Column,
+    Table,
+    count,
+    digits,
+    from_rows,
+    microseconds,
+    ratio,
+    seconds_cell,
+    table_of,
+    time_column,
+)
+
+
+@dataclass
+class Contestant:
+    """The fastest times of one baseline or layout in one task, for each case."""
+
+    task: str
+    name: str
+    #: Time in seconds by (problem, precision).
+    seconds: dict[tuple[str, str], float] = field(default_factory=dict)
+    #: Time divided by that of the fastest contestant in the same case.
+    ratios: dict[tuple[str, str], float] = field(default_factory=dict)
+    #: Statuses of cases without a time.
+    failures: dict[tuple[str, str], str] = field(default_factory=dict)
+
+
+def baselines_table(
+    campaign: Campaign, tasks: Sequence[Method], name: Callable[[R_co], str | None], clock: ClockName = "event"
+) -> Table:
+    """Return a table with one line per task and contestant, over all problems and precisions.
+
+    Parameters
+    ----------
+    campaign
+        The campaign; times of the search phase are used for contestants without a time of the report phase.
+    tasks
+        Tasks to compare; each selects rows, and may override `clock`.
+    name
+        Function that returns the name of a row's baseline or layout; None for rows that are neither.
+    clock
+        Clock of the compared times.
+    """
+    contestants: dict[tuple[str, str], Contestant] = {}
+    for task in tasks:
+        for problem in campaign.problems:
+            for precision in campaign.precisions:
+                case = Case[R_co](campaign, problem, precision)
+                _add_case(contestants, task, case, name, task.clock or clock)
+    lines = sorted(contestants.values(), key=lambda one: ([task.title for task in tasks].index(one.task), one.name))
+    clocks = dict.fromkeys(task.clock or clock for task in tasks)
+    caption = [
+        "All baselines and layouts that have rows, over all problems and precisions: the fastest of each in each case,",
+        "as reported, or as searched where it was not reported. Cases: how many have a time. Over the fastest: its",
+        "time over that of the fastest in the same case. Means are geometric. Fastest in: how many cases.",
+        f"Ours and others alike by the clock {' or '.join(f'{one} ({CLOCK_WORDS[one]})' for one in clocks)}, cache",
+        f"{campaign.cache}, on {campaign.device or 'no device yet'}.",
+        unavailable_note(campaign),
+    ]
+    return table_of(COLUMNS, lines, join_sentences(caption), nothing=not lines)
+
+
+def _add_case(
+    contestants: dict[tuple[str, str], Contestant],
+    task: Method,
+    case: Case[R_co],
+    name: Callable[[R_co], str | None],
+    clock: ClockName,
+) -> None:
+    by_name: dict[str, list[Selection[R_co]]] = {}
+    for rows in (Selection(case.rows), case.searched.select(cache=case.campaign.cache)):
+        named: dict[str, list[R_co]] = {}
+        for row in rows.select(task.predicate, **task.columns):
+            if (label := name(row)) is not None:
+                named.setdefault(label, []).append(row)
+        for label, group in named.items():
+            by_name.setdefault(label, []).append(Selection(group))
+    here = case.problem, case.precision
+    timed = {}
+    for label, groups in by_name.items():
+        one = contestants.setdefault((task.title, label), Contestant(task.title, label))
+        if fastest := next((time for group in groups if (time := group.fastest(clock))), None):
+            one.seconds[here] = timed[label] = fastest.seconds
+        else:
+            one.failures[here] = groups[0].rows[0].status
+    least = min(timed.values(), default=0.0)
+    for label, seconds in timed.items():
+        contestants[task.title, label].ratios[here] = seconds / least
+
+
+def _cases(one: Contestant) -> Cell:
+    statuses: dict[str, int] = {}
+    for status in one.failures.values():
+        statuses[status] = statuses.get(status, 0) + 1
+    without = ", ".join(f"{status.replace('_', ' ')} in {number}" for status, number in sorted(statuses.items()))
+    return Cell(len(one.seconds), notes=(f"without a time: {without}",) if without else ())
+
+
+def _worst(one: Contestant) -> Cell:
+    if not one.ratios:
+        return Cell()
+    problem, precision = max(one.ratios, key=one.ratios.__getitem__)
+    return Cell(f"{problem} ({ABBREVIATIONS[precision]})")
+
+
+COLUMNS: tuple[Column[Contestant], ...] = (
+    Column("task", "task", numeric=False, cell=lambda one: Cell(one.task)),
+    Column("name", "baseline or layout", numeric=False, cell=lambda one: Cell(one.name)),
+    Column("cases", "cases", cell=_cases),
+    Column("least_us", "least", "µs", cell=lambda one: seconds_cell(min(one.seconds.values(), default=None))),
+    Column("mean_us", "geometric mean", "µs", cell=lambda one: seconds_cell(geometric_mean(one.seconds.values()))),
+    Column("most_us", "largest", "µs", cell=lambda one: seconds_cell(max(one.seconds.values(), default=None))),
+    Column("mean_ratio", "mean", "over the fastest", cell=lambda one: ratio(geometric_mean(one.ratios.values()))),
+    Column("most_ratio", "largest", "over the fastest", cell=lambda one: ratio(max(one.ratios.values(), default=None))),
+    Column("worst_case", "in", "over the fastest", numeric=False, cell=_worst),
+    Column("fastest_in", "fastest in", cell=lambda one: count(sum(value == 1 for value in one.ratios.values()))),
+)
+
+
+MILLI = 1e3
+NOT_RECORDED = "not in the record: its rows were measured before the seconds of packing were"
+NO_ANALYSIS = "the record has no seconds of the library’s analysis alone"
+ANALYSIS = (
+    "Analysis: what the library’s fastest routine of any format computes of a matrix that is there in its format; on "
+    "the CPU also making that matrix."
+)
+#: What our set-up is where a matrix is packed on the host.
+PACKED = (
+    "Set-up: packing the matrix from CSR into our format, on one core of the host, with what packing needs to know, "
+    "such as clusters of rows and symmetry. What `repro export` writes converts on the GPU instead."
+)
+TITLE = "What comes before the products, and when it has paid"
+Time = ReportedTime[Any]
+
+
+@dataclass(frozen=True)
+class SetupCosts:
+    """What our kernel and the library need before their products in one case, and the times of these products."""
+
+    #: Name of the problem, with its notes.
+    name: Cell
+    precision: str
+    #: The library's fastest routine, and its fastest one for CSR.
+    library: Time | None
+    csr: Time | None
+    ours: Time | None
+    #: Seconds that bring the matrix from CSR into our format; None if they are not recorded.
+    ours_seconds: float | None
+    #: Seconds of the analysis by the library's fastest routine; None if they are not recorded.
+    library_seconds: float | None
+    #: Which of a problem's products it is; empty if there is one.
+    product: str = ""
+    #: Remarks on `ours_seconds`.
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def packed(
+        cls, name: Cell, precision: str, *, library: Time | None, csr: Time | None, ours: Time | None
+    ) -> SetupCosts:
+        """Return the costs of a matrix that is packed, by the seconds in the rows of the products."""
+        ours_seconds = ours.row.packing if ours else None
+        return cls(name, precision, library, csr, ours, ours_seconds, library.row.preprocess if library else None)
+
+    @property
+    def gain(self) -> float | None:
+        """Seconds that a product of ours takes less than the library's with CSR; negative if it takes more."""
+        return self.csr.seconds - self.ours.seconds if self.csr and self.ours else None
+
+    @property
+    def pays_from(self) -> int | None:
+        """Number of products from which on ours with its set-up takes less time than the library's with CSR.
+
+        The library's analysis is not counted, which favours the library. None if it is never so, or is not known.
+        """
+        if self.gain is None or self.gain <= 0 or self.ours_seconds is None:
+            return None
+        return floor(self.ours_seconds / self.gain) + 1
+
+
+def _milliseconds(seconds: float | None, *notes: str) -> Cell:
+    return Cell() if seconds is None else Cell(MILLI * seconds, digits(MILLI * seconds), notes)
+
+
+def _library_seconds(costs: SetupCosts) -> Cell:
+    if costs.library and costs.library_seconds is None:
+        return Cell(notes=(NO_ANALYSIS,))
+    return from_rows(_milliseconds(costs.library_seconds), costs.library)
+
+
+def _ours_seconds(costs: SetupCosts) -> Cell:
+    if costs.ours and costs.ours_seconds is None:
+        return Cell(notes=(NOT_RECORDED,))
+    return from_rows(_milliseconds(costs.ours_seconds, *costs.notes), costs.ours)
+
+
+def _gain(costs: SetupCosts) -> Cell:
+    if costs.gain is None:
+        return Cell()
+    gain = MICRO * costs.gain
+    return Cell(gain, f"{'−' if gain < 0 else ''}{digits(abs(gain))}")
+
+
+def _pays_from(costs: SetupCosts) -> Cell:
+    if costs.gain is not None and costs.gain <= 0:
+        return Cell(None, "never")
+    return count(costs.pays_from)
+
+
+def _columns(library: str, products: bool) -> tuple[Column[SetupCosts], ...]:
+    fastest, csr = f"{library}, fastest", f"{library} with CSR"
+    product = Column[SetupCosts]("product", "product", numeric=False, cell=lambda costs: Cell(costs.product or None))
+    return (
+        Column("problem", "problem", numeric=False, cell=lambda costs: costs.name),
+        Column("precision", "precision", numeric=False, cell=lambda costs: precision_cell(costs.precision)),
+        *((product,) if products else ()),
+        Column("library", "routine", fastest, numeric=False, cell=lambda costs: _name(costs.library)),
+        Column("library_preprocess_ms", "analysis, ms", fastest, cell=_library_seconds),
+        Column("csr", "routine", csr, numeric=False, cell=lambda costs: _name(costs.csr)),
+        time_column("csr_us", "µs", csr, lambda costs: costs.csr),
+        Column("ours", "variant", "ours", numeric=False, cell=lambda costs: _name(costs.ours)),
+        Column("ours_setup_ms", "set-up, ms", "ours", cell=_ours_seconds),
+        Column("ours_us", "µs", "ours", cell=lambda costs: microseconds(costs.ours)),
+        Column("gain_us", "gain a product, µs", cell=_gain),
+        Column("pays_from", "pays from product", cell=_pays_from),
+    )
+
+
+def _name(timed: Time | None) -> Cell:
+    return Cell(timed.name if timed else None)
+
+
+def setup_costs_table(
+    campaign: Campaign,
+    costs: Sequence[SetupCosts],
+    *,
+    library: str,
+    clock: ClockName,
+    setup: str,
+    analysis: str = ANALYSIS,
+) -> Table:
+    """Return the table of a study's set-up costs: one line for each case.
+
+    Parameters
+    ----------
+    campaign, costs
+        The campaign, and the costs of its cases.
+    library
+        The library's name.
+    clock
+        The clock of the products.
+    setup, analysis
+        Sentences that say what our set-up and what the library's is.
+    """
+    caption = [
+        "What comes before the first product.",
+        analysis,
+        setup,
+        f"Gain a product: the time of {library}’s fastest routine for CSR less that of ours. Pays from: the first",
+        f"product that our set-up and all products so far are faster at than {library}’s products with CSR alone, its",
+        "analysis not counted; never where a product is not faster. Nothing of this is published.",
+        measurement_note(campaign, clock),
+        unavailable_note(campaign),
+    ]
+    columns = _columns(library, any(one.product for one in costs))
+    return table_of(columns, costs, join_sentences(caption), nothing=not any(one.ours for one in costs))

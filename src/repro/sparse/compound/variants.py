@@ -1,0 +1,499 @@
+"""Variants of compound products, each a layout and a schedule: text of an id is made and read only here.
+
+A layout is an outer format, an inner order, a vector order and a row order. The inner order AoSoA stores tiles of 32
+slots. An entry's members are cut into chunks of one load, and a chunk of all 32 slots is contiguous, so each load of a
+warp is contiguous and as wide as possible. In AoS a thread strides over entries of 36 or 72 bytes; in SoA it needs a
+load for each member. A schedule assigns rows to threads.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import product
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repro.bench.variant_id import BaseId, Point
+from repro.codegen.targets import Target
+from repro.codegen.templates import LOAD_BYTES
+from repro.config.spaces import EXTENDED, PAPER, Space
+from repro.entries import Entry
+from repro.errors import ReproError
+from repro.sparse.compound.outer import get_outer, outer_formats
+from repro.sparse.ordering import UNKNOWNS
+
+F = TypeVar("F", bound=np.generic)
+
+#: Slots of a tile: the threads of a warp.
+TILE = 32
+
+
+def chunks(members: int, scalar_bytes: int) -> list[tuple[int, int]]:
+    """Cut an entry into loads: (first member, number of members), powers of two, the widest first."""
+    cut, first = [], 0
+    width = LOAD_BYTES // scalar_bytes
+    while first < members:
+        while width > members - first:
+            width //= 2
+        cut.append((first, width))
+        first += width
+    return cut
+
+
+def tiled_slots(slots: int) -> int:
+    return -(-slots // TILE) * TILE
+
+
+def tile(entries: NDArray[F]) -> NDArray[F]:
+    """Bring `(slots, members)`, slots a multiple of 32, into tiles; flat."""
+    count, members = entries.shape
+    tiles = entries.reshape(count // TILE, TILE, members)
+    out = np.empty((count // TILE, TILE * members), entries.dtype)
+    for first, width in chunks(members, entries.dtype.itemsize):
+        part = out[:, TILE * first : TILE * (first + width)]
+        part[:] = tiles[:, :, first : first + width].reshape(len(out), TILE * width)
+    return out.ravel()
+
+
+#: The papers' orders of the members of an entry.
+ORDER = ("AoS", "SoA")
+#: Our additions: tiles of 32 slots (see `tile`), and vector entries padded to a power of two.
+INNER = (*ORDER, "AoSoA")
+VECTOR = (*ORDER, "Padded")
+#: Rows of a tile, by pair format (`repro.sparse.pairs`).
+TILE_ROWS = {f"Pairs-{rows}": rows for rows in (64, 128, 256)}
+#: Outer formats of the space `extended` besides pairs.
+OURS = ("CSR", "ELLPACK", "Sl-4", "Sl-8")
+CLUSTERED = ("CSR", "Sl-4", "Sl-8")
+#: Formats and vector orders that neither won nor were the only ones within a tie, in 36 recorded cases.
+NEVER_BEST = (("ELLPACK", "Padded"), ("Sl-8", "Padded"))
+#: `clustered` stores rows with similar entries of x together and keeps the order of both vectors. The other orders
+#: renumber the unknowns, and so x and y (`repro.sparse.ordering.permutation`).
+ORDERINGS = ("natural", "clustered", *UNKNOWNS[1:])
+
+
+@dataclass(frozen=True, order=True)
+class Layout:
+    """A layout, spelt as in the papers, `CSR-AoS-AoS` or `ELL-SoA-AoS`, with additional words for ours."""
+
+    #: `CSR`, `ELL` (ELLPACK-R), `Sl-k` (sliced ELLPACK, slices of k rows), see `outer`; or `Pairs-k` (each pair of a
+    #: symmetric matrix once, in tiles of k rows), see `repro.sparse.pairs`.
+    outer: str
+    #: Order of the members of the matrix entries: `AoS`, `SoA`, or `AoSoA` (tiles of 32 slots).
+    inner: str
+    #: Order of the members of both vectors: `AoS`, `SoA`, or `Padded` (AoS, each entry padded to a power of two).
+    vector: str
+    #: Order of the rows: `natural`, or one of `repro.sparse.ordering`, then spelt `CSR-AoS-AoS@clustered`.
+    ordering: str = "natural"
+
+    def __str__(self) -> str:
+        return f"{self.outer}-{self.inner}-{self.vector}" + f"@{self.ordering}" * (self.ordering != "natural")
+
+    @property
+    def of_pairs(self) -> bool:
+        """Whether each pair of a symmetric matrix is stored once, in tiles of `TILE_ROWS` rows."""
+        return self.outer in TILE_ROWS
+
+    @property
+    def unknowns(self) -> str:
+        """Order of the unknowns, and so of x and y: one of `repro.sparse.ordering.UNKNOWNS`."""
+        return "natural" if self.ordering == "clustered" else self.ordering
+
+    @property
+    def stored(self) -> Layout:
+        """The layout without the order of the unknowns, on which its kernel does not depend."""
+        return self if self.ordering == "clustered" else replace(self, ordering="natural")
+
+    @classmethod
+    def parse(cls, text: str) -> Layout:
+        """Read the papers' spelling, the inverse of `str`; unknown text raises `ReproError`."""
+        name, _, ordering = text.strip().partition("@")
+        outer, inner, vector = ([""] * 3 + name.rsplit("-", 2))[-3:]
+        layout = cls(outer, inner, vector, ordering or "natural")
+        outers = [*outer_formats(), *TILE_ROWS]
+        if (
+            layout.outer not in outers
+            or layout.inner not in INNER
+            or layout.vector not in VECTOR
+            or layout.ordering not in ORDERINGS
+            or text.endswith("@")
+        ):
+            raise ReproError(
+                "unknown layout",
+                expected=f"outer-inner-vector with outer one of {', '.join(outers)}, inner one of {', '.join(INNER)}, "
+                f"vector one of {', '.join(VECTOR)}, and after it, where rows are reordered, "
+                f"{', '.join(f'@{ordering}' for ordering in ORDERINGS[1:])}",
+                actual=text,
+                todo="spell it as the papers do, for example Sl-32-SoA-AoS; `repro list layouts` prints all",
+            )
+        clustered = [*CLUSTERED, *TILE_ROWS]
+        if layout.ordering == "clustered" and outer not in clustered:
+            raise ReproError(
+                "this format is not stored clustered", expected=f"one of {', '.join(clustered)}", actual=text
+            )
+        return layout
+
+
+REFERENCE = Layout("CSR", "AoS", "AoS")
+
+
+def all_layouts() -> list[Layout]:
+    """Return the papers' 16 layouts and those of added formats, the reference layout first."""
+    outers = [outer.name for outer in outer_formats().values() if outer.space == "paper"]
+    layouts = [Layout(*parts) for parts in product(outers, ORDER, ORDER)]
+    return sorted(layouts, key=lambda layout: layout != REFERENCE)
+
+
+def extended_layouts(entry: Entry) -> list[Layout]:
+    """Return the layouts of the space `extended` for an entry.
+
+    All have tiles, and none are the papers' padded formats: no matrix gained by another inner order, or more than 1 %
+    by ELLPACK-R or slices of 16 or 32 rows (docs/performance.md). Pairs need entries with values.
+    """
+    vectors = ["AoS"] if entry.size & (entry.size - 1) == 0 else ["AoS", "Padded"]
+    combined = [(outer, vector) for outer, vector in product(OURS, vectors) if (outer, vector) not in NEVER_BEST]
+    natural = [Layout(outer, "AoSoA", vector) for outer, vector in combined]
+    natural += [Layout(outer, "AoSoA", "AoS") for outer in TILE_ROWS if entry.members]
+    clustered = (*CLUSTERED, *TILE_ROWS)
+    return natural + [replace(layout, ordering="clustered") for layout in natural if layout.outer in clustered]
+
+
+KINDS = ("static", "dynamic")
+#: Our additional kinds.
+DIRECT, CHUNK = "direct", "chunk"
+LOADS = ("ca", "cg", "cs", "el")
+#: Words for prefetching (see `Schedule.ahead`); the last one is for pairs.
+AHEAD = ("", "p", "a", "f")
+#: Share of L2 that `el` loads keep for the matrix between launches. The rest is for vectors and streaming data; in an
+#: L2 of two partitions data read from both sides may be stored twice.
+KEPT = 0.5
+
+
+@dataclass(frozen=True, order=True)
+class Schedule:
+    """Assignment of rows to threads."""
+
+    #: `static` (grid-stride loop), `dynamic` (blocks draw as many rows as they have threads from an atomic counter),
+    #: `direct` (one pass with as many blocks as the rows take), or `chunk` (each block takes one run of rows).
+    kind: str
+    block_size: int
+    #: Grid size per multiprocessor; in `direct` schedules it only makes the compiler leave registers for them.
+    blocks_per_sm: int
+    #: Threads that share a row (King's logical vector width).
+    width: int = 1
+    #: Entries of a row in flight per thread.
+    unroll: int = 1
+    #: Caching of the matrix in PTX's words: `ca` everywhere; `cg` not in L1, which is left to x; `cs` evicted first,
+    #: for matrices larger than L2; `el` keeps the share `KEPT` of L2 from one launch to the next (`evict_last`) and
+    #: evicts the rest first (`evict_first`).
+    load: str = "ca"
+    #: How a thread's next entries are requested while it adds: empty for not at all, `p` by loads into registers, `a`
+    #: by asynchronous copies into shared memory (PTX's `cp.async`). With pairs both request the first entries before
+    #: the barrier behind the staging of x; `a` copies x asynchronously, but not entries. `f`, of pairs alone, requests
+    #: the first entries before that barrier, and no others ahead.
+    ahead: str = ""
+    #: Whether the row loop is kept from being unrolled, as in the authors' code; of the papers' schedules alone.
+    rolled: bool = False
+
+    @property
+    def shape(self) -> str:
+        """Text of the entries' distribution over threads; empty for the papers' one thread a row."""
+        parts = [
+            f"w{self.width}" * (self.width > 1),
+            f"u{self.unroll}" * (self.unroll > 1),
+            self.load * (self.load != "ca"),
+            self.ahead,
+        ]
+        return "_".join(filter(None, parts))
+
+    def blocks(self, n: int, sm_count: int, long_rows: int = 0) -> int:
+        """Return the blocks of the grid for n rows.
+
+        Each long row of a clustered layout has its own block, except in `static` and `dynamic` schedules.
+        """
+        if self.kind == DIRECT:
+            return -(-(n - long_rows) * self.width // self.block_size) + long_rows
+        return sm_count * self.blocks_per_sm + (long_rows if self.kind == CHUNK else 0)
+
+    def __str__(self) -> str:
+        return "-".join(
+            [
+                self.kind,
+                str(self.block_size),
+                str(self.blocks_per_sm),
+                *filter(None, self.shape.split("_")),
+                *(["rolled"] if self.rolled else []),
+            ]
+        )
+
+
+def _steps(first: int, limit: int) -> list[int]:
+    """Return first·2^i and first·3·2^i up to the limit, ascending."""
+    powers = [first << i for i in range(32)]
+    return sorted(step for step in {*powers, *(3 * p for p in powers)} if step <= limit)
+
+
+def paper_space(target: Target, *, rolled: bool = True) -> list[Schedule]:
+    """Return the papers' schedules within the device's limits, with the row loop `rolled` or left to the compiler.
+
+    Block sizes are w·2^i or w·3·2^i for a warp of w threads, blocks of a multiprocessor 2^i or 3·2^i (Mueller-Roemer et
+    al. 2020, section 4): 60 combinations on an `sm_90`. Every row loop of the authors' code (FhSparseGen, state of
+    2022-08-31) stands under an unroll pragma of one, so `rolled` schedules are what the papers ran.
+    """
+    return [
+        Schedule(kind, block_size, blocks_per_sm, rolled=rolled)
+        for kind, block_size, blocks_per_sm in product(
+            KINDS, _steps(target.warp, target.threads_per_block), _steps(1, target.blocks_per_sm)
+        )
+        if block_size * blocks_per_sm <= target.threads_per_sm
+    ]
+
+
+def extended_space(target: Target, layout: Layout) -> list[Schedule]:
+    """Return our schedules for a layout: several threads a row, entries in flight, neighbouring rows together.
+
+    Excluded are choices that lost on every tried matrix (docs/performance.md): one thread a row, more than 8 a row of
+    ELLPACK or of clusters, and widths for which a warp's step is much more or less than a slice.
+    """
+    if layout.of_pairs:
+        return _pairs_space(target, TILE_ROWS[layout.outer])
+    widths = [1 << i for i in range(1, target.warp.bit_length())]
+    slice_rows = get_outer(layout.outer).constants.get("slice_rows")
+    if slice_rows:
+        exact = max(1, target.warp // slice_rows)
+        widths = [width for width in widths if exact <= 2 * width and width <= 2 * exact]
+    elif layout.outer != "CSR" or layout.ordering == "clustered":
+        widths = [width for width in widths if width <= 8]
+    half, quarter = target.threads_per_sm // 2, target.threads_per_sm // 4
+    if layout.ordering == "clustered":  # blocks that keep a multiprocessor within few clusters
+        shapes = [(DIRECT, 64, half), (DIRECT, 256, half), (CHUNK, 512, half), (CHUNK, 1024, half)]
+    else:  # small one-pass blocks with registers for half or a quarter of the threads, and one shape for chunks
+        shapes = [(DIRECT, 64, half), (DIRECT, 64, quarter), (DIRECT, 128, half), (DIRECT, 256, half)]
+        shapes.append((CHUNK, 512, half))
+    searched = [
+        Schedule(kind, block_size, blocks_per_sm, width, unroll, load)
+        for width, unroll, load, (kind, block_size, blocks_per_sm) in product(
+            widths, (1, 2, 4), ("ca", "cg", "cs"), _fitted(target, shapes)
+        )
+    ]
+    return searched + [replace(schedule, width=width) for width in widths for schedule in _loads_space(target)]
+
+
+def _loads_space(target: Target) -> list[Schedule]:
+    """Return, for one thread a row, the schedules that keep a share of the matrix in L2 or prefetch.
+
+    They are few: the effect of L2 is the same in one pass and in chunks, and four entries in flight are a whole row of
+    most matrices, which leaves nothing to prefetch. Two batches of two entries need registers for a quarter of the
+    threads, and copies of them a multiprocessor's shared memory. Copies have no cache hints, and chunk blocks too many
+    threads.
+    """
+    kept = (1, 2) if target.dialect == "cuda" else ()  # elsewhere there is no word for it, and `ca` is the same
+    half, quarter = target.threads_per_sm // 2, target.threads_per_sm // 4
+    one_pass, roomy, chunk = (DIRECT, 64, half), (DIRECT, 64, quarter), (CHUNK, 512, half)
+    return [
+        *(
+            Schedule(*shape, unroll=unroll, load="el")
+            for shape in _fitted(target, [one_pass, chunk])
+            for unroll in kept
+        ),
+        *(
+            Schedule(*shape, unroll=unroll, load=load, ahead="p")
+            for unroll, shapes in ((1, [one_pass, chunk]), (2, [roomy]))
+            for shape in _fitted(target, shapes)
+            for load in ("ca", "cs")
+        ),
+        *(
+            Schedule(*shape, unroll=unroll, ahead="a")
+            for unroll, shape in ((1, one_pass), (2, roomy))
+            for shape in _fitted(target, [shape])
+        ),
+    ]
+
+
+def _pairs_space(target: Target, rows: int) -> list[Schedule]:
+    """Return the schedules of tiles of `rows` rows: a block each, with one thread or two a row.
+
+    More threads have fewer registers and entries in flight. Schedules with prefetch or L2 shares have registers for a
+    quarter of the threads, two entries in flight and few load types: a prefetched batch of four exceeds most rows. Only
+    x is copied to shared memory asynchronously, since shared-memory bandwidth already limits pairs.
+    """
+    eighth = target.threads_per_sm // 8
+    schedules = []
+    for width in (1, 2):
+        block_size = rows * width
+        if block_size > target.threads_per_block:
+            continue
+        # several of these coincide on small multiprocessors
+        three_quarters, five_eighths, half, quarter = (
+            (DIRECT, block_size, _resident(target, block_size, eighth * of)) for of in (6, 5, 4, 2)
+        )
+        crowded = [shape for shape in (three_quarters, five_eighths) if shape not in (half, quarter)]
+        schedules += [
+            Schedule(*shape, width, unroll, load)
+            for shape, unrolls in ((half, (1, 2, 4)), (quarter, (1, 2, 4)), *((shape, (1, 2)) for shape in crowded))
+            for unroll, load in product(unrolls, ("ca", "cs"))
+        ]
+        roomy = Schedule(*quarter, width, 2)
+        schedules += [
+            *([replace(roomy, load="el")] if target.dialect == "cuda" else []),
+            replace(roomy, unroll=1, load="cs", ahead="p"),
+            *(replace(roomy, load=load, ahead=ahead) for load, ahead in product(("ca", "cs"), ("p", "f"))),
+            replace(roomy, load="cs", ahead="a"),
+        ]
+    return list(dict.fromkeys(schedules))
+
+
+@cache
+def schedules(target: Target, space: Space, layout: Layout) -> tuple[Schedule, ...]:
+    """Return the schedules of a space within the target's limits; cached, since a plan needs them for each case."""
+    if space == EXTENDED:
+        return tuple(extended_space(target, layout))
+    return tuple(paper_space(target, rolled=space == PAPER))
+
+
+def _fitted(target: Target, shapes: Sequence[tuple[str, int, int]]) -> list[tuple[str, int, int]]:
+    """Return kind, block size and blocks per multiprocessor for (kind, block size, threads per multiprocessor)."""
+    fitted = [(kind, min(block_size, target.threads_per_block), threads) for kind, block_size, threads in shapes]
+    return list(
+        dict.fromkeys(
+            (kind, block_size, _resident(target, block_size, threads)) for kind, block_size, threads in fitted
+        )
+    )
+
+
+def _resident(target: Target, block_size: int, threads: int) -> int:
+    return min(target.blocks_per_sm, max(1, threads // block_size))
+
+
+_SCHEDULE = re.compile(
+    rf"(?P<kind>{'|'.join((*KINDS, DIRECT, CHUNK))})-(?P<n_t>\d+)-(?P<n_b>\d+)"
+    r"(-w(?P<width>\d+))?(-u(?P<unroll>\d+))?(-(?P<load>cg|cs|el))?(-(?P<ahead>p|a|f))?(-(?P<rolled>rolled))?"
+)
+
+
+@dataclass(frozen=True, order=True)
+class VariantId(BaseId):
+    """A layout under a schedule, spelt `Sl-32-SoA-AoS/static-256-4`."""
+
+    layout: Layout
+    schedule: Schedule
+
+    def __str__(self) -> str:
+        return f"{self.layout}/{self.schedule}"
+
+    @classmethod
+    def _read(cls, text: str) -> VariantId:
+        layout_text, _, schedule_text = text.partition("/")
+        layout = Layout.parse(layout_text)
+        parts = _SCHEDULE.fullmatch(schedule_text)
+        if parts is None:
+            raise ReproError(
+                "unknown schedule",
+                where=text,
+                expected="kind-n_t-n_b, kind static, dynamic, direct or chunk, after it -w and -u with numbers, -cg, "
+                "-cs or -el, and -p, -a or -f; or -rolled alone, of static and dynamic",
+                actual=schedule_text,
+                todo="spell the variant as the tables do, for example Sl-32-SoA-AoS/static-256-4",
+            )
+        schedule = Schedule(
+            parts["kind"],
+            int(parts["n_t"]),
+            int(parts["n_b"]),
+            int(parts["width"] or 1),
+            int(parts["unroll"] or 1),
+            parts["load"] or "ca",
+            parts["ahead"] or "",
+            bool(parts["rolled"]),
+        )
+        if schedule.rolled and (schedule.kind not in KINDS or schedule.shape):
+            raise ReproError(
+                "only the papers' schedules have a loop that is not unrolled",
+                where=text,
+                expected="static or dynamic, one thread a row, before -rolled",
+                actual=schedule,
+            )
+        rows = TILE_ROWS.get(layout.outer)
+        if (schedule.load != "ca" or schedule.ahead) and layout.inner != "AoSoA":
+            raise ReproError(
+                "only tiles can be loaded so",
+                where=text,
+                expected="AoSoA with -cg, -cs, -el, -p, -a or -f",
+                actual=layout.inner,
+            )
+        if not rows and (schedule.ahead == "f" or (schedule.ahead == "a" and schedule.load != "ca")):
+            raise ReproError(
+                "a schedule that there is for pairs alone",
+                where=text,
+                expected="-f for pairs; for others no word of loads beside -a, whose copies have none",
+                actual=schedule,
+            )
+        if rows and (schedule.kind != DIRECT or schedule.block_size != rows * schedule.width):
+            raise ReproError(
+                "pairs have a block for each tile",
+                where=text,
+                expected=f"{DIRECT}-{rows}-… for one thread to a row, {DIRECT}-{2 * rows}-…-w2 for two, and so on",
+                actual=schedule,
+            )
+        return cls(layout, schedule)
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        layout, schedule = self.layout, self.schedule
+        return {
+            "layout": str(layout),
+            "ordering": layout.unknowns,
+            "outer": layout.outer,
+            "inner": layout.inner,
+            "vector": layout.vector,
+            "clustered": layout.ordering == "clustered",
+            "schedule": schedule.kind,
+            "n_t": schedule.block_size,
+            "n_b": schedule.blocks_per_sm,
+            "width": schedule.width,
+            "unroll": schedule.unroll,
+            "load": schedule.load,
+            "ahead": schedule.ahead,
+            "rolled": schedule.rolled,
+        }
+
+    @property
+    def point(self) -> Point:
+        layout, schedule = self.layout, self.schedule
+        outer, _, rows = layout.outer.partition("-")
+        sizes = (int(rows or 1), schedule.block_size, schedule.blocks_per_sm, schedule.width, schedule.unroll)
+        load = schedule.load if schedule.load != "ca" else ""
+        kind = f"{schedule.kind}-rolled" if schedule.rolled else schedule.kind
+        words = (outer, layout.inner, layout.vector, layout.ordering, kind, load, schedule.ahead)
+        return Point.of(str(layout), words, sizes)
+
+
+def fitting_variant(name: str, target: Target) -> VariantId:
+    """Return the variant with a name; raise `ReproError` if it is unknown, or if the target cannot hold it."""
+    return fitting(VariantId.parse(name), target)
+
+
+def fitting(variant: VariantId, target: Target) -> VariantId:
+    """Return the variant if the target can hold its schedule; otherwise raise `ReproError`."""
+    schedule = variant.schedule
+    fits = (
+        0 < schedule.block_size <= target.threads_per_block
+        and schedule.block_size % target.warp == 0
+        and 0 < schedule.blocks_per_sm <= target.blocks_per_sm
+        and schedule.block_size * schedule.blocks_per_sm <= target.threads_per_sm
+        and schedule.width in (1 << i for i in range(target.warp.bit_length()))
+        and schedule.unroll > 0
+    )
+    if not fits:
+        raise ReproError(
+            "a schedule that the target cannot hold",
+            where=variant,
+            expected=f"on {target.name} n_t a multiple of {target.warp} up to {target.threads_per_block}, n_b up to "
+            f"{target.blocks_per_sm}, n_t·n_b up to {target.threads_per_sm}, and a width that divides {target.warp}",
+            actual=schedule,
+        )
+    return variant
