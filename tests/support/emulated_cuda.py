@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from repro.codegen.targets import STATIC_SHARED, get_target
+from repro.codegen.targets import get_target
 from repro.devices.base import Captured, CopiedWords, Launch
 
 ALIGNMENT = 256
@@ -99,7 +99,7 @@ def compile_kernels(source: str, folder: Path) -> Program:
         )
     assert wrappers, "a module without kernels"
     source = _INCLUDED.sub("", source)  # what they declare is in the header of this
-    source = _LAUNCHED.sub(rf"alignas(16) __shared__ \1 \2[{STATIC_SHARED} / sizeof(\1)];", source)
+    source = _LAUNCHED.sub(rf"alignas(16) __shared__ \1 \2[{get_target('sm_90').shared_bytes} / sizeof(\1)];", source)
     text = "\n".join([source, *wrappers])
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{hashlib.sha256((HEADER.read_text() + text).encode()).hexdigest()[:16]}.so"

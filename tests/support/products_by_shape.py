@@ -14,19 +14,28 @@ from repro.sparse.device_work import keep
 from repro.sparse.dynamic import kernels
 from repro.sparse.dynamic.layout import lay_out
 from repro.sparse.dynamic.storage import Storage
-from repro.sparse.spgemm.kernels import BINS, MODES, HashShape, Mode, SortShape, hash_shapes, sort_shapes
+from repro.sparse.spgemm.kernels import (
+    BINS,
+    MODES,
+    HashShape,
+    LongShape,
+    Mode,
+    SortShape,
+    hash_shapes,
+    long_shapes,
+    sort_shapes,
+)
 from repro.sparse.spgemm.multiplication import Multiplication
 from repro.sparse.spgemm.rows import Factors, Plan, ProductBins, ProductRows
 from support.matrices import assert_csr_product, of_sizes
 
-Shape = HashShape | SortShape | None
+Shape = HashShape | SortShape | LongShape | None
 
 
 def every_shape(target: Target, scalar_bytes: int) -> dict[str, tuple[Mode, Shape]]:
     """Return all kernels for rows of products, by mode and kernel, spelt as in the module."""
-    shapes: list[tuple[Mode, Shape]] = [
-        (mode, shape) for mode in MODES for shape in (*hash_shapes(target, scalar_bytes), None)
-    ]
+    tables = (*hash_shapes(target, scalar_bytes), *long_shapes(target, scalar_bytes)[1:])
+    shapes: list[tuple[Mode, Shape]] = [(mode, shape) for mode in MODES for shape in (*tables, None)]
     shapes += [("one", shape) for shape in sort_shapes(target, scalar_bytes)]
     return {shape.kernel(mode)[1] if shape else f"{mode}_dense": (mode, shape) for mode, shape in shapes}
 

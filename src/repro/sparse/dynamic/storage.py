@@ -135,6 +135,11 @@ class Storage:
         self.values = self.device.allocate(self.dtype.itemsize * max(capacity, 1))
         self.capacity = capacity
 
+    def move(self, lease: Lease, columns: Buffer, values: Buffer, capacity: int) -> None:
+        """Take memory of an arena for another capacity, which is released with the matrix; the entries are lost."""
+        self._leave()
+        self.lease, self.columns, self.values, self.capacity = lease, columns, values, capacity
+
     def grow(self, capacity: int, copy: Callable[[Buffer, Buffer, Buffer, Buffer], None]) -> None:
         """Allocate another capacity, and move the entries there; `OutOfDeviceMemory` leaves the matrix unchanged.
 

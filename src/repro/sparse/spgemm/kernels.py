@@ -76,6 +76,65 @@ class SortShape:
         return self.width * self.rows
 
 
+#: Slots of the tables of long rows; products that a block deals out at once; and products from which a row is long.
+LONG_TABLES = {"cuda": (1024, 2048, 4096, 8192, 16384), "opencl": (4096,)}
+LONG_CHUNK = {"cuda": 1024, "opencl": 256}
+LONG_PRODUCTS = {"cuda": 512, "opencl": 1792}
+#: The largest part of such a table that is filled.
+LONG_FILLED = 7 / 8
+
+
+@dataclass(frozen=True, order=True)
+class LongShape:
+    """A row by a block whose threads have as many products each, whatever B's rows are."""
+
+    #: Slots, a power of two; 0: a sum for every column in global memory.
+    table: int
+    threads: int
+    #: Products of a thread in a chunk.
+    items: int
+    #: Blocks that a multiprocessor shall hold.
+    resident: int = 1
+    rows: int = 1
+
+    def kernel(self, mode: str) -> tuple[str, str]:
+        """Return module and kernel name."""
+        return mode, f"{mode}_long_t{self.table}" if self.table else f"{mode}_dense"
+
+    @property
+    def bits(self) -> int:
+        return self.table.bit_length() - 1
+
+    def table_bytes(self, mode: str, scalar_bytes: int) -> int:
+        """Return the dynamic shared memory of a block."""
+        return self.table * (COLUMN_BYTES + (0 if mode == "symbolic" else scalar_bytes))
+
+    def shared_bytes(self, scalar_bytes: int) -> int:
+        """Return the shared memory of a block, at the most."""
+        of_product, of_thread = COLUMN_BYTES + scalar_bytes, 2 * COLUMN_BYTES + scalar_bytes
+        tallies = COLUMN_BYTES * (self.threads // 32) ** 2
+        return self.table * of_product + self.threads * (self.items * of_product + of_thread) + tallies + 512
+
+
+@cache
+def long_shapes(target: Target, scalar_bytes: int) -> tuple[LongShape, ...]:
+    """Return the kernels for long rows; the first one has a sum for every column, the others have ascending tables."""
+    chunk, made = LONG_CHUNK[target.dialect], []
+    for table in (0, *LONG_TABLES[target.dialect]):
+        threads = 8 if target.dialect == "opencl" else 256 if 0 < table <= 2048 else 512
+        shape = LongShape(table, threads, chunk // threads)
+        fitting = target.shared_bytes // (shape.shared_bytes(scalar_bytes) + 1024)
+        if target.dialect == "opencl" or fitting or not table:
+            made.append(replace(shape, resident=max(1, min(fitting, 1024 // threads))))
+    return tuple(made)
+
+
+def long_shape(target: Target, scalar_bytes: int, entries: int) -> LongShape | None:
+    """Return the kernel for long rows with slots for `entries`; None without one."""
+    fitting = (shape for shape in long_shapes(target, scalar_bytes) if LONG_FILLED * shape.table >= entries)
+    return next(fitting, None)
+
+
 @cache
 def hash_shapes(target: Target, scalar_bytes: int) -> tuple[HashShape, ...]:
     """Return the available hash tables for a number size."""
@@ -345,6 +404,8 @@ Mode = Literal["one", "symbolic", "numeric"]
 MODES: tuple[Mode, ...] = ("one", "symbolic", "numeric")
 #: Lanes of a row for counting products.
 COUNT_WIDTH = {"cuda": 4, "opencl": 1}
+#: Entries of a row of A from which a whole block counts its products.
+COUNTED_BY_BLOCK = 128
 #: Modules: counting and binning, one for each mode, the paper's sort, and expansion to coordinates; in both formats.
 KERNELS = ("count", *MODES, "esc", "expand")
 #: Modules in the format `exact` alone: new values by stored destinations, and on a GPU products in one launch.
@@ -378,6 +439,7 @@ def render_spgemm(templates: Path, key: str, target: Target, owner: str) -> str:
             "limits": LIMITS,
             "n_bins": BINS,
             "count_width": count_width,
+            "long_row": COUNTED_BY_BLOCK,
             "distances": [1 << bit for bit in range(count_width.bit_length() - 1)],
         }
     elif kernels == "expand":
@@ -396,6 +458,7 @@ def render_spgemm(templates: Path, key: str, target: Target, owner: str) -> str:
     elif kernels == "esc":
         own = {"shapes": sort_shapes(target, scalar_bytes)}
     else:
-        own = {"mode": kernels, "shapes": hash_shapes(target, scalar_bytes)}
+        shapes = {"shapes": hash_shapes(target, scalar_bytes), "long_shapes": long_shapes(target, scalar_bytes)}
+        own = {"mode": kernels, **shapes}
     template = f"sparse/spgemm/{'hash' if kernels in MODES else kernels}.j2"
     return render_template(templates, template, title=f"{owner}: {module}, {precision} precision", **words, **own)

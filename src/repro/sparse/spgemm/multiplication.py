@@ -22,13 +22,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Device
+from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Device, OutOfDeviceMemory
 from repro.sparse.device_work import Launches, Load, RadixSort, Scan, bits_of, keep
 from repro.sparse.dynamic.kernels import STATE_BUFFER_END, STATE_UNPLACED, STATE_WORDS
 from repro.sparse.dynamic.layout import MAX_ENTRIES
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.elementwise import Kernels, in_order
-from repro.sparse.spgemm.kernels import BYTES_ROOM, ROOMS, RefillShape, refill_shape, rows_that_plan
+from repro.sparse.spgemm.kernels import BYTES_ROOM, COLUMN_BYTES, ROOMS, RefillShape, refill_shape, rows_that_plan
 from repro.sparse.spgemm.rows import (
     MIN_PRODUCTS,
     BinCounts,
@@ -39,6 +39,7 @@ from repro.sparse.spgemm.rows import (
     ProductRows,
     arguments_of,
     expected_entries,
+    plan_bounds,
     plan_entries,
     plan_for_any,
     plan_products,
@@ -47,7 +48,7 @@ from repro.sparse.spgemm.rows import (
     take_sample,
     too_many,
 )
-from repro.sparse.spgemm.single import single_launch
+from repro.sparse.spgemm.single import Range, single_launch
 
 #: Steps of a product in one phase and in two.
 ONE_PHASE = ("count", "compute", "settle")
@@ -79,6 +80,8 @@ class Multiplication:
     def plan_filling(self, counts: BinCounts, of_a: float, of_b: float) -> Plan:
         """Return the plan for rows binned by entries; see `spread`."""
         fitting = plan_entries(self.device.target, self._scalar_bytes, counts.largest)
+        if counts.differ:
+            fitting = plan_bounds(self.device.target, self._scalar_bytes, counts, MAX_ENTRIES)
         return self.filling or self.spread(fitting, counts, of_a, of_b)
 
     def spread(self, plan: Plan, counts: BinCounts, of_a: float, of_b: float) -> Plan:
@@ -146,6 +149,10 @@ class Steps:
         self._rows = ProductRows(of.device, of.load, factors, c, self._bins, self._left)
         self._counts = self._products = BinCounts((), (), ())
         self._expected = 0
+        #: The most entries that C can have, where tables and memory are made for that; else 0.
+        self._bound = 0
+        self._single = single_launch(of.device, factors.a.dtype)
+        self._reserved: Range | None = None
         self._usual = of.usual or of.careful
 
     @property
@@ -158,19 +165,31 @@ class Steps:
         return self.c
 
     def count(self) -> None:
-        """Bin rows by products; sample large problems."""
+        """Bin rows by products; sample large problems, unless rows differ and memory suffices for all products."""
         of, factors, c = self._of, self._factors, self.c
         self._bins.by_products(factors.a, factors.b, c)
-        self._counts = self._products = self._bins.read()
+        counts = self._counts = self._products = self._bins.read()
         target, number = of.device.target, c.dtype.itemsize
-        if sum(self._counts.totals) < MIN_PRODUCTS:
-            self._expected = min(sum(expected_entries(self._counts)), MAX_ENTRIES)
-            planned = plan_products(target, number, largest=self._counts.largest, mean_row=self._counts.mean_row)
-            self._usual = of.usual or self._spread(planned, self._counts)
+        usual = of.usual
+        if usual is None and counts.differ:
+            usual = self._spread(plan_bounds(target, number, counts, c.shape[1]), counts)
+            self._bound = counts.bound(c.shape[1])
+        if sum(counts.totals) < MIN_PRODUCTS:
+            self._expected = min(sum(expected_entries(counts)), MAX_ENTRIES)
+            planned = plan_products(target, number, largest=counts.largest, mean_row=counts.mean_row)
+            self._usual = usual or self._spread(planned, counts)
             return
-        sample = take_sample(of.device, of.load, factors, c, self._bins, self._counts)
-        self._expected = min(sample.entries_of(self._counts), MAX_ENTRIES)
-        self._usual = of.usual or self._spread(sample.plan(target, number), self._counts)
+        if usual is not None and self._affords(self._bound):
+            self._expected, self._usual = self._bound, usual
+            return
+        sample = take_sample(of.device, of.load, factors, c, self._bins, counts)
+        self._expected = min(sample.entries_of(counts), MAX_ENTRIES)
+        self._usual = usual or self._spread(sample.plan(target, number), counts)
+
+    def _affords(self, entries: int) -> bool:
+        """Return whether there is memory to be reserved for so many entries, if for any."""
+        of_entry = COLUMN_BYTES + self.c.dtype.itemsize
+        return 0 < entries <= MAX_ENTRIES and self._single.affords(entries * of_entry)
 
     def _spread(self, plan: Plan, counts: BinCounts) -> Plan:
         return self._of.spread(plan, counts, self._products.mean_of_a, self._products.mean_row)
@@ -178,13 +197,25 @@ class Steps:
     # one phase -----------------------------------------------------------------------------------------------------
 
     def compute(self) -> None:
-        """Compute rows into newly allocated segments, in memory of the expected size."""
-        self.c.make_room(self._expected)
+        """Compute rows into newly allocated segments, in memory of the expected size, or for the most that C can be."""
+        if not self._reserve():
+            self.c.make_room(self._expected)
         self._of.device.fill(self.c.state, 0)
         self._rows.bind("one", self._counts, self._usual, self._held)()
 
+    def _reserve(self) -> bool:
+        """Take memory of the arena for the most that C can be, where that is known; return False without."""
+        if not self._affords(self._bound):
+            return False
+        try:
+            self._reserved = self._single.arena.reserve(self._bound)
+        except OutOfDeviceMemory:
+            return False
+        self.c.move(self._reserved, *self._reserved.buffers(self._bound), self._bound)
+        return True
+
     def settle(self) -> None:
-        """Compute rows that did not fit into their table or into memory."""
+        """Compute rows that did not fit into their table or into memory, and give back what C does not need."""
         c, plans = self.c, [self._usual, self._of.roomy, self._of.careful]
         while (words := self._state())[STATE_UNPLACED]:
             pointer = int(words[STATE_BUFFER_END])
@@ -201,6 +232,9 @@ class Steps:
             words[STATE_BUFFER_END], words[STATE_UNPLACED] = used, 0
             self._of.device.write(c.state, words)
             self._rows.bind("one", again, plans[0], self._held)()
+        if self._reserved is not None and c.lease is self._reserved:
+            c.capacity = int(words[STATE_BUFFER_END])
+            self._reserved.cut(c.capacity)
 
     def _copy(self, entries: int, *buffers: Buffer) -> None:
         kernels = Kernels(self._of.device, self._of.load(f"expand-{self._factors.format}"))

@@ -6,7 +6,7 @@ estimates entries, for the choice of tables and memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cache
@@ -25,12 +25,16 @@ from repro.sparse.spgemm.kernels import (
     BINS,
     EXPECTED,
     LIMITS,
+    LONG_PRODUCTS,
     PAPERS_BINS,
     Format,
     HashShape,
+    LongShape,
     Mode,
     SortShape,
     hash_shapes,
+    long_shape,
+    long_shapes,
     smallest,
     sort_shapes,
     spread,
@@ -66,6 +70,8 @@ def arguments_of(matrix: Storage) -> list[Argument]:
     return [np.int32(matrix.pitch), matrix.table, matrix.sizes, matrix.columns, matrix.values]
 
 
+#: Rows differ where the longest one has so many times the products, or entries, of the mean row.
+DIFFERING = 3
 #: Words behind the row counts: three for each bin, and one for the entries of A.
 _WORDS = 3 * BINS + 1
 
@@ -91,6 +97,19 @@ class BinCounts:
     def mean_row(self) -> float:
         """Mean length of B's rows, weighted by use; 0: unknown."""
         return sum(self.totals) / self.entries if self.entries else 0.0
+
+    @property
+    def differ(self) -> bool:
+        """Whether rows differ so much that tables are made for the most that a row can be."""
+        return max(self.largest, default=0) * sum(self.rows) >= DIFFERING * max(sum(self.totals), 1)
+
+    def bound(self, columns: int) -> int:
+        """Return the most entries that C can have with so many columns."""
+        return sum(min(total, rows * columns) for total, rows in zip(self.totals, self.rows, strict=True))
+
+
+#: What a bin's rows are computed by; None: a sum for every column in global memory.
+Shape = HashShape | SortShape | LongShape | None
 
 
 class ProductBins:
@@ -141,8 +160,8 @@ IDLE = 8
 class Plan:
     """A kernel for each bin."""
 
-    #: Shape for each bin's rows, `(BINS,)`; None: a dense accumulator in global memory.
-    shapes: tuple[HashShape | SortShape | None, ...]
+    #: Shape for each bin's rows, `(BINS,)`.
+    shapes: tuple[Shape, ...]
 
 
 def plan_products(
@@ -176,6 +195,18 @@ def plan_entries(
     return Plan(tuple(smallest(target, scalar_bytes, count, of_products, mean_row) for count, of_products in given))
 
 
+def plan_bounds(target: Target, scalar_bytes: int, counts: BinCounts, columns: int) -> Plan:
+    """Return a plan whose tables hold whatever a row can be, so that none is computed twice; long rows have a block."""
+    shapes: list[Shape] = []
+    for largest in counts.largest:
+        most = min(largest, columns)
+        if largest > LONG_PRODUCTS[target.dialect]:
+            shapes.append(long_shape(target, scalar_bytes, most))
+        else:
+            shapes.append(smallest(target, scalar_bytes, most, largest, counts.mean_row))
+    return Plan(tuple(shapes))
+
+
 @dataclass(frozen=True)
 class Demand:
     """Work to distribute over the device."""
@@ -194,7 +225,7 @@ def spread_out(plan: Plan, target: Target, scalar_bytes: int, demand: Demand) ->
 
     Lanes of a warp follow the row length of B; several warps need long rows of A.
     """
-    made: list[HashShape | SortShape | None] = []
+    made: list[Shape] = []
     for shape, rows in zip(plan.shapes, demand.rows, strict=True):
         if isinstance(shape, HashShape) and 0 < rows * shape.width * IDLE < demand.lanes:
             in_warp, warps = min(2 * demand.of_b, target.warp), demand.of_a / target.warp
@@ -227,7 +258,7 @@ def papers_plan(target: Target, scalar_bytes: int, width: int = 32, rows: int = 
     block are taken where available, else the nearest shape.
     """
     shapes = sort_shapes(target, scalar_bytes)
-    made: list[HashShape | SortShape | None] = list(plan_products(target, scalar_bytes).shapes)
+    made: list[Shape] = list(plan_products(target, scalar_bytes).shapes)
     for bin in range(PAPERS_BINS):
         own = [shape for shape in shapes if shape.most == LIMITS[bin]]
         if own:
@@ -238,7 +269,7 @@ def papers_plan(target: Target, scalar_bytes: int, width: int = 32, rows: int = 
 #: Limit of blocks per multiprocessor for grid-stride loops over a bin's rows.
 BLOCKS_PER_SM = {"cuda": 32, "opencl": 4}
 #: Limit of blocks with dense accumulators, and of their bytes.
-DENSE_BLOCKS, DENSE_BYTES = 256, 1 << 28
+DENSE_BLOCKS, DENSE_BYTES = 256, 1 << 29
 
 
 class Lists(Protocol):
@@ -268,44 +299,33 @@ class ProductRows:
 
         C needs memory for the output of `mode`. `held` releases the kernels' working memory after they are done.
         """
+        tried = list(enumerate(zip(plan.shapes, counts.rows, strict=True)))
+        share = DENSE_BYTES // max(sum(rows > 0 and shape is None for _, (shape, rows) in tried), 1)
         launches: list[Launch] = []
-        dense: dict[int, int] = {}
-        for bin, (shape, rows) in enumerate(zip(plan.shapes, counts.rows, strict=True)):
-            if rows and shape is None:
-                dense[bin] = rows
-            elif rows and shape is not None:
-                module, name = shape.kernel(mode)
-                kernel = self._load(f"{module}-{self._factors.format}").kernel(name)
-                blocks = min(-(-rows // shape.rows), self._device.sm_count * BLOCKS_PER_SM[self._device.backend])
-                launches.append(Launch(kernel, blocks, shape.threads, [np.int32(bin), *self._arguments()]))
-        bound: list[Callable[[], None]] = []
-        if len(launches) == 1:
-            bound.append(self._device.bind(*launches[0]))
-        elif launches:
-            bound.append(self._device.bind_concurrent(launches))
-        if dense:
-            bound.append(self._bind_dense(mode, dense, held))
-        return in_order(bound)
+        by_column = long_shapes(self._device.target, self._c.dtype.itemsize)[0]
+        for bin, (planned, rows) in reversed(tried):  # the longest rows first
+            if not rows:
+                continue
+            shape, blocks, more = planned or by_column, rows, list[Argument]()
+            if planned is None:
+                blocks, more = self._dense(rows, share, held)
+            module, name = shape.kernel(mode)
+            shared = shape.table_bytes(mode, self._c.dtype.itemsize) if isinstance(shape, LongShape) else 0
+            kernel = self._load(f"{module}-{self._factors.format}").kernel(name, shared)
+            blocks = min(-(-blocks // shape.rows), self._device.sm_count * BLOCKS_PER_SM[self._device.backend])
+            launches.append(Launch(kernel, blocks, shape.threads, [np.int32(bin), *self._arguments(), *more]))
+        if not launches:
+            return in_order([])
+        return self._device.bind(*launches[0]) if len(launches) == 1 else self._device.bind_concurrent(launches)
 
-    def _bind_dense(self, mode: Mode, rows: Mapping[int, int], held: ExitStack) -> Callable[[], None]:
-        """Return a launch of some bins' rows with dense accumulators in global memory."""
-        columns, c = self._c.shape[1], self._c
-        sums, words = columns * c.dtype.itemsize, -(-columns // 32)
-        blocks = max(1, min(sum(rows.values()), DENSE_BLOCKS, DENSE_BYTES // (sums + 4 * words)))
-        kernels = Kernels(self._device, self._load(f"{mode}-{self._factors.format}"))
-        memory = [keep(held, self._device.allocate(blocks * nbytes)) for nbytes in (4 * words, sums)]
-        given = [*self._arguments(), np.int32(columns), *memory]
-        launches = [
-            kernels.blocks(f"{mode}_dense", min(blocks, count), [np.int32(bin), *given]) for bin, count in rows.items()
-        ]
-
-        def launch() -> None:
-            for buffer in memory:
-                self._device.fill(buffer, 0)
-            for run in launches:
-                run()
-
-        return launch
+    def _dense(self, rows: int, share: int, held: ExitStack) -> tuple[int, list[Argument]]:
+        """Return the blocks that have a sum for every column each, and their memory, in which kernels leave no mark."""
+        columns = self._c.shape[1]
+        nbytes = 4 * -(-columns // 32), columns * self._c.dtype.itemsize
+        blocks = max(1, min(rows, DENSE_BLOCKS, share // max(sum(nbytes), 1)))
+        marks, sums = (keep(held, self._device.allocate(max(blocks * each, 4))) for each in nbytes)
+        self._device.fill(marks, 0)
+        return blocks, [np.int32(columns), marks, sums]
 
     def _arguments(self) -> list[Argument]:
         bins, c, factors = self._bins, self._c, self._factors

@@ -389,7 +389,7 @@ class SingleLaunch:
         """Return a launch of a product, the product, and the range for its entries; None without memory for it."""
         device, capacity = self._device, plan.capacity
         nbytes = capacity * (4 + self._dtype.itemsize)
-        if capacity > MAX_ENTRIES or not self._affords(nbytes):
+        if capacity > MAX_ENTRIES or not self.affords(nbytes):
             return None
         try:
             entries_of_c = self.arena.reserve(capacity)
@@ -413,7 +413,7 @@ class SingleLaunch:
             c.release()
             raise
 
-    def _affords(self, nbytes: int) -> bool:
+    def affords(self, nbytes: int) -> bool:
         """Return whether a product may reserve so many bytes; asking the driver takes longer than a small product."""
         if nbytes <= SMALL_BYTES or nbytes <= self._device.pooled_bytes():
             return True
