@@ -333,11 +333,17 @@ def bins_of(times: ProblemTimes) -> list[BinTimes]:
     return bins
 
 
-#: The paper's eight problems by name; None for a problem that is not in the campaign.
+#: Problems of targets by name, the paper's eight and others; None for a problem that is not in the campaign.
 PaperProblems = Mapping[str, ProblemTimes | None]
 LARGEST = ("poisson/27pt_128",)
 LARGE = ("poisson/5pt_1024", "poisson/9pt_1024", "poisson/7pt_128")
 SMALL = ("poisson/5pt_512", "poisson/9pt_512", "poisson/7pt_64", "poisson/27pt_64")
+PAPERS = (*SMALL, *LARGE, *LARGEST)
+#: Problems that are not the paper's: elasticity, and matrices that are not symmetric or whose rows differ much.
+ELASTIC = ("bunny_closed", "armadillo_4k", "armadillo_13k")
+SQUARED = (
+    "cryg2500", "bayer10", "bcsstk13", "bcsstk16_scalar", "rajat01", "like_webbase-1M", "like_cnr-2000", "like_in-2004"
+)  # fmt: skip
 
 
 def _why_not(case: ProblemTimes | None) -> str:
@@ -346,17 +352,22 @@ def _why_not(case: ProblemTimes | None) -> str:
     return "not timed" if case.case.measured else case.case.why_not()
 
 
-def _of_products(number: Callable[[ProductTimes], float | None]) -> Callable[[PaperProblems], Measured]:
-    """Return a function that measures `number` for all products of all problems."""
+def _of_products(
+    number: Callable[[ProductTimes], float | None],
+    only: Sequence[str] = PAPERS,
+    products: Sequence[str] = tuple(PRODUCTS),
+) -> Callable[[PaperProblems], Measured]:
+    """Return a function that measures `number` for some products of some problems."""
 
     def measure(problems: PaperProblems) -> Measured:
         numbers: list[CaseNumber] = []
         missing: list[MissingCase] = []
-        for name, case in problems.items():
+        for name in only:
+            case = problems.get(name)
             if case is None or not case.case.measured:
-                missing.append(MissingCase(name, _why_not(case), len(PRODUCTS)))
+                missing.append(MissingCase(name, _why_not(case), len(products)))
                 continue
-            for times in map(case.product, PRODUCTS):
+            for times in map(case.product, products):
                 title, value = f"{name}, {times.title}", number(times)
                 if value is None:
                     failures = [
@@ -371,14 +382,14 @@ def _of_products(number: Callable[[ProductTimes], float | None]) -> Callable[[Pa
 
 
 def of_problems(
-    number: Callable[[ProblemTimes], CaseNumber | None], only: Sequence[str] = ()
+    number: Callable[[ProblemTimes], CaseNumber | None], only: Sequence[str] = PAPERS
 ) -> Callable[[PaperProblems], Measured]:
-    """Return a function that measures set-ups or solutions of some problems, or of all."""
+    """Return a function that measures set-ups or solutions of some problems."""
 
     def measure(problems: PaperProblems) -> Measured:
         numbers: list[CaseNumber] = []
         missing: list[MissingCase] = []
-        for name in only or problems:
+        for name in only:
             case = problems.get(name)
             measured = number(case) if case else None
             if measured:
@@ -390,15 +401,24 @@ def of_problems(
     return measure
 
 
-def _over_ours(base: Method) -> Callable[[PaperProblems], Measured]:
-    return _of_products(lambda times: ratio_of(times[base], times[OURS]))
+def _over_ours(
+    base: Method, only: Sequence[str] = PAPERS, products: Sequence[str] = tuple(PRODUCTS)
+) -> Callable[[PaperProblems], Measured]:
+    return _of_products(lambda times: ratio_of(times[base], times[OURS]), only, products)
+
+
+def _over_kernel(times: ProductTimes) -> float | None:
+    """Time of the library's fastest product over that of our kernel of a whole one, both by events."""
+    library, kernel = times[LIBRARY], times[SINGLE_KERNEL]
+    whole = library.row.stage_whole if library else None
+    return whole / kernel.seconds if whole and kernel else None
 
 
 def _numeric(clock: ClockName) -> Callable[[PaperProblems], Measured]:
     return _of_products(lambda times: ratio_of(times.of(REUSE).fastest(clock), times.of(REFILL).fastest(clock)))
 
 
-def _milliseconds(method: Method, only: Sequence[str] = ()) -> Quantity[PaperProblems]:
+def _milliseconds(method: Method, only: Sequence[str] = PAPERS) -> Quantity[PaperProblems]:
     def number(case: ProblemTimes) -> CaseNumber | None:
         timed = case[method]
         return CaseNumber(MILLI * timed.seconds, case.line.problem, timed.notes) if timed else None
@@ -415,8 +435,14 @@ def _set_up_ratio(case: ProblemTimes) -> CaseNumber | None:
 QUANTITIES: Mapping[str, Quantity[PaperProblems]] = {
     "library_worst": Quantity(_over_ours(LIBRARY)),
     "library_mean": Quantity(_over_ours(LIBRARY), "mean"),
+    "library_event_worst": Quantity(_of_products(_over_kernel)),
+    "library_event_mean": Quantity(_of_products(_over_kernel), "mean"),
+    "elasticity_worst": Quantity(_over_ours(LIBRARY, ELASTIC)),
+    "squares_worst": Quantity(_over_ours(LIBRARY, SQUARED, ("AA",))),
+    "squares_mean": Quantity(_over_ours(LIBRARY, SQUARED, ("AA",)), "mean"),
     "whole_over_reuse_mean": Quantity(_over_ours(REUSE), "mean"),
     "numeric_mean": Quantity(_numeric("event"), "mean"),
+    "numeric_worst": Quantity(_numeric("event")),
     "graph_numeric_mean": Quantity(_numeric("graph"), "mean"),
     "coordinates_mean": Quantity(_over_ours(COORDINATES), "mean"),
     "gflops_mean": Quantity(_of_products(lambda times: times.gflops(OURS)), "mean"),
@@ -475,7 +501,9 @@ def _share(case: ProblemTimes) -> CaseNumber | None:
 
 
 def _quantity(
-    number: Callable[[ProblemTimes], CaseNumber | None], statistic: StatisticName = "worst", only: Sequence[str] = ()
+    number: Callable[[ProblemTimes], CaseNumber | None],
+    statistic: StatisticName = "worst",
+    only: Sequence[str] = PAPERS,
 ) -> Quantity[PaperProblems]:
     return Quantity(of_problems(number, only), statistic)
 
