@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from repro.campaign.jobs import Batches, Requests
+from repro.campaign.jobs import ProblemBatches, Requests
 from repro.campaign.plan import make_plan
 from repro.campaign.steps import Freshness
 from repro.campaign.workflow import (
@@ -11,7 +11,7 @@ from repro.campaign.workflow import (
     drop_unasked_limit,
     plan_of_run,
     refuse_file_in_the_way,
-    tell_compiled,
+    report_compiled,
 )
 from repro.campaign.configuration import resolve
 from repro.cli.results import print_end_of_run
@@ -39,7 +39,7 @@ try:
         with located(files):
             plan = make_plan(resolve(config, files))
     refuse_file_in_the_way(plan)
-    batches = Batches(plan)
+    batches = ProblemBatches(plan)
     freshness = Freshness(plan) if workflow.is_main_process else None
     stale = freshness.stale if freshness else {}
 except ReproError as error:
@@ -88,7 +88,7 @@ onstart:
     try:
         begin(plan, stale)
         drop_unasked_limit(workflow)
-        tell_compiled(plan, stale)
+        report_compiled(plan, stale)
     except ReproError as error:
         sys.exit(str(error))
 

@@ -13,7 +13,7 @@ from repro.bench import timing
 from repro.bench.timing import ALONE, WAKING, Samples, SamplingPlan, full, judge_clocks, outlying, screen, take_samples
 from repro.bench.trial import ContentionMonitor
 from repro.config.models import Timing
-from repro.tuning.rounds import warm_rounds
+from repro.tuning.final_timing import warm_rounds
 
 TOLERANCE = Timing().gpu_disturbed
 MICRO = 1e-6

@@ -13,11 +13,11 @@ from repro.bench.timing import SamplingPlan
 from repro.bench.yardsticks import DeviceCopy, Floor
 from repro.codegen.build_cache import compile_module
 from repro.codegen.targets import CPU
-from repro.codegen.templates import Stream
+from repro.codegen.templates import StreamConfig
 from repro.devices.opencl import OpenClDevice
 from repro.sparse.elementwise import pack_vector
-from repro.sparse.operands import Multiplies, operands_of, y_on
-from repro.tuning.rounds import shuffled_rounds
+from repro.sparse.operands import ProductRunnable, operands_of, y_on
+from repro.tuning.final_timing import shuffled_rounds
 
 EFFORT = SamplingPlan(5)
 #: A right product, and one more number at `stray`, by the launches after the first `calm` ones.
@@ -48,7 +48,7 @@ def bench(make_bench, small_problem):
     bench.release()
 
 
-class Straying(Multiplies):
+class Straying(ProductRunnable):
     """Leaves the right product, and writes one more number."""
 
     kind, bytes_moved = "variant", 8
@@ -186,7 +186,7 @@ def test_what_yardsticks_write_has_guards(bench, yardstick, monkeypatch):
     stray = bench.device.upload(np.zeros(1))
     allocate, held = bench.workspace.guards.allocate, []
     monkeypatch.setattr(bench.workspace.guards, "allocate", lambda *size: held.append(allocate(*size)) or held[-1])
-    runnable = yardstick(Stream(64, 4))
+    runnable = yardstick(StreamConfig(64, 4))
     prepare = runnable.prepare
 
     def over_the_edge(workspace):

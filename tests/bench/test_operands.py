@@ -13,7 +13,7 @@ from repro.bench.timing import SamplingPlan
 from repro.bench.trial import Bench
 from repro.config.models import Timing
 from repro.devices.device_group import Devices
-from repro.tuning.rounds import shuffled_rounds
+from repro.tuning.final_timing import shuffled_rounds
 
 EFFORT = SamplingPlan(5)
 EDGES = frozenset({(0, 1), (1, 2)})

@@ -14,8 +14,8 @@ from repro.bench.runnable import Runnable
 from repro.bench.store import Store
 from repro.bench.timing import Samples, SamplingPlan
 from repro.devices.base import CaptureError
-from repro.sparse.operands import Multiplies, y_on
-from repro.tuning.rounds import shuffled_rounds
+from repro.sparse.operands import ProductRunnable, y_on
+from repro.tuning.final_timing import shuffled_rounds
 from repro.tuning.search import Search, pick
 from repro.tuning.strategies import Exhaustive
 
@@ -103,7 +103,7 @@ def test_where_the_cache_is_flushed_that_comes_after_the_reset(bench, monkeypatc
 
 
 def test_a_product_is_put_back_before_it_is_verified(bench):
-    class Adding(Multiplies):
+    class Adding(ProductRunnable):
         """Adds the product to y, which has to be zero then."""
 
         kind, name, arrangement, clocks = "variant", "adding", "AoS", ("host",)

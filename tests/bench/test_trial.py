@@ -8,19 +8,19 @@ import pytest
 from repro.bench import timing
 from repro.bench.errors import ModuleError, Unsupported
 from repro.bench.runnable import Candidate
-from repro.bench.timing import SamplingPlan, few, fit, time_quantiles
+from repro.bench.timing import SamplingPlan, fit_to_budget, initial_launches, time_quantiles
 from repro.bench.yardsticks import WORD, DeviceCopy, Empty, Floor
 from repro.codegen.targets import CPU
-from repro.codegen.templates import Stream, streams
+from repro.codegen.templates import StreamConfig, streams
 from repro.devices.base import LaunchError, OutOfDeviceMemory
 from repro.devices.device_group import Devices
 from repro.sparse.elementwise import pack_vector
-from repro.sparse.operands import Multiplies, expand, make_operands, y_on
+from repro.sparse.operands import ProductRunnable, expand, make_operands, y_on
 
 FULL = SamplingPlan(20, 5, 5)
 
 
-class Fake(Multiplies):
+class Fake(ProductRunnable):
     """A runnable that copies a given result into y; it fails where it is told to."""
 
     kind, identity, arrangement, columns, bytes_moved = "variant", "v1", "AoS", {"matrix_bytes": 4}, 8
@@ -274,7 +274,7 @@ def test_streams_read_every_word_and_write_every_word(make_bench, small_problem)
     """Replace the scratch memory by known words and follow them through the kernels."""
     bench = make_bench(small_problem("real"))
     device, common = bench.device, bench.workspace.common.program
-    for stream in (Stream(64, 4), Stream(1024, 8)):
+    for stream in (StreamConfig(64, 4), StreamConfig(1024, 8)):
         words = np.random.default_rng(1).integers(0, 2**32, 5000, dtype=np.uint32)
         out = np.zeros(700, np.uint32)
         source, target = device.upload(words), device.upload(out)
@@ -300,20 +300,20 @@ def test_streams_read_every_word_and_write_every_word(make_bench, small_problem)
 def test_an_empty_kernel_and_a_copy_are_timed(make_bench, small_problem):
     bench = make_bench(small_problem("real"))
     assert bench.try_once(Empty(), "search", FULL).event_median > 0
-    copy = bench.try_once(DeviceCopy(Stream(64, 4)), "search", SamplingPlan(3))
+    copy = bench.try_once(DeviceCopy(StreamConfig(64, 4)), "search", SamplingPlan(3))
     assert copy.bytes == 1 << 26
     bench.release()
 
 
 def test_an_effort_is_cut_to_its_budget_but_not_below_a_few_samples():
     effort = SamplingPlan(1000, 100, 20)
-    assert fit(effort, once=1e-6, budget=1.0) == effort
-    assert fit(effort, once=1e-3, budget=0.1) == SamplingPlan(100, 20, 5)
-    assert fit(effort, once=1.0, budget=0.1) == SamplingPlan(5, 2, 5)
-    assert fit(SamplingPlan(20, cold=True), once=1.0, budget=0.1) == SamplingPlan(5, cold=True)
+    assert fit_to_budget(effort, once=1e-6, budget=1.0) == effort
+    assert fit_to_budget(effort, once=1e-3, budget=0.1) == SamplingPlan(100, 20, 5)
+    assert fit_to_budget(effort, once=1.0, budget=0.1) == SamplingPlan(5, 2, 5)
+    assert fit_to_budget(SamplingPlan(20, cold=True), once=1.0, budget=0.1) == SamplingPlan(5, cold=True)
     # launches longer than the budget: fewer, and at last a single one
-    assert [few(once, budget=0.1) for once in (1e-9, 1e-3, 0.2, 0.5, 5.0)] == [5, 5, 5, 2, 1]
-    assert fit(effort, once=5.0, budget=0.1, least=1) == SamplingPlan(1, 2, 1)
+    assert [initial_launches(once, budget=0.1) for once in (1e-9, 1e-3, 0.2, 0.5, 5.0)] == [5, 5, 5, 2, 1]
+    assert fit_to_budget(effort, once=5.0, budget=0.1, least=1) == SamplingPlan(1, 2, 1)
 
 
 def test_the_budget_is_for_the_full_number_of_launches_and_fewer_have_their_share(
@@ -338,7 +338,7 @@ def test_quantiles_are_those_of_the_samples():
 def test_floor_and_copy_can_be_resident_side_by_side(make_bench, small_problem):
     """A buffer that one of them uses must outlive the preparing of another."""
     bench = make_bench(small_problem("real"))
-    floor, copy = Floor(Stream(64, 1)), DeviceCopy(Stream(64, 4))
+    floor, copy = Floor(StreamConfig(64, 1)), DeviceCopy(StreamConfig(64, 4))
     bench.prepare(floor)
     word = WORD[bench.device.backend]
     key = ("streamed", -(-floor.streamed(bench.workspace.operands)[0] // word))

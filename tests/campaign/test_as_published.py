@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from repro.campaign.artifacts import Asked
+from repro.campaign.artifacts import CampaignSelection
 from repro.campaign.configuration import load
 from repro.campaign.plan import check_beside
 from repro.config.models import Config
@@ -14,9 +14,9 @@ from repro.errors import ReproError
 from support.campaigns import RESULTS
 
 
-def asked(campaign: str, as_published: str) -> Asked:
+def asked(campaign: str, as_published: str) -> CampaignSelection:
     config = load(RESULTS / campaign / "config.yaml")
-    return Asked(campaign, RESULTS, config.model_copy(update={"as_published": as_published}))
+    return CampaignSelection(campaign, RESULTS, config.model_copy(update={"as_published": as_published}))
 
 
 def test_the_campaign_as_published_is_read_where_it_has_the_study() -> None:

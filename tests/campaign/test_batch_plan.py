@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from repro.campaign.configuration import resolve
-from repro.campaign.jobs import RATES, SMALL, START_SECONDS, Batches, estimate, is_small
+from repro.campaign.jobs import RATES, SMALL, START_SECONDS, ProblemBatches, estimate, is_small
 from repro.campaign.plan import Plan, make_plan
 from repro.codegen.targets import CPU
 from repro.errors import ReproError
@@ -34,7 +34,7 @@ def plan(**keys: Any) -> Plan:
 
 
 def test_small_problems_are_dealt_out_in_the_order_of_the_plan() -> None:
-    batches = Batches(plan(batch=3))
+    batches = ProblemBatches(plan(batch=3))
     assert [(batch.name, batch.problems) for batch in batches.building] == [
         ("problems/0000", tuple(IN_BATCHES[:3])),
         ("problems/0001", tuple(IN_BATCHES[3:])),
@@ -49,7 +49,7 @@ def test_small_problems_are_dealt_out_in_the_order_of_the_plan() -> None:
 
 
 def test_what_is_not_small_is_a_job_of_its_own() -> None:
-    batches = Batches(plan(batch=3))
+    batches = ProblemBatches(plan(batch=3))
     assert [problem for _, problem, _ in batches.alone] == [LARGE] * 2
     assert batches.jobs == (2 + 1, 4 + 2)
     assert batches.matrices == [
@@ -61,7 +61,7 @@ def test_what_is_not_small_is_a_job_of_its_own() -> None:
 
 def test_artifacts_wait_for_batches_in_the_place_of_all_that_these_leave() -> None:
     made = plan(batch=3)
-    waiting = Batches(made).raw("compound_spmv")
+    waiting = ProblemBatches(made).raw("compound_spmv")
     own = [path for path in made.raw("compound_spmv") if LARGE in path]
     assert len(own) == 1 + 2 * len(made.steps("compound_spmv"))
     assert [path for path in waiting if "/batches/" not in path] == own
@@ -71,7 +71,7 @@ def test_artifacts_wait_for_batches_in_the_place_of_all_that_these_leave() -> No
 
 def test_a_batch_waits_for_its_problems_and_for_the_modules_of_all_of_them() -> None:
     made = plan(batch=3)
-    batches = Batches(made)
+    batches = ProblemBatches(made)
     read = batches.read_by(batches["compound_spmv/single/0000"])
     needed = {path for name in IN_BATCHES[:3] for path in made.manifests("compound_spmv", name, "single")}
     assert read[0] == "results/c/batches/problems/0000"
@@ -81,7 +81,7 @@ def test_a_batch_waits_for_its_problems_and_for_the_modules_of_all_of_them() -> 
 
 def test_without_batches_everything_is_a_job_of_its_own() -> None:
     made = plan()
-    batches = Batches(made)
+    batches = ProblemBatches(made)
     assert batches.building == batches.measuring == []
     assert batches.alone == made.runs
     assert batches.matrices == [f"{made.results}/problems/{name}.npz" for name in made.problems]
@@ -91,7 +91,7 @@ def test_without_batches_everything_is_a_job_of_its_own() -> None:
 
 def test_a_replay_has_no_batches(tmp_path: Path) -> None:
     (tmp_path / "results/c/raw/compound_spmv").mkdir(parents=True)
-    batches = Batches(plan(batch=3, replay=True))
+    batches = ProblemBatches(plan(batch=3, replay=True))
     assert batches.building == batches.matrices == []
 
 

@@ -30,7 +30,7 @@ from repro.problems.matrix import Matrix
 from repro.problems.problem import Outline, describe_pattern, save_unavailable
 from repro.problems.registry import load_registry, problem_names
 from repro.sparse.compound.variants import Layout, schedules
-from repro.sparse.study_kit import OPERATOR
+from repro.sparse.tuning_features import OPERATOR
 from repro.studies import get_study
 from repro.studies.compound_spmv.study import choose, layouts, worthwhile_orderings
 

@@ -20,8 +20,8 @@ from repro.codegen.templates import render_common
 from repro.problems.matrix import Matrix
 from repro.problems.problem import Outline, describe_pattern
 from repro.sparse.compound.runnables import OWN_FLOOR
-from repro.sparse.study_kit import OPERATOR
 from repro.sparse.symmetry import HERMITIAN
+from repro.sparse.tuning_features import OPERATOR
 from repro.studies import get_study
 from repro.studies.compound_spmv.study import REORDERED_UNPAIRED, UNPAIRED
 from support.symmetric_problems import disturbed, symmetric_problem, without_entry

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from repro.campaign.configuration import resolve
-from repro.campaign.jobs import PROBLEM_SECONDS, RATES, SHORTEST, SLACK, Batches, Request, Requests
+from repro.campaign.jobs import PROBLEM_SECONDS, RATES, SHORTEST, SLACK, ProblemBatches, Request, Requests
 from repro.campaign.plan import Plan, make_plan
 from repro.codegen.targets import get_target
 
@@ -24,7 +24,7 @@ def plan(**studies: Any) -> Plan:
 
 
 def asked_by(plan: Plan) -> Requests:
-    return Requests(plan, Batches(plan))
+    return Requests(plan, ProblemBatches(plan))
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_the_start_of_a_job_is_asked_for_once_a_batch() -> None:
     studies = {"compressed_coo": replace(one.studies["compressed_coo"], problems=tuple(names))}
     many = replace(one, problems=problems, studies=studies)
     batched = replace(many, config=many.config.model_copy(update={"batch": 50}))
-    [batch] = Batches(batched).measuring
+    [batch] = ProblemBatches(batched).measuring
     started, once = (asked_by(made).measuring(batch.cases).minutes for made in (many, batched))
     assert started - once == pytest.approx(49 * SLACK * RATES["opencl"].start / 60, abs=1)
     [first, *_] = names

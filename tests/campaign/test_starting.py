@@ -19,7 +19,7 @@ from repro.campaign.configuration import resolve
 from repro.campaign.plan import Plan, make_plan
 from repro.campaign.receipts import making
 from repro.campaign.steps import Freshness, presenting
-from repro.campaign.workflow import RUN, begin, drop_unasked_limit, plan_of_run, tell_compiled
+from repro.campaign.workflow import RUN, begin, drop_unasked_limit, plan_of_run, report_compiled
 from repro.errors import ReproError
 
 REPOSITORY = Path(__file__).parents[2]
@@ -193,7 +193,7 @@ def test_a_long_compilation_says_how_far_it_is_and_ends() -> None:
     made = plan(studies={"compound_spmv": study})
     stale = Freshness(made).stale
     lines: list[str] = []
-    thread = tell_compiled(made, stale, every=0.01, tell=lines.append)
+    thread = report_compiled(made, stale, every=0.01, tell=lines.append)
     manifests = [Path(path) for path in made.all_manifests if path != made.common_manifest]
     for manifest in manifests:
         thread.join(0.1)
@@ -205,4 +205,4 @@ def test_a_long_compilation_says_how_far_it_is_and_ends() -> None:
     assert [line.split(" modules")[0] for line in lines] == [
         f"compiled {done} of {len(manifests)}" for done in range(1, len(manifests))
     ]
-    assert not tell_compiled(made, {}, every=100).is_alive()  # nothing to compile
+    assert not report_compiled(made, {}, every=100).is_alive()  # nothing to compile

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from repro.campaign.jobs import claimed, turns_at
+from repro.campaign.jobs import claimed_gpus, processes_per_device
 
 
 def plan(gpus: int = 1, *, on_gpu: bool = True) -> SimpleNamespace:
@@ -29,9 +29,9 @@ def test_a_study_that_packs_for_long_takes_turns_and_others_leave_room_for_one(
     gpus: int, limit: int | None, lending: tuple[int, int], others: tuple[int, int]
 ) -> None:
     for name, wanted in (("compound_spmv", lending), ("compressed_coo", lending), ("spgemm_amg", others)):
-        assert (turns_at(plan(gpus), name, limit), claimed(plan(gpus), name, limit)) == wanted
+        assert (processes_per_device(plan(gpus), name, limit), claimed_gpus(plan(gpus), name, limit)) == wanted
 
 
 def test_nobody_takes_turns_on_a_cpu() -> None:
     cpu = plan(on_gpu=False)
-    assert (turns_at(cpu, "compound_spmv", 6), claimed(cpu, "compound_spmv", 6)) == (1, 1)
+    assert (processes_per_device(cpu, "compound_spmv", 6), claimed_gpus(cpu, "compound_spmv", 6)) == (1, 1)

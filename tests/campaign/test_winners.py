@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from repro.campaign.artifacts import Asked
+from repro.campaign.artifacts import CampaignSelection
 from repro.campaign.report import report
 from repro.campaign.winners import find_winners, ways_out
 from repro.cli.app import run
@@ -63,7 +63,7 @@ def run_command(line: str) -> None:
 
 def test_a_winner_stands_beside_the_library_in_its_own_order(small: Matrix, capsys: pytest.CaptureFixture[str]) -> None:
     maker = campaign(Path(), "opencl")
-    [winner] = find_winners(Asked.of(maker.campaign, Path("results")))
+    [winner] = find_winners(CampaignSelection.of(maker.campaign, Path("results")))
     assert (winner.variant, winner.operator, winner.library) == (BEST, DIRECT, "library/csr")
     assert winner.own and winner.matrix_bytes == 1 << 20 and winner.clock == "graph"
     assert winner.speedup == pytest.approx(1.5)
@@ -79,7 +79,7 @@ def test_a_winner_stands_beside_the_library_in_its_own_order(small: Matrix, caps
 def test_the_lines_to_paste_do_what_they_say(small: Matrix, backend: str, target: str) -> None:
     maker = campaign(Path(), backend, target=target)
     small.save(Path("results", maker.campaign, "problems", "part.npz"))
-    asked = Asked.of(maker.campaign, Path("results"))
+    asked = CampaignSelection.of(maker.campaign, Path("results"))
     [(problem, [export, *python])] = ways_out(find_winners(asked))
     assert problem == "part"
     run_command(export)
@@ -97,7 +97,7 @@ def test_the_lines_to_paste_do_what_they_say(small: Matrix, backend: str, target
 @pytest.mark.medium
 def test_in_place_of_a_winner_that_fits_no_gpu_the_fastest_that_does_is_exported(small: Matrix) -> None:
     maker = campaign(Path(), "opencl", fastest=CPU_ONLY)
-    [winner] = find_winners(Asked.of(maker.campaign, Path("results")))
+    [winner] = find_winners(CampaignSelection.of(maker.campaign, Path("results")))
     assert (winner.variant, winner.exported) == (CPU_ONLY, DIRECT)
     assert winner.exported_seconds == pytest.approx(9.6e-6)
     [(_, [remark, export, *_])] = ways_out([winner])
@@ -114,7 +114,7 @@ def test_the_end_of_a_run_and_the_report_show_own_problems_alone(
     print_end_of_run(maker.campaign)
     said = capsys.readouterr().out
     assert BEST in said and "repro export --variant" in said and f"repro best {maker.campaign}" in said
-    page = report(Asked.of(maker.campaign, Path("results"))).read_text()
+    page = report(CampaignSelection.of(maker.campaign, Path("results"))).read_text()
     assert 'id="winners"' in page and "repro export --variant" in page
     assert "Table 1 of the 2020 paper" not in page and f'id="{STUDY}-table-problems"' in page
     assert (
@@ -124,6 +124,6 @@ def test_the_end_of_a_run_and_the_report_show_own_problems_alone(
 
 def test_registered_problems_are_no_own_ones_and_keep_the_tables_of_papers(small: Matrix) -> None:
     maker = campaign(Path(), "cuda", {"problems": [*OWN["problems"], "mhd1280b"]}, target="sm_80")
-    asked = Asked.of(maker.campaign, Path("results"))
+    asked = CampaignSelection.of(maker.campaign, Path("results"))
     assert {winner.problem for winner in find_winners(asked, own=True)} == {"part"}
     assert {"table-1", "table-targets"} <= {artifact.name for artifact in asked.artifacts(STUDY)}

@@ -8,21 +8,21 @@ from pathlib import Path
 import pytest
 
 from repro.cli import app
-from repro.cli.campaign import LISTS, Listed, list_, list_lists
+from repro.cli.campaign import LISTS, ListTopic, list_, list_lists
 from repro.package_data import DEFAULT_CONFIG
 
 REPOSITORY = Path(__file__).parents[2]
 
 EXPECTED = {
-    Listed.problems: "surfaces/bunny",
-    Listed.sets: "papers",
-    Listed.entries: "quaternion",
-    Listed.layouts: "Sl-32-SoA-AoS",
-    Listed.baselines: "scipy",
-    Listed.artifacts: "table-9",
-    Listed.devices: "opencl:0",
-    Listed.studies: "10.1111/cgf.13957",
-    Listed.campaigns: "h200-as-published",
+    ListTopic.problems: "surfaces/bunny",
+    ListTopic.sets: "papers",
+    ListTopic.entries: "quaternion",
+    ListTopic.layouts: "Sl-32-SoA-AoS",
+    ListTopic.baselines: "scipy",
+    ListTopic.artifacts: "table-9",
+    ListTopic.devices: "opencl:0",
+    ListTopic.studies: "10.1111/cgf.13957",
+    ListTopic.campaigns: "h200-as-published",
 }
 
 
@@ -32,8 +32,8 @@ def _in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
 
 
-@pytest.mark.parametrize("what", Listed)
-def test_lists(what: Listed, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("what", ListTopic)
+def test_lists(what: ListTopic, capsys: pytest.CaptureFixture[str]) -> None:
     list_(what)
     said = capsys.readouterr().out
     assert EXPECTED[what] in said
@@ -46,9 +46,9 @@ def test_lists(what: Listed, capsys: pytest.CaptureFixture[str]) -> None:
 def test_alone_it_lists_what_there_is_to_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert app.build()(["list"], standalone_mode=False) is None
     rows = [line.split(maxsplit=2) for line in capsys.readouterr().out.splitlines()[1:]]
-    assert [what for what, _, _ in rows] == list(Listed)
+    assert [what for what, _, _ in rows] == list(ListTopic)
     for what, count, command in rows:
-        assert int(count) == len(list(LISTS[Listed(what)](DEFAULT_CONFIG)[1])) > 0
+        assert int(count) == len(list(LISTS[ListTopic(what)](DEFAULT_CONFIG)[1])) > 0
         assert command == f"repro list {what}"
 
 
@@ -64,9 +64,9 @@ def test_where_the_configuration_cannot_be_read_the_rest_is_listed(
     assert int(counts["studies"]) > 0
 
 
-@pytest.mark.parametrize("what", [None, *Listed])
+@pytest.mark.parametrize("what", [None, *ListTopic])
 def test_on_80_columns_no_line_is_wider_and_no_name_is_cut(
-    what: Listed | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    what: ListTopic | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     list_(what)
@@ -83,12 +83,12 @@ def test_on_80_columns_no_line_is_wider_and_no_name_is_cut(
 def test_problems_of_your_own_are_listed(tmp_path: Path) -> None:
     config = tmp_path / "own.yaml"
     config.write_text("studies: {compound_spmv: {problems: [generated, {path: part.msh, entry: block3}]}}\n")
-    _, rows = LISTS[Listed.problems](config)
+    _, rows = LISTS[ListTopic.problems](config)
     assert ("part", "block3", "part.msh", None, None, "your own") in list(rows)
 
 
 def test_the_papers_13_are_listed_as_such() -> None:
-    _, rows = LISTS[Listed.problems](DEFAULT_CONFIG)
+    _, rows = LISTS[ListTopic.problems](DEFAULT_CONFIG)
     papers = [row for row in rows if "papers" in str(row[4]).split(", ")]
     assert len(papers) == 13
     assert sum(row[5] == "rebuilt" for row in papers) == 5

@@ -12,7 +12,7 @@ import pytest
 import typer.main
 
 from repro.cli import app
-from repro.cli.campaign import Listed
+from repro.cli.campaign import ListTopic
 
 REPOSITORY = Path(__file__).parents[2]
 COMMANDS = typer.main.get_command(app.build()).commands  # type: ignore[attr-defined]
@@ -46,8 +46,8 @@ def test_every_exit_code_of_a_command_is_one_that_it_ends_with() -> None:
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize("what", Listed)
-def test_each_list_is_printed_as_json_as_well(what: Listed, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("what", ListTopic)
+def test_each_list_is_printed_as_json_as_well(what: ListTopic, capsys: pytest.CaptureFixture[str]) -> None:
     rows = json.loads(said(capsys, "list", what.value, "--json"))
     shown = said(capsys, "list", what.value).splitlines()
     assert len(rows) == len(shown) - 1

@@ -9,8 +9,8 @@ from repro.bench.guards import ZONE, Guards
 from repro.bench.timing import SamplingPlan
 from repro.bench.yardsticks import DeviceCopy, Floor
 from repro.codegen.build_cache import compile_module
-from repro.codegen.templates import Stream
-from repro.sparse.operands import Multiplies, operands_of, y_on
+from repro.codegen.templates import StreamConfig
+from repro.sparse.operands import ProductRunnable, operands_of, y_on
 
 pytestmark = pytest.mark.gpu
 
@@ -26,7 +26,7 @@ extern "C" __global__ void right(int n, const double* product, double* y, int st
 """
 
 
-class Straying(Multiplies):
+class Straying(ProductRunnable):
     """Leaves the right product, and writes one more number."""
 
     kind, name, arrangement, bytes_moved = "variant", "straying", "AoS", 8
@@ -65,7 +65,7 @@ def test_a_write_outside_of_the_result_is_incorrect(gpu, make_gpu_bench, small_p
 
 def test_yardsticks_stay_within_their_memory(make_gpu_bench, small_problem):
     bench = make_gpu_bench(small_problem("real"), "double")
-    for yardstick in (Floor(Stream(256, 4)), DeviceCopy(Stream(256, 4))):
+    for yardstick in (Floor(StreamConfig(256, 4)), DeviceCopy(StreamConfig(256, 4))):
         row = bench.try_once(yardstick, "search", EFFORT)
         assert (row.status, row.message) == ("ok", None)
 

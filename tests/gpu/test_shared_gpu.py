@@ -14,9 +14,9 @@ from repro.bench.store import Store
 from repro.bench.timing import full
 from repro.bench.yardsticks import DeviceCopy, Empty, Floor
 from repro.codegen.build_cache import compile_module
-from repro.codegen.templates import Stream
+from repro.codegen.templates import StreamConfig
 from repro.config.models import Timing
-from repro.tuning.rounds import Probe, shuffled_rounds
+from repro.tuning.final_timing import Probe, shuffled_rounds
 
 pytestmark = [pytest.mark.gpu, pytest.mark.alone]
 
@@ -48,7 +48,7 @@ TIMING = {
     for name, field in Timing.model_fields.items()
     if name in ("launches", "graph_launches", "graph_replays", "rounds", "gpu_disturbed")
 }
-YARDSTICKS = [Floor(Stream(256, 4)), Floor(Stream(1024, 8)), DeviceCopy(Stream(256, 4)), Empty()]
+YARDSTICKS = [Floor(StreamConfig(256, 4)), Floor(StreamConfig(1024, 8)), DeviceCopy(StreamConfig(256, 4)), Empty()]
 
 
 @contextmanager
@@ -114,7 +114,7 @@ def test_the_search_is_right_or_disturbed(bench, binary):
 def test_shuffled_rounds_are_right_or_disturbed(bench, binary, tmp_path):
     def measured(name):
         with Store(tmp_path / f"{name}.jsonl") as store:
-            probe = Probe(bench, [Empty(), DeviceCopy(Stream(256, 4))])
+            probe = Probe(bench, [Empty(), DeviceCopy(StreamConfig(256, 4))])
             return shuffled_rounds(bench, YARDSTICKS, store, seed=1, probe=probe)
 
     alone = measured("alone")

@@ -5,7 +5,7 @@ import pytest
 
 import repro
 from repro.errors import ReproError
-from repro.operators.arrays import Foreign, on_device, view
+from repro.operators.arrays import ExternalArray, on_device, view
 
 DOUBLE = np.dtype(np.float64)
 
@@ -26,7 +26,7 @@ class Array:
 def test_an_array_is_taken_where_it_lies():
     array = Array((4, 3), stream=7)
     seen = view(array, "x", DOUBLE, 12, 8)
-    assert seen.buffer == Foreign(4096, 96, array)
+    assert seen.buffer == ExternalArray(4096, 96, array)
     assert (seen.stream, seen.shape) == (7, (4, 3))
     assert view(Array((4,)), "x", DOUBLE, 4).stream is None
 

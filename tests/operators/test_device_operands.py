@@ -8,7 +8,7 @@ from stand_in_cupy import csr_matrix, install, ndarray
 
 import repro
 from repro.errors import ReproError
-from repro.operators import interchange
+from repro.operators import device_exchange
 from repro.operators.arrays import DeviceArray
 from repro.operators.runtime import Runtime, open_runtime
 from repro.operators.sparse_products import load_products, matrix_on_device
@@ -112,7 +112,7 @@ def test_columns_are_sorted_where_that_is_asked_for():
 def test_a_matrix_is_handed_over_as_arrays_of_csr(matrix):
     runtime = open_runtime(DEVICE)
     stored = matrix_on_device(runtime, matrix, np.dtype(np.float64))
-    data, indices, offsets = interchange.csr_arrays(runtime, load_products(runtime, "double"), stored)
+    data, indices, offsets = device_exchange.csr_arrays(runtime, load_products(runtime, "double"), stored)
     np.testing.assert_array_equal(offsets.get(), matrix.indptr)
     np.testing.assert_array_equal(indices.get(), matrix.indices)
     np.testing.assert_array_equal(data.get(), matrix.data)

@@ -12,7 +12,7 @@ from scipy.sparse.linalg import aslinearoperator, cg
 
 import repro
 from repro.errors import ReproError
-from repro.operators import interchange
+from repro.operators import device_exchange
 
 pytestmark = pytest.mark.medium
 
@@ -199,7 +199,7 @@ def test_vectors_that_lie_on_the_device(put):
 
 
 def test_a_large_batch_is_cut(monkeypatch, put):
-    monkeypatch.setattr(interchange, "MAX_BATCH", 64)
+    monkeypatch.setattr(device_exchange, "MAX_BATCH", 64)
     shape = (20, 30)
     rows, columns, values = batch(shape, 300)
     A, B = repro.DynamicCSR(shape, device=DEVICE), repro.DynamicCSR(shape, device=DEVICE)

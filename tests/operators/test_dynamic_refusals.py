@@ -10,10 +10,10 @@ from grown_matrices import DEVICE, assert_same, batch, drawn, plus
 import repro
 from repro.devices.base import OutOfDeviceMemory
 from repro.errors import ReproError
-from repro.operators import interchange
+from repro.operators import device_exchange
 from repro.operators.arrays import INTERFACE
 from repro.operators.runtime import open_runtime
-from repro.sparse.dynamic.layout import MAX_ENTRIES
+from repro.sparse.dynamic.host_layout import MAX_ENTRIES
 from repro.sparse.dynamic.matrix import NoRoom
 from support.device_memory import fill_after
 
@@ -128,7 +128,7 @@ def test_values_that_it_holds_are_rounded_at_the_most(put, where, dtype):
 
 
 def test_a_batch_in_parts_is_refused_before_the_first(put, monkeypatch):
-    monkeypatch.setattr(interchange, "MAX_BATCH", 64)
+    monkeypatch.setattr(device_exchange, "MAX_BATCH", 64)
     A = repro.DynamicCSR((10, 10), np.float32, device=DEVICE)
     values = np.ones(300)
     values[299] = 1e300
@@ -249,7 +249,7 @@ def test_words_that_there_are_none_of():
 
 
 def test_entries_that_there_is_no_memory_for_are_named(monkeypatch):
-    monkeypatch.setattr(interchange, "MAX_BATCH", 64)
+    monkeypatch.setattr(device_exchange, "MAX_BATCH", 64)
     A = repro.DynamicCSR((10, 10), capacity=100, slack=0, device=DEVICE)
     runtime = open_runtime(DEVICE)
     allocate = runtime.device.allocate
@@ -275,7 +275,7 @@ def test_entries_that_there_is_no_memory_for_are_named(monkeypatch):
 
 
 def test_a_batch_that_ends_in_the_middle_says_where(monkeypatch):
-    monkeypatch.setattr(interchange, "MAX_BATCH", 64)
+    monkeypatch.setattr(device_exchange, "MAX_BATCH", 64)
     device = open_runtime(DEVICE).device
     rows, columns, values = batch((30, 20), 300)
     said = set()

@@ -16,7 +16,7 @@ from repro.filtering.triangulation import evaluation_points, triangulation
 from repro.galerkin import evaluate, mode_count
 from repro.operators.runtime import open_runtime
 from repro.problems.field import Field
-from repro.sparse.device_work import Launches
+from repro.sparse.device_primitives import Launches
 from support.device_memory import fill_after
 from support.triangulations import hexagonal, project, structured
 

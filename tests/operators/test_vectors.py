@@ -4,7 +4,7 @@ import pytest
 import repro
 from repro.entries import entries, get_entry
 from repro.errors import ReproError
-from repro.operators.arrays import Kind
+from repro.operators.arrays import VectorType
 
 pytestmark = pytest.mark.medium
 
@@ -28,7 +28,7 @@ def left(vectors, entry, x):
     """Multiply a host vector by an entry from the left, in double precision."""
     kind = vectors.kind
     block = kind.algebra.expand(np.asarray(entry, float).reshape(1, -1))[0]
-    return Kind(kind.entry, "double").vector(kind.members(x, "x").astype(float) @ block.T)
+    return VectorType(kind.entry, "double").vector(kind.members(x, "x").astype(float) @ block.T)
 
 
 @both

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from repro.campaign.problem_files import build_problem, record_unavailable
-from repro.config.models import Batches, Config, OwnProblem
+from repro.config.models import Config, OwnProblem, UpdateBatches
 from repro.errors import ReproError
 from repro.problems.assembly import Assembled
 from repro.problems.builder import build
@@ -22,15 +22,15 @@ Make = Callable[..., Config]
 GRAPH = generate("graph", size=[2000, 16_000], longest=600, overflow=6000, family="social")
 
 
-def drawn(wished: Batches, matrix: Assembled = GRAPH, seed: int = 1) -> dict[str, np.ndarray]:
+def drawn(wished: UpdateBatches, matrix: Assembled = GRAPH, seed: int = 1) -> dict[str, np.ndarray]:
     return draw_batches(matrix, wished, seed, "toy")
 
 
 def test_shares_and_sizes() -> None:
-    shared = drawn(Batches(batches=50, share=0.002))
+    shared = drawn(UpdateBatches(batches=50, share=0.002))
     assert shared["batch_pointers"].tolist() == list(range(0, 50 * 32 + 1, 32))
-    assert drawn(Batches(batches=3, share=1e-9))["batch_pointers"].tolist() == [0, 1, 2, 3]
-    sized = drawn(Batches(sizes=(1, 0, 100)))
+    assert drawn(UpdateBatches(batches=3, share=1e-9))["batch_pointers"].tolist() == [0, 1, 2, 3]
+    sized = drawn(UpdateBatches(sizes=(1, 0, 100)))
     assert sized["batch_pointers"].tolist() == [0, 1, 1, 101]
     assert {name: array.dtype for name, array in sized.items()} == {
         "batch_pointers": np.int64, "batch_rows": np.int32, "batch_columns": np.int32, "batch_values": np.float64
@@ -38,7 +38,7 @@ def test_shares_and_sizes() -> None:
 
 
 def test_rows_ascend_in_each_batch_where_it_is_said() -> None:
-    loose, sorted_ = (drawn(Batches(sizes=(500, 700), order=order)) for order in ("any", "sorted"))
+    loose, sorted_ = (drawn(UpdateBatches(sizes=(500, 700), order=order)) for order in ("any", "sorted"))
     for begin, end in ((0, 500), (500, 1200)):
         assert (np.diff(sorted_["batch_rows"][begin:end]) >= 0).all()
         assert (np.diff(loose["batch_rows"][begin:end]) < 0).any()
@@ -52,7 +52,7 @@ def test_rows_ascend_in_each_batch_where_it_is_said() -> None:
 def test_rows_by_degree_are_as_frequent_as_they_are_long() -> None:
     lengths = np.diff(GRAPH.indptr)
     counts = {
-        rows: np.bincount(drawn(Batches(sizes=(200_000,), rows=rows))["batch_rows"], minlength=GRAPH.n)
+        rows: np.bincount(drawn(UpdateBatches(sizes=(200_000,), rows=rows))["batch_rows"], minlength=GRAPH.n)
         for rows in ("uniform", "degree")
     }
     assert np.corrcoef(lengths, counts["degree"])[0, 1] > 0.98
@@ -61,7 +61,7 @@ def test_rows_by_degree_are_as_frequent_as_they_are_long() -> None:
 
 
 def test_another_seed_draws_others_and_the_same_the_same() -> None:
-    one, again, other = (drawn(Batches(sizes=(50,)), seed=seed)["batch_columns"] for seed in (1, 1, 2))
+    one, again, other = (drawn(UpdateBatches(sizes=(50,)), seed=seed)["batch_columns"] for seed in (1, 1, 2))
     assert np.array_equal(one, again)
     assert not np.array_equal(one, other)
 
@@ -70,12 +70,12 @@ def test_what_cannot_be_drawn() -> None:
     pointers = np.zeros(4, np.int32)
     blank = Assembled(3, pointers, np.empty(0, np.int32), np.empty((0, 1)))
     none = Assembled(0, pointers[:1], np.empty(0, np.int32), np.empty((0, 1)), columns=5)
-    assert len(drawn(Batches(sizes=(4,)), blank)["batch_rows"]) == 4
-    assert len(drawn(Batches(sizes=(0,)), none)["batch_rows"]) == 0
+    assert len(drawn(UpdateBatches(sizes=(4,)), blank)["batch_rows"]) == 4
+    assert len(drawn(UpdateBatches(sizes=(0,)), none)["batch_rows"]) == 0
     for matrix, wished in (
-        (blank, Batches(sizes=(4,), rows="degree")),
-        (none, Batches(sizes=(1,))),
-        (GRAPH, Batches(sizes=(2**30, 2**30))),
+        (blank, UpdateBatches(sizes=(4,), rows="degree")),
+        (none, UpdateBatches(sizes=(1,))),
+        (GRAPH, UpdateBatches(sizes=(2**30, 2**30))),
     ):
         with pytest.raises(ReproError, match="cannot be drawn\n  where: toy: updates"):
             drawn(wished, matrix)
@@ -98,13 +98,13 @@ def test_a_registered_problem_that_grows(make_config: Make) -> None:
 
 def test_a_pattern_of_ones_own_that_grows_is_of_ones(tmp_path: Path, make_config: Make) -> None:
     (tmp_path / "mine.mtx").write_text("%%MatrixMarket matrix coordinate pattern symmetric\n3 3 2\n2 1\n3 3\n")
-    own = OwnProblem(path=str(tmp_path / "mine.mtx"), updates=Batches(sizes=(2, 3)))
+    own = OwnProblem(path=str(tmp_path / "mine.mtx"), updates=UpdateBatches(sizes=(2, 3)))
     problem = build(own, make_config())
     assert isinstance(problem, Updates)
     assert problem.values.tolist() == [[1], [1], [1]]
     assert problem.entries == 5
     with pytest.raises(ValueError, match="updates are of real matrices, and the entry is pattern"):
-        OwnProblem(path="mine.mtx", entry="pattern", updates=Batches(sizes=(1,)))
+        OwnProblem(path="mine.mtx", entry="pattern", updates=UpdateBatches(sizes=(1,)))
 
 
 @pytest.fixture

@@ -19,11 +19,11 @@ from repro.problems.registry import (
     Indexed,
     Query,
     Suitesparse,
+    evenly_spaced,
     load_collection,
     load_registry,
     read_csv,
     select,
-    spread,
 )
 from repro.problems.repositories import read_index
 
@@ -159,12 +159,12 @@ def test_a_query_may_ask_for_all_values_for_graphs_and_for_no_more_than_so_many_
     ],
 )
 def test_matrices_are_spread_at_equal_distances(there: int, count: int, places: list[int]) -> None:
-    assert [each.nonzeros for each in spread(indexed(there), count)] == list(places)
+    assert [each.nonzeros for each in evenly_spaced(indexed(there), count)] == list(places)
 
 
 def test_a_spread_takes_each_once_however_many_there_are() -> None:
     for there in range(60, 200, 7):
-        taken = [each.nonzeros for each in spread(indexed(there), 60)]
+        taken = [each.nonzeros for each in evenly_spaced(indexed(there), 60)]
         assert len(taken) == len(set(taken)) == 60
         assert (taken[0], taken[-1]) == (0, there - 1)
         steps = {after - before for before, after in pairwise(taken)}

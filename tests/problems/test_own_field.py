@@ -13,7 +13,7 @@ import pytest
 
 from repro.bench.records import read_problem
 from repro.campaign.problem_files import record_unavailable
-from repro.cli.campaign import LISTS, Listed
+from repro.cli.campaign import LISTS, ListTopic
 from repro.config.models import FieldFile, Limits, OwnProblem, StudySettings
 from repro.errors import ReproError
 from repro.galerkin import evaluate, exact_for
@@ -332,5 +332,5 @@ def test_a_field_may_be_registered_and_is_listed(make_config: Any, tmp_path: Pat
     assert (outline.kind, outline.definition["modes"], "sets" in outline.definition) == ("field", "u", False)
     own = "{path: b.vtu, kind: field}"
     config.write_text(f"registry: {registry}\nstudies: {{compound_spmv: {{problems: [mine, {own}]}}}}\n")
-    _, rows = LISTS[Listed.problems](config)
+    _, rows = LISTS[ListTopic.problems](config)
     assert [row[:2] for row in rows] == [("my/vortex", "field"), ("b", "field")]

@@ -30,7 +30,7 @@ from repro.problems.recipes import (
     fill_by_gmsh,
     fill_by_tetgen,
     first_of,
-    fit,
+    fit_vertices,
     mesh_solid,
     repair,
     simplify,
@@ -257,12 +257,12 @@ def test_fitting_corrects_in_proportion(start: int, passes: int) -> None:
         asked.append(faces)
         return Made(np.zeros((faces // 2 + 2, 3)), np.zeros((1, 4), np.int64), ())
 
-    assert len(fit(make, start, 1000).vertices) == pytest.approx(1000, rel=0.005)
+    assert len(fit_vertices(make, start, 1000).vertices) == pytest.approx(1000, rel=0.005)
     assert len(asked) == passes
 
 
 def test_fitting_ends() -> None:
-    assert len(fit(lambda _: Made(np.zeros((7, 3)), np.zeros((1, 4), np.int64), ()), 100, 1000).vertices) == 7
+    assert len(fit_vertices(lambda _: Made(np.zeros((7, 3)), np.zeros((1, 4), np.int64), ()), 100, 1000).vertices) == 7
 
 
 @needs_packages

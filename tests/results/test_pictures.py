@@ -8,7 +8,7 @@ import pytest
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
-from repro.campaign.artifacts import Asked
+from repro.campaign.artifacts import CampaignSelection
 from repro.results import figure_style
 from repro.results.campaign_data import Campaign
 from repro.results.published import Published
@@ -121,7 +121,7 @@ def recorded() -> dict[tuple[str, str], Campaign]:
 def test_a_recorded_campaigns_picture_has_no_flaw(recorded, monkeypatch, campaign, study, name):
     monkeypatch.chdir(ROOT)
     if (campaign, study) not in recorded:
-        asked = Asked.of(campaign, ROOT / "results", ROOT / f"config/{campaign}.yaml")
+        asked = CampaignSelection.of(campaign, ROOT / "results", ROOT / f"config/{campaign}.yaml")
         recorded[campaign, study] = asked.read(study)
     contract = get_study(study)
     published = Published.load(study, contract.published, contract.targets)

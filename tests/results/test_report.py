@@ -13,7 +13,7 @@ import pytest
 from repro.campaign.artifacts import all_artifacts
 from repro.errors import ReproError
 from repro.results.campaign_data import Campaign, Case
-from repro.results.output import replacing, write
+from repro.results.output import replace_artifact, write
 from repro.results.problem_rows import measurement_note
 from repro.results.published import Published
 from repro.results.registry import Artifact
@@ -186,7 +186,7 @@ def test_the_report_says_which_tie_it_was(tmp_path: Path, small: Campaign) -> No
 def test_nothing_half_written(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("old")
-    with pytest.raises(RuntimeError), replacing(path) as partial:
+    with pytest.raises(RuntimeError), replace_artifact(path) as partial:
         partial.write_text("ne")
         raise RuntimeError
     assert path.read_text() == "old"
@@ -196,7 +196,7 @@ def test_nothing_half_written(tmp_path: Path) -> None:
 @pytest.mark.wording
 def test_unwritable_folder_is_one_message(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ReproError, match="cannot write an artifact"), replacing(tmp_path / "file" / "t.csv"):
+    with pytest.raises(ReproError, match="cannot write an artifact"), replace_artifact(tmp_path / "file" / "t.csv"):
         pass
 
 

@@ -11,7 +11,7 @@ from repro.filtering.matrix import MatrixRows
 from repro.filtering.matrix_free import PerElement, PerElementAtomic, PerPoint, Points, Stencil
 from repro.filtering.reference import contour_rows
 from repro.galerkin import evaluate
-from repro.sparse.device_work import Launches
+from repro.sparse.device_primitives import Launches
 from support.emulated_cuda import EmulatedCuda, needs_compiler
 from support.siac_on_devices import check_shares, siac_loader
 from support.triangulations import hexagonal

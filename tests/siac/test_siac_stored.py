@@ -11,7 +11,7 @@ from repro.filtering.grids import SortedCells
 from repro.filtering.kernels import IN_FLIGHT_COUNTS
 from repro.filtering.matrix import MatrixRows, StoredMatrix
 from repro.filtering.matrix_free import Points, Stencil
-from repro.sparse.device_work import Launches
+from repro.sparse.device_primitives import Launches
 from support.emulated_cuda import EmulatedCuda, needs_compiler
 from support.siac_on_devices import random_modes, siac_loader
 from support.triangulations import hexagonal, structured

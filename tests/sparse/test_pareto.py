@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from repro.bench.rows import Row
-from repro.sparse.study_kit import choose_by_memory, front, weigh
+from repro.sparse.tuning_features import choose_by_memory, least_weighted_cost, pareto_front
 
 PAIRS = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=30)
 
@@ -17,7 +17,7 @@ def arrays(pairs):
 @given(PAIRS)
 def test_the_front_is_what_nothing_beats(pairs):
     seconds, sizes = arrays(pairs)
-    found = front(seconds, sizes)
+    found = pareto_front(seconds, sizes)
     unbeaten = {(t, m) for t, m in pairs
                 if not any(u <= t and n <= m and (u, n) != (t, m) for u, n in pairs)}  # fmt: skip
     assert {(seconds[i], sizes[i]) for i in found} == unbeaten
@@ -28,13 +28,13 @@ def test_the_front_is_what_nothing_beats(pairs):
 @given(PAIRS, st.floats(0.01, 5))
 def test_the_choice_is_on_the_front(pairs, weight):
     seconds, sizes = arrays(pairs)
-    best = weigh(seconds, sizes, weight)
-    assert (seconds[best], sizes[best]) in {(seconds[i], sizes[i]) for i in front(seconds, sizes)}
+    best = least_weighted_cost(seconds, sizes, weight)
+    assert (seconds[best], sizes[best]) in {(seconds[i], sizes[i]) for i in pareto_front(seconds, sizes)}
 
 
 def test_the_weight_moves_along_the_front():
     seconds, sizes = np.array([1.0, 1.1, 2.0]), np.array([4.0, 2.0, 1.9])
-    assert [weigh(seconds, sizes, weight) for weight in (0, 0.1, 0.2, 5, 50)] == [0, 0, 1, 1, 2]
+    assert [least_weighted_cost(seconds, sizes, weight) for weight in (0, 0.1, 0.2, 5, 50)] == [0, 0, 1, 1, 2]
 
 
 def row(name, seconds, size, **columns):

@@ -3,7 +3,7 @@ import pytest
 
 from repro.sparse.expansions import representations, to_bsr, to_csr
 from repro.sparse.library import cusparse
-from repro.sparse.library.cusparse import ARRAYS, Resident
+from repro.sparse.library.cusparse import ARRAYS, SharedRepresentation
 
 
 @pytest.fixture
@@ -14,7 +14,7 @@ def workspace(make_bench, small_problem):
 
 
 def test_formats_share_what_they_have_in_common(workspace):
-    shared = Resident(representations("quaternion")[0], "natural")
+    shared = SharedRepresentation(representations("quaternion")[0], "natural")
     csr, coo, sell = (shared.take(workspace, name) for name in ("csr", "coo", "sell"))
     assert csr[1:] == coo[1:]
     assert shared.take(workspace, "csr") == csr
@@ -23,7 +23,7 @@ def test_formats_share_what_they_have_in_common(workspace):
 
 def test_the_arrays_are_those_of_the_reordered_matrix(workspace):
     representation = representations("quaternion")[0]
-    *buffers, x = Resident(representation, "rcm").take(workspace, "csr")
+    *buffers, x = SharedRepresentation(representation, "rcm").take(workspace, "csr")
     expected = to_csr(to_bsr(workspace.operands.reordered("rcm"), representation, np.dtype(np.float64)))
     for buffer, array in zip(buffers, expected, strict=True):
         got = np.empty_like(array)
@@ -37,7 +37,7 @@ def test_the_arrays_are_those_of_the_reordered_matrix(workspace):
 def test_what_nobody_uses_is_released_and_made_again_when_asked_for(workspace, monkeypatch):
     made = []
     monkeypatch.setattr(cusparse, "to_csr", lambda bsr: made.append(1) or to_csr(bsr))
-    shared = Resident(representations("quaternion")[0], "natural")
+    shared = SharedRepresentation(representations("quaternion")[0], "natural")
     for name in ARRAYS:
         shared.take(workspace, name)
     assert len(made) == 1
@@ -51,7 +51,7 @@ def test_what_nobody_uses_is_released_and_made_again_when_asked_for(workspace, m
 
 
 def test_a_failed_upload_leaves_nothing_behind(workspace, monkeypatch):
-    shared = Resident(representations("quaternion")[0], "natural")
+    shared = SharedRepresentation(representations("quaternion")[0], "natural")
     kept = shared.take(workspace, "csr")
     upload = workspace.device.upload
 

@@ -9,12 +9,12 @@ import scipy.sparse as sp
 
 from repro.codegen.targets import DTYPES
 from repro.problems.matrix import Matrix
-from repro.sparse.device_work import ModuleFile
+from repro.sparse.device_primitives import ModuleFile
 from repro.sparse.multigrid import reference
 from repro.sparse.spgemm.kernels import LIMITS
-from repro.studies.spgemm_amg.operands import AmgOperands, Multiplied, Solves
-from repro.studies.spgemm_amg.product_runnables import Plans, Refill, SingleKernel, StoredRefill, WholeProduct
-from repro.studies.spgemm_amg.setup_runnables import LevelSetUp, SetUp, Solution
+from repro.studies.spgemm_amg.operands import AmgOperands, SolveRunnable, SpgemmRunnable
+from repro.studies.spgemm_amg.runnables_products import Plans, Refill, SingleKernel, StoredRefill, WholeProduct
+from repro.studies.spgemm_amg.runnables_setup import LevelSetUp, SetUp, Solution
 from repro.studies.spgemm_amg.study import products_of
 from support.products_by_shape import five_point
 
@@ -97,7 +97,9 @@ def around_limits() -> tuple[sp.csr_array, list[int]]:
     return sp.csr_array((generator.uniform(0.5, 1.5, len(row)), (row, column)), shape=(n, n)), wanted
 
 
-def runnables(built: Mapping[str, ModuleFile], operands: AmgOperands) -> list[Multiplied | SetUp | LevelSetUp | Solves]:
+def runnables(
+    built: Mapping[str, ModuleFile], operands: AmgOperands
+) -> list[SpgemmRunnable | SetUp | LevelSetUp | SolveRunnable]:
     """Return what a case times of ours, but for the bins: every way to each product, set-ups, levels, the solution."""
     products = [runnable for name in operands.products for runnable in products_of(built, name, Plans())]
     single = {SingleKernel} if "single-exact" in built else set()

@@ -12,8 +12,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from repro.devices.base import Buffer, Device, Program, Queue
-from repro.sparse.dynamic.matrix import DynamicMatrix, Reading
-from repro.sparse.dynamic.storage import Batch
+from repro.sparse.dynamic.matrix import ConcurrentReader, DynamicMatrix
+from repro.sparse.dynamic.storage import EntryBatch
 
 #: The line of the template that tells a row in the middle of a change, and one that tells none.
 CHECK = "torn = (version & 1) || versions[row] != version;"
@@ -102,7 +102,7 @@ class Readers:
 
     def _read(self, stop: threading.Event, queue: Queue, x: Buffer, y: Buffer) -> None:
         try:
-            reading = Reading(queue, self.program, self.width, self.matrix)
+            reading = ConcurrentReader(queue, self.program, self.width, self.matrix)
             sums = np.empty(y.nbytes // 8)
             while not stop.is_set():
                 reading.multiply(x, y)
@@ -114,7 +114,7 @@ class Readers:
             self.errors.append(error)
 
 
-MakeBatch = Callable[..., Batch]
+MakeBatch = Callable[..., EntryBatch]
 
 
 def replacing(matrix: DynamicMatrix, rows: Rows, make_batch: MakeBatch) -> Iterator[None]:

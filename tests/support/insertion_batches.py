@@ -6,9 +6,9 @@ from functools import cache, lru_cache
 import numpy as np
 import scipy.sparse as sp
 
-from repro.sparse.dynamic import kernels, layout
+from repro.sparse.dynamic import host_layout, kernels
 from repro.sparse.dynamic.kernels import ENTRIES_PER_PART, MAX_MEDIUM_BATCH, MAX_SMALL_BATCH
-from repro.sparse.dynamic.storage import Batch
+from repro.sparse.dynamic.storage import EntryBatch
 
 #: Where one way of inserting ends and the next one begins.
 COUNTS = (MAX_SMALL_BATCH, MAX_SMALL_BATCH + 1, MAX_MEDIUM_BATCH + 1)
@@ -137,18 +137,18 @@ def grown(rows, segments, capacity, entries=20_000):
     random = np.random.default_rng(9)
     places = random.integers(0, min(rows, ROWS), entries), random.integers(0, COLUMNS, entries)
     matrix = sp.csr_array(sp.coo_array((random.random(entries), places), shape=(rows, COLUMNS)))
-    return layout.lay_out(matrix, segments, matrix.nnz + capacity)
+    return host_layout.lay_out(matrix, segments, matrix.nnz + capacity)
 
 
 def half_inserted(kind, batch):
     """Return a matrix of one segment a row, without room, that has the first half of a batch already."""
     half = len(batch[0]) // 2
-    return layout.insert(grown(rows_for(kind, len(batch[0])), 1, 400_000), *(part[:half] for part in batch), 0)[0]
+    return host_layout.insert(grown(rows_for(kind, len(batch[0])), 1, 400_000), *(part[:half] for part in batch), 0)[0]
 
 
 def on_device(device, rows, columns, values, grouped=False):
     """Bring a batch to a device."""
-    return Batch(len(rows), device.upload(rows), device.upload(columns), device.upload(values), grouped)
+    return EntryBatch(len(rows), device.upload(rows), device.upload(columns), device.upload(values), grouped)
 
 
 def assert_inserted(dynamic, batch, slack, grouped=False):
@@ -163,7 +163,7 @@ def assert_inserted(dynamic, batch, slack, grouped=False):
     after, report, words = dynamic.storage.download(), dynamic.storage.report(), state_of(dynamic)
     assert report.finished and not report.bad
     assert not words[list(kernels.STATE_COUNTERS)].any() and not words[kernels.STATE_DONE]
-    expected, expected_left = layout.insert(before, rows, columns, values, slack)
+    expected, expected_left = host_layout.insert(before, rows, columns, values, slack)
     left = np.zeros(report.unplaced, np.int32)
     left_rows = left.copy()
     if report.unplaced:
@@ -184,7 +184,7 @@ def assert_inserted(dynamic, batch, slack, grouped=False):
     else:
         assert expected_left.any()
         larger = replace(before, **{name: np.resize(getattr(before, name), 1 << 20) for name in ("columns", "values")})
-        expected, none = layout.insert(larger, rows[kept], columns[kept], values[kept], slack)
+        expected, none = host_layout.insert(larger, rows[kept], columns[kept], values[kept], slack)
         assert not none.any()
     assert_same_entries(after, expected)
     assert_disjoint(after)
@@ -206,7 +206,7 @@ def assert_refused(dynamic, batch, grouped=False):
 def assert_all_inserted(dynamic, before, batch):
     """Insert all of a batch, which finds no room at first, and expect each row's entries in the order of the batch."""
     assert dynamic.insert(on_device(dynamic.storage.device, *batch)).moved > 0
-    expected, left = layout.insert(layout.lay_out(before.to_csr(), 2, 400_000), *batch, 0)
+    expected, left = host_layout.insert(host_layout.lay_out(before.to_csr(), 2, 400_000), *batch, 0)
     assert not left.any()
     assert_same_entries(dynamic.storage.download(), expected)
 

@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from repro.problems.generators import assemble_diffusion
-from repro.sparse.dynamic.layout import insert, lay_out
+from repro.sparse.dynamic.host_layout import insert, lay_out
 from repro.sparse.spgemm.kernels import LIMITS
 
 

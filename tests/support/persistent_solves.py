@@ -13,7 +13,7 @@ from repro.codegen.targets import DTYPES
 from repro.problems.matrix import Matrix
 from repro.sparse.operands import expand
 from repro.sparse.solvers.kernels import PERSISTENT_BLOCK_SIZE
-from repro.sparse.solvers.persistent import LANES, PersistentSolution, PersistentSolver, deal
+from repro.sparse.solvers.persistent import LANES, PersistentSolution, PersistentSolver, assign_rows
 from support.symmetric_problems import symmetric_problem
 
 #: Gives the module of a method, an entry and a precision, loaded on a device.
@@ -28,7 +28,7 @@ class PersistentSolve:
     ) -> None:
         self.device, self.matrix, self.dtype = device, matrix, np.dtype(DTYPES[precision])
         n_t = PERSISTENT_BLOCK_SIZE[device.backend]
-        self.slices = deal(matrix, self.dtype, device.sm_count, n_t // LANES)
+        self.slices = assign_rows(matrix, self.dtype, device.sm_count, n_t // LANES)
         program = load(method, matrix.entry, precision)
         self.solver = PersistentSolver(device, program, self.slices, method, (matrix.entry, precision), **keys)
 

@@ -10,10 +10,11 @@ import scipy.sparse as sp
 
 from repro.codegen.targets import Target
 from repro.devices.base import Device, Program
-from repro.sparse.device_work import keep
+from repro.sparse.device_primitives import keep
 from repro.sparse.dynamic import kernels
-from repro.sparse.dynamic.layout import lay_out
+from repro.sparse.dynamic.host_layout import lay_out
 from repro.sparse.dynamic.storage import Storage
+from repro.sparse.spgemm.binned_rows import BinPlan, Factors, ProductBins, ProductRows
 from repro.sparse.spgemm.kernels import (
     BINS,
     MODES,
@@ -26,7 +27,6 @@ from repro.sparse.spgemm.kernels import (
     sort_shapes,
 )
 from repro.sparse.spgemm.multiplication import Multiplication
-from repro.sparse.spgemm.rows import Factors, Plan, ProductBins, ProductRows
 from support.matrices import assert_csr_product, of_sizes
 
 Shape = HashShape | SortShape | LongShape | None
@@ -98,7 +98,7 @@ def check_shape(
                 device.fill(c.state, 0)
                 bins.by_products(factors.a, factors.b, c)
             rows = ProductRows(device, load, factors, c, bins, left)
-            rows.bind(mode, bins.read(), Plan((shape,) * BINS), held)()
+            rows.bind(mode, bins.read(), BinPlan((shape,) * BINS), held)()
             if mode != "numeric":
                 words = np.empty(kernels.STATE_WORDS, np.int32)
                 device.download(c.state, words)

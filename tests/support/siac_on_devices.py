@@ -22,7 +22,7 @@ from repro.filtering.matrix_free import (
 )
 from repro.filtering.stencil_geometry import predicted_pairs
 from repro.galerkin import mode_count
-from repro.sparse.device_work import Launches
+from repro.sparse.device_primitives import Launches
 from support.emulated_cuda import EmulatedCuda, compile_kernels
 
 #: Ways that clip or go around edges, each on grids of other cells than the others.

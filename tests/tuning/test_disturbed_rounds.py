@@ -11,8 +11,8 @@ from repro.bench.runnable import Runnable
 from repro.bench.store import Store
 from repro.bench.timing import CALM_RESTS, Samples, SamplingPlan, screen
 from repro.bench.yardsticks import DeviceCopy, Empty
-from repro.codegen.templates import Stream
-from repro.tuning.rounds import Probe, Slowdown, join_rounds, shuffled_rounds
+from repro.codegen.templates import StreamConfig
+from repro.tuning.final_timing import Probe, Slowdown, join_rounds, shuffled_rounds
 from repro.tuning.search import Choice, Search, pick, ranked
 from repro.tuning.session import fastest_yardsticks
 
@@ -252,8 +252,8 @@ def test_it_is_launched_in_a_batch_which_has_the_copy_s_times_already(make_bench
     timed = {}
     for _ in range(2):  # the case that times the copy, and one that is spared it
         bench = make_bench(small_problem("real"), timed=timed)
-        bench.try_once(DeviceCopy(Stream(256, 4)), "search", screen(bench.timing))
-        probe = Probe(bench, [DeviceCopy(Stream(256, 4))])
+        bench.try_once(DeviceCopy(StreamConfig(256, 4)), "search", screen(bench.timing))
+        probe = Probe(bench, [DeviceCopy(StreamConfig(256, 4))])
         probe.look()
         assert [kind for kind, _ in probe._best] == ["copy"]
         probe.release()

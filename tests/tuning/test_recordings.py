@@ -9,7 +9,7 @@ import pytest
 from repro.bench.rows import SCHEMA
 from repro.bench.store import read_rows
 from repro.errors import ReproError
-from repro.sparse.study_kit import features
+from repro.sparse.tuning_features import features
 from repro.tuning.recordings import Machine, Recording, load_recordings, recordings
 
 QUANTILES = {"min": 0.0, "q1": 20.0, "median": 25.0, "q3": 30.0, "max": 50.0, "mean": 25.0}

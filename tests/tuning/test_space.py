@@ -10,11 +10,11 @@ from repro.errors import ReproError
 from repro.sparse.compound.variants import Layout, Schedule, VariantId, all_layouts, paper_space, schedules
 from repro.studies.compound_spmv.study import layouts
 from repro.studies.compressed_coo.ids import SPLITS, CoordinateId, blockings
-from repro.tuning.strategies import UNLIKE, Likeness
+from repro.tuning.strategies import UNLIKE, VariantCovariance
 
 
 def likeness_of(names):
-    return Likeness([VariantId.parse(name).point for name in names])
+    return VariantCovariance([VariantId.parse(name).point for name in names])
 
 
 def test_a_name_is_read():

@@ -10,7 +10,7 @@ from repro.errors import ReproError
 from repro.sparse.compound.variants import REFERENCE, VariantId, all_layouts, paper_space
 from repro.tuning.evaluation import replay
 from repro.tuning.recordings import Recording
-from repro.tuning.strategies import Exhaustive, Predicted, RandomSample, _weights, allowed, likeness_of, prior
+from repro.tuning.strategies import Exhaustive, Predicted, RandomSample, _weights, budgeted_count, likeness_of, prior
 
 NAMES = [f"{layout}/{schedule}" for layout in all_layouts() for schedule in paper_space(get_target("sm_90"))]
 LIKENESS = likeness_of(tuple(NAMES), VariantId)
@@ -43,8 +43,8 @@ def predicted(recordings, one):
 
 
 def test_the_budget_is_a_share_of_the_space():
-    assert allowed(NAMES, BUDGET) == 38
-    assert allowed(NAMES[:3], BUDGET) == 1
+    assert budgeted_count(NAMES, BUDGET) == 38
+    assert budgeted_count(NAMES[:3], BUDGET) == 1
 
 
 def test_exhaustive_tries_all_in_order():

@@ -42,7 +42,7 @@ CELLS = ("1 2 3 4", "2 3 4 5", "2 5 4 6")
 #: Of our own code: what builds, what compiles, what packs and times, what chooses, what makes tables.
 SOURCES = (
     "bench/timing.py", "bench/trial.py", "bench/rows.py", "sparse/operands.py",
-    "tuning/search.py", "tuning/rounds.py", "devices/opencl.py", "codegen/build_cache.py",
+    "tuning/search.py", "tuning/final_timing.py", "devices/opencl.py", "codegen/build_cache.py",
     "codegen/templates.py", "problems/assembly.py", "problems/problem.py",
     "sparse/compound/packing.py", "sparse/compound/kernels.py", "studies/compound_spmv/study.py",
     "studies/compound_spmv/facts.py", "results/output.py", "results/campaign_data.py",

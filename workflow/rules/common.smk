@@ -9,7 +9,7 @@ import sys
 import tempfile
 from functools import cache, partial
 
-from repro.campaign.jobs import claimed, turns_at
+from repro.campaign.jobs import claimed_gpus, processes_per_device
 from repro.campaign.workflow import environment_file, overrule
 from repro.errors import ReproError
 from repro.studies import get_study
@@ -99,7 +99,7 @@ def threads_to_measure(study):
         return 1
     if not workflow.local_exec:
         return CLUSTER_COMPILERS
-    return max(1, workflow.cores // turns_at(plan, study, gpu_limit()))
+    return max(1, workflow.cores // processes_per_device(plan, study, gpu_limit()))
 
 
 def asked_to_measure(what, study):
@@ -108,7 +108,7 @@ def asked_to_measure(what, study):
     return {
         **asked(what),
         **alone,
-        "gpu": lambda wildcards: claimed(plan, study, gpu_limit()),
+        "gpu": lambda wildcards: claimed_gpus(plan, study, gpu_limit()),
     }
 
 

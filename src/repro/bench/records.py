@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, ValidationInfo, field_validator
 
 from repro.errors import ReproError
-from repro.problems.registry import flaw
+from repro.problems.registry import name_error
 from repro.untrusted_files import files_below, read_file, read_json, shown
 
 
@@ -105,11 +105,13 @@ def read_problem_of(folder: Path, name: str) -> dict[str, Any]:
     """Read a problem's record from `raw/problems`; raise `ReproError` if it is damaged or describes another problem."""
     path = folder / f"{name}.json"
     record = read_problem(path)
-    if record["name"] != name or flaw(name):
+    if record["name"] != name or name_error(name):
         raise ReproError(
             "a record of another problem than its file says",
             where=path,
-            expected=f"the name {shown(repr(name))}" if not flaw(name) else f"a file by a problem's name: {flaw(name)}",
+            expected=f"the name {shown(repr(name))}"
+            if not name_error(name)
+            else f"a file by a problem's name: {name_error(name)}",
             actual=shown(repr(record["name"])),
             todo=f"delete it and run the campaign again; {_TAKE}",
         )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, get_
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from repro.problems.registry import flaw
+from repro.problems.registry import name_error
 from repro.untrusted_files import shown
 
 SCHEMA = 3
@@ -432,7 +432,7 @@ def _other_word(name: str, word: str, study: str) -> str | None:
     if name in WORDS:
         return None if word in WORDS[name] else f"one of {', '.join(WORDS[name])}"
     if name == "problem":
-        return flaw(word)
+        return name_error(word)
     if name == "study":
         return None if word == study else f"{study}, by the folder's name"
     if name == "environment":

@@ -173,7 +173,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Common:
+class CommonModule:
     """The compiled module that every campaign uses, loaded on the first device."""
 
     program: Program
@@ -250,7 +250,7 @@ class Workspace:
         return self.devices.first
 
     @cached_property
-    def common(self) -> Common:
+    def common(self) -> CommonModule:
         """The common module, loaded on first use; raises `ReproError` if it is missing or damaged."""
         manifest = self._modules / self.device.target.name / f"{COMMON}.json"
         module = Module.load(manifest)
@@ -267,7 +267,7 @@ class Workspace:
                 actual=damage,
                 todo="it is deleted: run the same command again, or `repro compile common`",
             ) from None
-        return Common(self.device.load(binary), binary, module.hash, module.compiler, module.flags)
+        return CommonModule(self.device.load(binary), binary, module.hash, module.compiler, module.flags)
 
     def pack(self, packing: Hashable, pack: Callable[[], tuple[Any, Mapping[str, NDArray[Any]]]]) -> None:
         """Pack an operand on the host for a later `upload_packed`, which raises any error of packing."""

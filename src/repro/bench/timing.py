@@ -105,7 +105,8 @@ def outlying(
         least = min(medians.values())
         for i, median in medians.items():
             if is_far(median, least, host_tolerance if clock == "host" else tolerance, waking):
-                far.setdefault(i, f"{clock} median {micro(median)} in one round and {micro(least)} in another")
+                of_both = f"{microseconds_text(median)} in one round and {microseconds_text(least)} in another"
+                far.setdefault(i, f"{clock} median {of_both}")
     return far
 
 
@@ -118,12 +119,13 @@ def numbers(seconds: Mapping[str, Seconds]) -> str:
     """Format each clock: `graph median 80.1 µs, its least 4.1 µs, its largest 95.0 µs; event median 6.4 µs, …`."""
     words = []
     for clock, readings in sorted(seconds.items(), reverse=True):
-        words.append(f"{clock} median {micro(float(np.median(readings)))}, its least {micro(float(readings.min()))}")
-        words[-1] += f", its largest {micro(float(readings.max()))}"
+        median, least = float(np.median(readings)), float(readings.min())
+        words.append(f"{clock} median {microseconds_text(median)}, its least {microseconds_text(least)}")
+        words[-1] += f", its largest {microseconds_text(float(readings.max()))}"
     return "; ".join(words)
 
 
-def micro(seconds: float) -> str:
+def microseconds_text(seconds: float) -> str:
     value = seconds * 1e6
     return f"{value:.1f} µs" if value < 1000 else f"{value:,.0f} µs"
 
@@ -255,8 +257,8 @@ def take_samples(devices: Devices, runnable: Runnable, effort: SamplingPlan, tim
         devices.reset_persisting_l2()
         devices.flush()
     once = _estimate(devices, runnable, budget / effort.launches, LONG_BUDGETS * whole, timing.timeout)
-    least = few(once, whole)
-    fitted = fit(effort, once, budget, least)
+    least = initial_launches(once, whole)
+    fitted = fit_to_budget(effort, once, budget, least)
     tolerance = timing.tolerance(devices.backend, len(devices))
     samples = _sample(devices, runnable, fitted, tolerance)
     # A pause does not help if a single launch is long enough to throttle a cool device.
@@ -296,12 +298,12 @@ def host_seconds(devices: Devices, runnable: Runnable) -> float:
     return time.perf_counter() - start
 
 
-def few(once: float, budget: float) -> int:
+def initial_launches(once: float, budget: float) -> int:
     """Return the minimum number of samples: `MIN_SAMPLES`, or fewer if one launch takes much longer than the budget."""
     return round(min(MIN_SAMPLES, max(1.0, LONG_BUDGETS * budget / max(once, 1e-7))))
 
 
-def fit(effort: SamplingPlan, once: float, budget: float, least: int = MIN_SAMPLES) -> SamplingPlan:
+def fit_to_budget(effort: SamplingPlan, once: float, budget: float, least: int = MIN_SAMPLES) -> SamplingPlan:
     """Reduce a plan so that each clock takes at most `budget` seconds, but keep at least `least` samples."""
     once = max(once, 1e-7)
     affordable = max(1, int(budget / once))
@@ -390,7 +392,7 @@ def sampled(samples: Samples) -> dict[str, list[list[float]]]:
     return kept
 
 
-def spread(samples: Samples) -> float:
+def relative_iqr(samples: Samples) -> float:
     """Return the interquartile range divided by the median, for the clock for which this ratio is smallest."""
     spreads = []
     for seconds in samples.seconds.values():

@@ -265,7 +265,7 @@ class Bench:
 
     def measured(self, runnable: Runnable, phase: str, effort: SamplingPlan, samples: Samples, **columns: Any) -> Row:
         """Return the row for samples: status `ok`, `noisy` if the quartiles lie far apart, or `disturbed`."""
-        noise = 0.0 if effort.screening else timing.spread(samples)
+        noise = 0.0 if effort.screening else timing.relative_iqr(samples)
         noisy = noise > self.timing.noise
         messages = [f"quartiles {noise:.0%} of the median apart"] if noisy else []
         messages += [samples.message] if samples.message else []

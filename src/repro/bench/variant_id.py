@@ -11,7 +11,7 @@ from typing import Any, Self, cast
 
 
 @dataclass(frozen=True)
-class Point:
+class SearchPoint:
     #: Variants of one group, for example of one layout, tend to fail together.
     group: str
     #: Categorical coordinates of a variant; their number is equal for all variants of a search space.
@@ -51,7 +51,7 @@ class BaseId(ABC):
 
     @property
     @abstractmethod
-    def point(self) -> Point:
+    def point(self) -> SearchPoint:
         """Return the variant's coordinates in the search space."""
 
 

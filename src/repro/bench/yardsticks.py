@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from repro.bench.guards import Guarded
 from repro.bench.runnable import Operands, Runnable, Workspace
 from repro.codegen.targets import Target
-from repro.codegen.templates import Stream
+from repro.codegen.templates import StreamConfig
 from repro.devices.base import Buffer
 
 FLOOR, COPY, EMPTY = YARDSTICKS = "floor", "copy", "empty"
@@ -27,7 +27,7 @@ class Floor(Runnable):
 
     kind = FLOOR
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: StreamConfig) -> None:
         self.name = f"{FLOOR}/{stream.block_size}-{stream.in_flight}"
         self._stream = stream
 
@@ -61,7 +61,7 @@ class DeviceCopy(Runnable):
     kind = COPY
     cold = False
 
-    def __init__(self, stream: Stream, least: int | None = None) -> None:
+    def __init__(self, stream: StreamConfig, least: int | None = None) -> None:
         self.name = f"{COPY}/{stream.block_size}-{stream.in_flight}"
         self._stream = stream
         self._bytes = least
@@ -111,7 +111,7 @@ def _copied(count: int) -> NDArray[np.uint8]:
     return random_bytes(count)
 
 
-def _grid(target: Target, sm_count: int, stream: Stream, words: int) -> int:
+def _grid(target: Target, sm_count: int, stream: StreamConfig, words: int) -> int:
     """Return the number of thread blocks that fill the device, or fewer if there are few words."""
     full = sm_count * max(1, target.threads_per_sm // stream.block_size)
     return max(1, min(full, -(-words // (stream.block_size * stream.in_flight))))

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from repro.bench.store import recorded_studies
 from repro.campaign.configuration import load
-from repro.config.misfits import mean
 from repro.config.models import Config
+from repro.config.validation_errors import suggestion
 from repro.errors import ReproError
 from repro.package_data import DEFAULT_CONFIG
 from repro.problems.registry import campaign_folder, load_registry, problem_names
@@ -21,7 +21,7 @@ from repro.studies import get_study, load_artifacts, study_names
 
 
 @dataclass(frozen=True)
-class Asked:
+class CampaignSelection:
     """A campaign to be shown by a command, with the selected configuration."""
 
     #: Name of the campaign's folder below `results`.
@@ -36,7 +36,7 @@ class Asked:
     @classmethod
     def of(
         cls, campaign: str | None, results: Path, config: Path | None = None, beside: Sequence[str] | None = None
-    ) -> Asked:
+    ) -> CampaignSelection:
         """Select a campaign below `results` and the campaigns beside it.
 
         If `campaign` is None, the configuration's campaign is used. If `config` is None, the configuration of the
@@ -71,7 +71,7 @@ class Asked:
             raise ReproError(
                 "no such campaign",
                 where=self.raw,
-                actual=f"{self.campaign}{mean(self.campaign, others)}",
+                actual=f"{self.campaign}{suggestion(self.campaign, others)}",
                 todo="measure it first, or name another campaign",
             )
         configured = [name for name in (self.config.studies if self.config else study_names()) if name in study_names()]
@@ -79,9 +79,9 @@ class Asked:
         return [name for name in configured if name in recorded] or configured
 
     @property
-    def others(self) -> list[Asked]:
+    def others(self) -> list[CampaignSelection]:
         """The campaigns in `beside`, each with its own configuration."""
-        return [Asked.of(name, self.results, beside=()) for name in self.beside]
+        return [CampaignSelection.of(name, self.results, beside=()) for name in self.beside]
 
     def read(self, study: str) -> Campaign:
         """Read a study with the configured problems and tie, and the same study in the campaigns of `beside`."""
@@ -100,7 +100,7 @@ class Asked:
         name = self.config.as_published if self.config else None
         if name is None:
             return None
-        asked = Asked.of(name, self.results, beside=())
+        asked = CampaignSelection.of(name, self.results, beside=())
         if study not in asked.studies():
             return None
         literal = asked.read(study)
@@ -149,7 +149,7 @@ def select_artifacts(config: Config, study: str, beside: bool, kind: Kind | None
                 "unknown artifact",
                 where=f"studies.{study}.artifacts",
                 expected=f"one of {', '.join(names)}",
-                actual=", ".join(unknown) + mean(unknown[0], names),
+                actual=", ".join(unknown) + suggestion(unknown[0], names),
             )
         chosen = [artifact for artifact in everything if artifact.name in settings.artifacts]
     return [artifact for artifact in chosen if kind in (None, artifact.kind)]
@@ -183,7 +183,7 @@ def find_artifacts(texts: list[str], kind: Kind, studies: list[str]) -> dict[str
             raise ReproError(
                 f"unknown {kind}",
                 expected=f"one of {', '.join(names) or '(there are none)'}",
-                actual=f"{text}{mean(text, known)}",
+                actual=f"{text}{suggestion(text, known)}",
             )
         for artifact in matching:
             of_study = chosen.setdefault(artifact.study, [])

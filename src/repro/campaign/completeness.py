@@ -120,7 +120,9 @@ def _modules(plan: Plan) -> Iterator[Missing]:
 def _rows(plan: Plan) -> Iterator[Missing]:
     raw = Path(plan.results, "raw")
     measured = {
-        (study, step): _cases(raw / study, Path(step).stem) for study in plan.studies for step in plan.steps(study)
+        (study, step): _rows_by_case(raw / study, Path(step).stem)
+        for study in plan.studies
+        for step in plan.steps(study)
     }
     for study, problem, precision in plan.runs:
         steps = {Path(step).stem: measured[study, step].get((problem, precision)) for step in plan.steps(study)}
@@ -168,7 +170,7 @@ def _of_case(
         yield from _failed(f"{case} ({path.stem})", step, winners)
 
 
-def _cases(study: Path, step: str) -> dict[tuple[str, str], list[dict[str, Any]]]:
+def _rows_by_case(study: Path, step: str) -> dict[tuple[str, str], list[dict[str, Any]]]:
     """Return the rows of a step by (problem, precision): all choices, or only rows without a time."""
     rows = read_rows(study, step)
     cases: dict[tuple[str, str], list[dict[str, Any]]] = {case: [] for case in distinct_cases(rows)}

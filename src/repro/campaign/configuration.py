@@ -14,8 +14,8 @@ from typing import Any
 from pydantic import Field, create_model
 
 from repro.config import Source, merge, named, position, read, read_mapping, validate
-from repro.config.misfits import mean, shorten
 from repro.config.models import Config, Model, StudySettings
+from repro.config.validation_errors import shorten, suggestion
 from repro.errors import ReproError
 from repro.package_data import shipped
 from repro.problems.problem import Problem, load_problem
@@ -95,7 +95,7 @@ def resolve(data: Mapping[str, Any], source: Source = "the configuration") -> Co
                 "unknown study",
                 where=f"{position(source, ('studies', str(name))) or f'{named(source)}: '}studies",
                 expected=f"one of {', '.join(offered)}",
-                actual=f"{shorten(str(name))}{mean(name, offered)}",
+                actual=f"{shorten(str(name))}{suggestion(name, offered)}",
             )
         if over is not False:
             studies[name] = _settings(name, over, source)

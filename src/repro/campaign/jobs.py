@@ -30,7 +30,7 @@ PROBLEMS = "problems"
 
 
 @dataclass(frozen=True)
-class Batch:
+class ProblemBatch:
     """Small problems that one job builds or measures."""
 
     #: `problems` for a batch that builds problems, `STUDY/PRECISION` for a batch that measures.
@@ -59,7 +59,7 @@ class Batch:
         return [f"measure {' '.join(case)}" for case in self.cases]
 
 
-class Batches:
+class ProblemBatches:
     """All batches of a campaign; there are none with `batch: 1` or in a replay.
 
     A finished batch writes one marker file. Snakemake's rules use it as input instead of the outputs of the single
@@ -71,11 +71,11 @@ class Batches:
         self._most = 1 if plan.config.replay else plan.config.batch
 
     @cached_property
-    def building(self) -> list[Batch]:
+    def building(self) -> list[ProblemBatch]:
         return self._dealt(PROBLEMS, self._plan.problems)
 
     @cached_property
-    def measuring(self) -> list[Batch]:
+    def measuring(self) -> list[ProblemBatch]:
         """Measuring batches; each has cases of one study and precision."""
         return [
             batch
@@ -85,15 +85,15 @@ class Batches:
         ]
 
     @cached_property
-    def _named(self) -> dict[str, Batch]:
+    def _named(self) -> dict[str, ProblemBatch]:
         return {batch.name: batch for batch in (*self.building, *self.measuring)}
 
     @cached_property
-    def _builds(self) -> dict[str, Batch]:
+    def _builds(self) -> dict[str, ProblemBatch]:
         """The building batch of each problem."""
         return {problem: batch for batch in self.building for problem in batch.problems}
 
-    def __getitem__(self, name: str) -> Batch:
+    def __getitem__(self, name: str) -> ProblemBatch:
         return self._named[name]
 
     @cached_property
@@ -120,7 +120,7 @@ class Batches:
         """Return the marker files of batches with a stale step; `stale` contains names of steps."""
         return [self.path(batch) for batch in self._named.values() if any(step in stale for step in batch.steps)]
 
-    def path(self, batch: Batch) -> str:
+    def path(self, batch: ProblemBatch) -> str:
         """Return the file that marks a batch as done."""
         return f"{self._plan.results}/batches/{batch.name}"
 
@@ -157,7 +157,7 @@ class Batches:
         """All problem files and module manifests: the inputs of all measuring jobs."""
         return [*self.matrices, *self._plan.all_manifests]
 
-    def read_by(self, batch: Batch) -> list[str]:
+    def read_by(self, batch: ProblemBatch) -> list[str]:
         """Return the inputs of a measuring batch."""
         manifests = dict.fromkeys(path for case in batch.cases for path in self._plan.manifests(*case))
         return [*self._of_problems(batch.problems), *manifests]
@@ -169,10 +169,10 @@ class Batches:
         )
         return [*dict.fromkeys(files)]
 
-    def _dealt(self, what: str, names: Iterable[str]) -> list[Batch]:
+    def _dealt(self, what: str, names: Iterable[str]) -> list[ProblemBatch]:
         small = [name for name in names if is_small(self._plan.problems[name])] if self._most > 1 else []
         return [
-            Batch(what, number, tuple(small[first : first + self._most]))
+            ProblemBatch(what, number, tuple(small[first : first + self._most]))
             for number, first in enumerate(range(0, len(small), self._most))
         ]
 
@@ -325,11 +325,11 @@ def _spread(seconds: Sequence[float], cores: int) -> float:
 def estimate(plan: Plan, target: Target) -> Estimate:
     """Estimate time, disk and memory for a campaign on a device of the target."""
     rates = RATES[target.dialect]
-    batches = Batches(plan)
+    batches = ProblemBatches(plan)
     found = {name: find_size(plan, problem) for name, problem in plan.problems.items()}
     recorded = {study: recorded_bytes(study) for study in plan.studies}
     jobs = tuple(
-        reckon(plan, target, *run, run in batches.starting, found[run[1]], recorded[run[0]].get(run[1:]))
+        estimate_job(plan, target, *run, run in batches.starting, found[run[1]], recorded[run[0]].get(run[1:]))
         for run in plan.runs
     )
     sizes = {job.problem: job.size for job in jobs}
@@ -415,7 +415,7 @@ def count_steps(plan: Plan, stale: Container[str] | None = None) -> dict[str, in
 
     The rule `all` counts as one, as in Snakemake's own count.
     """
-    batches = Batches(plan)
+    batches = ProblemBatches(plan)
 
     def count(jobs: Iterable[Iterable[str]]) -> int:
         return sum(stale is None or any(step in stale for step in steps) for steps in jobs)
@@ -493,7 +493,7 @@ def building_seconds(size: tuple[int, int]) -> float:
     return PROBLEM_SECONDS + size[1] / BUILT_PER_SECOND
 
 
-def reckon(
+def estimate_job(
     plan: Plan,
     target: Target,
     study: str,
@@ -607,7 +607,7 @@ class Request:
 class Requests:
     """Resource requests for the jobs of a plan, from the problem sizes known at the time of the call."""
 
-    def __init__(self, plan: Plan, batches: Batches) -> None:
+    def __init__(self, plan: Plan, batches: ProblemBatches) -> None:
         self._plan, self._batches = plan, batches
         self._jobs: dict[tuple[str, str, str], Job] = {}
 
@@ -657,7 +657,7 @@ class Requests:
     def _job(self, *run: *tuple[str, str, str]) -> Job:
         """Estimate a case and cache the result, since Snakemake asks for each resource separately and repeatedly."""
         if run not in self._jobs:
-            self._jobs[run] = reckon(self._plan, self._target, *run, starts=run in self._batches.starting)
+            self._jobs[run] = estimate_job(self._plan, self._target, *run, starts=run in self._batches.starting)
         return self._jobs[run]
 
     @cached_property
@@ -686,7 +686,7 @@ def _request(seconds: float, nbytes: float) -> Request:
     return Request(SHORTEST + ceil(SLACK * seconds / 60), ceil(nbytes / MIB))
 
 
-def turns_at(plan: Plan, study: str, limit: int | None) -> int:
+def processes_per_device(plan: Plan, study: str, limit: int | None) -> int:
     """Return the number of measuring processes of a study that share the devices.
 
     `limit` is the value of Snakemake's resource `gpu` on this machine; None if it is not set, or if a cluster gives
@@ -695,8 +695,8 @@ def turns_at(plan: Plan, study: str, limit: int | None) -> int:
     return _at_once(plan, limit) if get_study(study).gpu_sharing else 1
 
 
-def claimed(plan: Plan, study: str, limit: int | None) -> int:
-    """Return the amount of Snakemake's resource `gpu` that a measuring job of a study claims; `limit` as in `turns_at`.
+def claimed_gpus(plan: Plan, study: str, limit: int | None) -> int:
+    """Return the amount of Snakemake's resource `gpu` that a measuring job takes; `limit` as in `processes_per_device`.
 
     A study without GPU sharing leaves room for only one other job. More jobs would keep the host busy with packing and
     disturb the study's times by the host clock.

@@ -35,13 +35,13 @@ from repro.devices.selection import identities, open_devices, resolve_device, ta
 from repro.errors import ReproError
 from repro.problems.problem import Outline, Unavailable
 from repro.studies import CostModel, StepResult, Study, get_study
-from repro.tuning.rounds import shuffled_rounds
+from repro.tuning.final_timing import shuffled_rounds
 from repro.tuning.search import Choice, ProgressCallback
 from repro.tuning.session import CaseLocation, Session
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenDevices:
     """Open and locked devices with their timing data, shared by the cases of a batch."""
 
     devices: Devices
@@ -50,19 +50,19 @@ class Opened:
 
 
 @contextmanager
-def opened(config: Config, work: str) -> Iterator[Opened]:
+def opened(config: Config, work: str) -> Iterator[OpenDevices]:
     """Lock and open the configured devices; `work` is shown to other processes that wait for the lock."""
     resolved = resolve_device(config.device)
     with lock_devices(identities(resolved), f"campaign {config.campaign}: {work}") as held:
         devices = open_devices(resolved)
         try:
-            yield Opened(devices, held)
+            yield OpenDevices(devices, held)
         finally:
             devices.close()
 
 
 @contextmanager
-def opened_once(config: Config, work: str) -> Iterator[Callable[[], Opened]]:
+def opened_once(config: Config, work: str) -> Iterator[Callable[[], OpenDevices]]:
     """Yield a function that opens the devices at its first call and returns the same devices later, for a batch."""
     with ExitStack() as stack:
         yield cache(lambda: stack.enter_context(opened(config, work)))
@@ -75,7 +75,7 @@ def open_bench(
     problem: str,
     operands: Operands,
     folders: Folders,
-    batch: Callable[[], Opened] | None = None,
+    batch: Callable[[], OpenDevices] | None = None,
     turns: int = 1,
 ) -> Iterator[Bench]:
     """Copy operands to the devices, which are opened by `batch` if given, else here.
@@ -144,7 +144,7 @@ def measure(
     precision: str,
     progress: ProgressCallback,
     run: str | None = None,
-    batch: Callable[[], Opened] | None = None,
+    batch: Callable[[], OpenDevices] | None = None,
     turns: int = 1,
     jobs: int = 1,
 ) -> list[Path]:

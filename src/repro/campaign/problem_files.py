@@ -16,7 +16,7 @@ from repro.filesystem import write_whole
 from repro.problems.builder import build, find
 from repro.problems.own_problems import describe_file
 from repro.problems.problem import Problem, save_unavailable
-from repro.problems.registry import MatrixItem, Registry, Spec
+from repro.problems.registry import MatrixItem, ProblemSpec, Registry
 from repro.studies import study_facts
 
 
@@ -43,7 +43,7 @@ def record_unavailable(
         _write_record(record, {"name": name, "kind": kind, "entry": entry, **status})
 
 
-def _entry(item: Spec | OwnProblem, config: Config) -> str | None:
+def _entry(item: ProblemSpec | OwnProblem, config: Config) -> str | None:
     """Return the entry type of a matrix as in the plan; `real` if its file is missing; None for other problems."""
     if item.kind_of_problem != "matrix":
         return None

@@ -187,7 +187,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Mark:
+class FileDigest:
     """SHA-256 of a file, and its `stat` values, which detect changes without reading the file."""
 
     digest: str
@@ -201,11 +201,11 @@ class Receipt:
     fingerprint: str
     #: The step's `parts`, and its files with their marks.
     parts: Mapping[str, Any]
-    files: Mapping[str, Mark]
+    files: Mapping[str, FileDigest]
     #: Hash of the outputs (`Receipt.content`) of each earlier step, by the path of that step's receipt.
     after: Mapping[str, str]
     #: Files that were written.
-    outputs: Mapping[str, Mark]
+    outputs: Mapping[str, FileDigest]
     #: Failures that may not recur; the next run makes the step again.
     failed: Sequence[str] = ()
     #: Version of the receipt's file format.
@@ -273,12 +273,12 @@ def stat_of(path: Path) -> str:
     return f"{stat.st_size} {stat.st_ino} {stat.st_mtime_ns} {stat.st_ctime_ns}"
 
 
-def mark(path: Path, before: Mark | None = None) -> Mark:
+def mark(path: Path, before: FileDigest | None = None) -> FileDigest:
     """Return the mark of a file; its digest comes from an earlier mark if the file has not changed since."""
     stat = stat_of(path)  # before reading, so that a write during the read changes the next `stat`
     if before is not None and stat == before.stat:
         return before
-    return Mark(digest_of(path) if stat != ABSENT else ABSENT, stat)
+    return FileDigest(digest_of(path) if stat != ABSENT else ABSENT, stat)
 
 
 def files_digest(paths: Iterable[Path]) -> str:
@@ -291,7 +291,7 @@ def _files_digest(paths: tuple[Path, ...]) -> str:
     return hash_of([(str(path), digest_of(path)) for path in paths])
 
 
-class Making:
+class RunningStep:
     """A step while its outputs are made."""
 
     def __init__(self, step: Step) -> None:
@@ -320,10 +320,10 @@ class Making:
 
 
 @contextmanager
-def making(step: Step) -> Iterator[Making]:
+def making(step: Step) -> Iterator[RunningStep]:
     """Delete a step's receipt, let the body make the outputs, and write the new receipt if all exist."""
     step.receipt.unlink(missing_ok=True)
-    made = Making(step)
+    made = RunningStep(step)
     yield made
     receipt = made.receipt()
     absent = [path for path, output in receipt.outputs.items() if output.digest == ABSENT]
@@ -332,7 +332,7 @@ def making(step: Step) -> Iterator[Making]:
     receipt.save(step.receipt)
 
 
-def fingerprint(parts: Mapping[str, Any], files: Mapping[str, Mark], after: Mapping[str, str]) -> str:
+def fingerprint(parts: Mapping[str, Any], files: Mapping[str, FileDigest], after: Mapping[str, str]) -> str:
     """Return the hash of all inputs of a step."""
     return hash_of([_plain(parts), {path: file.digest for path, file in files.items()}, after])
 

@@ -8,12 +8,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from repro.campaign.artifacts import Asked, all_artifacts, published_of
+from repro.campaign.artifacts import CampaignSelection, all_artifacts, published_of
 from repro.campaign.winners import find_winners, page_winners
 from repro.errors import ReproError
 from repro.results.campaign_data import Campaign
 from repro.results.claims import CLAIMS, Verdict, tally
-from repro.results.output import as_latex, as_markdown, latex_escape, markdown_escape, replacing
+from repro.results.output import as_latex, as_markdown, latex_escape, markdown_escape, replace_artifact
 from repro.results.problem_rows import missing_note, problem_rows, remarks
 from repro.results.report import PageStudy, days_measured, read_legend, write_report
 from repro.results.tables import Result, Table
@@ -32,7 +32,7 @@ REPORT = "report"
 
 
 def report(
-    asked: Asked, study: str | None = None, progress: ProgressCallback = lambda *_: None, page: str = REPORT
+    asked: CampaignSelection, study: str | None = None, progress: ProgressCallback = lambda *_: None, page: str = REPORT
 ) -> Path:
     """Write the HTML report of a campaign with one or all studies, and return its path.
 
@@ -60,7 +60,7 @@ def report(
     return written
 
 
-def _part(asked: Asked, name: str) -> PageStudy:
+def _part(asked: CampaignSelection, name: str) -> PageStudy:
     study, campaign = get_study(name), asked.read(name)
     return PageStudy(
         campaign,
@@ -91,7 +91,7 @@ def _beside_study(study: str, name: str) -> Path | None:
 PAGE = "reproduction"
 
 
-def claim_tables(asked: Asked, study: str | None = None) -> dict[str, tuple[Campaign, Table]]:
+def claim_tables(asked: CampaignSelection, study: str | None = None) -> dict[str, tuple[Campaign, Table]]:
     """Return for each study of a campaign that has claims the measured data and the table of claims."""
     return _tables_of_claims(asked.read(name) for name in asked.studies(study))
 
@@ -118,13 +118,13 @@ def verdict_line(table: Table) -> str:
     return ", ".join(parts)
 
 
-def write_reproduction(asked: Asked, tables: Mapping[str, tuple[Campaign, Table]]) -> list[Path]:
+def write_reproduction(asked: CampaignSelection, tables: Mapping[str, tuple[Campaign, Table]]) -> list[Path]:
     """Write `results/<campaign>/reproduction.md` and `.tex`: reproduced papers, device, claims, missing data."""
     folder = asked.results / asked.campaign
     paths = []
     for suffix, text in (("md", _markdown(asked, tables)), ("tex", _latex(asked, tables))):
         path = folder / f"{PAGE}.{suffix}"
-        with replacing(path) as partial:
+        with replace_artifact(path) as partial:
             partial.write_text(text, encoding="utf-8")
         paths.append(path)
     return paths
@@ -188,7 +188,7 @@ OPENING = (
 NO_CLAIMS = "None of the campaign’s studies has claims."
 
 
-def _markdown(asked: Asked, tables: Mapping[str, tuple[Campaign, Table]]) -> str:
+def _markdown(asked: CampaignSelection, tables: Mapping[str, tuple[Campaign, Table]]) -> str:
     lines = [f"# Reproduction report: campaign {markdown_escape(asked.campaign)}", "", OPENING, ""]
     lines += [
         f"- {key}: {markdown_escape(value)}" for key, value in _facts([one for one, _ in tables.values()]).items()
@@ -207,7 +207,7 @@ def _markdown(asked: Asked, tables: Mapping[str, tuple[Campaign, Table]]) -> str
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _latex(asked: Asked, tables: Mapping[str, tuple[Campaign, Table]]) -> str:
+def _latex(asked: CampaignSelection, tables: Mapping[str, tuple[Campaign, Table]]) -> str:
     lines = [
         r"\documentclass{article}",
         r"\usepackage[T1]{fontenc}",

@@ -149,7 +149,7 @@ def presenting(plan: Plan, study: str, kind: Literal["tables", "figures"]) -> St
             **_read(plan, study),
         },
         (*map(Path, plan.published(study)), *plan.recorded_files, *plan.files_beside),
-        _cases(plan, study),
+        _artifact_inputs(plan, study),
     )
 
 
@@ -168,7 +168,7 @@ def reporting(plan: Plan) -> Step:
             "studies": {study: _read(plan, study) for study in plan.studies},
         },
         (*published, *plan.recorded_files, *plan.files_beside),
-        tuple(receipt for study in plan.studies for receipt in _cases(plan, study)),
+        tuple(receipt for study in plan.studies for receipt in _artifact_inputs(plan, study)),
     )
 
 
@@ -191,7 +191,7 @@ def _module_receipt(target: Target, *words: str, modules: Path = MODULES) -> Pat
     return Path(modules, target.name, "receipts", *words[:-1], f"{words[-1]}.json")
 
 
-def _cases(plan: Plan, study: str) -> tuple[Path, ...]:
+def _artifact_inputs(plan: Plan, study: str) -> tuple[Path, ...]:
     """Return the receipts of the cases on which a study's artifacts depend; empty in a replay (which reads files)."""
     if plan.config.replay:
         return ()

@@ -11,7 +11,7 @@ from shlex import join
 from typing import Any
 
 from repro.bench.rows import ClockName
-from repro.campaign.artifacts import Asked
+from repro.campaign.artifacts import CampaignSelection
 from repro.codegen.targets import Target, get_target
 from repro.config.models import OwnProblem
 from repro.entries import get_entry
@@ -22,7 +22,7 @@ from repro.results.campaign_data import Campaign, Case, ReportedTime
 from repro.results.report import PageWinners
 from repro.results.tables import Cell, Column, Table
 from repro.sparse.compound.kernels import TEMPLATES
-from repro.sparse.study_kit import OPERATOR
+from repro.sparse.tuning_features import OPERATOR
 from repro.studies import get_study
 
 #: Clocks in order of preference: that of exported kernels first.
@@ -76,7 +76,7 @@ class Winner:
         return self.library_seconds / self.seconds if self.library_seconds and self.seconds else None
 
 
-def find_winners(asked: Asked, study: str | None = None, own: bool = False) -> list[Winner]:
+def find_winners(asked: CampaignSelection, study: str | None = None, own: bool = False) -> list[Winner]:
     """Return the winner of each case of the studies that choose one kernel a problem; `own`: of own files alone."""
     winners = []
     for name in asked.studies(study):
@@ -92,7 +92,7 @@ def find_winners(asked: Asked, study: str | None = None, own: bool = False) -> l
     return winners
 
 
-def studies_without(asked: Asked, study: str | None = None) -> Iterator[tuple[str, str]]:
+def studies_without(asked: CampaignSelection, study: str | None = None) -> Iterator[tuple[str, str]]:
     """Yield the studies that choose no single kernel for a problem, each with the file of the table to look into."""
     for name in asked.studies(study):
         if not get_study(name).winners:
@@ -164,13 +164,13 @@ def page_winners(winners: Sequence[Winner], campaign: str) -> PageWinners | None
     return PageWinners(Table(columns, rows, caption), dict(ways_out(shown)))
 
 
-def _own_problems(asked: Asked, study: str) -> set[str]:
+def _own_problems(asked: CampaignSelection, study: str) -> set[str]:
     settings = asked.config.studies.get(study) if asked.config else None
     wished = settings.problems if settings else ()
     return {own_name(item) for item in wished if isinstance(item, OwnProblem)}
 
 
-def _winner(asked: Asked, campaign: Campaign, problem: str, precision: str, own: bool) -> Winner:
+def _winner(asked: CampaignSelection, campaign: Campaign, problem: str, precision: str, own: bool) -> Winner:
     case, record = Case(campaign, problem, precision), campaign.problems[problem]
     common = Winner(campaign.study, problem, precision, record.entry or record.kind, own)
     best, clock = _fastest(case, get_study(campaign.study).winners)
@@ -207,7 +207,7 @@ def _fastest(case: Case, tunings: Sequence[str]) -> tuple[ReportedTime | None, C
     return None, CLOCKS[0]
 
 
-def _export(asked: Asked, case: Case, found: Winner, best: ReportedTime) -> dict[str, Any]:
+def _export(asked: CampaignSelection, case: Case, found: Winner, best: ReportedTime) -> dict[str, Any]:
     """Return the fields of `Winner` on the export: of the winner, or of the fastest variant that fits a GPU."""
     campaign = case.campaign
     assert found.entry is not None
@@ -253,7 +253,7 @@ def _fastest_exported(case: Case, found: Winner, target: Target) -> ReportedTime
     return None
 
 
-def _python(asked: Asked, found: Winner) -> tuple[str, ...]:
+def _python(asked: CampaignSelection, found: Winner) -> tuple[str, ...]:
     """Return the lines that make the operator: of the problem as the campaign built it, where that is still there."""
     built = asked.results / asked.campaign / "problems" / f"{found.problem}.npz"
     results = f", results={str(asked.results)!r}" if asked.results != DEFAULT_RESULTS else ""

@@ -96,7 +96,7 @@ def begin(plan: Plan, stale: Mapping[str, str]) -> None:
     os.environ[RUN] = str(paths[0].resolve())
 
 
-def tell_compiled(
+def report_compiled(
     plan: Plan, stale: Mapping[str, str], every: float = 30.0, tell: Callable[[str], None] = print
 ) -> threading.Thread:
     """Print how many modules are compiled, every so many seconds if there are more, since a job of many takes minutes.

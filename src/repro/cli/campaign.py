@@ -266,7 +266,7 @@ CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
 Rows = Iterable[tuple[object, ...]]
 
 
-class Listed(StrEnum):
+class ListTopic(StrEnum):
     problems = "problems"
     sets = "sets"
     entries = "entries"
@@ -280,7 +280,7 @@ class Listed(StrEnum):
 
 def list_(
     what: Annotated[
-        Listed | None,
+        ListTopic | None,
         typer.Argument(metavar="WHAT", help="What to list; without it all there is to list.", show_default=False),
     ] = None,
     config: ConfigFile = DEFAULT_CONFIG,
@@ -427,16 +427,16 @@ def list_campaigns(_: Path) -> tuple[list[str], Rows]:
     return ["campaign", "state", "device", "problems", "studies"], rows
 
 
-LISTS: dict[Listed, Callable[[Path], tuple[list[str], Rows]]] = {
-    Listed.problems: list_problems,
-    Listed.sets: list_sets,
-    Listed.entries: list_entries,
-    Listed.layouts: list_layouts,
-    Listed.baselines: list_baselines,
-    Listed.artifacts: list_artifacts,
-    Listed.devices: list_devices,
-    Listed.studies: list_studies,
-    Listed.campaigns: list_campaigns,
+LISTS: dict[ListTopic, Callable[[Path], tuple[list[str], Rows]]] = {
+    ListTopic.problems: list_problems,
+    ListTopic.sets: list_sets,
+    ListTopic.entries: list_entries,
+    ListTopic.layouts: list_layouts,
+    ListTopic.baselines: list_baselines,
+    ListTopic.artifacts: list_artifacts,
+    ListTopic.devices: list_devices,
+    ListTopic.studies: list_studies,
+    ListTopic.campaigns: list_campaigns,
 }
 
 

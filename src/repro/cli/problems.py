@@ -17,7 +17,7 @@ from repro.campaign.configuration import load
 from repro.campaign.plan import plan_of_cases
 from repro.campaign.problem_files import build_problem
 from repro.campaign.problem_files import record_unavailable as write_unavailable
-from repro.campaign.receipts import Making, making
+from repro.campaign.receipts import RunningStep, making
 from repro.campaign.steps import building
 from repro.cli.measurement import reason_of
 from repro.cli.options import ConfigFile, Receipt
@@ -28,7 +28,7 @@ from repro.problems.builder import find, mesh_of
 from repro.problems.fetch import Found
 from repro.problems.files import mesh_checksum
 from repro.problems.problem import Problem, load_problem
-from repro.problems.registry import Recipe, Registry, Spec, Stanford, Suitesparse, Tetmesh, load_registry
+from repro.problems.registry import ProblemSpec, Recipe, Registry, Stanford, Suitesparse, Tetmesh, load_registry
 from repro.problems.repositories import MeshFile, read_stanford, read_suitesparse, read_tetmesh, write_mesh
 
 _out, _err = Console(soft_wrap=True, highlight=False), Console(stderr=True, soft_wrap=True, highlight=False)
@@ -61,7 +61,7 @@ def fetch(
             todo="`repro list problems` prints all names and sets",
         )
     items = list(registry.problems) if all_ else registry.expand(names or [])
-    wanted: dict[str, Spec] = {}
+    wanted: dict[str, ProblemSpec] = {}
     for item in items:
         if not isinstance(item, OwnProblem):
             inputs = item.inputs if isinstance(item, Recipe) else ()
@@ -87,7 +87,7 @@ def _talk() -> None:
     logging.getLogger("repro.problems").setLevel(logging.INFO)
 
 
-def _fetch(item: Spec, config: Config) -> str:
+def _fetch(item: ProblemSpec, config: Config) -> str:
     """Fetch the file of a problem and return a text on where it came from."""
     fetched: Any
     kept = config.fetch.model_copy(update={"keep": True})
@@ -172,7 +172,12 @@ def problem(
 
 
 def build_or_record(
-    name: str, config: Config, path: Path, record: Path | None, made: Making | None, registry: Registry | None = None
+    name: str,
+    config: Config,
+    path: Path,
+    record: Path | None,
+    made: RunningStep | None,
+    registry: Registry | None = None,
 ) -> Problem | None:
     """Build and return a problem; on failure, write a file with the reason and return None."""
     try:

@@ -140,9 +140,9 @@ def environment(
         pip install -c h200.txt -e '.[cuda]'
     """
     from repro.campaign.archive import constraints_of
-    from repro.campaign.artifacts import Asked
+    from repro.campaign.artifacts import CampaignSelection
 
-    typer.echo(constraints_of(Asked.of(campaign, results, config).raw, record))
+    typer.echo(constraints_of(CampaignSelection.of(campaign, results, config).raw, record))
 
 
 class Precision(StrEnum):
@@ -325,14 +325,14 @@ def check(
         repro check --campaign default
     """
     from repro.bench.records import code_of, read_commits, read_environments
-    from repro.campaign.artifacts import Asked
+    from repro.campaign.artifacts import CampaignSelection
     from repro.campaign.completeness import count_alike, find_missing
     from repro.campaign.plan import make_plan
     from repro.campaign.receipts import making
     from repro.campaign.steps import Freshness
     from repro.errors import ReproError
 
-    asked = Asked.of(campaign, results, config)
+    asked = CampaignSelection.of(campaign, results, config)
     if asked.config is None:
         raise ReproError(
             "no such campaign, or one without a configuration",

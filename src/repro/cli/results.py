@@ -153,7 +153,7 @@ def report(
 
         repro report --campaign h200 --campaign repeat-h200
     """
-    from repro.campaign.artifacts import Asked
+    from repro.campaign.artifacts import CampaignSelection
     from repro.campaign.report import report as write
     from repro.cli.console import Progress
     from repro.errors import ReproError
@@ -169,7 +169,7 @@ def report(
         )
     page = "-".join(["report", *(f"beside-{name}" for name in beside or ())])
     with _receipt(receipt, config, "report", None):
-        asked = Asked.of(named[0] if named else None, results, config, beside)
+        asked = CampaignSelection.of(named[0] if named else None, results, config, beside)
         with Progress(f"report {asked.campaign}") as progress:
             path = write(asked, study, progress, page)
         typer.echo(f"wrote {path}")
@@ -205,12 +205,12 @@ def _write_artifacts(
     shape: Shape | None = None,
 ) -> None:
     """Write tables or figures for each selected study into subfolders of `target`."""
-    from repro.campaign.artifacts import Asked, all_artifacts, find_artifacts, published_of
+    from repro.campaign.artifacts import CampaignSelection, all_artifacts, find_artifacts, published_of
     from repro.cli.console import Progress
     from repro.errors import ReproError
     from repro.results.output import figures_folder, tables_folder, write
 
-    asked = Asked.of(campaign, results, config)
+    asked = CampaignSelection.of(campaign, results, config)
     studies = asked.studies(study)
     if bool(names) == all_:
         choice = [f"{name}/{artifact.name}" for name in studies for artifact in all_artifacts(name, kind)]
@@ -305,10 +305,10 @@ def compare(
 
 
 def _read_study(raw: Path, study: str) -> Campaign:
-    from repro.campaign.artifacts import Asked
+    from repro.campaign.artifacts import CampaignSelection
 
     folder = raw.resolve().parent
-    return Asked.of(folder.name, folder.parent).read(study)
+    return CampaignSelection.of(folder.name, folder.parent).read(study)
 
 
 def _print_comparison(comparison: Comparison, worst: int, tolerance: float, console: Console) -> None:
@@ -430,10 +430,10 @@ def _print_winners(comparison: Comparison, worst: int, console: Console) -> None
 def _write_comparison(comparison: Comparison, path: Path) -> None:
     from pandas.api.types import is_numeric_dtype
 
-    from repro.results.output import as_text, replacing
+    from repro.results.output import as_text, replace_artifact
 
     texts = comparison.rows.apply(lambda values: values if is_numeric_dtype(values) else values.map(as_text))
-    with replacing(path) as partial:
+    with replace_artifact(path) as partial:
         texts.to_csv(partial, index=False)
 
 
@@ -467,10 +467,10 @@ def best(
 
         repro best mine --json
     """
-    from repro.campaign.artifacts import Asked
+    from repro.campaign.artifacts import CampaignSelection
     from repro.campaign.winners import as_json, find_winners, studies_without
 
-    asked = Asked.of(campaign, results, config, beside=())
+    asked = CampaignSelection.of(campaign, results, config, beside=())
     winners = find_winners(asked, study)
     if json:
         typer.echo(as_json(winners))
@@ -495,10 +495,10 @@ def print_winners(winners: Sequence[Winner]) -> None:
 
 def print_end_of_run(campaign: str) -> None:
     """Print the winners on the user's own files, the first ones where there are many; nothing if there are none."""
-    from repro.campaign.artifacts import Asked
+    from repro.campaign.artifacts import CampaignSelection
     from repro.campaign.winners import SHOWN, find_winners
 
-    winners = find_winners(Asked.of(campaign, DEFAULT_RESULTS, beside=()), own=True)
+    winners = find_winners(CampaignSelection.of(campaign, DEFAULT_RESULTS, beside=()), own=True)
     if winners:
         more = f", the first {SHOWN} of {len(winners)}" if len(winners) > SHOWN else ""
         typer.echo(f"\nYour own problems{more}; `repro best {campaign}` says it again:\n")
@@ -532,12 +532,12 @@ def claims(
 
         repro claims --campaign h200 --report
     """
-    from repro.campaign.artifacts import Asked
+    from repro.campaign.artifacts import CampaignSelection
     from repro.campaign.report import claim_tables, verdict_line, write_reproduction
     from repro.cli.console import in_columns, terminal_width
     from repro.errors import ReproError
 
-    asked = Asked.of(campaign, results, config)
+    asked = CampaignSelection.of(campaign, results, config)
     tables = claim_tables(asked, study)
     if not tables:
         raise ReproError(
@@ -599,7 +599,7 @@ def results_(
         repro results h200 --t4 build/t4
     """
     from repro.bench.rows import SCHEMA
-    from repro.campaign.interchange import json_schema, rows_of, studies_of, t4_of, write_csv
+    from repro.campaign.row_export import exported_rows, json_schema, studies_of, t4_of, write_csv
     from repro.errors import ReproError
     from repro.filesystem import write_whole
 
@@ -621,5 +621,5 @@ def results_(
                 write_whole(path, json.dumps(search) + "\n")
                 typer.echo(f"{path}: {len(search['results'])} variants")
     else:
-        rows = [row for one in studies for row in rows_of(raw, one)]
+        rows = [row for one in studies for row in exported_rows(raw, one)]
         typer.echo(json.dumps({"schema": SCHEMA, "campaign": campaign, "rows": rows}))

@@ -125,7 +125,7 @@ VERIFY_BLOCK_SIZE = {"cuda": 256, "opencl": 64}
 
 
 @dataclass(frozen=True)
-class Stream:
+class StreamConfig:
     """One configuration of the streaming kernel, which measures the streaming floor."""
 
     block_size: int
@@ -138,13 +138,13 @@ class Stream:
         return f"stream_{self.block_size}_{self.in_flight}"
 
 
-def streams(target: Target) -> list[Stream]:
+def streams(target: Target) -> list[StreamConfig]:
     """Return the 16 configurations of the streaming kernel; smaller work-groups on the CPU, where each runs as
     a loop.
     """
     first = 128 if target.dialect == "cuda" else 64
     growth = 2 if target.dialect == "cuda" else 4
-    return [Stream(first * growth**i, in_flight) for i in range(4) for in_flight in (1, 2, 4, 8)]
+    return [StreamConfig(first * growth**i, in_flight) for i in range(4) for in_flight in (1, 2, 4, 8)]
 
 
 def render_common(templates: Path, target: Target) -> str:

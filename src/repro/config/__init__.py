@@ -19,7 +19,7 @@ from yaml.constructor import SafeConstructor
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from yaml.resolver import Resolver
 
-from repro.config.misfits import Key, misfits, shorten
+from repro.config.validation_errors import Key, misfits, shorten
 from repro.errors import ReproError
 from repro.package_data import shipped
 

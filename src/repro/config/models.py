@@ -18,8 +18,8 @@ from pydantic import (
     model_validator,
 )
 
-from repro.config.misfits import refuse_unknown
 from repro.config.spaces import PAPER, SPACES, Space
+from repro.config.validation_errors import refuse_unknown
 from repro.entries import entries
 from repro.galerkin import BASES
 
@@ -248,7 +248,7 @@ class Timing(Model):
         return self.gpu_budget if backend == "cuda" else self.cpu_budget
 
 
-class Batches(Model):
+class UpdateBatches(Model):
     """Entries inserted into a real matrix in batches. They are drawn at random with a fixed seed."""
 
     batches: int | None = Field(None, ge=1, le=1_000_000, description="So many batches of `share` each.")
@@ -265,7 +265,7 @@ class Batches(Model):
     seed: int | None = Field(None, ge=0, description="Of what is drawn; absent: the campaign's.")
 
     @model_validator(mode="after")
-    def _says_how_many(self) -> Batches:
+    def _says_how_many(self) -> UpdateBatches:
         if (self.batches is None) != (self.share is None) or bool(self.sizes) == (self.share is not None):
             raise ValueError("needs either `batches` and `share`, or `sizes`")
         return self
@@ -321,7 +321,9 @@ class OwnProblem(FieldFile):
         description="What its non-zeros are; meshes need it: quaternion (surface) or block3 (tetrahedra).",
     )
     name: str | None = Field(None, description="Its name in tables; the file's stem if absent.")
-    updates: Batches | None = Field(None, description="Entries to insert; the matrix's own are then real numbers.")
+    updates: UpdateBatches | None = Field(
+        None, description="Entries to insert; the matrix's own are then real numbers."
+    )
     fixed: Annotated[tuple[Fixed, ...], BeforeValidator(_several)] = Field(
         (),
         description="Of a tetrahedral mesh: where its vertices are fixed, one place or a list. Their rows and columns "

@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 
 from repro import __version__
-from repro.casts import cast
 from repro.codegen.targets import DTYPES, SCALARS, STATIC_SHARED, Target
 from repro.codegen.templates import render_template, template_exists, without_macros
 from repro.config.models import MAX_PART_LENGTH
 from repro.entries import get_entry
 from repro.errors import ReproError
+from repro.exact_casts import cast
 from repro.problems.matrix import Matrix
 from repro.sparse import ordering
 from repro.sparse.compound.kernels import kernel_name, pairs_constants, render_module

@@ -12,7 +12,7 @@ from repro.bench.store import read_case, read_rows
 from repro.codegen.targets import Target, get_target
 from repro.errors import ReproError
 from repro.problems.registry import campaign_folder
-from repro.sparse.study_kit import WINNERS
+from repro.sparse.tuning_features import WINNERS
 
 #: Choices by this clock are exported; claims about speed use the same clock.
 CLOCK = "graph"

@@ -18,7 +18,7 @@ from repro.devices.base import Argument, Buffer
 from repro.filtering.kernels import FIELDS, TILE_ROWS
 from repro.filtering.matrix_free import BLOCKS_PER_SM, Cells, Points, Stencil
 from repro.galerkin import mode_count
-from repro.sparse.device_work import Launches
+from repro.sparse.device_primitives import Launches
 from repro.sparse.elementwise import BLOCK_SIZE, in_order
 from repro.sparse.library.cusparse_csr import MAX_CSR_ENTRIES, GpuCsr
 

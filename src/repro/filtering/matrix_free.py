@@ -24,7 +24,7 @@ from repro.filtering.kernels import LOCAL, SUM_ROWS
 from repro.filtering.spline_kernel import kernel
 from repro.filtering.triangulation import Triangulation
 from repro.galerkin import exponents, mode_count, to_monomials
-from repro.sparse.device_work import Launches
+from repro.sparse.device_primitives import Launches
 from repro.sparse.elementwise import in_order
 
 Floats = NDArray[np.float64]

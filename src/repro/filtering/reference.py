@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 
 from repro.errors import ReproError
-from repro.filtering.spline_kernel import Kernel, kernel
+from repro.filtering.spline_kernel import SplineKernel, kernel
 from repro.filtering.stencil_geometry import (
     Floats,
     Integers,
@@ -35,7 +35,7 @@ from repro.galerkin import BASES, collapsed, exact_for, exponents, mode_count, t
 CHUNK = 2048
 #: Function of pairs, convolution kernels along x and y, and degree of the field; returns the integral of each monomial
 #: for each pair, `(pairs, m)`.
-Integral = Callable[[StencilPairs, Kernel, Kernel, int], Floats]
+Integral = Callable[[StencilPairs, SplineKernel, SplineKernel, int], Floats]
 
 
 class WorkCounts(NamedTuple):
@@ -167,7 +167,7 @@ def _merged(pairs: StencilPairs, values: Floats, triangles: int) -> tuple[Intege
     return pairs.point[chosen], pairs.triangle[chosen], np.add.reduceat(values[order], first, axis=0)
 
 
-def _by_area(pairs: StencilPairs, along_x: Kernel, along_y: Kernel, degree: int) -> Floats:
+def _by_area(pairs: StencilPairs, along_x: SplineKernel, along_y: SplineKernel, degree: int) -> Floats:
     """Integrate K K times each monomial of the reference coordinates over each pair, by area: `(pairs, m)`."""
     pair, square, corners = fans(pairs.corners, along_x.width)
     rule = exact_for(2 * along_x.degree + degree, 2)
@@ -183,7 +183,7 @@ _STARTS: dict[str, Callable[[Floats, int], Strips]] = {"line": strips_from_line,
 
 
 def _by_contour(
-    cut: Callable[[Floats, int], Strips], pairs: StencilPairs, along_x: Kernel, along_y: Kernel, degree: int
+    cut: Callable[[Floats, int], Strips], pairs: StencilPairs, along_x: SplineKernel, along_y: SplineKernel, degree: int
 ) -> Floats:
     """Return the same integrals as `_by_area`, computed from strips."""
     pair, square, *bounds = cut(pairs.corners, along_x.width)
@@ -204,7 +204,7 @@ def _moments(
     square: Integers,
     at: tuple[Floats, Floats],
     weights: Floats,
-    kernels: tuple[Kernel, Kernel],
+    kernels: tuple[SplineKernel, SplineKernel],
     degree: int,
 ) -> Floats:
     """Sum K K times each monomial over the quadrature points `(pieces, q)` of all pieces of a pair: `(pairs, m)`."""

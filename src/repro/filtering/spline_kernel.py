@@ -22,7 +22,7 @@ MAX_DEGREE = 7
 
 
 @dataclass(frozen=True, eq=False)
-class Kernel:
+class SplineKernel:
     """A convolution kernel, or a derivative of one, as polynomial pieces of unit length.
 
     The kernel coordinate of a place y, for the filtered point x, is ξ = (y - x) / h + (3k + 1) / 2. The knots are thus
@@ -40,7 +40,7 @@ class Kernel:
     def width(self) -> int:
         return 3 * self.degree + 1
 
-    def derivative(self, order: int = 1) -> Kernel:
+    def derivative(self, order: int = 1) -> SplineKernel:
         """Return a derivative with respect to ξ; `pieces` keeps its shape, padded with zeros."""
         if order < 0:
             raise ReproError("the order of a derivative is negative", expected="0 or more", actual=order)
@@ -66,7 +66,7 @@ class Kernel:
 
 
 @cache
-def kernel(degree: int) -> Kernel:
+def kernel(degree: int) -> SplineKernel:
     """Return K^{2k+1,k+1} (King 2017, eq. 2.1) for k = 0 to 7, computed with fractions; `pieces` is read-only."""
     if not 0 <= degree <= MAX_DEGREE:
         raise ReproError("no kernel of this degree", expected=f"0 to {MAX_DEGREE}", actual=degree)
@@ -79,7 +79,7 @@ def kernel(degree: int) -> Kernel:
                 exact[first + j][a] += coefficient * number
     pieces = np.array([[float(number) for number in piece] for piece in exact])
     pieces.setflags(write=False)
-    return Kernel(degree, coefficients, pieces)
+    return SplineKernel(degree, coefficients, pieces)
 
 
 def _spline(degree: int) -> list[list[Fraction]]:

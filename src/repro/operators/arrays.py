@@ -10,11 +10,11 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from repro.casts import cast
 from repro.codegen.targets import DTYPES
 from repro.devices.base import Buffer, Device
 from repro.entries import Entry, get_entry
 from repro.errors import ReproError
+from repro.exact_casts import cast
 
 INTERFACE = "__cuda_array_interface__"
 #: Advice in errors about numbers that overflow the working precision.
@@ -23,7 +23,7 @@ LEGACY_DEFAULT_STREAM = 1
 
 
 @dataclass(frozen=True)
-class Kind:
+class VectorType:
     """Entry type and precision of a matrix, which determine the dtypes of its vectors."""
 
     entry: str
@@ -121,7 +121,7 @@ class DeviceArray:
 
 
 @dataclass(frozen=True)
-class Foreign:
+class ExternalArray:
     """GPU memory that another library owns; the reference `owner` keeps the memory alive."""
 
     pointer: int
@@ -194,7 +194,7 @@ def view(array: Any, what: str, dtype: np.dtype[Any], count: int, alignment: int
         )
     if write and read_only:
         raise ReproError("an array on the GPU cannot be written to", where=what)
-    return View(Foreign(pointer, count * dtype.itemsize, array), interface.get("stream"), shape)
+    return View(ExternalArray(pointer, count * dtype.itemsize, array), interface.get("stream"), shape)
 
 
 def _expect(what: str, quality: str, expected: object, actual: object) -> None:

@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 from scipy.sparse.linalg import LinearOperator
 
-from repro.casts import cast
 from repro.devices.base import Queue
 from repro.errors import ReproError
-from repro.operators.arrays import DeviceArray, Kind, not_copied, on_device, refuse_mask
+from repro.exact_casts import cast
+from repro.operators.arrays import DeviceArray, VectorType, not_copied, on_device, refuse_mask
 from repro.operators.runtime import Runtime
 from repro.problems.matrix import MAX_DIMENSION
-from repro.sparse.dynamic.layout import MAX_ENTRIES, SEGMENTS
+from repro.sparse.dynamic.host_layout import MAX_ENTRIES, SEGMENTS
 from repro.sparse.dynamic.matrix import GROWTH
 
 #: Smallest default of `slack`, and largest accepted values of `slack` and `segments`.
@@ -98,7 +98,7 @@ def one_of(word: Any, what: str, words: tuple[str, ...]) -> None:
         raise ReproError(f"unknown {what}", where=what, expected=" or ".join(words), actual=repr(word))
 
 
-class Closing:
+class Closeable:
     """Base class of objects that free their device memory in `close`, which the end of a `with` block calls."""
 
     @abstractmethod
@@ -127,7 +127,7 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
         Name of the device.
     """
 
-    def __init__(self, runtime: Runtime, kind: Kind, shape: tuple[int, int]) -> None:
+    def __init__(self, runtime: Runtime, kind: VectorType, shape: tuple[int, int]) -> None:
         super().__init__(kind.dtype, shape)
         self._runtime, self._kind = runtime, kind
         self.device_name = runtime.device.name

@@ -15,16 +15,16 @@ from numpy.typing import ArrayLike, DTypeLike
 from repro.codegen.targets import DTYPES, Target
 from repro.devices.base import OutOfDeviceMemory, Program, Queue
 from repro.errors import ReproError
-from repro.operators.arrays import Kind, on_device
+from repro.operators.arrays import VectorType, on_device
 from repro.operators.base import MAX_SLACK, Capacity, DeviceOperator, check_shape, one_of, whole_number
-from repro.operators.interchange import Batches, described, load_module, streams_of, take_csr
+from repro.operators.device_exchange import BatchUpload, described, load_module, streams_of, take_csr
 from repro.operators.runtime import Runtime, open_runtime
 from repro.operators.scipy_matrices import as_rows, precision_of, precision_of_values, sound_arrays
-from repro.sparse.dynamic.layout import MAX_ENTRIES, SEGMENTS, Arrays, lay_out
-from repro.sparse.dynamic.matrix import DynamicMatrix, NoRoom, Reading, Unfinished, bind_product
+from repro.sparse.dynamic.host_layout import MAX_ENTRIES, SEGMENTS, Arrays, lay_out
+from repro.sparse.dynamic.matrix import ConcurrentReader, DynamicMatrix, NoRoom, Unfinished, bind_product
 from repro.sparse.dynamic.operations import Existing
 from repro.sparse.dynamic.schedules import Schedule, usual_schedule, widths_of
-from repro.sparse.dynamic.storage import Batch, Storage
+from repro.sparse.dynamic.storage import EntryBatch, Storage
 
 
 class Reader(DeviceOperator):
@@ -37,11 +37,11 @@ class Reader(DeviceOperator):
     """
 
     def __init__(
-        self, runtime: Runtime, kind: Kind, matrix: DynamicMatrix, load: Callable[[], Program], mean: float
+        self, runtime: Runtime, kind: VectorType, matrix: DynamicMatrix, load: Callable[[], Program], mean: float
     ) -> None:
         super().__init__(runtime, kind, matrix.storage.shape)
         self._side = runtime.device.new_queue()
-        self._reading = Reading(self._side, load(), _width(runtime.device.target, mean), matrix)
+        self._reading = ConcurrentReader(self._side, load(), _width(runtime.device.target, mean), matrix)
         _ = self._staging  # allocated now, while this thread has the device
 
     @property
@@ -196,9 +196,9 @@ class DynamicCSR(DeviceOperator):
         self._hold(runtime, precision, arrays, matrix.nnz, room.slack_of(matrix.nnz, matrix.shape[0]))
 
     def _hold(self, runtime: Runtime, precision: str, start: Arrays | Storage, entries: int, slack: int) -> None:
-        super().__init__(runtime, Kind("real", precision), start.shape)
+        super().__init__(runtime, VectorType("real", precision), start.shape)
         self._precision = precision
-        self._batches = Batches(runtime, start.shape, self.dtype, precision)
+        self._batches = BatchUpload(runtime, start.shape, self.dtype, precision)
         try:
             with runtime.after():
                 matrix_module, sort_module = self._load("matrix"), self._load("sort")
@@ -277,7 +277,7 @@ class DynamicCSR(DeviceOperator):
         """
         self._change(self._matrix.delete, rows, columns)
 
-    def _change(self, change: Callable[[Batch], object], *arrays: Any) -> None:
+    def _change(self, change: Callable[[EntryBatch], object], *arrays: Any) -> None:
         given, count = self._batches.look(*arrays)
         if not count:
             return

@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator
 
-from repro.casts import cast
 from repro.codegen.targets import DTYPES
 from repro.devices.base import OutOfDeviceMemory, Program
 from repro.errors import ReproError
+from repro.exact_casts import cast
 from repro.operators.arrays import DeviceArray, View, not_copied, refuse_mask
 from repro.operators.arrays import on_device as on_the_device
 from repro.operators.base import real_number, whole_number
-from repro.operators.interchange import (
+from repro.operators.device_exchange import (
     CUPYS_ARRAYS,
     CUPYS_MATRICES,
     as_cupys,
@@ -33,7 +33,7 @@ from repro.operators.interchange import (
 from repro.operators.runtime import KERNELS, Runtime, open_runtime
 from repro.operators.scipy_matrices import as_rows, canonical
 from repro.operators.sparse_products import check_pattern, load_products, matrix_on_device
-from repro.sparse.device_work import Load
+from repro.sparse.device_primitives import Load
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.elementwise import Kernels
 from repro.sparse.multigrid.hierarchy import DeviceLevel, set_up_on

@@ -16,13 +16,13 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
-from repro.casts import cast
 from repro.codegen.targets import DTYPES
 from repro.entries import entries
 from repro.errors import ReproError
+from repro.exact_casts import cast
 from repro.problems.assembly import fold
 from repro.problems.matrix import MAX_DIMENSION, Matrix
-from repro.sparse.dynamic.layout import MAX_ENTRIES
+from repro.sparse.dynamic.host_layout import MAX_ENTRIES
 from repro.sparse.symmetry import adjoint_factors, transposed_order
 
 

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from repro.casts import cast
 from repro.devices.base import OutOfDeviceMemory, Program
 from repro.errors import ReproError
+from repro.exact_casts import cast
 from repro.filtering.grids import SortedCells
 from repro.filtering.kernels import DEGREES, render_siac
 from repro.filtering.matrix import FilterMatrix, MatrixRows, MatrixSize
@@ -23,12 +23,12 @@ from repro.filtering.spline_kernel import kernel
 from repro.filtering.stencil_geometry import at_points, predicted_pairs, scales, within_triangles
 from repro.filtering.triangulation import Triangulation, evaluation_points, of_field, triangulation
 from repro.galerkin import BASES, evaluation_rule, mode_count
-from repro.operators.arrays import Kind, on_device
-from repro.operators.base import Closing, DeviceOperator, LengthError, one_of, whole_number
-from repro.operators.interchange import described
+from repro.operators.arrays import VectorType, on_device
+from repro.operators.base import Closeable, DeviceOperator, LengthError, one_of, whole_number
+from repro.operators.device_exchange import described
 from repro.operators.runtime import KERNELS, Runtime, open_runtime
 from repro.problems.field import Field
-from repro.sparse.device_work import Launches
+from repro.sparse.device_primitives import Launches
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -222,7 +222,7 @@ def siac(
     return SiacFilter(runtime, stencil, there, basis, matrix, None if np.ptp(h) == 0 else h)
 
 
-class SiacFilter(DeviceOperator, Closing):
+class SiacFilter(DeviceOperator, Closeable):
     """The SIAC filter, from modes to values at points; made by `repro.siac`. Threads of one device take turns.
 
     The modes of one field are `(t * m,)`, triangle by triangle, with m modes per triangle. Several fields are the
@@ -260,7 +260,7 @@ class SiacFilter(DeviceOperator, Closing):
         local: Floats | None = None,
     ) -> None:
         modes = mode_count(stencil.degree, 2)
-        super().__init__(runtime, Kind("real", "double"), (len(points), len(stencil.mesh.triangles) * modes))
+        super().__init__(runtime, VectorType("real", "double"), (len(points), len(stencil.mesh.triangles) * modes))
         self.points, self.basis, self.degree = points, basis, stencil.degree
         self.scale: float | Floats = stencil.scale if local is None else local
         self.derivative = stencil.derivative

@@ -16,14 +16,13 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from repro.casts import cast
 from repro.codegen.targets import DTYPES
 from repro.devices.base import Buffer, OutOfDeviceMemory, Program
 from repro.errors import ReproError
+from repro.exact_casts import cast
 from repro.operators.arrays import View, not_copied, on_device, refuse_mask
 from repro.operators.base import one_of
-from repro.operators.dynamic_csr import DynamicCSR
-from repro.operators.interchange import (
+from repro.operators.device_exchange import (
     CUPYS_MATRICES,
     cupys_rows,
     device_of,
@@ -32,15 +31,16 @@ from repro.operators.interchange import (
     store_cupys,
     to_cupy,
 )
+from repro.operators.dynamic_csr import DynamicCSR
 from repro.operators.runtime import KERNELS, Runtime, open_runtime
 from repro.operators.scipy_matrices import as_rows, canonical, precision_of
-from repro.sparse.device_work import Load, keep
+from repro.sparse.device_primitives import Load, keep
+from repro.sparse.dynamic.host_layout import SEGMENTS, lay_out
 from repro.sparse.dynamic.kernels import TEMPLATES
-from repro.sparse.dynamic.layout import SEGMENTS, lay_out
 from repro.sparse.dynamic.storage import Storage
+from repro.sparse.spgemm.binned_rows import Factors
 from repro.sparse.spgemm.kernels import render_spgemm
 from repro.sparse.spgemm.multiplication import Destinations, Multiplication
-from repro.sparse.spgemm.rows import Factors
 
 
 class ProductPlan:

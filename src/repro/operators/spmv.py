@@ -24,10 +24,10 @@ from repro.devices.base import Buffer, OutOfDeviceMemory
 from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.export.campaign_choice import find_campaign_choice
-from repro.operators.arrays import DeviceArray, Kind, on_device
-from repro.operators.base import Closing, DeviceOperator, one_of
-from repro.operators.chip_solver import ChipSolver
-from repro.operators.interchange import CUPYS_MATRICES, cupys_rows, device_of, is_cupys
+from repro.operators.arrays import DeviceArray, VectorType, on_device
+from repro.operators.base import Closeable, DeviceOperator, one_of
+from repro.operators.device_exchange import CUPYS_MATRICES, cupys_rows, device_of, is_cupys
+from repro.operators.persistent_solver import ChipSolver
 from repro.operators.runtime import KERNELS, Runtime, open_runtime
 from repro.operators.scipy_matrices import as_problem, transposed
 from repro.operators.vectors import Vectors
@@ -37,8 +37,8 @@ from repro.sparse.compound.runnables import Variant
 from repro.sparse.compound.variants import VariantId, fitting_variant
 from repro.sparse.operands import ProductOperands
 from repro.sparse.solvers.kernels import METHODS
-from repro.sparse.study_kit import OPERATOR, WINNERS
 from repro.sparse.symmetry import symmetry_of
+from repro.sparse.tuning_features import OPERATOR, WINNERS
 
 #: Number of cached launches, one for each pair (x, y) of buffers: an iterative solver uses the same pairs repeatedly.
 KEPT = 64
@@ -54,7 +54,7 @@ class Product:
 
     def __init__(self, runtime: Runtime, matrix: Matrix, precision: str, id: VariantId) -> None:
         self.runtime, self.id, layout = runtime, id, id.layout
-        kind = Kind(matrix.entry, precision)
+        kind = VectorType(matrix.entry, precision)
         source = render_module(KERNELS, matrix.entry, precision, layout, [id.schedule], runtime.device.target)
         name = f"{TEMPLATES}/{matrix.entry}-{precision}/{layout.stored}-{id.schedule}"
         self._variant = Variant(id, *runtime.compiled(source, name))
@@ -205,7 +205,7 @@ class SlowOnCpuWarning(UserWarning):
     """An operator runs on the CPU, to try out what will run on a GPU."""
 
 
-class SpmvOperator(DeviceOperator, Closing):
+class SpmvOperator(DeviceOperator, Closeable):
     """y = A x by a tuned kernel; made by `repro.operator`.
 
     Shape and dtype are those of SciPy's matrix: n×n blocks of 3×3 have shape 3n×3n, n×n quaternions 4n×4n, and n×n

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from repro.casts import cast
 from repro.devices.base import Argument, Buffer
 from repro.errors import ReproError
-from repro.operators.arrays import TODO, DeviceArray, Kind, View
+from repro.exact_casts import cast
+from repro.operators.arrays import TODO, DeviceArray, VectorType, View
 from repro.operators.base import whole_number
 from repro.operators.runtime import KERNELS, Runtime, open_runtime
 from repro.sparse.elementwise import BLOCK_SIZE, VECTOR_BLOCKS_PER_SM, pack_vector, padded_size, render_vectors
@@ -40,7 +40,7 @@ class Vectors:
     """
 
     def __init__(
-        self, runtime: Runtime, n: int, kind: Kind, order: str = "AoS", rows: NDArray[np.int64] | None = None
+        self, runtime: Runtime, n: int, kind: VectorType, order: str = "AoS", rows: NDArray[np.int64] | None = None
     ) -> None:
         if order not in ORDERS:
             raise ReproError("unknown order of a vector", expected=f"one of {', '.join(ORDERS)}", actual=order)
@@ -215,12 +215,12 @@ def vectors(
     """
     if precision not in ("single", "double"):
         raise ReproError("unknown precision", expected="single or double", actual=precision)
-    kind = Kind(entry, precision)
+    kind = VectorType(entry, precision)
     _ = kind.algebra
     return Vectors(open_runtime(device), whole_number(n, "n", 0, MAX_INDEX), kind, order)
 
 
-def _again(n: int, kind: Kind, order: str, rows: NDArray[np.int64] | None, device: str) -> Vectors:
+def _again(n: int, kind: VectorType, order: str, rows: NDArray[np.int64] | None, device: str) -> Vectors:
     return Vectors(open_runtime(device), n, kind, order, rows)
 
 

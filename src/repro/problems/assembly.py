@@ -28,10 +28,10 @@ from skfem import (
 )
 from skfem.helpers import dot, grad
 
-from repro.casts import cast
 from repro.config.models import Fixed
 from repro.entries import get_entry
 from repro.errors import ReproError
+from repro.exact_casts import cast
 from repro.problems.files import check_entry
 
 Floats = NDArray[np.float64]

@@ -20,11 +20,11 @@ from repro.problems.problem import Problem
 from repro.problems.registry import (
     Generated,
     GeneratedField,
-    Own,
+    LocalFile,
     OwnField,
+    ProblemSpec,
     Recipe,
     Registry,
-    Spec,
     Stanford,
     Suitesparse,
     Tetmesh,
@@ -82,7 +82,7 @@ def build(problem: str | OwnProblem, config: Config, registry: Registry | None =
     return Updates(name, **parts, **batches).complete()
 
 
-def find(name: str, config: Config, registry: Registry | None = None) -> Spec | OwnProblem:
+def find(name: str, config: Config, registry: Registry | None = None) -> ProblemSpec | OwnProblem:
     """Find a problem by name among the configuration's own problems and the registry; raise `ReproError` if there is
     none.
     """
@@ -93,7 +93,7 @@ def find(name: str, config: Config, registry: Registry | None = None) -> Spec | 
     return (registry or load_registry(Path(config.registry))).find(name)
 
 
-def mesh_of(item: Spec | OwnProblem, config: Config) -> Found[MeshFile]:
+def mesh_of(item: ProblemSpec | OwnProblem, config: Config) -> Found[MeshFile]:
     """Return the mesh on which the matrix of a registered problem is assembled.
 
     Raises
@@ -119,7 +119,7 @@ def _no_memory(name: str) -> ReproError:
     return ReproError("not enough memory to build the problem", where=name)
 
 
-def _field(item: Spec | OwnProblem, name: str, config: Config) -> Field:
+def _field(item: ProblemSpec | OwnProblem, name: str, config: Config) -> Field:
     match item:
         case GeneratedField():
             parameters = dict(item.parameters)
@@ -154,7 +154,7 @@ def _field(item: Spec | OwnProblem, name: str, config: Config) -> Field:
     return replace(field, name=name, origin={**_description(item), **origin})
 
 
-def _assemble(item: Spec | OwnProblem, config: Config) -> BuildResult:
+def _assemble(item: ProblemSpec | OwnProblem, config: Config) -> BuildResult:
     match item:
         case Suitesparse():
             return _suitesparse(item, config)
@@ -177,7 +177,7 @@ def _assemble(item: Spec | OwnProblem, config: Config) -> BuildResult:
             return item.entry, assembled, {**inputs, **origin}
         case Generated():
             return _generated(item, config)
-        case Own() | OwnProblem():
+        case LocalFile() | OwnProblem():
             fixed = item.fixed if isinstance(item, OwnProblem) else ()
             entry, assembled, origin = assemble_own(item.path, item.wanted_entry, config.seed, config.limits, fixed)
             return entry, assembled, {"address": item.path, **origin}
@@ -230,7 +230,7 @@ def _generated(item: Generated, config: Config) -> BuildResult:
     return item.entry, assembled, {"address": f"generated: {item.kind}", "parameters": parameters}
 
 
-def _description(item: Spec | OwnProblem) -> dict[str, Any]:
+def _description(item: ProblemSpec | OwnProblem) -> dict[str, Any]:
     """Return the values that the registry states for a problem, without empty ones."""
     if isinstance(item, OwnProblem):
         return {"source": "own"}
@@ -246,7 +246,7 @@ def _description(item: Spec | OwnProblem) -> dict[str, Any]:
     return {key: value for key, value in said.items() if value}
 
 
-def _check_size(item: Spec, assembled: Assembled) -> None:
+def _check_size(item: ProblemSpec, assembled: Assembled) -> None:
     if item.published is None:
         return
     columns = assembled.n if assembled.columns is None else assembled.columns

@@ -26,7 +26,7 @@ from repro.galerkin import mode_count, project
 from repro.problems.assembly import Floats
 from repro.problems.generators import Seed, computed
 from repro.problems.meshes import DEGENERATE, longest_edges
-from repro.problems.problem import Problem, allowed, check_array, infinite, outside, quantiles, refuse
+from repro.problems.problem import Problem, check_array, index_range_text, infinite, outside, quantiles, refuse
 
 DIMENSIONS = (2, 3)
 
@@ -83,7 +83,7 @@ class Field(Problem):
         check_array(self.name, "vertices", self.vertices, np.float64, self.vertices.shape)
         check_array(self.name, "cells", self.cells, np.int32, (count, d + 1))
         check_array(self.name, "modes", self.modes, np.float64, (count, math.comb(self.degree + d, d)))
-        there = f"vertices {allowed(len(self.vertices))}"
+        there = f"vertices {index_range_text(len(self.vertices))}"
         absent = np.any(outside(self.cells, len(self.vertices)), axis=1)
         self._refuse("cell", absent, "the mesh has cells with vertices that do not exist", there)
         endless, finite = infinite(self.vertices), "finite numbers"

@@ -333,7 +333,7 @@ Size = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Kind:
+class Generator:
     entry: str
     #: Generates the matrix from keyword parameters; checks the parameters on every call.
     build: Callable[..., Assembled]
@@ -343,7 +343,7 @@ class Kind:
     at_most: bool
 
 
-KINDS: dict[str, Kind] = {}
+KINDS: dict[str, Generator] = {}
 
 
 def generate(kind: str, **parameters: Any) -> Assembled:
@@ -389,7 +389,7 @@ def _kind(
 ) -> Callable[[Callable[..., Assembled]], Callable[..., Assembled]]:
     def add(build: Callable[..., Assembled]) -> Callable[..., Assembled]:
         checked = validate_call(build)
-        KINDS[build.__name__] = Kind(entry, checked, size, at_most)
+        KINDS[build.__name__] = Generator(entry, checked, size, at_most)
         return checked
 
     return add

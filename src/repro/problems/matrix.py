@@ -10,16 +10,16 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.config.models import Batches
+from repro.config.models import UpdateBatches
 from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.problems.assembly import Assembled
 from repro.problems.problem import (
     Problem,
-    allowed,
     check_array,
     check_pointers,
     describe_pattern,
+    index_range_text,
     infinite,
     outside,
     quantiles,
@@ -96,7 +96,7 @@ class Matrix(Problem):
         check_array(self.name, "values", self.values, np.float64, (self.nnz, members))
         check_pointers(self.name, "row", self.indptr, self.nnz)
         columns = self.shape[1]
-        out, expected = outside(self.indices, columns), f"columns {allowed(columns)}"
+        out, expected = outside(self.indices, columns), f"columns {index_range_text(columns)}"
         refuse(self.name, "column index out of range", out, place=self._place, expected=expected)
         # Marks pairs of consecutive column indices that belong to one row.
         within = np.ones(max(self.nnz - 1, 0), dtype=bool)
@@ -155,7 +155,7 @@ class Matrix(Problem):
 MAX_ENTRIES = 2**31 - 1
 
 
-def draw_batches(matrix: Assembled, wished: Batches, seed: int, where: str) -> dict[str, NDArray[Any]]:
+def draw_batches(matrix: Assembled, wished: UpdateBatches, seed: int, where: str) -> dict[str, NDArray[Any]]:
     """Draw random batches of entries, with uniform columns and values uniform in [-1, 1]; return the fields of
     `Updates`.
     """
@@ -262,8 +262,12 @@ class Updates(Problem):
         check_array(self.name, "values of the batches", self.batch_values, np.float64, (self.entries,))
         check_pointers(self.name, "batch", self.batch_pointers, self.entries)
         for what, bad, expected in (
-            ("row of an update out of range", outside(self.batch_rows, rows), f"rows {allowed(rows)}"),
-            ("column of an update out of range", outside(self.batch_columns, columns), f"columns {allowed(columns)}"),
+            ("row of an update out of range", outside(self.batch_rows, rows), f"rows {index_range_text(rows)}"),
+            (
+                "column of an update out of range",
+                outside(self.batch_columns, columns),
+                f"columns {index_range_text(columns)}",
+            ),
             ("an update has NaN or infinite values", infinite(self.batch_values), "finite values"),
         ):
             refuse(self.name, what, bad, place=self._place, expected=expected)

@@ -16,9 +16,9 @@ import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 from pyarrow import csv
 
-from repro.casts import cast
 from repro.config.models import Limits
 from repro.errors import ReproError
+from repro.exact_casts import cast
 from repro.problems.files import exceeds, locate, matrix_checksum, open_plain
 from repro.problems.subprocess_reader import read_isolated
 

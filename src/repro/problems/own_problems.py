@@ -42,8 +42,8 @@ from repro.problems.registry import (
     Generated,
     GeneratedField,
     Item,
+    LocalFile,
     MatrixItem,
-    Own,
     OwnField,
     Recipe,
     Registry,
@@ -218,7 +218,7 @@ class OwnOutline(NamedTuple):
     columns: int | None = None
 
 
-def outline(problem: OwnProblem | Own | OwnField, limits: Limits) -> Outline:
+def outline(problem: OwnProblem | LocalFile | OwnField, limits: Limits) -> Outline:
     """Return the outline of a user's problem; for errors see `describe_file`."""
     own = isinstance(problem, OwnProblem)
     name = own_name(problem) if isinstance(problem, OwnProblem) else problem.name
@@ -243,7 +243,7 @@ def outline(problem: OwnProblem | Own | OwnField, limits: Limits) -> Outline:
     )
 
 
-def describe_file(problem: OwnProblem | Own, limits: Limits | None = None) -> OwnOutline:
+def describe_file(problem: OwnProblem | LocalFile, limits: Limits | None = None) -> OwnOutline:
     """Return what the header of a matrix file tells about the problem; mesh files are not read.
 
     Raises
@@ -375,7 +375,7 @@ def assemble_own(
 
 def planned(item: Item | OwnProblem, registry: Registry, limits: Limits) -> Outline:
     """Return the outline of a registered problem or a user's problem; for errors see `outline`."""
-    if isinstance(item, (OwnProblem, Own, OwnField)):
+    if isinstance(item, (OwnProblem, LocalFile, OwnField)):
         return outline(item, limits)
     size, size_from = (item.published.rows, item.published.nonzeros) if item.published else None, "stated"
     if isinstance(item, GeneratedField):

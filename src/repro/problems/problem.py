@@ -20,7 +20,7 @@ from pydantic import AfterValidator, BaseModel, ValidationError
 from repro.errors import ReproError
 from repro.filesystem import replacing
 from repro.problems.assembly import Floats, Integers
-from repro.problems.registry import flaw
+from repro.problems.registry import name_error
 from repro.untrusted_files import open_file, parse_json, shown
 
 
@@ -164,7 +164,7 @@ def infinite(values: NDArray[np.float64]) -> NDArray[np.bool_]:
     return marked
 
 
-def allowed(count: int) -> str:
+def index_range_text(count: int) -> str:
     """Format the range from 0 to `count` - 1."""
     return f"0 to {count - 1}" if count else "none, since there are none to name"
 
@@ -259,7 +259,7 @@ class Problem(ABC):
 
 
 def _named(name: str) -> str:
-    if expected := flaw(name):
+    if expected := name_error(name):
         raise ValueError(f"not a name for a problem: {expected}")
     return name
 

@@ -26,7 +26,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
-from repro.config.misfits import mean
+from repro.config.validation_errors import suggestion
 from repro.errors import ReproError
 from repro.results.tables import Figure
 
@@ -116,14 +116,14 @@ class Shape:
                 "unknown format of a figure",
                 where="--format",
                 expected=", ".join(FORMATS),
-                actual=f"{unknown[0]}{mean(unknown[0], FORMATS)}",
+                actual=f"{unknown[0]}{suggestion(unknown[0], FORMATS)}",
             )
         if self.font is not None and self.font not in (fonts := get_font_names()):
             raise ReproError(
                 "the font is not installed",
                 where="--font",
                 expected="a family that matplotlib finds",
-                actual=f"{self.font}{mean(self.font, fonts)}",
+                actual=f"{self.font}{suggestion(self.font, fonts)}",
             )
 
 

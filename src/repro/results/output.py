@@ -199,7 +199,7 @@ def figures_folder(figures: Path, campaign: str, study: str) -> Path:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replace_artifact(path: Path) -> Iterator[Path]:
     """Yield a temporary file next to `path` that replaces it at the end, or is deleted after an error."""
     try:
         with filesystem.replacing(path) as partial:
@@ -213,12 +213,12 @@ def replacing(path: Path) -> Iterator[Path]:
         ) from error
 
 
-def write_table(artifact: Artifact, table: Table, folder: Path) -> list[Path]:
+def write_table_artifact(artifact: Artifact, table: Table, folder: Path) -> list[Path]:
     """Write one table as CSV, Markdown and LaTeX; return the files."""
     paths = []
     for suffix, render in TABLE_FORMATS.items():
         path = folder / f"{artifact.name}.{suffix}"
-        with replacing(path) as partial:
+        with replace_artifact(path) as partial:
             partial.write_text(render(table, artifact.name), encoding="utf-8")
         paths.append(path)
     return paths
@@ -250,7 +250,7 @@ def write_figure(
     shape = shape or figure_style.Shape()
     paths = [folder / f"{artifact.name}.{suffix}" for suffix in shape.formats]
     with ExitStack() as stack:
-        partial = {path.suffix: stack.enter_context(replacing(path)) for path in paths}
+        partial = {path.suffix: stack.enter_context(replace_artifact(path)) for path in paths}
         if text := partial.pop(".tex", None):
             text.write_text(figure_as_latex(figure, artifact.name), encoding="utf-8")
         figure_style.save(figure, partial.values(), artifact.title, device, shape=shape)
@@ -272,5 +272,5 @@ def write(
     if artifact.kind == "table":
         if campaign.disturbance:
             made = replace(made, caption=f"{campaign.disturbance} {made.caption}")
-        return write_table(artifact, cast(Table, made), folder)
+        return write_table_artifact(artifact, cast(Table, made), folder)
     return write_figure(artifact, cast(Figure, made), folder, campaign.column, shape)

@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from repro.config.misfits import mean
+from repro.config.validation_errors import suggestion
 from repro.errors import ReproError
 from repro.results.campaign_data import Campaign
 from repro.results.problem_rows import problem_rows
@@ -151,6 +151,6 @@ def get_artifact(study: str, name: str) -> Artifact:
             "unknown artifact",
             where=f"study {study}",
             expected=f"one of {', '.join(by_name) or '(there are none)'}",
-            actual=f"{name}{mean(name, by_name)}",
+            actual=f"{name}{suggestion(name, by_name)}",
         )
     return by_name[name]

@@ -20,7 +20,7 @@ from repro.results import figure_style
 from repro.results.campaign_data import NEAR_EMPTY, Campaign, Case, ReportedTime, Selection, one_line
 from repro.results.claims import CLAIMS, VERDICT_ORDER, Verdict, tally
 from repro.results.figure_style import with_titles
-from repro.results.output import as_csv, replacing
+from repro.results.output import as_csv, replace_artifact
 from repro.results.problem_rows import (
     CLOCK_WORDS,
     REMARKS,
@@ -392,7 +392,7 @@ def write_report(
         near_empty=f"{NEAR_EMPTY:g}",
         tie=" and ".join(dict.fromkeys(f"{100 * part.campaign.tie:g} %" for part in parts)),
     )
-    with replacing(path) as partial:
+    with replace_artifact(path) as partial:
         partial.write_text(page, encoding="utf-8")
     return path
 

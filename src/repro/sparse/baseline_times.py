@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from repro.bench.rows import ClockName
 from repro.results.campaign_data import Campaign, Case, ReportedTime
-from repro.sparse.study_kit import LIBRARIES
+from repro.sparse.tuning_features import LIBRARIES
 
 
 def library_of(campaign: Campaign) -> str:

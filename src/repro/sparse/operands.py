@@ -41,7 +41,7 @@ class ExpectedProduct(Protocol):
         """Largest allowed absolute error of each number, in the shape of `reference`."""
 
 
-def compare(operands: ExpectedProduct, runnable: Multiplies, workspace: Workspace) -> float | None:
+def compare(operands: ExpectedProduct, runnable: ProductRunnable, workspace: Workspace) -> float | None:
     """Fill the output with NaN, run a product once and compare it; return the largest ratio of error to bound.
 
     It returns None if the runnable has no result. An error above its bound, or NaN, raises `IncorrectError`.
@@ -75,7 +75,7 @@ def compare(operands: ExpectedProduct, runnable: Multiplies, workspace: Workspac
     return error
 
 
-def _expected(operands: ExpectedProduct, runnable: Multiplies, workspace: Workspace) -> tuple[Buffer, Buffer]:
+def _expected(operands: ExpectedProduct, runnable: ProductRunnable, workspace: Workspace) -> tuple[Buffer, Buffer]:
     """Return reference and bound on the device, arranged like the result of the runnable."""
     order, upload = runnable.arrangement, workspace.device.upload
     return (
@@ -84,7 +84,7 @@ def _expected(operands: ExpectedProduct, runnable: Multiplies, workspace: Worksp
     )
 
 
-class Multiplies(Runnable):
+class ProductRunnable(Runnable):
     """A measured product y = A x; iterative solvers can also bind it to other vectors.
 
     Attributes
@@ -194,7 +194,7 @@ class ProductOperands:
 
     def check(self, runnable: Runnable, workspace: Workspace) -> float | None:
         """Verify a runnable on the device if it is a product; see `compare`."""
-        return compare(self, runnable, workspace) if isinstance(runnable, Multiplies) else None
+        return compare(self, runnable, workspace) if isinstance(runnable, ProductRunnable) else None
 
 
 class WithProduct(ABC):
@@ -229,7 +229,7 @@ def make_operands(matrix: Matrix, precision: str, seed: int) -> ProductOperands:
     dtype = DTYPES[precision]
     x = np.random.default_rng(seed).uniform(-1.0, 1.0, (matrix.n, entry.size)).astype(dtype)
     exact = x.astype(np.float64).ravel()
-    rounded = rounded_values(matrix.name, matrix.values, lambda: rows_of(matrix), precision)
+    rounded = rounded_values(matrix.name, matrix.values, lambda: entry_rows(matrix), precision)
     expanded = expand(matrix, rounded)
     reference = expanded @ exact
     expanded.data = np.abs(expanded.data)
@@ -278,7 +278,7 @@ def rounded_values(
     return rounded
 
 
-def rows_of(matrix: Matrix) -> NDArray[np.int64]:
+def entry_rows(matrix: Matrix) -> NDArray[np.int64]:
     """Return the row of each entry, `(nnz,)`."""
     return np.repeat(np.arange(matrix.n), matrix.row_lengths)
 

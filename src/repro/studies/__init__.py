@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from repro.bench.rows import NO_COLUMNS, ColumnType
-from repro.config.misfits import mean
+from repro.config.validation_errors import suggestion
 from repro.errors import ReproError
 from repro.extensions import STUDIES, Extension, extensions
 
@@ -333,7 +333,9 @@ def get_study(name: str) -> Study:
     """
     if name not in study_names():
         raise ReproError(
-            "unknown study", expected=f"one of {', '.join(study_names())}", actual=f"{name}{mean(name, study_names())}"
+            "unknown study",
+            expected=f"one of {', '.join(study_names())}",
+            actual=f"{name}{suggestion(name, study_names())}",
         )
     if (extension := _extensions().get(name)) is not None:
         return _study_of(extension)

@@ -21,7 +21,7 @@ from repro.bench.trial import FAILURES, Bench
 from repro.bench.variant_id import BaseId
 from repro.bench.worker import ContextLost, Watchdog, restart
 from repro.config.models import Timing
-from repro.tuning.strategies import Exhaustive, Strategy, allowed
+from repro.tuning.strategies import Exhaustive, Strategy, budgeted_count
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class Search:
         with Watchdog(self._bench.timing.timeout) as watchdog:
 
             def measure(index: int) -> float | None:
-                self._progress(stage, len(rows), allowed(names, strategy.budget))
+                self._progress(stage, len(rows), budgeted_count(names, strategy.budget))
                 row = self._store.get(self._bench.key(runnables[index], PHASE, effort))
                 if row is None:
                     with attempt(self._bench, self._store, runnables[index], PHASE, effort, watchdog):

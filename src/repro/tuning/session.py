@@ -15,11 +15,11 @@ from repro.bench.trial import Bench
 from repro.bench.variant_id import BaseId
 from repro.bench.yardsticks import DeviceCopy, Empty, Floor
 from repro.codegen.targets import Target
-from repro.codegen.templates import Stream, streams
+from repro.codegen.templates import StreamConfig, streams
 from repro.config.models import Rival, StudySettings
 from repro.problems.problem import Problem
+from repro.tuning.final_timing import Probe, shuffled_rounds
 from repro.tuning.recordings import FeaturesOf, Machine, Prune, load_recordings, prune_nothing
-from repro.tuning.rounds import Probe, shuffled_rounds
 from repro.tuning.search import ProgressCallback, Search, ranked
 from repro.tuning.strategies import Exhaustive, Predicted, RandomSample, Strategy
 
@@ -67,7 +67,7 @@ class Session:
         return self.bench.device.target
 
     @property
-    def streams(self) -> list[Stream]:
+    def streams(self) -> list[StreamConfig]:
         """Configurations of the streaming kernel for this device."""
         return streams(self.target)
 

@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.bench.variant_id import BaseId, Point
+from repro.bench.variant_id import BaseId, SearchPoint
 from repro.errors import ReproError
 from repro.tuning.recordings import Recording
 
@@ -24,10 +24,10 @@ OCTAVE = 1.0
 UNLIKE = 0.5
 
 
-class Likeness:
+class VariantCovariance:
     """Likeness of variants, used as a covariance: 1 for equal variants, near 0 for very different ones."""
 
-    def __init__(self, points: Sequence[Point]) -> None:
+    def __init__(self, points: Sequence[SearchPoint]) -> None:
         codes: dict[str, int] = {}
         self.groups = [point.group for point in points]
         self._words = np.array([[codes.setdefault(word, len(codes)) for word in point.words] for point in points])
@@ -55,9 +55,9 @@ def read_ids(names: Iterable[str], id_class: type[Id]) -> list[Id]:
 
 
 @lru_cache(maxsize=4)
-def likeness_of(space: tuple[str, ...], id_class: type[BaseId]) -> Likeness:
+def likeness_of(space: tuple[str, ...], id_class: type[BaseId]) -> VariantCovariance:
     """Return the likeness of variants given by their ids as text; cached for searches of one space."""
-    return Likeness([id.point for id in read_ids(space, id_class)])
+    return VariantCovariance([id.point for id in read_ids(space, id_class)])
 
 
 #: Function that measures the variant with the given index; returns seconds, or None if the variant failed.
@@ -89,7 +89,7 @@ class Strategy(Protocol):
         """
 
 
-def allowed(space: Sequence[str], share: float) -> int:
+def budgeted_count(space: Sequence[str], share: float) -> int:
     """Return the number of variants in a fraction of a space, at least one."""
     return max(1, int(share * len(space)))
 
@@ -110,7 +110,7 @@ class RandomSample:
     seed: int
 
     def __call__(self, space: Sequence[str], measure: Measure, build: Builder | None = None) -> None:
-        drawn = np.random.default_rng(self.seed).permutation(len(space))[: allowed(space, self.budget)]
+        drawn = np.random.default_rng(self.seed).permutation(len(space))[: budgeted_count(space, self.budget)]
         _measure_all(drawn.tolist(), measure, build)
 
 
@@ -260,7 +260,7 @@ class Predicted:
         belief = prior(space, self.recordings, self.features, likeness)
         reference = np.array([group == self.reference for group in likeness.groups])
         index = belief.fastest(reference if reference.any() else None)
-        tries = allowed(space, self.budget)
+        tries = budgeted_count(space, self.budget)
         path = _Path(belief, index, likeness.words().astype(bool), tries)
         built: set[int] = set()
         while path.trial < tries:
@@ -301,7 +301,9 @@ class _Path:
         return picked
 
 
-def prior(space: Sequence[str], recordings: Sequence[Recording], target: Array, likeness: Likeness) -> GaussianProcess:
+def prior(
+    space: Sequence[str], recordings: Sequence[Recording], target: Array, likeness: VariantCovariance
+) -> GaussianProcess:
     """Compute the prior from recorded problems, weighted by the likeness of their features to `target`.
 
     The prior consists of the mean and covariance factors of log times relative to the best. Raises `ReproError` if no
@@ -329,7 +331,7 @@ def covers(recording: Recording, space: Sequence[str]) -> bool:
     return len(tried) >= COVERED * len(space) and any(seconds is not None for seconds in tried)
 
 
-def _losses(recording: Recording, space: Sequence[str], likeness: Likeness) -> Array:
+def _losses(recording: Recording, space: Sequence[str], likeness: VariantCovariance) -> Array:
     """Return log times relative to the best: the slowest time for a failed variant, a mean of similar variants for an
     untried one.
     """

@@ -6,7 +6,7 @@ import pytest
 
 from repro.bench.timing import SamplingPlan
 from repro.codegen.build_cache import compile_module
-from repro.sparse.device_work import ModuleFile
+from repro.sparse.device_primitives import ModuleFile
 from repro.studies.dg_postprocessing.ids import FilterId
 from repro.studies.dg_postprocessing.kernels import modules_of, render_key
 from repro.studies.dg_postprocessing.runnables_plane import FieldFilter, device_filters

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from repro.bench.runnable import Workspace
 from repro.codegen.build_cache import compile_module
 from repro.devices.device_group import Devices
-from repro.sparse.device_work import ModuleFile
+from repro.sparse.device_primitives import ModuleFile
 from repro.studies.dynamic_csr.kernels import MODULES, render_key
 from repro.studies.dynamic_csr.operands import make_operands
 from repro.studies.dynamic_csr.runnables_published import (

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from repro.codegen.build_cache import compile_module
-from repro.sparse.dynamic import layout
+from repro.sparse.dynamic import host_layout
 from repro.sparse.dynamic.matrix import DynamicMatrix
-from repro.sparse.dynamic.storage import Batch
+from repro.sparse.dynamic.storage import EntryBatch
 from repro.studies.dynamic_csr.kernels import render_key
 from support.concurrent_readers import Readers, Rows, appending, replacing, sums_of_swapping, swapping, without_check
 
@@ -53,7 +53,7 @@ def make_batch(gpu):
     def make(rows, columns, values=None):
         of_values = None if values is None else gpu.upload(np.asarray(values, np.float64))
         arrays = (gpu.upload(np.asarray(array, np.int32)) for array in (rows, columns))
-        return Batch(len(rows), *arrays, of_values)
+        return EntryBatch(len(rows), *arrays, of_values)
 
     return make
 
@@ -62,7 +62,7 @@ def make_batch(gpu):
 @pytest.mark.parametrize("rows", [SHORT, LONG], ids=["short", "long"])
 def test_values_of_a_row_change_together(modules, on_gpu, make_batch, gpu, rows, width):
     def race(program, seconds):
-        matrix = on_gpu(layout.lay_out(rows.matrix(np.ones(rows.length))))
+        matrix = on_gpu(host_layout.lay_out(rows.matrix(np.ones(rows.length))))
         readers = Readers(gpu, program, matrix, width, lambda sums: sums % rows.length == 0)
         return readers.run(replacing(matrix, rows, make_batch), seconds)
 
@@ -77,7 +77,7 @@ def test_values_of_a_row_change_together(modules, on_gpu, make_batch, gpu, rows,
 @pytest.mark.parametrize("rows", [SHORT, LONG], ids=["short", "long"])
 def test_entries_go_and_come_together(modules, on_gpu, make_batch, gpu, rows, width):
     def race(program, seconds):
-        matrix = on_gpu(layout.lay_out(rows.matrix(rows.weights), capacity=8 * rows.rows * rows.length))
+        matrix = on_gpu(host_layout.lay_out(rows.matrix(rows.weights), capacity=8 * rows.rows * rows.length))
         legal = sums_of_swapping(rows)
         readers = Readers(gpu, program, matrix, width, lambda sums: np.isin(sums, legal))
         return readers.run(swapping(matrix, rows, make_batch), seconds)
@@ -92,7 +92,7 @@ def test_entries_go_and_come_together(modules, on_gpu, make_batch, gpu, rows, wi
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_what_is_appended_is_seen_at_once_or_not(modules, on_gpu, make_batch, gpu, width):
-    matrix = on_gpu(layout.lay_out(SHORT.matrix(np.ones(SHORT.length)), segments=3))
+    matrix = on_gpu(host_layout.lay_out(SHORT.matrix(np.ones(SHORT.length)), segments=3))
     readers = Readers(gpu, modules["reader"], matrix, width, lambda sums: sums % SHORT.length == 0)
     readers.run(appending(matrix, SHORT, make_batch), SECONDS)
     assert not readers.errors

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from repro.bench.runnable import Workspace
 from repro.codegen.build_cache import compile_module
 from repro.devices.device_group import Devices
-from repro.sparse.device_work import SORT_BLOCK_SIZE, SORT_ITEMS, ModuleFile, RadixSort, Scan, bits_of
+from repro.sparse.device_primitives import SORT_BLOCK_SIZE, SORT_ITEMS, ModuleFile, RadixSort, Scan, bits_of
 from repro.studies.dynamic_csr.kernels import MODULES, render_key
 from repro.studies.dynamic_csr.operands import make_operands
 from repro.studies.dynamic_csr.runnables_baselines import HybridProduct

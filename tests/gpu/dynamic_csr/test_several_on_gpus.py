@@ -8,7 +8,7 @@ import pytest
 from repro.bench.timing import SamplingPlan
 from repro.codegen.build_cache import compile_module
 from repro.devices.base import Copy
-from repro.sparse.device_work import ModuleFile
+from repro.sparse.device_primitives import ModuleFile
 from repro.studies.dynamic_csr.kernels import render_key
 from repro.studies.dynamic_csr.runnables_devices import DistributedProduct, device_runnables
 from support.benches import graph_benches

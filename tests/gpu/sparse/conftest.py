@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from repro.devices.base import Program
-from repro.sparse.dynamic.layout import lay_out
+from repro.sparse.dynamic.host_layout import lay_out
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.multigrid.hierarchy import set_up_on
 from support.sparse_modules import by_precision, loader

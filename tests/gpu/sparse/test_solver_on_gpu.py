@@ -16,7 +16,7 @@ from repro.sparse.library.cusparse import lacks_spmvop
 from repro.sparse.library.cusparse_bindings import load, version
 from repro.sparse.operands import expand
 from repro.sparse.solvers.bicgstab import BiCGSTAB, SolverRun, bicgstab
-from repro.sparse.solvers.kernels import Reason, render_solver
+from repro.sparse.solvers.kernels import Breakdown, render_solver
 from repro.studies.compressed_coo.ids import Blocking, CoordinateId
 from repro.studies.compressed_coo.kernels import render_coo
 from repro.studies.compressed_coo.study import variant_of
@@ -171,7 +171,7 @@ ROTATION = sp.kron(sp.eye_array(20_000), np.array([[0, 1], [-1, 0]]))
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_breakdown_and_divergence_are_reported(make_solver, precision):
     solution = make_solver(make_problem(ROTATION), precision).solve(np.ones(40_000))
-    assert (solution.status, solution.reason, solution.iterations) == ("breakdown", Reason.PROJECTION, 0)
+    assert (solution.status, solution.reason, solution.iterations) == ("breakdown", Breakdown.PROJECTION, 0)
     assert not solution.x.any()
     nearly = make_problem(ROTATION + 1e-9 * sp.eye_array(40_000))
     solution = make_solver(nearly).solve(np.ones(40_000), check_every=1)

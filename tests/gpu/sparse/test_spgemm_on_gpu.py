@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from repro.sparse.dynamic.layout import lay_out
+from repro.sparse.dynamic.host_layout import lay_out
 from repro.sparse.dynamic.storage import Storage
+from repro.sparse.spgemm.binned_rows import Factors, papers_plan, plan_products
 from repro.sparse.spgemm.kernels import BINS, ROOMS, refill_shapes, single_shapes
 from repro.sparse.spgemm.multiplication import CoordinateMultiplication, Destinations, Multiplication
-from repro.sparse.spgemm.rows import Factors, papers_plan, plan_products
-from repro.sparse.spgemm.single import SingleLaunch
+from repro.sparse.spgemm.one_launch import SingleLaunch
 from support.matrices import around_edges, assert_product, doubled, fragmented, of_sizes, poisson, random
 
 pytestmark = pytest.mark.gpu

@@ -23,15 +23,15 @@ from repro.codegen.build_cache import compile_module  # noqa: E402
 from repro.devices.base import Program  # noqa: E402
 from repro.devices.cuda import CudaDevice, open_cuda  # noqa: E402
 from repro.devices.device_group import Devices  # noqa: E402
-from repro.sparse.device_work import ModuleFile  # noqa: E402
-from repro.sparse.dynamic.layout import lay_out  # noqa: E402
+from repro.sparse.device_primitives import ModuleFile  # noqa: E402
+from repro.sparse.dynamic.host_layout import lay_out  # noqa: E402
 from repro.sparse.dynamic.storage import Storage  # noqa: E402
 from repro.sparse.multigrid.hierarchy import set_up_on  # noqa: E402
 from repro.sparse.multigrid.reference import HostLevel  # noqa: E402
 from repro.sparse.multigrid.refresh import refresh_on  # noqa: E402
 from repro.studies.spgemm_amg.kernels import modules_for, render_key  # noqa: E402
 from repro.studies.spgemm_amg.operands import AmgOperands  # noqa: E402
-from repro.studies.spgemm_amg.setup_runnables import LevelSetUp, SetUp  # noqa: E402
+from repro.studies.spgemm_amg.runnables_setup import LevelSetUp, SetUp  # noqa: E402
 from support.matrices import poisson  # noqa: E402
 
 PROBLEMS = "5pt_512", "7pt_64", "27pt_64", "5pt_1024", "7pt_128", "27pt_128"

@@ -12,11 +12,11 @@ from repro.bench.runnable import Workspace
 from repro.codegen.build_cache import compile_module
 from repro.config.spaces import SPACES
 from repro.devices.device_group import Devices
-from repro.sparse.device_work import ModuleFile
+from repro.sparse.device_primitives import ModuleFile
 from repro.sparse.spgemm.kernels import BINS
 from repro.studies.spgemm_amg.kernels import modules_for, render_key
 from repro.studies.spgemm_amg.operands import make_operands
-from repro.studies.spgemm_amg.product_runnables import (
+from repro.studies.spgemm_amg.runnables_products import (
     MODES,
     ROUTINES,
     Plans,
@@ -25,7 +25,7 @@ from repro.studies.spgemm_amg.product_runnables import (
     kernels_of,
     library_products,
 )
-from repro.studies.spgemm_amg.setup_runnables import LevelSetUp
+from repro.studies.spgemm_amg.runnables_setup import LevelSetUp
 from support.amg_problems import PROBLEMS, around_limits, as_problem, of_blocks, only_multiplied, runnables
 from support.products_by_shape import five_point
 

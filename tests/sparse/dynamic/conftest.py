@@ -8,9 +8,9 @@ import pytest
 
 from repro.codegen.targets import DTYPES
 from repro.devices.base import Program
-from repro.sparse.dynamic.layout import Arrays
+from repro.sparse.dynamic.host_layout import Arrays
 from repro.sparse.dynamic.matrix import DynamicMatrix
-from repro.sparse.dynamic.storage import Batch
+from repro.sparse.dynamic.storage import EntryBatch
 from support.sparse_modules import loader
 
 
@@ -44,15 +44,15 @@ def on_cpu(load_module, device) -> Callable[..., DynamicMatrix]:
 
 
 @pytest.fixture
-def make_batch(device) -> Callable[..., Batch]:
+def make_batch(device) -> Callable[..., EntryBatch]:
     """Bring entries to where matrices are."""
 
-    def make(rows, columns, values=None, grouped: bool = False, dtype: type = np.float64) -> Batch:
+    def make(rows, columns, values=None, grouped: bool = False, dtype: type = np.float64) -> EntryBatch:
         def upload(numbers, kind):
             array = np.asarray(numbers, kind)
             return device.upload(array if array.size else np.zeros(1, kind))  # there is no buffer of nothing
 
         of_values = None if values is None else upload(values, dtype)
-        return Batch(len(rows), upload(rows, np.int32), upload(columns, np.int32), of_values, grouped)
+        return EntryBatch(len(rows), upload(rows, np.int32), upload(columns, np.int32), of_values, grouped)
 
     return make

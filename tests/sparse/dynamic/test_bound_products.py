@@ -5,7 +5,7 @@ import pytest
 from dynamic_matrices import random_matrix
 
 from repro.codegen.targets import CPU
-from repro.sparse.dynamic.layout import lay_out
+from repro.sparse.dynamic.host_layout import lay_out
 from repro.sparse.dynamic.matrix import bind_product
 from repro.sparse.dynamic.schedules import Schedule, usual_schedule
 

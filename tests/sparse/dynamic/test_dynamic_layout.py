@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from repro.bench.errors import IncorrectError
-from repro.sparse.dynamic.layout import Arrays, consecutive, insert, lay_out
+from repro.sparse.dynamic.host_layout import Arrays, consecutive, insert, lay_out
 
 SIZES = np.array([3, 0, 40, 1, 0, 7])
 

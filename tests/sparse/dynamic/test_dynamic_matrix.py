@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from repro.devices.base import OutOfDeviceMemory
 from repro.errors import ReproError
-from repro.sparse.dynamic import layout, operations
+from repro.sparse.dynamic import host_layout, operations
 from repro.sparse.dynamic import matrix as dynamic_matrix
 from repro.sparse.dynamic.kernels import MAX_MEDIUM_BATCH, MAX_SMALL_BATCH
 from repro.sparse.dynamic.matrix import NoRoom
@@ -42,7 +42,7 @@ class Operations(RuleBasedStateMachine):
     def build(self, rows, columns, segments, slack, width, spare, density):
         matrix = random_matrix(rows, columns, density)
         needed = int(np.maximum(np.diff(matrix.indptr), width).sum())
-        self.matrix = self.on_cpu(layout.lay_out(matrix, segments, max(1, needed + spare), width), slack)
+        self.matrix = self.on_cpu(host_layout.lay_out(matrix, segments, max(1, needed + spare), width), slack)
         self.places = {}
         for row, column, value in zip(*matrix.nonzero(), matrix.data, strict=True):
             self.places[int(row), int(column)] = [value]
@@ -134,7 +134,7 @@ def test_any_operations_in_any_order(on_cpu, make_batch, monkeypatch, small):
 @pytest.mark.parametrize("segments", [1, 2, 3, 4])
 def test_a_batch_in_any_order_is_inserted(on_cpu, make_batch, m, segments):
     random, matrix = np.random.default_rng(m), random_matrix(300, 200)
-    dynamic = on_cpu(layout.lay_out(matrix, segments, matrix.nnz + 500))
+    dynamic = on_cpu(host_layout.lay_out(matrix, segments, matrix.nnz + 500))
     for _ in range(3):
         rows, columns, values = random.integers(0, 300, m), random.integers(0, 200, m), random.random(m)
         dynamic.insert(make_batch(rows, columns, values))
@@ -144,7 +144,7 @@ def test_a_batch_in_any_order_is_inserted(on_cpu, make_batch, m, segments):
 
 def test_entries_of_a_row_stay_in_the_order_of_the_batch(on_cpu, make_batch):
     for m in (50, MAX_SMALL_BATCH + 50, MAX_MEDIUM_BATCH + 50):
-        dynamic = on_cpu(layout.lay_out(sp.csr_array((4, m)), 4, 5 * m))
+        dynamic = on_cpu(host_layout.lay_out(sp.csr_array((4, m)), 4, 5 * m))
         dynamic.insert(make_batch(np.arange(m) % 4, np.arange(m), np.arange(m)))
         grown = dynamic.to_csr()
         for row, (start, end) in enumerate(zip(grown.indptr[:-1], grown.indptr[1:], strict=True)):
@@ -153,12 +153,12 @@ def test_entries_of_a_row_stay_in_the_order_of_the_batch(on_cpu, make_batch):
 
 def test_insertion_does_what_its_model_on_the_host_does(on_cpu, make_batch):
     matrix = random_matrix(50, 40)
-    arrays = layout.lay_out(matrix, 3, matrix.nnz + 150)
+    arrays = host_layout.lay_out(matrix, 3, matrix.nnz + 150)
     dynamic = on_cpu(arrays, slack=2)
     random = np.random.default_rng(2)
     rows, columns, values = random.integers(0, 50, 60), random.integers(0, 40, 60), random.random(60)
     dynamic.operations.insertion(make_batch(rows, columns, values), 2).launch()
-    expected, left = layout.insert(arrays, rows, columns, values, 2)
+    expected, left = host_layout.insert(arrays, rows, columns, values, 2)
     after = dynamic.storage.download()
     np.testing.assert_array_equal(after.sizes, expected.sizes)
     np.testing.assert_array_equal(after.segment_capacity, expected.segment_capacity)
@@ -170,12 +170,12 @@ def test_insertion_does_what_its_model_on_the_host_does(on_cpu, make_batch):
 @pytest.mark.parametrize("m", [40, MAX_SMALL_BATCH + 40, MAX_MEDIUM_BATCH + 40])
 def test_rows_that_find_no_slot_or_no_room_take_nothing_and_are_named(on_cpu, make_batch, m):
     matrix = sp.csr_array(np.eye(8))
-    full = on_cpu(layout.lay_out(matrix, 1, 10 * m))
+    full = on_cpu(host_layout.lay_out(matrix, 1, 10 * m))
     full.operations.insertion(make_batch(np.arange(m) % 8, np.zeros(m), np.ones(m)), 1).launch()
     report = full.storage.report()
     assert (report.full, report.beyond, report.unplaced, report.finished) == (8, 0, m, True)
     np.testing.assert_array_equal(full.storage.download().sizes, 1)
-    beyond = on_cpu(layout.lay_out(matrix, 4, 10))
+    beyond = on_cpu(host_layout.lay_out(matrix, 4, 10))
     beyond.operations.insertion(make_batch(np.arange(m) % 8, np.zeros(m), np.ones(m)), 1).launch()
     report = beyond.storage.report()
     assert (report.full, report.beyond, report.unplaced) == (0, 8, m)
@@ -186,14 +186,14 @@ def test_rows_that_find_no_slot_or_no_room_take_nothing_and_are_named(on_cpu, ma
 @pytest.mark.parametrize("segments", [1, 4])
 def test_what_found_no_room_is_inserted_after_the_matrix_was_brought_together(on_cpu, make_batch, segments):
     matrix = sp.csr_array(np.eye(8))
-    dynamic = on_cpu(layout.lay_out(matrix, segments, 10))
+    dynamic = on_cpu(host_layout.lay_out(matrix, segments, 10))
     inserted = dynamic.insert(make_batch(np.arange(40) % 8, np.arange(40) % 5, np.ones(40)))
     assert inserted.moved == 40 and inserted.grown > 30
     assert_equal(dynamic.to_csr(), plus(matrix, np.arange(40) % 8, np.arange(40) % 5, np.ones(40)))
 
 
 def test_the_limit_of_segments_can_be_reached_in_the_middle_of_a_batch_by_several_rows(on_cpu, make_batch):
-    dynamic = on_cpu(layout.lay_out(sp.csr_array((6, 9)), 2, 1000, width=1), slack=0)
+    dynamic = on_cpu(host_layout.lay_out(sp.csr_array((6, 9)), 2, 1000, width=1), slack=0)
     for _ in range(3):
         dynamic.insert(make_batch([0, 1, 2, 0, 1], [1, 1, 1, 2, 2], np.ones(5)))
     assert dynamic.nnz == 15
@@ -201,7 +201,7 @@ def test_the_limit_of_segments_can_be_reached_in_the_middle_of_a_batch_by_severa
 
 def test_nothing_is_lost_where_no_room_can_be_made(on_cpu, make_batch, monkeypatch):
     matrix = sp.csr_array(np.eye(4))
-    dynamic = on_cpu(layout.lay_out(matrix, 2, 8), slack=0)
+    dynamic = on_cpu(host_layout.lay_out(matrix, 2, 8), slack=0)
 
     def refuse(*arguments):
         raise OutOfDeviceMemory("no more")
@@ -228,7 +228,7 @@ def test_a_full_device_leaves_a_sound_matrix_and_says_what_is_not_in_it(
     rows, columns, values = np.arange(500) % 60, np.arange(500) % 37, 1.0 + np.arange(500)
     outcomes = set()
     for nth in range(30):
-        dynamic, left = on_cpu(layout.lay_out(matrix, 2, matrix.nnz + 40), slack=0), np.arange(500)
+        dynamic, left = on_cpu(host_layout.lay_out(matrix, 2, matrix.nnz + 40), slack=0), np.arange(500)
         batch = make_batch(rows, columns, values)
         with monkeypatch.context() as patched:
             fill_after(patched, device, nth)
@@ -247,7 +247,7 @@ def test_a_full_device_leaves_a_sound_matrix_and_says_what_is_not_in_it(
 
 
 def test_a_batch_of_one_and_of_none(on_cpu, make_batch):
-    dynamic = on_cpu(layout.lay_out(sp.csr_array((3, 3)), 4, 20))
+    dynamic = on_cpu(host_layout.lay_out(sp.csr_array((3, 3)), 4, 20))
     dynamic.insert(make_batch([], [], []))
     dynamic.delete(make_batch([], []))
     assert dynamic.nnz == 0
@@ -257,7 +257,7 @@ def test_a_batch_of_one_and_of_none(on_cpu, make_batch):
 
 @pytest.mark.parametrize("shape", [(0, 5), (5, 0), (0, 0), (1, 1), (3, 1000), (1000, 3)])
 def test_matrices_of_any_shape(on_cpu, make_batch, shape):
-    dynamic = on_cpu(layout.lay_out(sp.csr_array(shape), 4, 10))
+    dynamic = on_cpu(host_layout.lay_out(sp.csr_array(shape), 4, 10))
     assert dynamic.to_csr().shape == shape and dynamic.nnz == 0
     dynamic.defragment()
     if 0 in shape:
@@ -273,7 +273,7 @@ def test_matrices_of_any_shape(on_cpu, make_batch, shape):
 @pytest.mark.parametrize("existing", [None, "replace"])
 def test_entries_outside_of_the_matrix_leave_it_as_it_was(on_cpu, make_batch, m, row, column, existing):
     matrix = random_matrix(5, 7, 0.5)
-    dynamic = on_cpu(layout.lay_out(matrix, 4, 100 + 4 * m))
+    dynamic = on_cpu(host_layout.lay_out(matrix, 4, 100 + 4 * m))
     rows, columns = np.zeros(m, int), np.zeros(m, int)
     rows[-1], columns[-1] = row, column
     with pytest.raises(ReproError, match="1 entries elsewhere"):
@@ -285,13 +285,13 @@ def test_entries_outside_of_the_matrix_leave_it_as_it_was(on_cpu, make_batch, m,
 
 
 def test_values_that_are_no_numbers_are_entries(on_cpu, make_batch):
-    dynamic = on_cpu(layout.lay_out(sp.csr_array((2, 3)), 2, 10))
+    dynamic = on_cpu(host_layout.lay_out(sp.csr_array((2, 3)), 2, 10))
     dynamic.insert(make_batch([0, 0, 1], [0, 1, 2], [np.nan, np.inf, -np.inf]))
     np.testing.assert_array_equal(dynamic.to_csr().toarray(), [[np.nan, np.inf, 0], [0, 0, -np.inf]])
 
 
 def test_entries_that_add_up_to_zero_stay(on_cpu, make_batch):
-    dynamic = on_cpu(layout.lay_out(sp.csr_array((1, 2)), 2, 10))
+    dynamic = on_cpu(host_layout.lay_out(sp.csr_array((1, 2)), 2, 10))
     dynamic.insert(make_batch([0, 0], [1, 1], [2.0, -2.0]))
     assert dynamic.nnz == 2
     dynamic.defragment()
@@ -299,7 +299,7 @@ def test_entries_that_add_up_to_zero_stay(on_cpu, make_batch):
 
 
 def test_a_row_longer_than_the_buffer(on_cpu, make_batch):
-    dynamic = on_cpu(layout.lay_out(sp.csr_array((2, 5000)), 2, 100))
+    dynamic = on_cpu(host_layout.lay_out(sp.csr_array((2, 5000)), 2, 100))
     dynamic.insert(make_batch(np.zeros(5000), np.arange(5000), np.ones(5000)))
     assert dynamic.nnz == 5000 and dynamic.storage.capacity >= 5000
 
@@ -307,7 +307,7 @@ def test_a_row_longer_than_the_buffer(on_cpu, make_batch):
 @pytest.mark.parametrize("slack", [0, 1, 50])
 def test_no_slack_and_much(on_cpu, make_batch, slack):
     matrix = random_matrix(30, 30)
-    dynamic = on_cpu(layout.lay_out(matrix, 4, matrix.nnz + 100), slack)
+    dynamic = on_cpu(host_layout.lay_out(matrix, 4, matrix.nnz + 100), slack)
     for turn in range(6):
         rows, columns, values = np.arange(30), (np.arange(30) * 7 + turn) % 30, np.ones(30)
         dynamic.insert(make_batch(rows, columns, values))
@@ -318,8 +318,8 @@ def test_no_slack_and_much(on_cpu, make_batch, slack):
 @pytest.mark.wording
 def test_more_entries_than_offsets_can_count_are_refused(on_cpu, make_batch, monkeypatch):
     with pytest.raises(ReproError, match="more entries than a dynamic matrix can hold"):
-        layout.lay_out(sp.csr_array((2, 2)), 4, 2**31)
-    dynamic = on_cpu(layout.lay_out(sp.csr_array((2, 9)), 4, 10), slack=4)
+        host_layout.lay_out(sp.csr_array((2, 2)), 4, 2**31)
+    dynamic = on_cpu(host_layout.lay_out(sp.csr_array((2, 9)), 4, 10), slack=4)
     monkeypatch.setattr(dynamic_matrix, "MAX_ENTRIES", 12)
     with pytest.raises(ReproError, match="the batch is too large"):
         dynamic.insert(make_batch([0, 0, 0, 0, 1], range(5), np.ones(5)))

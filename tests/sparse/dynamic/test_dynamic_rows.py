@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from dynamic_matrices import assert_equal, canonical, random_matrix
 
 from repro.errors import ReproError
-from repro.sparse.dynamic import kernels, layout
+from repro.sparse.dynamic import host_layout, kernels
 from repro.sparse.dynamic.kernels import LONG_ROW, MAX_MEDIUM_BATCH, MAX_SMALL_BATCH
 from repro.sparse.dynamic.matrix import Unfinished
 from repro.sparse.dynamic.storage import Storage
@@ -18,7 +18,7 @@ from repro.sparse.dynamic.storage import Storage
 def test_long_rows_are_changed_like_short_ones(on_cpu, make_batch, length):
     random = np.random.default_rng(length)
     matrix = sp.csr_array(sp.vstack([random_matrix(3, 900), np.eye(1, 900), random_matrix(1, 900, length / 900)]))
-    dynamic = on_cpu(layout.lay_out(matrix, 4, 4 * matrix.nnz + 900), slack=3)
+    dynamic = on_cpu(host_layout.lay_out(matrix, 4, 4 * matrix.nnz + 900), slack=3)
     dense = matrix.toarray()
     for existing in ("replace", "add"):
         rows, columns = random.integers(3, 5, 300), random.integers(0, 900, 300)
@@ -39,7 +39,7 @@ def test_long_rows_are_changed_like_short_ones(on_cpu, make_batch, length):
 
 def test_many_entries_of_a_batch_for_one_place(on_cpu, make_batch):
     for m in (100, 3 * MAX_SMALL_BATCH):
-        matrix = on_cpu(layout.lay_out(sp.csr_array((2, 2)), 2, 10))
+        matrix = on_cpu(host_layout.lay_out(sp.csr_array((2, 2)), 2, 10))
         matrix.insert(make_batch(np.ones(m), np.zeros(m), np.arange(m)), "replace")
         np.testing.assert_array_equal(matrix.to_csr().toarray(), [[0, 0], [m - 1, 0]])
         matrix.insert(make_batch(np.ones(m), np.zeros(m), np.ones(m)), "add")
@@ -48,7 +48,7 @@ def test_many_entries_of_a_batch_for_one_place(on_cpu, make_batch):
 
 
 def test_places_that_are_there_twice_are_replaced_as_one(on_cpu, make_batch):
-    matrix = on_cpu(layout.lay_out(sp.csr_array((1, 4)), 2, 20))
+    matrix = on_cpu(host_layout.lay_out(sp.csr_array((1, 4)), 2, 20))
     matrix.insert(make_batch([0, 0, 0], [2, 2, 1], [1.0, 2.0, 4.0]))
     matrix.insert(make_batch([0], [2], [7.0]), "replace")
     np.testing.assert_array_equal(canonical(matrix.to_csr()).toarray(), [[0, 4, 7, 0]])
@@ -59,7 +59,7 @@ def test_places_that_are_there_twice_are_replaced_as_one(on_cpu, make_batch):
 @pytest.mark.parametrize("existing", ["replace", "add"])
 def test_places_that_come_twice_in_long_rows(on_cpu, make_batch, existing):
     columns = np.arange(3 * LONG_ROW) % (2 * LONG_ROW)  # every second one twice
-    matrix = on_cpu(layout.lay_out(sp.csr_array((2, 2 * LONG_ROW)), 2, 8 * LONG_ROW))
+    matrix = on_cpu(host_layout.lay_out(sp.csr_array((2, 2 * LONG_ROW)), 2, 8 * LONG_ROW))
     matrix.insert(make_batch(np.ones(len(columns)), columns, np.ones(len(columns))))
     matrix.insert(make_batch(np.ones(len(columns)), columns, np.full(len(columns), 5.0)), existing)
     times = np.bincount(columns)
@@ -72,7 +72,7 @@ def test_more_long_rows_than_blocks_take_them(on_cpu, make_batch):
     rows, columns, random = 700, 3 * LONG_ROW, np.random.default_rng(3)
     dense = random.random((rows, columns)) * (random.random((rows, columns)) < 0.6)
     assert (np.count_nonzero(dense, axis=1) > LONG_ROW).all()
-    matrix = on_cpu(layout.lay_out(sp.csr_array(dense), 2, 3 * dense.size))
+    matrix = on_cpu(host_layout.lay_out(sp.csr_array(dense), 2, 3 * dense.size))
     at = np.arange(rows).repeat(2), random.integers(0, columns, 2 * rows)
     matrix.insert(make_batch(*at, np.ones(2 * rows)), "add")
     np.add.at(dense, at, 1.0)
@@ -86,7 +86,7 @@ def test_more_long_rows_than_blocks_take_them(on_cpu, make_batch):
 
 
 def test_tidying_keeps_within_the_buffer(on_cpu, make_batch):
-    matrix = on_cpu(layout.lay_out(sp.csr_array((4, 50)), 3, 40), slack=0)
+    matrix = on_cpu(host_layout.lay_out(sp.csr_array((4, 50)), 3, 40), slack=0)
     for turn in range(3):
         matrix.insert(make_batch([0, 1], [turn, turn], [1.0, 1.0]))
     assert matrix.storage.download().fragments.tolist() == [3, 3, 0, 0]
@@ -98,7 +98,7 @@ def test_tidying_keeps_within_the_buffer(on_cpu, make_batch):
 
 
 def test_room_that_offsets_cannot_count_is_refused(on_cpu, make_batch):
-    matrix = on_cpu(layout.lay_out(random_matrix(4096, 50), 2, 30_000))
+    matrix = on_cpu(host_layout.lay_out(random_matrix(4096, 50), 2, 30_000))
     before = matrix.to_csr()
     with pytest.raises(ReproError, match="1,073,741,824"):
         matrix.defragment(slack=1 << 20)  # 2^32 in all: as an int, none
@@ -107,7 +107,7 @@ def test_room_that_offsets_cannot_count_is_refused(on_cpu, make_batch):
 
 def test_the_defragmented_matrix_is_csr(on_cpu, make_batch):
     random, matrix = np.random.default_rng(5), random_matrix(700, 90)
-    dynamic_matrix = on_cpu(layout.lay_out(matrix, 4, matrix.nnz + 5000))
+    dynamic_matrix = on_cpu(host_layout.lay_out(matrix, 4, matrix.nnz + 5000))
     rows, columns, values = random.integers(0, 700, 3000), random.integers(0, 90, 3000), random.random(3000)
     dynamic_matrix.insert(make_batch(rows, columns, values))
     dynamic_matrix.defragment()
@@ -122,7 +122,7 @@ def test_the_defragmented_matrix_is_csr(on_cpu, make_batch):
 
 
 def test_a_matrix_that_was_left_between_allocation_and_size_is_refused(on_cpu, make_batch):
-    matrix = on_cpu(layout.lay_out(sp.csr_array(np.eye(4)), 4, 2 * MAX_MEDIUM_BATCH))
+    matrix = on_cpu(host_layout.lay_out(sp.csr_array(np.eye(4)), 4, 2 * MAX_MEDIUM_BATCH))
     operations = matrix.operations
     bound = []
     over = operations._kernels.over
@@ -153,7 +153,7 @@ def test_a_matrix_that_was_left_between_allocation_and_size_is_refused(on_cpu, m
 
 
 def test_an_interruption_leaves_a_matrix_that_is_refused(on_cpu, make_batch, monkeypatch):
-    matrix = on_cpu(layout.lay_out(sp.csr_array(np.eye(4)), 4, 50))
+    matrix = on_cpu(host_layout.lay_out(sp.csr_array(np.eye(4)), 4, 50))
     monkeypatch.setattr(Storage, "report", interrupted(Storage.report, after=1))
     with pytest.raises(KeyboardInterrupt):
         matrix.insert(make_batch([1], [0], [1.0]))

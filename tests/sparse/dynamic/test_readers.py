@@ -7,9 +7,9 @@ import scipy.sparse as sp
 from repro.codegen.build_cache import compile_module
 from repro.codegen.targets import CPU
 from repro.errors import ReproError
-from repro.sparse.dynamic import layout
+from repro.sparse.dynamic import host_layout
 from repro.sparse.dynamic.kernels import render_module
-from repro.sparse.dynamic.matrix import DynamicMatrix, Reading
+from repro.sparse.dynamic.matrix import ConcurrentReader, DynamicMatrix
 from repro.sparse.dynamic.schedules import widths_of
 from support.concurrent_readers import Readers, Rows, appending, replacing, sums_of_swapping, swapping, without_check
 
@@ -49,14 +49,14 @@ def test_a_matrix_at_rest_is_multiplied(load_module, on_cpu, make_batch, cpu_dev
     dtype = {"single": np.float32, "double": np.float64}[precision]
     random = np.random.default_rng(2)
     base = sp.random_array((71, 50), density=0.1, rng=random, format="csr", dtype=dtype)
-    matrix = on_cpu(layout.lay_out(base, 3))
+    matrix = on_cpu(host_layout.lay_out(base, 3))
     rows, columns = random.integers(0, 71, 300), random.integers(0, 50, 300)
     values = random.integers(-8, 8, 300).astype(dtype)
     matrix.insert(make_batch(rows, columns, values, dtype=dtype))
     x = random.uniform(-1, 1, 50).astype(dtype)
     y = cpu_device.upload(np.full(71, np.nan, dtype))
     queue = cpu_device.new_queue()
-    Reading(queue, load_module(f"{precision}/reader"), width, matrix).multiply(cpu_device.upload(x), y)
+    ConcurrentReader(queue, load_module(f"{precision}/reader"), width, matrix).multiply(cpu_device.upload(x), y)
     result = np.empty(71, dtype)
     queue.download(y, result)
     np.testing.assert_allclose(result, matrix.to_csr() @ x, rtol=0, atol=1e-4 if precision == "single" else 1e-12)
@@ -69,7 +69,7 @@ def test_values_of_a_row_change_together(reader, careless, on_cpu, make_batch, c
         return sums % rows.length == 0
 
     def race(program, seconds):
-        matrix = on_cpu(layout.lay_out(rows.matrix(np.ones(rows.length))))
+        matrix = on_cpu(host_layout.lay_out(rows.matrix(np.ones(rows.length))))
         return Readers(cpu_device, program, matrix, width, legal).run(replacing(matrix, rows, make_batch), seconds)
 
     sound = race(reader, SECONDS)
@@ -83,7 +83,7 @@ def test_values_of_a_row_change_together(reader, careless, on_cpu, make_batch, c
 @pytest.mark.parametrize("rows", [SHORT, LONG], ids=["short", "long"])
 def test_entries_go_and_come_together(reader, careless, on_cpu, make_batch, cpu_device, rows, width):
     def race(program, seconds):
-        matrix = on_cpu(layout.lay_out(rows.matrix(rows.weights), capacity=8 * rows.rows * rows.length))
+        matrix = on_cpu(host_layout.lay_out(rows.matrix(rows.weights), capacity=8 * rows.rows * rows.length))
         legal = sums_of_swapping(rows)
         readers = Readers(cpu_device, program, matrix, width, lambda sums: np.isin(sums, legal))
         return readers.run(swapping(matrix, rows, make_batch), seconds)
@@ -98,7 +98,7 @@ def test_entries_go_and_come_together(reader, careless, on_cpu, make_batch, cpu_
 @pytest.mark.parametrize("width", [1, 16])
 def test_what_is_appended_is_seen_at_once_or_not(reader, on_cpu, make_batch, cpu_device, width):
     """Without a look at versions too: the size alone says how much of a row there is."""
-    matrix = on_cpu(layout.lay_out(SHORT.matrix(np.ones(SHORT.length)), segments=3))
+    matrix = on_cpu(host_layout.lay_out(SHORT.matrix(np.ones(SHORT.length)), segments=3))
     readers = Readers(cpu_device, reader, matrix, width, lambda sums: sums % SHORT.length == 0)
     readers.run(appending(matrix, SHORT, make_batch), SECONDS)
     assert not readers.errors
@@ -108,7 +108,7 @@ def test_what_is_appended_is_seen_at_once_or_not(reader, on_cpu, make_batch, cpu
 
 def test_arrays_stay_until_all_who_hold_them_let_go(on_cpu, cpu_device):
     base = sp.eye_array(5, format="csr")
-    matrix = on_cpu(layout.lay_out(base))
+    matrix = on_cpu(host_layout.lay_out(base))
     first, second = matrix.retain(), matrix.retain()
     assert first is second
     matrix.defragment()
@@ -125,7 +125,7 @@ def test_arrays_stay_until_all_who_hold_them_let_go(on_cpu, cpu_device):
 
 def test_a_matrix_that_was_released_is_not_held(load_module, cpu_device):
     modules = (load_module(f"double/{module}") for module in ("matrix", "sort"))
-    matrix = DynamicMatrix(cpu_device, *modules, layout.lay_out(sp.eye_array(5, format="csr")), 2)
+    matrix = DynamicMatrix(cpu_device, *modules, host_layout.lay_out(sp.eye_array(5, format="csr")), 2)
     matrix.release()
     with pytest.raises(ReproError, match="released"):
         matrix.retain()

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 
 from repro.devices.base import OutOfDeviceMemory
 from repro.errors import ReproError
-from repro.sparse.device_work import Repeated
+from repro.sparse.device_primitives import Repeated
 from repro.sparse.multigrid import reference
 from repro.sparse.multigrid.reference import MultigridSettings
 from repro.sparse.multigrid.refresh import refresh_on

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from repro.sparse.device_work import Stage
+from repro.sparse.device_primitives import Stage
 from repro.sparse.multigrid.reference import MultigridSettings
 from support.hierarchies import bits_of, launch_each_phase, with_hubs
 from support.matrices import poisson

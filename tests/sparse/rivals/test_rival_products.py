@@ -25,7 +25,7 @@ from repro.sparse.rivals.c_interface import CBatch, CMatrix, CProblem, LibraryRi
 from repro.sparse.rivals.files import files_of, identity_of, include_folder
 from repro.sparse.rivals.forms import compile_source
 from repro.sparse.rivals.runnables import RivalProduct
-from repro.tuning.rounds import shuffled_rounds
+from repro.tuning.final_timing import shuffled_rounds
 
 pytestmark = pytest.mark.medium
 

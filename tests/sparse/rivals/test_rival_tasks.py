@@ -19,9 +19,9 @@ from repro.sparse.rivals.trial import Trial, try_rival
 from repro.studies.dynamic_csr.study import STUDY as GROWTH
 from repro.studies.dynamic_csr.study import suite
 from repro.studies.spgemm_amg.operands import make_operands
-from repro.studies.spgemm_amg.product_runnables import rival_products, rival_solvers
+from repro.studies.spgemm_amg.runnables_products import rival_products, rival_solvers
 from repro.studies.spgemm_amg.study import STUDY
-from repro.tuning.rounds import shuffled_rounds
+from repro.tuning.final_timing import shuffled_rounds
 from support.amg_problems import as_problem, of_blocks
 from support.benches import graph_benches
 from support.products_by_shape import five_point

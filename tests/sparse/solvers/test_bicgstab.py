@@ -9,7 +9,7 @@ from repro.errors import ReproError
 from repro.sparse.operands import expand
 from repro.sparse.solvers import bicgstab as on_device
 from repro.sparse.solvers.bicgstab import bicgstab
-from repro.sparse.solvers.kernels import Reason
+from repro.sparse.solvers.kernels import Breakdown
 
 DTYPES = {"single": np.float32, "double": np.float64}
 precisions = pytest.mark.parametrize("precision", DTYPES)
@@ -35,7 +35,7 @@ def test_the_residual_of_every_iteration_is_that_of_the_host(make_solver, convec
     tolerance = {"single": 1e-4, "double": 1e-11}[precision]
     np.testing.assert_allclose([at.residual for at in found], course.residuals, rtol=tolerance)
     assert [at.iterations for at in found] == list(range(13))
-    assert all(at.reason == Reason.NONE for at in found)
+    assert all(at.reason == Breakdown.NONE for at in found)
     # the recurrence's residual is that of its x
     np.testing.assert_allclose(found[-1].residual, np.linalg.norm(b - matrix @ solver.x()), rtol=tolerance)
 
@@ -60,7 +60,7 @@ def test_it_converges_to_the_solution(make_solver, convection, precision):
     b = draw(problem.n, precision)
     tolerance = {"single": 1e-5, "double": 1e-12}[precision]
     solution = solver.solve(b, tolerance, check_every=4)
-    assert (solution.status, solution.reason) == ("converged", Reason.NONE)
+    assert (solution.status, solution.reason) == ("converged", Breakdown.NONE)
     assert solution.residual <= tolerance * np.linalg.norm(b)
     assert np.linalg.norm(b - matrix @ solution.x) <= 1.1 * tolerance * np.linalg.norm(b)
     assert solution.iterations % 4 == 0
@@ -91,13 +91,13 @@ def test_the_same_solve_gives_the_same_bits(make_solver, convection, precision):
 ROTATION = sp.kron(sp.eye_array(50), np.array([[0, 1], [-1, 0]]))
 #: Matrix, right-hand side, the number that is zero, finished iterations, x
 BREAKDOWNS = {
-    "skew": (ROTATION, np.ones(100), Reason.PROJECTION, 0, np.zeros(100)),
+    "skew": (ROTATION, np.ones(100), Breakdown.PROJECTION, 0, np.zeros(100)),
     # A e1 = e1 - e2, and s = e2 with (A s, s) = 0
-    "omega": (np.array([[1, 1], [-1, 0]]), [1, 0], Reason.OMEGA, 1, [1, 0]),
+    "omega": (np.array([[1, 1], [-1, 0]]), [1, 0], Breakdown.OMEGA, 1, [1, 0]),
     # A e1 = e1 + e2 and A e2 = e2 + e3: after one iteration r lies in the plane of e2 and e3
-    "rho": (np.array([[1, 0, 0], [1, 1, 0], [0, 1, 1]]), [1, 0, 0], Reason.RHO, 1, [1, -0.5, 0]),
-    "nan": (np.array([[np.nan, 1], [1, 2]]), [1, 1], Reason.PROJECTION, 0, [0, 0]),
-    "infinite": (np.array([[1, 0], [1, np.inf]]), [1, 0], Reason.PROJECTION, 0, [0, 0]),
+    "rho": (np.array([[1, 0, 0], [1, 1, 0], [0, 1, 1]]), [1, 0, 0], Breakdown.RHO, 1, [1, -0.5, 0]),
+    "nan": (np.array([[np.nan, 1], [1, 2]]), [1, 1], Breakdown.PROJECTION, 0, [0, 0]),
+    "infinite": (np.array([[1, 0], [1, np.inf]]), [1, 0], Breakdown.PROJECTION, 0, [0, 0]),
 }
 
 

@@ -6,7 +6,7 @@ from scipy.sparse import linalg
 
 from repro.sparse.operands import expand
 from repro.sparse.solvers.bicgstab import bicgstab
-from repro.sparse.solvers.kernels import Reason
+from repro.sparse.solvers.kernels import Breakdown
 
 
 @pytest.mark.parametrize("wind", [0.0, 0.7, 5.0])
@@ -15,7 +15,7 @@ def test_the_residuals_are_those_of_scipy(convection, wind):
     matrix = expand(problem, problem.values).tocsr()
     b = np.random.default_rng(1).uniform(-1, 1, problem.n)
     course = bicgstab(lambda x: matrix @ x, b, 12)
-    assert course.reason == Reason.NONE
+    assert course.reason == Breakdown.NONE
     for iterations in range(1, 13):
         x, _ = linalg.bicgstab(matrix, b, rtol=0, atol=0, maxiter=iterations)
         np.testing.assert_allclose(course.residuals[iterations], np.linalg.norm(b - matrix @ x), rtol=1e-9)

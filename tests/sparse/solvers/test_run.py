@@ -16,7 +16,7 @@ from repro.sparse.compound.variants import Layout, Schedule, VariantId
 from repro.sparse.expansions import real_expansion
 from repro.sparse.library.scipy_products import SciPy
 from repro.sparse.solvers.bicgstab import SolverRun, expect
-from repro.sparse.solvers.kernels import State, render_solver
+from repro.sparse.solvers.kernels import LaunchedBicgstabState, render_solver
 from repro.studies.compressed_coo import STUDY_NAME
 from repro.studies.compressed_coo.ids import Blocking, CoordinateId
 from repro.studies.compressed_coo.kernels import render_coo
@@ -120,7 +120,7 @@ def test_a_solver_that_writes_past_its_memory_is_incorrect(make_bench, convectio
     """Though its residual is right."""
     source = render_solver(templates, "bicgstab", "double", CPU)
     body = source.index("{", source.index("begin("))
-    wrong = f"{source[: body + 1]} state[{len(State)}] = 1; {source[body + 1 :]}"
+    wrong = f"{source[: body + 1]} state[{len(LaunchedBicgstabState)}] = 1; {source[body + 1 :]}"
     module = compile_module(wrong, CPU, tmp_path / "wrong.json")
     bench = make_bench(convection(), "double", STUDY_NAME)
     row = bench.try_once(SolverRun(SCIPY, module, tmp_path), "report", EFFORT)

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from repro.sparse.operands import expand
-from repro.sparse.solvers.persistent import LANES, deal
+from repro.sparse.solvers.persistent import LANES, assign_rows
 from support.persistent_solves import as_matrix, dominant, laplacian, uneven
 
 EMPTY_ROWS = sp.csr_array((np.array([3.0, 4.0]), (np.array([2, 90]), np.array([2, 1]))), shape=(91, 91))
@@ -36,7 +36,7 @@ def entries_of(slices, entry):
 @pytest.mark.parametrize(("blocks", "warps"), [(1, 2), (7, 2), (132, 16)])
 def test_every_entry_has_one_slot_and_every_row_one_place(name, blocks, warps):
     matrix = MATRICES[name]
-    slices = deal(matrix, np.dtype(float), blocks, warps)
+    slices = assign_rows(matrix, np.dtype(float), blocks, warps)
     assert sorted(slices.rows) == list(range(matrix.n))
     assert slices.blocks <= blocks
     assert (np.diff(slices.starts) > 0).all()
@@ -53,7 +53,7 @@ def test_every_entry_has_one_slot_and_every_row_one_place(name, blocks, warps):
 
 
 def test_long_rows_cost_little_padding_and_blocks_have_about_as_much_to_do():
-    slices = deal(uneven(6000), np.dtype(float), 10, 4)
+    slices = assign_rows(uneven(6000), np.dtype(float), 10, 4)
     slots = len(slices.columns) * LANES
     assert slots < 2.2 * uneven(6000).nnz
     steps = slices.slices[:, 3]
@@ -62,17 +62,17 @@ def test_long_rows_cost_little_padding_and_blocks_have_about_as_much_to_do():
 
 
 def test_rows_of_a_grid_stay_in_their_order_and_get_more_lanes_where_they_are_few():
-    many, few = (deal(laplacian(points, 3), np.dtype(float), 4, 4) for points in (16, 6))
+    many, few = (assign_rows(laplacian(points, 3), np.dtype(float), 4, 4) for points in (16, 6))
     assert np.array_equal(many.rows, np.arange(16**3))
     assert (many.slices[:, 1] // 64 == 1).all()
     assert len(many.columns) * LANES < 1.2 * laplacian(16, 3).nnz
-    wide = deal(as_matrix(np.ones((64, 64))), np.dtype(float), 4, 4)
+    wide = assign_rows(as_matrix(np.ones((64, 64))), np.dtype(float), 4, 4)
     assert (wide.slices[:, 1] // 64 == 4).all()
     assert len(few.slices) >= 6**3 / LANES
 
 
 def test_a_block_keeps_its_first_slices_as_far_as_they_fit():
-    slices = deal(laplacian(40), np.dtype(float), 3, 2)
+    slices = assign_rows(laplacian(40), np.dtype(float), 3, 2)
     assert slices.kept_bytes(slices.kept(1 << 30))[0] == slices.nbytes
     assert slices.kept_bytes(slices.kept(0)) == (0, 0)
     for capacity in (2000, 10_000, 20_000):
@@ -90,9 +90,9 @@ def test_a_block_keeps_its_first_slices_as_far_as_they_fit():
 def test_the_diagonal_is_that_of_the_real_expansion():
     for entry, kind in (("complex", "hermitian"), ("quaternion", "hermitian"), ("block3", "symmetric")):
         matrix = dominant(entry, kind, 100)
-        slices = deal(matrix, np.dtype(float), 2, 2)
+        slices = assign_rows(matrix, np.dtype(float), 2, 2)
         diagonal = expand(matrix, matrix.values).diagonal().reshape(matrix.n, -1)
         np.testing.assert_allclose(slices.scale, 1 / diagonal[slices.rows])
-    empty = deal(as_matrix(EMPTY_ROWS), np.dtype(float), 2, 2)
+    empty = assign_rows(as_matrix(EMPTY_ROWS), np.dtype(float), 2, 2)
     assert (np.delete(empty.scale[:, 0], np.flatnonzero(empty.rows == 2)) == 1).all()
     assert empty.least[0] == 0

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from repro.codegen.targets import DTYPES
 from repro.devices.base import Program
-from repro.sparse.dynamic.layout import lay_out
+from repro.sparse.dynamic.host_layout import lay_out
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.spgemm.multiplication import Multiplication
 from support.sparse_modules import by_precision, loader

@@ -9,9 +9,9 @@ import scipy.sparse as sp
 
 from repro.codegen.targets import get_target
 from repro.sparse.spgemm import multiplication as products
+from repro.sparse.spgemm.binned_rows import Factors
 from repro.sparse.spgemm.kernels import ROOMS, refill_shape, refill_shapes
 from repro.sparse.spgemm.multiplication import Destinations
-from repro.sparse.spgemm.rows import Factors
 from support.matrices import PROBLEMS, assert_product, of_sizes, poisson, random, to_csr
 
 #: Bytes that are NaN in any precision.

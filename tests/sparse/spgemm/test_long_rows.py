@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from repro.codegen.targets import TARGETS, get_target
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.spgemm import multiplication as product
+from repro.sparse.spgemm.binned_rows import DIFFERING, BinCounts, Factors, ProductRows, plan_bounds
 from repro.sparse.spgemm.kernels import (
     BINS,
     LIMITS,
@@ -20,8 +21,7 @@ from repro.sparse.spgemm.kernels import (
     hash_shapes,
     long_shapes,
 )
-from repro.sparse.spgemm.rows import DIFFERING, BinCounts, Factors, ProductRows, plan_bounds
-from repro.sparse.spgemm.single import single_launch
+from repro.sparse.spgemm.one_launch import single_launch
 from support.matrices import assert_product, doubled, fragmented, of_sizes, random
 from support.products_by_shape import check_shape
 

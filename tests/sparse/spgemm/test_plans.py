@@ -7,18 +7,18 @@ import scipy.sparse as sp
 from repro.codegen.targets import get_target
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.spgemm import multiplication as product
-from repro.sparse.spgemm.kernels import BINS, LIMITS, HashShape
-from repro.sparse.spgemm.rows import (
+from repro.sparse.spgemm.binned_rows import (
     MIN_SHARE,
     SAMPLE_ROWS,
-    Demand,
     Factors,
     ProductBins,
+    RowLoad,
     plan_entries,
     roomy_plan,
     spread_out,
     take_sample,
 )
+from repro.sparse.spgemm.kernels import BINS, LIMITS, HashShape
 from support.matrices import PROBLEMS, around_edges, assert_product, of_sizes, poisson, random
 
 SM_90 = get_target("sm_90")
@@ -76,7 +76,7 @@ def test_few_rows_have_more_lanes():
     assert plan.shapes[0] == HashShape(16, 256, 8)
 
     def width(rows, of_a, of_b):
-        shape = spread_out(plan, SM_90, 8, Demand([rows] * BINS, lanes, of_a, of_b)).shapes[0]
+        shape = spread_out(plan, SM_90, 8, RowLoad([rows] * BINS, lanes, of_a, of_b)).shapes[0]
         assert isinstance(shape, HashShape)
         assert shape.table == 256
         return shape.width

@@ -6,11 +6,11 @@ import scipy.sparse as sp
 
 from repro.devices.base import OutOfDeviceMemory
 from repro.errors import ReproError
-from repro.sparse.dynamic.layout import lay_out
+from repro.sparse.dynamic.host_layout import lay_out
 from repro.sparse.dynamic.storage import Storage
+from repro.sparse.spgemm.binned_rows import ProductBins
 from repro.sparse.spgemm.kernels import LIMITS
 from repro.sparse.spgemm.multiplication import CoordinateMultiplication, Factors
-from repro.sparse.spgemm.rows import ProductBins
 from support.matrices import assert_product, doubled, fragmented, of_sizes, random
 
 pytestmark = pytest.mark.medium

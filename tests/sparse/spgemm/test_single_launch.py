@@ -5,11 +5,11 @@ import pytest
 import scipy.sparse as sp
 
 from repro.codegen.targets import get_target
-from repro.sparse.spgemm import single
+from repro.sparse.spgemm import one_launch
+from repro.sparse.spgemm.binned_rows import Factors
 from repro.sparse.spgemm.kernels import SINGLE_TABLES, single_shape, single_shapes
 from repro.sparse.spgemm.multiplication import Multiplication
-from repro.sparse.spgemm.rows import Factors
-from repro.sparse.spgemm.single import LEAST_ENTRIES, Arena, SingleLaunch, Sizes, sizes_of
+from repro.sparse.spgemm.one_launch import LEAST_ENTRIES, Arena, SingleLaunch, Sizes, sizes_of
 from support.emulated_cuda import EmulatedCuda, needs_compiler
 from support.matrices import PROBLEMS, assert_product, of_sizes, poisson, random
 from support.sparse_modules import by_precision, loader
@@ -106,7 +106,7 @@ def test_what_one_launch_does_not_do(multiply, device, launches, monkeypatch):
     assert multiply(sp.eye_array(4), long) is None
     assert multiply(sp.csr_array((0, 3)), sp.csr_array((3, 4))) is None
     a = poisson(*PROBLEMS["5"])
-    monkeypatch.setattr(single, "MAX_ENTRIES", 1000)
+    monkeypatch.setattr(one_launch, "MAX_ENTRIES", 1000)
     assert multiply(a, a) is None
 
 
@@ -190,7 +190,7 @@ def test_the_memory_of_rows_is_taken_over(multiply, launches, monkeypatch):
     assert third.table.pointer == table
     assert_product(second, a, a)
     assert_product(third, a, a)
-    monkeypatch.setattr(single, "SHELVED_BYTES", 0)
+    monkeypatch.setattr(one_launch, "SHELVED_BYTES", 0)
     for product in (second, third):
         product.release()
     assert not launches[np.dtype(np.float64)]._shelf._left
@@ -217,7 +217,7 @@ def test_one_large_block_of_an_arena_stays(device):
 
 
 def test_ranges_of_an_arena_are_cut_and_given_back(device, monkeypatch):
-    monkeypatch.setattr(single, "KEPT_BYTES", 0)
+    monkeypatch.setattr(one_launch, "KEPT_BYTES", 0)
     arena = Arena(device, np.dtype(np.float64))
     first, second = arena.reserve(1000), arena.reserve(3000)
     columns, values = first.buffers(1000)

@@ -7,9 +7,9 @@ import scipy.sparse as sp
 from repro.errors import ReproError
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.spgemm import multiplication as product
+from repro.sparse.spgemm.binned_rows import Factors, papers_plan, plan_products
 from repro.sparse.spgemm.kernels import BINS, EXPECTED
 from repro.sparse.spgemm.multiplication import CoordinateMultiplication
-from repro.sparse.spgemm.rows import Factors, papers_plan, plan_products
 from support.matrices import around_edges, assert_product, doubled, fragmented, of_sizes, random
 
 

@@ -25,7 +25,7 @@ def test_only_the_papers_space_counts():
 
 
 def test_each_order_ends_where_it_must():
-    assert searches.jointly(TIMES) == Outcome(VariantId.parse("ELL-SoA-AoS/dynamic-64-2"), 11)
+    assert searches.joint_tuning(TIMES) == Outcome(VariantId.parse("ELL-SoA-AoS/dynamic-64-2"), 11)
     assert searches.schedule_alone(TIMES) == Outcome(VariantId.parse("CSR-AoS-AoS/static-64-2"), 4)
     assert searches.layout_alone(TIMES) == Outcome(VariantId.parse("ELL-AoS-AoS/static-256-8"), 2)
     assert searches.schedule_first(TIMES) == Outcome(VariantId.parse("CSR-AoS-AoS/static-64-2"), 4 + 2)
@@ -33,7 +33,7 @@ def test_each_order_ends_where_it_must():
 
 
 def test_the_customary_schedule_fills_the_multiprocessor():
-    assert searches.customary(TIMES) == Schedule("static", 256, 8)
+    assert searches.default_schedule(TIMES) == Schedule("static", 256, 8)
     large = {
         Layout.parse("CSR-AoS-AoS"): {
             Schedule("static", 512, 2): 1.0,
@@ -41,7 +41,7 @@ def test_the_customary_schedule_fills_the_multiprocessor():
             Schedule("dynamic", 64, 8): 1.0,
         }
     }
-    assert searches.customary(large) == Schedule("static", 512, 4)
+    assert searches.default_schedule(large) == Schedule("static", 512, 4)
     small = {
         Layout.parse("CSR-AoS-AoS"): {
             Schedule("static", 64, 3): 1.0,
@@ -49,7 +49,7 @@ def test_the_customary_schedule_fills_the_multiprocessor():
             Schedule("static", 32, 3): 1.0,
         }
     }
-    assert searches.customary(small) == Schedule("static", 64, 3)
+    assert searches.default_schedule(small) == Schedule("static", 64, 3)
 
 
 def test_a_product_knows_one_pair():

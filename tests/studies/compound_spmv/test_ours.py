@@ -11,7 +11,7 @@ from test_tables import make, values
 
 from repro.results import figure_style
 from repro.results.campaign_data import Campaign, Case
-from repro.results.output import as_csv, write_table
+from repro.results.output import as_csv, write_table_artifact
 from repro.results.published import Published
 from repro.results.registry import artifacts, get_artifact
 from repro.results.significance import geometric_mean
@@ -231,7 +231,8 @@ def test_no_label_is_cut_off_beside_the_note(extended: Campaign, published: Publ
 def test_tables_are_the_same_bytes_when_made_again(extended: Campaign, published: Published, tmp_path: Path) -> None:
     for artifact in artifacts(STUDY, "table"):
         one, other = (
-            write_table(artifact, make(extended, published, artifact.name), tmp_path / where) for where in ("a", "b")
+            write_table_artifact(artifact, make(extended, published, artifact.name), tmp_path / where)
+            for where in ("a", "b")
         )
         for mine, again in zip(one, other, strict=True):
             assert mine.read_bytes() == again.read_bytes()

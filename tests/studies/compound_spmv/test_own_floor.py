@@ -12,7 +12,7 @@ from repro.bench.rows import Row
 from repro.bench.timing import SamplingPlan
 from repro.bench.trial import Bench
 from repro.codegen.targets import CPU
-from repro.codegen.templates import Stream, streams
+from repro.codegen.templates import StreamConfig, streams
 from repro.results.campaign_data import Campaign
 from repro.results.published import Published
 from repro.sparse.compound.runnables import OWN_FLOOR, OwnFloor, own_floors
@@ -132,7 +132,9 @@ def test_the_floor_streams_the_formats_own_bytes(make_bench: Callable[..., Bench
 def test_floors_of_two_sizes_do_not_share_memory(make_bench: Callable[..., Bench]) -> None:
     """The first is the larger: with the smaller one's memory it would read past the end."""
     bench = make_bench(symmetric_problem("real", "symmetric"))
-    small, large = (own_floors({Layout.parse("Pairs-64-AoSoA-AoS"): size}, [Stream(64, 1)]) for size in (64, 1 << 20))
+    small, large = (
+        own_floors({Layout.parse("Pairs-64-AoSoA-AoS"): size}, [StreamConfig(64, 1)]) for size in (64, 1 << 20)
+    )
     for floors in (small, large):
         (floor,) = floors[Layout.parse("Pairs-64-AoSoA-AoS")]
         assert isinstance(floor, OwnFloor)

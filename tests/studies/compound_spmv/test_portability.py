@@ -9,7 +9,7 @@ import pytest
 from synthetic_campaign import LAYOUTS, PROBLEMS, STUDY, Given, Maker
 
 from repro.bench.rows import Row
-from repro.campaign.artifacts import Asked
+from repro.campaign.artifacts import CampaignSelection
 from repro.results import figure_style
 from repro.results.campaign_data import Campaign
 from repro.results.cross_campaign import OTHER_CONTENT
@@ -54,13 +54,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def both(folder: Path) -> Campaign:
-    return Asked.of("synthetic-cuda", folder, beside=["elsewhere"]).read(STUDY)
+    return CampaignSelection.of("synthetic-cuda", folder, beside=["elsewhere"]).read(STUDY)
 
 
 @pytest.fixture(scope="module")
 def less(folder: Path) -> Campaign:
     """The campaign of fewer problems, with the other beside it."""
-    return Asked.of("elsewhere", folder, beside=["synthetic-cuda"]).read(STUDY)
+    return CampaignSelection.of("elsewhere", folder, beside=["synthetic-cuda"]).read(STUDY)
 
 
 def renamed(campaign: Campaign, name: str, **changes: object) -> Campaign:
@@ -271,8 +271,8 @@ def test_what_compares_campaigns_is_made_where_there_are_several(
 ) -> None:
     several = {artifact.name for artifact in artifacts(STUDY) if artifact.several}
     assert several == {"table-portability", "figure-portability"}
-    with_it = Asked.of("synthetic-cuda", folder, beside=["elsewhere"]).artifacts(STUDY)
-    alone = Asked.of("synthetic-cuda", folder).artifacts(STUDY)
+    with_it = CampaignSelection.of("synthetic-cuda", folder, beside=["elsewhere"]).artifacts(STUDY)
+    alone = CampaignSelection.of("synthetic-cuda", folder).artifacts(STUDY)
     assert {one.name for one in with_it} - {one.name for one in alone} == several
     for name in several:
         for path in write(get_artifact(STUDY, name), both, published, tmp_path):

@@ -12,7 +12,7 @@ from repro.results.tables import Figure, Table
 from repro.sparse.compound.variants import REFERENCE, VariantId
 from repro.studies.compound_spmv.figures.search import curves
 from repro.studies.compound_spmv.searches import searched
-from repro.studies.compound_spmv.tables.search import BUDGET, PRODUCTS, SEQUENCES, lost, weigh
+from repro.studies.compound_spmv.tables.search import BUDGET, PRODUCTS, SEQUENCES, lost, times_and_bytes
 from repro.tuning.evaluation import evaluate
 
 pytestmark = pytest.mark.medium
@@ -99,7 +99,7 @@ def test_the_front_is_of_bytes_and_time(maker: Maker, published: Published) -> N
     rows.append(maker.variant(given, "single", "CSR-AoS-AoS", "static", 32, 2, matrix_bytes=100))  # slower
     maker.write(given.name, "single", "search", rows)
     campaign = maker.load()
-    found = weigh(campaign, given.name, "single")
+    found = times_and_bytes(campaign, given.name, "single")
     assert found is not None
     assert [found.rows[i]["layout"] for i in found.front] == ["CSR-AoS-AoS", "Sl-32-SoA-AoS", "ELL-SoA-AoS"]
     table = values(make(campaign, published, "table-pareto"))

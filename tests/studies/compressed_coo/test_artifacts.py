@@ -20,7 +20,7 @@ from coo_campaign import (
 )
 from matplotlib.text import Text
 
-from repro.campaign.artifacts import Asked
+from repro.campaign.artifacts import CampaignSelection
 from repro.campaign.report import report
 from repro.errors import ReproError
 from repro.results import figure_style
@@ -397,7 +397,7 @@ def test_two_studies_on_one_page(coo: Campaign, tmp_path: Path) -> None:
         "mhd1280b", "single", "report", [other.row("mhd1280b", "single", "empty", "empty", 3.0, phase="report")]
     )
     CooMaker(tmp_path, "cuda").all()
-    page = report(Asked.of(coo.name, other.results)).read_text()
+    page = report(CampaignSelection.of(coo.name, other.results)).read_text()
     read = Page(page)
     assert not read.stack and max(read.ids.values()) == 1
     assert {target[1:] for target in read.targets if target.startswith("#")} <= set(read.ids)

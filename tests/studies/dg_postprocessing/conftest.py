@@ -14,7 +14,7 @@ from repro.codegen.targets import CPU
 from repro.devices.device_group import Devices
 from repro.devices.opencl import OpenClDevice
 from repro.results.campaign_data import Campaign
-from repro.sparse.device_work import ModuleFile
+from repro.sparse.device_primitives import ModuleFile
 from repro.studies.dg_postprocessing import STUDY_NAME
 from repro.studies.dg_postprocessing.kernels import render_regions
 from repro.studies.dg_postprocessing.operands import RegionOperands

@@ -13,7 +13,7 @@ from repro.codegen.build_cache import compile_module, manifest_path
 from repro.codegen.targets import CPU, get_target
 from repro.devices.device_group import Devices
 from repro.filtering.spline_kernel import kernel as siac_kernel
-from repro.sparse.device_work import ModuleFile
+from repro.sparse.device_primitives import ModuleFile
 from repro.sparse.dynamic.kernels import render_module
 from repro.studies.dg_postprocessing import STUDY_NAME
 from repro.studies.dg_postprocessing.kernels import render_regions

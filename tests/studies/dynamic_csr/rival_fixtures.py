@@ -11,7 +11,7 @@ from repro.codegen.targets import CPU
 from repro.devices.device_group import Devices
 from repro.devices.opencl import OpenClDevice
 from repro.problems.matrix import Updates
-from repro.sparse.device_work import ModuleFile
+from repro.sparse.device_primitives import ModuleFile
 from repro.studies.dynamic_csr.kernels import MODULES, render_key
 from repro.studies.dynamic_csr.operands import make_operands
 

@@ -11,13 +11,13 @@ import pytest
 import scipy.io
 import scipy.sparse as sp
 
-from repro.config.models import Batches, Config, OwnProblem
+from repro.config.models import Config, OwnProblem, UpdateBatches
 from repro.problems.builder import build
 from repro.problems.generators import generate
 from repro.problems.matrix import Matrix, Updates
 from repro.problems.registry import Generated, load_registry
 from repro.results.published import Published
-from repro.sparse.dynamic.layout import lay_out
+from repro.sparse.dynamic.host_layout import lay_out
 from repro.studies.dynamic_csr import MIB, PUBLISHED, STUDY_NAME, TARGETS
 from repro.studies.dynamic_csr.facts import (
     FormatSizes,
@@ -125,7 +125,7 @@ def test_a_graph_in_a_file_goes_the_same_way(tmp_path: Path, make_config: Callab
     rng = np.random.default_rng(1)
     graph = sp.random_array((300, 400), density=0.03, rng=rng, format="csr")
     scipy.io.mmwrite(tmp_path / "graph.mtx", graph)
-    problem = build(OwnProblem(path=str(tmp_path / "graph.mtx"), updates=Batches(sizes=(5,))), make_config())
+    problem = build(OwnProblem(path=str(tmp_path / "graph.mtx"), updates=UpdateBatches(sizes=(5,))), make_config())
     assert isinstance(problem, Updates)
     said = json.loads(json.dumps(facts(problem)))
     lengths = np.diff(graph.indptr)

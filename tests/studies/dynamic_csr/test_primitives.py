@@ -9,8 +9,8 @@ from repro.bench.errors import IncorrectError
 from repro.codegen.build_cache import compile_module
 from repro.codegen.targets import CPU, get_target
 from repro.errors import ReproError
-from repro.sparse.device_work import FEW_TILES, SORT_BLOCK_SIZE, SORT_ITEMS, RadixSort, Scan, bits_of
-from repro.sparse.device_work import SCAN_ITEMS as SUMMED
+from repro.sparse.device_primitives import FEW_TILES, SORT_BLOCK_SIZE, SORT_ITEMS, RadixSort, Scan, bits_of
+from repro.sparse.device_primitives import SCAN_ITEMS as SUMMED
 from repro.sparse.elementwise import BLOCK_SIZE
 from repro.studies.dynamic_csr.kernels import render_key
 from repro.studies.dynamic_csr.runnables_baselines import check_sort

@@ -16,7 +16,7 @@ from repro.codegen.targets import CPU
 from repro.devices.base import LaunchError
 from repro.devices.device_group import Devices
 from repro.devices.opencl import OpenClDevice
-from repro.sparse.device_work import ModuleFile
+from repro.sparse.device_primitives import ModuleFile
 from repro.studies.dynamic_csr import runnables_devices
 from repro.studies.dynamic_csr.kernels import render_key
 from repro.studies.dynamic_csr.operands import make_operands
@@ -28,7 +28,7 @@ from repro.studies.dynamic_csr.runnables_devices import (
     device_runnables,
     split_columns,
 )
-from repro.tuning.rounds import shuffled_rounds
+from repro.tuning.final_timing import shuffled_rounds
 from support.benches import graph_benches
 from support.growing_matrices import around_limits, growing
 

@@ -11,8 +11,8 @@ import scipy.sparse as sp
 from repro.bench.errors import Unsupported
 from repro.codegen.targets import CPU, get_target
 from repro.config.spaces import EXTENDED, PAPER, PAPER_TUNED
-from repro.sparse.device_work import BLOCKS_PER_SM
-from repro.sparse.dynamic.layout import SEGMENTS
+from repro.sparse.device_primitives import BLOCKS_PER_SM
+from repro.sparse.dynamic.host_layout import SEGMENTS
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.elementwise import BLOCK_SIZE
 from repro.studies.dynamic_csr.kernels import render_key

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from repro.problems.matrix import Updates
-from repro.sparse.dynamic.layout import insert, lay_out
+from repro.sparse.dynamic.host_layout import insert, lay_out
 from repro.studies.dynamic_csr.facts import (
     CAPACITY_SEGMENTS,
     SLACK_MULTIPLES,

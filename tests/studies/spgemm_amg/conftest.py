@@ -14,7 +14,7 @@ from repro.codegen.targets import CPU
 from repro.devices.device_group import Devices
 from repro.devices.opencl import OpenClBuffer, OpenClDevice
 from repro.results.campaign_data import Campaign
-from repro.sparse.device_work import ModuleFile
+from repro.sparse.device_primitives import ModuleFile
 from repro.studies.spgemm_amg import STUDY_NAME
 from repro.studies.spgemm_amg.kernels import modules_for, render_key
 from repro.studies.spgemm_amg.operands import AmgOperands

@@ -17,7 +17,7 @@ from repro.studies.spgemm_amg import PHASES, STUDY_NAME
 from repro.studies.spgemm_amg.ids import KernelId
 from repro.studies.spgemm_amg.kernels import modules_for
 from repro.studies.spgemm_amg.operands import make_operands
-from repro.studies.spgemm_amg.product_runnables import HEADLINE
+from repro.studies.spgemm_amg.runnables_products import HEADLINE
 from support.benches import QUICK
 
 pytestmark = pytest.mark.medium

@@ -9,14 +9,14 @@ from repro.codegen.targets import CPU, get_target
 from repro.config.models import StudySettings
 from repro.errors import ReproError
 from repro.problems.problem import Outline
-from repro.sparse.device_work import read_modules
+from repro.sparse.device_primitives import read_modules
+from repro.sparse.spgemm.binned_rows import plan_for_any, plan_products
 from repro.sparse.spgemm.kernels import BINS, LIMITS, HashShape, SortShape, hash_shapes, sort_shapes
-from repro.sparse.spgemm.rows import plan_for_any, plan_products
 from repro.studies import get_study
 from repro.studies.spgemm_amg import PRODUCTS, STUDY_NAME
 from repro.studies.spgemm_amg.ids import MAX_SLOTS, MIN_DENSE, AmgRow, KernelId, shapes_for
 from repro.studies.spgemm_amg.kernels import modules_for, render_key
-from repro.studies.spgemm_amg.product_runnables import (
+from repro.studies.spgemm_amg.runnables_products import (
     HEADLINE,
     MODES,
     ROUTINES,

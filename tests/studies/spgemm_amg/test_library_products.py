@@ -14,7 +14,7 @@ from repro.sparse.library.cusparse_csr import SPGEMM_ALGORITHMS
 from repro.studies import get_study
 from repro.studies.spgemm_amg import STUDY_NAME
 from repro.studies.spgemm_amg.operands import make_operands
-from repro.studies.spgemm_amg.product_runnables import REUSE, ROUTINES, ScipyProduct, library_products, routines
+from repro.studies.spgemm_amg.runnables_products import REUSE, ROUTINES, ScipyProduct, library_products, routines
 from support.amg_problems import PROBLEMS
 
 

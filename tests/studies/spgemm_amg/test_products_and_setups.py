@@ -12,13 +12,13 @@ from repro.bench.errors import IncorrectError, ModuleError, Unsupported
 from repro.codegen.targets import CPU
 from repro.config.spaces import SPACES
 from repro.devices.base import OutOfDeviceMemory
-from repro.sparse.device_work import ModuleFile, Work
+from repro.sparse.device_primitives import KernelLauncher, ModuleFile
 from repro.sparse.multigrid.hierarchy import NearNull
 from repro.sparse.spgemm.kernels import BINS, LIMITS
 from repro.studies.spgemm_amg import operands as amg_expected
 from repro.studies.spgemm_amg import product_runnables as amg_bins
 from repro.studies.spgemm_amg.operands import factors_on, make_operands, upload
-from repro.studies.spgemm_amg.product_runnables import (
+from repro.studies.spgemm_amg.runnables_products import (
     MODES,
     BinKernel,
     Plans,
@@ -27,7 +27,7 @@ from repro.studies.spgemm_amg.product_runnables import (
     WholeProduct,
     kernels_of,
 )
-from repro.studies.spgemm_amg.setup_runnables import PHASES, LevelSetUp, LevelSteps, SetUp, Solution
+from repro.studies.spgemm_amg.runnables_setup import PHASES, LevelSetUp, LevelSteps, SetUp, Solution
 from support.amg_problems import PROBLEMS, around_limits, as_problem, only_multiplied, runnables
 from support.products_by_shape import five_point
 
@@ -118,7 +118,7 @@ def test_the_phases_of_a_level_make_the_next_one(built, workspace_of, level):
     assert len(operands.levels) == 3
     workspace = workspace_of(operands)
     with ExitStack() as held:
-        work = Work(workspace, built["double"], held)
+        work = KernelLauncher(workspace, built["double"], held)
         a, near = upload(workspace, operands.levels[0].a), operands.near_null
         held.callback(a.release)
         near = NearNull(work.keep(work.device.upload(near.ravel())), 1)

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.casts import cast
+from repro.exact_casts import cast
 from repro.problems.meshreaders import (
     Cells,
     Content,

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from repro.casts import cast
+from repro.exact_casts import cast
 from repro.problems.meshreaders import Cells, Contents, Flaw, Floats, Numbers, Order, parse, truncated, whole
 from repro.problems.meshreaders.vtk import blocks
 

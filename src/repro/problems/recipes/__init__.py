@@ -198,7 +198,7 @@ def simplify(surface: Surface, faces: int, aggressiveness: float) -> Surface:
     return Surface(vertices.astype(np.float64) * diagonal + origin, kept)
 
 
-def fit(make: Callable[[int], Made], faces: int, rows: int) -> Made:
+def fit_vertices(make: Callable[[int], Made], faces: int, rows: int) -> Made:
     """Choose the number of surface triangles that gives a mesh of about `rows` vertices, starting with `faces`.
 
     A recipe's own number fits the surface that it was made for in one pass; for other scans it is scaled.
@@ -243,7 +243,7 @@ def make_from_scan(
     def filled(count: int) -> Made:
         return Made(*fill(repair(simplify(surface, count, aggressiveness))), notes)
 
-    made = fit(filled, faces, rows)
+    made = fit_vertices(filled, faces, rows)
     return made._replace(notes=(*notes, f"made with {versions('pymeshfix', 'fast-simplification', mesher)}"))
 
 

@@ -14,7 +14,7 @@ from repro.bench.errors import ModuleError, Unsupported
 from repro.bench.runnable import Candidate, Operands, Workspace, not_prepared
 from repro.bench.yardsticks import Floor
 from repro.codegen.build_cache import Module, ModuleOnDemand
-from repro.codegen.templates import Stream
+from repro.codegen.templates import StreamConfig
 from repro.config.spaces import EXTENDED, PAPER, Space
 from repro.devices.base import Argument, Buffer, Device
 from repro.problems.matrix import Matrix
@@ -23,14 +23,14 @@ from repro.sparse.compound.outer import get_outer
 from repro.sparse.compound.packing import PackedFacts, pack, pack_pairs
 from repro.sparse.compound.variants import KEPT, TILE_ROWS, Layout, VariantId
 from repro.sparse.elementwise import in_order, pack_vector, padded_size
-from repro.sparse.operands import Multiplies, ProductOperands, clusters_on, operands_of, symmetry_on, x_on, y_on
+from repro.sparse.operands import ProductOperands, ProductRunnable, clusters_on, operands_of, symmetry_on, x_on, y_on
 from repro.sparse.pairs import shared_bytes
 
 #: Limit of slots per entry for our layouts.
 MAX_PADDING = 4
 
 
-class Variant(Multiplies, Candidate):
+class Variant(ProductRunnable, Candidate):
     """A product by a generated kernel; the binary of `module` is relative to `folder`."""
 
     id: VariantId
@@ -217,7 +217,7 @@ class OwnFloor(Floor):
 
     kind = OWN_FLOOR
 
-    def __init__(self, stream: Stream, layout: Layout, matrix_bytes: int) -> None:
+    def __init__(self, stream: StreamConfig, layout: Layout, matrix_bytes: int) -> None:
         super().__init__(stream)
         self.name = f"{self.name}/{layout}"
         self._layout, self._matrix_bytes = layout, matrix_bytes
@@ -237,7 +237,7 @@ class OwnFloor(Floor):
         return self._matrix_bytes + vector, vector
 
 
-def own_floors(sizes: Mapping[Layout, int], streams: Sequence[Stream]) -> dict[Layout, list[OwnFloor]]:
+def own_floors(sizes: Mapping[Layout, int], streams: Sequence[StreamConfig]) -> dict[Layout, list[OwnFloor]]:
     """Return floors by pair layout, one for each configuration, given the matrix bytes by layout."""
     return {
         layout: [OwnFloor(stream, layout, size) for stream in streams]

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.bench.variant_id import BaseId, Point
+from repro.bench.variant_id import BaseId, SearchPoint
 from repro.codegen.targets import Target
 from repro.codegen.templates import LOAD_BYTES
 from repro.config.spaces import EXTENDED, PAPER, Space
@@ -462,14 +462,14 @@ class VariantId(BaseId):
         }
 
     @property
-    def point(self) -> Point:
+    def point(self) -> SearchPoint:
         layout, schedule = self.layout, self.schedule
         outer, _, rows = layout.outer.partition("-")
         sizes = (int(rows or 1), schedule.block_size, schedule.blocks_per_sm, schedule.width, schedule.unroll)
         load = schedule.load if schedule.load != "ca" else ""
         kind = f"{schedule.kind}-rolled" if schedule.rolled else schedule.kind
         words = (outer, layout.inner, layout.vector, layout.ordering, kind, load, schedule.ahead)
-        return Point.of(str(layout), words, sizes)
+        return SearchPoint.of(str(layout), words, sizes)
 
 
 def fitting_variant(name: str, target: Target) -> VariantId:

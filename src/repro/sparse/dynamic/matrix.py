@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from repro.devices.base import Argument, Buffer, Device, Kernel, OutOfDeviceMemory, Program, Queue
 from repro.errors import ReproError
+from repro.sparse.dynamic.host_layout import MAX_ENTRIES, Arrays, check_capacity, pitch_of
 from repro.sparse.dynamic.kernels import Report
-from repro.sparse.dynamic.layout import MAX_ENTRIES, Arrays, check_capacity, pitch_of
 from repro.sparse.dynamic.operations import Existing, Insertion, Operations
 from repro.sparse.dynamic.schedules import LONG_ROWS, RowBins, Schedule, widths_of
-from repro.sparse.dynamic.storage import Arranged, Batch, Storage
+from repro.sparse.dynamic.storage import EntryBatch, SortedBatch, Storage
 from repro.sparse.elementwise import BLOCK_SIZE, Scratch
 
 #: Capacity of a grown buffer over its entries.
@@ -119,7 +119,7 @@ class DynamicMatrix:
         self._operations.total(offsets)()
         return self._report().total
 
-    def insert(self, batch: Batch, existing: Existing | None = None, grow: bool = True) -> Inserted:
+    def insert(self, batch: EntryBatch, existing: Existing | None = None, grow: bool = True) -> Inserted:
         """Insert a whole batch in any order, and wait for the device; `NoRoom` without memory for more space.
 
         Rows without a free slot or without space in the buffer take none of their entries at first. The matrix is then
@@ -156,7 +156,7 @@ class DynamicMatrix:
             assert not remaining, f"{remaining} entries found no room that was made for them"
             return Inserted(left.count, self._storage.capacity - before)
 
-    def delete(self, batch: Batch) -> None:
+    def delete(self, batch: EntryBatch) -> None:
         """Delete all entries at some places; other places are ignored.
 
         A place outside the matrix raises `ReproError`, and the matrix is unchanged.
@@ -225,7 +225,7 @@ class DynamicMatrix:
 
     # making room ------------------------------------------------------------------------------------------------------
 
-    def _into_new_room(self, batch: Batch, left: Arranged, existing: Existing | None, grow: bool) -> Insertion:
+    def _into_new_room(self, batch: EntryBatch, left: SortedBatch, existing: Existing | None, grow: bool) -> Insertion:
         """Make space for unplaced entries of a batch, and return their insertion."""
         try:
             self._move(0, left, None)
@@ -240,7 +240,7 @@ class DynamicMatrix:
                 self._storage.device.download(left.order, entries)
             raise NoRoom(entries, batch.count, reason) from None
 
-    def _move(self, slack: int, demand: Arranged | None, capacity: int | None) -> None:
+    def _move(self, slack: int, demand: SortedBatch | None, capacity: int | None) -> None:
         """Defragment the matrix into a new buffer."""
         old = self._storage
         check_capacity(
@@ -304,7 +304,7 @@ class DynamicMatrix:
                 todo="insert it in parts",
             )
 
-    def _refuse_all(self, batch: Batch) -> Inserted:
+    def _refuse_all(self, batch: EntryBatch) -> Inserted:
         if batch.count:
             raise self._outside(batch.count)
         return Inserted()
@@ -399,7 +399,7 @@ def suffix_of(schedule: Schedule) -> str:
     return f"u{schedule.unroll}_{schedule.load}"
 
 
-class Reading:
+class ConcurrentReader:
     """Products on a second queue while others change the matrix, for the thread that owns the queue.
 
     `program` is the module `reader` in the precision of the matrix, `width` one of `widths_of`.

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repro.devices.base import Argument, Buffer, Device, Program
-from repro.sparse.device_work import SORT_KEY_BITS, RadixSort, Scan, bits_of
+from repro.sparse.device_primitives import SORT_KEY_BITS, RadixSort, Scan, bits_of
 from repro.sparse.dynamic.kernels import (
     COPIES_PER_THREAD,
     ENTRIES_PER_PART,
@@ -26,7 +26,7 @@ from repro.sparse.dynamic.kernels import (
     REST_GROUPS_PER_BLOCK,
     SMALL_BLOCK_SIZE,
 )
-from repro.sparse.dynamic.storage import Arranged, Batch, Storage
+from repro.sparse.dynamic.storage import EntryBatch, SortedBatch, Storage
 from repro.sparse.elementwise import BLOCK_SIZE, Kernels, Launch, Scratch, in_order
 
 #: Key bits of four passes of seven, and limits of the bits of a column's hash: more bits, fewer collisions in a row.
@@ -42,7 +42,7 @@ class Insertion:
 
     launch: Launch
     #: Queues the gathering of the reported number of unplaced entries, to be inserted again.
-    gather_unplaced: Callable[[int], Arranged]
+    gather_unplaced: Callable[[int], SortedBatch]
     #: Waits, and returns the unplaced entries' indices in the batch, int32 `(m,)`, without device memory.
     unplaced_indices: Callable[[int], NDArray[np.int32]]
 
@@ -67,7 +67,7 @@ class Operations:
 
     # inserting --------------------------------------------------------------------------------------------------------
 
-    def insertion(self, batch: Batch, slack: int) -> Insertion:
+    def insertion(self, batch: EntryBatch, slack: int) -> Insertion:
         """Append entries; duplicates of a place stay side by side, and each new segment has `slack` free entries.
 
         A launch costs more than the work on a small batch: one block inserts it, or several that divide its rows. A
@@ -79,13 +79,13 @@ class Operations:
             bits = max(1, (-(-batch.count // ENTRIES_PER_PART) - 1).bit_length())
             return self._in_one_launch("insert_parts", 1 << bits, batch, slack, np.int32(bits))
         if batch.grouped:
-            insertion = self.insertion_of(batch, Arranged(batch.count, batch.rows), slack)
+            insertion = self.insertion_of(batch, SortedBatch(batch.count, batch.rows), slack)
             return replace(insertion, launch=in_order([self._check(batch), insertion.launch]))
         by_row = self._sorter(batch.count).bind(batch.rows, batch.count, bits_of(self.storage.shape[0]))
-        insertion = self.insertion_of(batch, Arranged(batch.count, by_row.keys, by_row.order), slack)
+        insertion = self.insertion_of(batch, SortedBatch(batch.count, by_row.keys, by_row.order), slack)
         return replace(insertion, launch=in_order([self._check(batch), by_row.launch, insertion.launch]))
 
-    def insertion_of(self, batch: Batch, arranged: Arranged, slack: int) -> Insertion:
+    def insertion_of(self, batch: EntryBatch, arranged: SortedBatch, slack: int) -> Insertion:
         """Append entries of a batch that are arranged by row and known to be inside the matrix."""
         storage, m = self.storage, np.int32(arranged.count)
         blocks = -(-arranged.count // (ENTRIES_PER_THREAD * BLOCK_SIZE[self._device.backend]))
@@ -110,7 +110,7 @@ class Operations:
             partial(self._unplaced_indices, arranged, unplaced),
         )
 
-    def _gather_unplaced(self, batch: Batch, arranged: Arranged, unplaced: Buffer, count: int) -> Arranged:
+    def _gather_unplaced(self, batch: EntryBatch, arranged: SortedBatch, unplaced: Buffer, count: int) -> SortedBatch:
         """Compact the unplaced entries of an arrangement; a row's stay in their order."""
         rows, order = self._ints("unplaced rows", count), self._ints("unplaced order", count)
         self._over(
@@ -118,12 +118,12 @@ class Operations:
             arranged.order or arranged.rows, rows, order,
         )()  # fmt: skip
         if arranged.columns is None:
-            return Arranged(count, rows, order)
+            return SortedBatch(count, rows, order)
         columns = self._ints("unplaced columns", count)
         self._over("gather", count, np.int32(count), order, batch.columns, columns)()
-        return Arranged(count, rows, order, columns)
+        return SortedBatch(count, rows, order, columns)
 
-    def _unplaced_indices(self, arranged: Arranged, unplaced: Buffer, count: int) -> NDArray[np.int32]:
+    def _unplaced_indices(self, arranged: SortedBatch, unplaced: Buffer, count: int) -> NDArray[np.int32]:
         places = self._download(unplaced, count)
         return places if arranged.order is None else self._download(arranged.order, arranged.count)[places]
 
@@ -132,7 +132,7 @@ class Operations:
         self._device.download(numbers, array)
         return array
 
-    def _in_one_launch(self, name: str, blocks: int, batch: Batch, slack: int, *parts: Argument) -> Insertion:
+    def _in_one_launch(self, name: str, blocks: int, batch: EntryBatch, slack: int, *parts: Argument) -> Insertion:
         storage, shape = self.storage, self.storage.shape
         rows, order = self._ints("unplaced rows", batch.count), self._ints("unplaced order", batch.count)
         assert batch.values is not None
@@ -142,11 +142,11 @@ class Operations:
             storage.values, storage.state,
         ]  # fmt: skip
         launch = self._kernels.blocks(name, blocks, arguments, SMALL_BLOCK_SIZE[self._device.backend])
-        return Insertion(launch, lambda count: Arranged(count, rows, order), partial(self._download, order))
+        return Insertion(launch, lambda count: SortedBatch(count, rows, order), partial(self._download, order))
 
     # changing ---------------------------------------------------------------------------------------------------------
 
-    def arranged(self, batch: Batch) -> tuple[Launch, Arranged]:
+    def arranged(self, batch: EntryBatch) -> tuple[Launch, SortedBatch]:
         """Return a launch that checks a batch and sorts it by row and a hash of the column, and its arrangement."""
         count, storage = batch.count, self.storage
         keys, rows, columns = (self._ints(name, count) for name in ("keys", "sorted rows", "sorted columns"))
@@ -161,10 +161,10 @@ class Operations:
                 self._over("split_keys", count, m, bits, by_key.keys, by_key.order, batch.columns, rows, columns),
             ]
         )
-        return launch, Arranged(count, rows, by_key.order, columns)
+        return launch, SortedBatch(count, rows, by_key.order, columns)
 
     def unique_insertion_of(
-        self, batch: Batch, arranged: Arranged, slack: int, existing: Existing = "replace", grow: bool = True
+        self, batch: EntryBatch, arranged: SortedBatch, slack: int, existing: Existing = "replace", grow: bool = True
     ) -> Insertion:
         """Insert entries at new places; at existing places replace the value or add to it.
 
@@ -190,13 +190,13 @@ class Operations:
             partial(self._unplaced_indices, arranged, unplaced),
         )
 
-    def deletion(self, batch: Batch) -> Launch:
+    def deletion(self, batch: EntryBatch) -> Launch:
         arrange, arranged = self.arranged(batch)
         arguments = [*self._of_rows(arranged), self._ints("long runs", batch.count), *self._changed]
         erase = self._over("erase", batch.count, *arguments)
         return in_order([arrange, erase, self._over_long_rows("erase_long", batch.count, arguments), self._settle()])
 
-    def _of_rows(self, arranged: Arranged) -> list[Argument]:
+    def _of_rows(self, arranged: SortedBatch) -> list[Argument]:
         assert arranged.columns is not None
         return [np.int32(arranged.count), arranged.rows, arranged.columns, np.int32(self._hash_bits)]
 
@@ -220,7 +220,7 @@ class Operations:
         return in_order([tidy, self._settle()])
 
     def rooms(
-        self, slack: int, permutation: Buffer | None = None, demand: Arranged | None = None
+        self, slack: int, permutation: Buffer | None = None, demand: SortedBatch | None = None
     ) -> tuple[Launch, Buffer]:
         """Return a launch for the row offsets of a defragmented matrix, and the offsets, int32 `(rows + 1,)`.
 
@@ -278,7 +278,7 @@ class Operations:
 
     # parts ------------------------------------------------------------------------------------------------------------
 
-    def _check(self, batch: Batch) -> Launch:
+    def _check(self, batch: EntryBatch) -> Launch:
         storage, shape = self.storage, map(np.int32, self.storage.shape)
         arguments: list[Argument] = [np.int32(batch.count), *shape, batch.rows, batch.columns, storage.state]
         return self._kernels.over("check_batch", batch.count, arguments, ENTRIES_PER_THREAD)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from repro.codegen.targets import TARGETS, Target
 from repro.errors import ReproError
-from repro.sparse.dynamic.layout import Arrays, pitch_of
+from repro.sparse.dynamic.host_layout import Arrays, pitch_of
 
 #: Minimum row sizes of the paper's bins, and threads of a row; the last bin has a block for each row.
 PAPERS_MIN_LENGTHS = (0, 2, 4, 8, 16, 32, 512)

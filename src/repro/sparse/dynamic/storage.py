@@ -11,12 +11,12 @@ import numpy as np
 
 from repro.devices.base import Buffer, Device
 from repro.sparse.dynamic import kernels
+from repro.sparse.dynamic.host_layout import Arrays, pitch_of
 from repro.sparse.dynamic.kernels import Report
-from repro.sparse.dynamic.layout import Arrays, pitch_of
 
 
 @dataclass(frozen=True)
-class Batch:
+class EntryBatch:
     """Entries on a device."""
 
     count: int
@@ -30,7 +30,7 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Arranged:
+class SortedBatch:
     """Entries of a batch in an order that groups equal rows."""
 
     count: int
@@ -58,7 +58,7 @@ class _Nothing:
 
 @dataclass
 class Storage:
-    """The arrays of `repro.sparse.dynamic.layout.Arrays` on a device, and the state of the matrix."""
+    """The arrays of `repro.sparse.dynamic.host_layout.Arrays` on a device, and the state of the matrix."""
 
     device: Device
     shape: tuple[int, int]

@@ -11,9 +11,9 @@ from typing import Literal
 from repro.errors import ReproError
 from repro.extensions import BASELINES, load_extensions
 from repro.plugins import import_all
-from repro.sparse.operands import Multiplies
+from repro.sparse.operands import ProductRunnable
 
-Provider = Callable[[str, str], Iterable[Multiplies]]
+Provider = Callable[[str, str], Iterable[ProductRunnable]]
 
 _PROVIDERS: list[tuple[str, Provider]] = []
 
@@ -33,9 +33,9 @@ def baseline(backend: str) -> Callable[[Provider], Provider]:
     return register
 
 
-def for_problem(entry: str, backend: str, ordering: str = "natural") -> list[Multiplies]:
+def for_problem(entry: str, backend: str, ordering: str = "natural") -> list[ProductRunnable]:
     """Return new baselines for an entry, a backend and an ordering; `ReproError` if two have one name."""
-    found: dict[str, tuple[Multiplies, Provider]] = {}
+    found: dict[str, tuple[ProductRunnable, Provider]] = {}
     for provider in (provider for name, provider in _PROVIDERS if name == backend):
         for runnable in provider(entry, ordering):
             if runnable.name in found:
@@ -81,7 +81,7 @@ def among(
 
 def asked_for(
     wanted: Literal["all"] | Sequence[str], entry: str, backend: str, ordering: str = "natural"
-) -> list[Multiplies]:
+) -> list[ProductRunnable]:
     """Return new baselines, all or by name, for the matrix in an ordering; unknown names raise `ReproError`."""
     everything = for_problem(entry, backend, ordering)
     if wanted == "all":

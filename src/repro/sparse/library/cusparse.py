@@ -26,7 +26,7 @@ from repro.devices.base import Buffer
 from repro.sparse.expansions import Bsr, Csr, Representation, representations, to_bsr, to_coo, to_csr, to_sell
 from repro.sparse.library import baseline, suffix
 from repro.sparse.library.cusparse_bindings import TYPES, WORKING_MEMORY, Handle, address, scalars, version
-from repro.sparse.operands import Multiplies, operands_of, y_on
+from repro.sparse.operands import ProductRunnable, operands_of, y_on
 
 #: Rows of a slice of sliced ELLPACK: a warp.
 SLICE_ROWS = 32
@@ -41,7 +41,7 @@ ARRAYS = {
 VECTOR = "x"
 
 
-class Resident:
+class SharedRepresentation:
     """One representation of a matrix in one ordering; routines share its device arrays by reference counts.
 
     Expanding tens of millions of numbers takes the host seconds, and GPU memory holds few copies of a large matrix.
@@ -152,24 +152,29 @@ ROUTINES = (
 
 
 @baseline("cuda")
-def cusparse(entry: str, ordering: str) -> Iterable[Multiplies]:
+def cusparse(entry: str, ordering: str) -> Iterable[ProductRunnable]:
     """Return all routines in all representations; block formats only for entries with blocks."""
     return [
         CuSparse(entry, routine, representation, ordering, resident)
         for representation in representations(entry)
-        for resident in [Resident(representation, ordering)]
+        for resident in [SharedRepresentation(representation, ordering)]
         for routine in ROUTINES
         if routine.format != "bsr" or representation.size > 1
     ]
 
 
-class CuSparse(Multiplies):
+class CuSparse(ProductRunnable):
     """One routine for one representation and ordering; `resident` has the arrays that several routines share."""
 
     kind = "baseline"
 
     def __init__(
-        self, entry: str, routine: Routine, representation: Representation, ordering: str, resident: Resident
+        self,
+        entry: str,
+        routine: Routine,
+        representation: Representation,
+        ordering: str,
+        resident: SharedRepresentation,
     ) -> None:
         self._routine = routine
         self._representation = representation

@@ -23,7 +23,7 @@ from repro.codegen.targets import DTYPES, INDEX_BYTES
 from repro.devices.base import Buffer, Device, LaunchError
 from repro.devices.cuda import CudaDevice
 from repro.errors import ReproError
-from repro.sparse.device_work import check_factors, keep
+from repro.sparse.device_primitives import check_factors, keep
 from repro.sparse.library.cusparse_bindings import TYPES, Handle, address, scalars
 
 #: Limit of 32-bit offsets.

@@ -15,11 +15,11 @@ from repro.bench.runnable import Workspace, not_prepared
 from repro.devices.base import Buffer, Device
 from repro.sparse.expansions import COMPLEX, Bsr, Representation, real_expansion, to_bsr, to_csr
 from repro.sparse.library import baseline, suffix
-from repro.sparse.operands import Multiplies, operands_of
+from repro.sparse.operands import ProductRunnable, operands_of
 
 
 @baseline("opencl")
-def scipy_products(entry: str, ordering: str) -> Iterable[Multiplies]:
+def scipy_products(entry: str, ordering: str) -> Iterable[ProductRunnable]:
     """Return SciPy's products for an entry; BSR only for entries with blocks."""
     real = real_expansion(entry)
     formats = [("csr", real)]
@@ -30,7 +30,7 @@ def scipy_products(entry: str, ordering: str) -> Iterable[Multiplies]:
     return [SciPy(name, representation, ordering) for name, representation in formats]
 
 
-class SciPy(Multiplies):
+class SciPy(ProductRunnable):
     """A product on the host, timed like a kernel; its upload is outside the measured time."""
 
     kind = "baseline"

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Device
 from repro.errors import ReproError
-from repro.sparse.device_work import Launches, Load, Phase, Releases, Stage, each_of
+from repro.sparse.device_primitives import Launches, Load, Phase, Releasable, Stage, each_of
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.elementwise import BLOCK_SIZE, Kernels, Launch, Scratch, in_order
-from repro.sparse.multigrid.kernels import WORDS, width_for
+from repro.sparse.multigrid.kernels import COUNTERS, width_for
 from repro.sparse.multigrid.reference import MIN_RADIUS, MultigridSettings, bad_diagonal, not_finite
+from repro.sparse.spgemm.binned_rows import Factors
 from repro.sparse.spgemm.multiplication import Multiplication
-from repro.sparse.spgemm.rows import Factors
 
 #: Stride of float64 columns that are aligned as separate buffers.
 COLUMN = PART_ALIGNMENT // 8
@@ -33,7 +33,7 @@ SHARES = 4
 LONGEST = 256
 
 
-def rows_of(matrix: Storage) -> list[Argument]:
+def row_arguments(matrix: Storage) -> list[Argument]:
     """Return kernel arguments of a matrix with one segment a row and no free space."""
     return [matrix.table, matrix.columns, matrix.values]
 
@@ -109,7 +109,7 @@ class DeviceLevel:
     unknowns: int = 1
     vectors: int = 1
     #: Of the finest level, from the first refresh on.
-    refresh: Releases | None = None
+    refresh: Releasable | None = None
 
     def lanes(self, run: LevelLaunches) -> int:
         """Return the lanes of a row."""
@@ -129,7 +129,7 @@ class NearNull:
     count: int
 
 
-class Facts(NamedTuple):
+class LevelReadback(NamedTuple):
     """What the host reads of a level."""
 
     #: Number of aggregates.
@@ -147,13 +147,13 @@ class Facts(NamedTuple):
         return max(self.radius, 1.0)
 
 
-def fills(a: Storage) -> bool:
+def has_prolongator_kernel(a: Storage) -> bool:
     """Return whether a kernel of its own makes P: its time grows with the square of the longest row of A."""
     return a.longest is not None and a.longest <= LONGEST
 
 
 def radius_of(words: NDArray[np.int32]) -> float:
-    return float(words[WORDS.radius : WORDS.radius + 2].view(np.float64)[0])
+    return float(words[COUNTERS.radius : COUNTERS.radius + 2].view(np.float64)[0])
 
 
 class Coarsening:
@@ -163,12 +163,12 @@ class Coarsening:
         self, run: LevelLaunches, multiply: Multiply, settings: MultigridSettings, words: Buffer | None = None
     ) -> None:
         self._run, self._multiply, self._settings = run, multiply, settings
-        self._words = words or run.numbers(WORDS.size, np.int32)
+        self._words = words or run.numbers(COUNTERS.size, np.int32)
 
     def take_diagonal(self, level: DeviceLevel) -> Launch:
         """Return a launch that copies the diagonal."""
         n = level.a.shape[0]
-        take = self._run.bind_setup("take_diagonal", n, n, *rows_of(level.a), level.diagonal, self._words)
+        take = self._run.bind_setup("take_diagonal", n, n, *row_arguments(level.a), level.diagonal, self._words)
         return in_order([partial(self._run.device.fill, self._words, 0), take])
 
     def measure(self, level: DeviceLevel) -> Launch:
@@ -184,7 +184,7 @@ class Coarsening:
         lengths, h = run.numbers(steps, np.float64), run.numbers(steps * steps, np.float64)
         start = 2.0 ** -(n.bit_length() // 2)  # about one over the length of n numbers from 1/2 to 3/2
         of_steps = n, steps, stride, start
-        arguments = [*of_steps, *rows_of(level.a), level.diagonal, basis, shares, lengths, h, self._words]
+        arguments = [*of_steps, *row_arguments(level.a), level.diagonal, basis, shares, lengths, h, self._words]
 
         def script(phase: Phase) -> None:
             for first in (0, steps):
@@ -208,14 +208,14 @@ class Coarsening:
         numbers = [run.numbers(n, np.int64) for _ in range(3)]  # tuples, the largest near each node, labels
         marks, listed, passing = (run.numbers(count, np.int32) for count in (n, 2 * n, n))
         counts, found = run.numbers(stage.parts, np.int32), run.device.allocate(4 * max(n, 1))
-        nodes = [n, level.unknowns, float(self._settings.theta), level.diagonal, *rows_of(level.a)]
+        nodes = [n, level.unknowns, float(self._settings.theta), level.diagonal, *row_arguments(level.a)]
 
         def script(phase: Phase) -> None:
             phase("begin")
             for step in count_from(0):
                 phase("near", step)
                 phase("decide", step)
-                if not self._read()[WORDS.undecided + step % 3]:
+                if not self._read()[COUNTERS.undecided + step % 3]:
                     break
             for name in phases[3:]:
                 phase(name)
@@ -232,7 +232,7 @@ class Coarsening:
 
         None: rows of A are too long for it, or not known to be shorter; see `prolongator`.
         """
-        if not fills(level.a):
+        if not has_prolongator_kernel(level.a):
             return None
         run, rows, lanes = self._run, level.a.shape[0], level.lanes(self._run)
         phases = "count", "add", "begin", "lay_out"
@@ -247,22 +247,22 @@ class Coarsening:
             raise
         return p
 
-    def read(self, level: DeviceLevel) -> Facts:
+    def read(self, level: DeviceLevel) -> LevelReadback:
         """Wait for what is queued; return what came out. An unusable diagonal raises `ReproError`."""
         return self.facts(level, self._read())
 
-    def facts(self, level: DeviceLevel, words: NDArray[np.int32]) -> Facts:
+    def facts(self, level: DeviceLevel, words: NDArray[np.int32]) -> LevelReadback:
         """Return what words, `(WORDS.size,)`, say of a level; see `read`."""
-        count = int(words[WORDS.bad])
+        count = int(words[COUNTERS.bad])
         if count:
-            row = 0x7FFFFFFF - int(words[WORDS.first_bad])
+            row = 0x7FFFFFFF - int(words[COUNTERS.first_bad])
             diagonal = self._run.download(level.diagonal, row + 1, self._run.dtype)
             raise bad_diagonal(row, count, float(diagonal[row]))
-        aggregates, entries, longest = words[[WORDS.aggregates, WORDS.entries, WORDS.longest]].tolist()
-        return Facts(aggregates, entries, longest, radius_of(words))
+        aggregates, entries, longest = words[[COUNTERS.aggregates, COUNTERS.entries, COUNTERS.longest]].tolist()
+        return LevelReadback(aggregates, entries, longest, radius_of(words))
 
     def _read(self) -> NDArray[np.int32]:
-        return self._run.download(self._words, WORDS.size, np.int32)
+        return self._run.download(self._words, COUNTERS.size, np.int32)
 
     def tentative(self, level: DeviceLevel, aggregates: Buffer, count: int, near: NearNull) -> tuple[Storage, NearNull]:
         """Return the tentative prolongator, and the next level's near null space, which the caller releases."""
@@ -284,7 +284,7 @@ class Coarsening:
         return t, NearNull(coarse, k)
 
     def prolongator(
-        self, level: DeviceLevel, aggregates: Buffer, t: Storage, k: int, facts: Facts, laid_out: Storage | None
+        self, level: DeviceLevel, aggregates: Buffer, t: Storage, k: int, facts: LevelReadback, laid_out: Storage | None
     ) -> Storage:
         """Return the smoothed prolongator P = T - ω/ρ D⁻¹ A T, which the caller releases.
 
@@ -303,7 +303,7 @@ class Coarsening:
     def _fill(self, level: DeviceLevel, aggregates: Buffer, t: Storage, p: Storage, k: int) -> Launch:
         rows, lanes, omega = t.shape[0], level.lanes(self._run), float(self._settings.omega)
         of_rows = level.diagonal, aggregates, t.values, p.table, p.columns, p.values
-        given = [rows, level.unknowns, k, omega, self._words, *rows_of(level.a), *of_rows]
+        given = [rows, level.unknowns, k, omega, self._words, *row_arguments(level.a), *of_rows]
         return self._run.kernels("smoothing").over(f"fill_prolongator_w{lanes}", rows * lanes, given)
 
     def _smooth(self, level: DeviceLevel, aggregates: Buffer, t: Storage, p: Storage, k: int) -> Launch:
@@ -322,9 +322,9 @@ class Coarsening:
         r = Storage.empty(run.device, (columns, rows), 1, max(nnz, 1), run.dtype)
         made = r.table, r.sizes, r.columns, r.values, r.state
         try:
-            given = rows, columns, *rows_of(p), counts, totals, begins, members, places
+            given = rows, columns, *row_arguments(p), counts, totals, begins, members, places
             stage.bind([*given, *made, self._words], each_of(phases))()
-            r.entries, r.longest = nnz, int(self._read()[WORDS.longest])
+            r.entries, r.longest = nnz, int(self._read()[COUNTERS.longest])
         except BaseException:
             r.release()
             raise
@@ -359,8 +359,12 @@ class Coarsening:
         t, p, r, ap, aggregates = level.t, level.p, level.r, level.ap, level.aggregates
         assert t is not None and p is not None and r is not None and ap is not None and aggregates is not None
         rows, of_p = p.shape[0], (level, aggregates, t, p, level.vectors)
-        smoothed = [self._fill(*of_p)] if fills(level.a) else [product(Factors(level.a, t), p), self._smooth(*of_p)]
-        transposed = self._run.bind_setup("refill_transposed", rows, rows, *rows_of(p), *rows_of(r))
+        smoothed = (
+            [self._fill(*of_p)]
+            if has_prolongator_kernel(level.a)
+            else [product(Factors(level.a, t), p), self._smooth(*of_p)]
+        )
+        transposed = self._run.bind_setup("refill_transposed", rows, rows, *row_arguments(p), *row_arguments(r))
         galerkin = product(Factors(level.a, p), ap), product(Factors(r, ap), coarse)
         return in_order([*smoothed, transposed, *galerkin, self._fill_empty(coarse)])
 

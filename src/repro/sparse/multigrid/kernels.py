@@ -29,7 +29,7 @@ WIDTHS = {"cuda": (1, 2, 4, 8, 16, 32), "opencl": (1,)}
 LANES_OF_AGGREGATE = {"cuda": 8, "opencl": 1}
 
 
-class Words(NamedTuple):
+class SetupCounters(NamedTuple):
     """Places of what stages leave for each other and for the host, in int32 numbers; the radius is a float64."""
 
     #: Rows whose diagonal cannot be divided by, the first of them, counted down, and whether an entry is 0.
@@ -50,7 +50,7 @@ class Words(NamedTuple):
     size: int = 16
 
 
-WORDS = Words()
+COUNTERS = SetupCounters()
 #: Blocks that a multiprocessor holds of a kernel whose blocks wait for each other.
 BLOCKS_PER_SM = 4
 
@@ -74,7 +74,7 @@ def render_multigrid(templates: Path, key: str, target: Target, owner: str) -> s
         max_steps=MAX_STEPS,
         min_radius=MIN_RADIUS,
         blocks_per_sm=BLOCKS_PER_SM,
-        words=WORDS,
+        words=COUNTERS,
         state_pointer=STATE_BUFFER_END,
     )
 

@@ -10,14 +10,14 @@ from itertools import pairwise
 import numpy as np
 
 from repro.devices.base import PART_ALIGNMENT, Device
-from repro.sparse.device_work import Load, Repeated, keep
+from repro.sparse.device_primitives import Load, Repeated, keep
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.elementwise import Launch, in_order
-from repro.sparse.multigrid.hierarchy import Coarsening, DeviceLevel, LevelLaunches, fills
-from repro.sparse.multigrid.kernels import WORDS
+from repro.sparse.multigrid.hierarchy import Coarsening, DeviceLevel, LevelLaunches, has_prolongator_kernel
+from repro.sparse.multigrid.kernels import COUNTERS
 from repro.sparse.multigrid.reference import MultigridSettings
+from repro.sparse.spgemm.binned_rows import Factors
 from repro.sparse.spgemm.multiplication import Destinations, Multiplication
-from repro.sparse.spgemm.rows import Factors
 
 
 def refresh_on(
@@ -56,7 +56,7 @@ class Refresh:
             self._steps: list[Coarsening] = []
             launches: list[Launch] = []
             for at, level in enumerate(levels):
-                words = run.keep(device.part(self._words, at * PART_ALIGNMENT, 4 * WORDS.size))
+                words = run.keep(device.part(self._words, at * PART_ALIGNMENT, 4 * COUNTERS.size))
                 step = Coarsening(run, self._multiplication.whole, settings, words)
                 self._steps.append(step)
                 if level.p is None:
@@ -117,5 +117,5 @@ def products_of(level: DeviceLevel, coarse: Storage) -> list[tuple[Factors, Stor
     """
     t, p, r, ap = level.t, level.p, level.r, level.ap
     assert t is not None and p is not None and r is not None and ap is not None
-    tentative = [] if fills(level.a) else [(Factors(level.a, t), p)]
+    tentative = [] if has_prolongator_kernel(level.a) else [(Factors(level.a, t), p)]
     return [*tentative, (Factors(level.a, p), ap), (Factors(r, ap), coarse)]

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from repro.devices.base import Argument, Buffer, Device
 from repro.errors import ReproError
-from repro.sparse.device_work import Load, Repeated, keep
+from repro.sparse.device_primitives import Load, Repeated, keep
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.elementwise import Kernels, Launch, in_order
-from repro.sparse.multigrid.hierarchy import COLUMN, Coarsening, DeviceLevel, LevelLaunches, rows_of
+from repro.sparse.multigrid.hierarchy import COLUMN, Coarsening, DeviceLevel, LevelLaunches, row_arguments
 from repro.sparse.multigrid.reference import COARSE_STEPS, DENSE_ROWS, JACOBI, MultigridSettings, Smoother
 from repro.sparse.spgemm.multiplication import Multiplication
 
@@ -122,7 +122,7 @@ class CycleVectors(NamedTuple):
     other: Buffer
 
 
-class Gradients(NamedTuple):
+class CgVectors(NamedTuple):
     """Conjugate gradients, bound to buffers."""
 
     #: Residual.
@@ -154,7 +154,7 @@ class Solver:
             self._vectors = [CycleVectors(*(run.scalars(level.a.shape[0]) for _ in range(4))) for level in levels]
             self.b, self.x = run.scalars(self._n), run.scalars(self._n)
             self._square = run.numbers(1, np.float64)
-            self._gradients: Gradients | None = None
+            self._gradients: CgVectors | None = None
             coarsest = self._invert_coarsest()
             self._inverse: Buffer | np.float64 = (
                 coarsest if isinstance(coarsest, np.float64) else self._run.keep(device.upload(coarsest))
@@ -244,7 +244,7 @@ class Solver:
                 gradients.begin()
         return self._solved(course.residuals, wanted, size, gradients.computed)
 
-    def _bind_gradients(self, held: ExitStack) -> Gradients:
+    def _bind_gradients(self, held: ExitStack) -> CgVectors:
         run, n = LevelLaunches(self._device, self._load, self._dtype, held), np.int32(self._n)
         r, z, p, ap = (run.scalars(self._n) for _ in range(4))
         numbers = run.numbers(4 * COLUMN, np.float64)  # read together, once a step
@@ -275,7 +275,7 @@ class Solver:
             )
 
         steps = [run.keep(Repeated(self._device, bind_step(odd))) for odd in (0, 1)]
-        return Gradients(r, numbers, begin, lambda odd: steps[odd](), compute, ap)
+        return CgVectors(r, numbers, begin, lambda odd: steps[odd](), compute, ap)
 
     def renew(self, levels: Sequence[DeviceLevel]) -> None:
         """Take refreshed levels; releases cycles bound before."""
@@ -356,7 +356,7 @@ class Solver:
 
     def _product(self, kernel: str, matrix: Storage, x: Buffer, more: Sequence[Argument], y: Buffer) -> Launch:
         rows, lanes = matrix.shape[0], self._run.lanes(matrix, matrix.report().pointer)
-        arguments = [np.int32(rows), *rows_of(matrix), x, *more, y]
+        arguments = [np.int32(rows), *row_arguments(matrix), x, *more, y]
         return self._kernels.over(f"{kernel}_w{lanes}", rows * lanes, arguments)
 
     def _residual(self, r: Buffer) -> Launch:

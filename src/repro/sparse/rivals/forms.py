@@ -29,7 +29,7 @@ REALS = {"single": "float", "double": "double"}
 OFFSETS = {32: "int32_t", 64: "int64_t"}
 
 
-class Form(Protocol):
+class RivalBackend(Protocol):
     """A rival that can be called; errors are those of `repro.bench.runnable.Runnable.prepare`."""
 
     @property
@@ -47,7 +47,7 @@ class Form(Protocol):
     def teardown(self) -> None: ...
 
 
-def open_form(rival: Rival, device: Device, precision: str, block: int) -> Form:
+def open_form(rival: Rival, device: Device, precision: str, block: int) -> RivalBackend:
     """Load a rival for a device; `block` is the size of the blocks that it gets.
 
     Raises

@@ -18,10 +18,10 @@ from repro.bench.worker import Watchdog, restart
 from repro.config.models import Rival
 from repro.devices.base import Buffer, Device
 from repro.sparse.expansions import Bsr, real_expansion, to_bsr
-from repro.sparse.operands import Multiplies, operands_of
+from repro.sparse.operands import ProductRunnable, operands_of
 from repro.sparse.rivals.arrays import RivalArray, RivalArrays, as_array
 from repro.sparse.rivals.files import identity_of
-from repro.sparse.rivals.forms import Form, compile_source, open_form
+from repro.sparse.rivals.forms import RivalBackend, compile_source, open_form
 from repro.sparse.rivals.problem import RivalBatch, RivalProblem, give_matrix
 
 #: Seconds that a rival may take to give back what it holds.
@@ -39,7 +39,7 @@ class RivalRunnable(Runnable):
         if rival.waits:
             self.clocks = ("host",)
         self.launch = not_prepared
-        self._form: Form | None = None
+        self._form: RivalBackend | None = None
         self._arrays: RivalArrays | None = None
         self._told_problem: RivalProblem | None = None
         self._label = ""
@@ -75,7 +75,7 @@ class RivalRunnable(Runnable):
         self.setup_seconds = time.perf_counter() - start
         self._set_launch(form)
 
-    def _set_launch(self, form: Form) -> None:
+    def _set_launch(self, form: RivalBackend) -> None:
         self.launch = form.launcher()
 
     def _block(self, workspace: Workspace) -> int:
@@ -114,7 +114,7 @@ class RivalRunnable(Runnable):
             arrays.release()
 
 
-class RivalProduct(RivalRunnable, Multiplies):
+class RivalProduct(RivalRunnable, ProductRunnable):
     """y = A x by a rival, for a matrix whose compound entries are expanded to real numbers."""
 
     def __init__(self, rival: Rival, entry: str) -> None:
@@ -261,7 +261,7 @@ class RivalUpdates(RivalWithMatrix):
         told = self._told(workspace, arrays)
         return RivalProblem(**told, a=a, arrays=arrays, coming=sum(counts), largest_batch=max(counts, default=0))
 
-    def _set_launch(self, form: Form) -> None:
+    def _set_launch(self, form: RivalBackend) -> None:
         self._update, self._fresh = form.launcher(self._batches), True
         self.launch = self._launch_updates
 

@@ -24,8 +24,8 @@ from repro.bench.runnable import Runnable, Workspace
 from repro.codegen.build_cache import Module
 from repro.devices.base import Argument, Buffer, Device, Program
 from repro.errors import ReproError
-from repro.sparse.operands import Multiplies, ProductOperands, expand, operands_of
-from repro.sparse.solvers.kernels import BLOCK_SIZE, BLOCKS_PER_SM, WORD_BYTES, Reason, State
+from repro.sparse.operands import ProductOperands, ProductRunnable, expand, operands_of
+from repro.sparse.solvers.kernels import BLOCK_SIZE, BLOCKS_PER_SM, WORD_BYTES, Breakdown, LaunchedBicgstabState
 
 Vector = NDArray[np.floating]
 
@@ -39,7 +39,7 @@ class HostSolution:
     #: float64 `(iterations + 1,)`: norm of the recurrence's r at the start and after each iteration.
     residuals: NDArray[np.float64]
     #: Why it stopped early.
-    reason: Reason
+    reason: Breakdown
 
 
 def bicgstab(multiply: Callable[[Vector], Vector], b: Vector, iterations: int) -> HostSolution:
@@ -52,25 +52,25 @@ def bicgstab(multiply: Callable[[Vector], Vector], b: Vector, iterations: int) -
     shadow = b.astype(np.float64)
     rho = _dot(shadow, b)
     residuals = [_norm(b)]
-    reason = Reason.NONE
+    reason = Breakdown.NONE
     with np.errstate(all="ignore"):
-        while len(residuals) <= iterations and reason == Reason.NONE:
+        while len(residuals) <= iterations and reason == Breakdown.NONE:
             v = multiply(p)
             alpha = scalar(np.float64(rho) / _dot(shadow, v))
             if not _usable(alpha):
-                reason = Reason.RHO if rho == 0 else Reason.PROJECTION
+                reason = Breakdown.RHO if rho == 0 else Breakdown.PROJECTION
                 break
             s = r - alpha * v
             t = multiply(s)
             omega = scalar(np.float64(_dot(t, s)) / _dot(t, t))
             if not _usable(omega):
-                omega, t, reason = scalar(0), np.zeros_like(t), Reason.OMEGA
+                omega, t, reason = scalar(0), np.zeros_like(t), Breakdown.OMEGA
             x = x + (alpha * p + omega * s)
             r = s - omega * t
             before, rho = rho, _dot(shadow, s) - float(omega) * _dot(shadow, t)
             beta = scalar(np.float64(rho) / before * (np.float64(alpha) / np.float64(omega)))
-            if reason == Reason.NONE and not _usable(beta):
-                reason = Reason.RHO
+            if reason == Breakdown.NONE and not _usable(beta):
+                reason = Breakdown.RHO
             p = r + beta * (p - omega * v)
             residuals.append(_norm(r))
     return HostSolution(x, np.array(residuals), reason)
@@ -109,7 +109,7 @@ class SolverState:
     #: Inner product of r and r̂.
     rho: float
     #: `Reason.NONE` before a breakdown; later iterations change nothing.
-    reason: Reason
+    reason: Breakdown
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class Solution:
     #: of b, or not finite. `limit`: the allowed iterations are done.
     status: Status
     #: Divisor of a breakdown.
-    reason: Reason
+    reason: Breakdown
 
 
 class BiCGSTAB:
@@ -164,7 +164,7 @@ class BiCGSTAB:
 
             b, x, r, p, v, t = (zeros(name) for name in "bxrpvt")
             partial, squares = zeros("sums", 8 * SUMS * self._grid), zeros("squares", 8 * self._grid)
-            state = zeros("state", 8 * len(State))
+            state = zeros("state", 8 * len(LaunchedBicgstabState))
             n_t = BLOCK_SIZE[device.backend]
 
             def bind(name: str, *buffers: Buffer) -> Callable[[], None]:
@@ -203,16 +203,16 @@ class BiCGSTAB:
 
     def state(self) -> SolverState:
         """Wait for queued work and return the state."""
-        state, squares = np.empty(len(State)), np.empty(self._grid)
+        state, squares = np.empty(len(LaunchedBicgstabState)), np.empty(self._grid)
         self._device.download(self._state, state)
         self._device.download(self._squares, squares)
         with np.errstate(over="ignore"):
             square = float(np.sum(squares))  # infinite or NaN where the solve has diverged
         return SolverState(
-            int(state[State.ITERATIONS]),
+            int(state[LaunchedBicgstabState.ITERATIONS]),
             math.sqrt(square),
-            float(state[State.RHO]),
-            Reason(int(state[State.STOPPED]) or int(state[State.STOPPED_HALFWAY])),
+            float(state[LaunchedBicgstabState.RHO]),
+            Breakdown(int(state[LaunchedBicgstabState.STOPPED]) or int(state[LaunchedBicgstabState.STOPPED_HALFWAY])),
         )
 
     def x(self) -> NDArray[np.floating]:
@@ -267,7 +267,7 @@ def _judge(now: SolverState, first: float, tolerance: float) -> Status | None:
         return "converged"
     if not math.isfinite(now.residual) or now.residual > DIVERGED * first:
         return "diverged"
-    return "breakdown" if now.reason != Reason.NONE else None
+    return "breakdown" if now.reason != Breakdown.NONE else None
 
 
 #: Columns of a product that the row of its solver repeats.
@@ -322,7 +322,7 @@ class SolverRun(Runnable):
     kind = "solver"
     cold = False
 
-    def __init__(self, product: Multiplies, module: Module, folder: Path, iterations: int = 10) -> None:
+    def __init__(self, product: ProductRunnable, module: Module, folder: Path, iterations: int = 10) -> None:
         self.name = f"bicgstab-{iterations}/{product.name}"
         self._product, self._module, self._folder, self._iterations = product, module, folder, iterations
         self._solver: BiCGSTAB | None = None

@@ -20,19 +20,19 @@ WORD_BYTES = 16
 IN_FLIGHT = 4
 
 
-class State(IntEnum):
+class LaunchedBicgstabState(IntEnum):
     """Index of each number of the state, in doubles."""
 
     RHO = 0  # (shadow, r)
     RHO_OF_ALPHA = 1  # rho of the iteration of `ALPHA`
     ALPHA = 2
     OMEGA = 3
-    STOPPED = 4  # `Reason` at the end of an iteration
-    STOPPED_HALFWAY = 5  # `Reason` in the middle of an iteration
+    STOPPED = 4  # `Breakdown` at the end of an iteration
+    STOPPED_HALFWAY = 5  # `Breakdown` in the middle of an iteration
     ITERATIONS = 6  # finished iterations
 
 
-class Reason(IntEnum):
+class Breakdown(IntEnum):
     """Breakdown of the recurrence: the divisor that is zero or not finite."""
 
     NONE = 0
@@ -60,8 +60,8 @@ def render_solver(templates: Path, solver: str, precision: str, target: Target) 
         block_size=BLOCK_SIZE[target.dialect],
         blocks_per_sm=BLOCKS_PER_SM[target.dialect],
         in_flight=IN_FLIGHT,
-        state={place.name.lower(): place.value for place in State},
-        reasons={reason.name.lower(): reason.value for reason in Reason},
+        state={place.name.lower(): place.value for place in LaunchedBicgstabState},
+        reasons={reason.name.lower(): reason.value for reason in Breakdown},
     )
 
 

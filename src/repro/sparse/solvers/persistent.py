@@ -101,7 +101,7 @@ class Slices:
         return np.append(self.slices[:, 2], len(self.columns)).astype(np.int64)[self.starts]
 
 
-def deal(matrix: Matrix, dtype: np.dtype[Any], blocks: int, warps: int) -> Slices:
+def assign_rows(matrix: Matrix, dtype: np.dtype[Any], blocks: int, warps: int) -> Slices:
     """Deal the rows of a matrix, of n ≥ 1 rows, to at most `blocks` blocks of `warps` warps each.
 
     Blocks get successive rows of about equal cost; or of equal number, where the most slices of a warp are fewer then.
@@ -499,7 +499,7 @@ class PersistentRun(Runnable):
 
         def dealt() -> Slices:
             warps = PERSISTENT_BLOCK_SIZE[device.backend] // LANES
-            slices = deal(operands.problem, operands.dtype, device.sm_count, warps)
+            slices = assign_rows(operands.problem, operands.dtype, device.sm_count, warps)
             return replace(slices, scale=np.ones_like(slices.scale))
 
         return workspace.fact(ON_CHIP, dealt, away=True)

@@ -184,7 +184,7 @@ def smallest(
     return next((shape for shape in fastest if 7 * shape.table >= 8 * entries), None)
 
 
-def spread(shape: HashShape, target: Target, scalar_bytes: int, most_lanes: float) -> HashShape:
+def widen_shape(shape: HashShape, target: Target, scalar_bytes: int, most_lanes: float) -> HashShape:
     """Return the shape with the most lanes for the same table, within a limit; else the given shape."""
     wider = [
         other

@@ -23,20 +23,19 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Device, OutOfDeviceMemory
-from repro.sparse.device_work import Launches, Load, RadixSort, Scan, bits_of, keep
+from repro.sparse.device_primitives import Launches, Load, RadixSort, Scan, bits_of, keep
+from repro.sparse.dynamic.host_layout import MAX_ENTRIES
 from repro.sparse.dynamic.kernels import STATE_BUFFER_END, STATE_UNPLACED, STATE_WORDS
-from repro.sparse.dynamic.layout import MAX_ENTRIES
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.elementwise import Kernels, in_order
-from repro.sparse.spgemm.kernels import BYTES_ROOM, COLUMN_BYTES, ROOMS, RefillShape, refill_shape, rows_that_plan
-from repro.sparse.spgemm.rows import (
+from repro.sparse.spgemm.binned_rows import (
     MIN_PRODUCTS,
     BinCounts,
-    Demand,
+    BinPlan,
     Factors,
-    Plan,
     ProductBins,
     ProductRows,
+    RowLoad,
     arguments_of,
     expected_entries,
     plan_bounds,
@@ -48,7 +47,8 @@ from repro.sparse.spgemm.rows import (
     take_sample,
     too_many,
 )
-from repro.sparse.spgemm.single import Range, single_launch
+from repro.sparse.spgemm.kernels import BYTES_ROOM, COLUMN_BYTES, ROOMS, RefillShape, refill_shape, rows_that_plan
+from repro.sparse.spgemm.one_launch import Range, single_launch
 
 #: Steps of a product in one phase and in two.
 ONE_PHASE = ("count", "compute", "settle")
@@ -68,8 +68,8 @@ class Multiplication:
         device: Device,
         load: Load,
         dtype: DTypeLike,
-        plan: Plan | None = None,
-        numeric: Plan | None = None,
+        plan: BinPlan | None = None,
+        numeric: BinPlan | None = None,
     ) -> None:
         self.device, self.load = device, load
         self._scalar_bytes = scalar_bytes = np.dtype(dtype).itemsize
@@ -77,17 +77,17 @@ class Multiplication:
         self.roomy = roomy_plan(device.target, scalar_bytes)
         self.careful = plan_for_any(device.target, scalar_bytes)
 
-    def plan_filling(self, counts: BinCounts, of_a: float, of_b: float) -> Plan:
+    def plan_filling(self, counts: BinCounts, of_a: float, of_b: float) -> BinPlan:
         """Return the plan for rows binned by entries; see `spread`."""
         fitting = plan_entries(self.device.target, self._scalar_bytes, counts.largest)
         if counts.differ:
             fitting = plan_bounds(self.device.target, self._scalar_bytes, counts, MAX_ENTRIES)
         return self.filling or self.spread(fitting, counts, of_a, of_b)
 
-    def spread(self, plan: Plan, counts: BinCounts, of_a: float, of_b: float) -> Plan:
+    def spread(self, plan: BinPlan, counts: BinCounts, of_a: float, of_b: float) -> BinPlan:
         """Return a plan with more lanes for few rows, for mean row lengths of A and B."""
         lanes = self.device.sm_count * self.device.target.threads_per_sm
-        return spread_out(plan, self.device.target, self._scalar_bytes, Demand(counts.rows, lanes, of_a, of_b))
+        return spread_out(plan, self.device.target, self._scalar_bytes, RowLoad(counts.rows, lanes, of_a, of_b))
 
     def in_one_phase(self, factors: Factors, segments: int = 1) -> Storage:
         """Return C = A B with one segment a row and no free space in it; order of rows and columns is undefined.
@@ -191,7 +191,7 @@ class Steps:
         of_entry = COLUMN_BYTES + self.c.dtype.itemsize
         return 0 < entries <= MAX_ENTRIES and self._single.affords(entries * of_entry)
 
-    def _spread(self, plan: Plan, counts: BinCounts) -> Plan:
+    def _spread(self, plan: BinPlan, counts: BinCounts) -> BinPlan:
         return self._of.spread(plan, counts, self._products.mean_of_a, self._products.mean_row)
 
     # one phase -----------------------------------------------------------------------------------------------------

@@ -62,7 +62,7 @@ def judged_searches(campaign: Campaign, space: str, budget: float) -> list[Evalu
 
 
 @dataclass(frozen=True)
-class Journey:
+class Transfer:
     """One problem in one precision on two devices, restricted to variants that work on both devices."""
 
     problem: str
@@ -76,8 +76,8 @@ class Journey:
     loss_there: float
 
 
-def journeys(campaign: Campaign, other: Campaign) -> dict[tuple[str, str], Journey]:
-    """Return a `Journey` for each problem and precision that both campaigns searched on the same backend.
+def journeys(campaign: Campaign, other: Campaign) -> dict[tuple[str, str], Transfer]:
+    """Return a `Transfer` for each problem and precision that both campaigns searched on the same backend.
 
     At least one variant works in both. A variant that was not timed in full has its screened time, from few launches:
     below the best variant timed in full it is noise and counts as no loss. Problems with equal names but different
@@ -90,12 +90,12 @@ def journeys(campaign: Campaign, other: Campaign) -> dict[tuple[str, str], Journ
     return {(one.problem, one.precision): one for one in made if one is not None}
 
 
-def _journey(near: Recording, far: Recording) -> Journey | None:
+def _journey(near: Recording, far: Recording) -> Transfer | None:
     works = [name for name in near.seconds if None not in (near.seconds[name], far.seconds.get(name))]
     if not works:
         return None
     near, far = near.among(works), far.among(works)
-    return Journey(
+    return Transfer(
         near.problem,
         near.precision,
         near.fastest,
@@ -134,14 +134,14 @@ def times_of(recording: Recording) -> Times:
     return times
 
 
-def customary(times: Times) -> Schedule:
+def default_schedule(times: Times) -> Schedule:
     """Return the untuned schedule: static, 256 threads per block (or the most below), as many blocks as fit."""
     schedules = {one for by_schedule in times.values() for one in by_schedule if one.kind == "static"}
     fitting = [schedule for schedule in schedules if schedule.block_size <= CUSTOMARY_THREADS] or list(schedules)
     return max(fitting, key=lambda schedule: (schedule.block_size, schedule.blocks_per_sm))
 
 
-def jointly(times: Times) -> Outcome:
+def joint_tuning(times: Times) -> Outcome:
     """Try every layout with every schedule."""
     return _outcome(times, [VariantId(layout, schedule) for layout in times for schedule in times[layout]])
 
@@ -153,7 +153,7 @@ def schedule_alone(times: Times) -> Outcome:
 
 def layout_alone(times: Times) -> Outcome:
     """Try every layout with the untuned schedule."""
-    schedule = customary(times)
+    schedule = default_schedule(times)
     return _outcome(times, [VariantId(layout, schedule) for layout in times if schedule in times[layout]])
 
 

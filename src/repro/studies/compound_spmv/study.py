@@ -43,9 +43,9 @@ from repro.sparse.library import asked_for, check_names, for_problem
 from repro.sparse.operands import ProductOperands, make_operands, symmetry_on
 from repro.sparse.ordering import UNKNOWNS
 from repro.sparse.rivals.runnables import products_of
-from repro.sparse.study_kit import LIBRARIES, MEMORY, OPERATOR, WINNERS, Array, choose_by_memory
-from repro.sparse.study_kit import features as features_of_a_product
 from repro.sparse.symmetry import NOT_SYMMETRIC
+from repro.sparse.tuning_features import LIBRARIES, MEMORY, OPERATOR, WINNERS, Array, choose_by_memory
+from repro.sparse.tuning_features import features as features_of_a_product
 from repro.studies import CostModel, StepResult, Study, Workload
 from repro.studies.compound_spmv import REFERENCE as PAPERS
 from repro.studies.compound_spmv import STUDY_NAME
@@ -156,7 +156,7 @@ def _schedule(row: Row) -> dict[str, object]:
 def features(record: Mapping[str, Any], precision: str, machine: Machine) -> Array:
     """Return the features of a matrix from its record, `(13,)`.
 
-    The first features are those of `repro.sparse.study_kit.features`. Four features of pairs follow, which
+    The first features are those of `repro.sparse.tuning_features.features`. Four features of pairs follow, which
     `repro.studies.compound_spmv.facts` counted in natural order: 1 if the matrix is symmetric, else 0; the share of
     entries that pairs store once instead of twice; log of bytes with pairs over bytes of CSR-AoS; log of (1 + foreign
     columns per tile over rows per tile). Unknown features are NaN, as are the last three if it is not symmetric.

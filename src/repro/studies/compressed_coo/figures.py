@@ -74,7 +74,7 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Mark:
+class MarkerSeries:
     """A series drawn as marks over the bars."""
 
     label: str
@@ -92,7 +92,7 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Row:
+class BarRow:
     """One row: the head of a group (without values), or the numbers of bars and marks, with the bars' intervals."""
 
     label: str
@@ -126,7 +126,7 @@ class Panel:
     """
 
     bars: tuple[Bar, ...]
-    marks: tuple[Mark, ...]
+    marks: tuple[MarkerSeries, ...]
     title: str
     unit: str
     printed: Callable[[float], str] = "{:.2f}".format
@@ -137,7 +137,7 @@ class Panel:
     stars: bool = False
 
 
-def rows_of(panel: Panel, cases: Sequence[Times], counted: Sequence[Times]) -> list[Row]:
+def bar_rows(panel: Panel, cases: Sequence[Times], counted: Sequence[Times]) -> list[BarRow]:
     """Return the rows of a figure by group; a group of several problems ends with a row of medians.
 
     Parameters
@@ -145,36 +145,36 @@ def rows_of(panel: Panel, cases: Sequence[Times], counted: Sequence[Times]) -> l
     counted
         The problems over which medians are taken.
     """
-    rows: list[Row] = []
+    rows: list[BarRow] = []
     for values, head in HEADS.items():
         group = [case for case in cases if case.values == values]
         if not group:
             continue
-        rows += [Row(head), *(_row(panel, case) for case in group)]
+        rows += [BarRow(head), *(_row(panel, case) for case in group)]
         over = [case for case in group if case in counted]
         if values and len(over) > 1:
             rows.append(_median(panel, over, MEDIAN if len(over) == len(group) else LARGE_MEDIAN))
     return rows
 
 
-def _row(panel: Panel, case: Times) -> Row:
+def _row(panel: Panel, case: Times) -> BarRow:
     bars, marks = (tuple(kind.number(case) for kind in series) for series in (panel.bars, panel.marks))
     missing = None
     if not any(value is not None for value in (*bars, *marks)):
         why = case.case.why_not() if case[COMPRESSED_COO] is None else panel.absent(case)
         missing = brief_reason(why)
     launch = panel.stars and case.case.mostly_launch("graph", case[OURS] or case[COMPRESSED_COO])
-    return Row(case.line.label, bars, marks, missing, launch, tuple(bar.sure(case) for bar in panel.bars))
+    return BarRow(case.line.label, bars, marks, missing, launch, tuple(bar.sure(case) for bar in panel.bars))
 
 
-def _median(panel: Panel, cases: Sequence[Times], label: str) -> Row:
+def _median(panel: Panel, cases: Sequence[Times], label: str) -> BarRow:
     bars, marks = (
         tuple(median_of(kind.number(case) for case in cases) for kind in series) for series in (panel.bars, panel.marks)
     )
-    return Row(label, bars, marks)
+    return BarRow(label, bars, marks)
 
 
-def draw(panel: Panel, rows: Sequence[Row], mark: str | None) -> Canvas:
+def draw(panel: Panel, rows: Sequence[BarRow], mark: str | None) -> Canvas:
     """Draw one panel.
 
     Parameters
@@ -225,7 +225,7 @@ def draw(panel: Panel, rows: Sequence[Row], mark: str | None) -> Canvas:
     return drawn
 
 
-def _draw_row(axes: Axes, panel: Panel, at: int, row: Row, shown: Sequence[int]) -> None:
+def _draw_row(axes: Axes, panel: Panel, at: int, row: BarRow, shown: Sequence[int]) -> None:
     if not row.bars:
         if at:
             axes.axhline(at - 0.5, color=figure_style.GREY, linewidth=0.4)
@@ -251,11 +251,13 @@ def gflops(campaign: Campaign, published: Published) -> Figure:
     on_gpu = not campaign.on_cpu
     best = {gpu: published.quantity("largest GFLOPS of SpMV", "double", gpu) for gpu in GPUS}
     library = library_of(campaign)
-    default = Mark(f"{library} CSR, default", "o", figure_style.ACCENT, lambda s: s.gflops(s.csr_default))
-    fastest = Mark(f"{library} CSR{', fastest' * on_gpu}", "|", figure_style.ACCENT, lambda s: s.gflops(s[CSR]))
-    coo = Mark(f"{library} COO, fastest", "s", figure_style.GREY, lambda s: s.gflops(s[COO]))
+    default = MarkerSeries(f"{library} CSR, default", "o", figure_style.ACCENT, lambda s: s.gflops(s.csr_default))
+    fastest = MarkerSeries(f"{library} CSR{', fastest' * on_gpu}", "|", figure_style.ACCENT, lambda s: s.gflops(s[CSR]))
+    coo = MarkerSeries(f"{library} COO, fastest", "s", figure_style.GREY, lambda s: s.gflops(s[COO]))
     formats = dict.fromkeys(format_of(case) for case in large if case[LIBRARY])
-    of_all = Mark(f"{library}, fastest of all: {' or '.join(formats)}", "^", "black", lambda s: s.gflops(s[LIBRARY]))
+    of_all = MarkerSeries(
+        f"{library}, fastest of all: {' or '.join(formats)}", "^", "black", lambda s: s.gflops(s[LIBRARY])
+    )
     panel = Panel(
         bars=(
             Bar("ours", figure_style.DARK, lambda s: s.gflops(s[OURS])),
@@ -289,7 +291,7 @@ def gflops(campaign: Campaign, published: Published) -> Figure:
         remarks(lines),
         unavailable_note(campaign),
     ]  # fmt: skip
-    rows = rows_of(panel, cases, large)
+    rows = bar_rows(panel, cases, large)
     return Figure(lambda: draw(panel, rows, footnote(lines)), join_sentences(caption))
 
 
@@ -304,7 +306,7 @@ def memory(campaign: Campaign, published: Published) -> Figure:
             Bar("compressed COO", figure_style.DARK, lambda s: s.memory(s[COMPRESSED_COO])),
             Bar("balanced COO", figure_style.LIGHT, lambda s: s.memory(s[PLAIN_COO])),
         ),
-        marks=(Mark("our fastest", "D", figure_style.ACCENT, lambda s: s.memory(s[OURS])),),
+        marks=(MarkerSeries("our fastest", "D", figure_style.ACCENT, lambda s: s.memory(s[OURS])),),
         title=f"{precision} precision, K as tuned",
         unit="memory over that of CSR",
         one="CSR",
@@ -325,7 +327,7 @@ def memory(campaign: Campaign, published: Published) -> Figure:
         remarks(lines),
         unavailable_note(campaign),
     ]
-    rows = rows_of(panel, cases, large)
+    rows = bar_rows(panel, cases, large)
     return Figure(lambda: draw(panel, rows, footnote(lines)), join_sentences(caption))
 
 
@@ -336,7 +338,7 @@ def bicgstab(campaign: Campaign, published: Published) -> Figure:
     cases = all_times(campaign, published, precision)
     large, over = counted(cases)
     library = library_of(campaign)
-    defaults = Mark(
+    defaults = MarkerSeries(
         f"ours over that with {library}’s default for CSR",
         "D",
         figure_style.ACCENT,
@@ -347,7 +349,7 @@ def bicgstab(campaign: Campaign, published: Published) -> Figure:
         for gpu in GPUS
         if not campaign.on_cpu
     }
-    chip = Mark(
+    chip = MarkerSeries(
         "ours, on the chip",
         "o",
         figure_style.GREEN,
@@ -373,7 +375,7 @@ def bicgstab(campaign: Campaign, published: Published) -> Figure:
     pairs = [(each.label, median_of(each.number(case) for case in large)) for each in series]
     medians = [f"{label} {value:.2f}×" for label, value in pairs if value is not None]
     compared = any(defaults.number(case) for case in cases) and not campaign.on_cpu
-    rows = rows_of(panel, cases, large)
+    rows = bar_rows(panel, cases, large)
     caption = [
         f"Speedup of ten iterations of BiCGSTAB over those with the product of {library} that makes them fastest: with",
         "the product of ours that does (dark, and in numbers), and with compressed COO (light).",

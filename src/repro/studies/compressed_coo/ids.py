@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, Literal
 
-from repro.bench.variant_id import BaseId, Point
+from repro.bench.variant_id import BaseId, SearchPoint
 from repro.codegen.targets import Target
 from repro.config.spaces import EXTENDED, PAPER, PAPER_TUNED, Space
 from repro.errors import ReproError
@@ -156,9 +156,9 @@ class CoordinateId(BaseId):
         }
 
     @property
-    def point(self) -> Point:
+    def point(self) -> SearchPoint:
         sizes = (self.blocking.threads, self.blocking.entries, self.blocking.chunks)
-        return Point.of(self.layout, (SPLITS[self.layout], self.blocking.load), sizes)
+        return SearchPoint.of(self.layout, (SPLITS[self.layout], self.blocking.load), sizes)
 
 
 def check_layout(layout: str) -> str:

@@ -25,7 +25,7 @@ from repro.bench.runnable import Candidate, Workspace, not_prepared
 from repro.codegen.build_cache import Module, ModuleOnDemand
 from repro.devices.base import Argument, Buffer, Program
 from repro.sparse.elementwise import in_order
-from repro.sparse.operands import Multiplies, clusters_on, operands_of, symmetry_on, x_on, y_on
+from repro.sparse.operands import ProductRunnable, clusters_on, operands_of, symmetry_on, x_on, y_on
 from repro.sparse.pairs import SLICE, Pairs, Tiles, cut_into_tiles, lay_out_pairs, shared_bytes
 from repro.studies.compressed_coo.coordinate_format import (
     UNIT,
@@ -171,7 +171,7 @@ class CoordinateFacts:
     long_rows: int
 
 
-class CoordinateVariant(Multiplies, Candidate):
+class CoordinateVariant(ProductRunnable, Candidate):
     """A product by a kernel for balanced coordinates, plain or compressed.
 
     Parameters

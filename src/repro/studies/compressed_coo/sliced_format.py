@@ -136,19 +136,19 @@ BATCH = 1024
 
 
 @dataclass(frozen=True)
-class Stretch:
+class SliceRange:
     """Slices whose entries are assigned to steps: begin and end of each row, int32 `(slices, height)`."""
 
     begins: NDArray[np.int32]
     ends: NDArray[np.int32]
 
-    def part(self, which: NDArray[Any] | slice) -> Stretch:
+    def part(self, which: NDArray[Any] | slice) -> SliceRange:
         """Return the selected slices."""
-        return Stretch(self.begins[which], self.ends[which])
+        return SliceRange(self.begins[which], self.ends[which])
 
 
-def deal(
-    stretch: Stretch, columns: NDArray[np.int32], value_bytes: NDArray[np.int64]
+def assign_steps(
+    stretch: SliceRange, columns: NDArray[np.int32], value_bytes: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """Return the step of each entry within its slice, `(nnz,)`, 0 if it is in no slice; and each slice's steps.
 
@@ -194,21 +194,21 @@ class _Walked:
     done: NDArray[np.bool_]
     counts: NDArray[np.int64]
 
-    def nbytes(self, stretch: Stretch, value_bytes: NDArray[np.int64]) -> NDArray[np.int64]:
+    def nbytes(self, stretch: SliceRange, value_bytes: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the bytes of each slice: bases, values and codes."""
         height = stretch.begins.shape[1]
         words = sum(-(-self.counts[:, i] // CODES_OF_WORD[i]) for i in range(1, WIDTHS))
         return np.asarray(self.counts.sum(axis=1) * _step_bytes(stretch, value_bytes) + WORD * height * words)
 
 
-def _step_bytes(stretch: Stretch, value_bytes: NDArray[np.int64]) -> NDArray[np.int64]:
+def _step_bytes(stretch: SliceRange, value_bytes: NDArray[np.int64]) -> NDArray[np.int64]:
     # a base takes as many bytes as a word of codes
     size: NDArray[np.int64] = WORD + stretch.begins.shape[1] * value_bytes
     return size
 
 
 def _walk(
-    stretch: Stretch,
+    stretch: SliceRange,
     columns: NDArray[np.int32],
     window: int | None,
     most: NDArray[np.int64],
@@ -241,7 +241,7 @@ def _walk(
 
 
 @dataclass(frozen=True)
-class Coded:
+class EncodedColumns:
     """Encoded columns of steps: bases `(steps,)`, codes of the rows `(steps, height)`, and code widths.
 
     A width is an index into `CODE_BITS`. A row without an entry also has a code, which points to a valid column.
@@ -252,7 +252,7 @@ class Coded:
     widths: NDArray[np.int64]
 
 
-def code_columns(offsets: NDArray[np.int32], n: int) -> Coded:
+def code_columns(offsets: NDArray[np.int32], n: int) -> EncodedColumns:
     """Encode the columns of steps.
 
     Parameters
@@ -272,7 +272,7 @@ def code_columns(offsets: NDArray[np.int32], n: int) -> Coded:
     inside = np.where(offsets[edge] == FAR, there, offsets[edge])
     bases[edge] = inside.min(axis=1, initial=FAR)
     codes[edge] = inside - bases[edge, None]
-    return Coded(bases, codes, np.searchsorted(LARGEST, codes.max(axis=1, initial=0)))
+    return EncodedColumns(bases, codes, np.searchsorted(LARGEST, codes.max(axis=1, initial=0)))
 
 
 class Groups:
@@ -453,10 +453,10 @@ def slice_up(
     missed = np.append(missing[indptr[1:]] - missing[indptr[:-1]], 0)[slices.rows].sum(axis=1)
     tabled = np.concatenate([missing[pieces.ends] == missing[pieces.begins], missed == 0])
 
-    stretch = Stretch(*(np.append(ends, 0)[slices.rows].astype(np.int32) for ends in (indptr[:-1], indptr[1:])))
+    stretch = SliceRange(*(np.append(ends, 0)[slices.rows].astype(np.int32) for ends in (indptr[:-1], indptr[1:])))
     columns = indices.astype(np.int32, copy=False)
     value_bytes = np.where(tabled, 1, values.itemsize)
-    step_of, in_slices = deal(stretch, columns, value_bytes[len(pieces.begins) :])
+    step_of, in_slices = assign_steps(stretch, columns, value_bytes[len(pieces.begins) :])
     steps = np.concatenate([-(-(pieces.ends - pieces.begins) // height), in_slices])
     slot_of = _slots(slices, pieces, lengths, step_of, np.cumsum(steps) - steps)
     offsets = np.full((int(steps.sum()), height), FAR, np.int32)

@@ -19,12 +19,12 @@ from repro.errors import ReproError
 from repro.problems.matrix import Matrix
 from repro.problems.problem import Outline, Problem
 from repro.sparse.library import asked_for, check_names, for_problem
-from repro.sparse.operands import Multiplies, ProductOperands, make_operands
+from repro.sparse.operands import ProductOperands, ProductRunnable, make_operands
 from repro.sparse.rivals.runnables import products_of
 from repro.sparse.solvers.bicgstab import SolverRun
 from repro.sparse.solvers.kernels import SOLVERS
 from repro.sparse.solvers.persistent import PersistentRun
-from repro.sparse.study_kit import LIBRARIES, MEMORY, WINNERS, choose_by_memory, features
+from repro.sparse.tuning_features import LIBRARIES, MEMORY, WINNERS, choose_by_memory, features
 from repro.studies import CostModel, StepResult, Study, Workload
 from repro.studies.compressed_coo import REFERENCE, SOLVER, STUDY_NAME
 from repro.studies.compressed_coo import STUDY_NAME as NAME
@@ -81,7 +81,7 @@ def fastest_of_layouts(variants: Sequence[CoordinateVariant], rows: Sequence[Row
     return [variant for variant in variants if variant.name in names]
 
 
-def solvers_with(products: Iterable[Multiplies], precision: str, target: Target) -> list[SolverRun]:
+def solvers_with(products: Iterable[ProductRunnable], precision: str, target: Target) -> list[SolverRun]:
     """Return one BiCGSTAB solver for each of these products.
 
     Raises
@@ -105,7 +105,7 @@ def choose_solver(rows: Sequence[Row], tie: float) -> list[Choice]:
     return pick(rows, tie, lambda timed, clock: {SOLVER: timed})
 
 
-def reported(products: Sequence[Multiplies], rows: Sequence[Row]) -> list[Multiplies]:
+def reported(products: Sequence[ProductRunnable], rows: Sequence[Row]) -> list[ProductRunnable]:
     """Return the best reported products: the fastest of each layout, and of each library format.
 
     Library routines are timed for the report only, so the search has tried none of them in the solver.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, Literal, get_args
 
-from repro.bench.variant_id import BaseId, Point
+from repro.bench.variant_id import BaseId, SearchPoint
 from repro.codegen.targets import STATIC_SHARED, Target
 from repro.config.spaces import EXTENDED, PAPER, PAPER_TUNED, Space
 from repro.errors import ReproError
@@ -89,8 +89,8 @@ class FilterId(FieldId):
         return {"way": self.method, "threads": self.threads, "cell": self.cell, "blocks": self.blocks}
 
     @property
-    def point(self) -> Point:
-        return Point.of(self.method, (self.method,), (self.threads, self.cell, self.blocks))
+    def point(self) -> SearchPoint:
+        return SearchPoint.of(self.method, (self.method,), (self.threads, self.cell, self.blocks))
 
 
 def filter_ids(
@@ -206,8 +206,8 @@ class RegionId(FieldId):
         }
 
     @property
-    def point(self) -> Point:
-        return Point.of(f"p{self.degree}-{self.method}", (self.method,), (self.width, self.regions, self.blocks))
+    def point(self) -> SearchPoint:
+        return SearchPoint.of(f"p{self.degree}-{self.method}", (self.method,), (self.width, self.regions, self.blocks))
 
 
 def element_points(degree: int) -> tuple[int, int, int]:

@@ -35,7 +35,7 @@ from repro.filtering.matrix_free import (
     Points,
     Stencil,
 )
-from repro.sparse.device_work import Launches, ModuleFile, Work, keep
+from repro.sparse.device_primitives import KernelLauncher, Launches, ModuleFile, keep
 from repro.sparse.elementwise import in_order
 from repro.sparse.library import among
 from repro.sparse.library.cusparse_bindings import gpu, load, version
@@ -85,10 +85,10 @@ class FieldRunnable(Runnable):
         self.release()
         self.bytes_moved, self.errors = sum(operands.min_bytes), None
         with ExitStack() as held:
-            self.bind(Work(workspace, self._built, held), operands)
+            self.bind(KernelLauncher(workspace, self._built, held), operands)
             self._held = held.pop_all()
 
-    def bind(self, launches: Work, operands: DgOperands) -> None:
+    def bind(self, launches: KernelLauncher, operands: DgOperands) -> None:
         """Bind the kernels to their arguments and set `launch`."""
         raise NotImplementedError
 
@@ -203,12 +203,12 @@ class DistributedFilter(FieldRunnable, Filters):
             "space": self.id.space,
         }
 
-    def bind(self, launches: Work, operands: DgOperands) -> None:
+    def bind(self, launches: KernelLauncher, operands: DgOperands) -> None:
         if len(launches.workspace.devices) < self.devices:
             raise Unsupported(f"there are {len(launches.workspace.devices)} devices, not {self.devices}")
         self.over([launches.on(at) for at in range(self.devices)], operands, operands.stencil)
 
-    def over(self, launches: Sequence[Work], operands: DgOperands, stencil: Stencil) -> None:
+    def over(self, launches: Sequence[KernelLauncher], operands: DgOperands, stencil: Stencil) -> None:
         """Set `launch` and `read` for filtering over all devices."""
         raise NotImplementedError
 
@@ -223,7 +223,7 @@ class DevicePoints(NamedTuple):
 class FilterParts(DistributedFilter):
     """Filtering by points: each device filters at its own points and keeps the values."""
 
-    def over(self, launches: Sequence[Work], operands: DgOperands, stencil: Stencil) -> None:
+    def over(self, launches: Sequence[KernelLauncher], operands: DgOperands, stencil: Stencil) -> None:
         parts = self.parts(launches, operands, stencil)
         self.launch = in_order([part.direct.launch for part in parts])
 
@@ -235,7 +235,7 @@ class FilterParts(DistributedFilter):
 
         self.read = read
 
-    def parts(self, launches: Sequence[Work], operands: DgOperands, stencil: Stencil) -> list[DevicePoints]:
+    def parts(self, launches: Sequence[KernelLauncher], operands: DgOperands, stencil: Stencil) -> list[DevicePoints]:
         mesh, id, size = operands.mesh, self.id, POINT_CELL * operands.mesh.longest
         grid = operands.host.points(size)
         of_pair = triangle_operations(mesh, operands.degree, operands.scale)
@@ -266,7 +266,7 @@ class GatherParts(FilterParts):
 
     what = GATHER
 
-    def over(self, launches: Sequence[Work], operands: DgOperands, stencil: Stencil) -> None:
+    def over(self, launches: Sequence[KernelLauncher], operands: DgOperands, stencil: Stencil) -> None:
         first, devices = launches[0], launches[0].workspace.devices.leading(self.devices)
         parts = self.parts(launches, operands, stencil)
         brought: list[Buffer] = []
@@ -293,7 +293,7 @@ class GatherParts(FilterParts):
 class FilterPatches(DistributedFilter):
     """Filtering by patches: each device adds up its own patches' copies, then the first adds up all solutions."""
 
-    def over(self, launches: Sequence[Work], operands: DgOperands, stencil: Stencil) -> None:
+    def over(self, launches: Sequence[KernelLauncher], operands: DgOperands, stencil: Stencil) -> None:
         mesh, id, count = operands.mesh, self.id, len(operands.points)
         shares = len(launches)
         if len(mesh.triangles) < shares:
@@ -322,7 +322,9 @@ class FilterPatches(DistributedFilter):
         self.read = read
 
 
-def _second_stage(first: Work, module: str, grid: Grid, shares: int) -> tuple[list[Buffer], Buffer, Callable[[], None]]:
+def _second_stage(
+    first: KernelLauncher, module: str, grid: Grid, shares: int
+) -> tuple[list[Buffer], Buffer, Callable[[], None]]:
     """Return memory for the solutions of all devices and for their sum, and the kernel that adds up the solutions.
 
     The kernel also adds up the copies of patches: here each device counts as a patch with all cells.

@@ -18,7 +18,7 @@ from repro.bench.runnable import Candidate, Runnable, Workspace, not_prepared
 from repro.codegen.targets import Target
 from repro.config.spaces import EXTENDED, PAPER, Space
 from repro.devices.base import Argument, Buffer, Device, Program
-from repro.sparse.device_work import ModuleFile, Scan, keep, read_total
+from repro.sparse.device_primitives import ModuleFile, Scan, keep, read_total
 from repro.sparse.elementwise import BLOCK_SIZE, in_order
 from repro.sparse.operands import NAN_BYTE
 from repro.studies.dg_postprocessing.ids import (

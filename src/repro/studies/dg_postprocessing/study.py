@@ -23,7 +23,7 @@ from repro.filtering.kernels import DEGREES as PLANE_DEGREES
 from repro.filtering.spline_kernel import kernel
 from repro.problems.field import FIELD_KINDS, Field
 from repro.problems.problem import Outline, Problem
-from repro.sparse.device_work import ModuleFile, read_modules
+from repro.sparse.device_primitives import ModuleFile, read_modules
 from repro.studies import CostModel, StepResult, Study, Workload
 from repro.studies.dg_postprocessing import (
     CLIP,

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from repro.codegen.targets import INDEX_BYTES, SCALARS
 from repro.problems.matrix import Matrix, Updates
 from repro.problems.problem import Problem
-from repro.sparse.dynamic.layout import pitch_of
+from repro.sparse.dynamic.host_layout import pitch_of
 
 #: Maximum numbers of segments per row in the paper's table of memory.
 MEMORY_SEGMENTS = (2, 3, 4)

@@ -70,10 +70,10 @@ from repro.studies.dynamic_csr.results import (
     DeviceTimes,
     DynamicCase,
     ProductTimes,
+    RebuildTradeoff,
     Sweep,
     TimePair,
     Times,
-    Trade,
     batch_sweeps,
     device_times,
     geam_sentence,
@@ -411,7 +411,7 @@ def crossover(campaign: Campaign, published: Published) -> Figure:
     return Figure(lambda: draw_crossover(trades, missing, footnote(lines)), join_sentences(caption))
 
 
-def draw_crossover(trades: Sequence[Trade], missing: Sequence[tuple[Times, str]], mark: str | None) -> Canvas:
+def draw_crossover(trades: Sequence[RebuildTradeoff], missing: Sequence[tuple[Times, str]], mark: str | None) -> Canvas:
     """Draw the figure's only panel.
 
     Parameters
@@ -453,7 +453,7 @@ def draw_crossover(trades: Sequence[Trade], missing: Sequence[tuple[Times, str]]
     return drawn
 
 
-def _trade_label(trade: Trade) -> str:
+def _trade_label(trade: RebuildTradeoff) -> str:
     if not trade.alone or trade.entries is None:
         return trade.line.label
     return f"{trade.line.label}, {count(trade.entries).shown}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from repro.bench.rows import TIMED, RecordedRow, Row
-from repro.bench.variant_id import BaseId, Point
+from repro.bench.variant_id import BaseId, SearchPoint
 from repro.codegen.targets import Target
 from repro.config.spaces import EXTENDED, PAPER, PAPER_TUNED, TUNED, Space
 from repro.errors import ReproError
@@ -126,12 +126,12 @@ class ProductId(BaseId):
         }
 
     @property
-    def point(self) -> Point:
+    def point(self) -> SearchPoint:
         """The variant's position in its space: words, and binary logarithms of sizes."""
         schedule = self.schedule
         sizes = (max(schedule.width, 1), max(schedule.per_thread, 1), schedule.unroll)
         words = (schedule.kind, schedule.load, str(schedule.exact))
-        return Point.of(f"{self.format}-{self.state}", words, sizes)
+        return SearchPoint.of(f"{self.format}-{self.state}", words, sizes)
 
 
 def product_ids(target: Target, space: str, mean: float) -> list[ProductId]:

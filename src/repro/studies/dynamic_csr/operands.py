@@ -23,12 +23,12 @@ from repro.codegen.targets import DTYPES, INDEX_BYTES
 from repro.devices.base import Buffer
 from repro.errors import ReproError
 from repro.problems.matrix import Matrix, Updates
-from repro.sparse.device_work import RadixSort, Work, bits_of, runs_of
-from repro.sparse.dynamic.layout import SEGMENTS, Arrays, defragment, insert, lay_out, room_for
+from repro.sparse.device_primitives import KernelLauncher, RadixSort, bits_of, runs_of
+from repro.sparse.dynamic.host_layout import SEGMENTS, Arrays, defragment, insert, lay_out, room_for
 from repro.sparse.dynamic.matrix import StoredRows, bind_vector
 from repro.sparse.dynamic.schedules import PAPERS_MIN_LENGTHS, bin_rows, lay_out_sorted, usual_schedule
 from repro.sparse.elementwise import in_order
-from repro.sparse.operands import Multiplies, ProductOperands, WithProduct, compare, rounded_values, rows_of
+from repro.sparse.operands import ProductOperands, ProductRunnable, WithProduct, compare, entry_rows, rounded_values
 
 
 class Entries(NamedTuple):
@@ -68,14 +68,14 @@ class DeviceEntries(NamedTuple):
     values: Buffer
 
     @classmethod
-    def upload(cls, work: Work, entries: Entries) -> DeviceEntries:
+    def upload(cls, work: KernelLauncher, entries: Entries) -> DeviceEntries:
         return cls(*(work.upload(array) for array in entries))
 
     @classmethod
-    def allocate(cls, work: Work, count: int, number_bytes: int) -> DeviceEntries:
+    def allocate(cls, work: KernelLauncher, count: int, number_bytes: int) -> DeviceEntries:
         return cls(*(work.allocate(count * size, "coordinates") for size in (4, 4, number_bytes)))
 
-    def download(self, work: Work, count: int, dtype: np.dtype[np.floating]) -> Entries:
+    def download(self, work: KernelLauncher, count: int, dtype: np.dtype[np.floating]) -> Entries:
         """Wait for the queue and return the first `count` entries."""
         return Entries(
             work.download(self.rows, count, np.dtype(np.int32)),
@@ -87,7 +87,7 @@ class DeviceEntries(NamedTuple):
 class SortedCoordinates:
     """Row-sorted entries in one of two buffers (sides); after appending, a sort writes them into the other buffer."""
 
-    def __init__(self, work: Work, capacity: int, rows: int, dtype: np.dtype[np.floating]) -> None:
+    def __init__(self, work: KernelLauncher, capacity: int, rows: int, dtype: np.dtype[np.floating]) -> None:
         self._work, self._bits, self._dtype = work, bits_of(rows), dtype
         self._capacity = capacity
         self.sides = tuple(DeviceEntries.allocate(work, capacity, dtype.itemsize) for _ in range(2))
@@ -131,16 +131,16 @@ class CsrMemory(NamedTuple):
     values: Buffer
 
     @classmethod
-    def upload(cls, work: Work, matrix: sp.csr_array) -> CsrMemory:
+    def upload(cls, work: KernelLauncher, matrix: sp.csr_array) -> CsrMemory:
         arrays = (numbers.astype(np.int32, copy=False) for numbers in (matrix.indptr, matrix.indices))
         return cls(*(work.upload(array) for array in (*arrays, matrix.data)))
 
     @classmethod
-    def allocate(cls, work: Work, rows: int, count: int, number_bytes: int) -> CsrMemory:
+    def allocate(cls, work: KernelLauncher, rows: int, count: int, number_bytes: int) -> CsrMemory:
         sizes = {"offsets": 4 * (rows + 1), "columns": 4 * count, "values": number_bytes * count}
         return cls(*(work.allocate(size, f"the {name} of CSR") for name, size in sizes.items()))
 
-    def bind_product(self, work: Work, rows: int, mean: float, x: Buffer, y: Buffer) -> Callable[[], None]:
+    def bind_product(self, work: KernelLauncher, rows: int, mean: float, x: Buffer, y: Buffer) -> Callable[[], None]:
         """Return a launch of y = A x with the usual schedule for the mean row size `mean`."""
         matrix = StoredRows(
             rows, 0, self._asdict(), lambda: np.diff(work.download(self.offsets, rows + 1, np.dtype(np.int32)))
@@ -148,7 +148,7 @@ class CsrMemory(NamedTuple):
         schedule = usual_schedule(work.device.target, mean)
         return bind_vector(work.device, work.load("product").kernel, schedule, matrix, (x, y))
 
-    def read(self, work: Work, shape: tuple[int, int], dtype: np.dtype[np.floating]) -> sp.csr_array:
+    def read(self, work: KernelLauncher, shape: tuple[int, int], dtype: np.dtype[np.floating]) -> sp.csr_array:
         offsets = work.download(self.offsets, shape[0] + 1, np.dtype(np.int32))
         columns = work.download(self.columns, int(offsets[-1]), np.dtype(np.int32))
         values = work.download(self.values, int(offsets[-1]), dtype)
@@ -156,7 +156,7 @@ class CsrMemory(NamedTuple):
 
 
 def bind_csr_copy(
-    work: Work, words: tuple[int, int, int], sources: Sequence[Buffer], targets: Sequence[Buffer]
+    work: KernelLauncher, words: tuple[int, int, int], sources: Sequence[Buffer], targets: Sequence[Buffer]
 ) -> Callable[[], None]:
     """Return a launch of one kernel that copies three arrays.
 
@@ -243,7 +243,7 @@ def _ellpack_mask(inside: NDArray[np.integer], over: NDArray[np.integer]) -> NDA
 class Hybrid:
     """A matrix in HYB format on a device. Its initial state is `start`; `room` coordinates fit into its memory."""
 
-    def __init__(self, work: Work, start: sp.csr_array, width: int, room: int) -> None:
+    def __init__(self, work: KernelLauncher, start: sp.csr_array, width: int, room: int) -> None:
         self._work, self.shape, self.width, self.dtype = work, start.shape, width, start.dtype
         self.pitch, self._room = ell_pitch(start.shape[0]), room
         arrays = HybridArrays.of(start, width)
@@ -457,7 +457,7 @@ class GraphOperands(WithProduct):
         IncorrectError
             A number lies outside its bound or is NaN, or entries are missing or too many.
         """
-        if isinstance(runnable, Multiplies):
+        if isinstance(runnable, ProductRunnable):
             return compare(self, runnable, workspace)
         if isinstance(runnable, DistributedRunnable):
             return runnable.check(self)
@@ -561,7 +561,7 @@ def make_operands(problem: Updates, precision: str, seed: int) -> GraphOperands:
     """
     dtype = DTYPES[precision]
     shape = problem.base.shape
-    values = rounded_values(problem.name, problem.values, lambda: rows_of(problem.base), precision).ravel()
+    values = rounded_values(problem.name, problem.values, lambda: entry_rows(problem.base), precision).ravel()
     added = rounded_values(problem.name, problem.batch_values[:, None], lambda: problem.batch_rows, precision).ravel()
     base = _csr(values, problem.indices, problem.indptr, shape)
     grown = _with_batches(base, problem, added) if problem.entries else base

@@ -388,7 +388,7 @@ def fastest_product(case: DynamicCase, updated: Method) -> Time | None:
 
 
 @dataclass(frozen=True)
-class Trade(Times):
+class RebuildTradeoff(Times):
     """Seconds for a batch and for each product after it: in dynamic CSR, and in CSR that is rebuilt for each batch."""
 
     #: Number of entries of a batch; None if it is not known.
@@ -423,9 +423,9 @@ class Trade(Times):
         return number if self.rebuild > self.update else f"from {number}"
 
 
-def rebuild_trades(campaign: Campaign, published: Published) -> tuple[list[Trade], list[tuple[Times, str]]]:
+def rebuild_trades(campaign: Campaign, published: Published) -> tuple[list[RebuildTradeoff], list[tuple[Times, str]]]:
     """Return one trade for each problem and for each batch of a sweep, and the reason for each missing trade."""
-    trades: list[Trade] = []
+    trades: list[RebuildTradeoff] = []
     missing: list[tuple[Times, str]] = []
     sweeps = {sweep.line.problem: sweep for sweep in batch_sweeps(campaign, published)}
     lines = [line for line in problem_rows(campaign, published) if line.record is not None]
@@ -442,28 +442,28 @@ def rebuild_trades(campaign: Campaign, published: Published) -> tuple[list[Trade
     return trades, missing
 
 
-def _batch_trades(times: Times) -> list[Trade]:
+def _batch_trades(times: Times) -> list[RebuildTradeoff]:
     dynamic = update_cost(times, DCSR)
     rebuilt = [cost for updated in (REBUILD, GEAM) if (cost := update_cost(times, updated))]
     if dynamic is None or not rebuilt:
         return []
     rebuild = min(rebuilt, key=lambda cost: cost.update + PRODUCTS_PER_BATCH * cost.product)
     return [
-        Trade(
+        RebuildTradeoff(
             times.line, times.case, dynamic.entries, False,
             dynamic.update, rebuild.update, dynamic.product, rebuild.product, (*dynamic.keys, *rebuild.keys),
         )
     ]  # fmt: skip
 
 
-def _sweep_trades(sweep: Sweep) -> list[Trade]:
+def _sweep_trades(sweep: Sweep) -> list[RebuildTradeoff]:
     trades = []
     fragmented, csr = (fastest_product(sweep.case, updated) for updated in (DCSR, REBUILD))
     for size in sweep.sizes:
         update, rebuild = (sweep.seconds(updated, ANY, size) for updated in (DCSR, REBUILD))
         if update and rebuild and fragmented and csr:
             trades.append(
-                Trade(
+                RebuildTradeoff(
                     sweep.line, sweep.case, size, True,
                     update.seconds, rebuild.seconds, fragmented.seconds, csr.seconds,
                     tuple(time.key for time in (update, rebuild, fragmented, csr)),

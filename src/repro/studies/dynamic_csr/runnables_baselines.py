@@ -30,10 +30,10 @@ from repro.devices.cuda import CudaDevice
 from repro.devices.cuda_driver import CudaBuffer
 from repro.filesystem import replacing
 from repro.programs import run_program
-from repro.sparse.device_work import ModuleFile, RadixSort, Scan, Work, bits_of
+from repro.sparse.device_primitives import KernelLauncher, ModuleFile, RadixSort, Scan, bits_of
 from repro.sparse.elementwise import in_order
 from repro.sparse.library.cusparse_bindings import Handle, address, version
-from repro.sparse.operands import Multiplies, x_on, y_on
+from repro.sparse.operands import ProductRunnable, x_on, y_on
 from repro.studies.dynamic_csr import STUDY_NAME
 from repro.studies.dynamic_csr.facts import hybrid_width
 from repro.studies.dynamic_csr.operands import (
@@ -70,7 +70,7 @@ class Rebuild(BatchUpdate):
     modules = ("rebuild", "sort")
     clocks: tuple[ClockName, ...] = ("event", "graph")  # the initial matrix is not modified
 
-    def bind_updates(self, work: Work, plan: UpdatePlan) -> None:
+    def bind_updates(self, work: KernelLauncher, plan: UpdatePlan) -> None:
         shape, dtype = plan.start.shape, plan.start.dtype
         now, entries = CsrMemory.upload(work, plan.start), int(plan.start.nnz)
         targets = [
@@ -92,7 +92,7 @@ class Rebuild(BatchUpdate):
 class _RebuildStep:
     """One step of a rebuild: memory and kernels, apart from the two matrices."""
 
-    def __init__(self, work: Work, rows: int) -> None:
+    def __init__(self, work: KernelLauncher, rows: int) -> None:
         self._work, self._rows = work, rows
         self._scan = work.keep(Scan(work.device, work.load("sort"), rows, work.guards))
         self._counts = work.upload_writable(
@@ -141,7 +141,7 @@ class CoordinateUpdate(BatchUpdate):
         if what == "stream":  # a single batch: its two stages are timed separately
             self.stages = {"update": not_prepared, "sort": not_prepared}
 
-    def bind_updates(self, work: Work, plan: UpdatePlan) -> None:
+    def bind_updates(self, work: KernelLauncher, plan: UpdatePlan) -> None:
         shape, dtype, end = plan.start.shape, plan.start.dtype, int(plan.start.nnz)
         coordinates = SortedCoordinates(work, plan.after, shape[0], dtype)
         self._restore = coordinates.bind_copy(DeviceEntries.upload(work, Entries.of(plan.start)), end)
@@ -164,7 +164,7 @@ HYBRID_FORMAT = "hyb"
 HYBRID_MODULES = ("hybrid", "rebuild", "sort")
 
 
-class HybridProduct(Multiplies):
+class HybridProduct(ProductRunnable):
     """The product y = A x with the grown matrix in HYB format."""
 
     kind = BASELINE_KIND
@@ -191,7 +191,7 @@ class HybridProduct(Multiplies):
         width = hybrid_width(matrix.shape[0], matrix.nnz)
         over = overflow(np.diff(matrix.indptr), width)
         with ExitStack() as held:
-            work = Work(workspace, self._built, held)
+            work = KernelLauncher(workspace, self._built, held)
             hybrid = Hybrid(work, matrix, width, over)
             hybrid.bind_restore()()
             x, self._y = x_on(workspace, "AoS"), y_on(workspace)
@@ -242,7 +242,7 @@ class HybridUpdate(BatchUpdate):
         if what == "stream":  # a single batch: its two stages are timed separately
             self.stages = {"update": not_prepared, "sort": not_prepared}
 
-    def bind_updates(self, work: Work, plan: UpdatePlan) -> None:
+    def bind_updates(self, work: KernelLauncher, plan: UpdatePlan) -> None:
         rows = plan.start.shape[0]
         sizes = np.diff(plan.start.indptr).astype(np.int64)
         after = []
@@ -284,7 +284,7 @@ class HybridSort(MatrixOperation):
     def columns(self) -> Mapping[str, Any]:
         return {"what": "sort", "format": HYBRID_FORMAT, "order": "any", "batch": self._over}
 
-    def bind(self, work: Work, operands: GraphOperands) -> None:
+    def bind(self, work: KernelLauncher, operands: GraphOperands) -> None:
         matrix = operands.grown
         width = hybrid_width(matrix.shape[0], matrix.nnz)
         self._over = over = overflow(np.diff(matrix.indptr), width)
@@ -323,7 +323,7 @@ class Geam(BatchUpdate):
     def identity(self) -> str:
         return " ".join([version(), super().identity])
 
-    def bind_updates(self, work: Work, plan: UpdatePlan) -> None:
+    def bind_updates(self, work: KernelLauncher, plan: UpdatePlan) -> None:
         """Upload the matrices and add them up once, to allocate the working memory."""
         handle = Handle(work.device, work.held, label="")
         shape = plan.start.shape
@@ -359,7 +359,9 @@ class Geam(BatchUpdate):
 class _Addition:
     """The cuSPARSE routine with its handle, matrix description and working memory."""
 
-    def __init__(self, work: Work, handle: Handle, shape: tuple[int, int], dtype: np.dtype[np.floating]) -> None:
+    def __init__(
+        self, work: KernelLauncher, handle: Handle, shape: tuple[int, int], dtype: np.dtype[np.floating]
+    ) -> None:
         library = handle.library
         self._work, self._handle, self._shape = work, handle, shape
         self._matrix = handle.make(work.held, "create_mat_descr", "destroy_mat_descr")  # type general, indices from 0
@@ -418,7 +420,7 @@ class Sums(MatrixOperation):
     def columns(self) -> Mapping[str, Any]:
         return {"what": "scan", "routine": self.routine, "batch": self._count}
 
-    def bind(self, work: Work, operands: GraphOperands) -> None:
+    def bind(self, work: KernelLauncher, operands: GraphOperands) -> None:
         """Upload the sizes with a zero behind them, so that the last prefix sum is the total."""
         grown = operands.grown
         sizes = np.append(np.diff(grown.indptr), 0).astype(np.int32)
@@ -435,7 +437,7 @@ class Sums(MatrixOperation):
 
         self._read = read
 
-    def bind_sums(self, work: Work, sizes: Buffer, sums: Buffer, n: int) -> Callable[[], None]:
+    def bind_sums(self, work: KernelLauncher, sizes: Buffer, sums: Buffer, n: int) -> Callable[[], None]:
         scan = work.keep(Scan(work.device, work.load("sort"), n, work.guards))
         return scan.bind(sizes, sums, n)
 
@@ -456,7 +458,7 @@ class SortOfRows(MatrixOperation):
     def columns(self) -> Mapping[str, Any]:
         return {"what": "sort", "format": "coo", "order": "any", "routine": self.routine, "batch": self._count}
 
-    def bind(self, work: Work, operands: GraphOperands) -> None:
+    def bind(self, work: KernelLauncher, operands: GraphOperands) -> None:
         plan = plan_on(work.workspace, "stream", "any")
         entries = plan.batches[0]
         self._count = n = len(entries.rows)
@@ -469,7 +471,9 @@ class SortOfRows(MatrixOperation):
 
         self._read = read
 
-    def bind_sort(self, work: Work, keys: Buffer, n: int, bits: int) -> tuple[Callable[[], None], Buffer, Buffer]:
+    def bind_sort(
+        self, work: KernelLauncher, keys: Buffer, n: int, bits: int
+    ) -> tuple[Callable[[], None], Buffer, Buffer]:
         """Return a launch that sorts n keys of `bits` bits, with its outputs: sorted keys and original positions."""
         return work.keep(RadixSort(work.device, work.load("sort"), n, work.guards)).bind(keys, n, bits)
 
@@ -533,7 +537,7 @@ def compiler_version() -> str:
 class _Cub:
     """A function of the CUB library, bound to a device and with working memory."""
 
-    def __init__(self, work: Work, name: str, *arguments: Buffer | int) -> None:
+    def __init__(self, work: KernelLauncher, name: str, *arguments: Buffer | int) -> None:
         device = work.device
         if not isinstance(device, CudaDevice):
             raise Unsupported(f"CUB runs on NVIDIA GPUs, not on {device.name}")
@@ -566,7 +570,7 @@ class CubSums(Sums):
         """The compiler's version, because the compiler brings CUB."""
         return compiler_version()
 
-    def bind_sums(self, work: Work, sizes: Buffer, sums: Buffer, n: int) -> Callable[[], None]:
+    def bind_sums(self, work: KernelLauncher, sizes: Buffer, sums: Buffer, n: int) -> Callable[[], None]:
         return _Cub(work, "scan", sizes, sums, n + 1)
 
 
@@ -582,7 +586,9 @@ class CubSort(SortOfRows):
         """The compiler's version, because the compiler brings CUB."""
         return compiler_version()
 
-    def bind_sort(self, work: Work, keys: Buffer, n: int, bits: int) -> tuple[Callable[[], None], Buffer, Buffer]:
+    def bind_sort(
+        self, work: KernelLauncher, keys: Buffer, n: int, bits: int
+    ) -> tuple[Callable[[], None], Buffer, Buffer]:
         places = work.upload(np.arange(n, dtype=np.int32))
         in_order, order = (work.allocate(4 * n, f"the sort's {name}") for name in ("keys", "order"))
         return _Cub(work, "sort", keys, in_order, places, order, n, max(bits, 1)), in_order, order

@@ -28,7 +28,7 @@ from repro.bench.yardsticks import WORD
 from repro.devices.base import Argument, Buffer, Copy, Device, Kernel, LaunchError
 from repro.devices.cuda_driver import package_version
 from repro.devices.device_group import Devices, numbers_of
-from repro.sparse.device_work import ModuleFile
+from repro.sparse.device_primitives import ModuleFile
 from repro.sparse.dynamic.kernels import PEERS
 from repro.sparse.dynamic.matrix import Run, bind_bins
 from repro.sparse.dynamic.schedules import (

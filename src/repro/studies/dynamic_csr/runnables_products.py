@@ -15,7 +15,7 @@ from repro.bench.runnable import Candidate, Workspace, not_prepared
 from repro.codegen.build_cache import Module
 from repro.codegen.targets import DTYPES, INDEX_BYTES
 from repro.devices.base import Argument, Buffer, Device, Launch
-from repro.sparse.dynamic.layout import SEGMENTS, Arrays
+from repro.sparse.dynamic.host_layout import SEGMENTS, Arrays
 from repro.sparse.dynamic.matrix import GetKernel, Run, StoredRows, bind_bins, bind_vector, suffix_of
 from repro.sparse.dynamic.schedules import (
     LONG_ROWS,
@@ -31,7 +31,7 @@ from repro.sparse.dynamic.schedules import (
     spans_of,
 )
 from repro.sparse.elementwise import BLOCK_SIZE
-from repro.sparse.operands import Multiplies
+from repro.sparse.operands import ProductRunnable
 from repro.studies.dynamic_csr.ids import ProductId
 from repro.studies.dynamic_csr.operands import GraphOperands, operands_of, slack_of, state_in
 
@@ -147,7 +147,7 @@ def _part_memory(workspace: Workspace, blocks: int, key: Any) -> tuple[Buffer, B
     return sums, done
 
 
-class Product(Multiplies, Candidate):
+class Product(ProductRunnable, Candidate):
     """A product y = A x with the grown matrix; y is `(rows,)` in the working precision."""
 
     kind = "variant"

@@ -15,9 +15,9 @@ import numpy as np
 from repro.bench.errors import Unsupported
 from repro.config.spaces import PAPER
 from repro.devices.base import Buffer
-from repro.sparse.device_work import ModuleFile, RadixSort, Scan, Work, bits_of
+from repro.sparse.device_primitives import KernelLauncher, ModuleFile, RadixSort, Scan, bits_of
+from repro.sparse.dynamic.host_layout import SEGMENTS, pitch_of
 from repro.sparse.dynamic.kernels import STATE_WORDS
-from repro.sparse.dynamic.layout import SEGMENTS, pitch_of
 from repro.sparse.dynamic.matrix import Run, matrix_of
 from repro.sparse.dynamic.schedules import PAPERS_MIN_LENGTHS, Schedule, bin_rows
 from repro.sparse.dynamic.storage import Storage
@@ -40,7 +40,7 @@ from repro.studies.dynamic_csr.runnables_updates import (
 )
 
 
-class Reading(NamedTuple):
+class Interpretation(NamedTuple):
     """What the text leaves open, or its code does differently."""
 
     name: str
@@ -53,14 +53,14 @@ class Reading(NamedTuple):
 
 
 #: The text, with the code's threads of a row.
-TEXT = Reading(TEXT_READING, 4)
+TEXT = Interpretation(TEXT_READING, 4)
 #: The code's two sets of constants.
-SLACK_4, SLACK_0 = Reading("slack-4", 1, 4), Reading("slack-0", 4, 0)
+SLACK_4, SLACK_0 = Interpretation("slack-4", 1, 4), Interpretation("slack-0", 4, 0)
 #: The code's defragmentation in the iterative test, whose rows keep their bins.
 PERIOD = 5
 FIFTH = TEXT._replace(name="fifth", period=PERIOD)
 #: The readings of each update.
-READINGS: Mapping[UpdateName, tuple[Reading, ...]] = {
+READINGS: Mapping[UpdateName, tuple[Interpretation, ...]] = {
     "stream": (TEXT, SLACK_4, SLACK_0),
     "iterate": (TEXT, FIFTH, SLACK_4._replace(period=PERIOD), SLACK_0._replace(period=PERIOD)),
     "insert": (TEXT,),
@@ -90,7 +90,7 @@ class PublishedUpdate(BatchUpdate):
         what: UpdateName = "insert",
         order: EntryOrder = "sorted",
         which: int | None = None,
-        reading: Reading = TEXT,
+        reading: Interpretation = TEXT,
     ) -> None:
         super().__init__(built, what, order, which)
         self.name = f"{PUBLISHED}/{self.name.partition('/')[2]}/{reading.name}"
@@ -112,7 +112,7 @@ class PublishedUpdate(BatchUpdate):
             "defragmentations": self._defragmentations,
         }
 
-    def bind_updates(self, work: Work, plan: UpdatePlan) -> None:
+    def bind_updates(self, work: KernelLauncher, plan: UpdatePlan) -> None:
         """Upload the matrix and the batches, and insert them once, to learn when a chain is full."""
         arrays, self._slack = initial_matrix(plan, self.what, self.reading.slack)
         storage = first = guarded_storage(work, arrays)
@@ -166,7 +166,7 @@ class PublishedUpdate(BatchUpdate):
         self._read = lambda: storage.download().to_csr()
         self.launch = in_order(self.with_products(work, updates, lambda i, x, y: products[i](x, y)))
 
-    def _grouping(self, work: Work, plan: UpdatePlan) -> Callable[..., list[Launcher]]:
+    def _grouping(self, work: KernelLauncher, plan: UpdatePlan) -> Callable[..., list[Launcher]]:
         """Return a function that binds a batch in any order: sort, bounds of rows, insertion; all share its memory."""
         most = max(*(len(batch.rows) for batch in plan.batches), 1)
         shape, dtype = plan.start.shape, plan.start.dtype
@@ -174,7 +174,7 @@ class PublishedUpdate(BatchUpdate):
         arranged = DeviceEntries.allocate(work, most, dtype.itemsize)
         bounds = work.allocate(8 * max(shape[0], 1), "the bounds of rows in a batch")
 
-        def bind(work: Work, storage: Storage, batch: Entries, slack: int, width: int) -> list[Launcher]:
+        def bind(work: KernelLauncher, storage: Storage, batch: Entries, slack: int, width: int) -> list[Launcher]:
             count = len(batch.rows)
             if not count:
                 return _grouped(work, storage, batch, slack, width)
@@ -196,14 +196,16 @@ class PublishedUpdate(BatchUpdate):
         self._restore()
 
 
-def _grouped(work: Work, storage: Storage, batch: Entries, slack: int, width: int) -> list[Launcher]:
+def _grouped(work: KernelLauncher, storage: Storage, batch: Entries, slack: int, width: int) -> list[Launcher]:
     """Bind the insertion of a batch that is sorted by row, with bounds made on the host."""
     ends = np.cumsum(np.bincount(batch.rows, minlength=storage.shape[0])).astype(np.int32)
     bounds = np.stack([np.concatenate([[0], ends[:-1]]).astype(np.int32), ends], axis=1)
     return [_bind_insertion(work, storage, tuple(map(work.upload, (bounds, *batch[1:]))), slack, width)]
 
 
-def _bind_insertion(work: Work, storage: Storage, batch: tuple[Buffer, ...], slack: int, width: int) -> Launcher:
+def _bind_insertion(
+    work: KernelLauncher, storage: Storage, batch: tuple[Buffer, ...], slack: int, width: int
+) -> Launcher:
     rows = storage.shape[0]
     return work.bind(
         "published", f"insert_w{width}", rows * width, rows, *batch, slack, storage.capacity, storage.pitch,
@@ -211,7 +213,7 @@ def _bind_insertion(work: Work, storage: Storage, batch: tuple[Buffer, ...], sla
     )  # fmt: skip
 
 
-def bind_published_copy(work: Work, storage: Storage, target: Storage, width: int) -> Launcher:
+def bind_published_copy(work: KernelLauncher, storage: Storage, target: Storage, width: int) -> Launcher:
     """Return a launch of algorithm 7; `target` may have the table of `storage`, and has the sizes already."""
     rows = storage.shape[0]
     offsets = work.allocate(4 * (rows + 1), "the offsets of rows")
@@ -241,7 +243,7 @@ class PublishedDefragmentation(Defragmentation):
     def columns(self) -> Mapping[str, Any]:
         return {**super().columns, "space": PAPER, "reading": TEXT.name, "width": TEXT.width}
 
-    def bind_copy(self, work: Work, storage: Storage, target: Storage) -> Launcher:
+    def bind_copy(self, work: KernelLauncher, storage: Storage, target: Storage) -> Launcher:
         rows = storage.shape[0]
         if rows:  # a defragmentation leaves the sizes as they are
             work.device.write(target.sizes, work.download(storage.sizes, rows, np.int32))

@@ -23,13 +23,13 @@ from repro.bench.runnable import Workspace, not_prepared
 from repro.config.models import Rival
 from repro.config.spaces import EXTENDED
 from repro.devices.base import Buffer
-from repro.sparse.device_work import ModuleFile, Scan, Work
+from repro.sparse.device_primitives import KernelLauncher, ModuleFile, Scan
 from repro.sparse.dynamic import kernels
-from repro.sparse.dynamic.layout import SEGMENTS, Arrays, lay_out, pitch_of, room_for
+from repro.sparse.dynamic.host_layout import SEGMENTS, Arrays, lay_out, pitch_of, room_for
 from repro.sparse.dynamic.matrix import Run, bind_bins, matrix_of
 from repro.sparse.dynamic.operations import Operations
 from repro.sparse.dynamic.schedules import at_least_one, bin_rows, our_min_lengths, parts_of, usual_bins
-from repro.sparse.dynamic.storage import Batch, Storage
+from repro.sparse.dynamic.storage import EntryBatch, Storage
 from repro.sparse.elementwise import Scratch, in_order
 from repro.sparse.operands import NAN_BYTE, x_on, y_on
 from repro.sparse.rivals.runnables import RivalUpdates
@@ -133,11 +133,11 @@ class MatrixOperation(MatrixRunnable):
     def prepare(self, workspace: Workspace) -> None:
         self.release()
         with ExitStack() as held:
-            self.bind(Work(workspace, self._built, held), operands_of(workspace))
+            self.bind(KernelLauncher(workspace, self._built, held), operands_of(workspace))
             self._held = held.pop_all()
 
     @abstractmethod
-    def bind(self, work: Work, operands: GraphOperands) -> None:
+    def bind(self, work: KernelLauncher, operands: GraphOperands) -> None:
         """Prepare the launch and set `_read`; `work` keeps everything that must be released."""
 
     def result(self) -> sp.csr_array:
@@ -188,7 +188,7 @@ class BatchUpdate(MatrixOperation):
             "batch": self._batch,
         }
 
-    def bind(self, work: Work, operands: GraphOperands) -> None:
+    def bind(self, work: KernelLauncher, operands: GraphOperands) -> None:
         """Bind the update; its row records the mean batch size."""
         plan = plan_on(work.workspace, self.what, self.order, self._which)
         self._batch = plan.mean_batch
@@ -200,11 +200,11 @@ class BatchUpdate(MatrixOperation):
             work.device.fill(self._y, NAN_BYTE)
 
     @abstractmethod
-    def bind_updates(self, work: Work, plan: UpdatePlan) -> None:
+    def bind_updates(self, work: KernelLauncher, plan: UpdatePlan) -> None:
         """Upload the initial matrix and the batches, and bind the kernels that insert the batches."""
 
     def with_products(
-        self, work: Work, updates: Sequence[Launcher], product: Callable[[int, Buffer, Buffer], Launcher]
+        self, work: KernelLauncher, updates: Sequence[Launcher], product: Callable[[int, Buffer, Buffer], Launcher]
     ) -> list[Launcher]:
         """Return the updates; if the update iterates, each is followed by products.
 
@@ -256,7 +256,7 @@ class FormatConversion(MatrixOperation):
     def columns(self) -> Mapping[str, Any]:
         return {"what": "convert", "format": self._source, "to_format": self._target}
 
-    def bind_offsets(self, work: Work, matrix: sp.csr_array) -> tuple[Buffer, Buffer, Callable[[], None]]:
+    def bind_offsets(self, work: KernelLauncher, matrix: sp.csr_array) -> tuple[Buffer, Buffer, Callable[[], None]]:
         """Upload the rows of coordinates; return these, CSR's offsets, and a launch that computes the offsets."""
         rows = matrix.shape[0]
         entry_rows = work.upload(Entries.of(matrix).rows)
@@ -270,7 +270,7 @@ class StaticConversion(FormatConversion):
 
     modules = ("hybrid", "rebuild", "sort")
 
-    def bind(self, work: Work, operands: GraphOperands) -> None:
+    def bind(self, work: KernelLauncher, operands: GraphOperands) -> None:
         matrix = operands.grown
         rows, nnz, number = matrix.shape[0], int(matrix.nnz), matrix.dtype.itemsize
         given = CsrMemory.upload(work, matrix)
@@ -309,7 +309,9 @@ class StaticConversion(FormatConversion):
         self.launch = in_order(launches)
 
 
-def binned_products(work: Work, storage: Storage, sizes: NDArray[np.int32]) -> Callable[[Buffer, Buffer], Run]:
+def binned_products(
+    work: KernelLauncher, storage: Storage, sizes: NDArray[np.int32]
+) -> Callable[[Buffer, Buffer], Run]:
     """Bin rows by their current sizes, and return a function that binds y = A x with these bins.
 
     The products stay correct after insertions and deletions, but get slower as rows outgrow their bins.
@@ -374,7 +376,7 @@ class DynamicUpdate(BatchUpdate):
     def columns(self) -> Mapping[str, Any]:
         return {**super().columns, "space": EXTENDED, "segments": SEGMENTS, "slack": self._slack}
 
-    def bind_updates(self, work: Work, plan: UpdatePlan) -> None:
+    def bind_updates(self, work: KernelLauncher, plan: UpdatePlan) -> None:
         """Upload the matrix and the batches; raise Unsupported if the batches would need a defragmentation."""
         arrays, self._slack = initial_matrix(plan, self.what)
         storage = guarded_storage(work, arrays)
@@ -388,7 +390,7 @@ class DynamicUpdate(BatchUpdate):
             self._restore = in_order([self._restore, values])
         launches, lacking = [], []
         for entries in plan.batches:
-            batch = Batch(len(entries.rows), *DeviceEntries.upload(work, entries), grouped=self.order == "sorted")
+            batch = EntryBatch(len(entries.rows), *DeviceEntries.upload(work, entries), grouped=self.order == "sorted")
             launches.append(self._bind_batch(operations, batch))
         self._restore()
         for launch in launches:
@@ -403,7 +405,7 @@ class DynamicUpdate(BatchUpdate):
         products = cache(partial(binned_products, work, storage, arrays.sizes))  # bins of the initial row sizes
         self.launch = in_order(self.with_products(work, launches, lambda _, x, y: products()(x, y)))
 
-    def _bind_batch(self, operations: Operations, batch: Batch) -> Callable[[], None]:
+    def _bind_batch(self, operations: Operations, batch: EntryBatch) -> Callable[[], None]:
         if not batch.count:
             return lambda: None
         assert self._slack is not None
@@ -459,7 +461,7 @@ class Defragmentation(MatrixOperation):
         state = {"state": "fragmented", "segments": SEGMENTS}
         return {"what": "defragment", "format": DYNAMIC_FORMAT, "space": EXTENDED, **state}
 
-    def bind(self, work: Work, operands: GraphOperands) -> None:
+    def bind(self, work: KernelLauncher, operands: GraphOperands) -> None:
         arrays = state_in(work.workspace, operands, "fragmented")
         storage = guarded_storage(work, arrays)
         nnz, rows, number = arrays.nnz, arrays.shape[0], arrays.values.itemsize
@@ -470,7 +472,7 @@ class Defragmentation(MatrixOperation):
         self.launch = self.bind_copy(work, storage, target)
         self._read = lambda: read_exact(target, nnz)
 
-    def bind_copy(self, work: Work, storage: Storage, target: Storage) -> Launcher:
+    def bind_copy(self, work: KernelLauncher, storage: Storage, target: Storage) -> Launcher:
         """Return a launch that brings the rows of a matrix together in another one."""
         return bind_defragmentation(operations_on(work, storage), target)
 
@@ -485,7 +487,7 @@ class DynamicConversion(FormatConversion):
     def columns(self) -> Mapping[str, Any]:
         return {**super().columns, "space": EXTENDED}
 
-    def bind(self, work: Work, operands: GraphOperands) -> None:
+    def bind(self, work: KernelLauncher, operands: GraphOperands) -> None:
         matrix = operands.grown
         rows, nnz, number = matrix.shape[0], int(matrix.nnz), matrix.dtype.itemsize
         self.bytes_moved = 2 * nnz * (4 + number) + 12 * rows
@@ -511,7 +513,7 @@ class DynamicConversion(FormatConversion):
         self.launch = in_order(launches)
 
 
-def guarded_storage(work: Work, arrays: Arrays) -> Storage:
+def guarded_storage(work: KernelLauncher, arrays: Arrays) -> Storage:
     """Upload a matrix, with guard zones around its arrays."""
     names: dict[str, NDArray[Any]] = {
         "columns": arrays.columns,
@@ -529,7 +531,7 @@ def guarded_storage(work: Work, arrays: Arrays) -> Storage:
     return Storage(work.device, arrays.shape, arrays.segments, arrays.capacity, dtype, *buffers)
 
 
-def operations_on(work: Work, storage: Storage) -> Operations:
+def operations_on(work: KernelLauncher, storage: Storage) -> Operations:
     scratch = work.keep(Scratch(work.device))
     return work.keep(Operations(storage, work.load("matrix"), work.load("sort"), scratch))
 

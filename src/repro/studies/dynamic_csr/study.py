@@ -16,10 +16,10 @@ from repro.config.models import Rival, StudySettings, UnusedLayouts, UnusedWeigh
 from repro.config.spaces import PAPER, SPACES, TUNING_PREFIXES, Space
 from repro.problems.matrix import Updates
 from repro.problems.problem import Outline, Problem
-from repro.sparse.device_work import ModuleFile, read_modules
+from repro.sparse.device_primitives import ModuleFile, read_modules
 from repro.sparse.library import asked_for, check_names, for_problem
 from repro.sparse.rivals.runnables import products_of
-from repro.sparse.study_kit import LIBRARIES, features
+from repro.sparse.tuning_features import LIBRARIES, features
 from repro.studies import CostModel, StepResult, Study, Workload
 from repro.studies.dynamic_csr import (
     PUBLISHED,

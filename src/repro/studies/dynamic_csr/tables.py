@@ -92,12 +92,12 @@ from repro.studies.dynamic_csr.results import (
     UPDATED_FORMATS,
     DeviceTimes,
     ProductTimes,
+    RebuildTradeoff,
     StepTime,
     Sweep,
     TargetData,
     TimePair,
     Times,
-    Trade,
     UpdateProtocol,
     as_published,
     batch_sweeps,
@@ -426,10 +426,10 @@ def _rate_column(protocol: UpdateProtocol, updated: Method) -> Column[Batch]:
 
 
 #: One line of the table: the problem's name, and its trade if there is one.
-TradeLine = tuple[Cell, Trade | None]
+TradeLine = tuple[Cell, RebuildTradeoff | None]
 
 
-def _trade_column(key: str, title: str, group: str, cell: Callable[[Trade], Cell]) -> Column[TradeLine]:
+def _trade_column(key: str, title: str, group: str, cell: Callable[[RebuildTradeoff], Cell]) -> Column[TradeLine]:
     return Column(key, title, group, cell=lambda line: cell(line[1]) if line[1] else Cell())
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from repro.bench.rows import RecordedRow
-from repro.bench.variant_id import BaseId, Point
+from repro.bench.variant_id import BaseId, SearchPoint
 from repro.codegen.targets import Target
 from repro.config.spaces import EXTENDED, PAPER, Space
 from repro.errors import ReproError
@@ -126,10 +126,10 @@ class KernelId(BaseId):
         }
 
     @property
-    def point(self) -> Point:
+    def point(self) -> SearchPoint:
         sizes = (self.shape.width, self.shape.rows) if self.shape else (1, 1)
         group = f"{self.product}-{self.mode}-{self.bin}"
-        return Point.of(group, (self.method,), (*sizes, max(self.slots, 1)))
+        return SearchPoint.of(group, (self.method,), (*sizes, max(self.slots, 1)))
 
 
 def shapes_for(target: Target, scalar_bytes: int, mode: BinMode, limit: int | None, longest: int) -> list[Shape]:

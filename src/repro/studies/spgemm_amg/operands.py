@@ -22,14 +22,14 @@ from repro.bench.runnable import Runnable, Workspace, not_prepared
 from repro.codegen.targets import DTYPES, INDEX_BYTES
 from repro.devices.base import Buffer
 from repro.problems.matrix import Matrix
-from repro.sparse.device_work import ModuleFile, Work
+from repro.sparse.device_primitives import KernelLauncher, ModuleFile
 from repro.sparse.dynamic import kernels
-from repro.sparse.dynamic.layout import Arrays, lay_out
+from repro.sparse.dynamic.host_layout import Arrays, lay_out
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.multigrid import reference
-from repro.sparse.operands import expand, rounded_values, rows_of
+from repro.sparse.operands import entry_rows, expand, rounded_values
+from repro.sparse.spgemm.binned_rows import Factors
 from repro.sparse.spgemm.kernels import LIMITS
-from repro.sparse.spgemm.rows import Factors
 from repro.studies.spgemm_amg import PRODUCTS, TOLERANCE, ProductName
 
 #: Products with more entries are checked only by row sizes and by a product with a vector, not entry by entry: sorting
@@ -143,7 +143,7 @@ ASYMMETRY = 1e-6
 LEVEL_TOLERANCE = {"single": 2e-3, "double": 1e-9}
 
 
-class Prepared(Runnable):
+class StackedRunnable(Runnable):
     """A runnable whose memory is released all at once."""
 
     cold = False
@@ -151,18 +151,18 @@ class Prepared(Runnable):
     def __init__(self, built: Mapping[str, ModuleFile] = MappingProxyType({})) -> None:
         self._built = built
         self._held = ExitStack()
-        self._work: Work | None = None
+        self._work: KernelLauncher | None = None
         #: Columns whose values are known after preparation.
         self._amounts: dict[str, Any] = {}
 
     def prepare(self, workspace: Workspace) -> None:
         self.release()
         with ExitStack() as held:
-            self._work = Work(workspace, self._built, held)
+            self._work = KernelLauncher(workspace, self._built, held)
             self.bind(self._work)
             self._held = held.pop_all()
 
-    def bind(self, work: Work) -> None:
+    def bind(self, work: KernelLauncher) -> None:
         """Set `launch`; `work` holds all memory."""
         raise NotImplementedError
 
@@ -174,7 +174,7 @@ class Prepared(Runnable):
         self.stages = dict.fromkeys(self.stages, not_prepared)
 
 
-class Multiplied(Prepared):
+class SpgemmRunnable(StackedRunnable):
     """A runnable that computes C = A B, or some rows of C."""
 
     product: ProductName
@@ -209,7 +209,7 @@ def _rows_times(c: sp.csr_array, x: NDArray[np.float64]) -> tuple[NDArray[np.int
     return np.diff(c.indptr), c.astype(np.float64, copy=False) @ x
 
 
-class SetsUp(Prepared):
+class SetupRunnable(StackedRunnable):
     """A runnable that makes a hierarchy."""
 
     def result(self) -> Sequence[sp.csr_array]:
@@ -217,7 +217,7 @@ class SetsUp(Prepared):
         raise NotImplementedError
 
 
-class Solves(Prepared):
+class SolveRunnable(StackedRunnable):
     """A runnable that solves A x = b."""
 
     def result(self) -> NDArray[np.floating]:
@@ -330,17 +330,17 @@ class AmgOperands:
         IncorrectError
             A number lies outside its bound or is NaN, or entries or levels are missing or too many.
         """
-        if not isinstance(runnable, Multiplied | SetsUp | Solves):
+        if not isinstance(runnable, SpgemmRunnable | SetupRunnable | SolveRunnable):
             return None
         runnable.before()
         runnable.launch()
-        if isinstance(runnable, Multiplied):
+        if isinstance(runnable, SpgemmRunnable):
             expected = self.expected(runnable.product)
             rows = expected.rows_of(runnable.mode, runnable.bin)
             if runnable.drops or expected.whole is None:
                 return compare_rows(*runnable.rows_times(expected.x), expected, rows, runnable.drops)
             return compare_product(runnable.result(), expected, rows)
-        if isinstance(runnable, SetsUp):
+        if isinstance(runnable, SetupRunnable):
             return self._compare_levels(runnable.result())
         return self._compare_solution(runnable.result())
 
@@ -400,7 +400,7 @@ def make_operands(problem: Matrix, precision: str, seed: int) -> AmgOperands:
     are compared elsewhere.
     """
     problem.require_product()
-    rounded = rounded_values(problem.name, problem.values, lambda: rows_of(problem), precision)
+    rounded = rounded_values(problem.name, problem.values, lambda: entry_rows(problem), precision)
     a = sp.csr_array(expand(problem, rounded).tocsr()).astype(rounded.dtype)
     a.eliminate_zeros()  # from blocks; stored zeros do not belong to a product's pattern
     a.sort_indices()

@@ -16,15 +16,15 @@ from repro.entries import get_entry
 from repro.problems.matrix import Matrix, Updates
 from repro.problems.problem import Outline, Problem
 from repro.results.published import Published
-from repro.sparse.device_work import ModuleFile, read_modules
-from repro.sparse.study_kit import LIBRARIES, features
+from repro.sparse.device_primitives import ModuleFile, read_modules
+from repro.sparse.tuning_features import LIBRARIES, features
 from repro.studies import CostModel, StepResult, Study, Workload
 from repro.studies.spgemm_amg import PRODUCTS, REFERENCE, ProductName
 from repro.studies.spgemm_amg import STUDY_NAME as NAME
 from repro.studies.spgemm_amg.ids import AmgRow, KernelId
 from repro.studies.spgemm_amg.kernels import modules_for, render_key
 from repro.studies.spgemm_amg.operands import AmgOperands, make_operands
-from repro.studies.spgemm_amg.product_runnables import (
+from repro.studies.spgemm_amg.runnables_products import (
     HEADLINE,
     MODES,
     BinKernel,
@@ -41,7 +41,7 @@ from repro.studies.spgemm_amg.product_runnables import (
     rival_solvers,
     routines,
 )
-from repro.studies.spgemm_amg.setup_runnables import LevelSetUp, SetUp, Solution
+from repro.studies.spgemm_amg.runnables_setup import LevelSetUp, SetUp, Solution
 from repro.tuning.recordings import Machine
 from repro.tuning.search import Choice
 from repro.tuning.session import Session, fastest_yardsticks

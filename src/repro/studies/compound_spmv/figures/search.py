@@ -37,7 +37,15 @@ from repro.results.tables import MICRO, Figure, digits
 from repro.studies.compound_spmv import PAPER, STUDY_NAME
 from repro.studies.compound_spmv.results import kernels_note, paper_rows, papers_space
 from repro.studies.compound_spmv.searches import SPACE_TITLES, Order, journeys, judged_searches, searched
-from repro.studies.compound_spmv.tables.search import BUDGET, JUDGED, PRODUCTS, SEQUENCES, Weighed, lost, weigh
+from repro.studies.compound_spmv.tables.search import (
+    BUDGET,
+    JUDGED,
+    PRODUCTS,
+    SEQUENCES,
+    TimesAndBytes,
+    lost,
+    times_and_bytes,
+)
 from repro.tuning.evaluation import SEEDS, Array, Evaluation, sample_note
 
 if TYPE_CHECKING:
@@ -254,11 +262,11 @@ LARGEST, SLOWEST = 2.0, 1.5  # of the least bytes and of the best time: what lie
 @figure(STUDY_NAME, "figure-pareto", title="Time over bytes of the matrix", numbering=f"open in {PAPER}")
 def panels(campaign: Campaign, published: Published) -> Figure:
     """Fastest variant of each layout, and the Pareto front, for each problem."""
-    by_problem: dict[str, dict[str, Weighed]] = {}
+    by_problem: dict[str, dict[str, TimesAndBytes]] = {}
     lines = ours(campaign, published)
     for line in lines:
         for precision in campaign.precisions:
-            weighed = weigh(campaign, line.problem, precision)
+            weighed = times_and_bytes(campaign, line.problem, precision)
             if weighed is not None:
                 by_problem.setdefault(line.label, {})[precision] = weighed
     caption = [
@@ -272,7 +280,7 @@ def panels(campaign: Campaign, published: Published) -> Figure:
     return Figure(lambda: _draw_fronts(by_problem, footnote(lines)), join_sentences(caption))
 
 
-def _draw_fronts(by_problem: Mapping[str, Mapping[str, Weighed]], mark: str | None) -> Canvas:
+def _draw_fronts(by_problem: Mapping[str, Mapping[str, TimesAndBytes]], mark: str | None) -> Canvas:
     if not by_problem:
         return figure_style.empty("nothing was searched in this campaign")
     across = min(COLUMNS, len(by_problem))
@@ -300,7 +308,7 @@ def _draw_fronts(by_problem: Mapping[str, Mapping[str, Weighed]], mark: str | No
     return drawn
 
 
-def _front_panel(axes: Axes, by_precision: Mapping[str, Weighed]) -> None:
+def _front_panel(axes: Axes, by_precision: Mapping[str, TimesAndBytes]) -> None:
     anything = False
     for precision, weighed in by_precision.items():
         colour, marker = figure_style.PRECISIONS[precision]

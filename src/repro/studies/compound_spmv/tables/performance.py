@@ -291,7 +291,7 @@ def _cold(method: Method) -> Pick:
     return lambda case: cold[method] if (cold := case.cold) else None
 
 
-class Counted(NamedTuple):
+class CounterRow(NamedTuple):
     """What a profiler counted of a kernel."""
 
     line: ProblemRow
@@ -310,8 +310,8 @@ def _integer_cell(value: float) -> Cell:
     return Cell(round(value), f"{value:.0f}")
 
 
-def _counter(recorded: str, cell: Callable[[float], Cell], key: str, title: str, group: str = "") -> Column[Counted]:
-    def printed(counted: Counted) -> Cell:
+def _counter(recorded: str, cell: Callable[[float], Cell], key: str, title: str, group: str = "") -> Column[CounterRow]:
+    def printed(counted: CounterRow) -> Cell:
         value = counted.row[recorded]
         return Cell() if value is None else cell(value)
 
@@ -320,9 +320,9 @@ def _counter(recorded: str, cell: Callable[[float], Cell], key: str, title: str,
 
 _millions = _scaled(1e-6)
 COUNTERS = (
-    Column[Counted]("problem", "problem", numeric=False, cell=lambda counted: counted.line.cell),
-    Column[Counted]("precision", "precision", numeric=False, cell=lambda counted: Cell(counted.row.precision)),
-    Column[Counted]("name", "what runs", numeric=False, cell=lambda counted: Cell(counted.row.name)),
+    Column[CounterRow]("problem", "problem", numeric=False, cell=lambda counted: counted.line.cell),
+    Column[CounterRow]("precision", "precision", numeric=False, cell=lambda counted: Cell(counted.row.precision)),
+    Column[CounterRow]("name", "what runs", numeric=False, cell=lambda counted: Cell(counted.row.name)),
     _counter("gpu_time", _scaled(MICRO), "gpu_us", "µs"),
     _counter("dram_read_bytes", _millions, "dram_read_MB", "from memory", "MB"),
     _counter("l2_to_l1_bytes", _millions, "l2_to_l1_MB", "L2 to L1", "MB"),
@@ -344,7 +344,7 @@ COUNTERS = (
 def counters(campaign: Campaign, published: Published) -> Table:
     """A line for each kernel that `repro counters` was run on."""
     counted = [
-        Counted(line, row)
+        CounterRow(line, row)
         for line in ours(campaign, published)
         for precision in campaign.precisions
         for row in campaign.counter_rows(line.problem, precision)
@@ -474,7 +474,7 @@ QUANTITIES: Mapping[str, Quantity] = {
 }
 
 
-class Reached(NamedTuple):
+class TargetResult(NamedTuple):
     """A target, its quantity, and by the side what was measured of it, and the worst case."""
 
     item: Record
@@ -489,7 +489,7 @@ class Reached(NamedTuple):
         return self.numbers[self.quantity.only or OURS.key]
 
 
-def _target_columns() -> tuple[Column[Reached], ...]:
+def _target_columns() -> tuple[Column[TargetResult], ...]:
     return (
         Column("target", "target", numeric=False, cell=lambda line: Cell(line.item["what"].replace("'", "’"))),
         Column("prototype", "prototype", cell=_prototype),
@@ -500,13 +500,13 @@ def _target_columns() -> tuple[Column[Reached], ...]:
     )
 
 
-def _prototype(line: Reached) -> Cell:
+def _prototype(line: TargetResult) -> Cell:
     number = line.item["prototype"]
     return Cell(float(number), number) if number else Cell()
 
 
-def _side_column(key: str, title: str) -> Column[Reached]:
-    def measured(line: Reached) -> Cell:
+def _side_column(key: str, title: str) -> Column[TargetResult]:
+    def measured(line: TargetResult) -> Cell:
         if line.quantity.only not in ("", key):
             return Cell(None, " ")
         value, _ = line.numbers[key]
@@ -516,7 +516,7 @@ def _side_column(key: str, title: str) -> Column[Reached]:
     return Column(key, title, "measured", cell=measured)
 
 
-def _over_wanted(line: Reached) -> Cell:
+def _over_wanted(line: TargetResult) -> Cell:
     (measured, _), wanted = line.held_against, line.item["wanted"] if line.held else ""
     if measured is None or not wanted:
         return Cell(None, "" if wanted else " ")
@@ -524,7 +524,7 @@ def _over_wanted(line: Reached) -> Cell:
     return Cell(over, f"{100 * (over - 1):+.0f} %".replace("-", "−"))
 
 
-def _worst_case(line: Reached) -> Cell:
+def _worst_case(line: TargetResult) -> Cell:
     _, where = line.held_against
     if where is None:
         return Cell(None, " ")
@@ -548,7 +548,7 @@ def targets(campaign: Campaign, published: Published) -> Table:
     for item in published.targets:
         quantity = QUANTITIES[item["quantity"]]
         numbers = {side: quantity.measure(by_clock[quantity.clock], side) for side in SIDES}
-        reached.append(Reached(item, quantity, numbers, has_targets(campaign)))
+        reached.append(TargetResult(item, quantity, numbers, has_targets(campaign)))
     moved = sum(case.reordered is not None for case in cases)
     count = sum(case[OURS] is not None for case in cases)
     sizes = [sum(map(counts, cases)) for counts in (_medium_or_large, _medium, _large_symmetric)]

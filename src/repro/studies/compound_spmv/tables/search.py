@@ -28,10 +28,10 @@ from repro.results.registry import table
 from repro.results.significance import geometric_mean
 from repro.results.tables import MICRO, Cell, Column, Table, table_of
 from repro.sparse.compound.variants import LOADS, TILE_ROWS
-from repro.sparse.study_kit import front
+from repro.sparse.tuning_features import pareto_front
 from repro.studies.compound_spmv import PAPER, STUDY_NAME, searches
 from repro.studies.compound_spmv.results import kernels_note, papers_space
-from repro.studies.compound_spmv.searches import SPACE_TITLES, Journey, Order, journeys, judged_searches, searched
+from repro.studies.compound_spmv.searches import SPACE_TITLES, Order, Transfer, journeys, judged_searches, searched
 from repro.studies.compound_spmv.study import CompoundRow
 from repro.tuning.evaluation import SEEDS, Array, Evaluation, sample_note
 from repro.tuning.recordings import Recording
@@ -69,7 +69,7 @@ ALL = "all of it: the papers’ space"
 
 
 @dataclass(frozen=True)
-class Loss:
+class IdeaLoss:
     """What one problem in one precision loses without an idea."""
 
     problem: str
@@ -85,7 +85,7 @@ class Loss:
 def described(campaign: Campaign) -> pd.DataFrame:
     """Return the searched variants in natural unknowns with columns that `IDEAS` ask for.
 
-    Beside `COLUMNS` these are `cached` as in `Loss`, and `beyond`: the median by the event clock beyond an empty
+    Beside `COLUMNS` these are `cached` as in `IdeaLoss`, and `beyond`: the median by the event clock beyond an empty
     kernel's, in seconds, missing where the variant failed. Cases that were not searched in full in our space are left
     out, and the papers' space of cases where it was not.
     """
@@ -110,7 +110,7 @@ def offset(campaign: Campaign) -> float:
     return float(empty.median()) if len(empty) else 0.0
 
 
-def idea_losses(rows: pd.DataFrame, uses: pd.Series) -> list[Loss]:
+def idea_losses(rows: pd.DataFrame, uses: pd.Series) -> list[IdeaLoss]:
     """Return what each case loses without the rows that use an idea; cases of which no row was tried have none.
 
     A screened time below the best of the full protocol is noise: no loss.
@@ -127,7 +127,7 @@ def idea_losses(rows: pd.DataFrame, uses: pd.Series) -> list[Loss]:
         rest = without.sort_values("beyond", kind="stable").iloc[0]
         cached = None if rest.cached is None else bool(rest.cached)
         ratio = max(float(rest.beyond / best), 1.0)
-        lost.append(Loss(str(problem), str(precision), cached, ratio, rest.protocol != "full"))
+        lost.append(IdeaLoss(str(problem), str(precision), cached, ratio, rest.protocol != "full"))
     return lost
 
 
@@ -171,7 +171,9 @@ def ablation(campaign: Campaign, published: Published) -> Table:
     return Table(columns, lines, join_sentences(caption), summary, nothing=not lines)
 
 
-def _idea_line(campaign: Campaign, name: str, lost: Sequence[Loss], sizes: Sequence[bool | None]) -> tuple[Cell, ...]:
+def _idea_line(
+    campaign: Campaign, name: str, lost: Sequence[IdeaLoss], sizes: Sequence[bool | None]
+) -> tuple[Cell, ...]:
     if not lost:
         return Cell(name), *(Cell() for _ in range(len(sizes) + 3))
     worst = max(lost, key=lambda one: one.ratio)
@@ -224,7 +226,7 @@ def _doubts(campaign: Campaign, rows: pd.DataFrame, ours: pd.DataFrame) -> list[
 
 
 @dataclass(frozen=True)
-class Weighed:
+class TimesAndBytes:
     """Time and bytes of the fastest variant of each layout, for one problem and precision."""
 
     #: A row of the search for each layout that has a valid time.
@@ -236,7 +238,7 @@ class Weighed:
     front: NDArray[np.intp]
 
 
-def weigh(campaign: Campaign, problem: str, precision: str) -> Weighed | None:
+def times_and_bytes(campaign: Campaign, problem: str, precision: str) -> TimesAndBytes | None:
     """Return the fastest variant of each layout in natural ordering; None where nothing was timed."""
     fastest: dict[str | None, tuple[bool, float, CompoundRow]] = {}
     variants = Case[CompoundRow](campaign, problem, precision).searched.select(kind="variant", ordering="natural")
@@ -250,10 +252,10 @@ def weigh(campaign: Campaign, problem: str, precision: str) -> Weighed | None:
         return None
     _, times, rows = zip(*fastest.values(), strict=True)
     by_time, by_size = np.array(times), np.array([row.matrix_bytes for row in rows], dtype=np.float64)
-    return Weighed(rows, by_time, by_size, front(by_time, by_size))
+    return TimesAndBytes(rows, by_time, by_size, pareto_front(by_time, by_size))
 
 
-class OnFront(NamedTuple):
+class ParetoPoint(NamedTuple):
     """A variant of a Pareto front: its row, the bytes of its matrix and its time, and what others have at the least."""
 
     line: ProblemRow
@@ -265,13 +267,13 @@ class OnFront(NamedTuple):
 
 
 FRONT_COLUMNS = (
-    Column[OnFront]("problem", "problem", numeric=False, cell=lambda one: one.line.cell),
-    Column[OnFront]("precision", "precision", numeric=False, cell=lambda one: Cell(one.row.precision)),
-    Column[OnFront]("variant", "variant", numeric=False, cell=lambda one: Cell(one.row.name, keys=(one.row.key,))),
-    Column[OnFront]("bytes", "MiB", cell=lambda one: Cell(int(one.size), f"{one.size / 2**20:.3g}")),
-    Column[OnFront]("bytes_over_least", "× least", cell=lambda one: _over(one.size, one.least_size)),
-    Column[OnFront]("seconds", "µs", cell=lambda one: Cell(one.seconds, f"{one.seconds * MICRO:.2f}")),
-    Column[OnFront]("seconds_over_best", "× best", cell=lambda one: _over(one.seconds, one.least_seconds)),
+    Column[ParetoPoint]("problem", "problem", numeric=False, cell=lambda one: one.line.cell),
+    Column[ParetoPoint]("precision", "precision", numeric=False, cell=lambda one: Cell(one.row.precision)),
+    Column[ParetoPoint]("variant", "variant", numeric=False, cell=lambda one: Cell(one.row.name, keys=(one.row.key,))),
+    Column[ParetoPoint]("bytes", "MiB", cell=lambda one: Cell(int(one.size), f"{one.size / 2**20:.3g}")),
+    Column[ParetoPoint]("bytes_over_least", "× least", cell=lambda one: _over(one.size, one.least_size)),
+    Column[ParetoPoint]("seconds", "µs", cell=lambda one: Cell(one.seconds, f"{one.seconds * MICRO:.2f}")),
+    Column[ParetoPoint]("seconds_over_best", "× best", cell=lambda one: _over(one.seconds, one.least_seconds)),
 )
 
 
@@ -282,15 +284,15 @@ def _over(value: float, least: float) -> Cell:
 @table(STUDY_NAME, "table-pareto", title="Time against memory", numbering=f"open in {PAPER}")
 def fronts(campaign: Campaign, published: Published) -> Table:
     """The Pareto front of each problem and precision, from the smallest matrix to the fastest product."""
-    points: list[OnFront] = []
+    points: list[ParetoPoint] = []
     alone = cases = 0
     for line, precision in product(ours(campaign, published), campaign.precisions):
-        if (weighed := weigh(campaign, line.problem, precision)) is None:
+        if (weighed := times_and_bytes(campaign, line.problem, precision)) is None:
             continue
         cases, alone = cases + 1, alone + (len(weighed.front) == 1)
         sizes, seconds = weighed.matrix_bytes.tolist(), weighed.seconds.tolist()
         least = min(sizes), min(seconds)
-        points += [OnFront(line, weighed.rows[at], sizes[at], seconds[at], *least) for at in weighed.front]
+        points += [ParetoPoint(line, weighed.rows[at], sizes[at], seconds[at], *least) for at in weighed.front]
     caption = [
         "Variants that no other beats both in time and in bytes of the matrix, from the smallest matrix to the fastest",
         "product; of each layout the fastest variant in natural ordering takes part.",
@@ -350,13 +352,13 @@ def _counted(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count} ({name})" for name, count in counts.items())
 
 
-def _journey_row(case: Journey | None) -> tuple[Cell, ...]:
+def _journey_row(case: Transfer | None) -> tuple[Cell, ...]:
     if case is None:
         return (Cell(), Cell(), Cell(), Cell())
     return Cell(case.here), _percent_cell(case.loss_there), Cell(case.there), _percent_cell(case.loss_here)
 
 
-def _summary_row(cases: Sequence[Journey], over: Callable[[Sequence[float]], float]) -> tuple[Cell, ...]:
+def _summary_row(cases: Sequence[Transfer], over: Callable[[Sequence[float]], float]) -> tuple[Cell, ...]:
     blank = Cell(None, " ")
     if not cases:
         return (blank, Cell(), blank, Cell())
@@ -447,7 +449,7 @@ SEQUENCES: Mapping[str, Order] = {
     "layout alone": searches.layout_alone,
     "schedule, then layout": searches.schedule_first,
     "layout, then schedule": searches.layout_first,
-    "jointly": searches.jointly,
+    "jointly": searches.joint_tuning,
 }
 #: Joint tuning of layout, kind and n_t·n_b, by the rule that splits the product.
 PRODUCTS: Mapping[str, Order] = {
@@ -459,7 +461,7 @@ PRODUCTS: Mapping[str, Order] = {
 
 
 @dataclass(frozen=True)
-class Lost:
+class OrderLoss:
     """What one order of tuning lost on one problem in one precision."""
 
     recording: Recording
@@ -471,14 +473,14 @@ class Lost:
     screened: bool
 
 
-def lost(recordings: Sequence[Recording], order: Order) -> list[Lost]:
+def lost(recordings: Sequence[Recording], order: Order) -> list[OrderLoss]:
     """Replay an order of tuning on every recorded problem."""
     answers = []
     for one in recordings:
         outcome = order(searches.times_of(one))
         answer = None if outcome.variant is None else str(outcome.variant)
         loss = None if answer is None else float(one.losses([answer])[0])
-        answers.append(Lost(one, outcome.tried, loss, answer not in one.full))
+        answers.append(OrderLoss(one, outcome.tried, loss, answer not in one.full))
     return answers
 
 
@@ -498,7 +500,7 @@ def strategies(campaign: Campaign, published: Published) -> Table:
         *(Column(key, key, "slower than joint [%]") for key in ("median", "mean", "worst")),
         Column("where", "worst at", numeric=False),
     )
-    customary = ", ".join(sorted({str(searches.customary(searches.times_of(one))) for one in recordings}))
+    customary = ", ".join(sorted({str(searches.default_schedule(searches.times_of(one))) for one in recordings}))
     rows = [
         _order_row(name, lost(recordings, order), campaign.tie)
         for name, order in {**SEQUENCES, **PRODUCTS}.items()
@@ -521,7 +523,7 @@ def strategies(campaign: Campaign, published: Published) -> Table:
     return Table(columns, rows, join_sentences(caption))
 
 
-def _order_row(name: str, answers: Sequence[Lost], tie: float) -> tuple[Cell, ...]:
+def _order_row(name: str, answers: Sequence[OrderLoss], tie: float) -> tuple[Cell, ...]:
     judged = [(one.loss, one) for one in answers if one.loss is not None]
     if not judged:
         return Cell(name), *(Cell() for _ in range(6))

@@ -21,10 +21,11 @@ from typing import NamedTuple
 import numpy as np
 
 from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Device, Kernel, OutOfDeviceMemory, Program
-from repro.sparse.device_work import Load
+from repro.sparse.device_primitives import Load
+from repro.sparse.dynamic.host_layout import MAX_ENTRIES, pitch_of
 from repro.sparse.dynamic.kernels import STATE_WORDS
-from repro.sparse.dynamic.layout import MAX_ENTRIES, pitch_of
 from repro.sparse.dynamic.storage import Storage
+from repro.sparse.spgemm.binned_rows import Factors
 from repro.sparse.spgemm.kernels import (
     EXPECTED,
     LIMITS,
@@ -34,7 +35,6 @@ from repro.sparse.spgemm.kernels import (
     SingleShape,
     single_shape,
 )
-from repro.sparse.spgemm.rows import Factors
 
 #: Entries of the smallest block, which stays when nothing is in it.
 LEAST_ENTRIES = 1 << 22
@@ -242,7 +242,7 @@ def _release(device: Device) -> None:
 class RowArrays:
     """The memory of the rows of a product, in one block, which a later product of as many rows takes over."""
 
-    def __init__(self, shelf: Shelf, rows: int) -> None:
+    def __init__(self, shelf: RowArrayPool, rows: int) -> None:
         device = shelf.device
         lengths = 4 * pitch_of(rows), 4 * max(rows, 1), 4 * max(rows, 1), 4 * STATE_WORDS
         padded = (-(-nbytes // PART_ALIGNMENT) * PART_ALIGNMENT for nbytes in lengths)
@@ -260,7 +260,7 @@ class RowArrays:
         self._block.release()
 
 
-class Shelf:
+class RowArrayPool:
     """Row arrays of products that were released, the latest last, up to `SHELVED_BYTES` of them."""
 
     def __init__(self, device: Device) -> None:
@@ -306,7 +306,7 @@ class SingleLaunch:
 
     def __init__(self, device: Device, dtype: np.dtype[np.floating]) -> None:
         self._device, self._dtype = device, dtype
-        self.arena, self._shelf = Arena(device, dtype), Shelf(device)
+        self.arena, self._shelf = Arena(device, dtype), RowArrayPool(device)
         self._words = device.allocate(4 * len(SINGLE_WORDS))
         device.fill(self._words, 0)
         self._host = device.host_words(len(SINGLE_WORDS))

@@ -40,7 +40,7 @@ def nearest(word: object, choices: Iterable[str]) -> str | None:
     return next(iter(get_close_matches(text, choices, n=1)), None)
 
 
-def mean(word: object, choices: Iterable[str]) -> str:
+def suggestion(word: object, choices: Iterable[str]) -> str:
     """Return `; did you mean …?` for the nearest of the choices, or nothing."""
     near = nearest(word, choices)
     return f"; did you mean {near}?" if near else ""
@@ -78,7 +78,7 @@ def misfits(
         words.setdefault(key, []).append(f"{message} (is {shorten(repr(value))})")
         choices = beside if unknown else _choices(context)
         allowed = f"; there are {', '.join(choices)}" if unknown else ""
-        hints.setdefault(key, []).append(allowed + mean(key[-1] if unknown else value, choices))
+        hints.setdefault(key, []).append(allowed + suggestion(key[-1] if unknown else value, choices))
     deepest = [key for key in words if not any(other[: len(key)] == key and other != key for other in words)]
     return [
         f"{locate(key)}{shorten('.'.join(key)) or '(top level)'}: {' or '.join(dict.fromkeys(words[key]))}"

@@ -16,18 +16,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.casts import cast, expectation, holds
 from repro.codegen.targets import DTYPES
 from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Program
 from repro.errors import ReproError
+from repro.exact_casts import cast, expectation, holds
 from repro.operators.arrays import INTERFACE, DeviceArray, View, on_device
 from repro.operators.runtime import KERNELS, Runtime
 from repro.operators.scipy_matrices import SCALE, check_compressed, check_extent, check_places, precision_of_values
-from repro.sparse.device_work import Launches, Load
+from repro.sparse.device_primitives import Launches, Load
+from repro.sparse.dynamic.host_layout import MAX_ENTRIES
 from repro.sparse.dynamic.kernels import render_module
-from repro.sparse.dynamic.layout import MAX_ENTRIES
 from repro.sparse.dynamic.operations import Operations
-from repro.sparse.dynamic.storage import Batch, Storage
+from repro.sparse.dynamic.storage import EntryBatch, Storage
 from repro.sparse.elementwise import Kernels, Scratch
 
 #: Largest number of entries in one insertion or deletion; larger batches are split.
@@ -55,7 +55,7 @@ class BatchArray:
     limit: int | None = None
 
 
-class Batches:
+class BatchUpload:
     """Checks and uploads batches of entries for a matrix with the given shape and dtype."""
 
     def __init__(self, runtime: Runtime, shape: tuple[int, int], dtype: np.dtype[Any], precision: str) -> None:
@@ -127,7 +127,7 @@ class Batches:
 
     # bringing --------------------------------------------------------------------------------------------------------
 
-    def parts(self, given: list[BatchArray], count: int, slack: int) -> Iterator[tuple[int, Batch]]:
+    def parts(self, given: list[BatchArray], count: int, slack: int) -> Iterator[tuple[int, EntryBatch]]:
         """Queue the upload of a batch; yield (index of the first entry, part) for parts small enough for one insertion.
 
         An entry outside the matrix, or a value that exceeds the matrix's dtype, raises `ReproError`.
@@ -213,9 +213,9 @@ def load_module(runtime: Runtime, precision: str, module: str) -> Program:
     return runtime.program(source, f"dynamic_csr/{precision}-{module}")
 
 
-def _batch(count: int, buffers: list[Buffer]) -> Batch:
+def _batch(count: int, buffers: list[Buffer]) -> EntryBatch:
     rows, columns, *values = buffers
-    return Batch(count, rows, columns, values[0] if values else None)
+    return EntryBatch(count, rows, columns, values[0] if values else None)
 
 
 def described(array: Any) -> tuple[np.dtype[Any], tuple[int, ...]]:
@@ -275,7 +275,7 @@ def device_of(matrix: Any) -> str:
 
 
 def take_csr(
-    runtime: Runtime, batches: Batches, program: Program, storage: Storage, data: Any, indices: Any, offsets: Any
+    runtime: Runtime, batches: BatchUpload, program: Program, storage: Storage, data: Any, indices: Any, offsets: Any
 ) -> int:
     """Copy CSR arrays on the device into `storage`, with one segment per row; return the number of entries.
 
@@ -316,7 +316,7 @@ def store_cupys(runtime: Runtime, matrix: Any, precision: str) -> Storage:
     if nnz > MAX_ENTRIES:
         raise ReproError("the matrix has more entries than offsets can tell apart", expected=MAX_ENTRIES, actual=nnz)
     storage = Storage.empty(runtime.device, matrix.shape, 1, nnz, dtype)
-    batches = Batches(runtime, matrix.shape, dtype, precision)
+    batches = BatchUpload(runtime, matrix.shape, dtype, precision)
     try:
         program = load_module(runtime, precision, "matrix")
         take_csr(runtime, batches, program, storage, matrix.data, matrix.indices, matrix.indptr)

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from repro.devices.base import OutOfDeviceMemory
 from repro.errors import ReproError
-from repro.operators.arrays import DeviceArray, Kind, View, not_copied, on_device, refuse_mask
-from repro.operators.base import Closing, one_of, real_number, whole_number
-from repro.operators.interchange import CUPYS_ARRAYS, as_cupys, is_cupys
+from repro.operators.arrays import DeviceArray, VectorType, View, not_copied, on_device, refuse_mask
+from repro.operators.base import Closeable, one_of, real_number, whole_number
+from repro.operators.device_exchange import CUPYS_ARRAYS, as_cupys, is_cupys
 from repro.operators.runtime import KERNELS, Runtime
 from repro.operators.vectors import Vectors
 from repro.problems.matrix import Matrix
 from repro.sparse.solvers.kernels import METHODS, PERSISTENT_BLOCK_SIZE, held_rows, render_persistent
-from repro.sparse.solvers.persistent import LANES, PersistentSolution, PersistentSolver, deal
+from repro.sparse.solvers.persistent import LANES, PersistentSolution, PersistentSolver, assign_rows
 
 #: Largest value accepted for `maxiter`; its default as a multiple of the number of unknowns, as SciPy's.
 MAX_ITERATIONS, ITERATIONS_PER_UNKNOWN = (1 << 31) - 1, 10
@@ -26,7 +26,7 @@ MAX_ITERATIONS, ITERATIONS_PER_UNKNOWN = (1 << 31) - 1, 10
 MIN_NORM = 1e-140
 
 
-class ChipSolver(Closing):
+class ChipSolver(Closeable):
     """A matrix on a device, dealt to its multiprocessors for one method; made by `SpmvOperator.solver`.
 
     Any thread may use it; threads of one device take turns.
@@ -47,10 +47,10 @@ class ChipSolver(Closing):
         one_of(method, "method", METHODS)
         self._runtime, self.method, device = runtime, method, runtime.device
         self.device_name, self.iterations = device.name, 0
-        kind = Kind(matrix.entry, precision)
+        kind = VectorType(matrix.entry, precision)
         self._kind, self._n = kind, matrix.n
         warps = PERSISTENT_BLOCK_SIZE[device.backend] // LANES
-        slices = deal(matrix, kind.scalar, device.sm_count, warps)
+        slices = assign_rows(matrix, kind.scalar, device.sm_count, warps)
         if method == "cg" and slices.least[0] <= 0:
             raise ReproError(
                 "conjugate gradients need a positive definite matrix",

@@ -10,9 +10,9 @@ from repro.bench.store import Store, crashed_row
 from repro.bench.worker import ContextLost
 from repro.bench.yardsticks import Empty
 from repro.devices.base import LaunchError
-from repro.sparse.operands import Multiplies, y_on
+from repro.sparse.operands import ProductRunnable, y_on
 from repro.tuning import search
-from repro.tuning.rounds import cold_rounds, shuffled_rounds, warm_rounds
+from repro.tuning.final_timing import cold_rounds, shuffled_rounds, warm_rounds
 
 pytestmark = pytest.mark.medium
 
@@ -28,7 +28,7 @@ TIMING = {
 }
 
 
-class Fake(Multiplies):
+class Fake(ProductRunnable):
     """Writes the right result; fails at a step if told to."""
 
     identity, arrangement, bytes_moved = "v1", "AoS", 8

@@ -55,7 +55,7 @@ MEMORY = "memory"
 OPERATOR = "operator"
 
 
-def front(seconds: Array, matrix_bytes: Array) -> NDArray[np.intp]:
+def pareto_front(seconds: Array, matrix_bytes: Array) -> NDArray[np.intp]:
     """Return indices of the Pareto front of time and bytes, ascending in bytes; of equal points, only the first."""
     order = np.lexsort((seconds, matrix_bytes))
     faster = seconds[order] < np.minimum.accumulate(np.concatenate([[np.inf], seconds[order][:-1]]))
@@ -63,7 +63,7 @@ def front(seconds: Array, matrix_bytes: Array) -> NDArray[np.intp]:
     return indices
 
 
-def weigh(seconds: Array, matrix_bytes: Array, weight: float) -> int:
+def least_weighted_cost(seconds: Array, matrix_bytes: Array, weight: float) -> int:
     """Return the index that minimises (time / min time) · (bytes / min bytes)^weight.
 
     For a positive weight the result is on the Pareto front. Weight 0 selects the fastest; with weight 1, one percent of
@@ -99,4 +99,4 @@ def _best_by_memory(rows: Sequence[Row], weight: float, clock: str) -> str | Non
         return None
     seconds = np.array([row.median(clock) for row in timed], dtype=np.float64)
     sizes = np.array([row["matrix_bytes"] for row in timed], dtype=np.float64)
-    return timed[weigh(seconds, sizes, weight)].name
+    return timed[least_weighted_cost(seconds, sizes, weight)].name

@@ -17,7 +17,7 @@ import numpy as np
 from repro.bench.rows import REPORT, TIMED, Row
 from repro.bench.runnable import Runnable
 from repro.bench.store import Store
-from repro.bench.timing import CALM_RESTS, WAKING, Samples, SamplingPlan, is_far, micro, outlying
+from repro.bench.timing import CALM_RESTS, WAKING, Samples, SamplingPlan, is_far, microseconds_text, outlying
 from repro.bench.trial import FAILURES, Bench
 from repro.bench.worker import ContextLost, Watchdog
 from repro.bench.yardsticks import EMPTY
@@ -97,7 +97,7 @@ class Probe:
             self._best[same] = min(self._best.get(same, median), median)
             if not is_far(median, best, bench.timing.tolerance(backend), WAKING[backend]):
                 return None
-        words = f"{kind} median {micro(median)}, {micro(best)} before"
+        words = f"{kind} median {microseconds_text(median)}, {microseconds_text(best)} before"
         return Slowdown(words, median - best if kind == EMPTY else np.inf)
 
 

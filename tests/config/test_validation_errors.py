@@ -9,8 +9,8 @@ import pytest
 from repro.campaign.configuration import load, resolve
 from repro.campaign.plan import make_plan
 from repro.config import located
-from repro.config.misfits import nearest
 from repro.config.models import Config, Fetch
+from repro.config.validation_errors import nearest
 from repro.errors import ReproError
 from repro.problems.fetch import check_mirrors, mirrors
 

@@ -74,13 +74,13 @@ def check_factors(a: Factor, b: Factor) -> None:
 BLOCKS_PER_SM = {"cuda": 16, "opencl": 2}
 
 
-class Releases(Protocol):
+class Releasable(Protocol):
     """Owner of device memory."""
 
     def release(self) -> None: ...
 
 
-R = TypeVar("R", bound=Releases)
+R = TypeVar("R", bound=Releasable)
 
 
 def keep(held: ExitStack, thing: R) -> R:
@@ -353,7 +353,7 @@ class Launches:
         return sorted_by
 
 
-class Work(Launches):
+class KernelLauncher(Launches):
     """Memory and launches for one measured runnable on device number `at` of a workspace; `built`: modules by name."""
 
     guards: Guards
@@ -363,9 +363,9 @@ class Work(Launches):
         super().__init__(workspace.devices[at], load, held, workspace.guards)
         self.workspace, self._built = workspace, built
 
-    def on(self, at: int) -> Work:
-        """Return a `Work` for device number `at`; its memory is released together with the memory of this object."""
-        return Work(self.workspace, self._built, self.held, at)
+    def on(self, at: int) -> KernelLauncher:
+        """Return a `KernelLauncher` for device number `at`; its memory is released with that of this object."""
+        return KernelLauncher(self.workspace, self._built, self.held, at)
 
     def captured(self, launch: Launch) -> Launch:
         """Launch once, then return the launch as a captured graph; raise `Unsupported` if it cannot be captured."""

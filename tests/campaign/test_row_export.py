@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from repro.bench.rows import STATUSES
 from repro.bench.store import read_rows
-from repro.campaign.interchange import INVALIDITY, json_schema, rows_of, studies_of, t4_of
+from repro.campaign.row_export import INVALIDITY, exported_rows, json_schema, studies_of, t4_of
 from repro.cli import app
 
 pytestmark = pytest.mark.medium
@@ -79,7 +79,7 @@ def test_json_is_as_its_schema_says_and_has_all_rows() -> None:
 def test_csv_has_the_same_numbers() -> None:
     [study] = studies_of(RAW, "compressed_coo")
     lines = [*csv.DictReader(io.StringIO(printed("--study", study.name, "--csv")))]
-    rows = [*rows_of(RAW, study)]
+    rows = [*exported_rows(RAW, study)]
     assert len(lines) == len(rows)
     columns = json_schema([study])["properties"]["rows"]["items"]["properties"]
     assert set(columns) - set(lines[0]) == {"event_samples", "graph_samples", "host_samples"}
@@ -97,7 +97,7 @@ def test_a_search_is_kernel_tuners_t4(tmp_path: Path) -> None:
     assert json.loads((tmp_path / study.name / problem / f"{precision}.json").read_text()) == search
     for one in found.values():
         jsonschema.validate(one, T4)
-    rows = [row for row in rows_of(RAW, study) if (row["step"], row["kind"]) == ("search", "variant")]
+    rows = [row for row in exported_rows(RAW, study) if (row["step"], row["kind"]) == ("search", "variant")]
     assert sum(len(one["results"]) for one in found.values()) == len(rows)
     configurations = [json.dumps(result["configuration"], sort_keys=True) for result in search["results"]]
     of_case = {row["name"] for row in rows if (row["problem"], row["precision"]) == (problem, precision)}

@@ -17,8 +17,8 @@ import numpy as np
 from repro.codegen.targets import Target
 from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Device, Launch, Program
 from repro.errors import ReproError
-from repro.sparse.device_work import Load, check_factors, keep
-from repro.sparse.dynamic.layout import MAX_ENTRIES
+from repro.sparse.device_primitives import Load, check_factors, keep
+from repro.sparse.dynamic.host_layout import MAX_ENTRIES
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.elementwise import Kernels, in_order
 from repro.sparse.spgemm.kernels import (
@@ -37,7 +37,7 @@ from repro.sparse.spgemm.kernels import (
     long_shapes,
     smallest,
     sort_shapes,
-    spread,
+    widen_shape,
 )
 
 
@@ -157,7 +157,7 @@ IDLE = 8
 
 
 @dataclass(frozen=True)
-class Plan:
+class BinPlan:
     """A kernel for each bin."""
 
     #: Shape for each bin's rows, `(BINS,)`.
@@ -170,7 +170,7 @@ def plan_products(
     expected: tuple[int, ...] = EXPECTED,
     largest: tuple[int, ...] = (*LIMITS, MAX_ENTRIES),
     mean_row: float = 0.0,
-) -> Plan:
+) -> BinPlan:
     """Return a plan for rows binned by products.
 
     `expected` are products per entry, and `largest` the largest row's products, `(BINS,)` each. `mean_row` is B's mean
@@ -186,16 +186,16 @@ def plan_entries(
     entries: Sequence[int],
     products: Sequence[int] | None = None,
     mean_row: float = 0.0,
-) -> Plan:
+) -> BinPlan:
     """Return a plan whose tables hold rows of `entries`, `(BINS,)`.
 
     `products` are maximal products of each bin's rows, if known. `mean_row` is B's mean row length; 0: unknown.
     """
     given = zip(entries, products or [0] * BINS, strict=True)
-    return Plan(tuple(smallest(target, scalar_bytes, count, of_products, mean_row) for count, of_products in given))
+    return BinPlan(tuple(smallest(target, scalar_bytes, count, of_products, mean_row) for count, of_products in given))
 
 
-def plan_bounds(target: Target, scalar_bytes: int, counts: BinCounts, columns: int) -> Plan:
+def plan_bounds(target: Target, scalar_bytes: int, counts: BinCounts, columns: int) -> BinPlan:
     """Return a plan whose tables hold whatever a row can be, so that none is computed twice; long rows have a block."""
     shapes: list[Shape] = []
     for largest in counts.largest:
@@ -204,11 +204,11 @@ def plan_bounds(target: Target, scalar_bytes: int, counts: BinCounts, columns: i
             shapes.append(long_shape(target, scalar_bytes, most))
         else:
             shapes.append(smallest(target, scalar_bytes, most, largest, counts.mean_row))
-    return Plan(tuple(shapes))
+    return BinPlan(tuple(shapes))
 
 
 @dataclass(frozen=True)
-class Demand:
+class RowLoad:
     """Work to distribute over the device."""
 
     #: Rows of each bin, `(BINS,)`.
@@ -220,7 +220,7 @@ class Demand:
     of_b: float
 
 
-def spread_out(plan: Plan, target: Target, scalar_bytes: int, demand: Demand) -> Plan:
+def spread_out(plan: BinPlan, target: Target, scalar_bytes: int, demand: RowLoad) -> BinPlan:
     """Return a plan with more lanes a row in bins that would leave most of the device idle.
 
     Lanes of a warp follow the row length of B; several warps need long rows of A.
@@ -230,28 +230,28 @@ def spread_out(plan: Plan, target: Target, scalar_bytes: int, demand: Demand) ->
         if isinstance(shape, HashShape) and 0 < rows * shape.width * IDLE < demand.lanes:
             in_warp, warps = min(2 * demand.of_b, target.warp), demand.of_a / target.warp
             most = in_warp if warps < 2 else target.warp * min(warps, demand.lanes / rows / target.warp)
-            made.append(spread(shape, target, scalar_bytes, max(most, in_warp)))
+            made.append(widen_shape(shape, target, scalar_bytes, max(most, in_warp)))
         else:
             made.append(shape)
-    return Plan(tuple(made))
+    return BinPlan(tuple(made))
 
 
 @cache
-def plan_for_any(target: Target, scalar_bytes: int) -> Plan:
+def plan_for_any(target: Target, scalar_bytes: int) -> BinPlan:
     """Return a plan whose tables hold any row, binned by entries or products."""
     return plan_entries(target, scalar_bytes, (*LIMITS, MAX_ENTRIES))
 
 
 @cache
-def roomy_plan(target: Target, scalar_bytes: int) -> Plan:
+def roomy_plan(target: Target, scalar_bytes: int) -> BinPlan:
     """Return a plan with slots for all products of a row, or the largest table."""
     shapes = hash_shapes(target, scalar_bytes)
     largest = max(shapes, key=lambda shape: (shape.table, shape.width))
     fitting = (smallest(target, scalar_bytes, limit) for limit in (*LIMITS, MAX_ENTRIES))
-    return Plan(tuple(shape or largest for shape in fitting))
+    return BinPlan(tuple(shape or largest for shape in fitting))
 
 
-def papers_plan(target: Target, scalar_bytes: int, width: int = 32, rows: int = 1) -> Plan:
+def papers_plan(target: Target, scalar_bytes: int, width: int = 32, rows: int = 1) -> BinPlan:
     """Return the plan of King 2017, section 6.1: rows of up to 2,048 products are sorted in shared memory.
 
     The paper does not describe longer rows; `plan_products` is used for them. `width` threads a row and `rows` rows a
@@ -263,7 +263,7 @@ def papers_plan(target: Target, scalar_bytes: int, width: int = 32, rows: int = 
         own = [shape for shape in shapes if shape.most == LIMITS[bin]]
         if own:
             made[bin] = min(own, key=lambda shape: (abs(shape.width - width), abs(shape.rows - rows)))
-    return Plan(tuple(made))
+    return BinPlan(tuple(made))
 
 
 #: Limit of blocks per multiprocessor for grid-stride loops over a bin's rows.
@@ -272,7 +272,7 @@ BLOCKS_PER_SM = {"cuda": 32, "opencl": 4}
 DENSE_BLOCKS, DENSE_BYTES = 256, 1 << 29
 
 
-class Lists(Protocol):
+class BinLists(Protocol):
     """Lists of rows, one for each bin."""
 
     #: Distance of two lists in numbers.
@@ -290,11 +290,11 @@ class ProductRows:
     `left` has capacity for the numbers of all rows; kernels list unfinished rows there.
     """
 
-    def __init__(self, device: Device, load: Load, factors: Factors, c: Storage, bins: Lists, left: Buffer) -> None:
+    def __init__(self, device: Device, load: Load, factors: Factors, c: Storage, bins: BinLists, left: Buffer) -> None:
         self._device, self._load = device, load
         self._factors, self._c, self._bins, self._left = factors, c, bins, left
 
-    def bind(self, mode: Mode, counts: BinCounts, plan: Plan, held: ExitStack) -> Callable[[], None]:
+    def bind(self, mode: Mode, counts: BinCounts, plan: BinPlan, held: ExitStack) -> Callable[[], None]:
         """Return a launch of all bins' rows, in no defined order.
 
         C needs memory for the output of `mode`. `held` releases the kernels' working memory after they are done.
@@ -344,7 +344,7 @@ SPARE = 1.15
 
 
 @dataclass(frozen=True)
-class Listed:
+class DeviceBinLists:
     """Lists of rows, one for each bin, at a stride, and their lengths on the device."""
 
     stride: int
@@ -367,12 +367,12 @@ class Sample:
     #: Mean row length of B.
     mean_row: float
 
-    def plan(self, target: Target, scalar_bytes: int) -> Plan:
+    def plan(self, target: Target, scalar_bytes: int) -> BinPlan:
         """Return a plan with slots for the largest sampled row of each bin."""
         fitting = plan_entries(target, scalar_bytes, self.largest, self.products, self.mean_row)
         usual = plan_products(target, scalar_bytes, largest=self.products, mean_row=self.mean_row)
         given = zip(self.rows, self.largest, fitting.shapes, usual.shapes, strict=True)
-        return Plan(tuple(shape if rows and size else kept for rows, size, shape, kept in given))
+        return BinPlan(tuple(shape if rows and size else kept for rows, size, shape, kept in given))
 
     def entries_of(self, counts: BinCounts) -> int:
         """Return the estimated entries of all rows; without a sample the expected ones."""
@@ -394,7 +394,7 @@ def take_sample(
     """Find the sizes of some rows of each bin, and wait; other rows of C stay unchanged."""
     with ExitStack() as held:
         kernels = Kernels(device, load(f"count-{factors.format}"))
-        listed = Listed(
+        listed = DeviceBinLists(
             SAMPLE_ROWS, keep(held, device.allocate(4 * BINS * SAMPLE_ROWS)), keep(held, device.allocate(4 * BINS))
         )
         left, sums = keep(held, device.allocate(4 * BINS * SAMPLE_ROWS)), keep(held, device.allocate(8 * BINS))

@@ -14,23 +14,23 @@ from repro.bench.errors import Unsupported
 from repro.bench.rows import ClockName
 from repro.bench.runnable import not_prepared
 from repro.devices.base import Buffer
-from repro.sparse.device_work import ModuleFile, Work
+from repro.sparse.device_primitives import KernelLauncher, ModuleFile
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.multigrid.hierarchy import (
     Coarsening,
     DeviceLevel,
-    Facts,
     LevelLaunches,
+    LevelReadback,
     Multiply,
     NearNull,
     set_up_on,
 )
 from repro.sparse.multigrid.reference import MultigridSettings, operator_complexity
 from repro.sparse.multigrid.solver import Solver
+from repro.sparse.spgemm.binned_rows import papers_plan
 from repro.sparse.spgemm.multiplication import CoordinateMultiplication, Multiplication
-from repro.sparse.spgemm.rows import papers_plan
 from repro.studies.spgemm_amg import PHASES, TOLERANCE
-from repro.studies.spgemm_amg.operands import Prepared, SetsUp, Solves, operands_of, upload
+from repro.studies.spgemm_amg.operands import SetupRunnable, SolveRunnable, StackedRunnable, operands_of, upload
 
 #: Methods for the products in a set-up: our kernels, the paper's kernels, or sorting all products.
 SetUpMethod = Literal["default", "sort", "coordinates"]
@@ -38,7 +38,7 @@ SetUpMethod = Literal["default", "sort", "coordinates"]
 MAX_STEPS = 500
 
 
-class OnMultigrid(Prepared):
+class MultigridRunnable(StackedRunnable):
     """A runnable that uses the modules of products and of multigrid."""
 
     kind = "variant"
@@ -49,7 +49,7 @@ class OnMultigrid(Prepared):
         return " ".join(built.module.hash for built in self._built.values())
 
 
-class SetUp(OnMultigrid, SetsUp):
+class SetUp(MultigridRunnable, SetupRunnable):
     """The set-up of a whole hierarchy, from the matrix on the device."""
 
     def __init__(self, built: Mapping[str, ModuleFile], method: SetUpMethod) -> None:
@@ -62,7 +62,7 @@ class SetUp(OnMultigrid, SetsUp):
     def columns(self) -> Mapping[str, Any]:
         return {"what": "setup", "method": self._method, **self._amounts}
 
-    def bind(self, work: Work) -> None:
+    def bind(self, work: KernelLauncher) -> None:
         operands = operands_of(work.workspace)
         a = work.keep(upload(work.workspace, operands.a))
         if self._method == "coordinates":
@@ -100,7 +100,7 @@ class SetUp(OnMultigrid, SetsUp):
         super().release()
 
 
-class LevelSetUp(OnMultigrid):
+class LevelSetUp(MultigridRunnable):
     """The set-up of the next level from one level, phase by phase; all levels above exist already."""
 
     def __init__(self, built: Mapping[str, ModuleFile], level: int) -> None:
@@ -114,7 +114,7 @@ class LevelSetUp(OnMultigrid):
     def columns(self) -> Mapping[str, Any]:
         return {"what": "level", "method": "default", "level": self._level, **self._amounts}
 
-    def bind(self, work: Work) -> None:
+    def bind(self, work: KernelLauncher) -> None:
         operands = operands_of(work.workspace)
         if self._level + 1 >= len(operands.levels):
             raise Unsupported(f"level {self._level} is the coarsest")
@@ -162,7 +162,7 @@ class LevelSteps:
 
     def __init__(
         self,
-        work: Work,
+        work: KernelLauncher,
         a: Storage,
         unknowns: int,
         near: NearNull,
@@ -176,7 +176,7 @@ class LevelSteps:
         self._step = Coarsening(LevelLaunches(work.device, work.load, dtype, held), multiply, MultigridSettings())
         self._level: DeviceLevel
         self._aggregates: Buffer
-        self._facts: Facts
+        self._facts: LevelReadback
         self._laid_out: Storage | None
         self._t: Storage
         self._p: Storage
@@ -219,7 +219,7 @@ class LevelSteps:
         self._at_end(self.coarse.release)
 
 
-class Solution(OnMultigrid, Solves):
+class Solution(MultigridRunnable, SolveRunnable):
     """A solution of A x = b by conjugate gradients from x = 0, with one V-cycle per step as preconditioner."""
 
     name = "solve/cg"
@@ -233,7 +233,7 @@ class Solution(OnMultigrid, Solves):
     def columns(self) -> Mapping[str, Any]:
         return {"what": "solve", "method": "default", **self._amounts}
 
-    def bind(self, work: Work) -> None:
+    def bind(self, work: KernelLauncher) -> None:
         operands = operands_of(work.workspace)
         a = upload(work.workspace, operands.a)
         levels = set_up_on(work.device, work.load, a, operands.given_null, operands.unknowns)

@@ -19,14 +19,23 @@ from repro.bench.rows import ClockName, Row
 from repro.bench.runnable import Candidate, Runnable, Workspace, not_prepared
 from repro.codegen.targets import Target
 from repro.config.models import Rival, StudySettings
-from repro.sparse.device_work import ModuleFile, Work
+from repro.sparse.device_primitives import KernelLauncher, ModuleFile
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.library import among
 from repro.sparse.library.cusparse_bindings import gpu, version
 from repro.sparse.library.cusparse_csr import SPGEMM_ALGORITHMS, Gemm, GemmReuse, GpuCsr
-from repro.sparse.multigrid.hierarchy import LevelLaunches, rows_of
+from repro.sparse.multigrid.hierarchy import LevelLaunches, row_arguments
 from repro.sparse.operands import NAN_BYTE
 from repro.sparse.rivals.runnables import RivalMultiplication, RivalSolution
+from repro.sparse.spgemm.binned_rows import (
+    BinPlan,
+    Factors,
+    ProductBins,
+    ProductRows,
+    papers_plan,
+    plan_for_any,
+    plan_products,
+)
 from repro.sparse.spgemm.kernels import BINS, LIMITS
 from repro.sparse.spgemm.multiplication import (
     ONE_PHASE,
@@ -36,11 +45,17 @@ from repro.sparse.spgemm.multiplication import (
     Multiplication,
     Steps,
 )
-from repro.sparse.spgemm.rows import Factors, Plan, ProductBins, ProductRows, papers_plan, plan_for_any, plan_products
-from repro.sparse.spgemm.single import single_launch, sizes_of
+from repro.sparse.spgemm.one_launch import single_launch, sizes_of
 from repro.studies.spgemm_amg import STUDY_NAME, TOLERANCE, ProductName
 from repro.studies.spgemm_amg.ids import AmgRow, BinMode, KernelId, Shape, shapes_for
-from repro.studies.spgemm_amg.operands import AmgOperands, Multiplied, Solves, factor_of, factors_on, operands_of
+from repro.studies.spgemm_amg.operands import (
+    AmgOperands,
+    SolveRunnable,
+    SpgemmRunnable,
+    factor_of,
+    factors_on,
+    operands_of,
+)
 from repro.tuning.search import Choice, pick
 
 #: The clock by which kernels of bins are chosen; kernels of bins have no other clock.
@@ -60,10 +75,10 @@ class Plans:
     def __str__(self) -> str:
         return " ".join(f"{mode}/{bin}/{shape}" for (mode, bin), shape in sorted(self.shapes.items(), key=str))
 
-    def on(self, target: Target, scalar_bytes: int, mode: BinMode) -> Plan:
+    def on(self, target: Target, scalar_bytes: int, mode: BinMode) -> BinPlan:
         """Return the plan for rows that are binned by their products, or by their entries."""
         usual = plan_products(target, scalar_bytes) if mode == "one" else plan_for_any(target, scalar_bytes)
-        return Plan(tuple(self.shapes.get((mode, bin), shape) for bin, shape in enumerate(usual.shapes)))
+        return BinPlan(tuple(self.shapes.get((mode, bin), shape) for bin, shape in enumerate(usual.shapes)))
 
 
 def tuning_of(kernel: KernelId | AmgRow) -> str:
@@ -118,7 +133,7 @@ _STEPS: Mapping[ProductMethod, tuple[str, ...]] = {
 }
 
 
-class Product(Multiplied):
+class Product(SpgemmRunnable):
     """A product by our modules; bins without a plan use the kernels that are expected to be the fastest."""
 
     kind = "variant"
@@ -132,13 +147,13 @@ class Product(Multiplied):
     def identity(self) -> str:
         return " ".join([*(built.module.hash for built in self._built.values()), str(self._plans or "")])
 
-    def bind(self, work: Work) -> None:
+    def bind(self, work: KernelLauncher) -> None:
         self.bind_product(work, factors_on(work.workspace, self.product))
 
-    def bind_product(self, work: Work, factors: Factors) -> None:
+    def bind_product(self, work: KernelLauncher, factors: Factors) -> None:
         raise NotImplementedError
 
-    def multiplication(self, work: Work, phases: int) -> Multiplication:
+    def multiplication(self, work: KernelLauncher, phases: int) -> Multiplication:
         target, dtype = work.device.target, operands_of(work.workspace).dtype
         if self._plans is None:
             return Multiplication(work.device, work.load, dtype)
@@ -158,7 +173,7 @@ class Product(Multiplied):
         with ExitStack() as held:
             run = LevelLaunches(work.device, work.load, c.dtype, held)
             y, given, lanes = run.scalars(c.shape[0]), run.upload(x.astype(c.dtype)), run.lanes(c, c.report().pointer)
-            run.cycle(f"multiply_w{lanes}", c.shape[0], c.shape[0], *rows_of(c), given, y, lanes=lanes)
+            run.cycle(f"multiply_w{lanes}", c.shape[0], c.shape[0], *row_arguments(c), given, y, lanes=lanes)
             return run.download(c.sizes, c.shape[0], np.int32), run.download(y, c.shape[0], c.dtype)
 
     def release(self) -> None:
@@ -197,7 +212,7 @@ class WholeProduct(Product):
         mode = "one" if self._method == "paper" else self._method
         return {"what": "product", "mode": mode, "method": method, **super().columns}
 
-    def bind_product(self, work: Work, factors: Factors) -> None:
+    def bind_product(self, work: KernelLauncher, factors: Factors) -> None:
         multiply = self._multiply(work, factors)
 
         def launch() -> None:
@@ -210,7 +225,7 @@ class WholeProduct(Product):
             single_launch(work.device, factors.a.dtype).trim()
         self._amounts["peak_bytes"] = work.device.pool_growth(lambda: multiply(factors).release())
 
-    def _multiply(self, work: Work, factors: Factors) -> Callable[[Factors], Storage]:
+    def _multiply(self, work: KernelLauncher, factors: Factors) -> Callable[[Factors], Storage]:
         if self._method == "coordinates":
             return CoordinateMultiplication(work.device, work.load).multiply
         multiplication = self.multiplication(work, 2 if self._method == "two" else 1)
@@ -270,7 +285,7 @@ class SingleKernel(Product):
     def columns(self) -> Mapping[str, Any]:
         return {"what": "product", "mode": "single", "method": "kernel", **super().columns}
 
-    def bind_product(self, work: Work, factors: Factors) -> None:
+    def bind_product(self, work: KernelLauncher, factors: Factors) -> None:
         whole = self.multiplication(work, 1).in_one_launch(factors)  # which finds the table for these rows
         single, sizes = single_launch(work.device, factors.a.dtype), sizes_of(factors)
         if whole is None or sizes is None:
@@ -298,7 +313,7 @@ class Refill(Product):
         method = "tuned" if self._plans else "default"
         return {"what": "numeric", "mode": "refill", "method": method, **super().columns}
 
-    def bind_product(self, work: Work, factors: Factors) -> None:
+    def bind_product(self, work: KernelLauncher, factors: Factors) -> None:
         multiplication = self.multiplication(work, 2)
         self._c = c = multiplication.in_two_phases(factors)
         bound = ExitStack()
@@ -321,7 +336,7 @@ class StoredRefill(Product):
     def columns(self) -> Mapping[str, Any]:
         return {"what": "numeric", "mode": "refill", "method": "stored", **super().columns}
 
-    def bind_product(self, work: Work, factors: Factors) -> None:
+    def bind_product(self, work: KernelLauncher, factors: Factors) -> None:
         self._c = c = self.multiplication(work, 2).in_two_phases(factors)
         destinations = work.keep(Destinations(work.device, work.load, factors, c))
         self._amounts["plan_bytes"] = destinations.nbytes
@@ -372,7 +387,7 @@ class BinKernel(Product, Candidate):
         # bytes: these rows of A, and for each of their entries a row of B, but at most all of B
         self.bytes_moved = operands.bytes_of_csr(int(rows.sum()), nonzeros)
 
-    def bind_product(self, work: Work, factors: Factors) -> None:
+    def bind_product(self, work: KernelLauncher, factors: Factors) -> None:
         device = work.device
         bins = work.keep(ProductBins(device, work.load("count-exact"), factors.shape[0]))
         left = work.keep(device.allocate(4 * bins.stride))
@@ -387,7 +402,7 @@ class BinKernel(Product, Candidate):
         counts = bins.read()
         only = tuple(rows if bin == self.bin else 0 for bin, rows in enumerate(counts.rows))
         shapes: list[Shape] = [None] * BINS
-        plan = Plan((*shapes[: self.id.bin], self.id.shape, *shapes[self.id.bin + 1 :]))
+        plan = BinPlan((*shapes[: self.id.bin], self.id.shape, *shapes[self.id.bin + 1 :]))
         scratch = ExitStack()
         work.held.callback(scratch.close)
         rows = ProductRows(device, work.load, factors, c, bins, left)
@@ -442,7 +457,7 @@ def library_products(names: Collection[str], backend: str, product: ProductName)
     return [*whole, CusparseRefill(product)] if REUSE in names else whole
 
 
-class LibraryProduct(Multiplied):
+class LibraryProduct(SpgemmRunnable):
     """A product by a library."""
 
     kind = "baseline"
@@ -474,7 +489,7 @@ class CusparseProduct(LibraryProduct):
     def identity(self) -> str:
         return f"{version()} {self.name}"
 
-    def bind(self, work: Work) -> None:
+    def bind(self, work: KernelLauncher) -> None:
         device = gpu(work.device)
         multiplier = _multiplier(work, self.product, self.routine)
 
@@ -519,7 +534,7 @@ class CusparseRefill(LibraryProduct):
     def identity(self) -> str:
         return f"{version()} {self.name}"
 
-    def bind(self, work: Work) -> None:
+    def bind(self, work: KernelLauncher) -> None:
         reuse = _multiplier(work, self.product, REUSE)
         assert isinstance(reuse, GemmReuse)
         c = work.keep(reuse.multiply())
@@ -533,7 +548,7 @@ class CusparseRefill(LibraryProduct):
         return self._read()
 
 
-def _multiplier(work: Work, product: ProductName, routine: str) -> Gemm | GemmReuse:
+def _multiplier(work: KernelLauncher, product: ProductName, routine: str) -> Gemm | GemmReuse:
     """Return the object that multiplies a product's factors on the GPU."""
     device = gpu(work.device)
     given = factor_of(work.workspace, product)
@@ -558,7 +573,7 @@ class ScipyProduct(LibraryProduct):
 
         return f"{scipy.__version__} {self.name}"
 
-    def bind(self, work: Work) -> None:
+    def bind(self, work: KernelLauncher) -> None:
         a, b = factor_of(work.workspace, self.product)
 
         def launch() -> None:
@@ -575,13 +590,13 @@ class ScipyProduct(LibraryProduct):
 MAX_ITERATIONS = 100_000
 
 
-class RivalProduct(RivalMultiplication, Multiplied):
+class RivalProduct(RivalMultiplication, SpgemmRunnable):
     """A product by a rival; it may leave out entries that cancel to zero."""
 
     drops = True
 
     def __init__(self, rival: Rival, product: ProductName) -> None:
-        Multiplied.__init__(self)
+        SpgemmRunnable.__init__(self)
         RivalMultiplication.__init__(self, rival)
         self.product = product
         self.name = f"{self.name}/{product}"
@@ -601,11 +616,11 @@ class RivalProduct(RivalMultiplication, Multiplied):
         return a, b
 
 
-class RivalSolver(RivalSolution, Solves):
+class RivalSolver(RivalSolution, SolveRunnable):
     """A x = b by a rival, from x = 0 to the study's tolerance."""
 
     def __init__(self, rival: Rival) -> None:
-        Solves.__init__(self)
+        SolveRunnable.__init__(self)
         RivalSolution.__init__(self, rival)
         self.name = f"{self.name}/solve"
 

@@ -54,7 +54,7 @@ def studies_of(raw: Path, study: str | None = None) -> list[Study]:
     return [get_study(name) for name in recorded if study in (None, name)]
 
 
-def rows_of(raw: Path, study: Study) -> Iterator[dict[str, Any]]:
+def exported_rows(raw: Path, study: Study) -> Iterator[dict[str, Any]]:
     """Yield the rows of a study, step by step, each with its `step`; absent values are left out."""
     for step in STEPS:
         for row in read_rows(raw / study.name, step).to_pylist():
@@ -101,7 +101,7 @@ def write_csv(raw: Path, studies: Iterable[Study], out: TextIO) -> None:
     writer = csv.DictWriter(out, names, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     for study in studies:
-        writer.writerows(rows_of(raw, study))
+        writer.writerows(exported_rows(raw, study))
 
 
 def t4_of(raw: Path, study: Study) -> dict[tuple[str, str], dict[str, Any]]:
@@ -112,7 +112,7 @@ def t4_of(raw: Path, study: Study) -> dict[tuple[str, str], dict[str, Any]]:
     if study.id_class is None:
         return {}
     found: dict[tuple[str, str], dict[str, Any]] = {}
-    for row in rows_of(raw, study):
+    for row in exported_rows(raw, study):
         if row["step"] != "search" or row["kind"] != "variant" or row["status"] not in INVALIDITY:
             continue
         case = found.setdefault((row["problem"], row["precision"]), {"schema_version": T4_VERSION, "results": []})

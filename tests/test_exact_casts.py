@@ -1,4 +1,4 @@
-"""What `repro.casts.cast` holds and what it refuses, over all pairs of types of numbers."""
+"""What `repro.exact_casts.cast` holds and what it refuses, over all pairs of types of numbers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from repro.casts import PART, cast, expectation, holds
 from repro.errors import ReproError
+from repro.exact_casts import PART, cast, expectation, holds
 
 TYPES = ["?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "g", "c8", "c16"]
 
