@@ -155,8 +155,8 @@ def test_its_clock_decides_which_get_the_full_effort_and_which_is_chosen(make_be
     told = []
 
     class Spy(Exhaustive):
-        def __call__(self, space, measure):
-            super().__call__(space, lambda index: told.append((space[index], measure(index))))
+        def __call__(self, space, measure, compilation):
+            super().__call__(space, lambda index: told.append((space[index], measure(index))), compilation)
 
     fakes = [OnHost("slow", 0.008), OnHost("quick", 0.001), OnHost("slower", 0.02)]
     with Store(tmp_path / "rows.jsonl") as store:
