@@ -181,7 +181,7 @@ def instructions(ptx: str, kernel: str) -> str:
     found = re.findall(rf"(\.entry (\w*{kernel}\w*)\(.*?^}}$)", ptx, re.DOTALL | re.MULTILINE)
     assert len(found) == 1
     text = re.sub(r"\$L__BB\d+_", "$L__BB_", found[0][0].replace(found[0][1], "kernel"))
-    return re.sub(r"\w*(drawn|partial|first_slot|room)E?\b", r"\1", text)
+    return re.sub(r"\w*(drawn|partial|first_slot|shared)E?\b", r"\1", text)
 
 
 @pytest.fixture(scope="module")
