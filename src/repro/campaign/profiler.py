@@ -206,7 +206,7 @@ def find_ncu() -> str:
 def _profile(ncu: str, command: Sequence[str], log: Path) -> list[ProfiledKernel]:
     """Profile a command; if this `ncu` does not know some metrics, repeat without them."""
     metrics = [counter.metric for counter in COUNTERS]
-    # no blocked streams: the profiler waits for each kernel, which would never finish in one
+    # ncu runs one kernel at a time: a stream that a blocking kernel holds would never go on
     environment = {**os.environ, "REPRO_BLOCKING": "0"}
     while True:
         log.unlink(missing_ok=True)

@@ -219,7 +219,10 @@ class CooperativeKernel(Protocol):
         """Return the largest number of blocks of a launch: as many as the device holds at once."""
 
     def bind(self, grid: int, arguments: Sequence[Argument]) -> Callable[[], None]:
-        """Return a function that queues a launch on the device's own queue; see `Queue.bind`."""
+        """Bind grid and arguments once, as `Queue.bind` does; calling the result queues one cooperative launch.
+
+        All blocks are on the device at a time, so `grid` is at most `resident`.
+        """
 
 
 class HostWords(Protocol):

@@ -30,13 +30,13 @@ LANES_OF_AGGREGATE = {"cuda": 8, "opencl": 1}
 
 
 class SetupCounters(NamedTuple):
-    """Places of what stages leave for each other and for the host, in int32 numbers; the radius is a float64."""
+    """Index of each int32 counter that stages write for later stages and for the host; the radius is a float64."""
 
     #: Rows whose diagonal cannot be divided by, the first of them, counted down, and whether an entry is 0.
     bad: int = 0
     first_bad: int = 1
     zeros: int = 2
-    #: The words before, which the radius begins with 0.
+    #: Counters [0, 3), which the launch of the spectral radius resets.
     of_radius: int = 3
     #: Number of aggregates.
     aggregates: int = 3

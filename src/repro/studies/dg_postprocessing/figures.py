@@ -249,7 +249,7 @@ def _sure(slow: Method, fast: Method) -> Callable[[Filtering], Interval | None]:
 
 
 def draw_speedup(fields: Sequence[Filtering], lines: Mapping[str, float], band: tuple[float, float] | None) -> Canvas:
-    """Draw the panels; `lines` (by family) and `band` are values stated in the text, drawn if given."""
+    """Draw the panels; `lines` (by family) and `band` are values of the dissertation's running text, drawn if given."""
 
     def either(field: Filtering) -> float | None:
         return next((over for slow, fast, _ in SPEEDUPS if (over := field.over(slow, fast))), None)
@@ -522,7 +522,7 @@ def region_rates(item: WidthTimes) -> dict[str, float]:
 
 
 NO_TIMES = "no kernels of regions were timed in this campaign"
-#: Style of the values stated in the text.
+#: Style of the values of the dissertation's running text, which are in none of its figures.
 PUBLISHED_MARK: dict[str, Any] = {"marker": "D", "markersize": 4, "color": figure_style.ACCENT, "linestyle": ""}
 #: Share of a vector width's place on the axis over which the marks for all numbers of regions are spread.
 MARK_SPREAD = 0.7

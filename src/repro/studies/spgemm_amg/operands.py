@@ -242,7 +242,7 @@ class AmgOperands:
     levels: tuple[reference.HostLevel, ...]
     #: Number of unknowns per node.
     unknowns: int
-    #: `(n, unknowns)`: for each of a node's unknowns, a vector that is 1 at this unknown of all nodes.
+    #: Near-null-space candidates B, `(n, unknowns)`, for each unknown of a node one vector: 1 at it, else 0.
     near_null: NDArray[np.float64]
     #: Seed for all random vectors.
     seed: int

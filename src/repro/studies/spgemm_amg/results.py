@@ -42,7 +42,7 @@ ONE = _whole("one", "one phase", mode="one", method="default")
 ONE_TUNED = _whole("one_tuned", "one phase, tuned", mode="one", method="tuned")
 TWO_TUNED = _whole("two_tuned", "two phases, tuned", mode="two", method="tuned")
 SINGLE = _whole("single", "one launch", mode="single", method="default")
-#: The kernel of a product in one launch alone, into memory that is there.
+#: Kernel time of a product in one launch alone; the memory of C is allocated before.
 SINGLE_KERNEL = Method(
     "single_kernel", "the kernel", columns={"what": "product", "mode": "single", "method": "kernel"}, clock=EVENT
 )
