@@ -287,12 +287,14 @@ class BinLists(Protocol):
 class ProductRows:
     """The binned rows of C = A B.
 
-    `left` has capacity for the numbers of all rows; kernels list unfinished rows there.
+    `unfinished` has capacity for the numbers of all rows; kernels list unfinished rows there.
     """
 
-    def __init__(self, device: Device, load: Load, factors: Factors, c: Storage, bins: BinLists, left: Buffer) -> None:
+    def __init__(
+        self, device: Device, load: Load, factors: Factors, c: Storage, bins: BinLists, unfinished: Buffer
+    ) -> None:
         self._device, self._load = device, load
-        self._factors, self._c, self._bins, self._left = factors, c, bins, left
+        self._factors, self._c, self._bins, self._unfinished = factors, c, bins, unfinished
 
     def bind(self, mode: Mode, counts: BinCounts, plan: BinPlan, held: ExitStack) -> Callable[[], None]:
         """Return a launch of all bins' rows, in no defined order.
@@ -331,7 +333,7 @@ class ProductRows:
         bins, c, factors = self._bins, self._c, self._factors
         return [
             np.int32(bins.stride), bins.lists, bins.counts, *arguments_of(factors.a), *arguments_of(factors.b),
-            c.table, c.sizes, c.columns, c.values, np.int32(c.capacity), self._left, c.state,
+            c.table, c.sizes, c.columns, c.values, np.int32(c.capacity), self._unfinished, c.state,
         ]  # fmt: skip
 
 
@@ -397,7 +399,7 @@ def take_sample(
         listed = DeviceBinLists(
             SAMPLE_ROWS, keep(held, device.allocate(4 * BINS * SAMPLE_ROWS)), keep(held, device.allocate(4 * BINS))
         )
-        left, sums = keep(held, device.allocate(4 * BINS * SAMPLE_ROWS)), keep(held, device.allocate(8 * BINS))
+        unfinished, sums = keep(held, device.allocate(4 * BINS * SAMPLE_ROWS)), keep(held, device.allocate(8 * BINS))
         given: list[Argument] = [np.int32(bins.stride), bins.lists, bins.counts, listed.lists, listed.counts]
         kernels.blocks("take_sample", BINS, [np.int32(SAMPLE_ROWS), *given])()
         least = MIN_SHARE * sum(counts.totals)
@@ -406,7 +408,7 @@ def take_sample(
             counts, rows=tuple(min(rows, SAMPLE_ROWS) if total >= least else 0 for rows, total in given_rows)
         )
         plan = roomy_plan(device.target, c.dtype.itemsize)
-        ProductRows(device, load, factors, c, listed, left).bind("symbolic", some, plan, held)()
+        ProductRows(device, load, factors, c, listed, unfinished).bind("symbolic", some, plan, held)()
         kernels.blocks("sum_sample", BINS, [np.int32(SAMPLE_ROWS), listed.lists, listed.counts, c.sizes, sums])()
         device.fill(c.state, 0)  # rows beyond the largest table are computed later
         numbers = np.empty((BINS, 2), np.int32)

@@ -250,7 +250,7 @@ def _memory_columns(counted: str, key: str, head: str) -> tuple[Column[Times], .
 def _ratio_columns(
     campaign: Campaign, printed: Mapping[str, str], operations: Sequence[Method], base: Method, lacking: str
 ) -> tuple[Column[PublishedTimes], ...]:
-    """Return columns of operation time over base time, published and ours; a base without a time is a note on the name."""
+    """Return columns of operation time over base time, published and ours; a failed base is a note on the name."""
 
     def over(operation: Method, case: PublishedTimes) -> Cell:
         timed = case[operation]  # no mark for the base's time: the base has its own column
