@@ -1,4 +1,5 @@
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -111,7 +112,7 @@ def test_cusparse_without_its_library_or_a_gpu_is_unsupported_and_says_why(make_
 
 def test_a_baseline_of_ones_own_is_found(monkeypatch):
     monkeypatch.setattr(library, "_PROVIDERS", [])
-    mine = object()
+    mine = SimpleNamespace(name="mine")
 
     @baseline("cuda")
     def provide(entry, ordering):

@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 import pytest
-from test_rounds import TIMING, Fake
+from test_final_timing import TIMING, Fake
 
 from repro.bench.errors import Unsupported
 from repro.bench.store import Store, crashed_row

@@ -127,8 +127,9 @@ def test_a_product_goes_on_in_another_way(load, on_device, device):
         d = products.whole(Factors(on_device(random(9, 50, 0.2, 3)), c))
         assert_product(d, random(9, 50, 0.2, 3), c.download().to_csr())
     skewed = sp.csr_array(sp.vstack([random(200, 200, 0.01), np.ones((1, 200))]))
-    c = products.whole(Factors(on_device(skewed), on_device(skewed[:200])))
-    assert c.lease is None
+    factors = Factors(on_device(skewed), on_device(skewed[:200]))
+    assert products.in_one_launch(factors) is None
+    c = products.whole(factors)
     assert_product(c, skewed, skewed[:200])
 
 

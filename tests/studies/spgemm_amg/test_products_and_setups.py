@@ -16,7 +16,7 @@ from repro.sparse.device_primitives import KernelLauncher, ModuleFile
 from repro.sparse.multigrid.hierarchy import NearNull
 from repro.sparse.spgemm.kernels import BINS, LIMITS
 from repro.studies.spgemm_amg import operands as amg_expected
-from repro.studies.spgemm_amg import product_runnables as amg_bins
+from repro.studies.spgemm_amg import runnables_products as amg_bins
 from repro.studies.spgemm_amg.operands import factors_on, make_operands, upload
 from repro.studies.spgemm_amg.runnables_products import (
     MODES,
