@@ -31,7 +31,9 @@ for study in plan.studies.values():
             repro=REPRO,
             config=plan.config_file,
             study=study.name,
-            turns=lambda wildcards, study=study.name: turns_at(plan, study, gpu_limit()),
+            turns=lambda wildcards, study=study.name: processes_per_device(
+                plan, study, gpu_limit()
+            ),
         message:
             "Measuring {wildcards.problem}, {wildcards.precision}, of {params.study}"
         shell:

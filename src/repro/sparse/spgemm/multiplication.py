@@ -48,7 +48,7 @@ from repro.sparse.spgemm.binned_rows import (
     too_many,
 )
 from repro.sparse.spgemm.kernels import BYTES_ROOM, COLUMN_BYTES, ROOMS, RefillShape, refill_shape, rows_that_plan
-from repro.sparse.spgemm.one_launch import Range, single_launch
+from repro.sparse.spgemm.one_launch import Range, SingleLaunch, single_launch
 
 #: Steps of a product in one phase and in two.
 ONE_PHASE = ("count", "compute", "settle")
@@ -151,7 +151,6 @@ class Steps:
         self._expected = 0
         #: The most entries that C can have, where tables and memory are made for that; else 0.
         self._bound = 0
-        self._single = single_launch(of.device, factors.a.dtype)
         self._reserved: Range | None = None
         self._usual = of.usual or of.careful
 
@@ -189,7 +188,12 @@ class Steps:
     def _affords(self, entries: int) -> bool:
         """Return whether there is memory to be reserved for so many entries, if for any."""
         of_entry = COLUMN_BYTES + self.c.dtype.itemsize
-        return 0 < entries <= MAX_ENTRIES and self._single.affords(entries * of_entry)
+        return 0 < entries <= MAX_ENTRIES and self._kept.affords(entries * of_entry)
+
+    @property
+    def _kept(self) -> SingleLaunch:
+        """What is kept of earlier products, whose arena a product by bins shares."""
+        return single_launch(self._of.device, self._factors.a.dtype)
 
     def _spread(self, plan: BinPlan, counts: BinCounts) -> BinPlan:
         return self._of.spread(plan, counts, self._products.mean_of_a, self._products.mean_row)
@@ -208,7 +212,7 @@ class Steps:
         if not self._affords(self._bound):
             return False
         try:
-            self._reserved = self._single.arena.reserve(self._bound)
+            self._reserved = self._kept.arena.reserve(self._bound)
         except OutOfDeviceMemory:
             return False
         self.c.move(self._reserved, *self._reserved.buffers(self._bound), self._bound)

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Device, Kernel, OutOfDeviceMemory, Program
+from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Device, HostWords, Kernel, OutOfDeviceMemory, Program
 from repro.sparse.device_primitives import Load
 from repro.sparse.dynamic.host_layout import MAX_ENTRIES, pitch_of
 from repro.sparse.dynamic.kernels import STATE_WORDS
@@ -234,6 +234,12 @@ def single_launch(device: Device, dtype: np.dtype[np.floating]) -> SingleLaunch:
     return of_device[dtype.itemsize]
 
 
+def trim_products(device: Device) -> None:
+    """Release the memory that is kept for the next product on a device, and in which nothing lies."""
+    for kept in _kept.get(device, {}).values():
+        kept.trim()
+
+
 def _release(device: Device) -> None:
     for kept in _kept.pop(device, {}).values():
         kept.release()
@@ -307,9 +313,8 @@ class SingleLaunch:
     def __init__(self, device: Device, dtype: np.dtype[np.floating]) -> None:
         self._device, self._dtype = device, dtype
         self.arena, self._shelf = Arena(device, dtype), RowArrayPool(device)
-        self._words = device.allocate(4 * len(SINGLE_WORDS))
-        device.fill(self._words, 0)
-        self._host = device.host_words(len(SINGLE_WORDS))
+        #: What a kernel counts on the device, and what it tells the host; made for the first launch.
+        self._counters: tuple[Buffer, HostWords] | None = None
         #: The plan of products by the sizes of their factors, the latest last; None: no launch holds them.
         self._plans: OrderedDict[Sizes, SinglePlan | None] = OrderedDict()
         self._kernels: dict[tuple[Program, str], Kernel] = {}
@@ -362,7 +367,7 @@ class SingleLaunch:
         """Launch a kernel, wait and return the product; None if it does not fit, which is remembered."""
         try:
             launch()
-            pointer, entries, longest, lacking, _ = self._host.read()
+            pointer, entries, longest, lacking, _ = self._launch_counters()[1].read()
         except BaseException:
             c.release()
             raise
@@ -401,10 +406,10 @@ class SingleLaunch:
             entries_of_c.release()
             raise
         a, b = factors.a, factors.b
+        words, host = self._launch_counters()
         arguments: list[Argument] = [
             np.int32(a.shape[0]), a.table, a.columns, a.values, b.table, b.columns, b.values, c.table, c.sizes,
-            c.versions, c.columns, c.values, c.state, np.int32(capacity), np.int32(plan.chunk), self._words,
-            self._host.buffer,
+            c.versions, c.columns, c.values, c.state, np.int32(capacity), np.int32(plan.chunk), words, host.buffer,
         ]  # fmt: skip
         try:
             kernel = self._kernel(load("single-exact"), plan.shape.kernel)
@@ -441,6 +446,13 @@ class SingleLaunch:
         while len(self._plans) > REMEMBERED:
             self._plans.popitem(last=False)
 
+    def _launch_counters(self) -> tuple[Buffer, HostWords]:
+        if self._counters is None:
+            words = self._device.allocate(4 * len(SINGLE_WORDS))
+            self._device.fill(words, 0)
+            self._counters = words, self._device.host_words(len(SINGLE_WORDS))
+        return self._counters
+
     def _empty(self, factors: Factors, plan: SinglePlan, entries: Range) -> Storage:
         """Return a matrix without places for its rows: the kernel writes all of them, and the state."""
         arrays = self._shelf.take(factors.shape[0])
@@ -456,5 +468,7 @@ class SingleLaunch:
         """Release what is kept."""
         self.trim()
         self.arena.release()
-        self._words.release()
-        self._host.release()
+        if self._counters is not None:
+            for counters in self._counters:
+                counters.release()
+            self._counters = None

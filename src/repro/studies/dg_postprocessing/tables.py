@@ -303,13 +303,10 @@ def _gigabytes(field: Filtering) -> Cell:
     return Cell() if nbytes is None else formatted(nbytes / GIGA, ".3f" if nbytes < GIGA else ".1f")
 
 
-@table(
-    STUDY_NAME,
-    "table-devices",
-    title="Filtering over several devices",
-    numbering=f"Figure 3.12 of {PAPER}",
-    needs="devices",
-)
+FIGURE = f"Figure 3.12 of {PAPER}"
+
+
+@table(STUDY_NAME, "table-devices", title="Filtering over several devices", numbering=FIGURE, needs="devices")
 def devices(campaign: Campaign, published: Published) -> Table:
     """One line for each field; below the table, the geometric mean and the minimum of each speed-up."""
     fields = all_filterings(campaign, published)

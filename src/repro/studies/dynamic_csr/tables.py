@@ -561,13 +561,10 @@ def _step_column(key: str, title: str, group: str, step: Callable[[DeviceTimes],
 DEVICE_NAME = _name_column(lambda case: None if case.counts else "not measured over several devices")
 
 
-@table(
-    STUDY_NAME,
-    "table-devices",
-    title="Products over several devices",
-    numbering=f"Section 5.3.4 of {PAPER}",
-    needs="devices",
-)
+SECTION = f"Section 5.3.4 of {PAPER}"
+
+
+@table(STUDY_NAME, "table-devices", title="Products over several devices", numbering=SECTION, needs="devices")
 def devices(campaign: Campaign, published: Published) -> Table:
     cases, counts = _measured_devices(campaign, published)
     one = "1 device"

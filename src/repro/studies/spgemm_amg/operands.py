@@ -30,6 +30,7 @@ from repro.sparse.multigrid import reference
 from repro.sparse.operands import entry_rows, expand, rounded_values
 from repro.sparse.spgemm.binned_rows import Factors
 from repro.sparse.spgemm.kernels import LIMITS
+from repro.sparse.spgemm.one_launch import trim_products
 from repro.studies.spgemm_amg import PRODUCTS, TOLERANCE, ProductName
 
 #: Products with more entries are checked only by row sizes and by a product with a vector, not entry by entry: sorting
@@ -169,6 +170,8 @@ class StackedRunnable(Runnable):
     def release(self) -> None:
         self._held, held = ExitStack(), self._held
         held.close()
+        if self._work is not None:
+            trim_products(self._work.device)
         self._work = None
         self.launch = not_prepared
         self.stages = dict.fromkeys(self.stages, not_prepared)

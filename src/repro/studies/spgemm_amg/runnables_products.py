@@ -45,7 +45,7 @@ from repro.sparse.spgemm.multiplication import (
     Multiplication,
     Steps,
 )
-from repro.sparse.spgemm.one_launch import single_launch, sizes_of
+from repro.sparse.spgemm.one_launch import single_launch, sizes_of, trim_products
 from repro.studies.spgemm_amg import STUDY_NAME, TOLERANCE, ProductName
 from repro.studies.spgemm_amg.ids import AmgRow, BinMode, KernelId, Shape, shapes_for
 from repro.studies.spgemm_amg.operands import (
@@ -221,8 +221,8 @@ class WholeProduct(Product):
         self.launch = launch
         if self._method == "single":
             self.stages = {"whole": launch}
-            # what is kept for products is counted as well
-            single_launch(work.device, factors.a.dtype).trim()
+        # what is kept for products is counted as well
+        trim_products(work.device)
         self._amounts["peak_bytes"] = work.device.pool_growth(lambda: multiply(factors).release())
 
     def _multiply(self, work: KernelLauncher, factors: Factors) -> Callable[[Factors], Storage]:
