@@ -245,7 +245,7 @@ def test_unreadable_yaml_is_one_message(checkout: Checkout) -> None:
     (checkout.folder / "broken.yaml").write_text("campaign: [bad\nseed: 1\n")
     said = checkout.snakemake("all", "--configfile", "broken.yaml")
     assert said.code == 1
-    assert "not valid JSON or YAML" in said.text
+    assert "unreadable YAML" in said.text
     assert "Traceback" not in said.text
 
 

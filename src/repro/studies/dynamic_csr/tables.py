@@ -433,6 +433,10 @@ def _trade_column(key: str, title: str, group: str, cell: Callable[[RebuildTrade
     return Column(key, title, group, cell=lambda line: cell(line[1]) if line[1] else Cell())
 
 
+def _gain(products: int, trade: RebuildTradeoff) -> Cell:
+    return ratio(trade.gain(products))
+
+
 TRADE_COLUMNS: tuple[Column[TradeLine], ...] = (
     Column("problem", "problem", numeric=False, cell=lambda line: line[0]),
     _trade_column("batch", "entries of a batch", "", lambda trade: count(trade.entries)),
@@ -440,10 +444,7 @@ TRADE_COLUMNS: tuple[Column[TradeLine], ...] = (
     _trade_column("rebuild_us", "rebuild R", "µs", lambda trade: seconds_cell(trade.rebuild)),
     _trade_column("fragmented_us", "DCSR product F", "µs", lambda trade: seconds_cell(trade.fragmented)),
     _trade_column("csr_us", "CSR product C", "µs", lambda trade: seconds_cell(trade.csr)),
-    *(
-        _trade_column(f"gain_{n}", f"n = {n}", "gain over a rebuild", lambda trade, n=n: ratio(trade.gain(n)))
-        for n in PRODUCT_COUNTS
-    ),
+    *(_trade_column(f"gain_{n}", f"n = {n}", "gain over a rebuild", partial(_gain, n)) for n in PRODUCT_COUNTS),
     _trade_column(
         "crossover", "break-even n", "", lambda trade: Cell(trade.crossover, trade.in_words, keys=trade.keys)
     ),
