@@ -140,7 +140,7 @@ def test_an_own_problem_is_read() -> None:
         ({"fetch": {"timeout": float("inf")}}, "fetch.timeout: .*finite"),
         ({"studies": {}}, "names no study(.|\n)*studies"),
         ({"studies": None}, "names no study(.|\n)*studies"),
-        ({"studies": True}, "studies: .*dictionary"),
+        ({"studies": True}, "studies: .*mapping"),
         ({"studies": {None: {}}}, "unknown study"),
         ({"studies": {"../../config/studies/compound_spmv": {}}}, "unknown study"),
         ({"studies": {"x" * 5000: {}}}, "unknown study"),
