@@ -78,7 +78,7 @@ def host_sources(name: str, templates: Path) -> dict[str, str]:
     assert count == 1 + (name in PAIRS)
     # what a launch gives is all that there is
     source = source.replace(
-        "extern __shared__ vector_entry room[]", f"__shared__ vector_entry room[{STATIC_SHARED} / 4]"
+        "extern __shared__ vector_entry shared[]", f"__shared__ vector_entry shared[{STATIC_SHARED} / 4]"
     )
     return files | {f"{name}.cu": source}
 

@@ -16,8 +16,8 @@ from repro.sparse.dynamic.matrix import ConcurrentReader, DynamicMatrix
 from repro.sparse.dynamic.storage import EntryBatch
 
 #: The line of the template that tells a row in the middle of a change, and one that tells none.
-CHECK = "torn = (version & 1) || versions[row] != version;"
-NO_CHECK = "torn = 0;"
+CHECK = "changed = (version & 1) || versions[row] != version;"
+NO_CHECK = "changed = 0;"
 
 
 def without_check(source: str) -> str:
