@@ -25,7 +25,7 @@ from repro.studies import CostModel, Workload, get_study, study_names
 
 #: Limit of non-zeros for problems that are put into batches.
 SMALL = 1_000_000
-#: Value of `Batch.what` for batches that build problems.
+#: Value of `ProblemBatch.what` for batches that build problems.
 PROBLEMS = "problems"
 
 

@@ -93,9 +93,11 @@ def _folders(templates: Path) -> list[Path]:
         A template of an extension has the name of another one.
     """
     folders = [templates, *extension_folders("kernels")]
+    if len(folders) == 1:  # each rendering asks: without extensions no folder is walked through
+        return folders
     there: dict[Path, Path] = {}
     for folder in folders:
-        for path in (path for path in folder.rglob("*") if path.suffix in SUFFIXES and len(folders) > 1):
+        for path in (path for path in folder.rglob("*") if path.suffix in SUFFIXES):
             name = path.relative_to(folder)
             if there.setdefault(name, path) != path:
                 raise ReproError("two templates of one name", where=path, actual=there[name], todo="rename one of them")

@@ -247,7 +247,7 @@ class Predicted:
         """Measure the most promising variant, update the model, and repeat until the budget is used.
 
         The first variant belongs to the reference group, if there is one. From the fraction `LEADS` of the budget on,
-        variants with a word (a categorical coordinate, `Point.words`) that no measured variant has come first; of
+        variants with a word (a categorical coordinate, `SearchPoint.words`) that no measured variant has come first; of
         these, the one with the lowest predicted time. A variant that is not built yet is built together with those that
         would follow if all times were as predicted: what is measured does not depend on what is built.
 

@@ -108,7 +108,7 @@ class SolverState:
     residual: float
     #: Inner product of r and r̂.
     rho: float
-    #: `Reason.NONE` before a breakdown; later iterations change nothing.
+    #: `Breakdown.NONE` before a breakdown; later iterations change nothing.
     reason: Breakdown
 
 
