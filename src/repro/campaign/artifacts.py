@@ -124,9 +124,12 @@ class Asked:
         everything = all_artifacts(study)
         settings = self.config.studies.get(study) if self.config else None
         if settings is None or settings.artifacts == "all":
-            rivals = get_study(study).rivals_of(self.config.rivals) if self.config else ()
-            there = {"several": bool(self.beside), "rivals": bool(rivals)}
-            everything = [artifact for artifact in everything if artifact.needed(**there)]
+            contract, several = get_study(study), bool(self.beside)
+            rivals = bool(contract.rivals_of(self.config.rivals)) if self.config else False
+            parts = contract.all_parts_of(settings) if settings else set(contract.parts)
+            everything = [
+                artifact for artifact in everything if artifact.needed(several=several, rivals=rivals, parts=parts)
+            ]
             if self.own_alone(study):
                 everything = [artifact for artifact in everything if not artifact.of_papers]
         else:

@@ -437,11 +437,14 @@ def _artifacts(config: Config, study: str, kind: Literal["table", "figure"]) -> 
 
     load_artifacts(study)
     if settings.artifacts == "all":
-        there = {"several": bool(config.beside), "rivals": bool(get_study(study).rivals_of(config.rivals))}
+        contract = get_study(study)
+        several, rivals = bool(config.beside), bool(contract.rivals_of(config.rivals))
+        parts = contract.all_parts_of(settings)
         return tuple(
             artifact.name
             for artifact in artifacts(study, kind)
-            if artifact.needed(**there) and not (settings.own_alone and artifact.of_papers)
+            if artifact.needed(several=several, rivals=rivals, parts=parts)
+            and not (settings.own_alone and artifact.of_papers)
         )
     everything = [artifact.name for artifact in artifacts(study)]
     if unknown := sorted(set(settings.artifacts) - set(everything)):

@@ -6,7 +6,7 @@ If a campaign has more problems than fit on a page, figures get a selection of t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -74,15 +74,17 @@ class Artifact:
     lead: tuple[str, ...] = ()
     #: Whether it shows rivals, kernels from outside; then it is made only if the campaign has some.
     rivals: bool = False
+    #: The study's part (`Study.parts`) that it shows; then it is made only if the campaign has that part.
+    part: str = ""
 
     @property
     def of_papers(self) -> bool:
         """Whether it shows papers' numbers, claims on them, or what was aimed at beside them."""
         return self.numbering != OURS or self.name == TARGETS
 
-    def needed(self, *, several: bool, rivals: bool) -> bool:
-        """Return whether it is made for a campaign that has others beside it, or rivals."""
-        return (several or not self.several) and (rivals or not self.rivals)
+    def needed(self, *, several: bool, rivals: bool, parts: Collection[str]) -> bool:
+        """Return whether it is made for a campaign with these parts, and maybe others beside it or rivals."""
+        return (several or not self.several) and (rivals or not self.rivals) and self.part in ("", *parts)
 
     @property
     def short(self) -> str:
@@ -110,18 +112,19 @@ def table(
     several: bool = False,
     lead: tuple[str, ...] = (),
     rivals: bool = False,
+    part: str = "",
 ) -> Callable[[MakeTable], MakeTable]:
     """Register the decorated function as a table; the page shows its columns `lead` first, such as a speedup."""
 
     def decorate(make: MakeTable) -> MakeTable:
-        _register(Artifact(study, name, title, numbering, "table", make, several, lead, rivals))
+        _register(Artifact(study, name, title, numbering, "table", make, several, lead, rivals, part))
         return make
 
     return decorate
 
 
 def figure(
-    study: str, name: str, *, title: str, numbering: str, several: bool = False, rivals: bool = False
+    study: str, name: str, *, title: str, numbering: str, several: bool = False, rivals: bool = False, part: str = ""
 ) -> Callable[[MakeFigure], MakeFigure]:
     """Register the decorated function as a figure; it is called with the result of `select_for_figure`."""
 
@@ -131,7 +134,7 @@ def figure(
             made = make(few, published)
             return replace(made, caption=f"{made.caption} {said}".rstrip())
 
-        _register(Artifact(study, name, title, numbering, "figure", make_drawn, several, rivals=rivals))
+        _register(Artifact(study, name, title, numbering, "figure", make_drawn, several, rivals=rivals, part=part))
         return make
 
     return decorate

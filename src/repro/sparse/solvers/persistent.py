@@ -8,9 +8,11 @@ together, such as a CPU, gets a launch for each phase, with the same arithmetic.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from enum import IntEnum
 from functools import partial
 from typing import Any, Literal
 
@@ -45,7 +47,7 @@ Status = Literal["converged", "limit", "rounding", "breakdown", "not finite"]
 class Progress:
     """State of a running solve."""
 
-    #: Finished iterations since `load`.
+    #: Finished iterations since `reset`.
     iterations: int
     #: Euclidean norms of the recurrence's r, and of b.
     residual: float
@@ -67,7 +69,99 @@ class PersistentSolution:
     right: float
 
 
-class PersistentSolver:
+class RestartedSolver(ABC):
+    """The host's part of a solver on a device: when it looks, begins anew from x, and stops.
+
+    Attributes
+    ----------
+    x, b
+        Device memory of the solution and of the right-hand side, in the solver's order.
+    """
+
+    x: Buffer
+    b: Buffer
+
+    def __init__(self, device: Device, dtype: np.dtype[Any], state_type: type[IntEnum]) -> None:
+        self._device, self._dtype, self._state_type = device, dtype, state_type
+        self._state: Buffer
+        self._held = ExitStack()
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Queue r = b - A x and the start of the recurrence from it."""
+
+    @abstractmethod
+    def iterate(self, count: int) -> None:
+        """Queue at most so many iterations; none after the recurrence has stopped."""
+
+    @abstractmethod
+    def iterations_of_launch(self) -> int:
+        """Return how many iterations the host queues before it looks: about `LAUNCH_SECONDS` of them."""
+
+    @abstractmethod
+    def rounding(self) -> float:
+        """Return about the norm of b - A x that rounding x and the products leaves."""
+
+    def reset(self) -> None:
+        """Count iterations from 0, and let no residual but 0 stop the recurrence."""
+        self._device.write(self._state, np.zeros(len(self._state_type)))
+
+    def progress(self) -> Progress:
+        """Wait for queued work and return the state."""
+        state = np.empty(len(self._state_type))
+        self._device.download(self._state, state)
+        with np.errstate(invalid="ignore"):
+            return Progress(
+                int(state[CgState.ITERATIONS]),
+                float(np.sqrt(state[CgState.RR])),
+                float(np.sqrt(state[CgState.BB])),
+                StopReason(int(state[CgState.REASON])),
+            )
+
+    def solve(self, tolerance: float, most: int, look: int | None = None) -> PersistentSolution:
+        """Solve A x = b from the x that is there, in at most `most` iterations.
+
+        It has converged if the norm of b - A x, computed from x, is at most `tolerance` times that of b. Where the
+        recurrence has stopped and this is larger, the recurrence begins anew from x as long as that helps. The host
+        looks after every `look` iterations.
+        """
+        look = look or self.iterations_of_launch()
+        self.reset()
+        self.begin()
+        now = self.progress()
+        right, before, stopped = now.right, math.inf, StopReason.NONE
+        limit = tolerance * right
+        least = float(np.finfo(self._dtype).eps) / 16  # a recurrence that gets further tells nothing of x
+        self._device.write(self._state, np.array([(max(tolerance, least) * right) ** 2]))  # the first of the state
+        while (status := self._judge(now, limit, before, stopped, most)) is None:
+            before = now.residual
+            while now.reason == StopReason.NONE and now.iterations < most:
+                self.iterate(min(look, most - now.iterations))
+                now = self.progress()
+            stopped = now.reason
+            self.begin()
+            now = self.progress()
+        return PersistentSolution(status, now.iterations, now.residual, right)
+
+    def _judge(self, now: Progress, limit: float, before: float, stopped: StopReason, most: int) -> Status | None:
+        """Return the final status of a solve, or None while it goes on; `before` is the residual of its last start."""
+        if not math.isfinite(now.residual) or not math.isfinite(limit):
+            return "not finite"
+        if now.residual <= limit:
+            return "converged"
+        if stopped == StopReason.NOT_FINITE:
+            return "not finite"
+        if now.iterations >= most:
+            return "limit"
+        if now.residual <= PROGRESS * before:
+            return None
+        return "rounding" if stopped == StopReason.CONVERGED or now.residual <= self.rounding() else "breakdown"
+
+    def release(self) -> None:
+        self._held.close()
+
+
+class PersistentSolver(RestartedSolver):
     """A matrix dealt to the blocks of a device, the vectors of a solve, and the kernels bound to them.
 
     `program` is the module of `render_persistent`, for the entry and precision that `kernels` names; b and x are device
@@ -88,7 +182,7 @@ class PersistentSolver:
     ) -> None:
         guards = guards or Guards(device)
         self.slices, self.method = slices, method
-        self._device, self._state_type = device, STATES[method]
+        super().__init__(device, slices.scale.dtype, STATES[method])
         n_t = PERSISTENT_BLOCK_SIZE[device.backend]
         blocks, vector_bytes = slices.blocks, slices.scale.nbytes
         with ExitStack() as held:
@@ -148,17 +242,14 @@ class PersistentSolver:
         return self._many is not None
 
     def iterations_of_launch(self) -> int:
-        """Return how many iterations the host queues before it looks: about `LAUNCH_SECONDS` of them."""
         seconds = WAIT_SECONDS + self.slices.nbytes / BYTES_PER_SECOND
         return max(1, min(1000, int(LAUNCH_SECONDS / seconds)))
 
     def begin(self) -> None:
-        """Queue r = b - A x and the start of the recurrence from it."""
         for launch in self._begin:
             launch()
 
     def iterate(self, count: int) -> None:
-        """Queue at most so many iterations; none after the recurrence has stopped."""
         if self._many is None:
             for launch in self._phases * count + self._last_phases:
                 launch()
@@ -167,59 +258,7 @@ class PersistentSolver:
             self._bound[count] = self._many(count)
         self._bound[count]()
 
-    def progress(self) -> Progress:
-        """Wait for queued work and return the state."""
-        state = np.empty(len(self._state_type))
-        self._device.download(self._state, state)
-        with np.errstate(invalid="ignore"):
-            return Progress(
-                int(state[CgState.ITERATIONS]),
-                float(np.sqrt(state[CgState.RR])),
-                float(np.sqrt(state[CgState.BB])),
-                StopReason(int(state[CgState.REASON])),
-            )
-
-    def solve(self, tolerance: float, most: int, look: int | None = None) -> PersistentSolution:
-        """Solve A x = b from the x that is there, in at most `most` iterations.
-
-        It has converged if the norm of b - A x, computed from x, is at most `tolerance` times that of b. Where the
-        recurrence has stopped and this is larger, the recurrence begins anew from x as long as that helps. The host
-        looks after every `look` iterations.
-        """
-        look = look or self.iterations_of_launch()
-        self._device.write(self._state, np.zeros(len(self._state_type)))
-        self.begin()
-        now = self.progress()
-        right, before, stopped = now.right, math.inf, StopReason.NONE
-        limit = tolerance * right
-        least = float(np.finfo(self.slices.scale.dtype).eps) / 16  # a recurrence that gets further tells nothing of x
-        self._device.write(self._state, np.array([(max(tolerance, least) * right) ** 2]))  # the first of the state
-        while (status := self._judge(now, limit, before, stopped, most)) is None:
-            before = now.residual
-            while now.reason == StopReason.NONE and now.iterations < most:
-                self.iterate(min(look, most - now.iterations))
-                now = self.progress()
-            stopped = now.reason
-            self.begin()
-            now = self.progress()
-        return PersistentSolution(status, now.iterations, now.residual, right)
-
-    def _judge(self, now: Progress, limit: float, before: float, stopped: StopReason, most: int) -> Status | None:
-        """Return the final status of a solve, or None while it goes on; `before` is the residual of its last start."""
-        if not math.isfinite(now.residual) or not math.isfinite(limit):
-            return "not finite"
-        if now.residual <= limit:
-            return "converged"
-        if stopped == StopReason.NOT_FINITE:
-            return "not finite"
-        if now.iterations >= most:
-            return "limit"
-        if now.residual <= PROGRESS * before:
-            return None
-        return "rounding" if stopped == StopReason.CONVERGED or now.residual <= self._rounding() else "breakdown"
-
-    def _rounding(self) -> float:
-        """Return about the norm of b - A x that rounding x and the products leaves."""
+    def rounding(self) -> float:
         slices = self.slices
         x = np.empty_like(slices.scale)
         self._device.download(self.x, x)
@@ -229,4 +268,4 @@ class PersistentSolver:
 
     def release(self) -> None:
         self._bound.clear()
-        self._held.close()
+        super().release()

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from repro.bench.errors import ModuleError
+from repro.bench.errors import ModuleError, Unsupported
 from repro.bench.runnable import Runnable, Workspace
 from repro.codegen.build_cache import Module
+from repro.errors import ReproError
 from repro.sparse.operands import operands_of
 from repro.sparse.solvers.bicgstab import error_of, expect, judge_error, true_residual
 from repro.sparse.solvers.kernels import PERSISTENT_BLOCK_SIZE
@@ -19,6 +20,20 @@ from repro.sparse.solvers.slices import LANES, Slices, deal
 
 #: Name of the product in rows, and of the routine.
 ON_CHIP, ROUTINE = "persistent", "persistent bicgstab"
+
+
+def slices_on(workspace: Workspace) -> Slices:
+    """Return the rows dealt to the blocks of a persistent solver; `Unsupported` if there are too many slots."""
+    operands, device = operands_of(workspace), workspace.device
+
+    def dealt() -> Slices:
+        warps = PERSISTENT_BLOCK_SIZE[device.backend] // LANES
+        try:
+            return deal(operands.problem, operands.dtype, device.sm_count, warps)
+        except ReproError as error:
+            raise Unsupported(str(error)) from None
+
+    return workspace.fact(ON_CHIP, dealt, away=True)
 
 
 class PersistentRun(Runnable):
@@ -49,7 +64,7 @@ class PersistentRun(Runnable):
 
     def pack(self, workspace: Workspace) -> None:
         """Deal the rows, and compute the expected residual on the host."""
-        self._slices(workspace)
+        slices_on(workspace)
         expect(workspace, self._iterations, away=True)
 
     def prepare(self, workspace: Workspace) -> None:
@@ -58,7 +73,8 @@ class PersistentRun(Runnable):
             raise ModuleError(self._module.message)
         self.release()
         self._error = None
-        operands, slices = operands_of(workspace), self._slices(workspace)
+        operands, dealt = operands_of(workspace), slices_on(workspace)
+        slices = replace(dealt, scale=np.ones_like(dealt.scale))  # there is no preconditioner
         program = workspace.program(self._folder / self._module.binary)
         kernels = operands.problem.entry, operands.precision
         solver = PersistentSolver(
@@ -85,17 +101,6 @@ class PersistentRun(Runnable):
         self._error = error_of(residuals, expected)
         judge_error(self._error, residuals, expected, workspace, self._iterations)
         self.launch = launch
-
-    def _slices(self, workspace: Workspace) -> Slices:
-        """Return the dealt matrix, with ones as diagonal: there is no preconditioner."""
-        operands, device = operands_of(workspace), workspace.device
-
-        def dealt() -> Slices:
-            warps = PERSISTENT_BLOCK_SIZE[device.backend] // LANES
-            slices = deal(operands.problem, operands.dtype, device.sm_count, warps)
-            return replace(slices, scale=np.ones_like(slices.scale))
-
-        return workspace.fact(ON_CHIP, dealt, away=True)
 
     def release(self) -> None:
         if self._solver is not None:

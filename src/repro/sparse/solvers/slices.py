@@ -112,10 +112,9 @@ def deal(matrix: Matrix, dtype: np.dtype[Any], blocks: int, warps: int) -> Slice
             actual=f"{count * LANES:,}",
             todo="solve with SciPy and the operator's product",
         )
-    return Slices(
-        rows, starts, slices.astype(np.int32), *_fill(matrix, dtype, rows, lanes, slices, slice_of, place_of, count),
-        *_diagonal(matrix, dtype, rows),
-    )  # fmt: skip
+    columns, values = _fill(matrix, dtype, rows, lanes, slices, slice_of, place_of, count)
+    scale, least = invert_diagonal(matrix, dtype)
+    return Slices(rows, starts, slices.astype(np.int32), columns, values, scale[rows], least)
 
 
 def _lanes_of_rows(lengths: NDArray[np.int64], all_warps: int) -> NDArray[np.int64]:
@@ -180,9 +179,8 @@ def _fill(
     return columns, values
 
 
-def _diagonal(
-    matrix: Matrix, dtype: np.dtype[Any], rows: NDArray[np.int64]
-) -> tuple[NDArray[np.floating], tuple[float, int]]:
+def invert_diagonal(matrix: Matrix, dtype: np.dtype[Any]) -> tuple[NDArray[np.floating], tuple[float, int]]:
+    """Return `scale` and `least` of `Slices`, the former in the matrix's own order."""
     entry = get_entry(matrix.entry)
     diagonal = np.zeros((matrix.n, entry.size))
     row = np.repeat(np.arange(matrix.n), np.diff(matrix.indptr))
@@ -193,4 +191,4 @@ def _diagonal(
         scale = (1 / diagonal).astype(dtype)
     scale[~np.isfinite(scale) | (scale == 0)] = 1
     least = np.unravel_index(int(np.argmin(diagonal)), diagonal.shape)
-    return scale[rows], (float(diagonal[least]), int(least[0]))
+    return scale, (float(diagonal[least]), int(least[0]))
