@@ -15,7 +15,7 @@ from repro.campaign.workflow import (
 )
 from repro.campaign.configuration import resolve
 from repro.cli.best import print_end_of_run
-from repro.config import read
+from repro.config import located, read
 from repro.errors import ReproError
 from repro.package_data import shipped
 
@@ -35,7 +35,9 @@ try:
     if plan is None:
         # refuses mistakes that Snakemake's reader accepts, such as duplicate keys
         read(*workflow.configfiles)
-        plan = make_plan(resolve(config, [Path(path) for path in workflow.configfiles]))
+        files = [Path(path) for path in workflow.configfiles]
+        with located(files):
+            plan = make_plan(resolve(config, files))
     refuse_file_in_the_way(plan)
     batches = Batches(plan)
     freshness = Freshness(plan) if workflow.is_main_process else None

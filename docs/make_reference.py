@@ -223,8 +223,7 @@ def exit_codes() -> Iterator[str]:
     yield "# Exit codes"
     yield fill(
         "Of all commands. A traceback is a bug's, with Python's own code for it, 1. `snakemake` ends with 0 where "
-        "everything was made, else with 1. The file that `--configfile` names is opened by Snakemake itself, with a "
-        "traceback where there is none; `repro run --config FILE` says so in one message."
+        "everything was made, else with 1."
     )
     yield table(("exit code", "meaning"), ((f"`{code}`", meaning) for code, meaning in EXIT_CODES.items()))
     yield "## Where a command differs"

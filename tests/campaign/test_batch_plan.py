@@ -101,13 +101,10 @@ def test_a_replay_has_no_batches(tmp_path: Path) -> None:
         ((10, SMALL), "suitesparse", True),
         ((10, SMALL + 1), "suitesparse", False),
         ((10, SMALL + 1), "generated", False),
-        (None, "generated", True),
         (None, "suitesparse", False),
     ],
 )
-def test_small_is_what_has_few_non_zeros_or_is_generated(
-    size: tuple[int, int] | None, source: str, small: bool
-) -> None:
+def test_small_is_what_is_known_to_have_few_non_zeros(size: tuple[int, int] | None, source: str, small: bool) -> None:
     assert is_small(Outline("p", definition={"source": source}, size=size)) == small
 
 

@@ -18,6 +18,8 @@ from support.campaigns import Recorder
 
 STUDY, PART = "compound_spmv", "block3"
 BEST, DIRECT = "Sl-8-AoSoA-Padded/direct-64-3", "Sl-8-AoSoA-AoS/direct-64-3"
+#: As fast as a CPU likes it: no GPU has so many threads a block.
+CPU_ONLY = "CSR-AoS-AoS/static-4096-2"
 OWN = {"problems": [{"path": "part.msh", "entry": PART}]}
 
 
@@ -29,7 +31,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Matrix:
     return Matrix("part", PART, 2, np.array([0, 1, 2], np.int32), np.array([1, 0], np.int32), values)
 
 
-def campaign(folder: Path, backend: str, problems: object = OWN, target: str = "cpu") -> Recorder:
+def campaign(folder: Path, backend: str, problems: object = OWN, target: str = "cpu", fastest: str = BEST) -> Recorder:
     maker = Recorder(folder, backend, STUDY, get_study(STUDY).columns)
     maker.configure(**{STUDY: problems})
     maker.record("part", entry=PART, n=2, nnz=2)
@@ -37,14 +39,14 @@ def campaign(folder: Path, backend: str, problems: object = OWN, target: str = "
     path = maker.raw / "environment" / "e0.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "target": target}))
     told = {"phase": "report", "entry": PART}
-    timed = [("variant", BEST, 10.0, "natural"), ("variant", DIRECT, 12.0, "natural")]
+    timed = [("variant", fastest, 10.0, "natural"), ("variant", DIRECT, 12.0, "natural")]
     timed += [("baseline", "library/csr", 15.0, "natural"), ("baseline", "library/csr@rcm", 1.0, "rcm")]
     rows = [
         maker.row("part", "double", kind, name, micro, ordering=ordering, matrix_bytes=1 << 20, **told)
         for kind, name, micro, ordering in timed
     ]
     maker.write("part", "double", "report", rows)
-    chosen = {(tuning, clock): (name, []) for tuning, name in (("extended", BEST), ("operator", DIRECT))
+    chosen = {(tuning, clock): (name, []) for tuning, name in (("extended", fastest), ("operator", DIRECT))
               for clock in ("event", "graph")}  # fmt: skip
     maker.choose("part", "double", chosen)
     return maker
@@ -90,6 +92,18 @@ def test_the_lines_to_paste_do_what_they_say(small: Matrix, backend: str, target
     x = np.arange(6.0)
     blocks = small.values.reshape(-1, 3, 3)
     assert np.allclose(operator @ x, np.concatenate([blocks[0] @ x[3:], blocks[1] @ x[:3]]))  # type: ignore[operator]
+
+
+@pytest.mark.medium
+def test_in_place_of_a_winner_that_fits_no_gpu_the_fastest_that_does_is_exported(small: Matrix) -> None:
+    maker = campaign(Path(), "opencl", fastest=CPU_ONLY)
+    [winner] = find_winners(Asked.of(maker.campaign, Path("results")))
+    assert (winner.variant, winner.exported) == (CPU_ONLY, DIRECT)
+    assert winner.exported_seconds == pytest.approx(9.6e-6)
+    [(_, [remark, export, *_])] = ways_out([winner])
+    assert remark.startswith("#") and CPU_ONLY in remark and f"{DIRECT}, 9.60 µs" in remark
+    run_command(export)
+    assert DIRECT.replace("/", " ").split()[1] in Path("part-double", "README.md").read_text()
 
 
 @pytest.mark.medium

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from repro.campaign.configuration import load, resolve
+from repro.campaign.plan import make_plan
+from repro.config import located
 from repro.config.misfits import nearest
 from repro.config.models import Config, Fetch
 from repro.errors import ReproError
@@ -79,6 +81,23 @@ def test_keys_that_a_mapping_merges_stand_where_they_are_written() -> None:
 def test_a_misspelt_study_is_told_with_the_nearest() -> None:
     said = refused("studies:\n  compound_spmv: {}\n  dynamic_crs: {}\n")
     assert "where: a.yaml:3:3: studies\n" in said and "did you mean dynamic_csr?" in said
+
+
+def test_what_planning_refuses_has_line_and_column_as_well() -> None:
+    path = Path("a.yaml")
+    path.write_text("campaign: x\nstudies:\n  compound_spmv:\n    problems: [no-such]\n")
+    with pytest.raises(ReproError) as failed, located([path]):
+        make_plan(load(path))
+    assert failed.value.what == "unknown problem"
+    assert failed.value.where == "a.yaml:4:5: studies.compound_spmv.problems"
+    with pytest.raises(ReproError, match="damaged") as other, located([path]):
+        raise ReproError("damaged", where="elsewhere.mtx")
+    assert other.value.where == "elsewhere.mtx"
+
+
+def test_a_list_is_called_a_list() -> None:
+    said = refused("studies: {compound_spmv: {precisions: double}}\n")
+    assert "precisions: Input should be a list" in said
 
 
 def test_a_configuration_that_is_of_no_file_has_no_line() -> None:

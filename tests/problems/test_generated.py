@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import scipy.sparse as sp
 from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.problems import generators
-from repro.problems.generators import HUBS_3D, KINDS, generate
+from repro.problems.generators import HUBS_3D, KINDS, generate, size_of
 from repro.problems.meshes import tetrahedron_volumes
 from repro.problems.problem import describe_pattern
 
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.medium
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
-def test_defaults_have_the_promised_size_and_repeat(kind: str) -> None:
+def test_defaults_have_the_size_that_is_known_before_and_repeat(kind: str) -> None:
     matrix = generate(kind)
     assert 5_000 <= matrix.n <= 20_000
     assert matrix.indptr.dtype == matrix.indices.dtype == np.int32
@@ -27,6 +28,12 @@ def test_defaults_have_the_promised_size_and_repeat(kind: str) -> None:
     assert np.isfinite(matrix.values).all()
     rows = np.repeat(np.arange(matrix.n), np.diff(matrix.indptr))
     assert (np.diff(rows * np.int64(matrix.n) + matrix.indices) > 0).all(), "columns sorted, none twice"
+    rows_known, nonzeros_known = size_of(kind, {})
+    if KINDS[kind].at_most:
+        assert matrix.n <= rows_known < 1.6 * matrix.n
+        assert len(matrix.indices) <= nonzeros_known < 1.6 * len(matrix.indices)
+    else:
+        assert (matrix.n, len(matrix.indices)) == (rows_known, nonzeros_known)
     again = generate(kind)
     assert matrix.values.tobytes() == again.values.tobytes()
     assert matrix.indices.tobytes() == again.indices.tobytes()
@@ -46,6 +53,27 @@ def test_every_compound_entry_has_two_and_one_with_a_tail() -> None:
     for entry in ("complex", "quaternion", "block3"):
         kinds = [kind for kind, item in KINDS.items() if item.entry == entry]
         assert len(kinds) >= 2 and any(kind.endswith("hubs") for kind in kinds)
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters"),
+    [
+        ("diffusion", {"points": (5, 3), "stencil": 9}),
+        ("diffusion", {"points": (2, 7), "stencil": 5}),
+        ("arrow", {"rows": 30, "dense": 7}),
+        ("helmholtz_box", {"cells": (2, 3, 5)}),
+        ("helmholtz_disk", {"refinements": 2}),
+        ("dirac_torus", {"rings": 5, "segments": 3}),
+        ("dirac_blob", {"rows": 50}),
+    ],
+)
+def test_a_size_is_known_without_generating(kind: str, parameters: dict[str, Any]) -> None:
+    matrix = generate(kind, **parameters)
+    assert size_of(kind, parameters) == (matrix.n, len(matrix.indices))
+
+
+def test_parameters_that_are_wrong_have_no_size() -> None:
+    assert size_of("arrow", {"rows": "many"}) is size_of("diffusion", {"points": 3}) is size_of("none", {}) is None
 
 
 @pytest.mark.parametrize(("stencil", "centre"), [(7, 6), (27, 26)])

@@ -32,13 +32,13 @@ def write(path: Path, banner: str, sizes: str = "4 4 6") -> str:
 @pytest.mark.parametrize(
     ("banner", "expected"),
     [
-        ("complex general", ("complex", (4, 6), True)),
-        ("real general", ("real", (4, 6), True)),
-        ("integer general", ("real", (4, 6), True)),
-        ("pattern general", ("pattern", (4, 6), False)),  # each is there once, and is no zero
-        ("pattern symmetric", ("pattern", (4, 12), True)),
-        ("real skew-symmetric", ("real", (4, 12), True)),
-        ("complex hermitian", ("complex", (4, 12), True)),
+        ("complex general", ("complex", (4, 6), "at most")),
+        ("real general", ("real", (4, 6), "at most")),
+        ("integer general", ("real", (4, 6), "at most")),
+        ("pattern general", ("pattern", (4, 6), "stated")),  # each is there once, and is no zero
+        ("pattern symmetric", ("pattern", (4, 12), "at most")),
+        ("real skew-symmetric", ("real", (4, 12), "at most")),
+        ("complex hermitian", ("complex", (4, 12), "at most")),
     ],
 )
 def test_the_header_states_entry_and_size_or_a_bound(banner: str, expected: tuple[Any, ...], tmp_path: Path) -> None:
@@ -52,13 +52,13 @@ def test_compressed_files_are_read(name: str, tmp_path: Path) -> None:
 
 def test_folding_changes_the_size(tmp_path: Path) -> None:
     path = write(tmp_path / "a.mtx", "real general", "8 12 60")
-    assert describe_file(OwnProblem(path=path, entry="quaternion")) == ("quaternion", (2, 6), True, 3)
-    assert describe_file(OwnProblem(path=path, entry="real")) == ("real", (8, 60), True, 12)
+    assert describe_file(OwnProblem(path=path, entry="quaternion")) == ("quaternion", (2, 6), "at most", 3)
+    assert describe_file(OwnProblem(path=path, entry="real")) == ("real", (8, 60), "at most", 12)
 
 
 def test_a_pattern_may_be_taken_as_real_numbers(tmp_path: Path) -> None:
     path = write(tmp_path / "a.mtx", "pattern general")
-    assert describe_file(OwnProblem(path=path, entry="real"))[:3] == ("real", (4, 6), True)
+    assert describe_file(OwnProblem(path=path, entry="real"))[:3] == ("real", (4, 6), "at most")
 
 
 COORDINATES = {
@@ -116,7 +116,7 @@ def test_the_plan_and_the_build_agree_on_every_kind_of_file(
     assert planned.size is not None
     rows, nonzeros = planned.size
     assert (rows, planned.columns) == (assembled.n, assembled.columns)
-    assert len(assembled.indices) == nonzeros or (planned.at_most and len(assembled.indices) < nonzeros)
+    assert len(assembled.indices) == nonzeros or (planned.size_from == "at most" and len(assembled.indices) < nonzeros)
 
 
 def test_a_file_may_be_in_the_users_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,7 +229,7 @@ def test_a_mesh_of_two_files_has_both(tmp_path: Path) -> None:
 def test_a_mesh_needs_its_entry(tmp_path: Path) -> None:
     path = tmp_path / "part.ply"
     path.write_bytes(b"ply\nformat binary_little_endian 1.0\n\xff\xfe\n")
-    assert describe_file(OwnProblem(path=str(path), entry="quaternion"))[:2] == ("quaternion", None)
+    assert describe_file(OwnProblem(path=str(path), entry="quaternion"))[:3] == ("quaternion", (1, 7), "by length")
     with pytest.raises(ReproError, match=r"add `entry: quaternion`"):
         describe_file(OwnProblem(path=str(path)))
 

@@ -127,6 +127,21 @@ def test_the_profile_is_loaded_by_itself(planned: Callable[..., Said]) -> None:
     assert "unlock" not in said.text
 
 
+@pytest.mark.parametrize(
+    ("named", "what"),
+    [
+        ("no-such.yaml", "no such configuration file"),
+        ("config", "no configuration file"),
+        ("config/gpus.csv", "not fit"),
+    ],
+)
+def test_a_configuration_that_cannot_be_read_ends_in_one_message(checkout: Checkout, named: str, what: str) -> None:
+    said = checkout.snakemake("--dry-run", "all", "--configfile", "config/demo.yaml", named)
+    assert said.code == 1
+    assert what in said.text and f"where: {named}" in said.text
+    assert "Traceback" not in said.text
+
+
 def dry_run_after(checkout: Checkout, changes: str, *words: str) -> subprocess.CompletedProcess[str]:
     """Return what a dry run of all says in a process that changes something before it."""
     command = ["snakemake", "--dry-run", *words, "all"]

@@ -11,14 +11,16 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil
 from pathlib import Path
+from statistics import fmean
 
 from repro.bench.records import read_problem
 from repro.campaign.plan import ModuleGroup, Plan, PlannedStudy
+from repro.codegen.build_cache import compile_times
 from repro.codegen.targets import GpuModel, Target
 from repro.config.models import StudySettings
 from repro.errors import ReproError
 from repro.problems.problem import Outline
-from repro.studies import CostModel, Workload, get_study
+from repro.studies import CostModel, Workload, get_study, study_names
 
 #: Limit of non-zeros for problems that are put into batches.
 SMALL = 1_000_000
@@ -175,15 +177,14 @@ class Batches:
 
 
 def is_small(problem: Outline) -> bool:
-    """Return whether a problem has few non-zeros; with unknown size, whether it is generated."""
-    if problem.size is None:
-        return problem.definition.get("source") == "generated"
-    return problem.size[1] <= SMALL
+    """Return whether a problem has few non-zeros, as far as known before it is built."""
+    return problem.size is not None and problem.size[1] <= SMALL
 
 
 #: Approximate number of yardsticks timed with the full protocol, and of runnables timed in the shuffled rounds.
 YARDSTICKS, REPEATED = 10, 14
-#: Numbers of rows and non-zeros that are assumed for a problem of unknown size, typical for generated problems.
+#: Numbers of rows and non-zeros that are assumed for a problem of unknown size: a download that the registry states no
+#: size of.
 ASSUMED_SIZE = (10_000, 150_000)
 #: Bytes per non-zero in CSR (double value and column index), for studies that do not estimate their workload.
 CSR_ENTRY_BYTES = 12
@@ -223,14 +224,15 @@ RATES = {
     "cuda": Rates(
         1.7e12, 3.6e12, 1.2e12, 6e-6, 6e-6, 8e-4, start=5, host=3e7, compile=5.0, threads=4, module=2_500_000
     ),
-    "opencl": Rates(6e9, 6e9, 3e9, 3e-5, 0, 1e-3, start=3, host=3e7, compile=0.4, threads=1, module=300_000),
+    "opencl": Rates(6e9, 6e9, 3e9, 3e-5, 0, 1e-3, start=5, host=3e7, compile=0.4, threads=1, module=300_000),
 }
 #: Overhead in seconds before the first job and after the last job: planning, Snakemake, receipts.
 AROUND = 10.0
 #: Start-up time in seconds for jobs that do not measure.
 START_SECONDS = 2.0
-#: Seconds to build a problem, and to make a table and a figure in all formats.
-PROBLEM_SECONDS, TABLE_SECONDS, FIGURE_SECONDS = 1.5, 0.3, 1.0
+#: Seconds to build a problem, to make a table and a figure in all formats, to place an artifact into the report, and to
+#: check the whole campaign.
+PROBLEM_SECONDS, TABLE_SECONDS, FIGURE_SECONDS, PLACED_SECONDS, CHECK_SECONDS = 1.5, 0.3, 1.3, 0.22, 5.0
 #: Non-zeros built per second (decompressed, checked and written), in addition to `PROBLEM_SECONDS`.
 BUILT_PER_SECOND = 1.5e6
 #: Share of a GPU's memory that operands can have: the context, modules and libraries take the rest.
@@ -248,7 +250,8 @@ class Job:
     #: Entry type for a matrix, else the kind of problem.
     what: str
     precision: str
-    #: Numbers of rows and non-zeros; `size_from` says how they are known: `built`, `stated`, `at most` or `assumed`.
+    #: Numbers of rows and non-zeros; `size_from` says how they are known: `built`, as `Outline.size_from` says, or
+    #: `assumed`.
     size: tuple[int, int]
     size_from: str
     #: Number of variants in the search space, and number that the search tries.
@@ -278,8 +281,12 @@ class Estimate:
     compile_seconds: tuple[float, ...]
     build_seconds: tuple[float, ...]
     present_seconds: tuple[float, ...]
+    #: Seconds of the report and of the final check, which nothing runs beside.
+    conclude_seconds: float
     #: Disk space for problems, modules and results.
     disk_bytes: int
+    #: Where the seconds to compile come from.
+    compile_times: CompileTimes
 
     @property
     def device_bytes(self) -> int:
@@ -298,7 +305,8 @@ class Estimate:
         All work except measuring is spread over `cores`. Each of the `devices` measures one job at a time.
         """
         beside = (self.compile_seconds, self.build_seconds, self.present_seconds)
-        return AROUND + sum(_spread(part, cores) for part in beside) + self.measuring(devices)
+        spread = sum(_spread(part, cores) for part in beside)
+        return AROUND + spread + self.measuring(devices) + self.conclude_seconds
 
     def measuring(self, devices: int = 1) -> float:
         return _spread([job.seconds for job in self.jobs], devices)
@@ -321,9 +329,10 @@ def estimate(plan: Plan, target: Target) -> Estimate:
     )
     sizes = {job.problem: job.size for job in jobs}
     manifests = plan.all_manifests
-    absent = [seconds for group in plan.module_groups if (seconds := _absent(plan, group, target.dialect))]
+    times = CompileTimes(target)
+    absent = [seconds for group in plan.module_groups if (seconds := times.absent(plan, group))]
     if not Path(plan.common_manifest).exists():
-        absent.append([rates.compile])
+        absent.append([times.pace * rates.compile])
     presented = [
         START_SECONDS + seconds * len(names)
         for study in plan.studies.values()
@@ -339,21 +348,42 @@ def estimate(plan: Plan, target: Target) -> Estimate:
         (len(manifests), sum(map(len, absent))),
         tuple(START_SECONDS + sum(seconds) / rates.threads for seconds in absent),
         tuple(START_SECONDS + sum(building_seconds(sizes[name]) for name in names) for names in batches.built_by_job),
-        (*presented, START_SECONDS + FIGURE_SECONDS),  # the report
+        tuple(presented),
+        2 * START_SECONDS + PLACED_SECONDS * len(plan.artifact_files) + CHECK_SECONDS,
         sum(problem_bytes.values()) + len(manifests) * rates.module + sum(job.tried * 1500 for job in jobs),
+        times,
     )
 
 
 def module_seconds(study: str, key: str, dialect: str) -> float:
-    """Return the expected seconds to compile a module on one core."""
+    """Return the seconds that compiling a module on one core took on the machine that the rates are of."""
     pace = get_study(study).paces.get(dialect, CostModel())
     return next((seconds for begin, seconds in pace.compile.items() if key.startswith(begin)), RATES[dialect].compile)
 
 
-def _absent(plan: Plan, group: ModuleGroup, dialect: str) -> list[float]:
-    """Return the seconds for each module of a group that is still to be compiled."""
-    paths = zip(group.keys, plan.manifests_of(group.study, group.keys), strict=True)
-    return [module_seconds(group.study, key, dialect) for key, path in paths if not Path(path).exists()]
+class CompileTimes:
+    """Expected seconds to compile modules: as measured on this machine, else by the rates and this machine's pace."""
+
+    def __init__(self, target: Target) -> None:
+        self._dialect = target.dialect
+        measured = compile_times(target.name)
+        self._mean = {group: fmean(seconds) for group, seconds in measured.items() if seconds}
+        known = [(study, group) for study, group in self._mean if study in study_names()]
+        took = sum(sum(measured[of]) for of in known)
+        reckoned = sum(len(measured[of]) * module_seconds(of[0], f"{of[1]}/", self._dialect) for of in known)
+        #: Number of compilations measured here.
+        self.measured = sum(len(measured[of]) for of in known)
+        #: How much longer compiling takes here than by the rates.
+        self.pace = took / reckoned if reckoned else 1.0
+
+    def seconds(self, study: str, key: str) -> float:
+        mean = self._mean.get((study, key.rpartition("/")[0]))
+        return self.pace * module_seconds(study, key, self._dialect) if mean is None else mean
+
+    def absent(self, plan: Plan, group: ModuleGroup) -> list[float]:
+        """Return the seconds for each module of a group that is still to be compiled."""
+        paths = zip(group.keys, plan.manifests_of(group.study, group.keys), strict=True)
+        return [self.seconds(group.study, key) for key, path in paths if not Path(path).exists()]
 
 
 def count_steps(plan: Plan, stale: Container[str] | None = None) -> dict[str, int]:
@@ -423,8 +453,7 @@ def find_size(plan: Plan, problem: Outline) -> tuple[tuple[int, int], str]:
 
     Damaged problem records are ignored, since a run rebuilds them.
     """
-    how = "at most" if problem.at_most else "stated"
-    stated = (problem.size, how) if problem.size else (ASSUMED_SIZE, "assumed")
+    stated = (problem.size, problem.size_from) if problem.size else (ASSUMED_SIZE, "assumed")
     try:
         record = read_problem(Path(plan.results, "raw", "problems", f"{problem.name}.json"))
     except (FileNotFoundError, ReproError):
@@ -460,12 +489,14 @@ def reckon(
     told = get_study(study).workload(settings, replace(problem, size=size), precision, target)
     nbytes = size[1] * CSR_ENTRY_BYTES
     work = told or Workload(variants=1, groups=1, routines=0, operand_bytes=nbytes, bytes_moved=nbytes)
+    first = (name, precision) == (plan.studies[study].problems[0], settings.precisions[0])
     pace = get_study(study).paces.get(target.dialect, CostModel())
     in_part = settings.search != "exhaustive" and not work.all_tried
     tried = round(work.variants * (settings.budget if in_part else 1))
     rates = RATES[target.dialect] if starts else replace(RATES[target.dialect], start=0)
     slowdown = plan.gpu.slowdown(pace.intensity) if plan.gpu else 1.0
     seconds = _seconds(settings, rates, pace, work, tried, target.dialect, slowdown)
+    seconds += RATES[target.dialect].start if first and work.variants else 0  # its winner is timed once more
     what = problem.entry or problem.kind
     return Job(
         *(study, name, what, precision, size, size_from),
@@ -516,7 +547,8 @@ def _seconds(
     launched = moved / rates.host + tried * screened + finalists * full + rounds
     asked = PREDICTED if settings.search == "predicted" and not work.all_tried else 0.0
     packing = work.packing * tried / work.variants
-    return rates.start + asked + packing + pace.launches * launched + slowdown * pace.beside * work.beside
+    beside = pace.fixed + slowdown * pace.beside * work.beside
+    return rates.start + asked + packing + pace.launches * launched + beside
 
 
 #: Requested time / estimated time, to allow for slower GPUs and hosts.

@@ -8,10 +8,11 @@ from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from shlex import join
+from typing import Any
 
 from repro.bench.rows import ClockName
 from repro.campaign.artifacts import Asked
-from repro.codegen.targets import get_target
+from repro.codegen.targets import Target, get_target
 from repro.config.models import OwnProblem
 from repro.entries import get_entry
 from repro.errors import ReproError
@@ -60,8 +61,12 @@ class Winner:
     #: What `repro.operator` runs, which takes the vectors of NumPy, CuPy and PyTorch as they are.
     operator: str | None = None
     operator_seconds: float | None = None
-    #: Command that writes the kernel as a C++ library; None if `not_exported` says why there is none.
+    #: Command that writes `exported` as a C++ library; None if `not_exported` says why there is none.
     export: str | None = None
+    #: The fastest variant that fits a GPU, the one that wins if `not_exported` is None, and its time.
+    exported: str | None = None
+    exported_seconds: float | None = None
+    #: Why the variant itself is not exported.
     not_exported: str | None = None
     #: Lines of Python that make the operator; empty if no operator runs the study's kernels.
     python: tuple[str, ...] = ()
@@ -125,11 +130,22 @@ def ways_out(winners: Iterable[Winner]) -> Iterator[tuple[str, list[str]]]:
     """Yield for each problem its name and the lines to paste: commands for a shell, then lines of Python."""
     for problem, cases in groupby(winners, key=lambda one: one.problem):
         found = [one for one in cases if one.variant]
-        lines = [one.export or f"# {one.precision}: {one.not_exported}" for one in found if one.python]
+        lines = [line for one in found if one.python for line in _export_lines(one)]
         setup = [*dict.fromkeys(line for one in found for line in one.python[:-1])]
         lines += [*setup, *(one.python[-1] for one in found if one.python)]
         if lines:
             yield problem, lines
+
+
+def _export_lines(winner: Winner) -> Iterator[str]:
+    """Yield the command that exports, below a comment on the one that wins where that is another."""
+    if winner.not_exported:
+        instead = "no other fits either"
+        if winner.exported is not None and winner.exported_seconds is not None:
+            instead = f"the fastest that fits: {winner.exported}, {winner.exported_seconds * 1e6:.2f} µs"
+        yield f"# {winner.precision}: {winner.variant} cannot be exported ({winner.not_exported}); {instead}"
+    if winner.export:
+        yield winner.export
 
 
 def page_winners(winners: Sequence[Winner], campaign: str) -> PageWinners | None:
@@ -174,14 +190,12 @@ def _winner(asked: Asked, campaign: Campaign, problem: str, precision: str, own:
     if campaign.study != TEMPLATES:
         return found
     operator = case.winner(OPERATOR, clock) or best
-    export, reason = _export(asked, campaign, found)
     return replace(
         found,
         operator=operator.name,
         operator_seconds=operator.seconds,
-        export=export,
-        not_exported=reason,
         python=_python(asked, found),
+        **_export(asked, case, found, best),
     )
 
 
@@ -194,25 +208,50 @@ def _fastest(case: Case, tunings: Sequence[str]) -> tuple[ReportedTime | None, C
     return None, CLOCKS[0]
 
 
-def _export(asked: Asked, campaign: Campaign, found: Winner) -> tuple[str | None, str | None]:
-    """Return the command that exports the winner, or why there is none."""
-    assert found.variant is not None and found.entry is not None
+def _export(asked: Asked, case: Case, found: Winner, best: ReportedTime) -> dict[str, Any]:
+    """Return the fields of `Winner` on the export: of the winner, or of the fastest variant that fits a GPU."""
+    campaign = case.campaign
+    assert found.entry is not None
+    members = get_entry(found.entry).members
     words = ["repro", "export"]
-    if not campaign.on_cpu and get_entry(found.entry).members:
+    to = ["--to", f"{found.problem.replace('/', '-')}-{found.precision}"]
+    if not campaign.on_cpu and members:
         words += [found.problem, "--precision", found.precision, "--campaign", campaign.name]
         words += ["--results", str(asked.results)] if asked.results != DEFAULT_RESULTS else []
-    else:
-        # of a CPU's winner, and of a pattern, whose ones have to be given as real numbers, the variant alone
-        targets = {str(record.get("target")) for record in campaign.environments.values()}
-        target = min(targets) if len(targets) == 1 and not campaign.on_cpu else CPU_TARGET
-        try:
-            parse_variant(found.variant, get_target(target))
-        except ReproError as error:
-            return None, error.what
-        entry = found.entry if get_entry(found.entry).members else "real"
-        words += ["--variant", found.variant, "--entry", entry, "--precision", found.precision]
-        words += ["--target", target] if target != CPU_TARGET else []
-    return join([*words, "--to", f"{found.problem.replace('/', '-')}-{found.precision}"]), None
+        return {"export": join([*words, *to]), "exported": best.name, "exported_seconds": best.seconds}
+    # of a CPU's winner, and of a pattern, whose ones have to be given as real numbers, the variant alone
+    targets = {str(record.get("target")) for record in campaign.environments.values()}
+    target = get_target(min(targets) if len(targets) == 1 and not campaign.on_cpu else CPU_TARGET)
+    reason = _why_not_exported(best.name, target)
+    taken = best if reason is None else _fastest_exported(case, found, target)
+    if taken is None:
+        return {"not_exported": reason}
+    words += ["--variant", taken.name, "--entry", found.entry if members else "real", "--precision", found.precision]
+    words += ["--target", target.name] if target.name != CPU_TARGET else []
+    return {
+        "export": join([*words, *to]),
+        "exported": taken.name,
+        "exported_seconds": taken.seconds,
+        "not_exported": reason,
+    }
+
+
+def _why_not_exported(variant: str, target: Target) -> str | None:
+    try:
+        parse_variant(variant, target)
+    except ReproError as error:
+        return error.what
+    return None
+
+
+def _fastest_exported(case: Case, found: Winner, target: Target) -> ReportedTime | None:
+    """Return the fastest variant that fits a target: of the shuffled rounds, or else of the search."""
+    clock = next(clock for clock in CLOCKS if clock == found.clock)
+    for rows in (case.select(kind="variant"), case.searched.select(kind="variant", cache=case.campaign.cache)):
+        fitting = rows.select(lambda row: row.timed and _why_not_exported(row.name, target) is None)
+        if (fastest := fitting.fastest(clock)) is not None:
+            return fastest
+    return None
 
 
 def _python(asked: Asked, found: Winner) -> tuple[str, ...]:

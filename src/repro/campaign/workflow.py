@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,6 +25,7 @@ from repro.campaign.plan import Plan, as_yaml, make_plan
 from repro.campaign.receipts import Receipt
 from repro.campaign.steps import CHECK, Freshness, receipt_of
 from repro.codegen.build_cache import MODULES
+from repro.config import read_mapping
 from repro.errors import ReproError
 from repro.file_locks import describe_process, try_lock, write_holder
 from repro.package_data import PACKED, shipped
@@ -37,6 +39,31 @@ RUN = "REPRO_RUN"
 UNASKED = (100, 1)
 
 _held: list[int] = []
+
+
+def check_configuration_files(words: Sequence[str]) -> None:
+    """End a command line of Snakemake with a message if a file of `--configfile` cannot be read.
+
+    Snakemake itself opens these files before it reads the Snakefile, and ends in a traceback. The profiles call this,
+    which it reads before.
+    """
+    named = False
+    try:
+        for word in words:
+            option, _, value = word.partition("=")
+            if word.startswith("-"):
+                named = option in ("--configfile", "--configfiles")
+            path = value if word.startswith("-") else word
+            if named and path:
+                if not Path(path).exists():
+                    raise ReproError(
+                        "no such configuration file",
+                        where=path,
+                        todo="correct the name; all words after --configfile are files, so a target stands before it",
+                    )
+                read_mapping(Path(path))
+    except ReproError as error:
+        sys.exit(f"error: {error}")
 
 
 def begin(plan: Plan, stale: Mapping[str, str]) -> None:

@@ -550,17 +550,11 @@ def plan(
     """
     import os
 
-    from repro.campaign.configuration import load
     from repro.campaign.jobs import RATES, count_steps, estimate
-    from repro.campaign.plan import make_plan
     from repro.campaign.steps import Freshness
     from repro.cli.console import duration, in_columns, terminal_width
-    from repro.codegen.targets import get_gpu
 
-    config = load(*(files or [DEFAULT_CONFIG]))
-    if gpu:  # a record's configuration says what it would be to measure it there
-        config = config.model_copy(update={"replay": False})
-    planned = make_plan(config, gpu=get_gpu(gpu) if gpu else None)
+    planned = _plan_files(files or [DEFAULT_CONFIG], gpu)
     if planned.target is None:
         _print_replay(planned, as_json)
         return
@@ -607,12 +601,37 @@ def plan(
     _print_line(
         f"Reckoned with {rates.screened / 1e9:g} GB/s for the average variant, {rates.finalist / 1e9:g} for those "
         f"near the best, {rates.library / 1e9:g} for the library; {rates.launch * 1e6:g} µs a launch, "
-        f"{rates.variant * 1e3:g} ms a variant, {rates.start:g} s a job, {rates.compile:g} s to compile a module; "
-        "what each study takes beside that is from measured campaigns. "
-        "Sizes are `built` (known exactly), `stated` (by the registry or the file's header), "
-        "`at most` (a bound by the header alone) or `assumed`. What is measured or compiled already is not done again, "
-        "and what is known to be refused, such as a matrix that is not square, has no variants."
+        f"{rates.variant * 1e3:g} ms a variant, {rates.start:g} s a job; what each study takes beside that is from "
+        f"measured campaigns. {_compile_model(needs)} "
+        "Sizes are `built` (known exactly), `stated` (by registry, generator or the file's header), `at most` (a bound "
+        "by these), `by length` (guessed from that of a mesh's file) or `assumed`. What is measured or compiled "
+        "already is not done again, and what is known to be refused, such as a matrix that is not square, has no variants."
     )
+
+
+def _compile_model(needs: Estimate) -> str:
+    """Say where the seconds to compile come from."""
+    times = needs.compile_times
+    if not times.measured:
+        return "Nothing was compiled here yet: modules take as long as on a core of an AMD EPYC."
+    return (
+        f"A module takes as long as others of its kind in {times.measured} compilations here; where there are none, "
+        f"{times.pace:.2g} times as long as on a core of an AMD EPYC."
+    )
+
+
+def _plan_files(files: Sequence[Path], gpu: str | None) -> Plan:
+    """Plan the configuration of some files, on this machine or on a stated model of GPU."""
+    from repro.campaign.configuration import load
+    from repro.campaign.plan import make_plan
+    from repro.codegen.targets import get_gpu
+    from repro.config import located
+
+    config = load(*files)
+    if gpu:  # a record's configuration says what it would be to measure it there
+        config = config.model_copy(update={"replay": False})
+    with located(files):
+        return make_plan(config, gpu=get_gpu(gpu) if gpu else None)
 
 
 def _print_slow_compiling(planned: Plan, needs: Estimate, cores: int) -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import tempfile
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -19,7 +20,7 @@ from repro.atomic_write import write_whole
 from repro.codegen import nvcc, opencl_runtime
 from repro.codegen.targets import Target
 from repro.errors import ReproError
-from repro.untrusted_files import parse_json, read_file, shown
+from repro.untrusted_files import parse_json, read_file, read_text, shown
 
 MODULES = Path("modules")
 #: Maximum bytes of a binary.
@@ -217,12 +218,29 @@ def _build(code: Path, binary: Path, target: Target) -> dict[str, dict[str, int]
     *files, sums = _made(binary)
     if not binary.is_file() or _content(sums) != _sums(files):
         with tempfile.TemporaryDirectory(prefix=".", dir=binary.parent) as folder:
+            start = time.perf_counter()
             build(code, Path(folder, binary.name), target)
+            with Path(binary.parent, SECONDS).open("a") as seconds:
+                seconds.write(f"{binary.stem} {time.perf_counter() - start:.2f}\n")
             for path in files:
                 if (made := Path(folder, path.name)).exists():
                     made.replace(path)
         write_whole(sums, _sums(files))
     return build(code, binary, target)
+
+
+#: File in `objects` with a line for each compilation: the binary's name and the seconds that it took.
+SECONDS = "seconds.txt"
+
+
+def compile_times(target: str, modules: Path = MODULES) -> dict[tuple[str, str], list[float]]:
+    """Return the seconds of all compilations on this machine, by study and group (a key without its last part)."""
+    times: dict[tuple[str, str], list[float]] = {}
+    for path in (modules / target).rglob(f"objects/{SECONDS}"):
+        study, *group = path.relative_to(modules / target).parts[:-2] or ("",)
+        with suppress(OSError, ValueError, IndexError):  # a plan can do without, and a full disk may have cut a line
+            times[study, "/".join(group)] = [float(line.split()[1]) for line in read_text(path).splitlines()]
+    return times
 
 
 def _made(binary: Path) -> tuple[Path, Path, Path]:

@@ -6,7 +6,8 @@ Every kind of malformed file leads to one error message.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -210,6 +211,24 @@ def position(source: Source, key: Key) -> str:
         if mark is not None and depth >= max(deepest, 1):
             deepest, found = depth, f"{path}:{mark.line + 1}:{mark.column + 1}: "
     return found
+
+
+@contextmanager
+def located(source: Source) -> Iterator[None]:
+    """Prepend file, line and column to the key, such as `studies.spgemm_amg.problems`, that an error of the body names.
+
+    What is planned of a valid configuration can still be wrong: a name that the registry lacks, a device that is away.
+    """
+    try:
+        yield
+    except ReproError as error:
+        where = str(error.where or "")
+        place = position(source, tuple(where.partition(":")[0].split(".")))
+        if not place:
+            raise
+        raise ReproError(
+            error.what, where=f"{place}{where}", expected=error.expected, actual=error.actual, todo=error.todo
+        ) from None
 
 
 def _find(path: Path, key: Key) -> tuple[int, Any]:

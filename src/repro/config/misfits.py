@@ -65,6 +65,7 @@ def misfits(
         key, beside = _place(model, item["loc"], data, missing=item["type"] == "missing")
         unknown = item["type"] == "extra_forbidden"
         message, value = item["msg"].removeprefix("Value error, "), item["input"]
+        message = message.replace("a valid tuple", "a list, [in brackets]").replace("a valid dictionary", "a mapping")
         context = item.get("ctx", {})
         if unknown:
             message = "unknown key"

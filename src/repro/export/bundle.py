@@ -27,7 +27,7 @@ from repro.errors import ReproError
 from repro.package_data import shipped
 from repro.problems.matrix import Matrix
 from repro.sparse import ordering
-from repro.sparse.compound.ids import VariantId, fitting
+from repro.sparse.compound.ids import VariantId, fitting_variant
 from repro.sparse.compound.kernels import kernel_name, pairs_constants, render_module
 from repro.sparse.compound.layouts import TILE, TILE_ROWS, Layout, chunks
 from repro.sparse.compound.outer import get_outer
@@ -274,7 +274,7 @@ def parse_variant(name: str, target: Target) -> VariantId:
 
     Raises `ReproError` if the name is unknown, the variant does not fit the target, or it renumbers the unknowns.
     """
-    variant = VariantId.parse(name)
+    variant = fitting_variant(name, target)
     if variant.layout.unknowns != "natural":
         raise ReproError(
             "a layout that renumbers the unknowns cannot be exported",
@@ -282,7 +282,7 @@ def parse_variant(name: str, target: Target) -> VariantId:
             actual=name,
             todo=f"reorder matrix and vectors yourself, and export {replace(variant, layout=variant.layout.stored)}",
         )
-    return fitting(variant, target)
+    return variant
 
 
 def kind_of_file(entry: str, precision: str) -> str:

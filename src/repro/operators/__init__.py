@@ -1,13 +1,13 @@
 """Use of tuned kernels from Python: operators for SciPy and for GPU arrays, and vector operations for solvers."""
 
 from repro.operators.arrays import DeviceArray
-from repro.operators.chip_solver import ChipSolver, solve
+from repro.operators.chip_solver import ChipSolver
 from repro.operators.dynamic_csr import DynamicCSR, Reader
 from repro.operators.multigrid import MultilevelSolver, amg
 from repro.operators.product_plan import ProductPlan
 from repro.operators.siac_filter import SiacFilter, siac
 from repro.operators.sparse_products import spgemm
-from repro.operators.spmv import SlowOnCpuWarning, SpmvOperator, operator
+from repro.operators.spmv import SlowOnCpuWarning, SpmvOperator, operator, solve
 from repro.operators.vectors import Vectors, vectors
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Iterative solvers that stay on the chip, for users' matrices and vectors: `repro.solve`, and methods of operators."""
+"""Iterative solvers that stay on the chip, for users' matrices and vectors, behind `repro.solve` and operators."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from repro.devices.base import OutOfDeviceMemory
 from repro.errors import ReproError
 from repro.operators.arrays import DeviceArray, Kind, View, not_copied, on_device, refuse_mask
 from repro.operators.base import Closing, one_of, real_number, whole_number
-from repro.operators.interchange import CUPYS_ARRAYS, CUPYS_MATRICES, as_cupys, cupys_rows, device_of, is_cupys
-from repro.operators.runtime import KERNELS, Runtime, open_runtime
-from repro.operators.scipy_matrices import as_problem
+from repro.operators.interchange import CUPYS_ARRAYS, as_cupys, is_cupys
+from repro.operators.runtime import KERNELS, Runtime
 from repro.operators.vectors import Vectors
 from repro.problems.matrix import Matrix
 from repro.sparse.solvers.kernels import METHODS, PERSISTENT_BLOCK_SIZE, held_rows, render_persistent
@@ -222,68 +221,3 @@ def _like(x: Any, b: Any) -> Any:
     if torch is not None and isinstance(b, torch.Tensor):
         return torch.as_tensor(x, device=b.device)
     return x.reshape(np.shape(b)) if isinstance(x, np.ndarray) else x
-
-
-def solve(
-    A: Any,
-    b: Any,
-    method: Literal["cg", "bicgstab"] = "cg",
-    tol: float = 1e-8,
-    maxiter: int | None = None,
-    *,
-    x0: Any = None,
-    entry: str | None = None,
-    precision: str | None = None,
-    device: str = "auto",
-) -> Any:
-    """Return the solution of A x = b by an iterative solver that stays on the chip.
-
-    On a GPU, many iterations are one launch, in which each multiprocessor keeps its part of the matrix in shared memory
-    as far as it fits. For several right-hand sides, use `SpmvOperator.solver`, which packs the matrix once.
-
-    Parameters
-    ----------
-    A
-        A square matrix, as in `repro.operator`; an operator, of which `entry`, `precision` and `device` are taken; or a
-        sparse matrix of CuPy, which is packed on the host.
-    b
-        `(n,)` or `(n, 1)`, finite. An array of NumPy or PyTorch on the host, converted to the matrix's precision; or a
-        contiguous array on the GPU, of the matrix's dtype: CuPy's, PyTorch's or a `DeviceArray`. The solution is of the
-        same library.
-    method
-        `cg`: conjugate gradients, for a symmetric (complex: Hermitian) positive definite matrix. `bicgstab`: BiCGSTAB,
-        for any matrix; complex numbers are taken as pairs of real ones. Both with the diagonal as preconditioner.
-    tol
-        Converged if norm of b - A x / norm of b is at most `tol`, which is at least 0, with the residual computed from
-        x.
-    maxiter
-        Largest number of iterations; None: 10 times the number of unknowns.
-    x0
-        Initial guess, on the same side as b or not; None: 0.
-    entry, precision, device
-        As in `repro.operator`.
-
-    Raises
-    ------
-    ReproError
-        The arguments are invalid; the matrix is not positive definite (`cg`); a divisor is 0 (`bicgstab`); or the
-        residual is not finite.
-
-    Warns
-    -----
-    RuntimeWarning
-        The residual is above the tolerance, after `maxiter` iterations or at the limit of rounding; the last x is
-        returned.
-    """
-    from repro.operators.spmv import SpmvOperator  # which imports this module
-
-    if isinstance(A, SpmvOperator):
-        return A.solve(b, method, tol, maxiter, x0=x0)
-    one_of(method, "method", METHODS)
-    if is_cupys(A, CUPYS_MATRICES):
-        rows, _ = cupys_rows(A, "A")
-        device = device_of(rows) if device == "auto" else device
-        A = rows.get()
-    problem, working = as_problem(A, entry, precision)
-    with ChipSolver(open_runtime(device), problem, working, method) as solver:
-        return solver.solve(b, x0, tol, maxiter)

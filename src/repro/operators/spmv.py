@@ -1,4 +1,4 @@
-"""A tuned kernel for y = A x as a SciPy `LinearOperator` that also takes arrays on the GPU.
+"""A tuned kernel for y = A x as a SciPy `LinearOperator` that also takes arrays on the GPU, and `repro.solve`.
 
 The kernel variant is named by the user, chosen by a measurement campaign, a default, or the fastest of a few variants
 that are timed on the matrix.
@@ -25,16 +25,18 @@ from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.export.campaign_choice import find_campaign_choice
 from repro.operators.arrays import DeviceArray, Kind, on_device
-from repro.operators.base import Closing, DeviceOperator
+from repro.operators.base import Closing, DeviceOperator, one_of
 from repro.operators.chip_solver import ChipSolver
+from repro.operators.interchange import CUPYS_MATRICES, cupys_rows, device_of, is_cupys
 from repro.operators.runtime import KERNELS, Runtime, open_runtime
 from repro.operators.scipy_matrices import as_problem, transposed
 from repro.operators.vectors import Vectors
 from repro.problems.matrix import Matrix
-from repro.sparse.compound.ids import VariantId, fitting
+from repro.sparse.compound.ids import VariantId, fitting_variant
 from repro.sparse.compound.kernels import TEMPLATES, render_module
 from repro.sparse.compound.runnables import Variant
 from repro.sparse.operands import ProductOperands
+from repro.sparse.solvers.kernels import METHODS
 from repro.sparse.study_kit import OPERATOR, WINNERS
 from repro.sparse.symmetry import symmetry_of
 
@@ -164,7 +166,7 @@ def find_variant(
                 todo="name a problem like this matrix",
             )
         tuned = chosen.name
-    return fitting(VariantId.parse(tuned), target)
+    return fitting_variant(tuned, target)
 
 
 def fastest(runtime: Runtime, problem: Matrix, precision: str) -> VariantId:
@@ -413,6 +415,69 @@ def operator(
     else:
         variant = find_variant(tuned, problem, precision, runtime.device.target, Path(results))
     return SpmvOperator(problem, Product(runtime, problem, precision, variant))
+
+
+def solve(
+    A: Any,
+    b: Any,
+    method: Literal["cg", "bicgstab"] = "cg",
+    tol: float = 1e-8,
+    maxiter: int | None = None,
+    *,
+    x0: Any = None,
+    entry: str | None = None,
+    precision: str | None = None,
+    device: str = "auto",
+) -> Any:
+    """Return the solution of A x = b by an iterative solver that stays on the chip.
+
+    On a GPU, many iterations are one launch, in which each multiprocessor keeps its part of the matrix in shared memory
+    as far as it fits. For several right-hand sides, use `SpmvOperator.solver`, which packs the matrix once.
+
+    Parameters
+    ----------
+    A
+        A square matrix, as in `repro.operator`; an operator, of which `entry`, `precision` and `device` are taken; or a
+        sparse matrix of CuPy, which is packed on the host.
+    b
+        `(n,)` or `(n, 1)`, finite. An array of NumPy or PyTorch on the host, converted to the matrix's precision; or a
+        contiguous array on the GPU, of the matrix's dtype: CuPy's, PyTorch's or a `DeviceArray`. The solution is of the
+        same library.
+    method
+        `cg`: conjugate gradients, for a symmetric (complex: Hermitian) positive definite matrix. `bicgstab`: BiCGSTAB,
+        for any matrix; complex numbers are taken as pairs of real ones. Both with the diagonal as preconditioner.
+    tol
+        Converged if norm of b - A x / norm of b is at most `tol`, which is at least 0, with the residual computed from
+        x.
+    maxiter
+        Largest number of iterations; None: 10 times the number of unknowns.
+    x0
+        Initial guess, on the same side as b or not; None: 0.
+    entry, precision, device
+        As in `repro.operator`.
+
+    Raises
+    ------
+    ReproError
+        The arguments are invalid; the matrix is not positive definite (`cg`); a divisor is 0 (`bicgstab`); or the
+        residual is not finite.
+
+    Warns
+    -----
+    RuntimeWarning
+        The residual is above the tolerance, after `maxiter` iterations or at the limit of rounding; the last x is
+        returned.
+    """
+    if isinstance(A, SpmvOperator):
+        return A.solve(b, method, tol, maxiter, x0=x0)
+    one_of(method, "method", METHODS)
+    if is_cupys(A, CUPYS_MATRICES):
+        rows, _ = cupys_rows(A, "A")
+        device = device_of(rows) if device == "auto" else device
+        A = rows.get()
+    problem, working = as_problem(A, entry, precision)
+    with ChipSolver(open_runtime(device), problem, working, method) as solver:
+        return solver.solve(b, x0, tol, maxiter)
 
 
 def _again(problem: Matrix, name: str, precision: str, device: str) -> SpmvOperator:

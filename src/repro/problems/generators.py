@@ -6,8 +6,9 @@ Other operators are assembled on meshes of simple shapes. Neither a network nor 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from inspect import signature
 from itertools import product
 from math import prod
 from typing import Annotated, Any, Literal, Protocol, TypeVar
@@ -328,11 +329,19 @@ class Computes(Protocol[T_co]):
     def build(self) -> Callable[..., T_co]: ...
 
 
+#: Numbers of rows and of non-zeros.
+Size = tuple[int, int]
+
+
 @dataclass(frozen=True)
 class Kind:
     entry: str
     #: Generates the matrix from keyword parameters; checks the parameters on every call.
     build: Callable[..., Assembled]
+    #: Computes the matrix's size from all parameters, without generating it.
+    size: Callable[[Mapping[str, Any]], Size]
+    #: Whether that is an upper limit: hubs take the place of vertices, and zeros are dropped.
+    at_most: bool
 
 
 KINDS: dict[str, Kind] = {}
@@ -347,6 +356,17 @@ def generate(kind: str, **parameters: Any) -> Assembled:
         The kind or a parameter is unknown, or a value is invalid; all are listed.
     """
     return computed("problem", KINDS, kind, parameters)
+
+
+def size_of(kind: str, parameters: Mapping[str, Any]) -> Size | None:
+    """Return the size of a problem, or its upper limit, without generating it; None for invalid parameters."""
+    if kind not in KINDS:
+        return None
+    given = {name: parameter.default for name, parameter in signature(KINDS[kind].build).parameters.items()}
+    try:
+        return KINDS[kind].size({**given, **parameters})
+    except (TypeError, ValueError, KeyError):
+        return None
 
 
 def computed(what: str, kinds: Mapping[str, Computes[T_co]], kind: str, parameters: Mapping[str, Any]) -> T_co:
@@ -365,22 +385,66 @@ def computed(what: str, kinds: Mapping[str, Computes[T_co]], kind: str, paramete
         raise ReproError(f"wrong parameters of a generated {what}", where=kind, actual="; ".join(wrong)) from None
 
 
-def _kind(entry: str) -> Callable[[Callable[..., Assembled]], Callable[..., Assembled]]:
+def _kind(
+    entry: str, size: Callable[[Mapping[str, Any]], Size], *, at_most: bool = False
+) -> Callable[[Callable[..., Assembled]], Callable[..., Assembled]]:
     def add(build: Callable[..., Assembled]) -> Callable[..., Assembled]:
         checked = validate_call(build)
-        KINDS[build.__name__] = Kind(entry, checked)
+        KINDS[build.__name__] = Kind(entry, checked, size, at_most)
         return checked
 
     return add
 
 
-@_kind("real")
+def _lattice_size(points: Sequence[int], offsets: Iterable[Sequence[int]]) -> Size:
+    """Return the size of a matrix with an entry for each point of a lattice and each offset from it."""
+    lengths = (
+        prod(max(0, count - abs(step)) for count, step in zip(points, offset, strict=True)) for offset in offsets
+    )
+    return prod(points), sum(lengths)
+
+
+def _grid_size(given: Mapping[str, Any]) -> Size:
+    return _lattice_size(given["points"], _offsets(len(given["points"]), given["stencil"]))
+
+
+def _box_size(given: Mapping[str, Any], rows: int = 1) -> Size:
+    """Return the size of a matrix on `lattice_box`, whose edges have no steps of two signs, with `rows` a vertex."""
+    edges = [step for step in product((-1, 0, 1), repeat=3) if not {-1, 1} <= set(step)]
+    n, nonzeros = _lattice_size([count + 1 for count in given["cells"]], edges)
+    return rows * n, rows**2 * nonzeros
+
+
+def _disk_size(given: Mapping[str, Any]) -> Size:
+    """Return the size of a matrix on `disk`: each refinement divides each triangle into four, each edge into two."""
+    triangles, around = 4 * 4 ** given["refinements"], 4 * 2 ** given["refinements"]
+    edges = (3 * triangles + around) // 2
+    n = 1 + edges - triangles
+    return n, n + 2 * edges
+
+
+def _arrow_size(given: Mapping[str, Any]) -> Size:
+    rows, dense = given["rows"], given["dense"]
+    return rows, rows + 2 * (dense * (rows - 1) - dense * (dense - 1) // 2 + rows - 1 - dense)
+
+
+def _torus_size(given: Mapping[str, Any]) -> Size:
+    n = given["rings"] * given["segments"]
+    return n, 7 * n
+
+
+def _stated_size(given: Mapping[str, Any]) -> Size:
+    rows, nonzeros = given["size"]
+    return rows, nonzeros
+
+
+@_kind("real", _grid_size)
 def poisson(*, points: CellCount = (22, 22, 22), stencil: Literal[7, 27] = 7) -> Assembled:
     """Poisson's equation on a grid of inner points, with the 7-point or 27-point stencil."""
     return assemble_diffusion(points, stencil)
 
 
-@_kind("real")
+@_kind("real", _grid_size)
 def diffusion(
     *,
     points: tuple[Count, Count] | CellCount = (22, 22, 22),
@@ -393,7 +457,7 @@ def diffusion(
     return assemble_diffusion(points, stencil, coefficients=coefficients, convection=convection, seed=seed)
 
 
-@_kind("pattern")
+@_kind("pattern", _grid_size)
 def grid_graph(
     *, points: tuple[Count, Count] | CellCount = (22, 22, 22), stencil: Literal[5, 7, 9, 27] = 7
 ) -> Assembled:
@@ -404,7 +468,7 @@ def grid_graph(
     return replace(assembled, values=np.empty((len(assembled.indices), 0)), semidefinite=False)
 
 
-@_kind("real")
+@_kind("real", _arrow_size)
 def arrow(
     *,
     rows: Annotated[int, Field(ge=3, le=10_000_000)] = 10_000,
@@ -416,7 +480,7 @@ def arrow(
     return assemble_arrow(rows, dense, coefficients=coefficients, seed=seed)
 
 
-@_kind("real")
+@_kind("real", lambda given: _box_size(given, rows=3), at_most=True)
 def elasticity_scalar(
     *,
     cells: CellCount = (12, 16, 20),
@@ -439,7 +503,7 @@ def elasticity_scalar(
     return unfold(assembled, "block3")
 
 
-@_kind("real")
+@_kind("real", lambda given: _box_size(given, rows=2))
 def helmholtz_scalar(
     *,
     cells: CellCount = (18, 19, 20),
@@ -456,7 +520,7 @@ def helmholtz_scalar(
     return unfold(assemble_helmholtz(vertices, tets, wavenumber=field, loss=loss), "complex")
 
 
-@_kind("real")
+@_kind("real", _stated_size)
 def graph(
     *,
     size: tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]] = (10_000, 80_000),
@@ -476,7 +540,7 @@ def graph(
     return assemble_graph(wanted, size[0] if columns is None else columns, family, seed)
 
 
-@_kind("complex")
+@_kind("complex", _box_size)
 def helmholtz_box(
     *, cells: CellCount = (20, 22, 24), wavenumber: Positive = 12.0, loss: NotNegative = 0.02
 ) -> Assembled:
@@ -485,7 +549,7 @@ def helmholtz_box(
     return assemble_helmholtz(vertices / max(cells), tets, wavenumber=wavenumber, loss=loss)
 
 
-@_kind("complex")
+@_kind("complex", _disk_size)
 def helmholtz_disk(
     *,
     refinements: Annotated[int, Field(ge=1, le=11)] = 6,
@@ -496,7 +560,7 @@ def helmholtz_disk(
     return assemble_helmholtz(*disk(refinements), wavenumber=wavenumber, loss=loss)
 
 
-@_kind("complex")
+@_kind("complex", _box_size, at_most=True)
 def helmholtz_hubs(
     *,
     cells: CellCount = (26, 26, 26),
@@ -510,7 +574,7 @@ def helmholtz_hubs(
     return assemble_helmholtz(vertices / max(cells), tets, wavenumber=wavenumber, loss=loss)
 
 
-@_kind("complex")
+@_kind("complex", _stated_size)
 def lookalike(
     *,
     size: tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]] = (10_000, 240_000),
@@ -523,20 +587,20 @@ def lookalike(
     return assemble_lookalike(*size, longest=longest, hubs=long_rows, spread=spread, seed=seed)
 
 
-@_kind("quaternion")
+@_kind("quaternion", _torus_size)
 def dirac_torus(*, rings: Circle = 200, segments: Circle = 80, seed: Seed = 1) -> Assembled:
     """Dirac operator on a torus; `seed` determines the random curvature potential."""
     lattice, faces = lattice_torus(rings, segments)
     return assemble_dirac(wrap_torus(lattice, rings, segments), faces, seed=seed)
 
 
-@_kind("quaternion")
+@_kind("quaternion", lambda given: (given["rows"], 7 * given["rows"] - 12))
 def dirac_blob(*, rows: Annotated[int, Field(ge=12, le=10_000_000)] = 10_000, seed: Seed = 1) -> Assembled:
     """Dirac operator on a closed surface with irregular connectivity."""
     return assemble_dirac(*blob(rows), seed=seed)
 
 
-@_kind("quaternion")
+@_kind("quaternion", _torus_size, at_most=True)
 def dirac_hubs(
     *,
     rings: Circle = 160,
@@ -549,21 +613,21 @@ def dirac_hubs(
     return assemble_dirac(wrap_torus(lattice, rings, segments), faces, seed=seed)
 
 
-@_kind("block3")
+@_kind("block3", _box_size)
 def elasticity_box(*, cells: CellCount = (12, 16, 40), young: Positive = 1.0, poisson: Ratio = 0.3) -> Assembled:
     """Elastic box whose longest side has length 1."""
     vertices, tets = lattice_box(cells)
     return elastic_body(vertices / max(cells), tets, young=young, poisson=poisson)
 
 
-@_kind("block3")
+@_kind("block3", _box_size)
 def elasticity_mapped(*, cells: CellCount = (14, 14, 60), young: Positive = 1.0, poisson: Ratio = 0.3) -> Assembled:
     """Elastic bar with a tapered, twisted and bent shape; see `horn`."""
     lattice, tets = lattice_box(cells)
     return elastic_body(horn(lattice, cells), tets, young=young, poisson=poisson)
 
 
-@_kind("block3")
+@_kind("block3", _box_size, at_most=True)
 def elasticity_hubs(
     *,
     cells: CellCount = (24, 24, 24),

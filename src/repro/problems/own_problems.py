@@ -18,6 +18,7 @@ from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.galerkin.basis import BASES, mode_count
 from repro.galerkin.quadrature import exchange_last
+from repro.problems import generators
 from repro.problems.assembly import Assembled, Floats, assemble_dirac, fold
 from repro.problems.field import MAX_DEGREE, Field, size_of
 from repro.problems.files import check_entry, locate_own, mesh_checksum, open_plain
@@ -38,7 +39,18 @@ from repro.problems.meshes import (
 )
 from repro.problems.meshreaders import Cells
 from repro.problems.problem import Outline
-from repro.problems.registry import GeneratedField, Item, MatrixItem, Own, OwnField, Recipe, Registry, Tetmesh, own_name
+from repro.problems.registry import (
+    Generated,
+    GeneratedField,
+    Item,
+    MatrixItem,
+    Own,
+    OwnField,
+    Recipe,
+    Registry,
+    Tetmesh,
+    own_name,
+)
 from repro.problems.supports import elastic_body, fixed_vertices
 
 #: Prefix of cell-data names that marks modes; the rest of the name is the polynomial basis.
@@ -202,9 +214,8 @@ class OwnOutline(NamedTuple):
     entry: str
     #: Number of rows and of non-zeros, counted in entries; None if unknown before the build.
     size: tuple[int, int] | None = None
-    #: Whether the number of non-zeros is only an upper limit. The build drops zeros, sums repeated entries and mirrors
-    #: triangles.
-    at_most: bool = False
+    #: See `Outline.size_from`. The build drops zeros, sums repeated entries and mirrors triangles.
+    size_from: str = "stated"
     #: Number of columns, counted in entries; None if it equals the number of rows.
     columns: int | None = None
 
@@ -218,7 +229,7 @@ def outline(problem: OwnProblem | Own | OwnField, limits: Limits) -> Outline:
     path = locate_own(problem.path)
     if isinstance(problem, OwnField) or problem.kind_of_problem == "field":
         check_field_file(path)
-        return Outline(name, "field", None, definition, (path,))
+        return Outline(name, "field", None, definition, (path,), size_by_length(path, "field"), BY_LENGTH)
     said = describe_file(problem, limits)
     held = isinstance(problem, OwnProblem) and bool(problem.fixed)
     return Outline(
@@ -228,7 +239,7 @@ def outline(problem: OwnProblem | Own | OwnField, limits: Limits) -> Outline:
         definition,
         companions(path),
         said.size,
-        at_most=said.at_most,
+        said.size_from,
         columns=said.columns,
         free_body=said.entry == "block3" and not held and not is_matrix_market(path),
     )
@@ -249,7 +260,7 @@ def describe_file(problem: OwnProblem | Own, limits: Limits | None = None) -> Ow
         suffix = format_of(path)
         if suffix in TETGEN_PAIR:
             companion(path, suffix)
-        return OwnOutline(entry)
+        return OwnOutline(entry, size_by_length(path, entry), BY_LENGTH)
     with open_plain(path, limits, member_of(path)) as stream:
         header = read_header(stream, path, limits)
     entry = entry_of(path, problem.wanted_entry, header)
@@ -257,7 +268,24 @@ def describe_file(problem: OwnProblem | Own, limits: Limits | None = None) -> Ow
     rows, columns = header.rows // k, header.columns // k
     nonzeros = min(header.most, rows * columns) if k > 1 else header.most
     exact = entry == header.field == "pattern" and header.symmetry == "general"
-    return OwnOutline(entry, (rows, nonzeros), not exact and nonzeros > 0, None if rows == columns else columns)
+    size_from = "stated" if exact or not nonzeros else "at most"
+    return OwnOutline(entry, (rows, nonzeros), size_from, None if rows == columns else columns)
+
+
+BY_LENGTH = "by length"
+#: Typical bytes of a mesh's file for each vertex (for a field, each cell), with the cells that belong to it, and
+#: non-zeros of a row (modes of a cell).
+LENGTHS = {"quaternion": (100, 7), "block3": (280, 14), "field": (150, 4)}
+#: Endings of files that are compressed, and the typical ratio of lengths.
+PACKED, COMPRESSED = (".gz", ".xz", ".vtu"), 3
+
+
+def size_by_length(path: Path, what: str) -> tuple[int, int]:
+    """Guess the size of a problem on a mesh (an entry type, or `field`) from the length of the mesh's files."""
+    nbytes = sum(file.stat().st_size * (COMPRESSED if file.suffix in PACKED else 1) for file in companions(path))
+    each, of_row = LENGTHS[what]
+    rows = max(1, nbytes // each)
+    return rows, rows * of_row
 
 
 def entry_of(path: Path, entry: str | None, header: Header | None) -> str:
@@ -351,9 +379,12 @@ def planned(item: Item | OwnProblem, registry: Registry, limits: Limits) -> Outl
     """Return the outline of a registered problem or a user's problem; for errors see `outline`."""
     if isinstance(item, (OwnProblem, Own, OwnField)):
         return outline(item, limits)
-    size = (item.published.rows, item.published.nonzeros) if item.published else None
+    size, size_from = (item.published.rows, item.published.nonzeros) if item.published else None, "stated"
     if isinstance(item, GeneratedField):
         size = size_of(item.kind, item.parameters)
+    elif isinstance(item, Generated) and size is None:
+        size = generators.size_of(item.kind, item.parameters)
+        size_from = "at most" if size and generators.KINDS[item.kind].at_most else "stated"
     # The key `sets` is left out, since it does not affect the matrix.
     definition = item.model_dump(mode="json", exclude={"sets"})
     if inputs := getattr(item, "inputs", ()):
@@ -361,4 +392,6 @@ def planned(item: Item | OwnProblem, registry: Registry, limits: Limits) -> Outl
     columns = item.published.columns if item.published and item.published.columns != item.published.rows else None
     entry = item.entry if isinstance(item, MatrixItem) and item.kind_of_problem == "matrix" else None
     free_body = entry == "block3" and isinstance(item, (Tetmesh, Recipe))
-    return Outline(item.name, item.kind_of_problem, entry, definition, size=size, columns=columns, free_body=free_body)
+    return Outline(
+        item.name, item.kind_of_problem, entry, definition, (), size, size_from, columns=columns, free_body=free_body
+    )

@@ -39,8 +39,8 @@ class Outline:
     files: tuple[Path, ...] = ()
     #: Rows and non-zeros of a matrix, or approximate cells and modes of a field; None if unknown before the build.
     size: tuple[int, int] | None = None
-    #: Whether the stated number of non-zeros is only an upper limit.
-    at_most: bool = False
+    #: How the size is known: `stated`, `at most` (an upper limit), or `by length` (guessed from the length of a file).
+    size_from: str = "stated"
     #: Number of columns, if known and different from the number of rows.
     columns: int | None = None
     #: Whether it is the stiffness of an elastic body that nothing holds, a singular matrix.

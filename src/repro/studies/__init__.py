@@ -66,11 +66,13 @@ class Workload:
 class CostModel:
     """Corrections to the common time estimate for the cases of one study on one kind of device.
 
-    GPU values were fitted to the time stamps of the rows in `results/h200`. CPU values divide the 7 min 21 s of the
-    default campaign on two cores among its cases by their processor time: the total is accurate, a single case less so.
+    GPU values were fitted to the time stamps of the rows in `results/h200`. CPU values were fitted to the jobs of the
+    default campaign on two cores of an AMD EPYC.
 
     Attributes
     ----------
+    fixed
+        Seconds of work outside the variants that each case takes, whatever its size.
     beside
         Seconds of work outside the variants: verification, other timed kernels, and preparing operands on the host.
     launches
@@ -84,6 +86,7 @@ class CostModel:
         of other keys take as long as the common estimate says.
     """
 
+    fixed: float = 0.0
     beside: float = 0.0
     launches: float = 1.0
     intensity: float = 0.25

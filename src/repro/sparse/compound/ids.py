@@ -114,6 +114,11 @@ class VariantId(BaseId):
         return Point.of(str(layout), words, sizes)
 
 
+def fitting_variant(name: str, target: Target) -> VariantId:
+    """Return the variant with a name; raise `ReproError` if it is unknown, or if the target cannot hold it."""
+    return fitting(VariantId.parse(name), target)
+
+
 def fitting(variant: VariantId, target: Target) -> VariantId:
     """Return the variant if the target can hold its schedule; otherwise raise `ReproError`."""
     schedule = variant.schedule

@@ -180,7 +180,7 @@ class CompoundSpmv(Study):
         "cuda": CostModel(launches=2.4, intensity=0.5, memory=25),
         # processor time of one module each, by an AMD EPYC: 0.1 s a kernel of a pattern, 0.4 s of 3×3 blocks
         "opencl": CostModel(
-            beside=4,
+            beside=10,
             compile={"extended/block3": 27, "extended/quaternion": 18, "extended/complex": 10, "extended/": 7},
         ),
     }

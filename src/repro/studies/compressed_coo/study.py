@@ -136,7 +136,7 @@ class CompressedCoo(Study):
     }
     paces: Mapping[str, CostModel] = {
         "cuda": CostModel(beside=1.6, launches=2.4, memory=7),
-        "opencl": CostModel(beside=8),
+        "opencl": CostModel(beside=7),
     }
     gpu_sharing = True
     rival_tasks = ("spmv",)

@@ -275,7 +275,7 @@ class DgPostprocessing(Study):
     }
     paces: Mapping[str, CostModel] = {
         "cuda": CostModel(beside=5.5, launches=2.7, intensity=20),
-        "opencl": CostModel(beside=10),
+        "opencl": CostModel(fixed=10, beside=10, compile={"plane": 1.2}),
     }
     result: Mapping[str, str] = {
         "table": "table-targets",

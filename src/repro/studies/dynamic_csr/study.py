@@ -185,7 +185,7 @@ class DynamicCsr(Study):
     }
     paces: Mapping[str, CostModel] = {
         "cuda": CostModel(beside=2, launches=5.7, memory=35),
-        "opencl": CostModel(beside=8),
+        "opencl": CostModel(beside=19, compile={"": 3.0}),
     }
     packages = runnables_devices.NCCL_PACKAGES
 

@@ -110,7 +110,7 @@ class SpgemmAmg(Study):
     }
     paces: Mapping[str, CostModel] = {
         "cuda": CostModel(beside=18, launches=1.6, memory=80),
-        "opencl": CostModel(beside=8),
+        "opencl": CostModel(beside=7, compile={"": 1.5}),
     }
     result: Mapping[str, str] = {
         "table": "table-targets",
