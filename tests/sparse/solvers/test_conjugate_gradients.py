@@ -22,8 +22,9 @@ from repro.sparse.expansions import COMPLEX, COMPLEX2, real_expansion
 from repro.sparse.library.scipy_products import SciPy
 from repro.sparse.operands import expand
 from repro.sparse.solvers import conjugate_gradients
-from repro.sparse.solvers.conjugate_gradients import PersistentCgRun, ProductCgRun, refusal
+from repro.sparse.solvers.conjugate_gradients import PersistentCgRun, ProductCg, ProductCgRun, refusal
 from repro.sparse.solvers.kernels import render_solver_key, solver_key
+from support.emulated_cuda import EmulatedCuda, compile_kernels, needs_compiler
 from support.persistent_solves import as_matrix, dominant, laplacian, uneven
 from support.symmetric_problems import symmetric_problem
 
@@ -218,3 +219,36 @@ def test_which_matrices_are_tried(make_bench, problem, why):
     bench = make_bench(problem)
     assert refusal(bench.workspace).startswith(why) and bool(refusal(bench.workspace)) == bool(why)
     bench.release()
+
+
+@needs_compiler
+def test_sums_of_warps_are_those_of_the_cpu(templates, built_folder):
+    """On an emulated GPU, whose threads exchange values; more words than a block has threads."""
+    device, problem = EmulatedCuda(), laplacian(40)
+    matrix = expand(problem, problem.values).tocsr()
+    source = render_solver_key(templates, "solvers/cg-double", device.target)
+
+    def product_of(x, y):
+        host = np.empty(problem.n)
+
+        def launch():
+            device.download(x, host)
+            device.write(y, matrix @ host)
+
+        return launch
+
+    scale = 1 / matrix.diagonal()
+    solver = ProductCg(device, compile_kernels(source, built_folder), product_of, scale, lambda x: 0.0)
+    b = matrix @ np.random.default_rng(3).uniform(-1, 1, problem.n)
+    device.write(solver.b, b)
+    solver.reset()
+    solver.begin()
+    solver.iterate(6)
+    done, x, course = solver.progress(), np.empty(problem.n), []
+    device.download(solver.x, x)
+    sp.linalg.cg(matrix, b, maxiter=6, rtol=0, M=sp.diags_array(scale), callback=course.append)
+    np.testing.assert_allclose(x, course[-1], rtol=0, atol=1e-11)
+    assert done.iterations == 6
+    assert done.right == pytest.approx(np.linalg.norm(b), rel=1e-12)
+    assert done.residual == pytest.approx(np.linalg.norm(b - matrix @ x), rel=1e-9)
+    solver.release()
