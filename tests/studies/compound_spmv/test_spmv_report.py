@@ -29,8 +29,8 @@ def text(gpu: Campaign, published: Published, tmp_path_factory: pytest.TempPathF
 
 @pytest.mark.slow
 def shown(kind: Kind | None = None) -> list[Artifact]:
-    """Return the artifacts of a campaign without rivals."""
-    return [artifact for artifact in artifacts(STUDY, kind) if not artifact.rivals]
+    """Return the artifacts of a campaign without rivals and without optional parts."""
+    return [artifact for artifact in artifacts(STUDY, kind) if not (artifact.rivals or artifact.part)]
 
 
 def test_page_is_sound_and_self_contained(text: str) -> None:
