@@ -269,7 +269,7 @@ def test_what_another_gpu_teaches_is_judged(both: Campaign, published: Published
 def test_what_compares_campaigns_is_made_where_there_are_several(
     folder: Path, both: Campaign, published: Published, tmp_path: Path
 ) -> None:
-    several = {artifact.name for artifact in artifacts(STUDY) if artifact.several}
+    several = {artifact.name for artifact in artifacts(STUDY) if artifact.needs == "beside"}
     assert several == {"table-portability", "figure-portability"}
     with_it = CampaignSelection.of("synthetic-cuda", folder, beside=["elsewhere"]).artifacts(STUDY)
     alone = CampaignSelection.of("synthetic-cuda", folder).artifacts(STUDY)

@@ -27,13 +27,13 @@ def text(gpu: Campaign, published: Published, tmp_path_factory: pytest.TempPathF
     return written(gpu, published, tmp_path_factory.mktemp("report"))
 
 
-@pytest.mark.slow
-def shown(kind: Kind | None = None) -> list[Artifact]:
-    """Return the artifacts of a campaign without rivals."""
-    return [artifact for artifact in artifacts(STUDY, kind) if not artifact.rivals]
+@pytest.fixture(scope="module")
+def shown(gpu: Campaign, published: Published) -> list[Artifact]:
+    """Return the artifacts that have something to show of the campaign."""
+    return [artifact for artifact in artifacts(STUDY) if not artifact.make(gpu, published).nothing]
 
 
-def test_page_is_sound_and_self_contained(text: str) -> None:
+def test_page_is_sound_and_self_contained(text: str, shown: list[Artifact]) -> None:
     page = Page(text)
     assert page.stack == []
     assert max(page.ids.values()) == 1
@@ -45,12 +45,13 @@ def test_page_is_sound_and_self_contained(text: str) -> None:
     # beside the page, where it can be had without it; tables are in the page, which may be mailed
     assert set(files) == {f"raw/{STUDY}"}
     tables = [base64.b64decode(target[len(embedded[1]) :]) for target in page.targets if target.startswith(embedded[1])]
-    assert len(tables) == len(shown("table"))
+    of_tables = [artifact.name for artifact in shown if artifact.kind == "table"]
+    assert len(tables) == len(of_tables)
     named = re.findall(rf'download="[^"]*-{STUDY}-([^"]+)\.csv"', text)
-    assert sorted(named) == sorted(artifact.name for artifact in shown("table"))
+    assert sorted(named) == sorted(of_tables)
     assert all(table.splitlines()[0].endswith(b",notes,keys") for table in tables)
     assert not re.search(r"@import|url\((?!#)|fetch\(|<link", text)
-    assert len(re.findall(r'<svg role="img" aria-label="[^"]+"', text)) == len(shown("figure"))
+    assert len(re.findall(r'<svg role="img" aria-label="[^"]+"', text)) == len(shown) - len(of_tables)
 
 
 def test_letters_of_figures_are_text(text: str) -> None:
@@ -76,8 +77,9 @@ def test_the_first_figure_to_look_at_stands_on_top_and_is_drawn_once(text: str) 
     assert text.count(f'id="{STUDY}-figure-speedup-svg"') == 1
 
 
-def test_page_shows_everything(text: str) -> None:
-    for artifact in shown():
+def test_page_shows_everything(text: str, shown: list[Artifact]) -> None:
+    assert len(shown) > 30
+    for artifact in shown:
         assert f'id="{STUDY}-{artifact.name}"' in text
     for words in ("NVIDIA H200", "abc", "-O3 --std=c++17", "needs_a_newer &amp; library", "too many resources"):
         assert words in text
