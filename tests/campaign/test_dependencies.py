@@ -225,7 +225,7 @@ def short(step: str) -> str:
         ("bench/timing.py", {"report", *OURS, *COO} - {"compound_spmv compile", "compressed_coo compile"}),
         ("tuning/session.py", {"report", *OURS, *COO} - {"compound_spmv compile", "compressed_coo compile"}),
         ("sparse/operands.py", {"report", *OURS, *COO} - {"compound_spmv compile", "compressed_coo compile"}),
-        ("sparse/solvers/kernels.py", {"report", *COO}),
+        ("sparse/solvers/kernels.py", {"report", *OURS, *COO}),
         ("entries/real.py", ALL - {"common"}),
         ("errors.py", ALL),
         ("operators/spmv.py", set()),

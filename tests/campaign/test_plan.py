@@ -204,10 +204,8 @@ def test_a_setting_that_a_study_has_no_use_for_is_one_message(study: str, key: s
 
 def test_layouts_of_ours_can_be_asked_for_in_their_space() -> None:
     made = plan({"layouts": ["Sl-4-AoSoA-AoS"], "space": "extended", "problems": "tiny/helmholtz"})
-    assert {key.split("/")[2] for group in made.module_groups for key in group.keys} == {
-        "CSR-AoS-AoS",
-        "Sl-4-AoSoA-AoS",
-    }
+    keys = [key for group in made.module_groups for key in group.keys if group.name != "solvers"]
+    assert {key.split("/")[2] for key in keys} == {"CSR-AoS-AoS", "Sl-4-AoSoA-AoS"}
 
 
 @pytest.mark.wording

@@ -31,6 +31,8 @@ struct int2 { int x, y; };
 struct alignas(16) int4 { int x, y, z, w; };
 struct uint2 { unsigned x, y; };
 struct alignas(16) uint4 { unsigned x, y, z, w; };
+struct alignas(16) double2 { double x, y; };
+struct alignas(16) float4 { float x, y, z, w; };
 struct dim3 { unsigned x; };
 
 static dim3 threadIdx, blockIdx, gridDim;

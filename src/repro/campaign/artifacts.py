@@ -136,11 +136,15 @@ def select_artifacts(config: Config, study: str, beside: bool, kind: Kind | None
     settings = config.studies[study]
     everything = all_artifacts(study)
     if settings.artifacts == "all":
-        there = {"beside": beside, "rivals": bool(get_study(study).rivals_of(config.rivals)), "devices": config.several}
+        contract = get_study(study)
+        there = {"beside": beside, "rivals": bool(contract.rivals_of(config.rivals)), "devices": config.several}
+        parts = contract.all_parts_of(settings)
         chosen = [
             one
             for one in everything
-            if (one.needs is None or there[one.needs]) and not (settings.own_alone and one.of_papers)
+            if (one.needs is None or there[one.needs])
+            and one.part in ("", *parts)
+            and not (settings.own_alone and one.of_papers)
         ]
     else:
         names = [artifact.name for artifact in everything]

@@ -54,6 +54,8 @@ class Assembled:
     notes: tuple[str, ...] = ()
     #: Number of columns, counted in entries; None if it equals the number of rows.
     columns: int | None = None
+    #: Whether the real expansion is symmetric and positive semidefinite by construction; False: nothing is known.
+    semidefinite: bool = False
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,7 @@ def assemble_elasticity(
             gradients[:, a, b] = pattern.sum(local if field is None else field * local)
     blocks = lame * gradients + shear * gradients.swapaxes(1, 2)
     blocks += shear * np.trace(gradients, axis1=1, axis2=2)[:, None, None] * np.eye(3)
-    return Assembled(pattern.n, pattern.indptr, pattern.indices, blocks.reshape(-1, 9))
+    return Assembled(pattern.n, pattern.indptr, pattern.indices, blocks.reshape(-1, 9), semidefinite=True)
 
 
 def _product(trial: Any, test: Any, _: Any, *, a: int, b: int) -> Any:
@@ -185,7 +187,7 @@ def assemble_dirac(vertices: Floats, faces: Integers, rho: ArrayLike | None = No
             local[:, i, j, 0] = dot / (4 * area) + area * density**2 / 9
             local[:, i, j, 1:] = (density / 6)[:, None] * (b - a) - np.cross(a, b) / (4 * area)[:, None]
     pattern = Pattern.of(faces, len(vertices))
-    return Assembled(pattern.n, pattern.indptr, pattern.indices, pattern.sum(local))
+    return Assembled(pattern.n, pattern.indptr, pattern.indices, pattern.sum(local), semidefinite=True)
 
 
 def smooth_potential(vertices: Floats, faces: Integers, seed: int = 1) -> Floats:
@@ -318,7 +320,8 @@ def unfold(assembled: Assembled, entry: str) -> Assembled:
     matrix.sort_indices()
     indptr, indices = (cast(array, np.int32, "the matrix written out") for array in (matrix.indptr, matrix.indices))
     columns = None if assembled.columns is None else shape[1]
-    return Assembled(shape[0], indptr, indices, matrix.data[:, None], assembled.notes, columns)
+    values = matrix.data[:, None]
+    return Assembled(shape[0], indptr, indices, values, assembled.notes, columns, assembled.semidefinite)
 
 
 def _no_values(

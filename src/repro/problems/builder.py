@@ -43,8 +43,8 @@ def build(problem: str | OwnProblem, config: Config, registry: Registry | None =
     """Build a problem from its name, or from an item of the registry or configuration; validate it and add statistics.
 
     The problem's `origin` contains source, address, checksum and its state, counts, parameters, licence, credit and
-    notes. Some problems also have `rebuilt`, `stand_in`, `updates` (how batches were drawn), or, for a generated field,
-    `kind` and `function`.
+    notes. Some problems also have `rebuilt`, `stand_in`, `updates` (how batches were drawn), `semidefinite` (true of a
+    matrix that is symmetric positive semidefinite by construction), or, for a generated field, `kind` and `function`.
 
     Raises
     ------
@@ -67,13 +67,14 @@ def build(problem: str | OwnProblem, config: Config, registry: Registry | None =
         batches: dict[str, Any] = draw_batches(assembled, updates, seed, name) if updates else {}
     except MemoryError:
         raise _no_memory(name) from None
+    known = {"semidefinite": True} if assembled.semidefinite else {}
     parts: dict[str, Any] = {
         "n": assembled.n,
         "indptr": assembled.indptr,
         "indices": assembled.indices,
         "values": assembled.values,
         "columns": assembled.columns,
-        "origin": {**_description(item), **origin, "notes": list(assembled.notes)},
+        "origin": {**_description(item), **origin, "notes": list(assembled.notes), **known},
     }
     if updates is None:
         return Matrix(name, entry, **parts).complete()

@@ -262,7 +262,8 @@ def assemble_diffusion(
     steps = np.array(offsets) @ strides
     columns = np.arange(n, dtype=np.int32)[:, None] + steps.astype(np.int32)
     kept = inside.reshape(n, stencil)
-    return Assembled(n, _pointers(kept.sum(axis=1)), columns[kept], values.reshape(n, stencil)[kept][:, None])
+    entries = values.reshape(n, stencil)[kept][:, None]
+    return Assembled(n, _pointers(kept.sum(axis=1)), columns[kept], entries, semidefinite=not convection)
 
 
 def _offsets(dimensions: int, stencil: int) -> list[tuple[int, ...]]:
@@ -303,7 +304,7 @@ def assemble_arrow(rows: int, dense: int, *, coefficients: Coefficients = "const
     values = np.concatenate([-weights, -weights, 1 + degrees])
     order = np.argsort(row * rows + column, kind="stable")
     pointers = _pointers(np.bincount(row, minlength=rows))
-    return Assembled(rows, pointers, column[order].astype(np.int32), values[order][:, None])
+    return Assembled(rows, pointers, column[order].astype(np.int32), values[order][:, None], semidefinite=True)
 
 
 T_co = TypeVar("T_co", covariant=True)
@@ -464,7 +465,7 @@ def grid_graph(
     `diffusion`.
     """
     assembled = assemble_diffusion(points, stencil)
-    return replace(assembled, values=np.empty((len(assembled.indices), 0)))
+    return replace(assembled, values=np.empty((len(assembled.indices), 0)), semidefinite=False)
 
 
 @_kind("real", _arrow_size)

@@ -74,6 +74,8 @@ class Artifact:
     needs: Need | None = None
     #: Keys of a table's columns that the page shows first, behind those that name the case.
     lead: tuple[str, ...] = ()
+    #: The study's part (`Study.parts`) that it shows; then it is made only if the campaign has that part.
+    part: str = ""
 
     @property
     def of_papers(self) -> bool:
@@ -105,18 +107,19 @@ def table(
     numbering: str,
     needs: Need | None = None,
     lead: tuple[str, ...] = (),
+    part: str = "",
 ) -> Callable[[MakeTable], MakeTable]:
     """Register the decorated function as a table; the page shows its columns `lead` first, such as a speedup."""
 
     def decorate(make: MakeTable) -> MakeTable:
-        _register(Artifact(study, name, title, numbering, "table", make, needs, lead))
+        _register(Artifact(study, name, title, numbering, "table", make, needs, lead, part))
         return make
 
     return decorate
 
 
 def figure(
-    study: str, name: str, *, title: str, numbering: str, needs: Need | None = None
+    study: str, name: str, *, title: str, numbering: str, needs: Need | None = None, part: str = ""
 ) -> Callable[[MakeFigure], MakeFigure]:
     """Register the decorated function as a figure; it is called with the result of `select_for_figure`."""
 
@@ -126,7 +129,7 @@ def figure(
             made = make(few, published)
             return replace(made, caption=f"{made.caption} {said}".rstrip())
 
-        _register(Artifact(study, name, title, numbering, "figure", make_drawn, needs))
+        _register(Artifact(study, name, title, numbering, "figure", make_drawn, needs, part=part))
         return make
 
     return decorate

@@ -199,6 +199,10 @@ class Study:
         """Return the optional measurements (`Study.parts`) that are made in a precision."""
         return self.parts if settings.parts == "all" else tuple(name for name in self.parts if name in settings.parts)
 
+    def all_parts_of(self, settings: StudySettings) -> set[str]:
+        """Return the optional measurements that are made in any precision."""
+        return {part for precision in settings.precisions for part in self.parts_of(settings, precision)}
+
     def rivals_of(self, rivals: Sequence[Rival]) -> tuple[Rival, ...]:
         """Return the rivals that compute something that the study measures."""
         return tuple(rival for rival in rivals if rival.of in self.rival_tasks)

@@ -1,4 +1,4 @@
-"""Rendering of the kernels of an iterative solver between its products, fused."""
+"""Rendering of the kernels of iterative solvers: fused ones between products, and persistent ones."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from repro.codegen.templates import alignment, render_template
 from repro.entries import get_entry
 from repro.errors import ReproError
 
-#: The iterative solvers.
-SOLVERS = ("bicgstab",)
 #: Threads per block, and blocks per multiprocessor, which are all resident at once.
 BLOCK_SIZE = {"cuda": 256, "opencl": 64}
 BLOCKS_PER_SM = {"cuda": 4, "opencl": 1}
@@ -39,30 +37,6 @@ class Breakdown(IntEnum):
     RHO = 1
     PROJECTION = 2  # (shadow, A p)
     OMEGA = 3  # (t, s) or (t, t)
-
-
-def render_solver(templates: Path, solver: str, precision: str, target: Target) -> str:
-    """Return the source of a solver's module."""
-    if solver not in SOLVERS or precision not in SCALARS:
-        raise ReproError(
-            "unknown solver or precision",
-            expected=f"{'|'.join(SOLVERS)}-{'|'.join(SCALARS)}",
-            actual=f"{solver}-{precision}",
-        )
-    scalar, scalar_bytes = SCALARS[precision]
-    return render_template(
-        templates,
-        f"sparse/{solver}.j2",
-        dialect=target.dialect,
-        title=f"{solver}: {precision} precision",
-        scalar=scalar,
-        members="xyzw"[: WORD_BYTES // scalar_bytes],
-        block_size=BLOCK_SIZE[target.dialect],
-        blocks_per_sm=BLOCKS_PER_SM[target.dialect],
-        in_flight=IN_FLIGHT,
-        state={place.name.lower(): place.value for place in LaunchedBicgstabState},
-        reasons={reason.name.lower(): reason.value for reason in Breakdown},
-    )
 
 
 #: The persistent solvers, whose kernels run many iterations in one launch.
@@ -162,3 +136,54 @@ def render_persistent(
         state={place.name.lower(): place.value for place in STATES[method]},
         reasons={reason.name.lower(): reason.value for reason in StopReason},
     )
+
+
+#: Numbers of the state, and reasons to stop, of the solvers whose kernels stand between products.
+SOLVERS: dict[str, tuple[type[IntEnum], type[IntEnum]]] = {
+    "bicgstab": (LaunchedBicgstabState, Breakdown),
+    "cg": (CgState, StopReason),
+}
+
+
+def render_solver(templates: Path, solver: str, precision: str, target: Target) -> str:
+    """Return the source of a solver's module."""
+    if solver not in SOLVERS or precision not in SCALARS:
+        raise ReproError(
+            "unknown solver or precision",
+            expected=f"{'|'.join(SOLVERS)}-{'|'.join(SCALARS)}",
+            actual=f"{solver}-{precision}",
+        )
+    scalar, scalar_bytes = SCALARS[precision]
+    state, reasons = SOLVERS[solver]
+    return render_template(
+        templates,
+        f"sparse/{solver}.j2",
+        dialect=target.dialect,
+        title=f"{solver}: {precision} precision",
+        scalar=scalar,
+        members="xyzw"[: WORD_BYTES // scalar_bytes],
+        block_size=BLOCK_SIZE[target.dialect],
+        blocks_per_sm=BLOCKS_PER_SM[target.dialect],
+        in_flight=IN_FLIGHT,
+        state={place.name.lower(): place.value for place in state},
+        reasons={reason.name.lower(): reason.value for reason in reasons},
+    )
+
+
+#: Group of the solvers' modules in a study, and what the name of a persistent one begins with.
+SOLVER_GROUP, PERSISTENT = "solvers", "persistent-"
+
+
+def solver_key(solver: str, precision: str, entry: str | None = None) -> str:
+    """Return the key of a solver's module in a study; with an entry, that of the persistent one."""
+    name = solver if entry is None else f"{PERSISTENT}{solver}-{entry}"
+    return f"{SOLVER_GROUP}/{name}-{precision}"
+
+
+def render_solver_key(templates: Path, key: str, target: Target) -> str:
+    """Return the source of the module with a key of `solver_key`."""
+    solver, _, precision = key.removeprefix(f"{SOLVER_GROUP}/").rpartition("-")
+    method, _, entry = solver.removeprefix(PERSISTENT).rpartition("-")
+    if solver.startswith(PERSISTENT) and method in METHODS and precision in SCALARS:
+        return render_persistent(templates, method, entry, precision, target)
+    return render_solver(templates, solver, precision, target)

@@ -12,9 +12,11 @@ long or if rows are few, so that rows of any length cost little padding.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from enum import IntEnum
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -22,7 +24,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.bench.errors import ModuleError
+from repro.bench.errors import ModuleError, Unsupported
 from repro.bench.guards import Guards
 from repro.bench.runnable import Runnable, Workspace
 from repro.codegen.build_cache import Module
@@ -130,10 +132,9 @@ def assign_rows(matrix: Matrix, dtype: np.dtype[Any], blocks: int, warps: int) -
             actual=f"{count * LANES:,}",
             todo="solve with SciPy and the operator's product",
         )
-    return Slices(
-        rows, starts, slices.astype(np.int32), *_fill(matrix, dtype, rows, lanes, slices, slice_of, place_of, count),
-        *_diagonal(matrix, dtype, rows),
-    )  # fmt: skip
+    columns, values = _fill(matrix, dtype, rows, lanes, slices, slice_of, place_of, count)
+    scale, least = invert_diagonal(matrix, dtype)
+    return Slices(rows, starts, slices.astype(np.int32), columns, values, scale[rows], least)
 
 
 def _lanes_of_rows(lengths: NDArray[np.int64], all_warps: int) -> NDArray[np.int64]:
@@ -198,9 +199,8 @@ def _fill(
     return columns, values
 
 
-def _diagonal(
-    matrix: Matrix, dtype: np.dtype[Any], rows: NDArray[np.int64]
-) -> tuple[NDArray[np.floating], tuple[float, int]]:
+def invert_diagonal(matrix: Matrix, dtype: np.dtype[Any]) -> tuple[NDArray[np.floating], tuple[float, int]]:
+    """Return `scale` and `least` of `Slices`, the former in the matrix's own order."""
     entry = get_entry(matrix.entry)
     diagonal = np.zeros((matrix.n, entry.size))
     row = np.repeat(np.arange(matrix.n), np.diff(matrix.indptr))
@@ -211,7 +211,7 @@ def _diagonal(
         scale = (1 / diagonal).astype(dtype)
     scale[~np.isfinite(scale) | (scale == 0)] = 1
     least = np.unravel_index(int(np.argmin(diagonal)), diagonal.shape)
-    return scale[rows], (float(diagonal[least]), int(least[0]))
+    return scale, (float(diagonal[least]), int(least[0]))
 
 
 #: Vectors of each method, in the order of the kernels' parameters; u is what other blocks read.
@@ -237,7 +237,7 @@ Status = Literal["converged", "limit", "rounding", "breakdown", "not finite"]
 class Progress:
     """State of a running solve."""
 
-    #: Finished iterations since `load`.
+    #: Finished iterations since `reset`.
     iterations: int
     #: Euclidean norms of the recurrence's r, and of b.
     residual: float
@@ -259,7 +259,99 @@ class PersistentSolution:
     right: float
 
 
-class PersistentSolver:
+class RestartedSolver(ABC):
+    """The host's part of a solver on a device: when it looks, begins anew from x, and stops.
+
+    Attributes
+    ----------
+    x, b
+        Device memory of the solution and of the right-hand side, in the solver's order.
+    """
+
+    x: Buffer
+    b: Buffer
+
+    def __init__(self, device: Device, dtype: np.dtype[Any], state_type: type[IntEnum]) -> None:
+        self._device, self._dtype, self._state_type = device, dtype, state_type
+        self._state: Buffer
+        self._held = ExitStack()
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Queue r = b - A x and the start of the recurrence from it."""
+
+    @abstractmethod
+    def iterate(self, count: int) -> None:
+        """Queue at most so many iterations; none after the recurrence has stopped."""
+
+    @abstractmethod
+    def iterations_of_launch(self) -> int:
+        """Return how many iterations the host queues before it looks: about `LAUNCH_SECONDS` of them."""
+
+    @abstractmethod
+    def rounding(self) -> float:
+        """Return about the norm of b - A x that rounding x and the products leaves."""
+
+    def reset(self) -> None:
+        """Count iterations from 0, and let no residual but 0 stop the recurrence."""
+        self._device.write(self._state, np.zeros(len(self._state_type)))
+
+    def progress(self) -> Progress:
+        """Wait for queued work and return the state."""
+        state = np.empty(len(self._state_type))
+        self._device.download(self._state, state)
+        with np.errstate(invalid="ignore"):
+            return Progress(
+                int(state[CgState.ITERATIONS]),
+                float(np.sqrt(state[CgState.RR])),
+                float(np.sqrt(state[CgState.BB])),
+                StopReason(int(state[CgState.REASON])),
+            )
+
+    def solve(self, tolerance: float, most: int, look: int | None = None) -> PersistentSolution:
+        """Solve A x = b from the x that is there, in at most `most` iterations.
+
+        It has converged if the norm of b - A x, computed from x, is at most `tolerance` times that of b. Where the
+        recurrence has stopped and this is larger, the recurrence begins anew from x as long as that helps. The host
+        looks after every `look` iterations.
+        """
+        look = look or self.iterations_of_launch()
+        self.reset()
+        self.begin()
+        now = self.progress()
+        right, before, stopped = now.right, math.inf, StopReason.NONE
+        limit = tolerance * right
+        least = float(np.finfo(self._dtype).eps) / 16  # a recurrence that gets further tells nothing of x
+        self._device.write(self._state, np.array([(max(tolerance, least) * right) ** 2]))  # the first of the state
+        while (status := self._judge(now, limit, before, stopped, most)) is None:
+            before = now.residual
+            while now.reason == StopReason.NONE and now.iterations < most:
+                self.iterate(min(look, most - now.iterations))
+                now = self.progress()
+            stopped = now.reason
+            self.begin()
+            now = self.progress()
+        return PersistentSolution(status, now.iterations, now.residual, right)
+
+    def _judge(self, now: Progress, limit: float, before: float, stopped: StopReason, most: int) -> Status | None:
+        """Return the final status of a solve, or None while it goes on; `before` is the residual of its last start."""
+        if not math.isfinite(now.residual) or not math.isfinite(limit):
+            return "not finite"
+        if now.residual <= limit:
+            return "converged"
+        if stopped == StopReason.NOT_FINITE:
+            return "not finite"
+        if now.iterations >= most:
+            return "limit"
+        if now.residual <= PROGRESS * before:
+            return None
+        return "rounding" if stopped == StopReason.CONVERGED or now.residual <= self.rounding() else "breakdown"
+
+    def release(self) -> None:
+        self._held.close()
+
+
+class PersistentSolver(RestartedSolver):
     """A matrix dealt to the blocks of a device, the vectors of a solve, and the kernels bound to them.
 
     `program` is the module of `render_persistent`, for the entry and precision that `kernels` names; b and x are device
@@ -280,7 +372,7 @@ class PersistentSolver:
     ) -> None:
         guards = guards or Guards(device)
         self.slices, self.method = slices, method
-        self._device, self._state_type = device, STATES[method]
+        super().__init__(device, slices.scale.dtype, STATES[method])
         n_t = PERSISTENT_BLOCK_SIZE[device.backend]
         blocks, vector_bytes = slices.blocks, slices.scale.nbytes
         with ExitStack() as held:
@@ -340,17 +432,14 @@ class PersistentSolver:
         return self._many is not None
 
     def iterations_of_launch(self) -> int:
-        """Return how many iterations the host queues before it looks: about `LAUNCH_SECONDS` of them."""
         seconds = WAIT_SECONDS + self.slices.nbytes / BYTES_PER_SECOND
         return max(1, min(1000, int(LAUNCH_SECONDS / seconds)))
 
     def begin(self) -> None:
-        """Queue r = b - A x and the start of the recurrence from it."""
         for launch in self._begin:
             launch()
 
     def iterate(self, count: int) -> None:
-        """Queue at most so many iterations; none after the recurrence has stopped."""
         if self._many is None:
             for launch in self._phases * count + self._last_phases:
                 launch()
@@ -359,59 +448,7 @@ class PersistentSolver:
             self._bound[count] = self._many(count)
         self._bound[count]()
 
-    def progress(self) -> Progress:
-        """Wait for queued work and return the state."""
-        state = np.empty(len(self._state_type))
-        self._device.download(self._state, state)
-        with np.errstate(invalid="ignore"):
-            return Progress(
-                int(state[CgState.ITERATIONS]),
-                float(np.sqrt(state[CgState.RR])),
-                float(np.sqrt(state[CgState.BB])),
-                StopReason(int(state[CgState.REASON])),
-            )
-
-    def solve(self, tolerance: float, most: int, look: int | None = None) -> PersistentSolution:
-        """Solve A x = b from the x that is there, in at most `most` iterations.
-
-        It has converged if the norm of b - A x, computed from x, is at most `tolerance` times that of b. Where the
-        recurrence has stopped and this is larger, the recurrence begins anew from x as long as that helps. The host
-        looks after every `look` iterations.
-        """
-        look = look or self.iterations_of_launch()
-        self._device.write(self._state, np.zeros(len(self._state_type)))
-        self.begin()
-        now = self.progress()
-        right, before, stopped = now.right, math.inf, StopReason.NONE
-        limit = tolerance * right
-        least = float(np.finfo(self.slices.scale.dtype).eps) / 16  # a recurrence that gets further tells nothing of x
-        self._device.write(self._state, np.array([(max(tolerance, least) * right) ** 2]))  # the first of the state
-        while (status := self._judge(now, limit, before, stopped, most)) is None:
-            before = now.residual
-            while now.reason == StopReason.NONE and now.iterations < most:
-                self.iterate(min(look, most - now.iterations))
-                now = self.progress()
-            stopped = now.reason
-            self.begin()
-            now = self.progress()
-        return PersistentSolution(status, now.iterations, now.residual, right)
-
-    def _judge(self, now: Progress, limit: float, before: float, stopped: StopReason, most: int) -> Status | None:
-        """Return the final status of a solve, or None while it goes on; `before` is the residual of its last start."""
-        if not math.isfinite(now.residual) or not math.isfinite(limit):
-            return "not finite"
-        if now.residual <= limit:
-            return "converged"
-        if stopped == StopReason.NOT_FINITE:
-            return "not finite"
-        if now.iterations >= most:
-            return "limit"
-        if now.residual <= PROGRESS * before:
-            return None
-        return "rounding" if stopped == StopReason.CONVERGED or now.residual <= self._rounding() else "breakdown"
-
-    def _rounding(self) -> float:
-        """Return about the norm of b - A x that rounding x and the products leaves."""
+    def rounding(self) -> float:
         slices = self.slices
         x = np.empty_like(slices.scale)
         self._device.download(self.x, x)
@@ -421,11 +458,25 @@ class PersistentSolver:
 
     def release(self) -> None:
         self._bound.clear()
-        self._held.close()
+        super().release()
 
 
 #: Name of the product in rows, and of the routine.
 ON_CHIP, ROUTINE = "persistent", "persistent bicgstab"
+
+
+def slices_on(workspace: Workspace) -> Slices:
+    """Return the rows assigned to the blocks of a persistent solver; `Unsupported` if there are too many slots."""
+    operands, device = operands_of(workspace), workspace.device
+
+    def assigned() -> Slices:
+        warps = PERSISTENT_BLOCK_SIZE[device.backend] // LANES
+        try:
+            return assign_rows(operands.problem, operands.dtype, device.sm_count, warps)
+        except ReproError as error:
+            raise Unsupported(str(error)) from None
+
+    return workspace.fact(ON_CHIP, assigned, away=True)
 
 
 class PersistentRun(Runnable):
@@ -456,7 +507,7 @@ class PersistentRun(Runnable):
 
     def pack(self, workspace: Workspace) -> None:
         """Deal the rows, and compute the expected residual on the host."""
-        self._slices(workspace)
+        slices_on(workspace)
         expect(workspace, self._iterations, away=True)
 
     def prepare(self, workspace: Workspace) -> None:
@@ -465,7 +516,8 @@ class PersistentRun(Runnable):
             raise ModuleError(self._module.message)
         self.release()
         self._error = None
-        operands, slices = operands_of(workspace), self._slices(workspace)
+        operands, assigned = operands_of(workspace), slices_on(workspace)
+        slices = replace(assigned, scale=np.ones_like(assigned.scale))  # there is no preconditioner
         program = workspace.program(self._folder / self._module.binary)
         kernels = operands.problem.entry, operands.precision
         solver = PersistentSolver(
@@ -492,17 +544,6 @@ class PersistentRun(Runnable):
         self._error = error_of(residuals, expected)
         judge_error(self._error, residuals, expected, workspace, self._iterations)
         self.launch = launch
-
-    def _slices(self, workspace: Workspace) -> Slices:
-        """Return the dealt matrix, with ones as diagonal: there is no preconditioner."""
-        operands, device = operands_of(workspace), workspace.device
-
-        def dealt() -> Slices:
-            warps = PERSISTENT_BLOCK_SIZE[device.backend] // LANES
-            slices = assign_rows(operands.problem, operands.dtype, device.sm_count, warps)
-            return replace(slices, scale=np.ones_like(slices.scale))
-
-        return workspace.fact(ON_CHIP, dealt, away=True)
 
     def release(self) -> None:
         if self._solver is not None:

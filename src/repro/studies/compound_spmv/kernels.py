@@ -1,4 +1,4 @@
-"""The source of this study's modules by key, `space/entry-precision/layout`."""
+"""The source of this study's modules by key, `space/entry-precision/layout`; and of its solvers."""
 
 from __future__ import annotations
 
@@ -10,17 +10,20 @@ from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.sparse.compound.kernels import render_module
 from repro.sparse.compound.variants import Layout, schedules
+from repro.sparse.solvers.kernels import SOLVER_GROUP, render_solver_key
 from repro.studies.compound_spmv import STUDY_NAME
 
 
 def render_key(templates: Path, key: str, target: Target) -> str:
-    """Return the source of the module with the given key: every schedule of the key's space.
+    """Return the source of the module with the given key: every schedule of the key's space, or a solver.
 
     Raises
     ------
     ReproError
         The key is invalid, or a template is missing or wrong.
     """
+    if key.startswith(f"{SOLVER_GROUP}/"):
+        return render_solver_key(templates, key, target)
     space, entry, precision, layout = _split(key)
     return render_module(templates, entry, precision, layout, schedules(target, space, layout), target)
 

@@ -17,6 +17,7 @@ from repro.results.significance import interval_of_ratio, ratio_of
 from repro.sparse.compound.runnables import OWN_FLOOR
 from repro.sparse.compound.variants import TILE_ROWS
 from repro.sparse.expansions import real_expansion
+from repro.sparse.solvers.conjugate_gradients import OVER_PRODUCT, PERSISTENT_CG
 from repro.studies.compound_spmv import STUDY_NAME
 from repro.studies.compound_spmv.study import REORDERED_UNPAIRED, UNPAIRED, CompoundRow
 
@@ -35,6 +36,23 @@ LIBRARY = Method("baseline", "fastest", columns=_ROUTINES)
 register_contests(STUDY_NAME, [Contest("SpMV", (OURS, PAPERS), LIBRARY)])
 LIBRARY_CSR = Method("library_csr", "CSR", columns={**_ROUTINES, "format": "csr"})
 PAPERS_CHOICE = Method("papers_choice", "papers’ choice", columns={**_ROUTINES, "papers_choice": True})
+
+
+def _is_ours(row: CompoundRow) -> bool:
+    return row.layout is not None
+
+
+def _is_the_librarys(row: CompoundRow) -> bool:
+    return row.representation is not None
+
+
+#: Conjugate gradients, timed by some iterations together: on the chip, and over our and the library's fastest products.
+CHIP_CG = Method("chip_cg", "on the chip", columns={"kind": "solver", "routine": PERSISTENT_CG})
+OUR_CG = Method("our_cg", "ours, in a graph", columns={"kind": "solver", "routine": OVER_PRODUCT}, predicate=_is_ours)
+LIBRARY_CG = Method(
+    "library_cg", "the library’s, in a graph", columns={"kind": "solver", "routine": OVER_PRODUCT},
+    predicate=_is_the_librarys,
+)  # fmt: skip
 FLOOR, COPY, EMPTY = (Method(kind, kind, columns={"kind": kind}) for kind in ("floor", "copy", "empty"))
 
 
@@ -140,6 +158,21 @@ class Times:
         columns = {"kind": "baseline", "ordering": kernel.row.ordering if kernel else "natural"}
         return self.case.select(**columns, **({"papers_choice": True} if papers_choice else {})).fastest(self.clock)
 
+    def iteration(self, solver: Method) -> Time | None:
+        """Return the time of one iteration of conjugate gradients."""
+        timed = self[solver]
+        if timed is None or not timed.row.iterations:
+            return None
+        count = timed.row.iterations
+        rounds = [[seconds / count for seconds in part] for part in timed.rounds]
+        return replace(timed, seconds=timed.seconds / count, rounds=rounds)
+
+    @property
+    def kept(self) -> float | None:
+        """Share of the matrix that stays on the chip in conjugate gradients."""
+        chip = self[CHIP_CG]
+        return (chip.row.kept_bytes or 0) / chip.row.matrix_bytes if chip and chip.row.matrix_bytes else None
+
     @property
     def why_not(self) -> tuple[str, ...]:
         """Return the reason why an available problem has no time in the papers' space."""
@@ -163,6 +196,11 @@ class Times:
         if self.case.campaign.cache == "cold":
             return None
         return Times(self.line, replace(self.case, cache="cold"), "event", self)
+
+
+def with_conjugate_gradients(cases: Sequence[Times]) -> list[Times]:
+    """Return the cases in which conjugate gradients were tried; records of before have none."""
+    return [case for case in cases if case.case.select(kind="solver")]
 
 
 def of_pairs_or_none(kernel: Time | None) -> Time | None:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from repro.bench.rows import CLOCKS, RecordedRow, Row
+from repro.bench.rows import CLOCKS, TIMED, RecordedRow, Row
 from repro.bench.runnable import Runnable
 from repro.codegen.build_cache import Module, ModuleOnDemand, compile_module, manifest_path
 from repro.codegen.targets import DTYPES, Target
@@ -40,15 +40,17 @@ from repro.sparse.compound.variants import (
     schedules,
 )
 from repro.sparse.library import asked_for, check_names, for_problem
-from repro.sparse.operands import ProductOperands, make_operands, symmetry_on
+from repro.sparse.operands import ProductOperands, ProductRunnable, make_operands, symmetry_on
 from repro.sparse.ordering import UNKNOWNS
 from repro.sparse.rivals.runnables import products_of
+from repro.sparse.solvers.conjugate_gradients import OVER_PRODUCT, CgRun, PersistentCgRun, ProductCgRun, refusal
+from repro.sparse.solvers.kernels import solver_key
 from repro.sparse.symmetry import NOT_SYMMETRIC
 from repro.sparse.tuning_features import LIBRARIES, MEMORY, OPERATOR, WINNERS, Array, choose_by_memory
 from repro.sparse.tuning_features import features as features_of_a_product
 from repro.studies import CostModel, StepResult, Study, Workload
+from repro.studies.compound_spmv import CONJUGATE_GRADIENTS, STUDY_NAME
 from repro.studies.compound_spmv import REFERENCE as PAPERS
-from repro.studies.compound_spmv import STUDY_NAME
 from repro.studies.compound_spmv.kernels import render_key
 from repro.tuning.recordings import Machine
 from repro.tuning.search import Choice, best_row, pick, ranked
@@ -56,7 +58,7 @@ from repro.tuning.session import Session, fastest_yardsticks
 
 
 class CompoundRow(RecordedRow):
-    """A row of a variant, or of a library routine."""
+    """A row of a variant, of a library routine, or of conjugate gradients with one of them or on the chip."""
 
     entry: str | None
     ordering: str | None
@@ -78,12 +80,22 @@ class CompoundRow(RecordedRow):
     format: str | None
     papers_choice: bool | None
     matrix_bytes: int | None
+    #: For a solver, the name of its product.
+    product: str | None
+    #: Number of iterations of a launch, and of a solve to the tolerance.
+    iterations: int | None
+    to_tolerance: int | None
+    #: Bytes of the matrix that stay in shared memory, and bytes that all multiprocessors have for it.
+    kept_bytes: int | None
+    chip_bytes: int | None
 
-    LATER = ("ahead", "rolled")
+    LATER = ("ahead", "rolled", "product", "iterations", "to_tolerance", "kept_bytes", "chip_bytes")
 
 
 #: Tunings in the papers' space that need times of the reference layout, apart from the best of each schedule kind.
 TUNINGS = ("schedule", "layout", "joint")
+#: How many of the fastest products, of ours and of the library's, conjugate gradients are timed with.
+FASTEST = 2
 #: Tunings that need a search of our space.
 OUR_TUNINGS = (EXTENDED, "reordered")
 #: The same tunings without formats of pairs, for comparison; chosen only if a format of pairs has a time.
@@ -193,6 +205,7 @@ class CompoundSpmv(Study):
     id_class = VariantId
     libraries = LIBRARIES
     columns = CompoundRow.own_columns()
+    parts = (CONJUGATE_GRADIENTS,)
     published: Mapping[str, tuple[str, ...]] = {
         "sizes": ("table", "gpu", "problem", "entry", "rows", "nonzeros"),
         "layouts": ("table", "gpu", "entry", "precision", "problem", "layout", "speedup"),
@@ -234,19 +247,27 @@ class CompoundSpmv(Study):
     def check_on(self, settings: StudySettings, problems: Sequence[Outline], target: Target) -> None:
         check_names(STUDY_NAME, settings.baselines, {_entry(problem): None for problem in problems}, target.dialect)
 
-    def modules(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> list[str]:
-        """Return `space/entry-precision/layout` for every layout to try; nothing for a problem that is no operand.
+    def parts_of(self, settings: StudySettings, precision: str) -> tuple[str, ...]:
+        return super().parts_of(settings, precision) if EXTENDED in settings.spaces else ()
 
-        What is compiled on demand is left out.
+    def modules(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> list[str]:
+        """Return `space/entry-precision/layout` for every layout to try, and the modules of conjugate gradients.
+
+        Products that are compiled on demand are left out. Return nothing for a problem that is no operand.
         """
-        if not problem.multiplies or self.compiles_on_demand(settings):
+        if not problem.multiplies:
             return []
         entry = _entry(problem)
-        return [
+        products = [
             f"{space}/{entry}-{precision}/{layout}"
-            for space in settings.spaces
+            for space in (() if self.compiles_on_demand(settings) else settings.spaces)
             for layout in layouts(settings, space, entry, target)
         ]
+        return [*products, *(_solver_keys(entry, precision) if self._solves(settings, entry, precision) else ())]
+
+    def _solves(self, settings: StudySettings, entry: str, precision: str) -> bool:
+        """Return whether conjugate gradients are tried where a matrix is symmetric; without values none is."""
+        return CONJUGATE_GRADIENTS in self.parts_of(settings, precision) and bool(get_entry(entry).members)
 
     def compiles_on_demand(self, settings: StudySettings) -> bool:
         return settings.compile == "on_demand"
@@ -275,9 +296,13 @@ class CompoundSpmv(Study):
         floors = [floor for timed in yardsticks for floor in fastest_yardsticks(timed)]
         for ordering in worthwhile_orderings(choices, rows, tie):
             library += asked_for(settings.baselines, entry, backend, ordering)
-        chosen: list[Runnable] = [variant for variant in variants if variant.name in winners]
+        chosen = [variant for variant in variants if variant.name in winners]
         rivals = products_of(session.rivals, entry)
-        yield "report", session.rounds([*chosen, *floors, *library, *rivals])
+        report = session.rounds([*chosen, *floors, *library, *rivals])
+        if self._solves(settings, entry, session.precision) and not refusal(session.bench.workspace):
+            fastest = [product for side in (chosen, library) for product in fastest_of(side, report)]
+            report += session.rounds(solvers_with(fastest, entry, session.precision, session.target))
+        yield "report", report
         yield "choices", choices
 
     def tunings(self, settings: StudySettings, problem: Outline) -> list[str]:
@@ -317,6 +342,7 @@ class CompoundSpmv(Study):
             for layout in layouts(settings, space, entry.name, target)
         ]
         routines = len(for_problem(entry.name, target.dialect))
+        routines += (1 + 2 * FASTEST) * self._solves(settings, entry.name, precision)
         return Workload(sum(tried), len(tried), routines, matrix, matrix + 2 * rows * number * entry.size)
 
     def layouts(self) -> list[tuple[str, str | None]]:
@@ -399,6 +425,34 @@ def variants_of(settings: StudySettings, entry: str, precision: str, target: Tar
             for schedule in schedules(target, space, layout):
                 variants.append(Variant(VariantId(layout, schedule), module, path.parent, space))
     return variants
+
+
+def _solver_keys(entry: str, precision: str) -> tuple[str, str]:
+    """Return the keys of the modules of conjugate gradients: on the chip, and over products."""
+    return solver_key(OVER_PRODUCT, precision, entry), solver_key(OVER_PRODUCT, precision)
+
+
+def fastest_of(products: Sequence[ProductRunnable], report: Sequence[Row]) -> list[ProductRunnable]:
+    """Return the fastest products in the matrix's own order, by the graph clock if that clock was used."""
+    names = {product.name for product in products if product.arrangement.endswith("@natural")}
+    rows = [row for row in report if row.name in names and row.cache == "warm" and row.status in TIMED]
+    clock = "graph" if any(row.median("graph") for row in rows) else "event"
+    first = {row.name for row in ranked(rows, clock)[:FASTEST]}
+    return [product for product in products if product.name in first]
+
+
+def solvers_with(products: Sequence[ProductRunnable], entry: str, precision: str, target: Target) -> list[CgRun]:
+    """Return conjugate gradients on the chip, and with each of these products.
+
+    Raises
+    ------
+    ReproError
+        A module is not compiled yet.
+    """
+    chip, product = (manifest_path(target.name, STUDY_NAME, key) for key in _solver_keys(entry, precision))
+    module = Module.load(product)
+    over_products = [ProductCgRun(each, module, product.parent) for each in products]
+    return [PersistentCgRun(Module.load(chip), chip.parent), *over_products]
 
 
 def _search(session: Session) -> tuple[list[Variant], list[Row]]:

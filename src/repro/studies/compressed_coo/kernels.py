@@ -12,7 +12,7 @@ from repro.config.spaces import SPACES, find_space
 from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.sparse.pairs import NO_PAIR, SLICE, shared_entries
-from repro.sparse.solvers.kernels import SOLVERS, render_persistent, render_solver
+from repro.sparse.solvers.kernels import SOLVER_GROUP, render_solver_key, solver_key
 from repro.studies.compressed_coo import STUDY_NAME
 from repro.studies.compressed_coo.coordinate_format import (
     COLUMN_BYTES,
@@ -35,8 +35,6 @@ from repro.studies.compressed_coo.sliced_format import (
     WINDOW,
 )
 
-#: The group of the solvers' modules, and what begins the name of one that stays on the chip.
-SOLVED, PERSISTENT = "solvers", "persistent-"
 CLEAR_BLOCK_SIZE = {"cuda": 256, "opencl": 64}
 #: Eighths of a multiprocessor's maximum threads for which kernels of pairs are compiled, by slots per thread: with more
 #: threads, registers would not suffice.
@@ -52,11 +50,8 @@ def render_key(templates: Path, key: str, target: Target) -> str:
         The key is invalid, or a template is missing or wrong.
     """
     group, _, name = key.rpartition("/")
-    if group == SOLVED:
-        solver, _, precision = name.rpartition("-")
-        if solver.startswith(PERSISTENT) and precision in DTYPES:
-            return render_persistent(templates, solver.removeprefix(PERSISTENT), "real", precision, target)
-        return render_solver(templates, solver, precision, target)
+    if group == SOLVER_GROUP:
+        return render_solver_key(templates, key, target)
     first, _, precision = group.partition("/")
     space = find_space(first)
     if space is None or precision not in DTYPES:
@@ -64,7 +59,7 @@ def render_key(templates: Path, key: str, target: Target) -> str:
             "unknown module",
             where=f"study {STUDY_NAME}",
             expected=f"SPACE/PRECISION/LAYOUT with a space of {', '.join(SPACES)} and a precision of "
-            f"{', '.join(DTYPES)}, or {SOLVED}/{SOLVERS[0]}-PRECISION, for example paper/double/CCOO",
+            f"{', '.join(DTYPES)}, or {solver_key('bicgstab', 'PRECISION')}, for example paper/double/CCOO",
             actual=key,
         )
     layout = check_layout(name)

@@ -22,7 +22,7 @@ from repro.sparse.library import asked_for, check_names, for_problem
 from repro.sparse.operands import ProductOperands, ProductRunnable, make_operands
 from repro.sparse.rivals.runnables import products_of
 from repro.sparse.solvers.bicgstab import SolverRun
-from repro.sparse.solvers.kernels import SOLVERS
+from repro.sparse.solvers.kernels import solver_key
 from repro.sparse.solvers.persistent import PersistentRun
 from repro.sparse.tuning_features import LIBRARIES, MEMORY, WINNERS, choose_by_memory, features
 from repro.studies import CostModel, StepResult, Study, Workload
@@ -39,7 +39,7 @@ from repro.studies.compressed_coo.ids import (
     blockings,
     check_layout,
 )
-from repro.studies.compressed_coo.kernels import PERSISTENT, SOLVED, render_coo, render_key
+from repro.studies.compressed_coo.kernels import render_coo, render_key
 from repro.studies.compressed_coo.runnables import CoordinateVariant, PairsVariant, SlicedVariant
 from repro.tuning.search import Choice, best_row, pick, ranked
 from repro.tuning.session import Session, fastest_yardsticks
@@ -89,14 +89,14 @@ def solvers_with(products: Iterable[ProductRunnable], precision: str, target: Ta
     ReproError
         The solver's module is not compiled yet.
     """
-    path = manifest_path(target.name, STUDY_NAME, f"{SOLVED}/{SOLVERS[0]}-{precision}")
+    path = manifest_path(target.name, STUDY_NAME, solver_key("bicgstab", precision))
     module = Module.load(path)
     return [SolverRun(product, module, path.parent) for product in products]
 
 
 def persistent_solvers(precision: str, target: Target) -> list[PersistentRun]:
     """Return the BiCGSTAB solver that stays on the chip; `ReproError` if its module is not compiled yet."""
-    path = manifest_path(target.name, STUDY_NAME, f"{SOLVED}/{PERSISTENT}{SOLVERS[0]}-{precision}")
+    path = manifest_path(target.name, STUDY_NAME, solver_key("bicgstab", precision, ENTRY))
     return [PersistentRun(Module.load(path), path.parent)]
 
 
@@ -187,10 +187,10 @@ class CompressedCoo(Study):
         check_names(NAME, settings.baselines, [ENTRY], target.dialect)
 
     def modules(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> list[str]:
-        """Return `space/precision/layout` for every layout to try, and `solvers/solver-precision`.
+        """Return `space/precision/layout` for every layout to try, and the solver's module.
 
-        In the space `extended` there is also a solver that stays on the chip. Products that are compiled on demand are
-        left out. Return nothing for a problem that is known to be no operand.
+        In the space `extended` there is also that of the solver that stays on the chip. Products that are compiled on
+        demand are left out. Return nothing for a problem that is known to be no operand.
         """
         if not problem.multiplies:
             return []
@@ -199,8 +199,8 @@ class CompressedCoo(Study):
             for space in (() if self.compiles_on_demand(settings) else settings.spaces)
             for layout in layouts(settings, space)
         ]
-        solvers = [*SOLVERS, *(PERSISTENT + solver for solver in SOLVERS if EXTENDED in settings.spaces)]
-        return [*products, *(f"{SOLVED}/{solver}-{precision}" for solver in solvers)]
+        persistent = [solver_key("bicgstab", precision, ENTRY)] if EXTENDED in settings.spaces else []
+        return [*products, solver_key("bicgstab", precision), *persistent]
 
     def compiles_on_demand(self, settings: StudySettings) -> bool:
         return settings.compile == "on_demand"

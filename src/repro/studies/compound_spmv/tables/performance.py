@@ -44,11 +44,14 @@ from repro.results.tables import (
 from repro.sparse.baseline_times import library_of, routine_text
 from repro.studies.compound_spmv import STUDY_NAME
 from repro.studies.compound_spmv.results import (
+    CHIP_CG,
     COPY,
     EMPTY,
     FLOOR,
     LIBRARY,
+    LIBRARY_CG,
     LIBRARY_CSR,
+    OUR_CG,
     OURS,
     PAPERS,
     PAPERS_CHOICE,
@@ -60,6 +63,7 @@ from repro.studies.compound_spmv.results import (
     all_times,
     kernels_note,
     of_pairs_or_none,
+    with_conjugate_gradients,
 )
 from repro.studies.compound_spmv.study import CompoundRow
 
@@ -398,6 +402,8 @@ class Quantity:
     counts: Callable[[Times], bool] = lambda case: True
     #: The one side that it has a number of, which is then held against the wanted one; empty: all, and that is ours.
     only: str = ""
+    #: Times that it is made of, the one that may be mostly launch first.
+    times: Callable[[Times], tuple[Time | None, ...]] = lambda case: (case[OURS], case[LIBRARY], case[FLOOR])
 
     def measure(self, cases: Sequence[Times], side: str) -> tuple[float | None, Times | None]:
         """Return the number of a side, and the case that it is from where it is the worst."""
@@ -443,6 +449,34 @@ def _papers(case: Times) -> bool:
     return case.line.published is not None
 
 
+def _cg_over(base: Method, counts: Callable[[float], bool], *, worst: bool = False) -> Quantity:
+    """Return the speedup of conjugate gradients on the chip, by the share of the matrix that stays there."""
+
+    def times(case: Times) -> tuple[Time | None, ...]:
+        return case.iteration(CHIP_CG), case.iteration(base)
+
+    return Quantity(
+        lambda case, compared: ratio_of(case.iteration(base), case.iteration(CHIP_CG)),
+        worst=worst,
+        counts=lambda case: case.kept is not None and counts(case.kept),
+        only=OURS.key,
+        times=times,
+    )
+
+
+def _fits(kept: float) -> bool:
+    return kept == 1
+
+
+#: Of conjugate gradients, by their names in `config/targets/compound_spmv.csv`.
+CG_QUANTITIES: Mapping[str, Quantity] = {
+    "cg_mean": _cg_over(OUR_CG, _fits),
+    "cg_worst": _cg_over(OUR_CG, _fits, worst=True),
+    "cg_library_mean": _cg_over(LIBRARY_CG, _fits),
+    "cg_mean_beyond": _cg_over(OUR_CG, lambda kept: 0.5 <= kept < 1),
+}
+
+
 #: The speedups that are wanted by each clock, by the ends of their names.
 _SPEEDUPS = {
     "worst": Quantity(_over_library, worst=True),
@@ -471,6 +505,7 @@ QUANTITIES: Mapping[str, Quantity] = {
     ),
     "unpaired_mean_large": Quantity(_over_unpaired, counts=_large_symmetric, only="ours"),
     "unpaired_mean_large_reordered": Quantity(_over_unpaired, counts=_large_symmetric, only="reordered"),
+    **CG_QUANTITIES,
 }
 
 
@@ -530,9 +565,10 @@ def _worst_case(line: TargetResult) -> Cell:
         return Cell(None, " ")
     remark = where.line.record.remark if where.line.record else None
     name = f"{where.line.problem}, {ABBREVIATIONS[where.case.precision]}"
-    notes = where.case.launch_note(where.clock, where[OURS]) if where.case.cache is None else ()
+    times = line.quantity.times(where)
+    notes = where.case.launch_note(where.clock, times[0]) if where.case.cache is None else ()
     cell = Cell(name, notes=((remark,) if remark else ()) + notes)
-    return from_rows(cell, where[OURS], where[LIBRARY], where[FLOOR])
+    return from_rows(cell, *times)
 
 
 @table(STUDY_NAME, "table-targets", title="Targets, and what was reached", numbering="ours")
@@ -545,7 +581,10 @@ def targets(campaign: Campaign, published: Published) -> Table:
         "cold": [cold for case in cases if (cold := case.cold)],
     }
     reached = []
+    solved = bool(with_conjugate_gradients(cases))
     for item in published.targets:
+        if item["quantity"] in CG_QUANTITIES and not solved:
+            continue
         quantity = QUANTITIES[item["quantity"]]
         numbers = {side: quantity.measure(by_clock[quantity.clock], side) for side in SIDES}
         reached.append(TargetResult(item, quantity, numbers, has_targets(campaign)))
@@ -571,6 +610,7 @@ def targets(campaign: Campaign, published: Published) -> Table:
         f"them, {len(theirs)} cases. The fastest routine: of any representation.",
         f"By the bytes of CSR-AoS {sizes[0]} cases are of 20 MB and more, and {sizes[1]} of these below 60 MB.",
         _pairs_said(sizes[2]),
+        "Conjugate gradients: µs of an iteration; a matrix fits where all of it stays in shared memory." * solved,
         "Prototype: a C++ prototype on an H200, on eight other matrices; of symmetric matrices one of pairs, on four",
         "of these, seven cases.",
         kernels_note(campaign),

@@ -1,0 +1,373 @@
+"""Conjugate gradients over any product, and their runnables beside those that stay on the chip.
+
+Both run the recurrence of Chronopoulos and Gear with the diagonal as preconditioner. A runnable solves A x = b once, to
+a tolerance of b - A x that the host verifies; what is timed is a fixed number of iterations from x = 0.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repro.bench.errors import IncorrectError, ModuleError, Unsupported
+from repro.bench.guards import Guards
+from repro.bench.runnable import Runnable, Workspace, not_prepared
+from repro.codegen.build_cache import Module
+from repro.devices.base import Argument, Buffer, Device, Program
+from repro.sparse.operands import ProductRunnable, expand, operands_of, symmetry_on
+from repro.sparse.solvers.bicgstab import OF_THE_PRODUCT
+from repro.sparse.solvers.kernels import BLOCK_SIZE, BLOCKS_PER_SM, KINDS, WORD_BYTES, CgState
+from repro.sparse.solvers.persistent import (
+    AT_ROUNDING,
+    ON_CHIP,
+    OWN_SHARED,
+    PersistentSolution,
+    PersistentSolver,
+    RestartedSolver,
+    invert_diagonal,
+    slices_on,
+)
+from repro.sparse.symmetry import HERMITIAN
+
+#: Routine in rows: over a product, and on the chip.
+OVER_PRODUCT, PERSISTENT_CG = "cg", "persistent cg"
+#: Norm of b - A x over that of b at which a solve has converged, by precision; and the most iterations of a solve.
+TOLERANCES = {"single": 1e-4, "double": 1e-8}
+MAX_ITERATIONS = 20_000
+#: Most iterations that are timed, so many that beginning and loading the matrix to the chip hardly count.
+TIMED_ITERATIONS = 100
+#: By what factor the residual that the host computes may exceed the tolerance; and at most how far, in tolerances, the
+#: recurrence's residual may be from that of x after the iterations that are timed.
+SLACK, DRIFT = 1.1, 10
+#: Iterations after which the host looks.
+LOOK = 50
+#: Reads and writes of vectors: in an iteration outside the product, and at the start.
+ITERATION_PASSES, START_PASSES = 15, 7
+
+
+class ProductCg(RestartedSolver):
+    """Vectors of a solve on a device, and the kernels between the products.
+
+    An iteration is a product and two kernels. It neither waits nor allocates, so it can be captured into a graph.
+
+    Parameters
+    ----------
+    program
+        The module of `render_solver` for the dtype of `scale`.
+    product_of
+        Returns a launch of y = A x for buffers x and y, whose padding to words is zero.
+    scale
+        `(numbers,)`: reciprocal of the diagonal's real expansion, in the order of the product's vectors.
+    rounding
+        Returns what `RestartedSolver.rounding` does, of x `(numbers,)`.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        program: Program,
+        product_of: Callable[[Buffer, Buffer], Callable[[], None]],
+        scale: NDArray[np.floating],
+        rounding: Callable[[NDArray[np.floating]], float],
+        guards: Guards | None = None,
+    ) -> None:
+        guards = guards or Guards(device)
+        super().__init__(device, scale.dtype, CgState)
+        self._numbers, self._rounding = len(scale), rounding
+        words = -(-scale.nbytes // WORD_BYTES)
+        self.vector_bytes = words * WORD_BYTES
+        n_t = BLOCK_SIZE[device.backend]
+        grid = min(device.sm_count * BLOCKS_PER_SM[device.backend], -(-words // n_t))
+        with ExitStack() as held:
+
+            def zeros(name: str, nbytes: int = self.vector_bytes) -> Buffer:
+                guarded = guards.allocate(nbytes, f"the solver's {name}")
+                held.callback(guarded.release)
+                device.fill(guarded.memory, 0)  # padding at the end of a vector has to be zero
+                return guarded.memory
+
+            b, x, r, u, p, s, w, diagonal = (zeros(name) for name in (*"bxrupsw", "diagonal"))
+            device.write(diagonal, scale)
+            parts, self._state = zeros("sums", 8 * KINDS * grid), zeros("state", 8 * len(CgState))
+
+            def bind(name: str, *buffers: Buffer) -> Callable[[], None]:
+                arguments: list[Argument] = [np.int32(words), *buffers]
+                return device.bind(program.kernel(name), grid, n_t, arguments)
+
+            def bind_block(name: str) -> Callable[[], None]:
+                return device.bind(program.kernel(name), 1, n_t, [np.int32(grid), parts, self._state])
+
+            start = bind("start", b, w, diagonal, r, u, p, s, parts)
+            self._begin = [product_of(x, w), start, bind_block("begin")]
+            product, add = product_of(u, w), bind("dot_products", r, u, w, parts, self._state)
+            self._iteration = [product, add, bind("update", x, r, u, p, s, w, diagonal, parts, self._state)]
+            self._end = [product, add, bind_block("sum_residual")]
+            self.b, self.x = b, x
+            self._held = held.pop_all()
+
+    def begin(self) -> None:
+        for launch in self._begin:
+            launch()
+
+    def iterate(self, count: int) -> None:
+        for launch in self._iteration * count + self._end:
+            launch()
+
+    def iterations_of_launch(self) -> int:
+        return LOOK
+
+    def rounding(self) -> float:
+        x = np.empty(self._numbers, self._dtype)
+        self._device.download(self.x, x)
+        return self._rounding(x)
+
+
+def refusal(workspace: Workspace) -> str:
+    """Return why conjugate gradients cannot be tried with a matrix; empty if they can.
+
+    Its real expansion has to be symmetric, which of a complex matrix only a Hermitian one's is.
+    """
+    symmetry = symmetry_on(workspace)
+    if operands_of(workspace).problem.entry == "complex" and symmetry.kind not in ("", HERMITIAN):
+        return f"{symmetry.kind}, not {HERMITIAN}"
+    return symmetry.why
+
+
+class CgRun(Runnable):
+    """Conjugate gradients from x = 0, for b = A times the workspace's x, so that b is in the range of a singular A.
+
+    Preparation solves to the tolerance of the precision and verifies b - A x on the host. A launch is as many
+    iterations as that took, at most `TIMED_ITERATIONS`; the residual after it is verified as well. Binaries of `module`
+    are relative to `folder`.
+    """
+
+    kind = "solver"
+    cold = False
+    routine: str
+
+    def __init__(self, product: str, module: Module, folder: Path) -> None:
+        self.name = f"cg/{product}"
+        self._product_name, self._module, self._folder = product, module, folder
+        self._solver: RestartedSolver | None = None
+        self._solved: dict[str, int] = {}
+        self._matrix_bytes = 0
+        self._error: float | None = None
+
+    @property
+    def identity(self) -> str:
+        return f"{self.name} {self._module.hash}"
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        return {
+            "routine": self.routine,
+            "product": self._product_name,
+            "matrix_bytes": self._matrix_bytes or None,
+            "error": self._error,
+            **self._solved,
+        }
+
+    @abstractmethod
+    def _open(self, workspace: Workspace, program: Program) -> RestartedSolver:
+        """Bring the matrix to the device; return the solver."""
+
+    @abstractmethod
+    def _order(self, values: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Bring the members of a vector `(n, k)` into the solver's order."""
+
+    @abstractmethod
+    def _count_bytes(self, iterations: int) -> int:
+        """Return the bytes that a launch moves at the least."""
+
+    def prepare(self, workspace: Workspace) -> None:
+        """Bring matrix and right-hand side to the device, solve, verify, and bind what is timed.
+
+        Raises
+        ------
+        Unsupported
+            It does not converge, for a matrix that is not known to be positive semidefinite or by rounding.
+        IncorrectError
+            It breaks down though the matrix is positive semidefinite, or b - A x is larger than the solver says.
+        ModuleError
+        """
+        if self._module.binary is None:
+            raise ModuleError(self._module.message)
+        self.release()
+        self._error, self._solved = None, {}
+        operands, device = operands_of(workspace), workspace.device
+        solver = self._open(workspace, workspace.program(self._folder / self._module.binary))
+        self._solver = solver
+        b = operands.reference.astype(operands.dtype)
+        device.write(solver.b, self._order(b))
+        device.fill(solver.x, 0)
+        solution = solver.solve(TOLERANCES[operands.precision], MAX_ITERATIONS)
+        self._judge(workspace, solution, self._residual(workspace, solver, b))
+        iterations = min(solution.iterations, TIMED_ITERATIONS)
+        self._solved |= {"iterations": iterations, "to_tolerance": solution.iterations}
+
+        def launch() -> None:
+            device.fill(solver.x, 0)
+            solver.begin()
+            solver.iterate(iterations)
+
+        solver.reset()
+        launch()
+        done = solver.progress()
+        if done.iterations != iterations:
+            raise IncorrectError(f"it stops after {done.iterations} iterations instead of {iterations}", np.inf)
+        self._compare(done.residual / done.right, self._residual(workspace, solver, b), operands.precision)
+        self.bytes_moved = self._count_bytes(iterations)
+        self.launch = launch
+
+    def _natural(self, found: NDArray[np.floating], shape: tuple[int, ...]) -> NDArray[np.float64]:
+        """Return a vector in the solver's order as that of the real expansion, `(n·k,)`."""
+        count = int(np.prod(shape))
+        order = self._order(np.arange(1, count + 1, dtype=np.float64).reshape(shape))  # with signs; 0: padding
+        stored = order != 0
+        natural = np.empty(count)
+        natural[np.abs(order[stored]).astype(np.int64) - 1] = np.sign(order[stored]) * found[stored]
+        return natural
+
+    def _residual(self, workspace: Workspace, solver: RestartedSolver, b: NDArray[np.floating]) -> float:
+        """Return the norm of b - A x over that of b, in double precision."""
+        operands = operands_of(workspace)
+        found = np.empty(len(self._order(b)), operands.dtype)
+        workspace.device.download(solver.x, found)
+        exact = b.astype(np.float64).ravel()
+        with np.errstate(all="ignore"):
+            left = exact - expand(operands.problem, operands.values) @ self._natural(found, b.shape)
+            return float(np.linalg.norm(left) / np.linalg.norm(exact))
+
+    def _compare(self, recurred: float, residual: float, precision: str) -> None:
+        """Raise `IncorrectError` if the recurrence's residual is not that of x; both are over the norm of b."""
+        error = abs(recurred - residual) / (DRIFT * TOLERANCES[precision])
+        if not error <= 1:
+            raise IncorrectError(
+                f"after the timed iterations b - A x is {residual:.3g} of b, and {recurred:.3g} by the recurrence",
+                error,
+            )
+        self._error = max(self._error or 0.0, error)
+
+    def _judge(self, workspace: Workspace, solution: PersistentSolution, residual: float) -> None:
+        operands, known = operands_of(workspace), is_semidefinite(workspace)
+        tolerance = TOLERANCES[operands.precision]
+        after = f"after {solution.iterations} iterations, b - A x being {residual:.3g} of b"
+        if solution.iterations == 0 and solution.status == "converged":
+            raise Unsupported("b is 0: there is nothing to solve")
+        if solution.status == "converged":
+            self._error = residual / (SLACK * tolerance)
+            if not self._error <= 1:
+                raise IncorrectError(f"it stops {after}, instead of {tolerance:g}", self._error)
+            return
+        if solution.status in ("limit", "rounding"):
+            why = "rounding leaves no less" if solution.status == "rounding" else "it has not converged"
+            raise Unsupported(f"{why} {after}")
+        what = "a direction p has (p, A p) of at most 0" if solution.status == "breakdown" else "a sum is not finite"
+        if known:
+            raise IncorrectError(f"{what} {after}, though the matrix is positive semidefinite", np.inf)
+        raise Unsupported(f"not positive definite: {what} {after}")
+
+    def release(self) -> None:
+        if self._solver is not None:
+            self._solver.release()
+            self._solver = None
+        self.launch = not_prepared
+
+
+def is_semidefinite(workspace: Workspace) -> bool:
+    """Return whether a matrix is known to be positive semidefinite, by how it was built."""
+    return bool((operands_of(workspace).problem.origin or {}).get("semidefinite"))
+
+
+class ProductCgRun(CgRun):
+    """Over any product, which is prepared and released with it."""
+
+    routine = OVER_PRODUCT
+
+    def __init__(self, product: ProductRunnable, module: Module, folder: Path) -> None:
+        super().__init__(product.name, module, folder)
+        self._product = product
+        self._vector_bytes = 0
+
+    @property
+    def identity(self) -> str:
+        return f"{self._product.identity} {self._module.hash}"
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        of_product = {name: value for name, value in self._product.columns.items() if name in OF_THE_PRODUCT}
+        return {**of_product, **super().columns}
+
+    def pack(self, workspace: Workspace) -> None:
+        self._product.pack(workspace)
+
+    def _open(self, workspace: Workspace, program: Program) -> ProductCg:
+        product, operands = self._product, operands_of(workspace)
+        product.prepare(workspace)
+        self._matrix_bytes = product.matrix_bytes
+        scale, _ = invert_diagonal(operands.problem, operands.dtype)
+
+        def rounding(x: NDArray[np.floating]) -> float:
+            sizes = abs(expand(operands.problem, operands.values))
+            terms = sizes @ np.abs(self._natural(x, scale.shape))
+            return AT_ROUNDING * float(np.finfo(operands.dtype).eps) * float(np.linalg.norm(terms))
+
+        solver = ProductCg(
+            workspace.device, program, product.product, np.abs(self._order(scale)), rounding, workspace.guards
+        )
+        self._vector_bytes = solver.vector_bytes
+        return solver
+
+    def _order(self, values: NDArray[np.floating]) -> NDArray[np.floating]:
+        return self._product.arrange(values)
+
+    def _count_bytes(self, iterations: int) -> int:
+        passes = iterations * ITERATION_PASSES + START_PASSES
+        return (iterations + 2) * self._product.bytes_moved + passes * self._vector_bytes
+
+    def release(self) -> None:
+        super().release()
+        self._product.release()
+
+
+class PersistentCgRun(CgRun):
+    """All iterations in one launch; the matrix stays on the chip as far as it fits."""
+
+    routine = PERSISTENT_CG
+
+    def __init__(self, module: Module, folder: Path) -> None:
+        super().__init__(ON_CHIP, module, folder)
+        self._persistent: PersistentSolver | None = None
+
+    def pack(self, workspace: Workspace) -> None:
+        slices_on(workspace)
+
+    def _open(self, workspace: Workspace, program: Program) -> PersistentSolver:
+        operands, device = operands_of(workspace), workspace.device
+        slices = slices_on(workspace)
+        kernels = operands.problem.entry, operands.precision
+        solver = PersistentSolver(device, program, slices, "cg", kernels, guards=workspace.guards)
+        self._persistent, self._matrix_bytes = solver, slices.nbytes
+        room = max(0, device.target.shared_bytes - OWN_SHARED) * device.sm_count if solver.together else 0
+        self._solved |= {"kept_bytes": solver.kept_bytes, "chip_bytes": room}
+        return solver
+
+    def _order(self, values: NDArray[np.floating]) -> NDArray[np.floating]:
+        assert self._persistent is not None
+        return values[self._persistent.slices.rows].ravel()
+
+    def _count_bytes(self, iterations: int) -> int:
+        assert self._persistent is not None
+        slices = self._persistent.slices
+        read_again = slices.nbytes - self._persistent.kept_bytes + 2 * slices.scale.nbytes
+        return 2 * slices.nbytes + iterations * read_again
+
+    def release(self) -> None:
+        super().release()
+        self._persistent = None

@@ -1,0 +1,107 @@
+"""Conjugate gradients: the time of an iteration over the bytes of the matrix, with the line of the chip's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from matplotlib.lines import Line2D
+
+from repro.results import figure_style
+from repro.results.campaign_data import Campaign, Method
+from repro.results.problem_rows import join_sentences, measurement_note, remarks, unavailable_note
+from repro.results.published import Published
+from repro.results.registry import figure
+from repro.results.tables import MICRO, Figure
+from repro.sparse.baseline_times import library_of
+from repro.studies.compound_spmv import CONJUGATE_GRADIENTS, STUDY_NAME
+from repro.studies.compound_spmv.figures.performance import MEGA, MIB, Series
+from repro.studies.compound_spmv.results import (
+    CHIP_CG,
+    LIBRARY_CG,
+    OUR_CG,
+    Times,
+    all_times,
+    with_conjugate_gradients,
+)
+from repro.studies.compound_spmv.tables.conjugate_gradients import how_solved, not_tried
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+
+
+@figure(
+    STUDY_NAME,
+    "figure-conjugate-gradients",
+    title="Conjugate gradients: the time of an iteration",
+    numbering="ours",
+    part=CONJUGATE_GRADIENTS,
+)
+def conjugate_gradients(campaign: Campaign, published: Published) -> Figure:
+    """A panel a precision; on the chip, and over our and the library's fastest products in a graph."""
+    everything = all_times(campaign, published)
+    cases = [case for case in with_conjugate_gradients(everything) if case[CHIP_CG]]
+    chip = max((timed.row.chip_bytes or 0 for case in cases if (timed := case[CHIP_CG])), default=0)
+    caption = [
+        "Time of an iteration over the bytes of the matrix as the solver on the chip stores it, both on logarithmic",
+        f"axes: on the chip, and over the fastest of our products and of {library_of(campaign)}’s in a graph.",
+        how_solved(campaign),
+        f"The vertical line is what the multiprocessors’ shared memory holds of a matrix, {chip / MIB:.0f} MiB."
+        if chip else "",
+        not_tried(campaign, everything),
+        measurement_note(campaign, "graph"),
+        remarks([case.line for case in cases]),
+        unavailable_note(campaign),
+    ]  # fmt: skip
+    library = library_of(campaign)
+    return Figure(lambda: _draw(cases, campaign.precisions, library, chip), join_sentences(caption), nothing=not cases)
+
+
+def _draw(cases: Sequence[Times], precisions: Sequence[str], library: str, chip: int) -> Canvas:
+    if not cases:
+        return figure_style.empty("conjugate gradients were not timed in this campaign")
+    drawn = figure_style.canvas(figure_style.TEXT, 2.6)
+    panels = drawn.subplots(1, len(precisions), sharex=True, sharey=True, squeeze=False)[0]
+    series = {
+        CHIP_CG: Series("on the chip", figure_style.DARK, figure_style.DARK, "o"),
+        OUR_CG: Series("our fastest product in a graph", figure_style.DARK, figure_style.LIGHT, "^"),
+        LIBRARY_CG: Series(f"{library}’s in a graph", figure_style.ACCENT, "white", "s"),
+    }
+    for axes, precision in zip(panels, precisions, strict=True):
+        for case in cases:
+            if case.case.precision == precision:
+                _draw_case(axes, case, series)
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        if chip:
+            axes.axvline(chip / MEGA, color=figure_style.GREY, linewidth=0.8, linestyle=(0, (4, 2)))
+        axes.set_title(f"{precision} precision")
+        axes.set_xlabel("matrix [MB]")
+        figure_style.log_ticks(axes.xaxis)
+        figure_style.log_ticks(axes.yaxis)
+        axes.grid()
+    panels[0].set_ylabel("time of an iteration [µs]")
+    handles = [one.handle() for one in series.values()]
+    if chip:
+        label = f"shared memory, {chip / MIB:.0f} MiB"
+        handles.append(Line2D([], [], color=figure_style.GREY, linestyle=(0, (4, 2)), label=label))
+    drawn.legend(handles=handles, loc="outside upper left", ncols=4, handletextpad=0.4, columnspacing=1.2)
+    return drawn
+
+
+def _draw_case(axes: Axes, case: Times, series: Mapping[Method, Series]) -> None:
+    """Draw the points of one problem, joined by a line."""
+    chip = case[CHIP_CG]
+    at = (chip.row.matrix_bytes or 0) / MEGA if chip else 0
+    points = {
+        solver: timed.seconds * MICRO for solver in (CHIP_CG, OUR_CG, LIBRARY_CG) if (timed := case.iteration(solver))
+    }
+    ends = [min(points.values()), max(points.values())]
+    axes.plot([at, at], ends, color=figure_style.GREY, linewidth=0.5, alpha=0.6, zorder=1)
+    for solver, value in points.items():
+        one = series[solver]
+        axes.plot(
+            at, value, one.marker, markersize=4.2, markerfacecolor=one.face, markeredgecolor=one.colour,
+            markeredgewidth=0.9, zorder=3,
+        )  # fmt: skip

@@ -1,0 +1,159 @@
+"""Conjugate gradients: the time of an iteration on the chip, beside that over the fastest products in a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from repro.results.campaign_data import Campaign, Method
+from repro.results.problem_rows import (
+    ABBREVIATIONS,
+    join_sentences,
+    measurement_note,
+    remarks,
+    unavailable_note,
+)
+from repro.results.published import Published
+from repro.results.registry import table
+from repro.results.significance import geometric_mean
+from repro.results.tables import (
+    Cell,
+    Column,
+    SummaryLine,
+    Table,
+    count,
+    digits,
+    microseconds,
+    percent,
+    ratio,
+    speedup_column,
+    table_of,
+)
+from repro.sparse.baseline_times import library_of
+from repro.sparse.solvers.conjugate_gradients import MAX_ITERATIONS, TIMED_ITERATIONS, TOLERANCES
+from repro.studies.compound_spmv import CONJUGATE_GRADIENTS, STUDY_NAME
+from repro.studies.compound_spmv.results import (
+    CHIP_CG,
+    LIBRARY_CG,
+    OUR_CG,
+    Time,
+    Times,
+    all_times,
+    with_conjugate_gradients,
+)
+
+MEAN, WORST = "geometric mean", "worst"
+STATISTICS: dict[str, Callable[[Sequence[float]], Cell]] = {
+    MEAN: lambda numbers: ratio(geometric_mean(numbers)),
+    WORST: lambda numbers: ratio(min(numbers)),
+}
+
+
+def how_solved(campaign: Campaign) -> str:
+    """Return the sentences on what conjugate gradients solve, and what of it is timed."""
+    tolerances = " and ".join(f"{TOLERANCES[precision]:g} in {precision}" for precision in campaign.precisions)
+    return join_sentences(
+        [
+            "Conjugate gradients of Chronopoulos and Gear, preconditioned by the diagonal, for A x = b from x = 0;",
+            f"b is A times a vector of random numbers. Each solver solves once, in at most {MAX_ITERATIONS:,}",
+            f"iterations, until the norm of b − A x is that of b times {tolerances} precision, which the host",
+            f"verifies. Timed are the first {TIMED_ITERATIONS} iterations together, or as many as that took:",
+            "µs are of one, the start shared among all.",
+            "On the chip: all iterations in one launch, the matrix in shared memory as far as it fits."
+            if not campaign.on_cpu
+            else "On a CPU the solver that stays on a GPU’s chip takes a launch for each phase, and keeps nothing.",
+        ]
+    )
+
+
+def not_tried(campaign: Campaign, cases: Sequence[Times]) -> str:
+    """Return the sentence that names the problems whose matrix is not symmetric."""
+    tried = {case.line.problem for case in with_conjugate_gradients(cases)}
+    measured = dict.fromkeys(case.line.problem for case in cases if case.case.measured)
+    others = ", ".join(name for name in measured if name not in tried)
+    return f"Not tried, as not symmetric (of complex numbers, Hermitian): {others}." if others else ""
+
+
+def _time(key: str, solver: Method) -> Column[Times]:
+    def cell(case: Times) -> Cell:
+        timed = case.iteration(solver)
+        if timed is not None:
+            return microseconds(timed)
+        rows = case.case.select(solver.predicate, **solver.columns)
+        return Cell(notes=(rows.failure,) if rows.failure else ())
+
+    return Column(f"{key}_us", "µs", solver.title, cell=cell)
+
+
+def _product(key: str, solver: Method) -> Column[Times]:
+    def cell(case: Times) -> Cell:
+        timed = case[solver]
+        return Cell(timed.row.product if timed else None)
+
+    return Column(key, "product", solver.title, numeric=False, cell=cell)
+
+
+def _speedup(key: str, title: str, base: Method, over: Method) -> Column[Times]:
+    def of(solver: Method) -> Callable[[Times], Time | None]:
+        return lambda case: case.iteration(solver)
+
+    return replace(speedup_column(key, title, "speedup", of(base), of(over)), summary=STATISTICS)
+
+
+def _to_tolerance(case: Times) -> Cell:
+    chip = case[CHIP_CG]
+    return count(chip.row.to_tolerance if chip else None)
+
+
+def _columns() -> tuple[Column[Times], ...]:
+    return (
+        Column("problem", "problem", numeric=False, cell=lambda case: case.line.cell),
+        Column(
+            "precision", "precision", numeric=False,
+            cell=lambda case: Cell(case.case.precision, ABBREVIATIONS[case.case.precision]),
+        ),
+        Column("matrix_MB", "MB", "matrix", cell=_megabytes),
+        Column("kept_percent", "on the chip", "matrix", cell=lambda case: percent(case.kept)),
+        Column("to_tolerance", "iterations", cell=_to_tolerance),
+        _time("chip", CHIP_CG),
+        _time("ours", OUR_CG),
+        _product("ours", OUR_CG),
+        _time("library", LIBRARY_CG),
+        _product("library", LIBRARY_CG),
+        _speedup("speedup_over_ours", "chip over ours", OUR_CG, CHIP_CG),
+        _speedup("speedup_over_library", "chip over the library’s", LIBRARY_CG, CHIP_CG),
+        _speedup("ours_speedup_over_library", "ours over the library’s", LIBRARY_CG, OUR_CG),
+    )  # fmt: skip
+
+
+def _megabytes(case: Times) -> Cell:
+    chip = case[CHIP_CG]
+    size = chip.row.matrix_bytes if chip else None
+    return Cell(size / 1e6, digits(size / 1e6)) if size else Cell()
+
+
+@table(
+    STUDY_NAME,
+    "table-conjugate-gradients",
+    title="Conjugate gradients: the time of an iteration",
+    numbering="ours",
+    lead=("speedup_over_ours", "speedup_over_library"),
+    part=CONJUGATE_GRADIENTS,
+)
+def conjugate_gradients(campaign: Campaign, published: Published) -> Table:
+    """One line for each problem and precision with a symmetric matrix."""
+    everything = all_times(campaign, published)
+    cases = with_conjugate_gradients(everything)
+    library = library_of(campaign)
+    caption = [
+        how_solved(campaign),
+        f"In a graph: over the fastest of our products and of {library}’s, with the same two kernels for vectors, of",
+        "those products that are the fastest alone the one that makes an iteration the fastest. Matrix: megabytes as",
+        "the solver on the chip stores it, and the share that stays there. Iterations: to the tolerance.",
+        not_tried(campaign, everything),
+        measurement_note(campaign, "graph"),
+        remarks([case.line for case in cases]),
+        unavailable_note(campaign),
+    ]
+    summary = [SummaryLine[Times](title, title) for title in STATISTICS]
+    return table_of(_columns(), cases, join_sentences(caption), summary, nothing=not cases)
