@@ -33,6 +33,10 @@ class ReproError(Exception):
         self.what, self.where, self.expected, self.actual, self.todo = what, where, expected, actual, todo
         super().__init__(self.message)
 
+    def at(self, where: object) -> ReproError:
+        """Return the same error with another `where`, such as one that also says which key names the file."""
+        return ReproError(self.what, where=where, expected=self.expected, actual=self.actual, todo=self.todo)
+
     @property
     def message(self) -> str:
         """The whole message with one line per part."""

@@ -67,7 +67,7 @@ def test_unknown_command_is_a_usage_error(capsys: pytest.CaptureFixture[str]) ->
 def test_a_failure_is_one_message(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("config", "--config", "no-such.yaml") == 1
     said = capsys.readouterr()
-    assert said.err == "error: no such configuration file\n  where: no-such.yaml\n"
+    assert said.err == "error: no such configuration file\n  where: no-such.yaml\n  what to do: correct the path\n"
     assert said.out == ""
 
 

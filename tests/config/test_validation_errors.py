@@ -89,7 +89,7 @@ def test_what_planning_refuses_has_line_and_column_as_well() -> None:
     with pytest.raises(ReproError) as failed, located([path]):
         make_plan(load(path))
     assert failed.value.what == "unknown problem"
-    assert failed.value.where == "a.yaml:4:5: studies.compound_spmv.problems"
+    assert failed.value.where == "a.yaml:4:16: studies.compound_spmv.problems.0"
     with pytest.raises(ReproError, match="damaged") as other, located([path]):
         raise ReproError("damaged", where="elsewhere.mtx")
     assert other.value.where == "elsewhere.mtx"
@@ -98,6 +98,35 @@ def test_what_planning_refuses_has_line_and_column_as_well() -> None:
 def test_a_list_is_called_a_list() -> None:
     said = refused("studies: {compound_spmv: {precisions: double}}\n")
     assert "precisions: Input should be a list" in said
+
+
+def test_slips_with_files_and_rivals_say_what_to_write() -> None:
+    said = refused(
+        "studies: {compound_spmv: {problems: {path: mine.mtx}}}\nrivals: [{name: my lib, python: mine.py, kernel: a b}]"
+    )
+    assert "problems: Input should be a valid string or Input should be a list: write `- path: mine.mtx` (is" in said
+    assert "rivals.0.name: expected a letter or digit, then also . _ and -, at most 64 characters (is 'my lib')" in said
+    assert "rivals.0.python: expected file.py:object or module:object" in said
+    assert "rivals.0.kernel: expected the name of a kernel" in said
+    assert "pattern" not in said
+
+
+@pytest.mark.parametrize(
+    ("problems", "where", "words"),
+    [
+        ("[helmholtz_box, matrices/mine.mtx]", "a.yaml:3:31: studies.compound_spmv.problems.1", "`- path: matrices/"),
+        ("[{path: no.mtx}]", "a.yaml:3:16: studies.compound_spmv.problems.0: no.mtx", "no such file"),
+        ("[zzzzzzzz]", "a.yaml:3:16: studies.compound_spmv.problems.0", "names: mhd1280b, "),
+    ],
+)
+def test_a_file_has_a_key_and_a_wrong_problem_its_place(problems: str, where: str, words: str) -> None:
+    path = Path("a.yaml")
+    path.write_text(f"studies:\n  compound_spmv:\n    problems: {problems}\n")
+    with pytest.raises(ReproError) as failed, located([path]):
+        make_plan(load(path))
+    assert failed.value.where == where
+    assert words in failed.value.message
+    assert len(failed.value.message) < 600
 
 
 def test_a_configuration_that_is_of_no_file_has_no_line() -> None:

@@ -122,8 +122,8 @@ def test_an_unknown_name_suggests_close_ones(shipped: Registry, name: str, sugge
 
 
 @pytest.mark.wording
-def test_an_unknown_name_without_close_ones_lists_all(shipped: Registry) -> None:
-    with pytest.raises(ReproError, match=r"one of mhd1280b, .*generated"):
+def test_of_an_unknown_name_without_close_ones_the_message_shows_a_few(shipped: Registry) -> None:
+    with pytest.raises(ReproError, match=r"one of [0-9]+ names: mhd1280b, [^\n]{0,200}, …"):
         shipped.expand(["xxxxxxxxxxxx"])
 
 

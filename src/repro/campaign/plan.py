@@ -24,7 +24,7 @@ from repro.package_data import shipped
 from repro.problems.fetch import check_mirrors
 from repro.problems.own_problems import planned
 from repro.problems.problem import Outline
-from repro.problems.registry import Item, Registry, load_registry, own_name
+from repro.problems.registry import Item, ProblemSpec, Registry, load_registry, own_name
 from repro.sparse.rivals.files import files_of
 from repro.studies import get_study, study_names
 from repro.untrusted_files import files_below
@@ -357,7 +357,7 @@ def make_plan(config: Config, registry: Registry | None = None, gpu: GpuModel | 
     studies: dict[str, PlannedStudy] = {}
     for name, settings in config.studies.items():
         wished = registry.expand(settings.problems, f"studies.{name}.problems")
-        asked = [planned(item, registry, config.limits) for item in wished]
+        asked = [_outline(item, registry, config, name) for item in wished]
         if not asked:
             raise ReproError("empty study", where=f"studies.{name}.problems", todo="name problems or a set of them")
         for problem in asked:
@@ -395,6 +395,17 @@ def make_plan(config: Config, registry: Registry | None = None, gpu: GpuModel | 
     for study in studies.values():
         get_study(study.name).check_on(study.settings, [problems[name] for name in study.problems], target)
     return Plan(config.model_copy(update={"device": device}), target, problems, studies, gpu)
+
+
+def _outline(item: ProblemSpec | OwnProblem, registry: Registry, config: Config, study: str) -> Outline:
+    """Return the outline of a problem; errors of a user's file also name its place in the configuration."""
+    try:
+        return planned(item, registry, config.limits)
+    except ReproError as error:
+        if not isinstance(item, OwnProblem):
+            raise
+        number = list(config.studies[study].problems).index(item)
+        raise error.at(f"studies.{study}.problems.{number}: {error.where}") from None
 
 
 def plan_of_cases(

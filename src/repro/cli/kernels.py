@@ -198,13 +198,33 @@ def rival(
         )
 
 
+#: What to do with a file that is no form of a rival, by the ending of its name.
+_NO_FORM = {
+    **dict.fromkeys((".c", ".cc", ".cpp", ".cxx"), "compile it first, as a shared library: -shared -fPIC -o {stem}.so"),
+    ".py": "name the object in it: {file}:NAME",
+}
+
+
 def _named(file: str, keys: dict[str, object]) -> Rival:
     """Return the rival that is a file, of the form that its name says."""
-    from repro.config import validate
-    from repro.config.models import Rival
+    import re
 
-    form = {".cu": "source", ".so": "library"}.get(Path(file).suffix, "python")
-    name = Path(file.rpartition(":")[2] if form == "python" else file).stem
+    from repro.config import validate
+    from repro.config.models import MAX_RIVAL_NAME, Rival
+    from repro.errors import ReproError
+
+    path = Path(file)
+    form = {".cu": "source", ".so": "library"}.get(path.suffix, "python")
+    if form == "python" and ":" not in file:
+        raise ReproError(
+            "no form of a rival",
+            where=file,
+            expected=".cu (CUDA C++), .so (a library), file.py:object or module:object, .yaml (a configuration)",
+            actual=path.suffix or file,
+            todo=_NO_FORM.get(path.suffix, "see docs/bring-your-own-kernel.md").format(file=file, stem=path.stem),
+        )
+    stem = Path(file.rpartition(":")[2] if form == "python" else file).stem
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", stem).lstrip("._-")[:MAX_RIVAL_NAME] or "rival"
     return validate(Rival, {"name": name, form: file, **keys}, file)
 
 

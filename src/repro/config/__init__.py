@@ -84,7 +84,7 @@ def _read_text(path: Path, what: str) -> str:
     except (OSError, ValueError) as error:  # ValueError: the path contains a zero byte
         reason = getattr(error, "strerror", None) or error
         raise ReproError(f"the {what} cannot be read", where=repr(str(path)), actual=reason) from None
-    raise ReproError(f"no such {what}", where=path)
+    raise ReproError(f"no such {what}", where=path, todo="correct the path")
 
 
 class _Loader(Composer, CParser, SafeConstructor, Resolver):
@@ -226,9 +226,7 @@ def located(source: Source) -> Iterator[None]:
         place = position(source, tuple(where.partition(":")[0].split(".")))
         if not place:
             raise
-        raise ReproError(
-            error.what, where=f"{place}{where}", expected=error.expected, actual=error.actual, todo=error.todo
-        ) from None
+        raise error.at(f"{place}{where}") from None
 
 
 def _find(path: Path, key: Key) -> tuple[int, Any]:

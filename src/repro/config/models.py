@@ -14,7 +14,10 @@ from pydantic import (
     ConfigDict,
     Field,
     SerializeAsAny,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
     WithJsonSchema,
+    WrapValidator,
     model_validator,
 )
 
@@ -82,8 +85,25 @@ def _file(path: str) -> str:
     return path
 
 
+def expected(words: str) -> WrapValidator:
+    """Return an annotation by which messages say `words`, and not the pattern or the lengths that a text misses."""
+
+    def check(text: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return handler(text)
+        except ValidationError:
+            raise ValueError(f"expected {words}") from None
+
+    return WrapValidator(check)
+
+
 #: Path of a local file or folder, which need not exist.
-FilePath = Annotated[str, Field(min_length=1, max_length=4000, pattern=r"^[^\x00-\x1f]*$"), AfterValidator(_file)]
+FilePath = Annotated[
+    str,
+    Field(min_length=1, max_length=4000, pattern=r"^[^\x00-\x1f]*$"),
+    expected("a path, without control characters, of at most 4,000"),
+    AfterValidator(_file),
+]
 
 
 def _without_wildcards(path: str) -> str:
@@ -362,16 +382,27 @@ class OwnProblem(FieldFile):
 
 #: What a rival can compute.
 RivalTask = Literal["spmv", "spgemm", "solve", "updates"]
-#: Pattern of Python objects: a module or a file, then the object in it.
-PYTHON_OBJECT = r"^[^:\x00-\x1f]+:[A-Za-z_][A-Za-z0-9_]*$"
+MAX_RIVAL_NAME = 64
+RivalName = Annotated[
+    str,
+    Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=MAX_RIVAL_NAME),
+    expected(f"a letter or digit, then also . _ and -, at most {MAX_RIVAL_NAME} characters"),
+]
+#: A module or a file, then the object in it.
+PythonObject = Annotated[
+    str,
+    Field(pattern=r"^[^:\x00-\x1f]+:[A-Za-z_][A-Za-z0-9_]*$", max_length=4000),
+    expected("file.py:object or module:object, the object with methods setup, run and teardown"),
+]
+KernelName = Annotated[
+    str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$"), expected("the name of a kernel: letters, digits and _")
+]
 
 
 class Rival(Model):
     """A kernel from outside the project, which is verified and timed beside ours."""
 
-    name: str = Field(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=64, description="Its name in tables and figures."
-    )
+    name: RivalName = Field(description="Its name in tables and figures.")
     of: RivalTask = Field(
         "spmv",
         description="What it computes: y = A x, C = A B, the solution of A x = b, or a matrix that gets batches of "
@@ -381,12 +412,11 @@ class Rival(Model):
     library: FilePath | None = Field(
         None, description="A shared library with the functions of include/repro_rival.h, for the GPU or for the CPU."
     )
-    python: Annotated[str, Field(pattern=PYTHON_OBJECT, max_length=4000)] | None = Field(
+    python: PythonObject | None = Field(
         None, description="module:object or file.py:object with the methods setup, run and teardown."
     )
-    kernel: str | None = Field(
+    kernel: KernelName | None = Field(
         None,
-        pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
         description="Of a source for spmv: the kernel to launch, in place of the functions of the header.",
     )
     block: int = Field(256, ge=1, le=1024, description="Threads a block of this kernel.")

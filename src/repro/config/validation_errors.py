@@ -60,12 +60,13 @@ def misfits(
     `locate` returns where a key stands, as `mine.yaml:3:9: `; empty if it is unknown.
     """
     words: dict[Key, list[str]] = {}
+    values: dict[Key, Any] = {}
     hints: dict[Key, list[str]] = {}
     for item in error.errors(include_url=False):
         key, beside = _place(model, item["loc"], data, missing=item["type"] == "missing")
         unknown = item["type"] == "extra_forbidden"
         message, value = item["msg"].removeprefix("Value error, "), item["input"]
-        message = message.replace("a valid tuple", "a list, [in brackets]").replace("a valid dictionary", "a mapping")
+        message = message.replace("a valid tuple", _list_for(value)).replace("a valid dictionary", "a mapping")
         context = item.get("ctx", {})
         if unknown:
             message = "unknown key"
@@ -75,16 +76,25 @@ def misfits(
                 message, value = f"Input should be one of {context['expected_tags']}", context["tag"]
             else:
                 message = "Field required"
-        words.setdefault(key, []).append(f"{message} (is {shorten(repr(value))})")
+        words.setdefault(key, []).append(message)
+        values[key] = value
         choices = beside if unknown else _choices(context)
         allowed = f"; there are {', '.join(choices)}" if unknown else ""
         hints.setdefault(key, []).append(allowed + suggestion(key[-1] if unknown else value, choices))
     deepest = [key for key in words if not any(other[: len(key)] == key and other != key for other in words)]
     return [
-        f"{locate(key)}{shorten('.'.join(key)) or '(top level)'}: {' or '.join(dict.fromkeys(words[key]))}"
-        f"{''.join(dict.fromkeys(hints[key]))}"
+        f"{locate(key)}{shorten('.'.join(key)) or '(top level)'}: {' or '.join(dict.fromkeys(words[key]))} "
+        f"(is {shorten(repr(values[key]))}){''.join(dict.fromkeys(hints[key]))}"
         for key in deepest
     ]
+
+
+def _list_for(value: object) -> str:
+    """Say how a list is written, of a mapping what is missing to be an item of it."""
+    if not isinstance(value, Mapping) or not value:
+        return "a list, [in brackets]"
+    key, inside = next(iter(value.items()))
+    return f"a list: write `- {shorten(f'{key}: {inside}')}`"
 
 
 def _choices(context: Mapping[str, Any]) -> list[str]:

@@ -100,7 +100,7 @@ def _nothing(study: Path, problem: str, precision: str) -> ReproError:
         "the campaign has no such result",
         where=f"{study}: {problem}, {precision}",
         expected=f"one of {', '.join(cases)}" if cases else None,
-        todo="measure it, name another campaign with --campaign, or a variant with --variant",
+        todo="measure it, or name another campaign, another problem or a variant",
     )
 
 
@@ -119,5 +119,5 @@ def _unknown_target(path: Path) -> ReproError:
     return ReproError(
         "it is not recorded what the winner was compiled for",
         where=path,
-        todo="measure the problem with `repro measure`, or name the variant with --variant and --target",
+        todo="measure the problem with `repro measure`, or name the variant, for an export also the target",
     )

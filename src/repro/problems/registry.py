@@ -9,6 +9,7 @@ query. `repro resolve SET` sends the query once and adds the matrices found, so 
 from __future__ import annotations
 
 import csv
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -30,17 +31,22 @@ from repro.config.models import (
     Model,
     OwnProblem,
     UpdateBatches,
+    expected,
 )
 from repro.config.validation_errors import shorten
 from repro.errors import ReproError
 from repro.filesystem import write_whole
 from repro.package_data import shipped
+from repro.problems.matrix_market import is_matrix_market
+from repro.problems.meshes import format_of
 from repro.untrusted_files import shown
 
 # A part is not empty, does not start with a dot, and is short enough for file names with suffixes.
 _PART = rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{MAX_PART_LENGTH - 1}}}"
 NAME = rf"^{_PART}(/{_PART})*$"
 MAX_NAME_LENGTH = 255
+#: Most names that the message for an unknown one shows.
+NAMED = 5
 #: Snakemake reports endless recursion for a wildcard value that ends in this many repetitions.
 REPEATS = 20
 _REPEATED = re.compile(rf"(.+?)\1{{{REPEATS - 1}}}$", re.DOTALL)
@@ -157,7 +163,9 @@ class Member(Model):
 class Collection(Model):
     """A set of matrices defined by a query; the members are empty until the query is resolved."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9_]+$", description="The name of the set.")
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_]+$"), expected("letters, digits and _")] = Field(
+        description="The name of the set."
+    )
     title: str = Field(description="What the set is for.")
     query: Query
     resolved: bool = Field(description="Whether the index has been asked.")
@@ -306,7 +314,7 @@ def read_csv(path: Path) -> tuple[list[Indexed], str]:
 REGISTRY = Path("config/problems.yaml")
 _EXPECTED = "a registry of problems, as docs/add-a-problem.md explains it: a mapping with `problems`, a list"
 
-Checksum = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Checksum = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$"), expected("64 hexadecimal digits in small letters")]
 
 
 def _check_name(name: str) -> str:
@@ -317,7 +325,11 @@ def _check_name(name: str) -> str:
 
 Name = Annotated[str, AfterValidator(_check_name), WithJsonSchema({"pattern": NAME, "type": "string"})]
 #: Name of a file on a mirror, without suffix.
-FileName = Annotated[str, Field(pattern=rf"^[A-Za-z0-9_][A-Za-z0-9._+-]{{0,{MAX_PART_LENGTH - 1}}}$")]
+FileName = Annotated[
+    str,
+    Field(pattern=rf"^[A-Za-z0-9_][A-Za-z0-9._+-]{{0,{MAX_PART_LENGTH - 1}}}$"),
+    expected(f"a letter, a digit or _, then also . + and -, at most {MAX_PART_LENGTH} characters"),
+]
 
 
 class Size(Model):
@@ -545,7 +557,7 @@ class Registry(Model):
         """
         by_name, sets = {item.name: item for item in self.problems}, self.sets()
         problems: dict[str, ProblemSpec | OwnProblem] = {}
-        for wish in [asked] if isinstance(asked, str) else asked:
+        for number, wish in enumerate([asked] if isinstance(asked, str) else asked):
             if isinstance(wish, OwnProblem):
                 name = own_name(wish)
                 if name in by_name or problems.get(name, wish) != wish:
@@ -567,21 +579,31 @@ class Registry(Model):
                     "collection's ssstats.csv",
                 )
             else:
-                raise self._unknown(wish, [*by_name, *sorted(sets)], where)
+                place = where if isinstance(asked, str) or where is None else f"{where}.{number}"
+                raise self._unknown(wish, [*by_name, *sorted(sets)], place)
         return list(problems.values())
 
     def _unknown(self, name: str, names: list[str], where: str | None = None) -> ReproError:
         # A user may type `bunny` for `surfaces/bunny`, so the last part of names is compared too.
         asked = name[:MAX_NAME_LENGTH]  # comparing takes quadratic time
+        exists = os.path.isfile(asked)  # noqa: PTH113, `Path.is_file` raises for a part that is too long
+        if exists or is_matrix_market(Path(asked)) or format_of(Path(asked)):
+            return ReproError(
+                "a file is named where a registered problem is",
+                where=where,
+                expected=f"in a configuration a file has a key, as an item of `problems`: `- path: {shorten(name)}`",
+                actual=shorten(name),
+                todo="add `path:` before it; a mesh needs an `entry:` as well (docs/inputs.md)",
+            )
         last = {full.rsplit("/", 1)[-1]: full for full in names}
         close = [last[part] for part in get_close_matches(asked, list(last), n=3)]
         close = list(dict.fromkeys([*close, *get_close_matches(asked, names, n=3)]))
         return ReproError(
             "unknown problem",
             where=where,
-            expected=f"{', '.join(close)}?" if close else f"one of {', '.join(names)}",
+            expected=f"{', '.join(close)}?" if close else f"one of {len(names)} names: {', '.join(names[:NAMED])}, …",
             actual=shorten(name),
-            todo="`repro list problems` prints all names and sets",
+            todo="`repro list problems` and `repro list sets` print all",
         )
 
 
