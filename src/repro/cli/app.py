@@ -43,7 +43,7 @@ EXIT_CODES = {
 #: All commands, in the order of use in a campaign. Only the module of the called command is imported.
 COMMANDS = {
     "doctor": Command(
-        "Before a run", "campaign", "doctor", "Say what this machine has, and what to install.",
+        "Before a run", "doctor", "doctor", "Say what this machine has, and what to install.",
         codes={0: "a device can be used", 1: "no device can be used"},
     ),
     "list": Command("Before a run", "campaign", "list_", "List what can be named in a configuration."),

@@ -1,0 +1,258 @@
+"""`repro doctor`: what this machine has for campaigns, and what to install for what is missing."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from repro.cli.options import AsJson, print_json
+from repro.errors import ReproError
+from repro.package_data import DEFAULT_CONFIG, install, shipped
+from repro.programs import run_program
+
+MIN_FREE_BYTES = 2 << 30
+#: Time limit of `ldd` in seconds.
+ANSWERING = 30.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Result of one check of `repro doctor`."""
+
+    #: Subject of the check, such as a compiler.
+    what: str
+    #: Result, such as a version, or why it is not available.
+    found: str
+    #: Whether the subject can be used.
+    good: bool = True
+    #: Advice if it is missing.
+    todo: str = ""
+    #: Whether the subject is a device that can run campaigns.
+    device: bool = False
+    #: Whether campaigns on the devices of this machine do without it.
+    optional: bool = False
+
+
+def doctor(
+    gpus: Annotated[
+        Path | None,
+        typer.Option(help="Write which GPUs there are into this file, which REPRO_GPUS names where there are none."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what was found on this machine, and what to install for what is missing; exit with 0 if a device can be used.
+
+    Nothing that is missing is needed by everything: without a GPU campaigns run on the CPU, without a mirror inputs are
+    downloaded, without the extra `mesh` no mesh of the papers is rebuilt, unless a mirror has it ready-made.
+
+    Examples:
+
+        repro doctor
+
+        repro doctor --json
+
+        srun --gpus=1 repro doctor --gpus gpus.json
+    """
+    from repro.cli.console import INDENT, terminal_width, wrapped
+
+    if gpus is not None:
+        from repro.devices.selection import write_gpus
+
+        write_gpus(gpus)
+    findings = [finding for check in CHECKS for finding in check()]
+    usable = [finding.what for finding in findings if finding.device and finding.good]
+    if as_json:
+        print_json({"findings": [asdict(finding) for finding in findings], "usable": usable})
+    else:
+        _print_findings(findings)
+    if not usable:
+        raise ReproError(
+            "no device can be used",
+            todo=f"for the CPU of any machine: {install('cpu')}; for an NVIDIA GPU: its driver, then {install('cuda')}",
+        )
+    if not as_json:
+        typer.echo()
+        for line in wrapped(f"campaigns can run here: {', '.join(usable)}", terminal_width(), indent=INDENT):
+            typer.echo(line)
+
+
+def _print_findings(findings: Sequence[Finding]) -> None:
+    """Print a line for each finding, with the advice below it."""
+    from repro.cli.console import terminal_width, wrapped
+
+    room = max(len(finding.what) for finding in findings)
+    width = terminal_width()
+    for finding in findings:
+        bad = ("optional", "blue") if finding.optional else ("missing ", "yellow")
+        mark, colour = ("ok      ", "green") if finding.good else bad
+        line, *more = wrapped(finding.found, width, f"{mark}  {finding.what:{room}}  ", len(mark) + room + 4)
+        typer.echo(f"{typer.style(mark, fg=colour)}{line.removeprefix(mark)}")
+        if finding.todo:
+            more += wrapped(finding.todo, width, f"{'':10}to do: ", 10 + len("to do: "))
+        for line in more:
+            typer.echo(line)
+
+
+def check_python() -> Iterator[Finding]:
+    """Check Python and the campaign's folder."""
+    from repro import __version__
+
+    yield Finding("Python", f"{platform.python_version()} at {sys.executable}")
+    yield Finding("sparse-repro", __version__)
+    config = shipped(DEFAULT_CONFIG)
+    from repro.campaign.configuration import load
+
+    try:
+        campaign = load(config)
+        yield Finding("configuration", f"{config}: campaign {campaign.campaign}, device {campaign.device}")
+    except ReproError as error:
+        yield Finding("configuration", str(error), False, f"correct {config}")
+
+
+def check_cuda() -> Iterator[Finding]:
+    """Check GPUs, driver, compiler and cuSPARSE."""
+    from repro.codegen import nvcc
+    from repro.devices.selection import find_gpus
+
+    gpus, compiler = find_gpus(), nvcc.find()
+    launcher = find_spec("pycuda") is not None
+    for gpu in gpus:
+        lacking = [name for name, part in (("PyCUDA", launcher), ("nvcc", compiler)) if not part]
+        yield Finding(
+            f"cuda:{gpu.ordinal}",
+            f"{gpu.name}, {gpu.capability}, driver {_driver()}" + f"; lacks {' and '.join(lacking)}" * bool(lacking),
+            not lacking,
+            install("cuda") if lacking else "",
+            device=True,
+        )
+    if not gpus:
+        asked = find_spec("pynvml") is not None
+        why = "no NVIDIA driver answers" if asked else "nvidia-ml-py is not installed, so none was looked for"
+        todo = "on a machine with an NVIDIA GPU: " + ("install its driver" if asked else install("cuda"))
+        yield Finding("GPU", why, False, todo)
+    if compiler:
+        try:
+            yield Finding("nvcc", f"{nvcc.version()} at {compiler}")
+        except ReproError as error:
+            found = f"{error.what}: {error.actual}, at {compiler}"
+            yield Finding("nvcc", found, False, str(error.todo), optional=not gpus)
+    else:
+        todo = "for GPUs: the CUDA toolkit, or pip install nvidia-cuda-nvcc"
+        yield Finding("nvcc", "not on PATH, in CUDA_HOME or in the pip packages", False, todo, optional=not gpus)
+    yield replace(_cusparse(), optional=not gpus)
+
+
+def _driver() -> str:
+    try:
+        import pynvml
+
+        version = pynvml.nvmlSystemGetDriverVersion()
+    except Exception as error:  # continue with the other checks after any error of NVML
+        return f"unknown ({error})"
+    return version.decode() if isinstance(version, bytes) else str(version)
+
+
+def _cusparse() -> Finding:
+    if find_spec("nvmath") is None:
+        return Finding("cuSPARSE", "nvmath-python is not installed", False, f"for GPUs: {install('cuda')}")
+    try:
+        from nvmath.bindings import cusparse
+
+        version = ".".join(str(cusparse.get_property(part)) for part in range(3))
+    except Exception as error:  # nvmath has its own exception types for a missing driver or library
+        return Finding("cuSPARSE", _first_line(error), False, f"for GPUs: the driver, then {install('cuda')}")
+    from repro.sparse.library.cusparse import lacks_spmvop
+
+    lacking = lacks_spmvop(version)
+    return Finding("cuSPARSE", f"{version} through nvmath-python" + (f"; {lacking}" if lacking else ""))
+
+
+def check_opencl() -> Iterator[Finding]:
+    """Check the CPU through OpenCL."""
+    from repro.codegen import opencl_runtime
+
+    library = opencl_runtime.find_library()
+    yield Finding(
+        "OpenCL runtime",
+        str(library) if library else "no pip-installed CPU runtime in this environment",
+        library is not None,
+        "" if library else f"{install('cpu')}, or a runtime of the system such as pocl-opencl-icd",
+    )
+    try:
+        devices = opencl_runtime.find_devices()
+    except ReproError as error:
+        yield Finding("opencl", _first_line(error), False, install("cpu"), device=True)
+        return
+    for ordinal, device in enumerate(devices):
+        yield Finding(f"opencl:{ordinal}", f"{device.name.strip()}, {device.version.strip()}", device=True)
+
+
+def check_inputs() -> Iterator[Finding]:
+    """Check the mirror of input files and the free disk space."""
+    mirror = os.environ.get("REPRO_MIRROR")
+    if not mirror:
+        yield Finding("mirror", "REPRO_MIRROR is not set: inputs are downloaded from their own sites")
+    elif "://" in mirror or Path(mirror).is_dir():
+        yield Finding("mirror", mirror)
+    else:
+        yield Finding(
+            "mirror", f"{mirror} is not a folder", False, "set REPRO_MIRROR to a folder or a URL, or unset it"
+        )
+    free = shutil.disk_usage(Path.cwd()).free
+    yield Finding(
+        "disk",
+        f"{free / 2**30:.1f} GiB free in {Path.cwd()}",
+        free > MIN_FREE_BYTES,
+        "" if free > MIN_FREE_BYTES else "make room: `repro plan` says how much a campaign needs",
+    )
+
+
+def check_mesh() -> Iterator[Finding]:
+    """Check the optional packages (extra `mesh`) that rebuild the papers' tetrahedral meshes."""
+    from repro.problems.recipes import GMSH_LIBRARIES
+
+    for name in ("gmsh", "tetgen", "pymeshfix", "fast-simplification"):
+        if find_spec(name.replace("-", "_")) is None:
+            todo = f"to rebuild the papers' meshes: {install('mesh')}"
+            yield Finding(name, "not installed", False, todo, optional=True)
+        elif name == "gmsh" and (lacking := missing_libraries()):
+            todo = f"on Debian or Ubuntu: apt-get install {' '.join(GMSH_LIBRARIES)}"
+            yield Finding(name, f"lacks {', '.join(lacking)}", False, todo, optional=True)
+        else:
+            from importlib.metadata import version
+
+            yield Finding(name, version(name))
+
+
+def missing_libraries() -> list[str]:
+    """Return the shared libraries that gmsh lacks on this system."""
+    for folder in (Path(sys.prefix, "lib"), Path(sys.prefix, "Lib")):
+        for library in sorted(folder.glob("libgmsh.so*")):
+            try:
+                said = run_program(["ldd", library], ANSWERING, "ldd").output
+            except ReproError:  # without `ldd`, an import of gmsh will show what is missing
+                return []
+            return [line.split()[0] for line in said.splitlines() if "not found" in line]
+    return []
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]
+
+
+CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
+    check_python,
+    check_cuda,
+    check_opencl,
+    check_inputs,
+    check_mesh,
+)
