@@ -98,17 +98,30 @@ if not workflow.modifier.is_main_snakefile():
     workflow._onstart = onstart.func
 
 
-onsuccess:
+def conclude():
+    """Print where the results are, and the winners, also where one problem is refused and the others are measured."""
+    places = {
+        "report": Path(plan.results, "report.html"),
+        "tables": Path(plan.results, "tables"),
+        "figures": Path(plan.figures),
+    }
     print(
-        f"\nreport   {plan.results}/report.html\ntables   {plan.results}/tables\nfigures  {plan.figures}"
+        *(f"\n{what:<9}{path}" for what, path in places.items() if path.exists()),
+        sep="",
     )
     try:
         print_end_of_run(plan.config.campaign)
-    except ReproError as error:  # the run itself is done
+    except ReproError as error:  # the run itself is over
         print(error, file=sys.stderr)
+
+
+onsuccess:
+    conclude()
 
 
 onerror:
     print(
         f"\nnot complete: the messages above name what failed; logs are in {plan.logs} and {' '.join(log)}"
     )
+    if Path(plan.results, "report.html").exists():
+        conclude()

@@ -322,6 +322,31 @@ def test_in_a_pipe_a_job_is_a_line(capsys: pytest.CaptureFixture[str], monkeypat
     assert any(line.startswith("helmholtz_hubs ") and line.endswith(" compound_spmv") for line in lines)
 
 
+def test_a_plan_names_what_is_refused_and_compiles_nothing_for_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    files = {"good": "real general\n3 3 4\n", "wide": "real general\n3 5 4\n", "odd": "words general\n3 3 4\n"}
+    for name, text in files.items():
+        Path(f"{name}.mtx").write_text(f"%%MatrixMarket matrix coordinate {text}")
+
+    def planned(*names: str) -> list[str]:
+        study = {"problems": [{"path": f"{name}.mtx"} for name in names], "precisions": ["double"]}
+        Path("mine.yaml").write_text(yaml.safe_dump({"device": "opencl", "studies": {"compound_spmv": study}}))
+        plan_command([Path("mine.yaml")], cores=2)
+        return capsys.readouterr().out.splitlines()
+
+    alone, lines = planned("good"), planned("good", "wide", "odd")
+    refused = [line for line in lines if line.startswith("refused")]
+    assert "odd: the file is not a complete Matrix Market file: " in refused[0]
+    assert refused[0].endswith("odd.mtx, line 1")
+    assert "wide: 3 × 5, and compound_spmv needs a square matrix" in refused[1]
+    for kind in ("modules", "variants"):
+        assert [line for line in lines if line.startswith(kind)] == [line for line in alone if line.startswith(kind)]
+    with pytest.raises(ReproError, match=r"where: mine.yaml:\d:\d: studies.compound_spmv.problems.0: odd.mtx, line 1"):
+        planned("odd")
+
+
 def test_compiling_our_space_on_a_cpu_is_most_of_the_time_and_said_so(capsys: pytest.CaptureFixture[str]) -> None:
     said = {}
     for space in ("paper", "extended"):

@@ -477,6 +477,8 @@ def find_size(plan: Plan, problem: Outline) -> tuple[tuple[int, int], str]:
 
     Damaged problem records are ignored, since a run rebuilds them.
     """
+    if problem.refused:
+        return (0, 0), "refused"
     stated = (problem.size, problem.size_from) if problem.size else (ASSUMED_SIZE, "assumed")
     try:
         record = read_problem(Path(plan.results, "raw", "problems", f"{problem.name}.json"))
@@ -510,7 +512,10 @@ def estimate_job(
     """
     problem, settings = plan.problems[name], plan.studies[study].settings
     size, size_from = found or find_size(plan, problem)
-    told = get_study(study).workload(settings, replace(problem, size=size), precision, target)
+    if problem.refused:
+        told: Workload | None = Workload(0, 0, 0, 0, 0)
+    else:
+        told = get_study(study).workload(settings, replace(problem, size=size), precision, target)
     nbytes = size[1] * CSR_ENTRY_BYTES
     work = told or Workload(variants=1, groups=1, routines=0, operand_bytes=nbytes, bytes_moved=nbytes)
     first = (name, precision) == (plan.studies[study].problems[0], settings.precisions[0])

@@ -207,8 +207,8 @@ class Plan:
         ]
 
     def modules(self, study: str, problem: str, precision: str) -> list[str]:
-        """Return the keys of the modules that a case needs; empty in a replay."""
-        if self.target is None:
+        """Return the keys of the modules that a case needs; empty in a replay, and for a file that is refused."""
+        if self.target is None or self.problems[problem].refused:
             return []
         return get_study(study).modules(self.studies[study].settings, self.problems[problem], precision, self.target)
 
@@ -333,17 +333,20 @@ class Plan:
         return sorted(map(str, [*shipped(f"config/published/{study}").glob("*.csv"), *own]))
 
 
-def make_plan(config: Config, registry: Registry | None = None, gpu: GpuModel | None = None) -> Plan:
+def make_plan(
+    config: Config, registry: Registry | None = None, gpu: GpuModel | None = None, *, whole: bool = True
+) -> Plan:
     """Plan a resolved configuration on this machine, or on one with a GPU of the stated model.
 
-    `registry` is the configuration's problem registry, if already loaded.
+    `registry` is the configuration's problem registry, if already loaded. `whole` is False for a few cases of a
+    campaign, all of which may be of files that are refused.
 
     Raises
     ------
     ReproError
-        Unknown problem, layout, artifact or baseline; missing device; missing file of a user's problem, or no entry
-        type for it; a needed mirror that no environment variable names; no recorded data of a campaign that is
-        replayed, named by `beside:` or `as_published:`, or used for training.
+        Every file of a study is refused; unknown problem, layout, artifact or baseline; missing device; missing file of
+        a user's problem, or no entry type for it; a needed mirror that no environment variable names; no recorded data
+        of a campaign that is replayed, named by `beside:` or `as_published:`, or used for training.
     """
     from repro.devices.selection import models, resolve_device, target_of
 
@@ -369,7 +372,10 @@ def make_plan(config: Config, registry: Registry | None = None, gpu: GpuModel | 
                     actual=problem.definition,
                     todo="give one of them another `name:`, or write both alike",
                 )
-        get_study(name).check(settings, asked)
+        sound = [problem for problem in asked if not problem.refused]
+        if whole and not sound and (refused := asked[0].refused):
+            raise _placed(refused, wished[0], config, name)
+        get_study(name).check(settings, sound)
         studies[name] = PlannedStudy(
             name,
             settings,
@@ -393,7 +399,8 @@ def make_plan(config: Config, registry: Registry | None = None, gpu: GpuModel | 
     else:
         device, target = "cuda:0", get_target(gpu.target)
     for study in studies.values():
-        get_study(study.name).check_on(study.settings, [problems[name] for name in study.problems], target)
+        sound = [problems[name] for name in study.problems if not problems[name].refused]
+        get_study(study.name).check_on(study.settings, sound, target)
     return Plan(config.model_copy(update={"device": device}), target, problems, studies, gpu)
 
 
@@ -402,10 +409,15 @@ def _outline(item: ProblemSpec | OwnProblem, registry: Registry, config: Config,
     try:
         return planned(item, registry, config.limits)
     except ReproError as error:
-        if not isinstance(item, OwnProblem):
-            raise
-        number = list(config.studies[study].problems).index(item)
-        raise error.at(f"studies.{study}.problems.{number}: {error.where}") from None
+        raise _placed(error, item, config, study) from None
+
+
+def _placed(error: ReproError, item: ProblemSpec | OwnProblem, config: Config, study: str) -> ReproError:
+    """Return the error of a problem, with the key of the configuration that names its file."""
+    if not isinstance(item, OwnProblem):
+        return error
+    number = list(config.studies[study].problems).index(item)
+    return error.at(f"studies.{study}.problems.{number}: {error.where}")
 
 
 def plan_of_cases(
@@ -427,7 +439,7 @@ def plan_of_cases(
         where = f"studies.{study}.problems" if study else "studies"
         raise ReproError("the configuration does not name the problem", where=where, actual=", ".join(unknown))
     rivals = tuple(rival for rival in config.rivals if any(get_study(name).rivals_of([rival]) for name in studies))
-    return make_plan(config.model_copy(update={"studies": studies, "rivals": rivals}), registry)
+    return make_plan(config.model_copy(update={"studies": studies, "rivals": rivals}), registry, whole=False)
 
 
 def as_yaml(config: Config) -> str:

@@ -333,6 +333,7 @@ def plan(
     for line in in_columns(heads, rows, terminal_width()):
         typer.echo(line)
     typer.echo()
+    _print_refused(planned, needs)
     _print_line(f"{total}, {absent} of them to compile, on {cores} cores", "modules")
     variants, tried = (sum(getattr(job, key) for job in needs.jobs if job.told) for key in ("variants", "tried"))
     _print_line(f"{variants:,}{f', {tried:,} of them to try' if tried < variants else ''}", "variants")
@@ -365,7 +366,7 @@ def plan(
         f"measured campaigns. {_compile_model(needs)} "
         "Sizes are `built` (known exactly), `stated` (by registry, generator or the file's header), `at most` (a bound "
         "by these), `by length` (guessed from that of a mesh's file) or `assumed`. What is measured or compiled "
-        "already is not done again. What is known to be refused, such as a matrix that is not square, has no variants."
+        "already is not done again."
     )
 
 
@@ -403,6 +404,28 @@ def _print_slow_compiling(planned: Plan, needs: Estimate, cores: int) -> None:
 
         text = f"about {duration(compiling)} of it compiles, most of it `space: extended`; a rehearsal on a CPU can be"
         _print_line(f"{text} without", " ")
+
+
+def _print_refused(planned: Plan, needs: Estimate) -> None:
+    """Name the user's files whose header is wrong, and the matrices that a study has no product of."""
+    lines = [
+        f"{name}: {error.what}: {error.actual or error.expected}, {error.where}"
+        for name, problem in planned.problems.items()
+        if (error := problem.refused)
+    ]
+    shapes = {
+        (job.study, job.problem): planned.problems[job.problem]
+        for job in needs.jobs
+        if job.told and not job.variants and not planned.problems[job.problem].refused
+    }
+    for (study, name), problem in shapes.items():
+        rows = problem.size[0] if problem.size else 0
+        shape = f"{rows:,} × {problem.columns or rows:,}"
+        lines.append(f"{name}: {shape}, and {study} needs a square matrix that is not empty")
+    for line in lines[:NAMED]:
+        _print_line(line, "refused")
+    if len(lines) > NAMED:
+        _print_line(f"and {len(lines) - NAMED} more", "refused")
 
 
 def _print_singular(planned: Plan) -> None:

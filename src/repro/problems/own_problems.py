@@ -216,10 +216,12 @@ class OwnOutline(NamedTuple):
     size_from: str = "stated"
     #: Number of columns, counted in entries; None if it equals the number of rows.
     columns: int | None = None
+    #: See `Outline.refused`.
+    refused: ReproError | None = None
 
 
 def outline(problem: OwnProblem | LocalFile | OwnField, limits: Limits) -> Outline:
-    """Return the outline of a user's problem; for errors see `describe_file`."""
+    """Return the outline of a user's problem; for errors and files that are refused see `describe_file`."""
     own = isinstance(problem, OwnProblem)
     name = own_name(problem) if isinstance(problem, OwnProblem) else problem.name
     # The key `sets` is left out, since it does not affect the matrix.
@@ -240,16 +242,19 @@ def outline(problem: OwnProblem | LocalFile | OwnField, limits: Limits) -> Outli
         said.size_from,
         columns=said.columns,
         free_body=said.entry == "block3" and not held and not is_matrix_market(path),
+        refused=said.refused,
     )
 
 
 def describe_file(problem: OwnProblem | LocalFile, limits: Limits | None = None) -> OwnOutline:
     """Return what the header of a matrix file tells about the problem; mesh files are not read.
 
+    A wrong header is no error here, since a file that is refused costs the other problems nothing: it is `refused`.
+
     Raises
     ------
     ReproError
-        The file is missing, unreadable or of an unknown kind, its entry type is not specified, or it is invalid.
+        The file is missing or of an unknown kind, or a mesh's entry type is not specified.
     """
     path = locate_own(problem.path)
     limits = limits or Limits()
@@ -259,9 +264,12 @@ def describe_file(problem: OwnProblem | LocalFile, limits: Limits | None = None)
         if suffix in TETGEN_PAIR:
             companion(path, suffix)
         return OwnOutline(entry, size_by_length(path, entry), BY_LENGTH)
-    with open_plain(path, limits, member_of(path)) as stream:
-        header = read_header(stream, path, limits)
-    entry = entry_of(path, problem.wanted_entry, header)
+    try:
+        with open_plain(path, limits, member_of(path)) as stream:
+            header = read_header(stream, path, limits)
+        entry = entry_of(path, problem.wanted_entry, header)
+    except ReproError as error:
+        return OwnOutline(problem.wanted_entry or "real", refused=error)
     k = 1 if entry in ENTRIES.values() else get_entry(entry).size
     rows, columns = header.rows // k, header.columns // k
     nonzeros = min(header.most, rows * columns) if k > 1 else header.most

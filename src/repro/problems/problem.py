@@ -45,6 +45,8 @@ class Outline:
     columns: int | None = None
     #: Whether it is the stiffness of an elastic body that nothing holds, a singular matrix.
     free_body: bool = False
+    #: What is wrong with the file, if its header already says so: the problem will be unavailable.
+    refused: ReproError | None = field(default=None, compare=False)
 
     @property
     def multiplies(self) -> bool:
