@@ -14,7 +14,7 @@ from repro.cli.options import Receipt
 
 if TYPE_CHECKING:
     from repro.config.models import Rival
-    from repro.sparse.rivals.trial import Outcome
+    from repro.sparse.rivals.trial import Outcome, Trial
 
 
 StudyName = Annotated[str, typer.Argument(help="A study; or `common`, the kernels that every campaign needs.")]
@@ -146,14 +146,17 @@ def rival(
     format: Annotated[str, typer.Option(help="How it wants matrices: csr or bsr.")] = "csr",
     offsets: Annotated[int, typer.Option(help="Bits of each row's offset: 32 or 64.")] = 32,
     device: Annotated[str, typer.Option(help="What to try it on, as in a configuration.")] = "auto",
-    seconds: Annotated[float, typer.Option(min=1, help="Seconds that one trial may take, compiling included.")] = 120.0,
+    seconds: Annotated[
+        float, typer.Option(min=1, help="Seconds that one trial may take, compiling and importing aside.")
+    ] = 20.0,
+    target: Annotated[str, typer.Option(help="Of a source where there is no GPU: what to compile it for.")] = "sm_90",
 ) -> None:
     """Try a kernel of one's own on small matrices, and say what is wrong with it.
 
     Each trial is one kind of entry in one precision. Its result is held against the same bounds as in a campaign; what
     it writes outside of its arrays, or into what it may only read, is found, and so is memory that it does not give
-    back. A trial that crashes or hangs costs only itself. Exit code 1 if anything is wrong; a trial that it says it
-    cannot do is not.
+    back. A trial that crashes costs only itself; after one that hangs no other is tried. A source is compiled alone
+    where there is no GPU. Exit code 1 if anything is wrong, or if it says of all trials that it cannot do them.
 
     Examples:
 
@@ -163,10 +166,11 @@ def rival(
 
         repro rival check mine.yaml
     """
+    from repro.codegen.targets import get_target
     from repro.devices.selection import resolve_device
     from repro.errors import ReproError
     from repro.sparse.rivals.files import files_of
-    from repro.sparse.rivals.trial import try_apart
+    from repro.sparse.rivals.trial import compile_alone, try_apart
 
     if Path(file).suffix in (".yaml", ".yml"):
         from repro.campaign.configuration import load
@@ -184,8 +188,11 @@ def rival(
     wrong = []
     for one in rivals:
         typer.echo(f"{one.name}: {one.source or one.library or one.python}, {one.of} on {resolved}")
-        outcomes = try_apart(one, resolved, seconds, _say)
-        failed = [outcome for outcome in outcomes if outcome.status not in ("ok", "unsupported")]
+        if one.source is not None and not resolved.startswith("cuda"):
+            outcomes = compile_alone(one, get_target(target), _say_begun, _say)
+        else:
+            outcomes = try_apart(one, resolved, seconds, _say_begun, _say)
+        failed = [outcome for outcome in outcomes if outcome.status not in ("ok", "compiled", "unsupported")]
         unable = all(outcome.status == "unsupported" for outcome in outcomes)
         if failed or unable:
             wrong.append(f"{one.name}: {_counted(failed or outcomes, len(outcomes))}")
@@ -228,15 +235,21 @@ def _named(file: str, keys: dict[str, object]) -> Rival:
     return validate(Rival, {"name": name, form: file, **keys}, file)
 
 
+def _say_begun(trial: Trial) -> None:
+    typer.echo(f"  {trial!s:<20} ", nl=False)  # the outcome follows
+
+
 def _say(outcome: Outcome) -> None:
     if outcome.status == "ok":
         words = (
             f"right, {outcome.error:.2g} of the bound, set-up {1e3 * outcome.setup:.2f} ms, "
             f"{1e6 * outcome.seconds:.1f} µs"
         )
+    elif outcome.status == "compiled":
+        words = outcome.message
     else:
         words = f"{outcome.status.replace('_', ' ')}: {outcome.message}"
-    typer.echo(f"  {outcome.trial!s:<20} {words}")
+    typer.echo(words)
 
 
 def _counted(outcomes: Sequence[Outcome], of: int) -> str:

@@ -143,6 +143,11 @@ def _compile(source: Path, binary: Path, given: Sequence[str]) -> Path:
     return log
 
 
+def kernels_of(binary: Path) -> list[str]:
+    """Return the names of the kernels of a binary that was compiled here, mangled where they are not extern "C"."""
+    return list(read_resources(read_text(binary.with_suffix(".log"))))
+
+
 def first_error(said: str) -> str:
     lines = [line for line in map(shown, said.splitlines()) if line]
     return next((line for line in lines if "error" in line.lower()), lines[0] if lines else "no message")

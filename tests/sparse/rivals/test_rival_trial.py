@@ -10,6 +10,7 @@ from spoilt_forms import PYTHON, of_python
 from typer.testing import CliRunner
 
 from repro.cli import app
+from repro.codegen import nvcc
 from repro.config.models import Rival
 from repro.devices.device_group import Devices
 from repro.sparse.rivals import trial
@@ -55,9 +56,35 @@ def test_what_crashes_exits_or_hangs_costs_its_own_trial(library, monkeypatch) -
     ):
         outcomes = try_apart(Rival(name="c", library=str(library(spoilt))), "opencl:0")
         assert [outcome.message for outcome in outcomes] == [message, message]
-    monkeypatch.setattr(trial, "trials_of", lambda rival: trials[:1])
-    outcomes = try_apart(Rival(name="c", library=str(library("HANGING"))), "opencl:0", seconds=8)
-    assert [(outcome.status, outcome.message) for outcome in outcomes] == [("timeout", "it did not end within 8 s")]
+    begun: list[Trial] = []
+    outcomes = try_apart(Rival(name="c", library=str(library("HANGING"))), "opencl:0", 2, begun.append)
+    assert [(outcome.status, outcome.message) for outcome in outcomes] == [
+        ("timeout", "it did not end within 2 s"),
+        ("not_tried", "the one before it did not end"),
+    ]
+    assert begun == trials
+
+
+@pytest.mark.skipif(nvcc.find() is None, reason="there is no nvcc")
+def test_without_a_gpu_a_source_is_compiled_and_its_kernel_looked_for(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    source = (EXAMPLES / "warp_per_row.cu").read_text()
+    Path("warp.cu").write_text(source)
+    Path("typo.cu").write_text(source.replace("repro_rival_real", "repro_rival_reel"))
+
+    def check(*words: str):
+        return CliRunner().invoke(app.build(["rival"]), ["rival", "check", *words, "--device", "opencl"])
+
+    done = check("warp.cu", "--kernel", "warp_per_row")
+    assert (done.exit_code, done.output.count("compiles for sm_90; not run: no GPU")) == (0, 2), done.output
+    for words, said in (
+        (["typo.cu", "--kernel", "warp_per_row"], r'"?repro_rival_reel"? is undefined'),
+        (["warp.cu", "--kernel", "warp"], r"no kernel warp, .*it has warp_per_row"),
+        (["warp.cu"], r"no function repro_rival_setup.*name a kernel of it by `kernel`: warp_per_row"),
+    ):
+        done = check(*words)
+        assert done.exit_code == 1
+        assert re.search(said, done.output), done.output
 
 
 @pytest.mark.slow

@@ -95,6 +95,27 @@ def compile_source(rival: Rival, target: Target, precision: str, block: int) -> 
         raise ModuleError(str(error)) from None
 
 
+def check_compiled(rival: Rival, target: Target, precision: str, block: int) -> None:
+    """Compile a source where no GPU can run it, and look for what would be called.
+
+    Raises
+    ------
+    ModuleError
+        It does not compile, or has no such kernel or functions.
+    """
+    binary = compile_source(rival, target, precision, block)
+    kernels = nvcc.kernels_of(binary)
+    there = ", ".join(kernels)
+    if rival.kernel is None:
+        try:
+            LibraryRival(binary, rival.of)
+        except ModuleError as error:
+            hint = f"; or name a kernel of it by `kernel`: {there}" if kernels and rival.of == "spmv" else ""
+            raise ModuleError(f"{str(error).replace(str(binary), str(rival.source))}{hint}") from None
+    elif kernels and rival.kernel not in kernels:
+        raise ModuleError(f'{rival.source} has no kernel {rival.kernel}, extern "C" __global__; it has {there}')
+
+
 class PythonRival:
     """An object with the methods of its task (`FUNCTIONS`), or a class of such objects.
 

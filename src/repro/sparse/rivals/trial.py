@@ -11,6 +11,7 @@ import gc
 import multiprocessing
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
@@ -19,17 +20,20 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
-from repro.bench.errors import IncorrectError
+from repro.bench.errors import IncorrectError, ModuleError
 from repro.bench.rows import PRECISIONS
 from repro.bench.runnable import Operands, Workspace
 from repro.bench.timing import host_seconds
 from repro.bench.trial import FAILURES
+from repro.codegen.targets import Target
 from repro.config.models import Rival, RivalTask
 from repro.devices.device_group import Devices
 from repro.devices.selection import open_devices
 from repro.entries import get_entry
 from repro.problems.matrix import Matrix
+from repro.sparse.expansions import real_expansion
 from repro.sparse.operands import make_operands
+from repro.sparse.rivals.forms import PythonRival, check_compiled, compile_source
 from repro.sparse.rivals.runnables import (
     RivalMultiplication,
     RivalProduct,
@@ -44,8 +48,8 @@ ROWS = 75
 LAUNCHES = 5
 #: Times that a rival is set up and torn down, and the least bytes by which what is held grows each time in a leak.
 CYCLES, LEAK_BYTES = 5, 1 << 14
-#: Seconds that a trial may take, compiling included.
-SECONDS = 120.0
+#: Seconds that a trial may take, and a process to open the device, to compile a source and to import a module.
+SECONDS, STARTING = 20.0, 300.0
 #: Entries of the trials by task. A pattern is real ones.
 ENTRIES: Mapping[RivalTask, tuple[str, ...]] = {
     "spmv": ("real", "complex", "quaternion", "block3"),
@@ -72,7 +76,10 @@ class Trial:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a trial; `status` is one of a row (`repro.bench.rows.STATUSES`), or `leak`."""
+    """What became of a trial; `status` is one of a row (`repro.bench.rows.STATUSES`), or one of these.
+
+    `leak`: memory stays. `compiled`: without a GPU, a source was compiled and not run. `not_tried`: one before it hung.
+    """
 
     trial: Trial
     status: str
@@ -329,27 +336,68 @@ def _host_bytes() -> int | None:
 
 
 def try_apart(
-    rival: Rival, device: str, seconds: float = SECONDS, said: Callable[[Outcome], None] = lambda outcome: None
+    rival: Rival,
+    device: str,
+    seconds: float = SECONDS,
+    begun: Callable[[Trial], None] = lambda trial: None,
+    said: Callable[[Outcome], None] = lambda outcome: None,
 ) -> list[Outcome]:
-    """Try a rival on all small matrices, in processes of their own; `said` is called with each outcome.
+    """Try a rival on all small matrices, in processes of their own; after one that hangs, the others are not tried.
 
     Parameters
     ----------
     device
         `cuda:N` or `opencl:N`.
     seconds
-        Longest time of one trial.
+        Longest time of one trial, compiling and importing aside.
+    begun, said
+        Called with each trial before it, and with its outcome.
     """
     trials = trials_of(rival)
     outcomes: list[Outcome] = []
     while len(outcomes) < len(trials):
-        for outcome in _served(rival, device, trials[len(outcomes) :], seconds):
+        for outcome in _served(rival, device, trials[len(outcomes) :], seconds, begun):
             said(outcome)
             outcomes.append(outcome)
+        if outcomes[-1].status == "timeout":
+            break
+    for trial in trials[len(outcomes) :]:
+        begun(trial)
+        outcomes.append(Outcome(trial, "not_tried", "the one before it did not end"))
+        said(outcomes[-1])
     return outcomes
 
 
-def _served(rival: Rival, device: str, trials: Sequence[Trial], seconds: float) -> Iterator[Outcome]:
+def compile_alone(
+    rival: Rival,
+    target: Target,
+    begun: Callable[[Trial], None] = lambda trial: None,
+    said: Callable[[Outcome], None] = lambda outcome: None,
+) -> list[Outcome]:
+    """Compile a source where there is no GPU to run it, once for trials alike; `begun` and `said` as of `try_apart`."""
+    alike: dict[tuple[str, int], Trial] = {}
+    for trial in trials_of(rival):
+        alike.setdefault((trial.precision, _block(rival, trial)), trial)
+    outcomes = []
+    for (precision, block), trial in alike.items():
+        begun(trial)
+        try:
+            check_compiled(rival, target, precision, block)
+            outcome = Outcome(trial, "compiled", f"compiles for {target.name}; not run: no GPU")
+        except ModuleError as error:
+            outcome = Outcome(trial, "compile_error", str(error))
+        said(outcome)
+        outcomes.append(outcome)
+    return outcomes
+
+
+def _block(rival: Rival, trial: Trial) -> int:
+    return real_expansion(trial.entry).size if rival.format == "bsr" else 1
+
+
+def _served(
+    rival: Rival, device: str, trials: Sequence[Trial], seconds: float, begun: Callable[[Trial], None]
+) -> Iterator[Outcome]:
     """Yield outcomes of one process, the last one of the trial that ended it, if one did."""
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe(duplex=False)
@@ -357,16 +405,20 @@ def _served(rival: Rival, device: str, trials: Sequence[Trial], seconds: float) 
     process.start()
     there.close()
     try:
-        for trial in trials:
-            if not here.poll(seconds):
-                yield Outcome(trial, "timeout", f"it did not end within {seconds:g} s")
-                return
-            try:
-                yield here.recv()
-            except EOFError:
-                process.join()
-                yield Outcome(trial, "launch_error", _ended(process.exitcode or 0))
-                return
+        for number, trial in enumerate(trials):
+            begun(trial)
+            # the first outcome comes after a word that the process is ready
+            for limit in (max(STARTING, seconds), seconds)[number > 0 :]:
+                if not here.poll(limit):
+                    yield Outcome(trial, "timeout", f"it did not end within {limit:g} s")
+                    return
+                try:
+                    outcome = here.recv()
+                except EOFError:
+                    process.join()
+                    yield Outcome(trial, "launch_error", _ended(process.exitcode or 0))
+                    return
+            yield outcome
     finally:
         process.kill()
         process.join()
@@ -380,5 +432,12 @@ def _ended(code: int) -> str:
 
 def _serve(rival: Rival, device: str, trials: Sequence[Trial], connection: Connection) -> None:
     devices = open_devices(device)
+    with suppress(*FAILURES):  # the trial says what fails
+        if rival.python is not None:
+            PythonRival(rival.python, rival.of)
+        elif rival.source is not None and devices.first.backend == "cuda":
+            for precision, block in dict.fromkeys((trial.precision, _block(rival, trial)) for trial in trials):
+                compile_source(rival, devices.first.target, precision, block)
+    connection.send(None)
     for trial in trials:
         connection.send(try_rival(rival, trial, devices))
