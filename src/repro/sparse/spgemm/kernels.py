@@ -343,7 +343,7 @@ def single_shapes(target: Target, scalar_bytes: int) -> tuple[SingleShape, ...]:
             for groups in (1, 2, 4, 8):
                 width = lanes * groups
                 # a warp goes through the slots of its tables together
-                if width > target.warp or table % width or groups * table > MOST_SUMS // 2 or table > 32 * width:
+                if width > target.warp or table % width or groups * table > MOST_SUMS or table > 32 * width:
                     continue
                 if table < MIN_TABLE[lanes]:
                     continue
