@@ -273,7 +273,7 @@ def test_many_cases_have_a_line_for_all_alike(capsys: pytest.CaptureFixture[str]
         for entry, count in (("complex", 4), ("quaternion", 4), ("block3", 5))
         for precision in ("single", "double")
     ]
-    plan_command([Path("mine.yaml")], cores=2, each=True)
+    plan_command(None, [Path("mine.yaml")], cores=2, each=True)
     assert "mhd1280b" in capsys.readouterr().out
 
 
@@ -320,6 +320,29 @@ def test_in_a_pipe_a_job_is_a_line(capsys: pytest.CaptureFixture[str], monkeypat
     plan_command([Path("config/config.yaml"), Path("mine.yaml")], cores=2)
     lines = capsys.readouterr().out.splitlines()
     assert any(line.startswith("helmholtz_hubs ") and line.endswith(" compound_spmv") for line in lines)
+
+
+def test_what_is_made_takes_no_time() -> None:
+    made = plan(problems=["tiny/dirac"], precisions=["double"])
+    whole, shown = estimate(made, CPU), estimate(made, CPU, {"tables compound_spmv", "check"})
+    assert shown.measuring() == 0 < whole.measuring()
+    assert (shown.compile_seconds, shown.build_seconds) == (whole.compile_seconds, ())
+    assert 0 < len(shown.present_seconds) < len(whole.present_seconds)
+    assert estimate(made, CPU, ()).conclude_seconds == 0 < shown.conclude_seconds
+
+
+def test_a_plan_says_how_long_rivals_that_hang_take(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    Path("mine.py").write_text("")
+    study = {"problems": ["tiny/dirac"], "timing": {"timeout": 90}}
+    rivals = [{"name": name, "python": "mine.py:A"} for name in ("one", "two")]
+    config = {"device": "opencl", "studies": {"compound_spmv": study}, "rivals": rivals}
+    Path("mine.yaml").write_text(yaml.safe_dump(config))
+    plan_command([Path("mine.yaml")], cores=2)
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("rivals"))
+    assert "one, two: not in this time; at most 6 min 0 s more" in line  # two precisions
 
 
 def test_a_plan_names_what_is_refused_and_compiles_nothing_for_it(

@@ -35,7 +35,7 @@ def test_options_of_one_name_are_spelt_alike_in_every_command() -> None:
     for name, command in COMMANDS.items():
         for option in command.params:
             if "--config" in option.opts:
-                assert option.opts == ["--config", "-c"], name
+                assert option.opts == ["--config", "--configfile", "-c"], name
             if "--campaign" in option.opts:
                 assert option.metavar == "CAMPAIGN" and not option.required, name
 

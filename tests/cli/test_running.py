@@ -52,6 +52,13 @@ def test_configurations_are_the_folders_or_the_packages_and_words_are_snakemakes
     command = started(*words)
     files = [str(REPOSITORY / "config/paper.yaml"), "mine.yaml"]
     assert command[-7:] == ["--cores", "1", "--dry-run", "report", "--configfile", *files]
+    assert started("mine.yaml", "--cores", "1", "report")[-5:] == [
+        "--cores",
+        "1",
+        "report",
+        "--configfile",
+        "mine.yaml",
+    ]
 
 
 def test_a_configuration_that_is_not_there_is_one_message(

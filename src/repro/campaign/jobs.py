@@ -322,8 +322,15 @@ def _spread(seconds: Sequence[float], cores: int) -> float:
     return max(sum(seconds) / cores, max(seconds, default=0.0))
 
 
-def estimate(plan: Plan, target: Target) -> Estimate:
-    """Estimate time, disk and memory for a campaign on a device of the target."""
+def estimate(plan: Plan, target: Target, stale: Container[str] | None = None) -> Estimate:
+    """Estimate time, disk and memory for a campaign on a device of the target.
+
+    With `stale` (names of steps), jobs that have none of these take no time.
+    """
+
+    def due(*steps: str) -> bool:
+        return stale is None or any(step in stale for step in steps)
+
     rates = RATES[target.dialect]
     batches = ProblemBatches(plan)
     found = {name: find_size(plan, problem) for name, problem in plan.problems.items()}
@@ -332,6 +339,8 @@ def estimate(plan: Plan, target: Target) -> Estimate:
         estimate_job(plan, target, *run, run in batches.starting, found[run[1]], recorded[run[0]].get(run[1:]))
         for run in plan.runs
     )
+    made = {job: not due(f"measure {job.study} {job.problem} {job.precision}") for job in jobs}
+    jobs = tuple(replace(job, seconds=0.0) if made[job] else job for job in jobs)
     sizes = {job.problem: job.size for job in jobs}
     manifests = plan.all_manifests
     times = CompileTimes(target)
@@ -341,9 +350,13 @@ def estimate(plan: Plan, target: Target) -> Estimate:
     presented = [
         (study.name, START_SECONDS + seconds * len(names))
         for study in plan.studies.values()
-        for seconds, names in ((TABLE_SECONDS, study.tables), (FIGURE_SECONDS, study.figures))
-        if names
+        for what, seconds, names in (
+            ("tables", TABLE_SECONDS, study.tables),
+            ("figures", FIGURE_SECONDS, study.figures),
+        )
+        if names and due(f"{what} {study.name}")
     ]
+    concluding = 2 * START_SECONDS + PLACED_SECONDS * len(plan.artifact_files) + CHECK_SECONDS
     compiled = [(study, START_SECONDS + sum(seconds) / rates.threads) for study, seconds in absent]
     # problem files are stored in double precision
     in_double = ((job.problem, job.operand_bytes * (1 if job.precision == "double" else 2)) for job in jobs)
@@ -353,9 +366,13 @@ def estimate(plan: Plan, target: Target) -> Estimate:
         batches.jobs,
         (len(manifests), sum(len(seconds) for _, seconds in absent)),
         tuple(seconds for _, seconds in compiled),
-        tuple(START_SECONDS + sum(building_seconds(sizes[name]) for name in names) for names in batches.built_by_job),
+        tuple(
+            START_SECONDS + sum(building_seconds(sizes[name]) for name in names)
+            for names in batches.built_by_job
+            if due(*(f"problem {name}" for name in names))
+        ),
         tuple(seconds for _, seconds in presented),
-        2 * START_SECONDS + PLACED_SECONDS * len(plan.artifact_files) + CHECK_SECONDS,
+        concluding if due("report", "check") else 0.0,
         sum(problem_bytes.values()) + len(manifests) * rates.module + sum(job.tried * 1500 for job in jobs),
         times,
         {
@@ -534,7 +551,8 @@ def estimate_job(
         tried=tried,
         operand_bytes=work.operand_bytes,
         seconds=seconds,
-        device_bytes=recorded or round(pace.memory * work.operand_bytes),
+        # a CPU has the formats of a GPU, on which more was recorded
+        device_bytes=recorded or round(get_study(study).paces.get("cuda", pace).memory * work.operand_bytes),
         told=told is not None,
     )
 

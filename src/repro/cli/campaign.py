@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from repro.cli.options import AsJson, ConfigFile, ConfigFiles, print_json
+from repro.cli.options import AsJson, ConfigFile, ConfigFiles, NamedFiles, print_json
 from repro.config.spaces import EXTENDED
 from repro.errors import ReproError
 from repro.package_data import DEFAULT_CONFIG, shipped
@@ -269,6 +269,8 @@ def write_schemas(folder: Path) -> list[Path]:
 NAME_WIDTH = 15
 #: Most cases that are listed on separate lines by default.
 EACH = 200
+#: Width of a paragraph in a pipe.
+READING_WIDTH = 100
 #: Printed for studies that do not estimate their workload.
 UNKNOWN = "unknown"
 #: Most problems that one line names.
@@ -278,6 +280,7 @@ CLUSTER_SIZES = (2, 4, 8)
 
 
 def plan(
+    named: NamedFiles = None,
     files: ConfigFiles = None,
     cores: Annotated[
         int | None, typer.Option(min=1, help="Cores to compile on; all of this machine's by default.")
@@ -301,6 +304,8 @@ def plan(
 
         repro plan
 
+        repro plan mine.yaml
+
         repro plan --config config/paper.yaml --cores 16
 
         repro plan --config config/h200.yaml --summary
@@ -312,14 +317,16 @@ def plan(
 
     from repro.campaign.jobs import RATES, count_steps, estimate
     from repro.campaign.steps import Freshness
-    from repro.cli.console import duration, in_columns, terminal_width
+    from repro.cli.console import duration, in_columns, terminal_width, wrapped
 
-    planned = _plan_files(files or [DEFAULT_CONFIG], gpu)
+    planned = _plan_files([*(named or ()), *(files or ())] or [DEFAULT_CONFIG], gpu)
     if planned.target is None:
         _print_replay(planned, as_json)
         return
     cores = cores or len(os.sched_getaffinity(0))
-    needs = estimate(planned, planned.target)
+    freshness = None if gpu else Freshness(planned)  # what was made here was made for this machine
+    stale = freshness.stale if freshness else None
+    needs = estimate(planned, planned.target, stale)
     if as_json:
         print_json(_plan_record(planned, needs, cores))
         return
@@ -339,9 +346,9 @@ def plan(
     _print_line(f"{variants:,}{f', {tried:,} of them to try' if tried < variants else ''}", "variants")
     _print_line(f"{len(planned.artifact_files)}", "artifacts")
     batched = f"; small problems in batches of up to {planned.config.batch}" if planned.config.batch > 1 else ""
-    freshness = None if gpu else Freshness(planned)  # what was made here was made for this machine
-    steps = count_steps(planned, freshness.stale if freshness else None)
-    _print_line(f"{sum(steps.values())}: {', '.join(f'{n} {what}' for what, n in steps.items())}{batched}", "steps")
+    steps = count_steps(planned, stale)
+    counted = ", ".join(f"{n} {what}" for what, n in steps.items())
+    _print_line(f"{sum(steps.values())}: {counted}{batched}" if any(steps.values()) else "nothing to do", "steps")
     for line in freshness.described() if freshness else ():
         _print_line(f"out of date: {line}", " ")
     _print_line(f"about {_size(needs.disk_bytes)}, inputs that are downloaded aside", "disk")
@@ -352,22 +359,25 @@ def plan(
         _print_line(line, " ")
     untold = sorted({job.study for job in needs.jobs if not job.told})
     more = f", with one variant a case in {', '.join(untold)}, of unknown workload" if untold else ""
-    _print_line(f"about {duration(needs.seconds(cores))}{more}", "expected")
+    _print_line(f"about {duration(needs.seconds(cores))}{more}" if any(steps.values()) else "nothing to do", "expected")
+    _print_rivals(planned)
     _print_slow_compiling(planned, needs, cores)
     if planned.on_gpu and len(needs.jobs) > 1:
         _print_line(on_a_cluster(needs, cores), " ")
     for line in _pace_lines(planned) if planned.on_gpu else ():
         _print_line(line, " ")
     typer.echo()
-    _print_line(
+    for text in (
         f"Reckoned with {rates.screened / 1e9:g} GB/s for the average variant, {rates.finalist / 1e9:g} for those "
         f"near the best, {rates.library / 1e9:g} for the library; {rates.launch * 1e6:g} µs a launch, "
         f"{rates.variant * 1e3:g} ms a variant, {rates.start:g} s a job; what each study takes beside that is from "
-        f"measured campaigns. {_compile_model(needs)} "
+        "measured campaigns. What is measured or compiled already is not done again.",
+        _compile_model(needs),
         "Sizes are `built` (known exactly), `stated` (by registry, generator or the file's header), `at most` (a bound "
-        "by these), `by length` (guessed from that of a mesh's file) or `assumed`. What is measured or compiled "
-        "already is not done again."
-    )
+        "by these), `by length` (guessed from that of a mesh's file) or `assumed`.",
+    ):
+        for line in wrapped(text, terminal_width() or READING_WIDTH):
+            typer.echo(line)
 
 
 def _compile_model(needs: Estimate) -> str:
@@ -396,14 +406,14 @@ def _plan_files(files: Sequence[Path], gpu: str | None) -> Plan:
 
 
 def _print_slow_compiling(planned: Plan, needs: Estimate, cores: int) -> None:
-    """Say where most of the time on a CPU is compiling our space, which a rehearsal can do without."""
+    """Say where most of the time on a CPU is compiling our space, which a rehearsal does not need."""
     compiling = sum(needs.compile_seconds) / cores
     ours = [name for name, study in planned.studies.items() if EXTENDED in study.settings.spaces]
     if not planned.on_gpu and ours and 2 * compiling > needs.seconds(cores):
         from repro.cli.console import duration
 
-        text = f"about {duration(compiling)} of it compiles, most of it `space: extended`; a rehearsal on a CPU can be"
-        _print_line(f"{text} without", " ")
+        text = f"about {duration(compiling)} of it compiles, most of it `space: extended`: leave it out for a rehearsal"
+        _print_line(text, " ")
 
 
 def _print_refused(planned: Plan, needs: Estimate) -> None:
@@ -426,6 +436,18 @@ def _print_refused(planned: Plan, needs: Estimate) -> None:
         _print_line(line, "refused")
     if len(lines) > NAMED:
         _print_line(f"and {len(lines) - NAMED} more", "refused")
+
+
+def _print_rivals(planned: Plan) -> None:
+    """Say of rivals, whose speed nobody knows, how long they take at most where they hang."""
+    rivals = {study: planned.rivals(study) for study in planned.studies}
+    names = dict.fromkeys(rival.name for of_study in rivals.values() for rival in of_study)
+    waits = [planned.studies[study].settings.timing.timeout for study, _, _ in planned.runs for _ in rivals[study]]
+    if names:
+        from repro.cli.console import duration
+
+        most = f"at most {duration(sum(waits))} more, where all of them hang in all cases"
+        _print_line(f"{', '.join(names)}: not in this time; {most}", "rivals")
 
 
 def _print_singular(planned: Plan) -> None:
@@ -555,18 +577,21 @@ def run(
 
         repro run
 
-        repro run --config mine.yaml --cores 8
+        repro run mine.yaml --cores 8
 
         repro run --config config/paper.yaml -- --dry-run
     """
 
     from repro.config import read
 
+    words = words or []
+    while words and Path(words[0]).suffix in (".yaml", ".yml"):  # never a target of the workflow
+        files = [*(files or []), Path(words.pop(0))]
     read(*(files or []))  # report a missing or wrong file here; Snakemake would print a traceback
     given = ["--configfile", *(str(shipped(path)) for path in files)] if files else []
     cores = cores or len(os.sched_getaffinity(0))
     # files last: Snakemake would take any word after `--configfile` for another file
-    command = ["--snakefile", str(shipped("Snakefile", here=False)), "--cores", str(cores), *(words or []), *given]
+    command = ["--snakefile", str(shipped("Snakefile", here=False)), "--cores", str(cores), *words, *given]
     sys.stdout.flush()
     # -P: do not import modules from the current folder
     os.execv(sys.executable, [sys.executable, "-P", "-m", "snakemake", *command])

@@ -25,20 +25,25 @@ def complete_study(incomplete: str) -> list[str]:
     return [name for name in study_names() if name.startswith(incomplete)]
 
 
-ConfigFile = Annotated[Path, typer.Option("--config", "-c", metavar="FILE", help="The campaign's configuration.")]
+ConfigFile = Annotated[
+    Path, typer.Option("--config", "--configfile", "-c", metavar="FILE", help="The campaign's configuration.")
+]
 ConfigFiles = Annotated[
     list[Path] | None,
     typer.Option(
         "--config",
+        "--configfile",
         "-c",
         metavar="FILE",
         help="A configuration file in place of config/config.yaml; given again, later ones lie over earlier ones.",
     ),
 ]
+NamedFiles = Annotated[list[Path] | None, typer.Argument(metavar="[FILE]...", help="The same as by --config.")]
 RecordedConfig = Annotated[
     Path | None,
     typer.Option(
         "--config",
+        "--configfile",
         "-c",
         metavar="FILE",
         help="Names the campaign, its problems and its artifacts; by default config/config.yaml, and with --campaign "

@@ -453,7 +453,14 @@ def best(
     results: Results = DEFAULT_RESULTS,
     config: Annotated[
         Path | None,
-        typer.Option("--config", "-c", metavar="FILE", help="Names the campaign and its problems.", show_default=False),
+        typer.Option(
+            "--config",
+            "--configfile",
+            "-c",
+            metavar="FILE",
+            help="Names the campaign and its problems.",
+            show_default=False,
+        ),
     ] = None,
 ) -> None:
     """Say which kernel won on each problem, beside the library, and how to take it to C++ and to Python.
