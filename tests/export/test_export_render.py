@@ -131,7 +131,7 @@ def test_a_format_without_conversion_is_refused(templates: Path, monkeypatch: py
         ("CSR-AoS-AoS", "unknown schedule"),
         ("CSR-AoS-AoS/static-32", "unknown schedule"),
         ("CSR-AoS-AoS/guided-32-1", "unknown schedule"),
-        ("CSR-AoS-AoS/static-48-1", "cannot hold"),
+        ("CSR-AoS-AoS/static-48-1", "sm_90 cannot hold: 48 threads a block, no multiple of 32"),
         ("CSR-AoS-AoS/static-1024-3", "cannot hold"),
         ("CSR-AoS-AoS/static-32-64", "cannot hold"),
         ("CSR-AoS-AoS/direct-64-1-w3", "cannot hold"),

@@ -480,20 +480,20 @@ def fitting_variant(name: str, target: Target) -> VariantId:
 def fitting(variant: VariantId, target: Target) -> VariantId:
     """Return the variant if the target can hold its schedule; otherwise raise `ReproError`."""
     schedule = variant.schedule
-    fits = (
-        0 < schedule.block_size <= target.threads_per_block
-        and schedule.block_size % target.warp == 0
-        and 0 < schedule.blocks_per_sm <= target.blocks_per_sm
-        and schedule.block_size * schedule.blocks_per_sm <= target.threads_per_sm
-        and schedule.width in (1 << i for i in range(target.warp.bit_length()))
-        and schedule.unroll > 0
-    )
-    if not fits:
+    threads, blocks, width = schedule.block_size, schedule.blocks_per_sm, schedule.width
+    resident, widths = threads * blocks, [1 << i for i in range(target.warp.bit_length())]
+    needs = {
+        f"{threads} threads a block, not 1 to {target.threads_per_block}": 0 < threads <= target.threads_per_block,
+        f"{threads} threads a block, no multiple of {target.warp}": threads % target.warp == 0,
+        f"{blocks} blocks a multiprocessor, not 1 to {target.blocks_per_sm}": 0 < blocks <= target.blocks_per_sm,
+        f"{resident} threads a multiprocessor, over {target.threads_per_sm}": resident <= target.threads_per_sm,
+        f"{width} threads a row, no power of two up to {target.warp}": width in widths,
+        f"{schedule.unroll} entries in flight": schedule.unroll > 0,
+    }
+    if unmet := next((words for words, met in needs.items() if not met), None):
         raise ReproError(
-            "a schedule that the target cannot hold",
+            f"a schedule that {target.name} cannot hold: {unmet}",
             where=variant,
-            expected=f"on {target.name} n_t a multiple of {target.warp} up to {target.threads_per_block}, n_b up to "
-            f"{target.blocks_per_sm}, n_t·n_b up to {target.threads_per_sm}, and a width that divides {target.warp}",
-            actual=schedule,
+            todo="name another schedule, or another target",
         )
     return variant
