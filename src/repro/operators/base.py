@@ -66,14 +66,14 @@ def check_shape(shape: Any, segments: int) -> tuple[int, int]:
     )
 
 
-def whole_number(value: Any, what: str, least: int, most: int) -> int:
-    """Return a user's argument as an int; raise `ReproError` unless it is an integer from `least` to `most`."""
+def whole_number(value: Any, what: str, minimum: int, maximum: int) -> int:
+    """Return a user's argument as an int; raise `ReproError` unless it is an integer from `minimum` to `maximum`."""
     whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if not whole or not least <= value <= most:
+    if not whole or not minimum <= value <= maximum:
         raise ReproError(
             "this is no such number",
             where=what,
-            expected=f"a whole number from {least:,} to {most:,}",
+            expected=f"a whole number from {minimum:,} to {maximum:,}",
             actual=repr(value),
         )
     return int(value)

@@ -162,7 +162,7 @@ class DynamicCSR(DeviceOperator):
             if any(on_device(array) for array in matrix):
                 return cls._from_device(tuple(matrix), shape, dtype, room, device)
             matrix = sound_arrays(matrix, shape, "matrix")
-        rows, precision = as_rows(matrix, dtype, most_rows=MAX_ENTRIES // segments)
+        rows, precision = as_rows(matrix, dtype, max_rows=MAX_ENTRIES // segments)
         made = cls.__new__(cls)
         made._begin(open_runtime(device), precision, rows, room)
         return made

@@ -249,7 +249,7 @@ def _lasting(error: Exception, url: str) -> str | None:
         case requests.TooManyRedirects():
             reason = f"it leads in a circle: {error}"
         case requests.exceptions.InvalidHeader() | requests.exceptions.ContentDecodingError():
-            reason = f"malformed answer: {_said(error)}"
+            reason = f"malformed answer: {_reason(error)}"
         case ValueError():  # requests raises it for invalid URLs
             reason = flaw_of_proxy(url) or f"malformed address: {error}"
         case requests.exceptions.SSLError() if isinstance(inner := _innermost(error), ssl.SSLCertVerificationError):
@@ -274,13 +274,13 @@ def _passing(error: Exception, url: str, settings: Fetch) -> str | None:
         case requests.Timeout():
             reason = f"no answer in {settings.timeout:g} s"
         case requests.exceptions.ProxyError():
-            reason = f"no connection to the proxy {proxy_of(url)} ({_said(error)})"
+            reason = f"no connection to the proxy {proxy_of(url)} ({_reason(error)})"
         case requests.RequestException() if "Read timed out" in text:
             reason = f"stalled: not a byte in {settings.timeout:g} s"
         case requests.RequestException() if "IncompleteRead" in text:
-            reason = f"cut off before the end ({_said(error)})"
+            reason = f"cut off before the end ({_reason(error)})"
         case requests.RequestException():
-            reason = f"no connection ({_said(error)})"
+            reason = f"no connection ({_reason(error)})"
     return reason
 
 
@@ -290,7 +290,7 @@ def _innermost(error: BaseException) -> BaseException:
     return error if below is None else _innermost(below)
 
 
-def _said(error: BaseException) -> str:
+def _reason(error: BaseException) -> str:
     return str(_innermost(error)) or type(_innermost(error)).__name__
 
 

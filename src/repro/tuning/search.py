@@ -169,7 +169,7 @@ class Compilation:
         chosen = [self._runnables[index] for index in indices]
         if not any(runnable.on_demand for runnable in chosen):
             return
-        with self._bench.workspace.away(), ThreadPoolExecutor(self.width) as pool:
+        with self._bench.workspace.device_lent(), ThreadPoolExecutor(self.width) as pool:
             for _ in pool.map(lambda runnable: runnable.compile(), chosen):
                 pass
 

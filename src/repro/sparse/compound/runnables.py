@@ -85,7 +85,7 @@ class Variant(ProductRunnable, Candidate):
         operands = operands_of(workspace)
         if self.module.binary is not None and self._padding(workspace) <= MAX_PADDING:
             ordering = self.layout.unknowns
-            workspace.fact(("reordered", ordering), lambda: operands.reordered(ordering), away=True)
+            workspace.cached(("reordered", ordering), lambda: operands.reordered(ordering), lend_device=True)
             workspace.pack(self.packing, _packer(workspace, operands, self.layout))
 
     def prepare(self, workspace: Workspace) -> None:
@@ -141,7 +141,7 @@ class Variant(ProductRunnable, Candidate):
         if self.space != EXTENDED or self.layout.of_pairs:
             return 1.0
         matrix, warp = operands_of(workspace).problem, workspace.device.target.warp
-        return workspace.fact(("padding", self.layout.outer), lambda: padding(matrix, self.layout.outer, warp))
+        return workspace.cached(("padding", self.layout.outer), lambda: padding(matrix, self.layout.outer, warp))
 
     def _kept_slots(self, packed: PackedFacts, device: Device) -> list[np.int32]:
         """Return the slots to keep in L2, an argument of `el` kernels; `Unsupported` if the whole matrix fits."""

@@ -111,10 +111,10 @@ class LibraryRival:
 
         if self._told.task != "solve":
             return launch
-        whole, most = self._problem, self._told.iterations
+        whole, max_iterations = self._problem, self._told.iterations
 
         def launch_again() -> None:
-            whole.iterations = most
+            whole.iterations = max_iterations
             launch()
 
         return launch_again

@@ -221,17 +221,17 @@ class BiCGSTAB:
         return x
 
     def solve(
-        self, b: NDArray[np.floating], tolerance: float = 1e-8, most: int = 1000, check_every: int = 10
+        self, b: NDArray[np.floating], tolerance: float = 1e-8, max_iterations: int = 1000, check_every: int = 10
     ) -> Solution:
-        """Solve A x = b from x = 0 to a residual of `tolerance` times the norm of b, in at most `most` iterations.
+        """Solve A x = b from x = 0 to a residual of `tolerance` times the norm of b, within `max_iterations`.
 
         b is `(n,)`, in the order of the product's vectors. The residual is read back every `check_every` iterations.
         """
-        if check_every < 1 or most < 0:
+        if check_every < 1 or max_iterations < 0:
             raise ReproError(
                 "so few iterations cannot be done",
-                expected="most of 0, check_every of 1 at least",
-                actual=(most, check_every),
+                expected="max_iterations of 0, check_every of 1 at least",
+                actual=(max_iterations, check_every),
             )
         self.load(b)
         self.start()
@@ -239,10 +239,10 @@ class BiCGSTAB:
         status: Status | None = None
         while status is None:
             status = _judge(now, first.residual, tolerance)
-            if status is None and now.iterations >= most:
+            if status is None and now.iterations >= max_iterations:
                 status = "limit"
             if status is None:
-                self.iterate(min(check_every, most - now.iterations))
+                self.iterate(min(check_every, max_iterations - now.iterations))
                 now = self.state()
         left = self._left(b)
         if status == "converged" and not left <= tolerance * first.residual:
@@ -332,7 +332,7 @@ class SolverRun(Runnable):
         """Pack the product's matrix, and compute the expected residual on the host."""
         self._product.pack(workspace)
         if operands_of(workspace).entry.size == 1:
-            expect(workspace, self._iterations, away=True)
+            expect(workspace, self._iterations, lend_device=True)
 
     @property
     def identity(self) -> str:
@@ -406,17 +406,19 @@ def judge_error(
     if error <= 1:
         return
     failure = ResidualError(residuals, expected, error)
-    moved = workspace.fact(("moved", iterations), lambda: furthest_moved(operands_of(workspace), expected))
+    moved = workspace.cached(("moved", iterations), lambda: furthest_moved(operands_of(workspace), expected))
     if moved >= MOVED and error <= SLACK * moved:
         message = f"{failure}; right products that differ in their last bits move it by {moved:.3g} of that"
         raise UnstableError(message, error)
     raise failure
 
 
-def expect(workspace: Workspace, iterations: int, *, away: bool = False) -> ExpectedResidual:
+def expect(workspace: Workspace, iterations: int, *, lend_device: bool = False) -> ExpectedResidual:
     """Return the expected residual; computed once for all solvers of a workspace."""
     operands = operands_of(workspace)
-    return workspace.fact(("residual", iterations), lambda: expected_residual(operands, iterations), away=away)
+    return workspace.cached(
+        ("residual", iterations), lambda: expected_residual(operands, iterations), lend_device=lend_device
+    )
 
 
 def expected_residual(operands: ProductOperands, iterations: int) -> ExpectedResidual:

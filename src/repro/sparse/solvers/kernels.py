@@ -102,9 +102,9 @@ def rows_in_registers(method: str, entry: str, precision: str) -> dict[int, bool
     return {rows: rows * words * (held + 1) <= MAX_WORDS for rows in fitting} | {0: False}
 
 
-def held_rows(method: str, entry: str, precision: str, most: int) -> int:
-    """Return for how many rows of a thread the kernel is that a matrix with `most` rows per thread takes."""
-    return next((rows for rows in rows_in_registers(method, entry, precision) if rows >= most), 0)
+def held_rows(method: str, entry: str, precision: str, needed: int) -> int:
+    """Return for how many rows of a thread the kernel is that a matrix with `needed` rows per thread takes."""
+    return next((rows for rows in rows_in_registers(method, entry, precision) if rows >= needed), 0)
 
 
 def render_persistent(

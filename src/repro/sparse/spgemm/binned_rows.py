@@ -199,11 +199,11 @@ def plan_bounds(target: Target, scalar_bytes: int, counts: BinCounts, columns: i
     """Return a plan whose tables hold whatever a row can be, so that none is computed twice; long rows have a block."""
     shapes: list[Shape] = []
     for largest in counts.largest:
-        most = min(largest, columns)
+        max_columns = min(largest, columns)
         if largest > LONG_PRODUCTS[target.dialect]:
-            shapes.append(long_shape(target, scalar_bytes, most))
+            shapes.append(long_shape(target, scalar_bytes, max_columns))
         else:
-            shapes.append(smallest(target, scalar_bytes, most, largest, counts.mean_row))
+            shapes.append(smallest(target, scalar_bytes, max_columns, largest, counts.mean_row))
     return BinPlan(tuple(shapes))
 
 
@@ -229,8 +229,8 @@ def spread_out(plan: BinPlan, target: Target, scalar_bytes: int, demand: RowLoad
     for shape, rows in zip(plan.shapes, demand.rows, strict=True):
         if isinstance(shape, HashShape) and 0 < rows * shape.width * IDLE < demand.lanes:
             in_warp, warps = min(2 * demand.of_b, target.warp), demand.of_a / target.warp
-            most = in_warp if warps < 2 else target.warp * min(warps, demand.lanes / rows / target.warp)
-            made.append(widen_shape(shape, target, scalar_bytes, max(most, in_warp)))
+            max_lanes = in_warp if warps < 2 else target.warp * min(warps, demand.lanes / rows / target.warp)
+            made.append(widen_shape(shape, target, scalar_bytes, max(max_lanes, in_warp)))
         else:
             made.append(shape)
     return BinPlan(tuple(made))
@@ -260,7 +260,7 @@ def papers_plan(target: Target, scalar_bytes: int, width: int = 32, rows: int = 
     shapes = sort_shapes(target, scalar_bytes)
     made: list[Shape] = list(plan_products(target, scalar_bytes).shapes)
     for bin in range(PAPERS_BINS):
-        own = [shape for shape in shapes if shape.most == LIMITS[bin]]
+        own = [shape for shape in shapes if shape.max_products == LIMITS[bin]]
         if own:
             made[bin] = min(own, key=lambda shape: (abs(shape.width - width), abs(shape.rows - rows)))
     return BinPlan(tuple(made))

@@ -62,14 +62,14 @@ class SortShape:
     #: Threads of a row.
     width: int
     #: Capacity in products, a power of two.
-    most: int
+    max_products: int
     #: Rows of a block; 1 for more threads than a warp.
     rows: int
 
     def kernel(self, mode: str) -> tuple[str, str]:
         """Return module and kernel name; there is only the one-phase kernel."""
         assert mode == "one"
-        return "esc", f"esc_w{self.width}_p{self.most}_r{self.rows}"
+        return "esc", f"esc_w{self.width}_p{self.max_products}_r{self.rows}"
 
     @property
     def threads(self) -> int:
@@ -141,10 +141,12 @@ def hash_shapes(target: Target, scalar_bytes: int) -> tuple[HashShape, ...]:
     if target.dialect == "opencl":
         widths = {1: tuple(2**bits for bits in range(5, 12))}
     else:
-        most = {1: 64, 2: 128, 4: 256, 8: 512, 16: 1024, 32: 2048}
+        max_tables = {1: 64, 2: 128, 4: 256, 8: 512, 16: 1024, 32: 2048}
         # lanes of a row scan a table together, so a table has at least as many slots as lanes
         tables = [16 << bits for bits in range(8)]
-        widths = {width: tuple(table for table in tables if width <= table <= most[width]) for width in most}
+        widths = {
+            width: tuple(table for table in tables if width <= table <= max_tables[width]) for width in max_tables
+        }
         # with several warps each has its own table, and one table limits the row
         widths |= {64: (256, 512, 1024), 128: (128, 256, 512), 256: (128, 256)}
     shapes = []
@@ -160,14 +162,14 @@ def hash_shapes(target: Target, scalar_bytes: int) -> tuple[HashShape, ...]:
 def sort_shapes(target: Target, scalar_bytes: int) -> list[SortShape]:
     """Return the available sorts: several numbers of threads and rows for each of the paper's bins."""
     made: list[SortShape] = []
-    for most in LIMITS[:PAPERS_BINS]:
+    for max_products in LIMITS[:PAPERS_BINS]:
         if target.dialect == "opencl":
-            if most * (KEY_BYTES + scalar_bytes) <= 2 * SHARED_BYTES["opencl"]:
-                made.append(SortShape(1, most, 1))
+            if max_products * (KEY_BYTES + scalar_bytes) <= 2 * SHARED_BYTES["opencl"]:
+                made.append(SortShape(1, max_products, 1))
             continue
-        fitting = SHARED_BYTES["cuda"] // (most * (KEY_BYTES + scalar_bytes))
-        made += [SortShape(32, most, rows) for rows in (1, 4, 8) if rows <= fitting]
-        made += [SortShape(width, most, 1) for width in (128, 256) if width <= most]
+        fitting = SHARED_BYTES["cuda"] // (max_products * (KEY_BYTES + scalar_bytes))
+        made += [SortShape(32, max_products, rows) for rows in (1, 4, 8) if rows <= fitting]
+        made += [SortShape(width, max_products, 1) for width in (128, 256) if width <= max_products]
     return made
 
 
@@ -179,30 +181,30 @@ def smallest(
     At most seven of eight slots are filled: larger tables cost more time than collisions. Rows with many `products` use
     more lanes. `mean_row`, B's mean row length, limits the lanes; 0: unknown.
     """
-    most_lanes = 1 << (int(mean_row).bit_length() - 1) if mean_row >= 1 else target.warp
-    fastest = _fastest(target, scalar_bytes, products >= LONG_ROW, most_lanes)
+    max_lanes = 1 << (int(mean_row).bit_length() - 1) if mean_row >= 1 else target.warp
+    fastest = _fastest(target, scalar_bytes, products >= LONG_ROW, max_lanes)
     return next((shape for shape in fastest if 7 * shape.table >= 8 * entries), None)
 
 
-def widen_shape(shape: HashShape, target: Target, scalar_bytes: int, most_lanes: float) -> HashShape:
+def widen_shape(shape: HashShape, target: Target, scalar_bytes: int, max_lanes: float) -> HashShape:
     """Return the shape with the most lanes for the same table, within a limit; else the given shape."""
     wider = [
         other
         for other in hash_shapes(target, scalar_bytes)
-        if other.table == shape.table and shape.width < other.width <= most_lanes
+        if other.table == shape.table and shape.width < other.width <= max_lanes
     ]
     return max(wider, key=lambda other: other.width, default=shape)
 
 
 @cache
-def _fastest(target: Target, scalar_bytes: int, long_rows: bool, most_lanes: int) -> tuple[HashShape, ...]:
+def _fastest(target: Target, scalar_bytes: int, long_rows: bool, max_lanes: int) -> tuple[HashShape, ...]:
     """Return the fastest shape for each table size, ascending."""
     lanes = LANES | {64: 8} if long_rows else LANES
     by_table: dict[int, list[HashShape]] = {}
     for shape in hash_shapes(target, scalar_bytes):
         by_table.setdefault(shape.table, []).append(shape)
     return tuple(
-        min(by_table[table], key=lambda shape: abs(shape.width - min(lanes.get(shape.table, shape.table), most_lanes)))
+        min(by_table[table], key=lambda shape: abs(shape.width - min(lanes.get(shape.table, shape.table), max_lanes)))
         for table in sorted(by_table)
     )
 
@@ -215,7 +217,7 @@ COUNT_BITS = 12
 #: Bytes of a staged entry of A, and wanted threads of a block, of kernels that add to stored destinations.
 STEP_BYTES, REFILL_BLOCK_SIZE = 16, {"cuda": 256, "opencl": 64}
 #: Most numbers of all groups of a row.
-MOST_SUMS = 2048
+MAX_SUMS = 2048
 
 
 @dataclass(frozen=True, order=True)
@@ -264,7 +266,7 @@ def refill_shapes(target: Target, scalar_bytes: int) -> tuple[RefillShape, ...]:
             for groups in (1, 2, 4, 8):
                 shape = RefillShape(room, lanes, groups, 1)
                 # the lanes of a row clear and store its sums together, and rows in parts of a warp are short
-                if lanes * groups > target.warp or groups * room > MOST_SUMS or room > 64 * lanes * groups:
+                if lanes * groups > target.warp or groups * room > MAX_SUMS or room > 64 * lanes * groups:
                     continue
                 of_row = groups * shape.stride * scalar_bytes + (shape.stage + 1) * STEP_BYTES
                 rows = min(wanted // (lanes * groups), SHARED_BYTES["cuda"] // of_row)
@@ -343,7 +345,7 @@ def single_shapes(target: Target, scalar_bytes: int) -> tuple[SingleShape, ...]:
             for groups in (1, 2, 4, 8):
                 width = lanes * groups
                 # a warp goes through the slots of its tables together
-                if width > target.warp or table % width or groups * table > MOST_SUMS // 2 or table > 32 * width:
+                if width > target.warp or table % width or groups * table > MAX_SUMS // 2 or table > 32 * width:
                     continue
                 if table < MIN_TABLE[lanes]:
                     continue
@@ -451,7 +453,7 @@ def render_spgemm(templates: Path, key: str, target: Target, owner: str) -> str:
             "shapes": refill_shapes(target, scalar_bytes),
             "count_bits": COUNT_BITS,
             "bytes_room": BYTES_ROOM,
-            "most_products": 1 << (32 - COUNT_BITS),
+            "max_products": 1 << (32 - COUNT_BITS),
         }
     elif kernels == "single":
         own = {"shapes": single_shapes(target, scalar_bytes), "state_words": STATE_WORDS, "words": SINGLE_WORDS}

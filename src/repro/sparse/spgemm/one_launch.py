@@ -37,7 +37,7 @@ from repro.sparse.spgemm.kernels import (
 )
 
 #: Entries of the smallest block, which stays when nothing is in it.
-LEAST_ENTRIES = 1 << 22
+MIN_ENTRIES = 1 << 22
 #: Most bytes of a larger block that stays for the next product: a pool takes tens of microseconds to give it again.
 KEPT_BYTES = 1 << 28
 #: Ranges begin at multiples of so many entries, where parts of both arrays can begin.
@@ -110,7 +110,7 @@ class Arena:
                         rest = [(begin + count, end)] if end - begin > count else []
                         block.free[at : at + 1] = rest
                         return Range(self, block, begin, begin + count)
-            block = self._new_block(max(count, LEAST_ENTRIES))
+            block = self._new_block(max(count, MIN_ENTRIES))
             block.free = [(count, block.capacity)] if block.capacity > count else []
             return Range(self, block, 0, count)
 
@@ -138,7 +138,7 @@ class Arena:
                 at -= 1
                 begin = free.pop(at)[0]
             free.insert(at, (begin, end))
-            if block.empty and block.capacity > LEAST_ENTRIES and block in self._blocks and not self._stays(block):
+            if block.empty and block.capacity > MIN_ENTRIES and block in self._blocks and not self._stays(block):
                 self._blocks.remove(block)
                 block.release()
 
@@ -146,7 +146,7 @@ class Arena:
         """Return whether an empty block is left for the next product: one that is not too large."""
         if block.capacity * (4 + self.itemsize) > KEPT_BYTES:
             return False
-        return not any(other.empty and other.capacity > LEAST_ENTRIES for other in self._blocks if other is not block)
+        return not any(other.empty and other.capacity > MIN_ENTRIES for other in self._blocks if other is not block)
 
     def trim(self) -> None:
         """Release the blocks in which nothing lies."""

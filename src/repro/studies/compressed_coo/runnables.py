@@ -457,7 +457,7 @@ class PairsVariant(CoordinateVariant):
             rows = clusters_on(workspace) if of_clusters else None
             return cut_into_tiles(problem, symmetry, tile_rows, rows)
 
-        tiles = workspace.fact(("tiles of pairs", tile_rows, of_clusters), cut)
+        tiles = workspace.cached(("tiles of pairs", tile_rows, of_clusters), cut)
         pairs = lay_out_pairs(tiles, self.blocking.entries)
         refuse_padding(pairs.slots, problem.nnz)  # pairs within tiles are stored once instead of twice
         shared = shared_bytes(tiles.shared, tile_rows, operands.dtype.itemsize)

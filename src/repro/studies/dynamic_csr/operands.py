@@ -662,4 +662,4 @@ def lay_out_state(operands: GraphOperands, state: State, segments: int = SEGMENT
 
 def state_in(workspace: Workspace, operands: GraphOperands, state: State, segments: int = SEGMENTS) -> Arrays:
     """Return the grown matrix in a state; the workspace keeps it, because its layout can take seconds."""
-    return workspace.fact(("state", state, segments), lambda: lay_out_state(operands, state, segments))
+    return workspace.cached(("state", state, segments), lambda: lay_out_state(operands, state, segments))

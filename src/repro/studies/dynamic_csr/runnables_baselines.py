@@ -328,8 +328,10 @@ class Geam(BatchUpdate):
         handle = Handle(work.device, work.held, label="")
         shape = plan.start.shape
         start, *batches = (_summed(matrix) for matrix in (plan.start, *(b.to_csr(shape) for b in plan.batches)))
-        most = int(start.nnz + sum(batch.nnz for batch in batches))
-        targets = [CsrMemory.allocate(work, shape[0], most, start.dtype.itemsize) for _ in range(min(len(batches), 2))]
+        max_entries = int(start.nnz + sum(batch.nnz for batch in batches))
+        targets = [
+            CsrMemory.allocate(work, shape[0], max_entries, start.dtype.itemsize) for _ in range(min(len(batches), 2))
+        ]
         added = _Addition(work, handle, shape, start.dtype)
         first = CsrMemory.upload(work, start)
         steps = [(CsrMemory.upload(work, batch), int(batch.nnz), targets[i % 2]) for i, batch in enumerate(batches)]
@@ -346,7 +348,7 @@ class Geam(BatchUpdate):
 
             return update
 
-        mean = most / max(shape[0], 1)
+        mean = max_entries / max(shape[0], 1)
         launches = self.with_products(
             work, [*map(bind, range(len(steps)))], lambda i, x, y: steps[i][2].bind_product(work, shape[0], mean, x, y)
         )

@@ -108,7 +108,7 @@ def update_plan(operands: GraphOperands, what: UpdateName, order: EntryOrder, wh
 def plan_on(workspace: Workspace, what: UpdateName, order: EntryOrder, which: int | None = None) -> UpdatePlan:
     """Return an update's plan, which the workspace keeps."""
     key = "updating", what, order, which
-    return workspace.fact(key, lambda: update_plan(operands_of(workspace), what, order, which))
+    return workspace.cached(key, lambda: update_plan(operands_of(workspace), what, order, which))
 
 
 class MatrixOperation(MatrixRunnable):
