@@ -155,8 +155,8 @@ def _parts(node: Node) -> list[Node]:
     return list(node.value) if isinstance(node, SequenceNode) else []
 
 
-def _refusal(problem: str, mark: Any) -> yaml.MarkedYAMLError:
-    return yaml.constructor.ConstructorError(None, None, problem, mark)
+def _refusal(problem_name: str, mark: Any) -> yaml.MarkedYAMLError:
+    return yaml.constructor.ConstructorError(None, None, problem_name, mark)
 
 
 M = TypeVar("M", bound=BaseModel)

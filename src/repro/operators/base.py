@@ -44,9 +44,9 @@ class Capacity:
         if self.capacity is not None:
             whole_number(self.capacity, "capacity", 0, MAX_ENTRIES)
 
-    def slack_of(self, entries: int, rows: int) -> int:
+    def slack_of(self, entries: int, n_rows: int) -> int:
         """Return the requested slack; by default the mean row length of the initial entries, at least MIN_SLACK."""
-        return max(MIN_SLACK, -(-entries // max(rows, 1))) if self.slack is None else self.slack
+        return max(MIN_SLACK, -(-entries // max(n_rows, 1))) if self.slack is None else self.slack
 
     def for_entries(self, entries: int) -> int:
         """Return the requested capacity; by default 1.5 times the number of initial entries."""

@@ -147,7 +147,7 @@ class BatchUpload:
             yield first, _batch(here, cut)
 
     def buffer(self, array: BatchArray, count: int, check_indices: bool = False) -> Buffer:
-        """Return device memory with the `count` numbers as int32 or the matrix's dtype, after a check of indices if wanted.
+        """Return device memory with the `count` numbers as int32 or the matrix's dtype; indices are checked if wanted.
 
         A device array with this dtype is returned without a copy if its indices need no check.
         """

@@ -502,7 +502,7 @@ def tally(table: Table) -> dict[str, list[str]]:
     }
 
 
-def load_claims(study: str, folder: Path = FOLDER) -> list[Claim]:
+def load_claims(study_name: str, folder: Path = FOLDER) -> list[Claim]:
     """Read `<folder>/claims/<study>.csv`; a study without claims has no file.
 
     Raises
@@ -510,7 +510,7 @@ def load_claims(study: str, folder: Path = FOLDER) -> list[Claim]:
     ReproError
         The file has wrong columns, a line has too few or too many cells, or a cell has a wrong value.
     """
-    path = shipped(folder / "claims" / f"{study}.csv")
+    path = shipped(folder / "claims" / f"{study_name}.csv")
     if not path.is_file():
         return []
     with path.open(newline="", encoding="utf-8") as file:

@@ -241,8 +241,8 @@ def _devices(pairs: Sequence[tuple[Campaign, Campaign]]) -> tuple[str, str]:
     return one.device or "nothing measured", other.device or "nothing measured"
 
 
-def _full(rows: pd.DataFrame) -> pd.DataFrame:
-    return rows[rows.protocol == "full"]
+def _full(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame[frame.protocol == "full"]
 
 
 def _pair(mine: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, int]]:

@@ -323,9 +323,9 @@ def legend_columns(labels: Sequence[str]) -> int:
     return 2 if sum(letters) <= LETTERS_BESIDE else 1
 
 
-def height(rows: int, extra: float = 0.75, per_row: float = ROW) -> float:
+def height(n_rows: int, extra: float = 0.75, per_row: float = ROW) -> float:
     """Return the height in inches of a figure with a number of rows."""
-    return extra + per_row * max(rows, 2)
+    return extra + per_row * max(n_rows, 2)
 
 
 def empty(why: str) -> Canvas:

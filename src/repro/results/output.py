@@ -190,12 +190,12 @@ TABLE_FORMATS: Mapping[str, Callable[[Table, str], str]] = {
 }
 
 
-def tables_folder(results: Path, campaign: str, study: str) -> Path:
-    return results / campaign / "tables" / study
+def tables_folder(results: Path, campaign: str, study_name: str) -> Path:
+    return results / campaign / "tables" / study_name
 
 
-def figures_folder(figures: Path, campaign: str, study: str) -> Path:
-    return figures / campaign / study
+def figures_folder(figures: Path, campaign: str, study_name: str) -> Path:
+    return figures / campaign / study_name
 
 
 @contextmanager

@@ -47,8 +47,8 @@ class ModuleFile:
         return workspace.program(self.folder / self.module.binary, at)
 
 
-def read_modules(target: Target, study: str, group: str, names: Iterable[str]) -> dict[str, ModuleFile]:
-    return {name: ModuleFile.read(manifest_path(target.name, study, f"{group}/{name}")) for name in names}
+def read_modules(target: Target, study_name: str, group: str, names: Iterable[str]) -> dict[str, ModuleFile]:
+    return {name: ModuleFile.read(manifest_path(target.name, study_name, f"{group}/{name}")) for name in names}
 
 
 class Factor(Protocol):

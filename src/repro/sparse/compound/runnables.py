@@ -38,7 +38,7 @@ class Variant(ProductRunnable, Candidate):
     space: Space
 
     def __init__(self, id: VariantId, module: Module | ModuleOnDemand, folder: Path, space: Space = PAPER) -> None:
-        self.id, self.module, self.space = id, module, space
+        self.id, self._module, self.space = id, module, space
         self.layout, self.schedule = id.layout, id.schedule
         self.name = str(id)
         self.arrangement = f"{self.layout.vector}@{self.layout.unknowns}"
@@ -58,7 +58,12 @@ class Variant(ProductRunnable, Candidate):
         if self.layout.ordering != "natural":
             raise ValueError(f"{self.layout} cannot be reordered")
         layout = replace(self.layout, ordering=ordering)
-        return Variant(replace(self.id, layout=layout), self.module, self._folder, self.space)
+        return Variant(replace(self.id, layout=layout), self._module, self._folder, self.space)
+
+    @property
+    def module(self) -> Module:
+        """Manifest of the module; a module on demand is compiled first."""
+        return self._module.built
 
     @property
     def identity(self) -> str:
@@ -76,10 +81,10 @@ class Variant(ProductRunnable, Candidate):
 
     @property
     def on_demand(self) -> bool:
-        return isinstance(self.module, ModuleOnDemand)
+        return isinstance(self._module, ModuleOnDemand)
 
     def compile(self) -> None:
-        _ = self.module.built
+        _ = self.module
 
     def pack(self, workspace: Workspace) -> None:
         operands = operands_of(workspace)

@@ -101,11 +101,13 @@ MIXED_MAX = 32
 PEERS = 7
 
 
-def render_module(templates: Path, key: str, target: Target, study: str, more: dict[str, str] | None = None) -> str:
-    """Return the source of module PRECISION/MODULE; `study` stands in its title and in messages."""
+def render_module(
+    templates: Path, key: str, target: Target, study_name: str, more: dict[str, str] | None = None
+) -> str:
+    """Return the source of module PRECISION/MODULE; `study_name` stands in its title and in messages."""
     every = {**TEMPLATES, **(more or {})}
-    precision, module = split_key(key, every, f"study {study}")
-    title = f"{study}: {module}, {precision} precision"
+    precision, module = split_key(key, every, f"study {study_name}")
+    title = f"{study_name}: {module}, {precision} precision"
     return render_template(templates, every[module], title=title, **_template_variables(precision, target))
 
 

@@ -176,8 +176,8 @@ class Solver:
     def iterate(self, tolerance: float, max_iterations: int) -> SolveResult:
         """Solve by V-cycles from the current x, until the residual norm is `tolerance` times that of b.
 
-        All residuals are computed from x. The iteration ends early where rounding prevents further progress. Non-finite or
-        unsuitable b or x, and a solution that overflows, raise `ReproError`.
+        All residuals are computed from x. The iteration ends early where rounding prevents further progress. Non-finite
+        or unsuitable b or x, and a solution that overflows, raise `ReproError`.
         """
         return self._solve(self._by_cycles, tolerance, max_iterations)
 

@@ -108,11 +108,11 @@ def held_rows(method: str, entry: str, precision: str, needed: int) -> int:
 
 
 def render_persistent(
-    templates: Path, method: str, entry: str, precision: str, target: Target, rows: int | None = None
+    templates: Path, method: str, entry: str, precision: str, target: Target, n_rows: int | None = None
 ) -> str:
     """Return the source of the module of a persistent solver.
 
-    `rows`: for how many rows of a thread it has a kernel of many iterations; None: it has all.
+    `n_rows`: for how many rows of a thread it has a kernel of many iterations; None: it has all.
     """
     if method not in METHODS:
         raise ReproError("unknown method", expected=" or ".join(METHODS), actual=method)
@@ -132,7 +132,7 @@ def render_persistent(
         vector_alignment=aligned,
         word_members=aligned // scalar_bytes,
         block_size=PERSISTENT_BLOCK_SIZE[target.dialect],
-        in_registers=in_registers if rows is None else {rows: in_registers[rows]},
+        in_registers=in_registers if n_rows is None else {n_rows: in_registers[n_rows]},
         state={place.name.lower(): place.value for place in STATES[method]},
         reasons={reason.name.lower(): reason.value for reason in StopReason},
     )

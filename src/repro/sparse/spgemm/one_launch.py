@@ -248,14 +248,14 @@ def _release(device: Device) -> None:
 class RowArrays:
     """The memory of the rows of a product, in one block, which a later product of as many rows takes over."""
 
-    def __init__(self, shelf: RowArrayPool, rows: int) -> None:
+    def __init__(self, shelf: RowArrayPool, n_rows: int) -> None:
         device = shelf.device
-        lengths = 4 * pitch_of(rows), 4 * max(rows, 1), 4 * max(rows, 1), 4 * STATE_WORDS
+        lengths = 4 * pitch_of(n_rows), 4 * max(n_rows, 1), 4 * max(n_rows, 1), 4 * STATE_WORDS
         padded = (-(-nbytes // PART_ALIGNMENT) * PART_ALIGNMENT for nbytes in lengths)
         begins = list(accumulate(padded, initial=0))
         with device.pooling():
             self._block = device.allocate(begins[-1])
-        self._shelf, self.rows, self.nbytes = shelf, rows, begins[-1]
+        self._shelf, self.rows, self.nbytes = shelf, n_rows, begins[-1]
         #: Table, sizes, versions and state.
         self.parts = [device.part(self._block, *of_part) for of_part in zip(begins, lengths, strict=False)]
 
@@ -274,13 +274,13 @@ class RowArrayPool:
         self._left: list[RowArrays] = []
         self._lock = RLock()  # as in an arena
 
-    def take(self, rows: int) -> RowArrays:
+    def take(self, n_rows: int) -> RowArrays:
         """Return arrays for so many rows, with undefined content."""
         with self._lock:
             for at, arrays in enumerate(self._left):
-                if arrays.rows == rows:
+                if arrays.rows == n_rows:
                     return self._left.pop(at)
-        return RowArrays(self, rows)
+        return RowArrays(self, n_rows)
 
     def leave(self, arrays: RowArrays) -> None:
         with self._lock:

@@ -189,7 +189,7 @@ class CoordinateVariant(ProductRunnable, Candidate):
     arrangement = "AoS@natural"
 
     def __init__(self, id: CoordinateId, module: Module | ModuleOnDemand, folder: Path) -> None:
-        self.id, self.module = id, module
+        self.id, self._module = id, module
         self.space = id.blocking.space(id.layout)
         self.layout, self.blocking = id.layout, id.blocking
         self.name = str(id)
@@ -199,6 +199,11 @@ class CoordinateVariant(ProductRunnable, Candidate):
         self._packed: dict[str, Any] = {}
         self._y: Buffer | None = None
         self._bind: Bind | None = None
+
+    @property
+    def module(self) -> Module:
+        """Manifest of the module; a module on demand is compiled first."""
+        return self._module.built
 
     @property
     def identity(self) -> str:
@@ -224,10 +229,10 @@ class CoordinateVariant(ProductRunnable, Candidate):
 
     @property
     def on_demand(self) -> bool:
-        return isinstance(self.module, ModuleOnDemand)
+        return isinstance(self._module, ModuleOnDemand)
 
     def compile(self) -> None:
-        _ = self.module.built
+        _ = self.module
 
     def pack(self, workspace: Workspace) -> None:
         """Pack the matrix, unless its padding is refused."""

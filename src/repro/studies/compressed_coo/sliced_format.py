@@ -214,7 +214,7 @@ def _walk(
     max_steps: NDArray[np.int64],
     steps: NDArray[np.uint8] | None = None,
 ) -> _Walked:
-    """Assign entries of slices to steps, `max_steps` or fewer per slice; if `steps` is given, store each entry's step."""
+    """Assign entries of slices to steps, up to `max_steps` per slice; if `steps` is given, store each entry's step."""
     done = np.ones(len(max_steps), bool)
     counts = np.zeros((len(max_steps), WIDTHS), np.int64)
     which, heads, ends = np.arange(len(max_steps)), stretch.begins.copy(), stretch.ends

@@ -98,15 +98,15 @@ STATED_GRAPHS = ("internet", "enron")
 TWO_DEVICES = "speedup of two GPUs, mean"
 
 
-def stated_speedups(published: Published, problem: str | None) -> list[tuple[int, str]]:
+def stated_speedups(published: Published, problem_name: str | None) -> list[tuple[int, str]]:
     """Return the paper's speed-ups for a problem with iterations within the kernel, by number of devices."""
     quantities = {
-        f"speedup of {word} GPUs, iterations within the kernel, {problem}": n for word, n in DEVICE_NUMBERS.items()
+        f"speedup of {word} GPUs, iterations within the kernel, {problem_name}": n for word, n in DEVICE_NUMBERS.items()
     }
     return [
         (quantities[item["quantity"]], item["value"])
         for item in published.tables.get("text", [])
-        if problem and item["quantity"] in quantities
+        if problem_name and item["quantity"] in quantities
     ]
 
 

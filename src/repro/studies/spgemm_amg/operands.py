@@ -293,9 +293,9 @@ class AmgOperands:
     def bytes_of(self, matrix: sp.csr_array) -> int:
         return self.bytes_of_csr(matrix.shape[0], int(matrix.nnz))
 
-    def bytes_of_csr(self, rows: int, nnz: int) -> int:
+    def bytes_of_csr(self, n_rows: int, nnz: int) -> int:
         """Return the bytes of a CSR matrix in the working precision."""
-        return nnz * (INDEX_BYTES + self.dtype.itemsize) + (rows + 1) * INDEX_BYTES
+        return nnz * (INDEX_BYTES + self.dtype.itemsize) + (n_rows + 1) * INDEX_BYTES
 
     @property
     def operations(self) -> int:

@@ -110,13 +110,13 @@ def offset(campaign: Campaign) -> float:
     return float(empty.median()) if len(empty) else 0.0
 
 
-def idea_losses(rows: pd.DataFrame, uses: pd.Series) -> list[IdeaLoss]:
+def idea_losses(frame: pd.DataFrame, uses: pd.Series) -> list[IdeaLoss]:
     """Return what each case loses without the rows that use an idea; cases of which no row was tried have none.
 
     A screened time below the best of the full protocol is noise: no loss.
     """
     lost = []
-    needed = rows[[*CASE, "protocol", "beyond", "cached"]].assign(uses=uses)
+    needed = frame[[*CASE, "protocol", "beyond", "cached"]].assign(uses=uses)
     for (problem, precision), case in needed.groupby(CASE, sort=True):
         timed = case[case.beyond > 0]
         without = timed[~timed.uses]
@@ -199,7 +199,7 @@ def _percent_cell(share: float) -> Cell:
     return Cell(round(100 * share, 6), f"{100 * share:.1f}") if np.isfinite(share) else Cell(None, "none works")
 
 
-def _doubts(campaign: Campaign, rows: pd.DataFrame, ours: pd.DataFrame) -> list[str]:
+def _doubts(campaign: Campaign, frame: pd.DataFrame, ours: pd.DataFrame) -> list[str]:
     """Return the sentences on what the numbers rest on."""
     said = []
     empty = offset(campaign)
@@ -217,7 +217,7 @@ def _doubts(campaign: Campaign, rows: pd.DataFrame, ours: pd.DataFrame) -> list[
             f"Times are of the full protocol where a variant had it; screened ones, of {screened.max()} launches at"
             " most, scatter more, and one below the best of the full protocol counts as no loss."
         )
-    cards = rows.groupby([*CASE, "space"]).device_uuid.first().unstack("space")
+    cards = frame.groupby([*CASE, "space"]).device_uuid.first().unstack("space")
     papers = papers_space(campaign)
     if papers in cards:
         other = int((cards[papers] != cards[EXTENDED]).sum())
@@ -238,10 +238,10 @@ class TimesAndBytes:
     front: NDArray[np.intp]
 
 
-def times_and_bytes(campaign: Campaign, problem: str, precision: str) -> TimesAndBytes | None:
+def times_and_bytes(campaign: Campaign, problem_name: str, precision: str) -> TimesAndBytes | None:
     """Return the fastest variant of each layout in natural ordering; None where nothing was timed."""
     fastest: dict[str | None, tuple[bool, float, CompoundRow]] = {}
-    variants = Case[CompoundRow](campaign, problem, precision).searched.select(kind="variant", ordering="natural")
+    variants = Case[CompoundRow](campaign, problem_name, precision).searched.select(kind="variant", ordering="natural")
     for row in variants:
         seconds, best = row.seconds("event"), fastest.get(row.layout)
         # a few launches are not enough to choose by where there are more
