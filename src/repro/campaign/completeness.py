@@ -50,7 +50,7 @@ class Missing:
 
     @property
     def cause(self) -> str:
-        """The reason without what is of this one alone: files, numbers of rows, names of variants."""
+        """The reason without details of a single case: files, numbers of rows, names of variants."""
         line = re.sub(r"^\d+ rows ", "rows ", self.reason.partition("\n")[0])
         return re.split(r": no \S+/|: \w{16} → |, the first ", line)[0]
 

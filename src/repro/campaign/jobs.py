@@ -303,7 +303,7 @@ class Estimate:
         return max(job.device_bytes for job in self.jobs)
 
     def unfit(self, gpu: GpuModel) -> list[Job]:
-        """Return the cases of which something does not fit into a GPU's memory, the largest first."""
+        """Return the cases that do not fit into a GPU's memory, the largest first."""
         fits = USABLE * gpu.memory_bytes
         large = [job for job in self.jobs if job.device_bytes > fits]
         return sorted(large, key=lambda job: job.device_bytes, reverse=True)

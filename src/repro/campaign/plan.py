@@ -153,7 +153,7 @@ class Plan:
     #: All problems of all studies, by name.
     problems: Mapping[str, Outline]
     studies: Mapping[str, PlannedStudy] = field(default_factory=dict)
-    #: What is known of the GPU's model; None on a CPU, and for a model without facts.
+    #: Data sheet of the GPU model; None on a CPU and for unknown models.
     gpu: GpuModel | None = None
 
     @property
@@ -253,7 +253,7 @@ class Plan:
         return [*(path for paths in grouped for path in paths), self.common_manifest]
 
     def rivals(self, study_name: str) -> tuple[Rival, ...]:
-        """Return the kernels from outside the project that a study times beside its own."""
+        """Return the kernels from outside the project that are timed beside a study's own."""
         return get_study(study_name).rivals_of(self.config.rivals)
 
     def rival_files(self, study_name: str) -> tuple[Path, ...]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 #: HTML template in a study's folder that explains how to read its tables.
 WORDS = "words.html.j2"
-#: File in a study's folder that says what the parts of a variant's name mean (optional).
+#: File in a study's folder with the meanings of the parts of a variant's name (optional).
 LEGEND = "legend.csv"
 #: File name without suffix of a campaign's own page.
 REPORT = "report"
@@ -167,7 +167,7 @@ def _parts(tables: Mapping[str, tuple[Campaign, Table]]) -> list[tuple[str, str,
     return parts
 
 
-#: What the sources of problems are called in a sentence; any other is a file of the user's.
+#: Words for the sources of problems in a sentence; any other source is a user's file.
 SOURCES = {
     "generated": "generated",
     "field": "generated",

@@ -85,7 +85,7 @@ def compiling(study_name: str, key: str, target: Target, kernels: Path, modules:
 
 
 def _compiled_from(study_name: str, target: Target, kernels: Path) -> dict[str, Any]:
-    """Return what a study's modules are made from."""
+    """Return the inputs of a study's compile steps."""
     return {
         "compiler": compiler_identity(target),
         "templates": _templates(kernels, (study_name, "sparse", "filtering", "dialects")),

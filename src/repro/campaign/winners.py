@@ -25,7 +25,7 @@ from repro.sparse.compound.kernels import TEMPLATES
 from repro.sparse.tuning_features import OPERATOR
 from repro.studies import get_study
 
-#: Clocks in order of preference: that of exported kernels first.
+#: Clocks in order of preference; exported kernels run in graphs.
 CLOCKS: tuple[ClockName, ...] = ("graph", "event", "host")
 #: Target of an export of what was chosen on a CPU, the default of `repro export`.
 CPU_TARGET = "sm_90"
@@ -72,7 +72,7 @@ class Winner:
 
     @property
     def speedup(self) -> float | None:
-        """Time of the library over that of the variant."""
+        """Time of the library divided by that of the variant."""
         return self.library_seconds / self.seconds if self.library_seconds and self.seconds else None
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration: one line for each key, with what it may be and the nearest of it."""
+"""Errors of a configuration in readable form: one line per key, with the allowed values and the nearest one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 
 #: Maximum number of characters shown of a value, and compared of it.
 SHOWN = 120
-#: Type of errors that name the allowed values, as those of `refuse_unknown`.
+#: Type of errors that list the allowed values, such as those of `refuse_unknown`.
 CHOICE = "choice"
 #: Words for which a configuration has others.
 SYNONYMS = {

@@ -265,7 +265,7 @@ def consecutive(grid: Grid, work: Floats, count: int) -> NDArray[np.int64]:
     `work` is the work per point in each cell.
     """
     before = np.concatenate([[0.0], np.cumsum(np.diff(grid.starts) * work)])
-    # all points of a cell have the same work, so a cut may lie within a cell
+    # all points of a cell have equal work, so a cut may be within a cell
     cuts = np.interp(before[-1] * np.arange(count + 1) / count, before, grid.starts)
     return np.asarray(np.rint(cuts), np.int64)
 

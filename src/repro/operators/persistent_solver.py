@@ -27,7 +27,7 @@ MIN_NORM = 1e-140
 
 
 class ChipSolver(Closeable):
-    """A matrix on a device, dealt to its multiprocessors for one method; made by `SpmvOperator.solver`.
+    """A matrix distributed over a device's multiprocessors for one method; made by `SpmvOperator.solver`.
 
     Any thread may use it; threads of one device take turns.
 
@@ -74,7 +74,7 @@ class ChipSolver(Closeable):
         self._vectors = Vectors(runtime, matrix.n, kind, "AoS", slices.rows)
 
     def solve(self, b: Any, x0: Any = None, tol: float = 1e-8, maxiter: int | None = None) -> Any:
-        """Return the solution of A x = b; arguments and errors are those of `repro.solve`."""
+        """Return the solution of A x = b; arguments and errors as for `repro.solve`."""
         tol = real_number(tol, "tol", 0.0)
         size = self._n * self._kind.numbers
         if maxiter is None:

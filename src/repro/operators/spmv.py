@@ -288,7 +288,7 @@ class SpmvOperator(DeviceOperator, Closeable):
         *,
         x0: Any = None,
     ) -> Any:
-        """Return the solution of A x = b; arguments, errors and warnings are those of `repro.solve`."""
+        """Return the solution of A x = b; arguments, errors and warnings as for `repro.solve`."""
         return self.solver(method).solve(b, x0, tol, maxiter)
 
     def close(self) -> None:

@@ -140,7 +140,7 @@ def assemble_elasticity(
     for a in range(3):
         for b in range(3):
             form = BilinearForm(partial(_product, a=a, b=b))
-            # In scikit-fem's local matrices, the first index is that of the trial function.
+            # scikit-fem's local matrices have the trial function as first index
             local = form.coo_data(basis).tolocal().swapaxes(1, 2)
             gradients[:, a, b] = pattern.sum(local if field is None else field * local)
     blocks = lame * gradients + shear * gradients.swapaxes(1, 2)

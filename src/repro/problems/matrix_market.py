@@ -183,7 +183,7 @@ _REAL = re.compile(rb"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|nan|
 
 
 def blocks(stream: BinaryIO, line: int, path: Path) -> Iterator[bytes]:
-    """Yield the rest of a file in blocks that contain only whole lines."""
+    """Yield the rest of a file in blocks of whole lines."""
     rest = b""
     while block := stream.read(BLOCK):
         end = block.rfind(b"\n") + 1

@@ -244,7 +244,7 @@ def _shape(a: Floats, b: Floats, c: Floats) -> float:
 
 
 def _worth(flat: Floats, left: list[int], i: int) -> float:
-    """Return the shape value of the ear at corner `i`; -1 if another corner lies inside the ear."""
+    """Return the shape quality of the ear at corner `i`; -1 if the ear contains another corner."""
     a, b, c = (flat[left[(i + step) % len(left)]] for step in (-1, 0, 1))
     shape = _shape(a, b, c)
     if shape <= FLAT:

@@ -176,7 +176,7 @@ def _degree(modes: Floats, name: str, dimension: int, path: Path) -> int:
 
 
 def _in_plane(points: Floats, path: Path) -> Floats:
-    """Return x and y of all vertices, which must lie in a plane of constant z."""
+    """Return x and y of all vertices; z must be constant."""
     height, size = float(np.ptp(points[:, 2])), float(np.ptp(points[:, :2], axis=0).max())
     if height > FLAT * size:
         raise ReproError(

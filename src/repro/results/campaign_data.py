@@ -579,7 +579,7 @@ class Case(Generic[R_co]):
         return self.select(kind=kind).fastest(clock)
 
     def mostly_launch(self, clock: ClockName, *times: ReportedTime | float | None) -> bool:
-        """Return whether any of the times is at most `NEAR_EMPTY` times that of an empty kernel."""
+        """Return whether any time is at most `NEAR_EMPTY` times the time of an empty kernel."""
         empty = self.bound("empty", clock)
         if empty is None:
             return False

@@ -243,7 +243,7 @@ class Claim:
     #: Key of the function in the study's quantities that computes the measured value.
     quantity: str
     variants: Variants
-    #: What a reader of the verdict has to know beside the claim; may be empty.
+    #: A remark that the verdict needs besides the claim; may be empty.
     note: str = ""
 
     @property

@@ -50,7 +50,7 @@ def blank_reason(record: ProblemRecord | None, line: ProblemRecord | None) -> tu
 
 
 def conflicting_names(campaign: Campaign, other: Campaign) -> list[str]:
-    """Return the problem names that stand for different content in two campaigns."""
+    """Return the names that denote problems of different content in two campaigns."""
     shared = ((name, record, other.problems.get(name)) for name, record in campaign.problems.items())
     return [name for name, mine, theirs in shared if theirs is not None and mine.differs(theirs)]
 

@@ -225,7 +225,7 @@ def write_table_artifact(artifact: Artifact, table: Table, folder: Path) -> list
 
 
 def figure_as_latex(figure: Figure, name: str) -> str:
-    """Return a LaTeX figure that includes the PDF file beside it."""
+    """Return a LaTeX figure that includes the PDF file of the same folder."""
     return "\n".join(
         [
             r"% needs \usepackage{graphicx}, and \graphicspath where this file is included from another folder",

@@ -53,7 +53,7 @@ OURS = "ours"
 #: Name of each study's table of what was aimed at.
 TARGETS = "table-targets"
 Kind = Literal["table", "figure"]
-#: Campaigns beside it, rivals (kernels from outside), or times over several devices.
+#: Requirements of artifacts: other campaigns, rivals, or times over several devices.
 Need = Literal["beside", "rivals", "devices"]
 MakeTable = Callable[[Campaign, Published], Table]
 MakeFigure = Callable[[Campaign, Published], Figure]
@@ -70,7 +70,7 @@ class Artifact:
     numbering: str
     kind: Kind
     make: MakeTable | MakeFigure
-    #: What it shows and not each campaign has; it is made of those alone that have it.
+    #: Requirement that not every campaign meets; the artifact is made only from campaigns that meet it.
     needs: Need | None = None
     #: Keys of a table's columns that the page shows first, behind those that name the case.
     lead: tuple[str, ...] = ()

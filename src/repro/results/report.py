@@ -341,7 +341,7 @@ class Section:
     disturbed: bool
     #: HTML that explains how to read the study's tables.
     words: Markup
-    #: What the parts of a variant's name mean, by their patterns.
+    #: Meanings of the parts of a variant's name, by regular expression.
     legend: Mapping[str, str]
 
 

@@ -51,9 +51,9 @@ Time = ReportedTime[Any]
 
 @dataclass(frozen=True)
 class Contest:
-    """A task of a study that rivals can compute as well, and what they are held against."""
+    """A task of a study that rivals can compute too, and the solutions that they are compared with."""
 
-    #: What is computed, for a table; may name columns of `alike` in braces.
+    #: Title of the task for a table; may name columns of `alike` in braces.
     title: str
     #: Ours: the first of these that has a time.
     ours: Sequence[Method]

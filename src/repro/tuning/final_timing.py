@@ -114,7 +114,7 @@ class Rounds:
 
 
 def warm_rounds(timing: Timing) -> Rounds:
-    """Return rounds whose launches add up to those of the full protocol."""
+    """Return the number of shuffled rounds whose launches add up to the full protocol's."""
     effort = SamplingPlan(
         -(-timing.launches // timing.rounds),
         timing.graph_launches,

@@ -158,7 +158,7 @@ class Search:
 
 
 class Compilation:
-    """Compiles what a search is about to measure, on several cores; meanwhile nothing is measured."""
+    """Compiles the next variants of a search on several cores; nothing is measured meanwhile."""
 
     def __init__(self, bench: Bench, runnables: Sequence[Runnable], jobs: int) -> None:
         self._bench, self._runnables = bench, runnables

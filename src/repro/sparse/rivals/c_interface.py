@@ -147,7 +147,7 @@ class LibraryRival:
 
 
 def _as_c(problem: RivalProblem) -> CProblem:
-    """Return the C structure of a problem; the arrays are those of `problem`."""
+    """Return the C structure of a problem; it refers to the arrays of `problem`."""
     given = CProblem(
         interface=INTERFACE,
         task=TASKS[problem.task],

@@ -40,7 +40,7 @@ from repro.sparse.rivals.runnables import (
 
 #: Rows of a small matrix: more than a warp, and no multiple of one.
 ROWS = 75
-#: Launches of which the fastest counts.
+#: Number of launches; the fastest one counts.
 LAUNCHES = 5
 #: Times that a rival is set up and torn down, and the least bytes by which what is held grows each time in a leak.
 CYCLES, LEAK_BYTES = 5, 1 << 14
@@ -72,7 +72,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a trial; `status` is one of a row (`repro.bench.rows.STATUSES`), or `leak`."""
+    """The outcome of a trial; `status` is one of a row's (`repro.bench.rows.STATUSES`), or `leak`."""
 
     trial: Trial
     status: str

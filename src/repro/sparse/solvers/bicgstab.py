@@ -88,7 +88,7 @@ def _norm(a: Vector) -> float:
     return float(np.sqrt(_dot(a, a)))
 
 
-#: Growth of the residual over that of x = 0 that counts as divergence.
+#: A residual this many times the initial one counts as divergence.
 DIVERGED = 1e5
 #: Reads and writes of vectors: in an iteration outside the products, and at the start.
 ITERATION_PASSES, START_PASSES = 16, 4

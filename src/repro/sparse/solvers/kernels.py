@@ -170,7 +170,7 @@ def render_solver(templates: Path, solver: str, precision: str, target: Target) 
     )
 
 
-#: Group of the solvers' modules in a study, and what the name of a persistent one begins with.
+#: Group of the solvers' modules in a study, and prefix of the names of persistent solvers.
 SOLVER_GROUP, PERSISTENT = "solvers", "persistent-"
 
 

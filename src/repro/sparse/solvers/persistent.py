@@ -38,11 +38,14 @@ from repro.sparse.solvers.kernels import KINDS, PERSISTENT_BLOCK_SIZE, STATES, C
 
 #: Slots of a step of a slice: the lanes of a warp.
 LANES = 32
-#: Cost of a row beside its slots, in slots: the vectors.
+#: Cost of a row besides its slots, in slots: one for each vector of conjugate gradients. This and the limits below are
+#: choices of this project, without a published source; `_lanes_of_rows` and `assign_rows` use them.
 ROW_COST = 6
-#: A row gets more lanes while it is longer than this multiple of the mean, and than `SHORT` slots.
+#: A row gets twice the lanes while a lane has more than `SHORT` slots, and more than `LONG` times the mean row's slots
+#: per lane.
 LONG, SHORT = 2, 8
-#: While a multiprocessor has less than this share of its warps, rows get more lanes, of at least `MIN_STEPS` slots.
+#: All rows get twice the lanes while they fill less than this share of all warps, and a lane of the mean row keeps at
+#: least `MIN_STEPS` slots.
 FILLED, MIN_STEPS = 0.5, 4
 #: Largest number of slots: kernels count them in int32.
 MAX_SLOTS = (1 << 31) - 1
@@ -214,7 +217,7 @@ def invert_diagonal(matrix: Matrix, dtype: np.dtype[Any]) -> tuple[NDArray[np.fl
     return scale, (float(diagonal[least]), int(least[0]))
 
 
-#: Vectors of each method, in the order of the kernels' parameters; u is what other blocks read.
+#: Vectors of each method, in the order of kernel parameters; other blocks read only u.
 VECTORS = {"cg": ("x", "r", "p", "s", "w", "u"), "bicgstab": ("x", "r", "p", "v", "t", "shadow", "u")}
 #: Phases of an iteration, each a kernel.
 PHASES = {"cg": ("multiply", "update"), "bicgstab": ("project", "half_step", "dot_products", "full_step")}
@@ -224,7 +227,7 @@ LAST_PHASES = {"cg": ("multiply",), "bicgstab": ()}
 OWN_SHARED = 2048
 #: Seconds that a launch is to take about, by the time of an iteration: waits of all blocks, and bytes from memory.
 LAUNCH_SECONDS, WAIT_SECONDS, BYTES_PER_SECOND = 5e-3, 6e-6, 1e12
-#: A restart from x goes on if the true residual has become smaller by this factor.
+#: A restart from x is worthwhile if the true residual has decreased by this factor.
 PROGRESS = 0.5
 #: A residual below this multiple of what rounding leaves, term by term, is not expected to become smaller.
 AT_ROUNDING = 20
@@ -282,7 +285,7 @@ class RestartedSolver(ABC):
 
     @abstractmethod
     def iterate(self, count: int) -> None:
-        """Queue at most so many iterations; none after the recurrence has stopped."""
+        """Queue up to `iterations` iterations; none are executed after the recurrence has stopped."""
 
     @abstractmethod
     def iterations_of_launch(self) -> int:

@@ -70,7 +70,7 @@ def arguments_of(matrix: Storage) -> list[Argument]:
     return [np.int32(matrix.pitch), matrix.table, matrix.sizes, matrix.columns, matrix.values]
 
 
-#: Rows differ where the longest one has so many times the products, or entries, of the mean row.
+#: Rows count as different if the longest one has this many times the mean's products or entries.
 DIFFERING = 3
 #: Words behind the row counts: three for each bin, and one for the entries of A.
 _WORDS = 3 * BINS + 1
@@ -104,11 +104,11 @@ class BinCounts:
         return max(self.largest, default=0) * sum(self.rows) >= DIFFERING * max(sum(self.totals), 1)
 
     def bound(self, columns: int) -> int:
-        """Return the most entries that C can have with so many columns."""
+        """Return an upper bound of C's number of entries, given its number of columns."""
         return sum(min(total, rows * columns) for total, rows in zip(self.totals, self.rows, strict=True))
 
 
-#: What a bin's rows are computed by; None: a sum for every column in global memory.
+#: Kernel shape for a bin's rows; None: an array of sums for all columns in global memory.
 Shape = HashShape | SortShape | LongShape | None
 
 

@@ -110,7 +110,7 @@ class LongShape:
         return self.table * (COLUMN_BYTES + (0 if mode == "symbolic" else scalar_bytes))
 
     def shared_bytes(self, scalar_bytes: int) -> int:
-        """Return the shared memory of a block, at the most."""
+        """Return an upper bound of a block's shared memory in bytes."""
         of_product, of_thread = COLUMN_BYTES + scalar_bytes, 2 * COLUMN_BYTES + scalar_bytes
         tallies = COLUMN_BYTES * (self.threads // 32) ** 2
         return self.table * of_product + self.threads * (self.items * of_product + of_thread) + tallies + 512
@@ -212,11 +212,11 @@ def _fastest(target: Target, scalar_bytes: int, long_rows: bool, max_lanes: int)
 #: Rooms of rows of C with stored destinations; longer rows have none. Up to `BYTES_ROOM` entries these are bytes.
 ROOMS = (16, 32, 64, 128, 256, 512, 1024, 2048)
 BYTES_ROOM = 256
-#: Bits of an entry of A's word for the products of the entry; the others hold the products before it.
+#: Low bits of a word for the number of the entry's products; the high bits count earlier products.
 COUNT_BITS = 12
-#: Bytes of a staged entry of A, and wanted threads of a block, of kernels that add to stored destinations.
+#: Bytes of a staged entry of A, and targeted block size, of kernels for stored destinations.
 STEP_BYTES, REFILL_BLOCK_SIZE = 16, {"cuda": 256, "opencl": 64}
-#: Most numbers of all groups of a row.
+#: Maximum number of sums of all groups of a row.
 MAX_SUMS = 2048
 
 
@@ -237,7 +237,7 @@ class RefillShape:
 
     @property
     def stride(self) -> int:
-        """Return the numbers from a group's sums to those of the next, apart so that groups meet other banks."""
+        """Return the distance between the sums of consecutive groups, padded so that groups use different banks."""
         return self.room + (self.lanes if self.lanes < 16 else 0)
 
     @property
@@ -344,7 +344,7 @@ def single_shapes(target: Target, scalar_bytes: int) -> tuple[SingleShape, ...]:
         for lanes in (4, 8, 16, 32):
             for groups in (1, 2, 4, 8):
                 width = lanes * groups
-                # a warp goes through the slots of its tables together
+                # the lanes of a warp clear and read its tables together
                 if width > target.warp or table % width or groups * table > MAX_SUMS // 2 or table > 32 * width:
                     continue
                 if table < MIN_TABLE[lanes]:
@@ -354,7 +354,7 @@ def single_shapes(target: Target, scalar_bytes: int) -> tuple[SingleShape, ...]:
                 if rows < target.warp // width:  # whole warps
                     continue
                 shape = replace(one, rows=1 << (rows.bit_length() - 1))
-                # a block takes a KiB of its own besides
+                # the runtime reserves one KiB of shared memory per block
                 fitting = target.shared_bytes // (shape.shared_bytes(scalar_bytes) + 1024)
                 resident = min(fitting, SINGLE_REGISTERED * SINGLE_BLOCK_SIZE // shape.threads, target.blocks_per_sm)
                 made.append(replace(shape, resident=max(1, resident)))
@@ -363,11 +363,11 @@ def single_shapes(target: Target, scalar_bytes: int) -> tuple[SingleShape, ...]:
 
 #: Blocks of `SINGLE_BLOCK_SIZE` threads that registers are left for.
 SINGLE_REGISTERED = 6
-#: Mean row length of B from which lanes are not shared out to groups, but all take one row of B.
+#: From this mean row length of B on, all lanes share one row of B instead of forming groups.
 WIDE_ROW = 24
 #: Mean row length of A for each group of lanes.
 ROWS_OF_GROUP = 10
-#: The largest part of a table that rows of one group fill, and of those of more, which meet at the same slots.
+#: Maximum fill ratio of a table whose row has one group; and with several groups, which collide at slots.
 MAX_FILLED, MAX_FILLED_BY_GROUPS = 7 / 8, 0.72
 
 

@@ -79,7 +79,7 @@ def kernels_note(campaign: Campaign) -> str:
     return "The papers’ kernels are tuned further than published: the compiler unrolls their row loops."
 
 
-#: By what clock the published times are.
+#: Sentence that says which clock the published times are compared by.
 PUBLISHED_CLOCK = (
     "Published times are by events around calls on Windows 10, where the host’s latency is most likely in them; ours "
     "leave it out."

@@ -403,7 +403,7 @@ def single_manifest(entry: str, precision: str, id: VariantId, target: Target) -
 def variants_on_demand(
     settings: StudySettings, entry: str, precision: str, target: Target, templates: Path
 ) -> list[Variant]:
-    """Return all variants as `variants_of`, each with a module of its own that is compiled when it is asked for."""
+    """Return all variants as `variants_of`, each with a separate module that is compiled at its first use."""
     variants = []
     for space in settings.spaces:
         for layout in layouts(settings, space, entry, target):

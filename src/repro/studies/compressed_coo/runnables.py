@@ -126,7 +126,7 @@ def store_pairs(pairs: Pairs, values: NDArray[np.floating], tile_rows: int, entr
     units = -(-(tile_rows + codes_of_tiles) * np.where(missed, values.itemsize, 1) // UNIT.itemsize)
     tiles[:, 0] = np.cumsum(units) - units
     blob = np.zeros(int(units.sum()), UNIT).view(np.uint8)
-    # positions of the tile's rows, followed by those of its codes
+    # positions in a tile: first its rows (diagonal entries), then its coded entries
     number_of_code = tile_rows + np.arange(len(coded)) - tiles[tile_of_code, 1]
     for chosen, item_bytes in ((~missed, 1), (missed, values.itemsize)):
         first = tiles[:, 0].astype(np.int64) * (UNIT.itemsize // item_bytes)

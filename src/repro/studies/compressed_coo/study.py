@@ -339,7 +339,7 @@ def single_manifest(precision: str, id: CoordinateId, target: Target) -> Path:
 def variants_on_demand(
     settings: StudySettings, precision: str, target: Target, templates: Path
 ) -> list[CoordinateVariant]:
-    """Return all variants as `variants_of`, each with a module of its own that is compiled when it is asked for."""
+    """Return all variants as `variants_of`, each with a separate module that is compiled at its first use."""
     variants = []
     for space in settings.spaces:
         for layout in layouts(settings, space):

@@ -17,7 +17,7 @@ REFERENCE = (
     "King: Reducing Irregularities in Control Flow and Memory Access on Graphics Processing Unit Architectures, "
     "dissertation, University of Utah 2017, chapter 5."
 )
-#: By what clock the published times are, as far as it is known.
+#: Sentence that says which clock the published times were measured with, as far as known.
 PUBLISHED_CLOCK = (
     "The author’s public code times by the host’s clock around 100 queued launches and one synchronisation, so "
     "that what the host takes to launch may be in a time."

@@ -637,7 +637,7 @@ def device_runnables(built: Mapping[str, ModuleFile], count: int) -> list[Runnab
 
 
 def _step_vector(step: int) -> int:
-    """Return the number of the vector that a step writes; step 0 stands for the given x."""
+    """Return the index of the vector that a step writes; step 0 is the given x."""
     return step if step < 2 else 2 + step % 2
 
 

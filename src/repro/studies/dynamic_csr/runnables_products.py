@@ -171,7 +171,7 @@ class PackedMatrix:
 
 
 class ProductVariant(Product):
-    """A product by a kernel of the module `product`, whose binary lies in `folder`."""
+    """A product by a kernel of the module `product`; `folder` has the binary."""
 
     id: ProductId
 

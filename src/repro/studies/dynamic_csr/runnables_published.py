@@ -41,7 +41,7 @@ from repro.studies.dynamic_csr.runnables_updates import (
 
 
 class Interpretation(NamedTuple):
-    """What the text leaves open, or its code does differently."""
+    """Choices where the paper's text is incomplete, or differs from its published code."""
 
     name: str
     #: Threads of a row: four in the code, one in its iterative test; the text has no number.

@@ -419,7 +419,7 @@ class DynamicUpdate(BatchUpdate):
 
 
 class RivalUpdate(RivalUpdates, MatrixRunnable):
-    """An update by a rival, which adds to the value of a place that is there; parameters are those of `update_plan`."""
+    """An update by a rival, which adds to the value of an existing entry; parameters as for `update_plan`."""
 
     sums = True
 

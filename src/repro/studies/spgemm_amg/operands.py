@@ -63,7 +63,7 @@ class ExpectedProduct:
 
 
 def expect(a: sp.csr_array, b: sp.csr_array, seed: int, dtype: np.dtype[np.floating]) -> ExpectedProduct:
-    """Return what A B must be in the working precision, computed in float64 by SciPy."""
+    """Return the expected A B for the working precision, computed in float64 by SciPy."""
     ones = sp.csr_array((np.ones(a.nnz, np.int64), a.indices, a.indptr), shape=a.shape)
     products = ones @ np.diff(b.indptr).astype(np.int64)
     a, b = a.astype(np.float64), b.astype(np.float64)

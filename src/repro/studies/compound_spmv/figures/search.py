@@ -368,7 +368,7 @@ def _percent_by_precision(losses: Iterable[tuple[str, float | None]]) -> dict[st
     return by_precision
 
 
-#: Colour and marker by what was known.
+#: Colour and marker of a search, by the recordings that it learned from.
 LOOKS = {
     "problem_unknown": (figure_style.DARK, "o"),
     "entry_unknown": (figure_style.MIDDLE, "s"),

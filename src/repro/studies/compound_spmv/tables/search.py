@@ -70,7 +70,7 @@ ALL = "all of it: the papers’ space"
 
 @dataclass(frozen=True)
 class IdeaLoss:
-    """What one problem in one precision loses without an idea."""
+    """The loss of one problem in one precision if an idea is not used."""
 
     problem: str
     precision: str
@@ -200,7 +200,7 @@ def _percent_cell(share: float) -> Cell:
 
 
 def _doubts(campaign: Campaign, frame: pd.DataFrame, ours: pd.DataFrame) -> list[str]:
-    """Return the sentences on what the numbers rest on."""
+    """Return the sentences on the limits of the table's numbers."""
     said = []
     empty = offset(campaign)
     if empty:
@@ -368,7 +368,7 @@ def _summary_row(cases: Sequence[Transfer], over: Callable[[Sequence[float]], fl
 
 BUDGET = float(StudySettings.model_fields["budget"].default)
 Learnt = Mapping[str, tuple[str, Callable[[Evaluation], Array | None]]]
-#: What is judged: its column's key, its head, and its losses.
+#: Columns of search losses: key, head, and a function for the losses.
 JUDGED: Learnt = {
     "problem_unknown": ("problem unknown", lambda one: one.problem_unknown),
     "entry_unknown": ("entry unknown", lambda one: one.family_unknown),
@@ -443,7 +443,7 @@ def _prediction_summary(
     return cells
 
 
-#: Tuning in parts, and what each part is.
+#: Orders in which parameters are tuned one after the other, with the parameters of each stage.
 SEQUENCES: Mapping[str, Order] = {
     "schedule alone": searches.schedule_alone,
     "layout alone": searches.layout_alone,
