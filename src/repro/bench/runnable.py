@@ -230,7 +230,7 @@ class Workspace:
         self.packing_bytes: int | None = None
         #: Seconds that `pack` needed for the packed operands uploaded so far.
         self.packed_seconds = 0.0
-        #: Host seconds to make each packed operand, by packing, with those of the facts that it shares with others.
+        #: Host seconds to make each packed operand, including the cached values that it needs.
         self.packing_seconds: dict[Hashable, float] = {}
         self.guards = Guards(devices.first)
         self._modules = modules

@@ -242,7 +242,7 @@ START_SECONDS = 2.0
 PROBLEM_SECONDS, TABLE_SECONDS, FIGURE_SECONDS, PLACED_SECONDS, CHECK_SECONDS = 1.5, 0.3, 1.3, 0.22, 5.0
 #: Non-zeros built per second (decompressed, checked and written), in addition to `PROBLEM_SECONDS`.
 BUILT_PER_SECOND = 1.5e6
-#: Share of a GPU's memory that operands can have: the context, modules and libraries take the rest.
+#: Share of a GPU's memory available for operands; the context, modules and libraries need the remainder.
 USABLE = 0.95
 #: Seconds that a `predicted` search needs to read earlier records and choose variants.
 PREDICTED = 3.0

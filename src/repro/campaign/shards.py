@@ -235,7 +235,7 @@ class Shard:
 
 
 def kept_of(folder: Path) -> Iterator[Path]:
-    """Yield the relative paths of a shard's files to copy (`KEPT`), including those of shards merged into it before."""
+    """Yield the relative paths of a shard's files to copy (`KEPT`), including files of earlier merged shards."""
     yield from (Path(file) for file in KEPT if (folder / file).exists())
     for part in sorted((folder / SHARDS_FOLDER).iterdir()) if (folder / SHARDS_FOLDER).is_dir() else ():
         if not re.fullmatch(SHARD_NAME, part.name):

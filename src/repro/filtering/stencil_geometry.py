@@ -323,7 +323,7 @@ def _along(a: Floats, b: Floats, part: Floats) -> Floats:
 
 #: Vertices count as one if their coordinates, in periods, agree to this number of decimal digits.
 ROUNDING_DIGITS = 9
-#: A triangle counts as containing a point if it meets a square around it; width of the square in longest edges.
+#: A triangle contains a point if it meets a square around it; width of the square in longest edges.
 TOUCHING = 1e-9
 
 

@@ -319,7 +319,7 @@ class DynamicCSR(DeviceOperator):
 
     @contextmanager
     def _changing(self, streams: set[int | None]) -> Iterator[None]:
-        """Lock the device, and order later work after that of the streams; report a lack of memory as `ReproError`."""
+        """Lock the device, and order later work after the streams' work; report a lack of memory as `ReproError`."""
         try:
             with self._runtime.after(*streams):
                 yield

@@ -379,7 +379,7 @@ def _spell(form: np.ndarray[tuple[int, ...], np.dtype[np.float64]], members: tup
 
 
 Mask = NDArray[np.bool_]
-#: Distance from a plane or a box within which a vertex lies in it, relative to the diagonal of the mesh.
+#: Vertices within this distance of a plane or a box count as inside, relative to the diagonal of the mesh.
 CLOSE = 1e-9
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six")
 

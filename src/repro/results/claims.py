@@ -187,7 +187,7 @@ def wanted_cell(item: Record, held: bool) -> Cell:
 
 
 def wanted_on(campaign: Campaign) -> str:
-    """Return a sentence that there are wanted values for another device alone; empty on this device."""
+    """Return a sentence that wanted values exist only for another device; empty if they are for this device."""
     if campaign.on_cpu:
         return f"What was wanted was set for an {WANTED_ON}: the CPU’s numbers are a rehearsal."
     return "" if has_targets(campaign) else f"What was wanted was set for an {WANTED_ON}, and for no other device."

@@ -78,7 +78,9 @@ def column_title(campaign: Campaign, other: Campaign) -> str:
 
 
 def campaign_label(campaign: Campaign, one: Campaign) -> str:
-    """Return a short label of `one`, which is `campaign` or beside it: its device, or its name if devices repeat."""
+    """Return a short label for campaign `one`, `campaign` itself or one beside it: its device, or its name if devices
+    repeat.
+    """
     return one.name if _repeats(campaign, one) else one.column
 
 

@@ -390,7 +390,7 @@ def _text(label: object, values: Iterable[tuple[Axis, float]]) -> str:
 
 
 def _row(axis: Axis, value: float) -> str | None:
-    """Return the name of the row in which a value lies, empty if it has none; None if the axis has numbers."""
+    """Return the name of the axis's row that contains a value, empty without one; None if the axis has numbers."""
     if not isinstance(axis.get_major_locator(), FixedLocator):
         return None
     written = axis.get_major_formatter()

@@ -402,7 +402,7 @@ class Stage:
         self.parts = max(1, min(max_parts, -(-count * lanes // n_t)))
 
     def bind(self, arguments: Sequence[Argument], script: Callable[[Phase], None]) -> Launch:
-        """Return a launch of the stage; `script` calls its argument for phase after phase, as the kernel goes on."""
+        """Return a launch of the stage; `script` calls its argument for each phase in turn, as the kernel does."""
         if self._whole is not None:
             return self._whole.bind(self.parts, [*arguments, -1, 0])
 

@@ -288,7 +288,7 @@ class Study:
 
 
 def study_names() -> tuple[str, ...]:
-    """Return the names of all studies: the folders beside this file that have a `study.py`, and those of extensions."""
+    """Return the names of all studies: folders next to this file with a `study.py`, and those of extensions."""
     return tuple(sorted([*_own_names(), *_extensions()]))
 
 

@@ -266,8 +266,8 @@ class _Stage:
     def _failing_alone(
         self, runnable: Runnable, effort: SamplingPlan, todo: dict[str, Runnable], rows: dict[str, Row]
     ) -> Iterator[None]:
-        """If the body fails or hangs, move the runnable from `todo` to `rows` as a failure and continue with the
-        others.
+        """If the body fails or hangs, move the runnable from `todo` to `rows` as a failure and continue with other
+        runnables.
         """
         bench = self._bench
         try:

@@ -1,4 +1,4 @@
-"""The arrays that a rival gets: copies of its own, each between guard zones, in host memory or on a GPU."""
+"""The arrays that a rival receives: separate copies between guard zones, in host memory or on a GPU."""
 
 from __future__ import annotations
 

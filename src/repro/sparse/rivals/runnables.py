@@ -300,7 +300,7 @@ class RivalSolution(RivalRunnable):
         super().__init__(rival)
         self._y: tuple[RivalArray, Buffer | None] | None = None
         self._most = 0
-        #: Iterations of the verified run, as far as it said.
+        #: Iterations of the verified run, if the rival reports them.
         self.iterations: int | None = None
 
     def _system(self, workspace: Workspace) -> tuple[sp.csr_array, NDArray[Any], float, int]:

@@ -289,7 +289,7 @@ FURTHER, FURTHER_SECONDS, MOVED = 64, 60.0, 0.2
 
 
 class ResidualError(IncorrectError):
-    """The residual differs from that of the host's recurrence; `error` is the difference over the tolerance."""
+    """The residual differs from the host recurrence's; `error` is the difference divided by the tolerance."""
 
     def __init__(self, residuals: tuple[float, float], expected: ExpectedResidual, error: float) -> None:
         super().__init__(

@@ -37,10 +37,10 @@ from repro.sparse.symmetry import HERMITIAN
 
 #: Routine in rows: over a product, and on the chip.
 OVER_PRODUCT, PERSISTENT_CG = "cg", "persistent cg"
-#: Norm of b - A x over that of b at which a solve has converged, by precision; and the most iterations of a solve.
+#: Convergence: norm of b - A x relative to the norm of b, by precision; and the maximum iterations of a solve.
 TOLERANCES = {"single": 1e-4, "double": 1e-8}
 MAX_ITERATIONS = 20_000
-#: Most iterations that are timed, so many that beginning and loading the matrix to the chip hardly count.
+#: Maximum number of timed iterations: large enough that start-up and loading the matrix to the chip hardly count.
 TIMED_ITERATIONS = 100
 #: By what factor the residual that the host computes may exceed the tolerance; and at most how far, in tolerances, the
 #: recurrence's residual may be from that of x after the iterations that are timed.

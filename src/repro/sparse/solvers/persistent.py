@@ -85,7 +85,7 @@ class Slices:
         return len(self.columns) * self.step_bytes
 
     def max_slices_per_warp(self, warps: int) -> int:
-        """Return the largest number of slices of a warp, if a block's slices are dealt to so many warps in turn."""
+        """Return the largest number of slices of a warp, if a block deals its slices to `warps` warps in turn."""
         return int(-(-np.diff(self.starts).max(initial=0) // warps))
 
     def kept(self, capacity: int) -> NDArray[np.int32]:
@@ -339,7 +339,7 @@ class RestartedSolver(ABC):
     def _judge(
         self, now: Progress, limit: float, before: float, stopped: StopReason, max_iterations: int
     ) -> Status | None:
-        """Return the final status of a solve, or None while it goes on; `before` is the residual of its last start."""
+        """Return the final status of a solve, or None while it continues; `before` is the last start's residual."""
         if not math.isfinite(now.residual) or not math.isfinite(limit):
             return "not finite"
         if now.residual <= limit:

@@ -118,7 +118,7 @@ class LongShape:
 
 @cache
 def long_shapes(target: Target, scalar_bytes: int) -> tuple[LongShape, ...]:
-    """Return the kernels for long rows; the first one has a sum for every column, the others have ascending tables."""
+    """Return the kernels for long rows: the first one has a dense array of sums, the others ascending table sizes."""
     chunk, made = LONG_CHUNK[target.dialect], []
     for table in (0, *LONG_TABLES[target.dialect]):
         threads = 8 if target.dialect == "opencl" else 256 if 0 < table <= 2048 else 512
@@ -374,12 +374,12 @@ MAX_FILLED, MAX_FILLED_BY_GROUPS = 7 / 8, 0.72
 def single_shape(
     target: Target, scalar_bytes: int, entries: int, n_rows: int, of_a: float, of_b: float, resident: int
 ) -> SingleShape | None:
-    """Return the kernel for `n_rows` rows of up to `entries`; None without one. The rest is as for `refill_shape`."""
+    """Return the kernel for `n_rows` rows of up to `entries`, or None; other parameters as for `refill_shape`."""
     wanted = 1.0 if of_b >= WIDE_ROW else min(max(1.0, of_a / ROWS_OF_GROUP), 4.0)
     lanes = 4 if of_b < (10 if wanted < 1.5 else 7.5) else 8 if of_b < WIDE_ROW else 16 if of_b < 64 else target.warp
     if n_rows * lanes * wanted * 2 < resident:
         wanted = max(wanted, min(of_a / 4, resident / (2 * max(n_rows, 1) * lanes), target.warp / lanes))
-    # sums are in the order of groups, so that their number must not depend on what is known of the entries
+    # the order of sums depends on the groups, so their number must not depend on `entries`, which may be a bound
     groups = min((1, 2, 4, 8), key=lambda each: abs(math.log2(each) - math.log2(wanted)))
     filled = MAX_FILLED if groups == 1 else MAX_FILLED_BY_GROUPS
     shapes = [

@@ -224,7 +224,7 @@ _kept: dict[Device, dict[int, SingleLaunch]] = {}
 
 
 def single_launch(device: Device, dtype: np.dtype[np.floating]) -> SingleLaunch:
-    """Return what makes products of a dtype on a device, with what is kept of earlier ones until the device closes."""
+    """Return the device's multiplication for a dtype, with its cached memory, which is kept until the device closes."""
     if device not in _kept:
         _kept[device] = {}
         device.at_close(lambda: _release(device))
@@ -419,7 +419,9 @@ class SingleLaunch:
             raise
 
     def affords(self, nbytes: int) -> bool:
-        """Return whether a product may reserve so many bytes; asking the driver takes longer than a small product."""
+        """Return whether a product may reserve so many bytes. Small reservations do not ask the driver, because that
+        takes longer than a small product.
+        """
         if nbytes <= SMALL_BYTES or nbytes <= self._device.pooled_bytes():
             return True
         return nbytes * MEMORY_SHARE <= self._device.free_bytes()

@@ -73,7 +73,7 @@ def papers_space(campaign: Campaign) -> Space:
 
 
 def kernels_note(campaign: Campaign) -> str:
-    """Return the sentence that says in what the campaign's kernels of the papers differ from the published ones."""
+    """Return the sentence on differences between the campaign's kernels of the papers and the published kernels."""
     if papers_space(campaign) == PAPER:
         return "The papers’ kernels are as published: their row loops are not unrolled."
     return "The papers’ kernels are tuned further than published: the compiler unrolls their row loops."

@@ -85,7 +85,7 @@ class PaperGraphs:
         return cls(campaign, lines, variants)
 
     def update(self, method: Method) -> Method | None:
-        """Return a method of ours, or what is published in its place; the paper's updates were not tuned further."""
+        """Return one of our methods, or a published value in its place; the paper's updates were not tuned further."""
         return {"as_published": as_published(method), "ours": method}.get(self.variants)
 
     def product(self, method: Method) -> Method | None:
@@ -100,7 +100,7 @@ class PaperGraphs:
             yield line, DynamicCase(self.campaign, line.problem, precision or operation_precision(self.campaign))
 
     def memory(self, segments: str) -> Iterator[tuple[ProblemRow, float]]:
-        """Yield the bytes of dynamic CSR over those of HYB, counted as in the paper; `segments` such as `DCSR-4`."""
+        """Yield the ratio of bytes of dynamic CSR to HYB, counted as in the paper; `segments` such as `DCSR-4`."""
         for times in operation_times(self.campaign, self.lines):
             counted = times.facts.get("memory", {}).get("paper")
             if counted and counted["HYB"]:

@@ -273,7 +273,7 @@ class WholeProduct(Product):
 
 
 class SingleKernel(Product):
-    """The kernel of a whole product in one launch, into memory that is there; nothing is allocated or read back."""
+    """The kernel of a whole product in one launch, into existing memory, without allocation or readback."""
 
     clocks: tuple[ClockName, ...] = ("event",)
 

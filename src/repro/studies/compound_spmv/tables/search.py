@@ -76,7 +76,8 @@ class IdeaLoss:
     precision: str
     #: Whether the matrix in CSR-AoS and both vectors fit into the last-level cache; None where its size is unknown.
     cached: bool | None
-    #: Time of the best variant without the idea over that of the best, both beyond an empty kernel's; at least 1.
+    #: Time of the best variant without the idea divided by the best variant's, both minus an empty kernel's; at least
+    #: 1.
     ratio: float
     #: Whether the best without was timed by the screening only.
     screened: bool
@@ -104,7 +105,7 @@ def described(campaign: Campaign) -> pd.DataFrame:
 
 
 def offset(campaign: Campaign) -> float:
-    """Return what the event clock reads of an empty kernel in seconds, the median of the campaign; 0 if untimed."""
+    """Return the event clock's time of an empty kernel in seconds, the median of the campaign; 0 if untimed."""
     rows = campaign.report
     empty = rows.loc[(rows.kind == "empty") & (rows.cache == campaign.cache), TIME].dropna()
     return float(empty.median()) if len(empty) else 0.0
