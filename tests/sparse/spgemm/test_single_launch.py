@@ -66,6 +66,11 @@ def test_few_and_long_rows(multiply):
     assert_product(multiply(a, b), a, b)
 
 
+def test_rows_that_differ_but_are_short(multiply):
+    skewed = sp.csr_array(sp.vstack([random(200, 200, 0.01), np.ones((1, 200))]))
+    assert_product(multiply(skewed, skewed[:200]), skewed, skewed[:200])
+
+
 def test_empty_rows(multiply):
     a = sp.csr_array(sp.vstack([sp.csr_array((3, 40)), random(60, 40, 0.1), sp.csr_array((5, 40))]))
     b = random(40, 50, 0.1, 2)
@@ -101,7 +106,9 @@ def test_a_table_that_is_too_small_is_found_out_and_remembered(multiply, launche
 
 def test_what_one_launch_does_not_do(multiply, device, launches, monkeypatch):
     skewed = sp.csr_array(sp.vstack([random(200, 200, 0.01), np.ones((1, 200))]))
-    assert multiply(skewed, skewed[:200]) is None
+    with monkeypatch.context() as no_row_is_short:
+        no_row_is_short.setattr(one_launch, "SHORT_PRODUCTS", 0)
+        assert multiply(skewed, skewed[:200]) is None
     long = of_sizes([1500] * 4, 3000)
     assert multiply(sp.eye_array(4), long) is None
     assert multiply(sp.csr_array((0, 3)), sp.csr_array((3, 4))) is None

@@ -345,7 +345,7 @@ def single_shapes(target: Target, scalar_bytes: int) -> tuple[SingleShape, ...]:
             for groups in (1, 2, 4, 8):
                 width = lanes * groups
                 # the lanes of a warp clear and read its tables together
-                if width > target.warp or table % width or groups * table > MAX_SUMS // 2 or table > 32 * width:
+                if width > target.warp or table % width or groups * table > MAX_SUMS or table > 32 * width:
                     continue
                 if table < MIN_TABLE[lanes]:
                     continue

@@ -166,8 +166,9 @@ def _aligned(count: int) -> int:
     return max(1, -(-count // _ALIGNED)) * _ALIGNED
 
 
-#: Maximum products of the longest row, as a multiple of the mean row's.
-MAX_SKEW = 16
+#: Maximum products of the longest row, as a multiple of the mean row's. Rows of at most `SHORT_PRODUCTS` need not meet
+#: it, since a warp adds up so many in less time than the host takes for bins.
+MAX_SKEW, SHORT_PRODUCTS = 16, 1 << 17
 #: Share of the device's free memory that a product may reserve.
 MEMORY_SHARE = 4
 #: Bytes that are reserved without a question for the free memory.
@@ -329,7 +330,7 @@ class SingleLaunch:
             return plan
 
     def _guess(self, sizes: Sizes) -> SinglePlan | None:
-        if sizes.products >= MAX_SKEW * max(sizes.mean, 1.0) or not sizes.rows:
+        if sizes.products >= max(MAX_SKEW * sizes.mean, SHORT_PRODUCTS) or not sizes.rows:
             return None
         # an estimate that no table has the slots for may be too high
         guesses = (sizes.entries_of_row, *(int(table * MAX_FILLED_BY_GROUPS) for table in reversed(SINGLE_TABLES)))
