@@ -9,7 +9,7 @@ from repro.sparse.spgemm import one_launch
 from repro.sparse.spgemm.binned_rows import Factors
 from repro.sparse.spgemm.kernels import SINGLE_TABLES, single_shape, single_shapes
 from repro.sparse.spgemm.multiplication import Multiplication
-from repro.sparse.spgemm.one_launch import LEAST_ENTRIES, Arena, SingleLaunch, Sizes, sizes_of
+from repro.sparse.spgemm.one_launch import MIN_ENTRIES, Arena, SingleLaunch, Sizes, sizes_of
 from support.emulated_cuda import EmulatedCuda, needs_compiler
 from support.matrices import PROBLEMS, assert_product, of_sizes, poisson, random
 from support.sparse_modules import by_precision, loader
@@ -215,12 +215,12 @@ def test_only_the_rest_of_a_row_is_left_unused(multiply, device, monkeypatch):
 
 def test_one_large_block_of_an_arena_stays(device):
     arena = Arena(device, np.dtype(np.float64))
-    first, second = arena.reserve(LEAST_ENTRIES + 1), arena.reserve(LEAST_ENTRIES + 1)
+    first, second = arena.reserve(MIN_ENTRIES + 1), arena.reserve(MIN_ENTRIES + 1)
     columns = first.buffers(1)[0].pointer
     first.release()
     second.release()
-    assert 12 * LEAST_ENTRIES < arena.nbytes < 13 * LEAST_ENTRIES
-    assert arena.reserve(LEAST_ENTRIES + 1).buffers(1)[0].pointer == columns
+    assert 12 * MIN_ENTRIES < arena.nbytes < 13 * MIN_ENTRIES
+    assert arena.reserve(MIN_ENTRIES + 1).buffers(1)[0].pointer == columns
     arena.release()
 
 
@@ -233,16 +233,16 @@ def test_ranges_of_an_arena_are_cut_and_given_back(device, monkeypatch):
     first.cut(100)
     third = arena.reserve(500)
     assert first.buffers(1)[0].pointer < third.buffers(1)[0].pointer < second.buffers(1)[0].pointer
-    large = arena.reserve(LEAST_ENTRIES + 1)
-    assert arena.nbytes > 24 * LEAST_ENTRIES
+    large = arena.reserve(MIN_ENTRIES + 1)
+    assert arena.nbytes > 24 * MIN_ENTRIES
     large.release()
-    assert arena.nbytes == 12 * LEAST_ENTRIES
+    assert arena.nbytes == 12 * MIN_ENTRIES
     for one in (second, first, third, third):
         one.release()
-    whole = arena.reserve(LEAST_ENTRIES)
+    whole = arena.reserve(MIN_ENTRIES)
     assert whole.buffers(1)[0].pointer == columns.pointer
     arena.trim()
-    assert arena.nbytes == 12 * LEAST_ENTRIES
+    assert arena.nbytes == 12 * MIN_ENTRIES
     whole.release()
     arena.trim()
     assert arena.nbytes == 0
