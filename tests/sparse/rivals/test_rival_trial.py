@@ -47,7 +47,7 @@ def test_a_library_that_keeps_memory_leaks(cpu_device, library) -> None:
     assert (outcome.status, outcome.label) == ("ok", "c (spoilt 2.1)")
 
 
-def test_what_crashes_exits_or_hangs_costs_its_own_trial(library, monkeypatch) -> None:
+def test_what_crashes_exits_or_hangs_costs_its_own_trial(library, monkeypatch, capfd) -> None:
     trials = [Trial("real", "single"), Trial("real", "double")]
     monkeypatch.setattr(trial, "trials_of", lambda rival: trials)
     for spoilt, message in (
@@ -56,6 +56,7 @@ def test_what_crashes_exits_or_hangs_costs_its_own_trial(library, monkeypatch) -
     ):
         outcomes = try_apart(Rival(name="c", library=str(library(spoilt))), "opencl:0")
         assert [outcome.message for outcome in outcomes] == [message, message]
+    assert "bug report" not in "".join(capfd.readouterr())
     begun: list[Trial] = []
     outcomes = try_apart(Rival(name="c", library=str(library("HANGING"))), "opencl:0", 2, begun.append)
     assert [(outcome.status, outcome.message) for outcome in outcomes] == [

@@ -438,6 +438,8 @@ def _serve(rival: Rival, device: str, trials: Sequence[Trial], connection: Conne
         elif rival.source is not None and devices.first.backend == "cuda":
             for precision, block in dict.fromkeys((trial.precision, _block(rival, trial)) for trial in trials):
                 compile_source(rival, devices.first.target, precision, block)
+    for number in (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT):
+        signal.signal(number, signal.SIG_DFL)  # Intel's OpenCL asks users to report a rival's crash as a bug of its own
     connection.send(None)
     for trial in trials:
         connection.send(try_rival(rival, trial, devices))
