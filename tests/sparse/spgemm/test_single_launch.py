@@ -124,7 +124,7 @@ def test_a_buffer_that_is_too_small_ends_in_another_way(multiply, launches, on_d
     assert launches[np.dtype(np.float64)].plan(sizes_of(Factors(on_device(a), on_device(a)))) is None
 
 
-def test_a_product_goes_on_in_another_way(load, on_device, device):
+def test_a_product_goes_on_in_another_way(load, on_device, device, monkeypatch):
     products = Multiplication(device, load("double"), np.float64)
     a, b = random(50, 60, 0.1), random(60, 40, 0.2, 2)
     factors = Factors(on_device(a), on_device(b))
@@ -133,6 +133,7 @@ def test_a_product_goes_on_in_another_way(load, on_device, device):
         assert_product(c, a, b)
         d = products.whole(Factors(on_device(random(9, 50, 0.2, 3)), c))
         assert_product(d, random(9, 50, 0.2, 3), c.download().to_csr())
+    monkeypatch.setattr(one_launch, "SHORT_PRODUCTS", 0)
     skewed = sp.csr_array(sp.vstack([random(200, 200, 0.01), np.ones((1, 200))]))
     factors = Factors(on_device(skewed), on_device(skewed[:200]))
     assert products.in_one_launch(factors) is None
