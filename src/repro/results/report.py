@@ -350,6 +350,8 @@ class PageWinners:
     """The head of the page: the winners on the user's own problems (`winners.html.j2`)."""
 
     table: Table
+    #: What has to be said below it.
+    notes: Sequence[str]
     #: Lines for a shell and for Python that take the kernels away, by problem.
     lines: Mapping[str, Sequence[str]]
 
@@ -512,8 +514,11 @@ def _clocks(campaign: Campaign) -> list[ClockName]:
     return reported or ["event", "graph"]
 
 
-def same_kernel_twice(campaign: Campaign) -> str:
-    """Return by how much two processes' times of one winner differ, with the interval of their ratio, by each clock."""
+def same_kernel_twice(campaign: Campaign) -> str | None:
+    """Return by how much two processes' times of one winner differ, with the interval of their ratio, by each clock.
+
+    It is None if no winner was timed twice.
+    """
     parts = []
     for again in campaign.repeated.select(cache=campaign.cache):
         case = {"problem": again.problem, "precision": again.precision, "name": again.name, "cache": again.cache}
@@ -528,7 +533,7 @@ def same_kernel_twice(campaign: Campaign) -> str:
                 parts.append(f"{abs(apart):.1f} % apart by the {clock} clock{said}")
         if parts:
             return f"{again.name} on {again.problem}, {again.precision}: {'; '.join(parts)}"
-    return "no A/A pair was measured"
+    return None
 
 
 def _facts(part: PageStudy) -> dict[str, str]:
@@ -548,7 +553,7 @@ def _facts(part: PageStudy) -> dict[str, str]:
     }
     if stamps:
         facts["measured"] = f"{min(stamps)[:19]} to {max(stamps)[:19]} UTC"
-    facts["the same kernel twice"] = same_kernel_twice(campaign)
+    facts["the same kernel twice"] = same_kernel_twice(campaign) or "no A/A pair was measured"
     for clock in REPORT_CLOCKS:
         if readings := empty_kernel_reading(campaign, clock):
             facts[f"empty kernel, {clock}"] = readings
