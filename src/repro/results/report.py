@@ -175,9 +175,9 @@ class PageArtifact:
 
 
 def render_artifact(artifact: Artifact, campaign: Campaign, published: Published) -> PageArtifact | None:
-    """Make a table or figure for the page; None if none of its data was measured."""
+    """Make a table or figure for the page; None if none of its data was measured, or a papers' table has none."""
     made = artifact.make(campaign, published)
-    if made.nothing:
+    if made.nothing or (isinstance(made, Table) and artifact.of_papers and lacks_ours(made, campaign)):
         return None
     caption = Caption.of(made.caption)
     if artifact.kind == "table":
@@ -190,6 +190,15 @@ def render_artifact(artifact: Artifact, campaign: Campaign, published: Published
         texts = figure_style.save(cast(Figure, made), [path], artifact.title, campaign.column, screen=True)
         titled = with_titles(path.read_text("utf-8"), texts)
         return PageArtifact(artifact, caption, svg=inline_svg(titled, artifact))
+
+
+def lacks_ours(table: Table, campaign: Campaign) -> bool:
+    """Return whether a table has columns for this campaign's numbers, and no line has one: only published ones."""
+    places = [at for at, column in enumerate(table.columns) if column.key == "measured"]
+    places = places or [
+        at for at, column in enumerate(table.columns) if column.group.startswith(("ours", campaign.column))
+    ]
+    return bool(places) and all(row[at].value is None for row in table.rows for at in places)
 
 
 def lead_first(table: Table, lead: Sequence[str]) -> Table:
