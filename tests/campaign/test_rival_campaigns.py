@@ -15,11 +15,9 @@ from made_campaign import make_all, plan_of
 from small_case import LAYOUTS, NAME, STUDY, config
 
 from repro.bench.rows import OUTSIDE
-from repro.campaign.artifacts import CampaignSelection
 from repro.campaign.completeness import find_missing_of_case
 from repro.campaign.configuration import load
 from repro.campaign.plan import Plan, make_plan
-from repro.campaign.report import _part
 from repro.campaign.steps import Freshness
 from repro.cli.results import print_end_of_run
 from repro.config.models import Config, Rival, Timing
@@ -118,9 +116,6 @@ def test_what_crashes_hangs_or_leaves_costs_its_row_and_stands_in_tables_and_fig
     assert {part.what.split()[0] for part in remarks} == {name for name in rivals.status.index if "right" not in name}
     assert all(part.remark for part in remarks)
     assert f"timeout: rival/hanging did not end within {TIMEOUT:g} s" in {part.reason for part in remarks}
-
-    asked = CampaignSelection.of("c", Path("results"), Path("c.yaml"))
-    assert [artifact.name for artifact in _part(asked, STUDY).artifacts[:2]] == ["table-rivals", "figure-rivals"]
 
     print_end_of_run("c")
     said = capsys.readouterr().out.partition("Your own kernels")[2]

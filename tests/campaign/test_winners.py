@@ -1,6 +1,7 @@
 """`repro best`: the winner of each own problem beside the library, and lines to paste that do what they say."""
 
 import json
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
@@ -106,6 +107,27 @@ def test_a_faster_kernel_of_the_report_is_named_and_does_not_replace_the_choice(
     told = [artifact.make(asked.read(STUDY), published_of(STUDY)).caption for artifact in asked.artifacts(STUDY)
             if artifact.name in ("table-problems", "figure-speedup")]  # fmt: skip
     assert all("found the papers’ winner faster on part (double)" in caption for caption in told) and len(told) == 2
+
+
+@pytest.mark.medium
+def test_a_rival_stands_beside_ours_and_the_library_and_first_on_the_page(
+    small: Matrix, capsys: pytest.CaptureFixture[str]
+) -> None:
+    maker = campaign(Path(), "cuda", target="sm_80", others=[("outside", "rival/mine", 5.0)])
+    path = maker.raw.parent / "config.yaml"
+    rivals = [{"name": "mine", "python": "mine.py:Mine"}]
+    path.write_text(json.dumps({**json.loads(path.read_text()), "rivals": rivals}))
+    run_command(f"repro best {maker.campaign} --json")
+    [said] = json.loads(capsys.readouterr().out)["rivals"]
+    assert (said["rival"], said["problem"], said["status"]) == ("mine", "part", "ok")
+    assert said["speedup_over_ours"] == pytest.approx(2) and said["speedup_over_library"] == pytest.approx(3)
+    run_command(f"repro best {maker.campaign}")
+    block = capsys.readouterr().out.partition("Your own kernels")[2].splitlines()
+    assert block[-1].split() == ["mine", "SpMV", "part", "double", "4.00", "2.00", "3.00", "right"]
+    page = report(CampaignSelection.of(maker.campaign, Path("results"))).read_text()
+    sections = re.findall(rf'<section id="{STUDY}-((?:table|figure)-[^"]+)"', page)
+    assert sections[:2] == ["table-rivals", "figure-rivals"] and len(sections) > 4
+    assert f'Your own kernels: <a href="#{STUDY}-table-rivals">' in page
 
 
 def test_what_is_within_a_tie_or_noisy_or_in_another_order_contradicts_no_choice(small: Matrix) -> None:
