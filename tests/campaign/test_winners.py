@@ -171,6 +171,9 @@ def test_a_refused_file_is_one_short_cell_and_its_whole_message_below(small: Mat
     [row] = table_rows(winners)
     assert max(len(cell or "") for cell in row) <= 60
     assert [*notes([*winners, replace(winners[0], precision="single")])] == [f"part: unavailable: {reason}"]
+    maker.record("part", entry=PART, n=2, nnz=2)  # built, but refused by the study
+    [refused] = find_winners(CampaignSelection.of(maker.campaign, Path("results")))
+    assert refused.reason == reason
 
 
 @pytest.mark.medium

@@ -18,7 +18,7 @@ from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.export.bundle import parse_variant
 from repro.problems.registry import own_name
-from repro.results.campaign_data import UNAVAILABLE, Campaign, Case, ReportedTime, one_line
+from repro.results.campaign_data import UNAVAILABLE, Campaign, Case, ProblemRecord, ReportedTime, one_line
 from repro.results.report import PageWinners, same_kernel_twice
 from repro.results.rivals import RivalLine, contests_of, rival_lines
 from repro.results.significance import ratio_of
@@ -282,8 +282,7 @@ def _winner(asked: CampaignSelection, campaign: Campaign, problem: str, precisio
     common = Winner(campaign.study, problem, precision, record.entry or record.kind, own, campaign.on_cpu)
     best, clock = _fastest(case, get_study(campaign.study).winners)
     if best is None:
-        refused = not record.available and record.reason  # all lines of the message
-        return replace(common, reason=f"{UNAVAILABLE}: {refused}" if refused else case.why_not())
+        return replace(common, reason=_why_not(case, record))
     faster = case.faster_than(best, clock)
     library = case.select(lambda row: row.get("ordering") in (None, "natural"), kind="baseline").fastest(clock)
     found = replace(
@@ -309,6 +308,15 @@ def _winner(asked: CampaignSelection, campaign: Campaign, problem: str, precisio
         python=_python(asked, found, campaign.precisions),
         **_export(asked, case, found, best),
     )
+
+
+def _why_not(case: Case, record: ProblemRecord) -> str:
+    """Return why a case has no winner, with all lines of the message of what refused it."""
+    if not record.available and record.reason:
+        return f"{UNAVAILABLE}: {record.reason}"
+    rows = case.campaign.report_rows(case.problem, case.precision)  # of any cache: a refused row has none
+    refused = (row.message for row in rows if row.status == "unavailable")
+    return next(filter(None, refused), None) or case.why_not()
 
 
 def _fastest(case: Case, tunings: Sequence[str]) -> tuple[ReportedTime | None, ClockName]:
