@@ -160,7 +160,7 @@ def report(
     from repro.errors import ReproError
 
     named = campaign or []
-    # each campaign once; by default those of the configuration
+    # without repetitions; by default the configured campaigns
     beside = [*dict.fromkeys([*named[1:], *(beside or ())])] or None
     if receipt and beside:
         raise ReproError(

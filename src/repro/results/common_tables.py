@@ -45,7 +45,7 @@ class Contestant:
     name: str
     #: Time in seconds by (problem, precision).
     seconds: dict[tuple[str, str], float] = field(default_factory=dict)
-    #: Time divided by that of the fastest contestant in the same case.
+    #: Time divided by the time of the fastest contestant in the same case.
     ratios: dict[tuple[str, str], float] = field(default_factory=dict)
     #: Statuses of cases without a time.
     failures: dict[tuple[str, str], str] = field(default_factory=dict)

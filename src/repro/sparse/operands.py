@@ -344,7 +344,7 @@ def clusters_on(workspace: Workspace) -> NDArray[np.int64]:
         workspace.say(f"clustered {len(rows):,} rows in {time.perf_counter() - begin:.1f} s")
         return rows
 
-    return workspace.fact("clusters", clustered)
+    return workspace.cached("clusters", clustered)
 
 
 def symmetry_on(workspace: Workspace, ordering: str = "natural") -> Symmetry:
@@ -355,4 +355,4 @@ def symmetry_on(workspace: Workspace, ordering: str = "natural") -> Symmetry:
         matrix = operands.reordered(ordering)
         return symmetry_of(matrix, matrix.values.astype(operands.dtype, copy=False))
 
-    return workspace.fact(("symmetry", ordering), symmetry)
+    return workspace.cached(("symmetry", ordering), symmetry)

@@ -38,7 +38,7 @@ class Variant(ProductRunnable, Candidate):
     space: Space
 
     def __init__(self, id: VariantId, module: Module | ModuleOnDemand, folder: Path, space: Space = PAPER) -> None:
-        self.id, self.module, self.space = id, module, space
+        self.id, self._module, self.space = id, module, space
         self.layout, self.schedule = id.layout, id.schedule
         self.name = str(id)
         self.arrangement = f"{self.layout.vector}@{self.layout.unknowns}"
@@ -58,7 +58,12 @@ class Variant(ProductRunnable, Candidate):
         if self.layout.ordering != "natural":
             raise ValueError(f"{self.layout} cannot be reordered")
         layout = replace(self.layout, ordering=ordering)
-        return Variant(replace(self.id, layout=layout), self.module, self._folder, self.space)
+        return Variant(replace(self.id, layout=layout), self._module, self._folder, self.space)
+
+    @property
+    def module(self) -> Module:
+        """Manifest of the module; a module on demand is compiled first."""
+        return self._module.built
 
     @property
     def identity(self) -> str:
@@ -76,16 +81,16 @@ class Variant(ProductRunnable, Candidate):
 
     @property
     def on_demand(self) -> bool:
-        return isinstance(self.module, ModuleOnDemand)
+        return isinstance(self._module, ModuleOnDemand)
 
     def compile(self) -> None:
-        _ = self.module.built
+        _ = self.module
 
     def pack(self, workspace: Workspace) -> None:
         operands = operands_of(workspace)
         if self.module.binary is not None and self._padding(workspace) <= MAX_PADDING:
             ordering = self.layout.unknowns
-            workspace.fact(("reordered", ordering), lambda: operands.reordered(ordering), away=True)
+            workspace.cached(("reordered", ordering), lambda: operands.reordered(ordering), lend_device=True)
             workspace.pack(self.packing, _packer(workspace, operands, self.layout))
 
     def prepare(self, workspace: Workspace) -> None:
@@ -141,7 +146,7 @@ class Variant(ProductRunnable, Candidate):
         if self.space != EXTENDED or self.layout.of_pairs:
             return 1.0
         matrix, warp = operands_of(workspace).problem, workspace.device.target.warp
-        return workspace.fact(("padding", self.layout.outer), lambda: padding(matrix, self.layout.outer, warp))
+        return workspace.cached(("padding", self.layout.outer), lambda: padding(matrix, self.layout.outer, warp))
 
     def _kept_slots(self, packed: PackedFacts, device: Device) -> list[np.int32]:
         """Return the slots to keep in L2, an argument of `el` kernels; `Unsupported` if the whole matrix fits."""

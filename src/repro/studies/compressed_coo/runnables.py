@@ -126,7 +126,7 @@ def store_pairs(pairs: Pairs, values: NDArray[np.floating], tile_rows: int, entr
     units = -(-(tile_rows + codes_of_tiles) * np.where(missed, values.itemsize, 1) // UNIT.itemsize)
     tiles[:, 0] = np.cumsum(units) - units
     blob = np.zeros(int(units.sum()), UNIT).view(np.uint8)
-    # positions of the tile's rows, followed by those of its codes
+    # positions in a tile: first its rows (diagonal entries), then its coded entries
     number_of_code = tile_rows + np.arange(len(coded)) - tiles[tile_of_code, 1]
     for chosen, item_bytes in ((~missed, 1), (missed, values.itemsize)):
         first = tiles[:, 0].astype(np.int64) * (UNIT.itemsize // item_bytes)
@@ -189,7 +189,7 @@ class CoordinateVariant(ProductRunnable, Candidate):
     arrangement = "AoS@natural"
 
     def __init__(self, id: CoordinateId, module: Module | ModuleOnDemand, folder: Path) -> None:
-        self.id, self.module = id, module
+        self.id, self._module = id, module
         self.space = id.blocking.space(id.layout)
         self.layout, self.blocking = id.layout, id.blocking
         self.name = str(id)
@@ -199,6 +199,11 @@ class CoordinateVariant(ProductRunnable, Candidate):
         self._packed: dict[str, Any] = {}
         self._y: Buffer | None = None
         self._bind: Bind | None = None
+
+    @property
+    def module(self) -> Module:
+        """Manifest of the module; a module on demand is compiled first."""
+        return self._module.built
 
     @property
     def identity(self) -> str:
@@ -224,10 +229,10 @@ class CoordinateVariant(ProductRunnable, Candidate):
 
     @property
     def on_demand(self) -> bool:
-        return isinstance(self.module, ModuleOnDemand)
+        return isinstance(self._module, ModuleOnDemand)
 
     def compile(self) -> None:
-        _ = self.module.built
+        _ = self.module
 
     def pack(self, workspace: Workspace) -> None:
         """Pack the matrix, unless its padding is refused."""
@@ -457,7 +462,7 @@ class PairsVariant(CoordinateVariant):
             rows = clusters_on(workspace) if of_clusters else None
             return cut_into_tiles(problem, symmetry, tile_rows, rows)
 
-        tiles = workspace.fact(("tiles of pairs", tile_rows, of_clusters), cut)
+        tiles = workspace.cached(("tiles of pairs", tile_rows, of_clusters), cut)
         pairs = lay_out_pairs(tiles, self.blocking.entries)
         refuse_padding(pairs.slots, problem.nnz)  # pairs within tiles are stored once instead of twice
         shared = shared_bytes(tiles.shared, tile_rows, operands.dtype.itemsize)
