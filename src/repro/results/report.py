@@ -194,10 +194,9 @@ def render_artifact(artifact: Artifact, campaign: Campaign, published: Published
 
 def lacks_ours(table: Table, campaign: Campaign) -> bool:
     """Return whether a table has columns for this campaign's numbers, and no line has one: only published ones."""
-    places = [at for at, column in enumerate(table.columns) if column.key == "measured"]
-    places = places or [
-        at for at, column in enumerate(table.columns) if column.group.startswith(("ours", campaign.column))
-    ]
+    columns = [*enumerate(table.columns)]
+    places = [at for at, column in columns if "measured" in (column.key, column.title, column.group)]
+    places = places or [at for at, column in columns if column.group.startswith(("ours", campaign.column))]
     return bool(places) and all(row[at].value is None for row in table.rows for at in places)
 
 
