@@ -49,6 +49,13 @@ except KeyboardInterrupt:
     sys.exit(130)
 
 
+made = f"\nreport   {plan.results}/report.html\ntables   {plan.results}/tables\nfigures  {plan.figures}"
+# Snakemake calls no handler where nothing is left to do; standard output can be a graph of jobs
+if freshness and not stale:
+    winners = f"winners  repro best {plan.config.campaign}"
+    print(f"all is made already{made}\n{winners}\n", file=sys.stderr)
+
+
 # requests to a cluster
 requests = Requests(plan, batches)
 
@@ -100,15 +107,7 @@ if not workflow.modifier.is_main_snakefile():
 
 def conclude():
     """Print where the results are, and the winners, also where one problem is refused and the others are measured."""
-    places = {
-        "report": Path(plan.results, "report.html"),
-        "tables": Path(plan.results, "tables"),
-        "figures": Path(plan.figures),
-    }
-    print(
-        *(f"\n{what:<9}{path}" for what, path in places.items() if path.exists()),
-        sep="",
-    )
+    print(made)
     try:
         print_end_of_run(plan.config.campaign)
     except ReproError as error:  # the run itself is over

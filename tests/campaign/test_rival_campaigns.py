@@ -19,6 +19,7 @@ from repro.campaign.completeness import find_missing_of_case
 from repro.campaign.configuration import load
 from repro.campaign.plan import Plan, make_plan
 from repro.campaign.steps import Freshness
+from repro.cli.results import print_end_of_run
 from repro.config.models import Config, Rival, Timing
 from repro.errors import ReproError
 from repro.problems.problem import Outline
@@ -56,7 +57,9 @@ def with_rivals(*names: str, libraries: Sequence[str] = ()) -> Config:
 
 
 @pytest.mark.slow
-def test_what_crashes_hangs_or_leaves_costs_its_row_and_stands_in_tables_and_figures(measuring, templates) -> None:
+def test_what_crashes_hangs_or_leaves_costs_its_row_and_stands_in_tables_and_figures(
+    measuring, templates, capsys
+) -> None:
     Path("config").symlink_to(templates.parent / "config")
     names = ("Right", "Wrong", "Crashing", "Hanging", "Leaving", "Outside")
     libraries = ("RIGHT", "WRONG", "CRASHING", "HANGING")
@@ -95,8 +98,8 @@ def test_what_crashes_hangs_or_leaves_costs_its_row_and_stands_in_tables_and_fig
     assert right["rival"].value == "right (right 3)"
     assert right["status"].value == "right"
     assert right["time_us"].value == pytest.approx(1e6 * rivals.graph_median["rival/right"])
-    assert right["speedup"].value == pytest.approx(right["time_us"].value / right["ours_us"].value)
-    assert right["over_library"].value == pytest.approx(right["library_us"].value / right["time_us"].value)
+    assert right["speedup_over_ours"].value == pytest.approx(right["ours_us"].value / right["time_us"].value)
+    assert right["speedup_over_library"].value == pytest.approx(right["library_us"].value / right["time_us"].value)
     assert lines["hanging"]["status"].value == f"timeout: rival/hanging did not end within {TIMEOUT:g} s"
     assert lines["hanging"]["time_us"].value is None
     assert get_artifact(STUDY, "figure-rivals").make(campaign, published).draw().axes[0].lines
@@ -109,9 +112,16 @@ def test_what_crashes_hangs_or_leaves_costs_its_row_and_stands_in_tables_and_fig
 
     outline = Outline(NAME, "matrix", entry="complex")
     plan = replace(plan_of({"layouts": LAYOUTS[:1]}, campaign="c"), problems={NAME: outline})
-    remarks = [part for part in find_missing_of_case(plan, STUDY, NAME, "single") if "rival/" in part.reason]
-    assert len(remarks) == 2  # by status: what is wrong, and what crashed
+    remarks = [part for part in find_missing_of_case(plan, STUDY, NAME, "single") if "rival/" in part.what]
+    assert {part.what.split()[0] for part in remarks} == {name for name in rivals.status.index if "right" not in name}
     assert all(part.remark for part in remarks)
+    assert f"timeout: rival/hanging did not end within {TIMEOUT:g} s" in {part.reason for part in remarks}
+
+    print_end_of_run("c")
+    said = capsys.readouterr().out.partition("Your own kernels")[2]
+    for name, status in rivals.status.items():
+        line = next(line for line in said.splitlines() if line.startswith(f"{name.partition('/')[2]} "))
+        assert ("right" if status == "ok" else status.replace("_", " ")) in line, line
 
 
 def test_a_process_that_exits_while_it_measures_has_crashed(tmp_path: Path) -> None:

@@ -1,15 +1,18 @@
 """`repro best`: the winner of each own problem beside the library, and lines to paste that do what they say."""
 
 import json
+import re
 import shlex
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from repro.campaign.artifacts import CampaignSelection
+from repro.campaign.artifacts import CampaignSelection, published_of
 from repro.campaign.report import report
-from repro.campaign.winners import find_winners, ways_out
+from repro.campaign.winners import CHOSEN_ON_CPU, REHEARSAL, find_winners, notes, table_rows, ways_out
 from repro.cli.app import run
 from repro.cli.results import print_end_of_run
 from repro.problems.matrix import Matrix
@@ -31,7 +34,15 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Matrix:
     return Matrix("part", PART, 2, np.array([0, 1, 2], np.int32), np.array([1, 0], np.int32), values)
 
 
-def campaign(folder: Path, backend: str, problems: object = OWN, target: str = "cpu", fastest: str = BEST) -> Recorder:
+def campaign(
+    folder: Path,
+    backend: str,
+    problems: object = OWN,
+    target: str = "cpu",
+    fastest: str = BEST,
+    others: Sequence[tuple[str, str, float]] = (),
+) -> Recorder:
+    """A campaign of the matrix; `others` are kind, name and microseconds of further rows of its report."""
     maker = Recorder(folder, backend, STUDY, get_study(STUDY).columns)
     maker.configure(**{STUDY: problems})
     maker.record("part", entry=PART, n=2, nnz=2)
@@ -41,6 +52,7 @@ def campaign(folder: Path, backend: str, problems: object = OWN, target: str = "
     told = {"phase": "report", "entry": PART}
     timed = [("variant", fastest, 10.0, "natural"), ("variant", DIRECT, 12.0, "natural")]
     timed += [("baseline", "library/csr", 15.0, "natural"), ("baseline", "library/csr@rcm", 1.0, "rcm")]
+    timed += [(kind, name, micro, "natural") for kind, name, micro in others]
     rows = [
         maker.row("part", "double", kind, name, micro, ordering=ordering, matrix_bytes=1 << 20, **told)
         for kind, name, micro, ordering in timed
@@ -68,10 +80,100 @@ def test_a_winner_stands_beside_the_library_in_its_own_order(small: Matrix, caps
     assert winner.own and winner.matrix_bytes == 1 << 20 and winner.clock == "graph"
     assert winner.speedup == pytest.approx(1.5)
     run_command(f"repro best {maker.campaign} --json")
-    [said] = json.loads(capsys.readouterr().out)
+    told = json.loads(capsys.readouterr().out)
+    [said] = told["winners"]
+    assert told["rivals"] == []
     assert said["seconds"] == pytest.approx(8e-6)  # by the graph clock
     assert said["operator_seconds"] == pytest.approx(9.6e-6)
     assert said["export"] == winner.export and said["speedup"] == pytest.approx(1.5)
+
+
+@pytest.mark.medium
+def test_a_faster_kernel_of_the_report_is_named_and_does_not_replace_the_choice(small: Matrix) -> None:
+    literal = "CSR-AoS-AoS/dynamic-32-2-rolled"
+    others = [("variant", literal, 5.0), ("baseline", "library/fast", 2.0)]
+    maker = campaign(Path(), "cuda", target="sm_80", others=others)
+    asked = CampaignSelection.of(maker.campaign, Path("results"))
+    [winner] = find_winners(asked)
+    assert (winner.variant, winner.faster) == (BEST, literal)
+    assert winner.faster_seconds == pytest.approx(4e-6)
+    lost, named, why = notes([winner])
+    assert lost == "No kernel here beats library/fast on part (double)."
+    assert f"{literal} took 4.00 µs" in named and BEST in named and "choice stands" in why
+    # the page says the same, and so does the table of problems where the papers' winner is the faster one
+    assert named in report(asked).read_text()
+    maker.choose("part", "double", {(tuning, "graph"): (name, []) for tuning, name in
+                                    (("extended", BEST), ("joint", literal))})  # fmt: skip
+    told = [artifact.make(asked.read(STUDY), published_of(STUDY)).caption for artifact in asked.artifacts(STUDY)
+            if artifact.name in ("table-problems", "figure-speedup")]  # fmt: skip
+    assert all("found the papers’ winner faster on part (double)" in caption for caption in told) and len(told) == 2
+
+
+@pytest.mark.medium
+def test_a_rival_stands_beside_ours_and_the_library_and_first_on_the_page(
+    small: Matrix, capsys: pytest.CaptureFixture[str]
+) -> None:
+    maker = campaign(Path(), "cuda", target="sm_80", others=[("outside", "rival/mine", 5.0)])
+    path = maker.raw.parent / "config.yaml"
+    rivals = [{"name": "mine", "python": "mine.py:Mine"}]
+    path.write_text(json.dumps({**json.loads(path.read_text()), "rivals": rivals}))
+    run_command(f"repro best {maker.campaign} --json")
+    [said] = json.loads(capsys.readouterr().out)["rivals"]
+    assert (said["rival"], said["problem"], said["status"]) == ("mine", "part", "ok")
+    assert said["speedup_over_ours"] == pytest.approx(2) and said["speedup_over_library"] == pytest.approx(3)
+    run_command(f"repro best {maker.campaign}")
+    block = capsys.readouterr().out.partition("Your own kernels")[2].splitlines()
+    assert block[-1].split() == ["mine", "SpMV", "part", "double", "4.00", "2.00", "3.00", "right"]
+    page = report(CampaignSelection.of(maker.campaign, Path("results"))).read_text()
+    sections = re.findall(rf'<section id="{STUDY}-((?:table|figure)-[^"]+)"', page)
+    assert sections[:2] == ["table-rivals", "figure-rivals"] and len(sections) > 4
+    assert f'Your own kernels: <a href="#{STUDY}-table-rivals">' in page
+
+
+def test_what_is_within_a_tie_or_noisy_or_in_another_order_contradicts_no_choice(small: Matrix) -> None:
+    maker = campaign(Path(), "cuda", target="sm_80")
+    told = {"phase": "report", "entry": PART}
+    rows = [
+        maker.row("part", "double", "variant", name, micro, ordering=ordering, status=status, **told)
+        for name, micro, ordering, status in (
+            (BEST, 10.0, "natural", "ok"),
+            ("CSR-AoS-AoS/static-32-1", 9.95, "natural", "ok"),
+            ("CSR-AoS-AoS/static-64-1", 5.0, "natural", "noisy"),
+            (f"{BEST}@rcm", 5.0, "rcm", "ok"),
+        )
+    ]
+    maker.write("part", "double", "report", rows)
+    [winner] = find_winners(CampaignSelection.of(maker.campaign, Path("results")))
+    assert winner.variant == BEST and winner.faster is None
+
+
+def test_in_two_precisions_the_lines_to_paste_make_two_operators(small: Matrix) -> None:
+    maker = campaign(Path(), "cuda", target="sm_80")
+    [winner] = find_winners(CampaignSelection.of(maker.campaign, Path("results")))
+    assert winner.python[-1].startswith("A = ")
+    maker.write("part", "single", "report", [maker.row("part", "single", "variant", BEST, 6.0, ordering="natural",
+                                                       phase="report", entry=PART)])  # fmt: skip
+    maker.choose("part", "single", {("extended", "graph"): (BEST, [])})
+    [(_, lines)] = ways_out(find_winners(CampaignSelection.of(maker.campaign, Path("results"))))
+    made = [line.partition(" = ")[0] for line in lines if " = " in line]
+    assert made == ["A_single", "A_double"]
+
+
+def test_a_refused_file_is_one_short_cell_and_its_whole_message_below(small: Matrix) -> None:
+    maker = campaign(Path(), "cuda", target="sm_80")
+    reason = "the matrix is not square: " + 100 * "x" + "\n  where: part.msh\n  to do: cut it"
+    maker.record("part", status="unavailable", reason=reason)
+    for step in ("report", "choices"):
+        maker.folder("part", "double").joinpath(f"{step}.parquet").unlink()
+    maker.write("part", "double", "report", [maker.unavailable("part", "double", reason)])
+    winners = find_winners(CampaignSelection.of(maker.campaign, Path("results")))
+    assert len(winners) == 1 and winners[0].reason == f"unavailable: {reason}"
+    [row] = table_rows(winners)
+    assert max(len(cell or "") for cell in row) <= 60
+    assert [*notes([*winners, replace(winners[0], precision="single")])] == [f"part: unavailable: {reason}"]
+    maker.record("part", entry=PART, n=2, nnz=2)  # built, but refused by the study
+    [refused] = find_winners(CampaignSelection.of(maker.campaign, Path("results")))
+    assert refused.reason == reason
 
 
 @pytest.mark.medium
@@ -80,8 +182,11 @@ def test_the_lines_to_paste_do_what_they_say(small: Matrix, backend: str, target
     maker = campaign(Path(), backend, target=target)
     small.save(Path("results", maker.campaign, "problems", "part.npz"))
     asked = CampaignSelection.of(maker.campaign, Path("results"))
-    [(problem, [export, *python])] = ways_out(find_winners(asked))
-    assert problem == "part"
+    [winner] = find_winners(asked)
+    [(problem, lines)] = ways_out([winner])
+    assert problem == "part" and (CHOSEN_ON_CPU in lines) == winner.on_cpu
+    assert f"# A runs {DIRECT}, 9.60 µs: the fastest that takes vectors as NumPy, CuPy and PyTorch have them" in lines
+    export, *python = [line for line in lines if not line.startswith("#")]
     run_command(export)
     assert Path("part-double", "block3_double.cu").exists()
     assert BEST.replace("/", " ").split()[1] in Path("part-double", "README.md").read_text()
@@ -100,7 +205,7 @@ def test_in_place_of_a_winner_that_fits_no_gpu_the_fastest_that_does_is_exported
     [winner] = find_winners(CampaignSelection.of(maker.campaign, Path("results")))
     assert (winner.variant, winner.exported) == (CPU_ONLY, DIRECT)
     assert winner.exported_seconds == pytest.approx(9.6e-6)
-    [(_, [remark, export, *_])] = ways_out([winner])
+    [(_, [_, remark, export, *_])] = ways_out([winner])
     assert remark.startswith("#") and CPU_ONLY in remark and f"{DIRECT}, 9.60 µs" in remark
     run_command(export)
     assert DIRECT.replace("/", " ").split()[1] in Path("part-double", "README.md").read_text()
@@ -113,6 +218,7 @@ def test_the_end_of_a_run_and_the_report_show_own_problems_alone(
     maker = campaign(Path(), "opencl")
     print_end_of_run(maker.campaign)
     said = capsys.readouterr().out
+    assert REHEARSAL in said.splitlines()
     assert BEST in said and "repro export --variant" in said and f"repro best {maker.campaign}" in said
     page = report(CampaignSelection.of(maker.campaign, Path("results"))).read_text()
     assert 'id="winners"' in page and "repro export --variant" in page

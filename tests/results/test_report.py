@@ -164,6 +164,19 @@ def test_what_nothing_was_measured_for_is_left_out_and_named(small: Campaign, tm
     assert "left out, as not measured" not in pairs(text)
 
 
+def test_a_papers_table_without_a_number_of_ours_is_left_out_and_named(small: Campaign, tmp_path: Path) -> None:
+    columns = (Column("problem", "problem"), Column("published_x", "x", "published"), Column("x", "x", "ours: CPU"))
+
+    def artifact(name: str, ours: Cell) -> Artifact:
+        table = Table(columns, [(Cell("grid"), Cell(1.0), ours)], "Both.")
+        return Artifact("made_up", name, "Both", "Table 1 of the paper", "table", lambda campaign, published: table)
+
+    parts = [PageStudy(small, NOTHING, [artifact("table-1", Cell()), artifact("table-2", Cell(2.0))])]
+    page = write_report(parts, tmp_path / "report.html").read_text()
+    assert 'id="made_up-table-2"' in page and 'id="made_up-table-1"' not in page
+    assert pairs(page)["left out, as not measured"] == "table-1"
+
+
 def test_the_words_of_a_study_are_its_own(small: Campaign, tmp_path: Path) -> None:
     words = tmp_path / "words.html.j2"
     words.write_text("<p>{{ 'round' }} numbers</p>\n")

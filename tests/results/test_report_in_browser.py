@@ -14,7 +14,7 @@ from repro.results.campaign_data import Campaign
 from repro.results.figure_style import TEXT, canvas
 from repro.results.published import Published
 from repro.results.registry import Artifact
-from repro.results.report import PageStudy, write_report
+from repro.results.report import PageStudy, PageWinners, write_report
 from repro.results.tables import Cell, Column, Figure, Result, Table
 from support.campaigns import SmallCampaign
 
@@ -156,7 +156,11 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         legend={"b(\\d+)": "\\1 threads a block", "w": "none"},
         result=result,
     )
-    path = write_report([part], folder / "report.html")
+    own = Table((Column("problem", "problem"),), [(Cell("part"),)], "Own.")
+    line = f"repro export --variant {'CSR-AoS-AoS/' * 12} --to part"  # has to wrap
+    winners = PageWinners(own, [f"part: {'refused ' * 40}"], {"part": [line], "other": [line]})
+    path = write_report([part], folder / "report.html", winners=winners)
+    path.write_text(path.read_text().replace("<details><summary>Take", "<details open><summary>Take"))
     path.write_text(path.read_text().replace("</body>", f"<script>{{{PROBE}}}</script></body>"))
     return path
 

@@ -20,6 +20,11 @@ def test_the_demo_takes_a_minute_and_says_where_its_page_is(checkout: Checkout) 
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert said.code == 0, said.text
     assert "report   results/demo/report.html" in said.text
+    ending = said.text.partition("The fastest kernels")[2]
+    assert "dirac_torus" in ending and "rehearsal on a CPU" in ending and "repro export" not in ending
+    again = checkout.snakemake("all", "--configfile", "config/demo.yaml")
+    assert again.nothing_to_do and "report   results/demo/report.html" in again.text
+    assert "winners  repro best demo" in again.text
     page = (checkout.folder / "results/demo/report.html").read_text()
     assert '<strong class="number">rehearsal</strong>' in page and "as fast as" not in page
     # the time of its processes, since other tests may run beside this one

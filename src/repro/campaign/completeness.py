@@ -29,6 +29,8 @@ from repro.studies import get_study
 
 #: Statuses that count as a failure only for a winner: the row cannot run on this device, or has no reliable time.
 HARMLESS = {*TIMED, "unsupported", "unstable", "out_of_memory", "timeout"}
+#: Statuses of a rival that are not named: any other says that it did not do what its author meant it to do.
+HARMLESS_OF_RIVALS = {*TIMED, "unsupported"}
 #: Columns to read, if present.
 COLUMNS = ("problem", "precision", "kind", "name", "status", "message", "tuning", "backend")
 CHOICES = "choices"
@@ -46,6 +48,8 @@ class Missing:
     def kind(self) -> str:
         """What many of its like are called."""
         first = self.what.split()[0]
+        if first.startswith("rival/"):
+            return "cases of rivals"
         return {"problem": "problems", "module": "modules"}.get(first, "cases" if " on " in self.what else "steps")
 
     @property
@@ -184,24 +188,26 @@ def _rows_by_case(study_folder: Path, step: str) -> dict[tuple[str, str], list[d
 
 
 def _failed(what: str, rows: Sequence[Mapping[str, Any]], winners: Container[str]) -> Iterator[Missing]:
-    """Yield failed rows, counted by status. Harmless statuses fail only for `winners`; compile errors are found
-    elsewhere.
+    """Yield failed rows, counted by status; those of rivals one by one. Harmless statuses fail only for `winners`;
+    compile errors are found elsewhere.
     """
     failed = [
         row
         for row in rows
-        if (status := row.get("status") or "ok") not in TIMED
-        and (status != "compile_error" or row.get("kind") == OUTSIDE)
+        if row.get("kind") != OUTSIDE
+        and (status := row.get("status") or "ok") not in {*TIMED, "compile_error"}
         and (status not in HARMLESS or row["name"] in winners)
     ]
     # a campaign still counts as complete with disturbed times on a CPU, and with rivals that fail: these are remarks
-    remarks = [
-        row.get("kind") == OUTSIDE or (row["status"] == "disturbed" and row.get("backend") == "opencl")
-        for row in failed
-    ]
+    remarks = [row["status"] == "disturbed" and row.get("backend") == "opencl" for row in failed]
     for remark in (False, True):
         for words in _counted([row for row, only in zip(failed, remarks, strict=True) if only is remark]):
             yield Missing(what, words, remark)
+    for row in rows:
+        if row.get("kind") == OUTSIDE and (status := row.get("status") or "ok") not in HARMLESS_OF_RIVALS:
+            first = (row.get("message") or "").partition("\n")[0]
+            words = status.replace("_", " ")
+            yield Missing(f"{row['name']} in {what}", f"{words}: {first}" if first else words, remark=True)
 
 
 def _counted(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:

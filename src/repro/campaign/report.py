@@ -67,10 +67,11 @@ def report(
 
 def _part(asked: CampaignSelection, name: str) -> PageStudy:
     study, campaign = get_study(name), asked.read(name)
+    rivals_first = sorted(asked.artifacts(name), key=lambda artifact: artifact.needs != "rivals")
     return PageStudy(
         campaign,
         published_of(name),
-        asked.artifacts(name),
+        rivals_first,
         study.headline,
         study.libraries.get(campaign.backend or "", ""),
         study.highlights,

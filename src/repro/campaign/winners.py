@@ -1,4 +1,4 @@
-"""Winners of a campaign: for each case the kernel to take, its time beside the library's, and how it is taken away."""
+"""Winners of a campaign: for each case the kernel to take, beside the library and rivals, and how it is taken away."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.export.bundle import parse_variant
 from repro.problems.registry import own_name
-from repro.results.campaign_data import Campaign, Case, ReportedTime
-from repro.results.report import PageWinners
+from repro.results.campaign_data import UNAVAILABLE, Campaign, Case, ProblemRecord, ReportedTime, one_line
+from repro.results.report import PageWinners, same_kernel_twice
+from repro.results.rivals import RivalLine, contests_of, rival_lines
+from repro.results.significance import ratio_of
 from repro.results.tables import Cell, Column, Table
 from repro.sparse.compound.kernels import TEMPLATES
 from repro.sparse.tuning_features import OPERATOR
-from repro.studies import get_study
+from repro.studies import get_study, load_artifacts
 
 #: Clocks in order of preference; exported kernels run in graphs.
 CLOCKS: tuple[ClockName, ...] = ("graph", "event", "host")
@@ -33,6 +35,11 @@ CPU_TARGET = "sm_90"
 DEFAULT_RESULTS = Path("results")
 #: Most winners that the end of a run and the head of a report show.
 SHOWN = 12
+#: First line above winners that a CPU chose, and the comment above the lines that take them away.
+REHEARSAL = "rehearsal on a CPU: these times say nothing of a GPU"
+CHOSEN_ON_CPU = "# chosen by times of a CPU, which say nothing of a GPU"
+#: Most characters of a reason in a table; all of it stands below.
+REASON_ROOM = 60
 
 
 @dataclass(frozen=True)
@@ -46,12 +53,22 @@ class Winner:
     entry: str | None
     #: Whether the problem is a file of the user's.
     own: bool
+    #: Whether the times are a CPU's.
+    on_cpu: bool = False
+    #: By how much two processes' times of one kernel differ in this study, in words; None if that was not measured.
+    same_kernel_twice: str | None = None
     #: Name of the variant; None if there is none, and `reason` says why.
     variant: str | None = None
     reason: str | None = None
     #: Clock of all times.
     clock: str | None = None
     seconds: float | None = None
+    #: Whether the time's quartiles lie further apart than the protocol allows.
+    noisy: bool = False
+    #: Another variant in the same order that was faster by more than a tie in the same rounds: it does not replace what
+    #: the search chose, see `Case.faster_than`.
+    faster: str | None = None
+    faster_seconds: float | None = None
     #: The fastest library routine in the same order of the unknowns, and its time.
     library: str | None = None
     library_seconds: float | None = None
@@ -100,13 +117,44 @@ def studies_without(asked: CampaignSelection, study_name: str | None = None) -> 
             yield name, f"{asked.results}/{asked.campaign}/tables/{name}/{table}.md" if table else "its tables"
 
 
-def as_json(winners: Iterable[Winner]) -> str:
-    """Return the winners as JSON, with seconds and bytes."""
-    return json.dumps([{**asdict(one), "speedup": one.speedup} for one in winners], indent=2, ensure_ascii=False)
+def find_rivals(asked: CampaignSelection, study_name: str | None = None) -> list[RivalLine]:
+    """Return what became of each rival of the studies in each case."""
+    lines: list[RivalLine] = []
+    for name in asked.studies(study_name):
+        load_artifacts(name)
+        if contests := contests_of(name):
+            lines += rival_lines(asked.read(name), contests)
+    return lines
+
+
+def as_json(winners: Iterable[Winner], rivals: Iterable[RivalLine]) -> str:
+    """Return the winners and the rivals as JSON, with seconds and bytes."""
+    told = {
+        "winners": [{**asdict(one), "speedup": one.speedup} for one in winners],
+        "rivals": [
+            {
+                "rival": line.rival,
+                "study": line.case.campaign.study,
+                "task": line.title,
+                "problem": line.case.problem,
+                "precision": line.case.precision,
+                "status": line.row.status,
+                "message": line.row.message,
+                "seconds": line.time.seconds if line.time else None,
+                "clock": line.clock,
+                "speedup_over_ours": ratio_of(line.ours, line.time),
+                "speedup_over_library": ratio_of(line.library, line.time),
+            }
+            for line in rivals
+        ],
+    }
+    return json.dumps(told, indent=2, ensure_ascii=False)
 
 
 #: Heads of `table_rows`.
-HEADS = ("problem", "entry", "precision", "fastest", "µs", "clock", "times the library", "library", "matrix")
+HEADS = (
+    "problem", "entry", "precision", "fastest", "µs", "clock", "library", "library µs", "speedup over it", "matrix",
+)  # fmt: skip
 
 
 def table_rows(winners: Iterable[Winner]) -> Iterator[tuple[str | None, ...]]:
@@ -116,12 +164,55 @@ def table_rows(winners: Iterable[Winner]) -> Iterator[tuple[str | None, ...]]:
             one.problem,
             one.entry,
             one.precision,
-            one.variant or one.reason,
+            one.variant or one_line((one.reason or "").partition("\n")[0], REASON_ROOM),
             None if one.seconds is None else f"{one.seconds * 1e6:.2f}",
-            one.clock,
-            None if one.speedup is None else f"{one.speedup:.2f}",
+            f"{one.clock}, noisy" if one.noisy else one.clock,
             one.library,
+            None if one.library_seconds is None else f"{one.library_seconds * 1e6:.2f}",
+            None if one.speedup is None else f"{one.speedup:.2f}",
             None if one.matrix_bytes is None else f"{one.matrix_bytes / 2**20:.3g} MiB",
+        )
+
+
+def notes(winners: Sequence[Winner]) -> Iterator[str]:
+    """Yield what has to be said below the table: lost cases, contradicted choices, how sure a time is, and reasons."""
+    slower = [one for one in winners if one.speedup is not None and one.speedup < 1]
+    for library, cases in groupby(sorted(slower, key=lambda one: one.library or ""), key=lambda one: one.library):
+        names = ", ".join(f"{one.problem} ({one.precision})" for one in cases)
+        yield f"No kernel here beats {library} on {names}."
+    contradicted = [one for one in winners if one.faster and one.faster_seconds]
+    for one in contradicted:
+        assert one.faster_seconds is not None
+        yield (
+            f"{one.problem} ({one.precision}): {one.faster} took {one.faster_seconds * 1e6:.2f} µs in the same rounds, "
+            f"which do not confirm that {one.variant} is the fastest."
+        )
+    if contradicted:
+        yield "The search's choice stands all the same: the least of several noisy times would flatter it."
+    for twice in dict.fromkeys(one.same_kernel_twice for one in winners if one.variant):
+        if twice:
+            yield f"The same kernel twice: {twice}."
+    yield from dict.fromkeys(f"{one.problem}: {one.reason}" for one in winners if one.reason)
+
+
+#: Heads of `rival_rows`.
+RIVAL_HEADS = (
+    "rival", "task", "problem", "precision", "µs", "speedup over ours", "over the library", "what became of it",
+)  # fmt: skip
+
+
+def rival_rows(rivals: Iterable[RivalLine]) -> Iterator[tuple[str | None, ...]]:
+    """Yield the cells of a table with a line for each rival in each case."""
+    for line in rivals:
+        ratios = [ratio_of(other, line.time) for other in (line.ours, line.library)]
+        yield (
+            line.rival,
+            line.title,
+            line.case.problem,
+            line.case.precision,
+            f"{line.time.seconds * 1e6:.2f}" if line.time else None,
+            *(None if value is None else f"{value:.2f}" for value in ratios),
+            line.why_not or "right",
         )
 
 
@@ -130,10 +221,24 @@ def ways_out(winners: Iterable[Winner]) -> Iterator[tuple[str, list[str]]]:
     for problem, cases in groupby(winners, key=lambda one: one.problem):
         found = [one for one in cases if one.variant]
         lines = [line for one in found if one.python for line in _export_lines(one)]
-        setup = [*dict.fromkeys(line for one in found for line in one.python[:-1])]
-        lines += [*setup, *(one.python[-1] for one in found if one.python)]
+        if lines and found[0].on_cpu:
+            lines.insert(0, CHOSEN_ON_CPU)
+        lines += dict.fromkeys(line for one in found for line in one.python[:-1])
+        for one in found:
+            if one.python:
+                lines += [*_operator_remark(one), one.python[-1]]
         if lines:
             yield problem, lines
+
+
+def _operator_remark(winner: Winner) -> Iterator[str]:
+    """Yield a comment on what the operator runs where that is another kernel than the winner."""
+    if winner.operator != winner.variant and winner.operator_seconds is not None:
+        name = winner.python[-1].partition(" ")[0]
+        yield (
+            f"# {name} runs {winner.operator}, {winner.operator_seconds * 1e6:.2f} µs: "
+            "the fastest that takes vectors as NumPy, CuPy and PyTorch have them"
+        )
 
 
 def _export_lines(winner: Winner) -> Iterator[str]:
@@ -153,15 +258,17 @@ def page_winners(winners: Sequence[Winner], campaign: str) -> PageWinners | None
         return None
     shown = winners[:SHOWN]
     rows = [tuple(map(Cell, row)) for row in table_rows(shown)]
-    numeric = ("µs", "times the library", "matrix")
-    caption = (
-        "The fastest kernel of each that leaves the unknowns in their order, by medians of the shuffled rounds with a "
-        f"warm cache, beside the library’s fastest routine. `repro best {campaign}` prints the same."
+    numeric = ("µs", "library µs", "speedup over it", "matrix")
+    caption = f"{REHEARSAL.capitalize()}. " if winners[0].on_cpu else ""
+    caption += (
+        "The fastest kernel of each that leaves the unknowns in their order, as the search chose it, by medians of the "
+        "shuffled rounds with a warm cache, beside the library’s fastest routine. A speedup below 1 is a kernel that "
+        f"is slower. `repro best {campaign}` prints the same."
     )
     if len(shown) < len(winners):
         caption += f" These are the first {len(shown)} of {len(winners)}."
     columns = tuple(Column(head, head, numeric=head in numeric) for head in HEADS)
-    return PageWinners(Table(columns, rows, caption), dict(ways_out(shown)))
+    return PageWinners(Table(columns, rows, caption), list(notes(shown)), dict(ways_out(shown)))
 
 
 def _own_problems(asked: CampaignSelection, study_name: str) -> set[str]:
@@ -172,16 +279,21 @@ def _own_problems(asked: CampaignSelection, study_name: str) -> set[str]:
 
 def _winner(asked: CampaignSelection, campaign: Campaign, problem_name: str, precision: str, own: bool) -> Winner:
     case, record = Case(campaign, problem_name, precision), campaign.problems[problem_name]
-    common = Winner(campaign.study, problem_name, precision, record.entry or record.kind, own)
+    common = Winner(campaign.study, problem_name, precision, record.entry or record.kind, own, campaign.on_cpu)
     best, clock = _fastest(case, get_study(campaign.study).winners)
     if best is None:
-        return replace(common, reason=case.why_not())
+        return replace(common, reason=_why_not(case, record))
+    faster = case.faster_than(best, clock)
     library = case.select(lambda row: row.get("ordering") in (None, "natural"), kind="baseline").fastest(clock)
     found = replace(
         common,
         variant=best.name,
         clock=clock,
         seconds=best.seconds,
+        noisy=best.noisy,
+        faster=faster.name if faster else None,
+        faster_seconds=faster.seconds if faster else None,
+        same_kernel_twice=same_kernel_twice(campaign),
         library=library.name if library else None,
         library_seconds=library.seconds if library else None,
         matrix_bytes=best.row.get("matrix_bytes"),
@@ -193,9 +305,18 @@ def _winner(asked: CampaignSelection, campaign: Campaign, problem_name: str, pre
         found,
         operator=operator.name,
         operator_seconds=operator.seconds,
-        python=_python(asked, found),
+        python=_python(asked, found, campaign.precisions),
         **_export(asked, case, found, best),
     )
+
+
+def _why_not(case: Case, record: ProblemRecord) -> str:
+    """Return why a case has no winner, with all lines of the message of what refused it."""
+    if not record.available and record.reason:
+        return f"{UNAVAILABLE}: {record.reason}"
+    rows = case.campaign.report_rows(case.problem, case.precision)  # of any cache: a refused row has none
+    refused = (row.message for row in rows if row.status == "unavailable")
+    return next(filter(None, refused), None) or case.why_not()
 
 
 def _fastest(case: Case, tunings: Sequence[str]) -> tuple[ReportedTime | None, ClockName]:
@@ -253,16 +374,18 @@ def _fastest_exported(case: Case, found: Winner, target: Target) -> ReportedTime
     return None
 
 
-def _python(asked: CampaignSelection, found: Winner) -> tuple[str, ...]:
+def _python(asked: CampaignSelection, found: Winner, precisions: Sequence[str]) -> tuple[str, ...]:
     """Return the lines that make the operator: of the problem as the campaign built it, where that is still there."""
+    name = "A" if len(precisions) == 1 else f"A_{found.precision}"
     built = asked.results / asked.campaign / "problems" / f"{found.problem}.npz"
     results = f", results={str(asked.results)!r}" if asked.results != DEFAULT_RESULTS else ""
     options = f'"{asked.campaign}:{found.problem}", precision="{found.precision}"{results}'
     if not built.exists():
-        return "import repro", f"A = repro.operator(matrix, {options})  # matrix: one of SciPy's that is like this one"
+        made = f"{name} = repro.operator(matrix, {options})"
+        return "import repro", "# matrix: one of SciPy's that is like this one", made
     return (
         "from pathlib import Path",
         "import repro",
         "from repro.problems.matrix import Matrix",
-        f'A = repro.operator(Matrix.load(Path("{built}")), {options})',
+        f'{name} = repro.operator(Matrix.load(Path("{built}")), {options})',
     )

@@ -344,6 +344,9 @@ def plan(
     _print_line(f"{total}, {absent} of them to compile, on {cores} cores", "modules")
     variants, tried = (sum(getattr(job, key) for job in needs.jobs if job.told) for key in ("variants", "tried"))
     _print_line(f"{variants:,}{f', {tried:,} of them to try' if tried < variants else ''}", "variants")
+    if planned.config.rivals:
+        names = ", ".join(rival.name for rival in planned.config.rivals)
+        _print_line(f"{names}: verified and timed beside ours; what they take is in no number below", "rivals")
     _print_line(f"{len(planned.artifact_files)}", "artifacts")
     batched = f"; small problems in batches of up to {planned.config.batch}" if planned.config.batch > 1 else ""
     steps = count_steps(planned, stale)
@@ -479,6 +482,7 @@ def _plan_record(planned: Plan, needs: Estimate, cores: int) -> dict[str, object
         "cases": [asdict(job) for job in needs.jobs],
         "modules": {"all": total, "absent": absent},
         "artifacts": planned.artifact_files,
+        "rivals": [rival.name for rival in planned.config.rivals],
         "disk_bytes": needs.disk_bytes,
         "device_bytes": needs.device_bytes,
         "seconds": needs.seconds(cores),

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from repro.results.cross_campaign import Comparison
     from repro.results.figure_style import Shape
     from repro.results.registry import Kind
+    from repro.results.rivals import RivalLine
 
 
 Names = Annotated[
@@ -475,41 +476,73 @@ def best(
         repro best mine --json
     """
     from repro.campaign.artifacts import CampaignSelection
-    from repro.campaign.winners import as_json, find_winners, studies_without
+    from repro.campaign.winners import as_json, find_rivals, find_winners, studies_without
 
     asked = CampaignSelection.of(campaign, results, config, beside=())
-    winners = find_winners(asked, study)
+    winners, rivals = find_winners(asked, study), find_rivals(asked, study)
     if json:
-        typer.echo(as_json(winners))
+        typer.echo(as_json(winners, rivals))
         return
     print_winners(winners)
+    print_rivals(rivals)
     for name, table in studies_without(asked, study):
         typer.echo(f"\n{name} chooses no single kernel a problem: its times are in {table}")
 
 
-def print_winners(winners: Sequence[Winner]) -> None:
-    """Print a table of winners, and for each problem the commands that export its kernels."""
-    from repro.campaign.winners import HEADS, table_rows, ways_out
-    from repro.cli.console import in_columns, terminal_width
+def print_winners(winners: Sequence[Winner], more: str = "") -> None:
+    """Print a table of winners, and for each problem the lines that take its kernels away.
 
+    `more` is printed below the table, in place of these lines.
+    """
+    from repro.campaign.winners import HEADS, REHEARSAL, notes, table_rows, ways_out
+    from repro.cli.console import INDENT, in_columns, terminal_width, wrapped
+
+    if any(one.on_cpu for one in winners):
+        typer.echo(f"{typer.style(REHEARSAL, fg='yellow')}\n")
     for number, line in enumerate(in_columns(HEADS, table_rows(winners), terminal_width()) if winners else ()):
         typer.echo(line if number else typer.style(line, bold=True))
+    for number, note in enumerate(notes(winners)):
+        if number == 0:
+            typer.echo()
+        for part in note.splitlines():
+            typer.echo("\n".join(wrapped(part, terminal_width(), indent=INDENT)))
+    if more:
+        typer.echo(f"\n{more}")
+        return
     for problem, lines in ways_out(winners):
         typer.echo(f"\n{typer.style(problem, bold=True)}")
         for line in lines:
             typer.echo(f"    {line}")
 
 
-def print_end_of_run(campaign: str) -> None:
-    """Print the winners on the user's own files, the first ones where there are many; nothing if there are none."""
-    from repro.campaign.artifacts import CampaignSelection
-    from repro.campaign.winners import SHOWN, find_winners
+def print_rivals(rivals: Sequence[RivalLine]) -> None:
+    """Print what became of each rival in each case, if there are any."""
+    from repro.campaign.winners import RIVAL_HEADS, rival_rows
+    from repro.cli.console import in_columns, terminal_width
 
-    winners = find_winners(CampaignSelection.of(campaign, DEFAULT_RESULTS, beside=()), own=True)
+    if rivals:
+        typer.echo(f"\n{typer.style('Your own kernels', bold=True)}, beside ours and the library; above 1 is faster:\n")
+    for line in in_columns(RIVAL_HEADS, rival_rows(rivals), terminal_width()) if rivals else ():
+        typer.echo(line)
+
+
+def print_end_of_run(campaign: str) -> None:
+    """Print the first winners on the user's own files, or on all problems where there are none, and all rivals."""
+    from repro.campaign.artifacts import CampaignSelection
+    from repro.campaign.winners import SHOWN, find_rivals, find_winners
+
+    asked = CampaignSelection.of(campaign, DEFAULT_RESULTS, beside=())
+    own = find_winners(asked, own=True)
+    winners = own or find_winners(asked)
+    rivals = find_rivals(asked)
     if winners:
         more = f", the first {SHOWN} of {len(winners)}" if len(winners) > SHOWN else ""
-        typer.echo(f"\nYour own problems{more}; `repro best {campaign}` says it again:\n")
-        print_winners(winners[:SHOWN])
+        whose = "Your own problems" if own else "The fastest kernels"
+        typer.echo(f"\n{whose}{more}; `repro best {campaign}` says it again:\n")
+        print_winners(winners[:SHOWN], "" if own else f"`repro best {campaign}` says how to take them away")
+    print_rivals(rivals[:SHOWN])
+    if len(rivals) > SHOWN:
+        typer.echo(f"these are {SHOWN} of {len(rivals)}: `repro best {campaign}` has all")
 
 
 def claims(

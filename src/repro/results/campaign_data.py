@@ -572,6 +572,20 @@ class Case(Generic[R_co]):
         ties = tuple(name for name in choice.ties if name != choice.name)
         return self.select(name=choice.name, kind=kind).fastest(clock, ties)
 
+    def faster_than(self, chosen: ReportedTime, clock: ClockName) -> ReportedTime[R_co] | None:
+        """Return the fastest other variant of the report phase, if it contradicts the search's choice; else None.
+
+        It contradicts where it is quiet, leaves the unknowns in the same order, and is faster by more than a tie. It is
+        named beside the choice and does not replace it: the least of several noisy times would be biased low.
+        """
+        quiet, order = self.select(kind=chosen.row.kind, status="ok"), chosen.row.get("ordering")
+        other = Selection([row for row in quiet if row.get("ordering") == order]).fastest(clock)
+        return other if other and self.is_faster(other, chosen) else None
+
+    def is_faster(self, other: ReportedTime | None, chosen: ReportedTime | None) -> bool:
+        """Return whether a time is less than that of a chosen variant by more than a tie."""
+        return other is not None and chosen is not None and other.seconds * (1 + self.campaign.tie) < chosen.seconds
+
     def reported_time(self, name: str, clock: ClockName) -> ReportedTime[R_co] | None:
         return self.select(kind="variant", name=name).fastest(clock)
 

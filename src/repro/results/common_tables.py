@@ -97,7 +97,8 @@ def _add_case(
     for rows in (Selection(case.rows), case.searched.select(cache=case.campaign.cache)):
         named: dict[str, list[R_co]] = {}
         for row in rows.select(task.predicate, **task.columns):
-            if (label := name(row)) is not None:
+            # the only row of a problem that could not be had names no contestant
+            if row.status != "unavailable" and (label := name(row)) is not None:
                 named.setdefault(label, []).append(row)
         for label, group in named.items():
             by_name.setdefault(label, []).append(Selection(group))

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from repro.bench.rows import ClockName
-from repro.results.campaign_data import NEAR_EMPTY, Campaign, ProblemRecord
+from repro.results.campaign_data import CASES_SHOWN, NEAR_EMPTY, Campaign, Case, ProblemRecord, ReportedTime
 from repro.results.published import Published
 from repro.results.tables import Cell, Column
 
@@ -179,6 +179,22 @@ def launch_note(marked: int, of: int) -> str:
     if not marked:
         return ""
     return f"In {marked} of {of} cases a time is within {NEAR_EMPTY:g}× of that, and the ratio says little: marked."
+
+
+def unconfirmed_note(cases: Iterable[tuple[Case, ReportedTime | None, ReportedTime | None]]) -> str:
+    """Return the sentence that names the cases in which a winner of the papers' space is faster than ours.
+
+    `cases` has the time of ours and that of the papers' winner for each case; empty if there is no such case.
+    """
+    names = [f"{case.problem} ({case.precision})" for case, ours, papers in cases if case.is_faster(papers, ours)]
+    if not names:
+        return ""
+    more = f" and {len(names) - CASES_SHOWN} more" if len(names) > CASES_SHOWN else ""
+    return (
+        "The search chose ours over the papers’ kernels as well; these rounds found the papers’ winner faster on "
+        f"{', '.join(names[:CASES_SHOWN])}{more}. The choice stands, since the least of several noisy times would "
+        "flatter us."
+    )
 
 
 def cpu_note(campaign: Campaign) -> str:

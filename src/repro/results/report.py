@@ -175,9 +175,9 @@ class PageArtifact:
 
 
 def render_artifact(artifact: Artifact, campaign: Campaign, published: Published) -> PageArtifact | None:
-    """Make a table or figure for the page; None if none of its data was measured."""
+    """Make a table or figure for the page; None if none of its data was measured, or a papers' table has none."""
     made = artifact.make(campaign, published)
-    if made.nothing:
+    if made.nothing or (isinstance(made, Table) and artifact.of_papers and lacks_ours(made, campaign)):
         return None
     caption = Caption.of(made.caption)
     if artifact.kind == "table":
@@ -190,6 +190,14 @@ def render_artifact(artifact: Artifact, campaign: Campaign, published: Published
         texts = figure_style.save(cast(Figure, made), [path], artifact.title, campaign.column, screen=True)
         titled = with_titles(path.read_text("utf-8"), texts)
         return PageArtifact(artifact, caption, svg=inline_svg(titled, artifact))
+
+
+def lacks_ours(table: Table, campaign: Campaign) -> bool:
+    """Return whether a table has columns for this campaign's numbers, and no line has one: only published ones."""
+    columns = [*enumerate(table.columns)]
+    places = [at for at, column in columns if "measured" in (column.key, column.title, column.group)]
+    places = places or [at for at, column in columns if column.group.startswith(("ours", campaign.column))]
+    return bool(places) and all(row[at].value is None for row in table.rows for at in places)
 
 
 def lead_first(table: Table, lead: Sequence[str]) -> Table:
@@ -350,6 +358,8 @@ class PageWinners:
     """The head of the page: the winners on the user's own problems (`winners.html.j2`)."""
 
     table: Table
+    #: What has to be said below it.
+    notes: Sequence[str]
     #: Lines for a shell and for Python that take the kernels away, by problem.
     lines: Mapping[str, Sequence[str]]
 
@@ -512,8 +522,11 @@ def _clocks(campaign: Campaign) -> list[ClockName]:
     return reported or ["event", "graph"]
 
 
-def same_kernel_twice(campaign: Campaign) -> str:
-    """Return by how much two processes' times of one winner differ, with the interval of their ratio, by each clock."""
+def same_kernel_twice(campaign: Campaign) -> str | None:
+    """Return by how much two processes' times of one winner differ, with the interval of their ratio, by each clock.
+
+    It is None if no winner was timed twice.
+    """
     parts = []
     for again in campaign.repeated.select(cache=campaign.cache):
         case = {"problem": again.problem, "precision": again.precision, "name": again.name, "cache": again.cache}
@@ -528,7 +541,7 @@ def same_kernel_twice(campaign: Campaign) -> str:
                 parts.append(f"{abs(apart):.1f} % apart by the {clock} clock{said}")
         if parts:
             return f"{again.name} on {again.problem}, {again.precision}: {'; '.join(parts)}"
-    return "no A/A pair was measured"
+    return None
 
 
 def _facts(part: PageStudy) -> dict[str, str]:
@@ -548,7 +561,7 @@ def _facts(part: PageStudy) -> dict[str, str]:
     }
     if stamps:
         facts["measured"] = f"{min(stamps)[:19]} to {max(stamps)[:19]} UTC"
-    facts["the same kernel twice"] = same_kernel_twice(campaign)
+    facts["the same kernel twice"] = same_kernel_twice(campaign) or "no A/A pair was measured"
     for clock in REPORT_CLOCKS:
         if readings := empty_kernel_reading(campaign, clock):
             facts[f"empty kernel, {clock}"] = readings

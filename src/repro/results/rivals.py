@@ -135,13 +135,13 @@ def _columns(several: bool) -> tuple[Column[RivalLine], ...]:
         Column("rival", "rival", numeric=False, cell=lambda line: Cell(line.row.get("routine") or line.rival)),
         Column("status", "what became of it", numeric=False, cell=_status),
         Column("time_us", "µs", cell=lambda line: microseconds(line.time)),
-        speedup_column("speedup", "ours is faster by", "", lambda line: line.time, lambda line: line.ours),
+        speedup_column("speedup_over_ours", "over ours", "speedup", lambda line: line.ours, lambda line: line.time),
+        speedup_column(
+            "speedup_over_library", "over the library", "speedup", lambda line: line.library, lambda line: line.time
+        ),
         time_column("ours_us", "µs", "ours", lambda line: line.ours),
         Column("ours", "variant", "ours", numeric=False, cell=lambda line: Cell(line.ours.name if line.ours else None)),
         Column("library_us", "µs", "library", cell=_library),
-        speedup_column(
-            "over_library", "its time over the rival’s", "library", lambda line: line.library, lambda line: line.time
-        ),
         Column("setup_ms", "set-up, ms", cell=_setup),
         Column("error", "error over bound", cell=_error),
     )
@@ -176,8 +176,17 @@ def _error(line: RivalLine) -> Cell:
     return Cell() if error is None else Cell(error, f"{error:.2g}")
 
 
+_CONTESTS: dict[str, Sequence[Contest]] = {}
+
+
+def contests_of(study_name: str) -> Sequence[Contest]:
+    """Return the registered tasks of a study; none before its artifacts are loaded."""
+    return _CONTESTS.get(study_name, ())
+
+
 def register_contests(study_name: str, contests: Sequence[Contest]) -> None:
     """Register a study's table and figure of rivals, which are made where a campaign has any."""
+    _CONTESTS[study_name] = contests
     clock = contests[0].clock
 
     @table(study_name, "table-rivals", title="Rivals beside ours", numbering="ours", needs="rivals")
@@ -186,6 +195,7 @@ def register_contests(study_name: str, contests: Sequence[Contest]) -> None:
         caption = [
             "Kernels of the user’s own, verified by the same bounds and timed in the same rounds as ours and the",
             "library’s routines. Ours is the variant that tuning chose, the library’s its fastest routine.",
+            "Speedup: the time of ours, or of the library, over the rival’s: above 1 the rival is faster.",
             "Set-up: what the rival does once, before the first launch.",
             measurement_note(campaign, clock),
             unavailable_note(campaign),

@@ -15,7 +15,14 @@ from matplotlib.patches import Patch
 from repro.bench.rows import TIMED
 from repro.results import figure_style
 from repro.results.campaign_data import Campaign, brief_reason
-from repro.results.problem_rows import footnote, join_sentences, measurement_note, remarks, unavailable_note
+from repro.results.problem_rows import (
+    footnote,
+    join_sentences,
+    measurement_note,
+    remarks,
+    unavailable_note,
+    unconfirmed_note,
+)
 from repro.results.published import Published
 from repro.results.registry import figure
 from repro.results.significance import WHISKERS, Interval, interval_of_ratio, median_of, ratio_of
@@ -288,6 +295,7 @@ def gflops(campaign: Campaign, published: Published) -> Figure:
         measurement_note(campaign, "graph"),
         near_launch(cases),
         not_searched(cases),
+        unconfirmed_note((case.case, case[OURS], case[COMPRESSED_COO]) for case in cases),
         remarks(lines),
         unavailable_note(campaign),
     ]  # fmt: skip

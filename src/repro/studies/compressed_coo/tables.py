@@ -28,6 +28,7 @@ from repro.results.problem_rows import (
     measurement_note,
     precision_cell,
     unavailable_note,
+    unconfirmed_note,
 )
 from repro.results.published import Published
 from repro.results.registry import table
@@ -218,6 +219,7 @@ def problems(campaign: Campaign, published: Published) -> Table:
         measurement_note(campaign, "graph"),
         launch_note(marked, len(timed)),
         not_searched(cases),
+        unconfirmed_note((case.case, case[OURS], case[COMPRESSED_COO]) for case in cases),
         unavailable_note(campaign),
     ]  # fmt: skip
     return table_of(_problem_columns(library_of(campaign), on_chip(cases)), cases, join_sentences(caption))

@@ -24,6 +24,7 @@ from repro.results.problem_rows import (
     ours,
     remarks,
     unavailable_note,
+    unconfirmed_note,
 )
 from repro.results.published import Published
 from repro.results.registry import figure
@@ -352,6 +353,7 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
         "needs fewer bytes, or finds them in the cache, can pass it.",
         WHISKERS if any(row.ours_sure or row.papers_sure for rows in panels.values() for row in rows) else "",
         f"Geometric means: {'; '.join(summaries)}." if summaries else "",
+        unconfirmed_note((case.case, case[OURS], case[PAPERS]) for case in cases),
         "Nothing of this is published.",
         kernels_note(campaign),
         measurement_note(campaign, "graph"),
@@ -463,7 +465,7 @@ def fractions(campaign: Campaign, published: Published) -> Figure:
     shown = sum(point.winner is not None for point in points)
     near = ", ".join(launched)
     caption = [
-        "Fraction of the streaming floor (the floor’s time over the time) that the winner of the joint tuning",
+        "Fraction of the streaming floor (the floor’s time over the time) that the winner of the papers’ space",
         f"(filled) and the fastest {library_of(campaign)} routine (open) reach. A winner in a layout with fewer",
         "bytes than CSR-AoS, or one that stays in the cache, can pass 1. Nothing of this is published.",
         f"Shown are {shown} of {len(points)} pairs of problem and precision; the others have no winner or no floor.",
@@ -502,7 +504,7 @@ def _draw_floor(
         Line2D([], [], linestyle="", marker=marker, markersize=3.8, markerfacecolor=colour if filled else "white",
                markeredgecolor=colour, label=f"{what}, {precision}")
         for precision, (colour, marker) in figure_style.PRECISIONS.items()
-        for what, filled in (("winner", True), (f"fastest {library}", False))
+        for what, filled in (("papers’ space", True), (f"fastest {library}", False))
     ]  # fmt: skip
     drawn.legend(handles=handles, loc="outside upper left", ncols=2, handletextpad=0.3, columnspacing=1.2)
     figure_style.footnote(drawn, mark)

@@ -21,6 +21,7 @@ from repro.results.problem_rows import (
     ours,
     remarks,
     unavailable_note,
+    unconfirmed_note,
 )
 from repro.results.published import Published, Record
 from repro.results.registry import table
@@ -209,6 +210,7 @@ def problems(campaign: Campaign, published: Published) -> Table:
         measurement_note(campaign, "graph"),
         launch_note(sum(case.mostly_launch for case in timed), len(timed)),
         "" if any(case[OURS] for case in cases) else "Ours is absent: the space `extended` was not searched.",
+        unconfirmed_note((case.case, case[OURS], case[PAPERS]) for case in cases),
         unavailable_note(campaign),
     ]  # fmt: skip
     columns = [column for column in _problem_columns(library) if of_pairs or column.key not in OWN]
