@@ -47,8 +47,13 @@ class ModuleFile:
         return workspace.program(self.folder / self.module.binary, at)
 
 
+def read_module(target: Target, study: str, key: str) -> ModuleFile:
+    """Read the manifest of a study's module; raise `ReproError` if it is not compiled yet."""
+    return ModuleFile.read(manifest_path(target.name, study, key))
+
+
 def read_modules(target: Target, study: str, group: str, names: Iterable[str]) -> dict[str, ModuleFile]:
-    return {name: ModuleFile.read(manifest_path(target.name, study, f"{group}/{name}")) for name in names}
+    return {name: read_module(target, study, f"{group}/{name}") for name in names}
 
 
 class Factor(Protocol):
