@@ -15,6 +15,7 @@ from repro.errors import ReproError
 from repro.package_data import DEFAULT_CONFIG
 from repro.problems.registry import campaign_folder, load_registry, problem_names
 from repro.results.campaign_data import Campaign
+from repro.results.common_tables import register_common_tables
 from repro.results.published import Published
 from repro.results.registry import Artifact, Kind, artifacts
 from repro.studies import get_study, load_artifacts, study_names
@@ -160,8 +161,13 @@ def select_artifacts(config: Config, study: str, beside: bool, kind: Kind | None
 
 
 def all_artifacts(study: str, kind: Kind | None = None) -> list[Artifact]:
-    """Return all artifacts of a study: tables before figures, by their numbers, ours last."""
+    """Return all artifacts of a study: tables before figures, by their numbers, ours last.
+
+    A study that registers no table has the common ones.
+    """
     load_artifacts(study)
+    if not artifacts(study, "table"):
+        register_common_tables(study)
     return artifacts(study, kind)
 
 
