@@ -108,10 +108,14 @@ MAX_VARIANTS = 12
 COMPARED = ("variant", "baseline", OUTSIDE)
 
 
-def register_common_tables(study: str) -> None:
-    """Register `table-times` and `table-baselines` for a study that has no tables of its own."""
+#: Names of the tables of a study that has none of its own.
+TIMES, BASELINES = "table-times", "table-baselines"
 
-    @table(study, "table-times", title="Variants beside the fastest baseline", numbering=OURS)
+
+def register_common_tables(study: str) -> None:
+    """Register the tables `TIMES` and `BASELINES` for a study that has no tables of its own."""
+
+    @table(study, TIMES, title="Variants beside the fastest baseline", numbering=OURS)
     def times(campaign: Campaign, published: Published) -> Table:
         timed = [row for row in campaign.reported.select(kind="variant") if row.timed]
         names = sorted({row.name for row in timed})
@@ -121,7 +125,7 @@ def register_common_tables(study: str) -> None:
         base = Method("baseline", "fastest baseline", columns={"kind": "baseline"})
         return times_table(campaign, published, methods, base, _common_clock(timed))
 
-    @table(study, "table-baselines", title="All baselines and layouts", numbering=OURS)
+    @table(study, BASELINES, title="All baselines and layouts", numbering=OURS)
     def baselines(campaign: Campaign, published: Published) -> Table:
         clock = _common_clock([row for row in campaign.reported.select(kind=COMPARED) if row.timed])
         return baselines_table(campaign, [Method("all", study, columns={"kind": COMPARED})], _name_of_row, clock)
