@@ -171,8 +171,8 @@ def make_bench(cpu_device: OpenClDevice, modules_folder: Path) -> Callable[..., 
                "cpu_disturbed": 1e9}  # fmt: skip
         return Bench(
             Workspace(Devices([cpu_device]), operands, modules_folder, resident=16),
-            study=study,
-            problem=problem.name,
+            study_name=study,
+            problem_name=problem.name,
             timing=Timing(**{**few, **timing}),
             seed=1,
             own=get_study(study).columns,

@@ -16,7 +16,7 @@ from pathlib import Path
 from repro.errors import ReproError
 
 STUDIES, BASELINES, LAYOUTS = "repro.studies", "repro.baselines", "repro.layouts"
-#: Module that loads the extensions of a group. A study is loaded when it is asked for.
+#: Module that loads the extensions of a group. Studies are loaded at their first use.
 LOADERS: Mapping[str, str] = {BASELINES: "repro.sparse.library", LAYOUTS: "repro.sparse.compound.outer"}
 
 

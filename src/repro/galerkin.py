@@ -150,8 +150,9 @@ def volume(dimension: int) -> float:
     return 1.0 / factorial(dimension)
 
 
-#: Rules for triangles by degree. Each row is a set of symmetric points: a weight, a and b; the points are the
-#: permutations of (a, b, 1 - a - b). Without b, b = a; with a weight only, the point is the centroid.
+#: Rules for triangles by degree, of Xiao and Gimbutas (2010, see above). Each row is a set of symmetric points: a
+#: weight, a and b; the points are the permutations of (a, b, 1 - a - b). Without b, b = a; with a weight only, the
+#: point is the centroid.
 _TRIANGLE: dict[int, tuple[tuple[float, ...], ...]] = {
     4: (
         (0.11169079483900586, 0.4459484909159649),
@@ -171,7 +172,8 @@ _TRIANGLE: dict[int, tuple[tuple[float, ...], ...]] = {
         (0.021641769688644664, 0.03683841205473622, 0.22196298916076576),
     ),
 }
-#: Rules for tetrahedra by degree. Each row is one point: a weight and three reference coordinates.
+#: Rules for tetrahedra by degree, of Xiao and Gimbutas (2010). Each row is one point: a weight and three reference
+#: coordinates; the points have no symmetry.
 _TETRAHEDRON: dict[int, tuple[tuple[float, float, float, float], ...]] = {
     4: (
         (0.017744672359248353, 0.09720464458758322, 0.10660417256199357, 0.68439041545304),

@@ -71,24 +71,24 @@ def _refuse_other(path: Path, mode: int) -> None:
         raise OSError(number, f"{kind} in place of a file", str(path))
 
 
-def read_file(path: Path, most: int = MAX_RECORD_BYTES) -> bytes:
-    """Return the content of a regular file of at most `most` bytes; errors as `open_file`, or EFBIG."""
+def read_file(path: Path, max_bytes: int = MAX_RECORD_BYTES) -> bytes:
+    """Return the content of a regular file of at most `max_bytes` bytes; errors as `open_file`, or EFBIG."""
     with os.fdopen(open_file(path), "rb") as file:
         size = os.fstat(file.fileno()).st_size
-        content = b"" if size > most else file.read(most + 1)
-    if max(size, len(content)) > most:
-        raise OSError(errno.EFBIG, f"more than {most:,} bytes", str(path))
+        content = b"" if size > max_bytes else file.read(max_bytes + 1)
+    if max(size, len(content)) > max_bytes:
+        raise OSError(errno.EFBIG, f"more than {max_bytes:,} bytes", str(path))
     return content
 
 
-def read_text(path: Path, most: int = MAX_RECORD_BYTES) -> str:
+def read_text(path: Path, max_bytes: int = MAX_RECORD_BYTES) -> str:
     """Return the text of a regular file in UTF-8, with replacement characters for other bytes."""
-    return read_file(path, most).decode(errors="replace")
+    return read_file(path, max_bytes).decode(errors="replace")
 
 
-def read_json(path: Path, most: int = MAX_RECORD_BYTES) -> Any:
+def read_json(path: Path, max_bytes: int = MAX_RECORD_BYTES) -> Any:
     """Return the content of a regular file in JSON; errors as `read_file` and `parse_json`."""
-    return parse_json(read_file(path, most))
+    return parse_json(read_file(path, max_bytes))
 
 
 def parse_json(content: bytes, *, finite: bool = True) -> Any:
@@ -161,10 +161,10 @@ _FINITE = json.JSONDecoder(object_pairs_hook=_object, parse_int=_integer, parse_
 _ANY = json.JSONDecoder(object_pairs_hook=_object, parse_int=_integer, parse_float=_number)
 
 
-def shown(text: object, most: int = SHOWN) -> str:
+def shown(text: object, max_letters: int = SHOWN) -> str:
     """Return a text for a message: on one line, shortened, without control characters."""
     line = " ".join("".join(letter if letter.isprintable() else " " for letter in str(text)).split())
-    return line if len(line) <= most else f"{line[: most - 1]}…"
+    return line if len(line) <= max_letters else f"{line[: max_letters - 1]}…"
 
 
 def files_below(folder: Path, name: str) -> list[Path]:

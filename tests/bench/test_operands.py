@@ -81,8 +81,8 @@ def make(cpu_device, modules_folder):
     def make(operands=None, own=None):
         return Bench(
             Workspace(Devices([cpu_device]), operands or Inserts(), modules_folder),
-            study="inserts",
-            problem="edges",
+            study_name="inserts",
+            problem_name="edges",
             timing=Timing(launches=10, cold_launches=6, rounds=2, noise=1e9, cpu_disturbed=1e9),
             seed=1,
             own={"batch": int} if own is None else own,

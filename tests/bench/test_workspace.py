@@ -198,18 +198,18 @@ def test_what_nobody_took_is_let_go_with_the_packings(workspace, steps):
 
 
 def test_a_fact_may_be_found_out_while_the_device_is_lent(workspace, steps):
-    assert workspace.fact("slow", lambda: steps.append("computed"), away=True) is None
-    workspace.fact("slow", pytest.fail, away=True)
-    workspace.fact("quick", lambda: steps.append("at once"))
+    assert workspace.cached("slow", lambda: steps.append("computed"), lend_device=True) is None
+    workspace.cached("slow", pytest.fail, lend_device=True)
+    workspace.cached("quick", lambda: steps.append("at once"))
     assert steps == ["lent", "computed", "taken back", "at once"]
 
 
 def test_each_packing_counts_the_seconds_of_what_it_shares_with_others(workspace, steps):
     def shared():
-        return workspace.fact("clusters", lambda: time.sleep(0.05))
+        return workspace.cached("clusters", lambda: time.sleep(0.05))
 
     def cut():
-        return workspace.fact("tiles", lambda: (time.sleep(0.02), shared()))
+        return workspace.cached("tiles", lambda: (time.sleep(0.02), shared()))
 
     for name, pack in {"first": shared, "second": shared, "third": cut, "fourth": cut, "alone": lambda: None}.items():
         workspace.upload_packed(name, lambda pack=pack: (pack(), {}))

@@ -139,8 +139,8 @@ def make_gpu_bench(gpu: CudaDevice, gpu_module: Program, gpu_modules: Path) -> I
                "gpu_disturbed": 1e9}  # fmt: skip
         bench = Bench(
             Workspace(Devices([gpu]), operands, gpu_modules, resident=16),
-            study=study,
-            problem=problem.name,
+            study_name=study,
+            problem_name=problem.name,
             timing=Timing(**{**few, **timing}),
             seed=1,
             own=get_study(study).columns,

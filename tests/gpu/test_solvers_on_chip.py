@@ -46,7 +46,7 @@ def test_the_solution_is_the_same_each_time_and_that_of_the_phases_and_of_scipy(
     assert together.solver.together
     assert together.solver.kept_bytes == together.slices.nbytes
     assert not phases.solver.together
-    solved = [together(b, tolerance, look=look) for look in (None, 7, 7)]
+    solved = [together(b, tolerance, check_every=interval) for interval in (None, 7, 7)]
     assert len({(solution, x.tobytes()) for solution, x in solved}) == 1
     solution, x = solved[0]
     # the compiler rounds products and sums at once in one kernel, where in another it may not
@@ -67,10 +67,18 @@ def test_what_is_kept_in_part_or_has_too_many_rows_for_registers_gives_the_same_
     solved = [make(matrix, method, capacity=capacity) for capacity in (None, 20_000, 0)]
     kept = [solve.solver.kept_bytes for solve in solved]
     assert kept[0] == solved[0].slices.nbytes > kept[1] > kept[2] == 0
-    assert len({solve(b, look=look)[1].tobytes() for solve, look in zip(solved, (3, 100, None), strict=True)}) == 1
+    assert (
+        len(
+            {
+                solve(b, check_every=interval)[1].tobytes()
+                for solve, interval in zip(solved, (3, 100, None), strict=True)
+            }
+        )
+        == 1
+    )
     many = laplacian(90, 3)
     large = make(many, method)
-    assert large.slices.most_rows(16) > 8
+    assert large.slices.max_slices_per_warp(16) > 8
     assert 0 < large.solver.kept_bytes <= gpu.sm_count * gpu.target.shared_bytes < large.slices.nbytes
     b = draw(90**3)
     bits = set()
@@ -120,7 +128,7 @@ HARD = {
 def test_nothing_hangs(make, method, case):
     matrix = as_matrix(HARD[case])
     for b in (draw(matrix.n), np.full(matrix.n, np.nan), np.zeros(matrix.n)):
-        solution, x = make(matrix, method)(b, most=300)
+        solution, x = make(matrix, method)(b, max_iterations=300)
         if solution.status == "converged":
             np.testing.assert_allclose(expand(matrix, matrix.values) @ x, b, atol=1e-8)
         assert solution.iterations <= 300
@@ -154,7 +162,7 @@ def test_a_launch_takes_milliseconds(make):
     for matrix in (laplacian(10), laplacian(90, 3)):
         solve = make(matrix, "cg")
         b = draw(matrix.n)
-        solve(b, most=1)
+        solve(b, max_iterations=1)
         count = solve.solver.iterations_of_launch()
         solve.solver.begin()
         seconds = solve.device.time_host(lambda: solve.solver.iterate(count), 3)  # noqa: B023

@@ -24,8 +24,8 @@ def opened_benches(modules_folder, study, own, resident=16, **timing):
         benches.append(
             Bench(
                 Workspace(devices, operands, modules_folder, resident),
-                study=study,
-                problem=problem,
+                study_name=study,
+                problem_name=problem,
                 timing=Timing(**timing),
                 seed=1,
                 own=own,

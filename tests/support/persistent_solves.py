@@ -33,14 +33,14 @@ class PersistentSolve:
         self.solver = PersistentSolver(device, program, self.slices, method, (matrix.entry, precision), **keys)
 
     def __call__(
-        self, b: Any, tolerance: float = 1e-10, most: int = 500, look: int | None = None, x0: Any = 0
+        self, b: Any, tolerance: float = 1e-10, max_iterations: int = 500, check_every: int | None = None, x0: Any = 0
     ) -> tuple[PersistentSolution, np.ndarray]:
         """Return the solution for a right side of n·k numbers, and x."""
         shape = self.slices.scale.shape
         for buffer, vector in ((self.solver.b, b), (self.solver.x, x0)):
             natural = np.broadcast_to(np.ravel(vector), shape[0] * shape[1]).reshape(shape).astype(self.dtype)
             self.device.write(buffer, natural[self.slices.rows])
-        solution = self.solver.solve(tolerance, most, look)
+        solution = self.solver.solve(tolerance, max_iterations, check_every)
         ordered, x = np.empty(shape, self.dtype), np.empty(shape, self.dtype)
         self.device.download(self.solver.x, ordered)
         x[self.slices.rows] = ordered

@@ -52,7 +52,7 @@ def rows_that_fit(shape: Shape) -> tuple[sp.csr_array, sp.csr_array]:
     Rows of A have one entry or several, whose rows of B share columns; no row has more products than a sort has room
     for, or more columns than a table has slots.
     """
-    most = 300 if shape is None else shape.most if isinstance(shape, SortShape) else shape.table
+    most = 300 if shape is None else shape.max_products if isinstance(shape, SortShape) else shape.table
     sizes = sorted({1, 2, most // 3, most // 2, most - 1, most})
     single = of_sizes(sizes, most + 200)
     parts = of_sizes([most // 4] * 4, most)

@@ -156,7 +156,7 @@ def read_commits(folder: Path) -> dict[str, str | None]:
 
 
 def code_of(environments: Mapping[str, Mapping[str, Any]], commits: Mapping[str, str | None]) -> dict[str, list[str]]:
-    """Return the environment records by the code that they are of, in words; `commits` is that of `read_commits`."""
+    """Return the environment records grouped by code version, in words; `commits` is from `read_commits`."""
     codes: dict[str, list[str]] = {}
     for name, record in environments.items():
         source, stated = record.get("source"), record.get("commit")

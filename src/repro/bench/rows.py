@@ -362,46 +362,46 @@ class Misfit(NamedTuple):
     actual: str
 
 
-def other_types(rows: pa.Table) -> Misfit | None:
+def other_types(row_table: pa.Table) -> Misfit | None:
     """Return the first column whose type differs from the type of this column in `COMMON_COLUMNS`."""
-    return next(_of_types(rows), None)
+    return next(_of_types(row_table), None)
 
 
-def misfit(rows: pa.Table, study: str) -> Misfit | None:
+def misfit(row_table: pa.Table, study_name: str) -> Misfit | None:
     """Return the first value that is impossible for a measurement of the study. Columns may be missing."""
-    return next(_of_words(rows, study), None) or next(_of_numbers(rows), None) or _doubled(rows)
+    return next(_of_words(row_table, study_name), None) or next(_of_numbers(row_table), None) or _doubled(row_table)
 
 
-def other_quantiles(rows: pa.Table) -> Misfit | None:
+def other_quantiles(row_table: pa.Table) -> Misfit | None:
     """Return the first quantiles that are inconsistent, since no sample can have them."""
-    return next(_of_quantiles(rows), None)
+    return next(_of_quantiles(row_table), None)
 
 
-def other_columns(rows: pa.Table, own: Mapping[str, ColumnType]) -> Misfit | None:
+def other_columns(row_table: pa.Table, own: Mapping[str, ColumnType]) -> Misfit | None:
     """Return the first difference between a step's columns and the columns that the study declares."""
-    names, schema = set(rows.column_names), schema_of(own)
+    names, schema = set(row_table.column_names), schema_of(own)
     later = {*LATER, *(name for name, kind in own.items() if type(None) in get_args(kind))}
     if missing := [name for name in schema.names if name not in names and name not in later]:
         return Misfit(f"columns {shown(', '.join(missing))}", "none of that name")
     if more := sorted(names - set(schema.names)):
         return Misfit("the columns of all rows and the study's own", f"others as well: {shown(', '.join(more))}")
     for column in schema:
-        if column.name in names and not _type_fits(rows.schema.field(column.name).type, column.type):
-            return Misfit(f"{column.name} of type {column.type}", str(rows.schema.field(column.name).type))
+        if column.name in names and not _type_fits(row_table.schema.field(column.name).type, column.type):
+            return Misfit(f"{column.name} of type {column.type}", str(row_table.schema.field(column.name).type))
     return None
 
 
-def _of_types(rows: pa.Table) -> Iterator[Misfit]:
+def _of_types(row_table: pa.Table) -> Iterator[Misfit]:
     expected = {field.name: field.type for field in schema_of(_CHOICES)}
-    for column in rows.schema:
+    for column in row_table.schema:
         wanted = expected.get(column.name)
         # Numbers of a profiler's log are always read as floats, also for integer columns.
         whole = wanted is not None and pa.types.is_integer(wanted) and pa.types.is_floating(column.type)
         if wanted is not None and not whole and not _type_fits(column.type, wanted):
             yield Misfit(f"{column.name} of type {wanted}", shown(column.type))
     for name in FULL:
-        if name in rows.column_names and rows[name].null_count:
-            yield Misfit(f"a value of {name} in each row", f"none in {rows[name].null_count} rows")
+        if name in row_table.column_names and row_table[name].null_count:
+            yield Misfit(f"a value of {name} in each row", f"none in {row_table[name].null_count} rows")
 
 
 def _type_fits(kind: pa.DataType, wanted: pa.DataType) -> bool:
@@ -420,79 +420,81 @@ def _type_fits(kind: pa.DataType, wanted: pa.DataType) -> bool:
     return any(any(is_one(kind) for is_one in family) and family[0](wanted) for family in families)
 
 
-def _of_words(rows: pa.Table, study: str) -> Iterator[Misfit]:
+def _of_words(row_table: pa.Table, study_name: str) -> Iterator[Misfit]:
     for name in (*NAMES, *WORDS):
-        for word in rows[name].unique().to_pylist() if name in rows.column_names else ():
-            if word is not None and (expected := _other_word(name, word, study)):
+        for word in row_table[name].unique().to_pylist() if name in row_table.column_names else ():
+            if word is not None and (expected := _other_word(name, word, study_name)):
                 yield Misfit(f"{name}: {expected}", shown(repr(word)))
 
 
-def _other_word(name: str, word: str, study: str) -> str | None:
+def _other_word(name: str, word: str, study_name: str) -> str | None:
     """Return a message with the column's allowed words; None if `word` is allowed."""
     if name in WORDS:
         return None if word in WORDS[name] else f"one of {', '.join(WORDS[name])}"
     if name == "problem":
         return name_error(word)
     if name == "study":
-        return None if word == study else f"{study}, by the folder's name"
+        return None if word == study_name else f"{study_name}, by the folder's name"
     if name == "environment":
         return None if re.fullmatch(ENVIRONMENT, word) else "the name of a record"
     good = 0 < len(word) <= MAX_TEXT_LENGTH and word.isprintable()
     return None if good else f"at most {MAX_TEXT_LENGTH} characters that can be printed"
 
 
-def _of_numbers(rows: pa.Table) -> Iterator[Misfit]:
-    names = set(rows.column_names)
+def _of_numbers(row_table: pa.Table) -> Iterator[Misfit]:
+    names = set(row_table.column_names)
     for name in (name for name in (*COUNTED, *MEASURED, *TIMES) if name in names):
-        values = _numbers(rows[name])
-        if name in COUNTED and pa.types.is_floating(rows[name].type):
-            yield from _where(rows, pc.not_equal(values, pc.floor(values)), f"{name} that is a whole number", name)
+        values = _numbers(row_table[name])
+        if name in COUNTED and pa.types.is_floating(row_table[name].type):
+            yield from _where(row_table, pc.not_equal(values, pc.floor(values)), f"{name} that is a whole number", name)
         good = pc.and_(pc.is_finite(values), (pc.greater if name in TIMES else pc.greater_equal)(values, 0.0))
         expected = f"{name} that is finite and {'above 0' if name in TIMES else 'not negative'}"
-        yield from _where(rows, pc.invert(good), expected, name)
+        yield from _where(row_table, pc.invert(good), expected, name)
     for name in (f"{clock}_samples" for clock in ALL_CLOCKS if f"{clock}_samples" in names):
-        if not pa.types.is_null(rows[name].type):
-            samples = _numbers(pc.list_flatten(pc.list_flatten(rows[name])))
+        if not pa.types.is_null(row_table[name].type):
+            samples = _numbers(pc.list_flatten(pc.list_flatten(row_table[name])))
             if not pc.all(pc.and_(pc.is_finite(samples), pc.greater_equal(samples, 0.0)), min_count=0).as_py():
                 yield Misfit(f"{name} that are finite and not negative", "others among them")
 
 
-def _of_quantiles(rows: pa.Table) -> Iterator[Misfit]:
-    names = set(rows.column_names)
+def _of_quantiles(row_table: pa.Table) -> Iterator[Misfit]:
+    names = set(row_table.column_names)
     for clock in ALL_CLOCKS:
         quantiles = [f"{clock}_{quantile}" for quantile in QUANTILES]
         if not names.issuperset(quantiles):
             continue
-        lacking = pc.is_null(rows[f"{clock}_median"])
+        lacking = pc.is_null(row_table[f"{clock}_median"])
         for name in quantiles:
-            other = pc.not_equal(pc.is_null(rows[name]), lacking)
-            yield from _where(rows, other, f"{name} where there is a median, and nowhere else", name)
+            other = pc.not_equal(pc.is_null(row_table[name]), lacking)
+            yield from _where(row_table, other, f"{name} where there is a median, and nowhere else", name)
         least, *ordered, most, mean = quantiles
         for below, above in zip((least, *ordered, least, mean), (*ordered, most, mean, most), strict=True):
-            more = pc.greater(_numbers(rows[below]), pc.multiply(_numbers(rows[above]), 1 + ROUNDING))
-            yield from _where(rows, more, f"{below} that is not above {above}", below)
+            more = pc.greater(_numbers(row_table[below]), pc.multiply(_numbers(row_table[above]), 1 + ROUNDING))
+            yield from _where(row_table, more, f"{below} that is not above {above}", below)
 
 
 def _numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.cast(column, pa.float64())
 
 
-def _where(rows: pa.Table, wrong: pa.ChunkedArray, expected: str, name: str) -> Iterator[Misfit]:
+def _where(row_table: pa.Table, wrong: pa.ChunkedArray, expected: str, name: str) -> Iterator[Misfit]:
     place = pc.index(wrong, value=True).as_py()
     if place >= 0:
         row = {
-            key: rows[key][place].as_py() for key in ("problem", "precision", "name", name) if key in rows.schema.names
+            key: row_table[key][place].as_py()
+            for key in ("problem", "precision", "name", name)
+            if key in row_table.schema.names
         }
         value = row.pop(name)
         yield Misfit(expected, f"{value} in row {place + 1}, {shown(', '.join(map(str, row.values())))}")
 
 
-def _doubled(rows: pa.Table) -> Misfit | None:
+def _doubled(row_table: pa.Table) -> Misfit | None:
     """Return a combination of identifying columns that several rows share."""
     for identity in IDENTITIES:
-        if set(identity) <= set(rows.column_names):
-            counts = rows.group_by(list(identity), use_threads=False).aggregate([([], "count_all")])
-            if counts.num_rows < rows.num_rows:
+        if set(identity) <= set(row_table.column_names):
+            counts = row_table.group_by(list(identity), use_threads=False).aggregate([([], "count_all")])
+            if counts.num_rows < row_table.num_rows:
                 twice: dict[str, Any] = counts.filter(pc.greater(counts["count_all"], 1)).slice(0, 1).to_pylist()[0]
                 times = twice.pop("count_all")
                 return Misfit("one row of each thing", f"{times} rows of {shown(', '.join(map(str, twice.values())))}")

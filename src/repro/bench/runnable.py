@@ -231,7 +231,7 @@ class Workspace:
         self.packing_bytes: int | None = None
         #: Seconds that `pack` needed for the packed operands uploaded so far.
         self.packed_seconds = 0.0
-        #: Host seconds to make each packed operand, by packing, with those of the facts that it shares with others.
+        #: Host seconds to make each packed operand, including the cached values that it needs.
         self.packing_seconds: dict[Hashable, float] = {}
         self.guards = Guards(devices.first)
         self._modules = modules
@@ -242,7 +242,7 @@ class Workspace:
         self._programs: OrderedDict[tuple[int, Path], Program] = OrderedDict()
         self._buffers: dict[Hashable, Buffer] = {}
         self._written: dict[Hashable, Guarded] = {}
-        self._facts: dict[Hashable, tuple[Any, float]] = {}
+        self._cached: dict[Hashable, tuple[Any, float]] = {}
         #: Seconds that facts saved which were known already.
         self._saved_seconds = 0.0
 
@@ -275,13 +275,13 @@ class Workspace:
         if packing in self._refused or packing in self._packings or (self._packed and self._packed.packing == packing):
             return
         self._packed = None  # the host keeps at most one packed operand
-        with self.away(), suppress(Unsupported, MemoryError):
+        with self.device_lent(), suppress(Unsupported, MemoryError):
             start = time.perf_counter()
             facts, arrays = self._packed_now(packing, pack)
             self._packed = _Packed(packing, facts, arrays, time.perf_counter() - start)
 
     @contextmanager
-    def away(self) -> Iterator[None]:
+    def device_lent(self) -> Iterator[None]:
         """Let other processes use the device while the body of the `with` statement works on the host."""
         self.devices.synchronize()
         with self._lend():
@@ -326,7 +326,7 @@ class Workspace:
         return packed
 
     def _clock(self) -> float:
-        """Return the time in seconds of a host on which no fact was known before."""
+        """Return the time in seconds of a host that had to compute every cached value that it read."""
         return time.perf_counter() + self._saved_seconds
 
     def _evict_for(self, nbytes: int) -> None:
@@ -398,19 +398,19 @@ class Workspace:
             self._written[key] = self.guards.allocate(nbytes, name, self.devices[at])
         return self._written[key]
 
-    def fact(self, key: Hashable, compute: Callable[[], T], *, away: bool = False) -> T:
-        """Compute a value about the operands once and share it under a key. With `away`, other processes may measure
-        meanwhile.
+    def cached(self, key: Hashable, compute: Callable[[], T], *, lend_device: bool = False) -> T:
+        """Return a value about the operands, computed once per key. With `lend_device`, other processes may use the
+        device while it is computed.
         """
-        if key in self._facts:
+        if key in self._cached:
             value: T
-            value, seconds = self._facts[key]
+            value, seconds = self._cached[key]
             self._saved_seconds += seconds
             return value
-        with self.away() if away else nullcontext():
+        with self.device_lent() if lend_device else nullcontext():
             start = self._clock()
             computed = compute()
-            self._facts[key] = computed, self._clock() - start
+            self._cached[key] = computed, self._clock() - start
         return computed
 
     def release(self) -> None:

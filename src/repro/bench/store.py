@@ -361,15 +361,15 @@ CASE = ("problem", "precision")
 STEP = r"[A-Za-z0-9_-]{1,100}"
 
 
-def case_files(study: Path, step: str) -> list[Path]:
-    """Return the sorted files of a step that contain one case each. `study` is the folder `raw/<study>`."""
-    return [path for path in files_below(study, f"{step}.parquet") if path.parent != study]
+def case_files(study_folder: Path, step: str) -> list[Path]:
+    """Return the sorted files of a step that contain one case each. `study_folder` is the folder `raw/<study>`."""
+    return [path for path in files_below(study_folder, f"{step}.parquet") if path.parent != study_folder]
 
 
-def read_rows(study: Path, step: str) -> pa.Table:
+def read_rows(study_folder: Path, step: str) -> pa.Table:
     """Read all rows of a step, merged or not, sorted by problem, precision and order of measurement.
 
-    `study` is the folder `results/<campaign>/raw/<study>`. Missing columns are null; a step without files has no
+    `study_folder` is the folder `results/<campaign>/raw/<study>`. Missing columns are null; a step without files has no
     columns.
 
     Raises
@@ -377,8 +377,8 @@ def read_rows(study: Path, step: str) -> pa.Table:
     ReproError
         A file is damaged, has another schema version, or contains a problem that does not match its folder.
     """
-    files = case_files(study, step)
-    measured = {path.parent.relative_to(study).parts: _read_steps(path, study.name) for path in files}
+    files = case_files(study_folder, step)
+    measured = {path.parent.relative_to(study_folder).parts: _read_steps(path, study_folder.name) for path in files}
     for (case, rows), path in zip(measured.items(), files, strict=True):
         if foreign := {_folder(*of) for of in distinct_cases(rows)} - {case}:
             raise ReproError(
@@ -389,12 +389,12 @@ def read_rows(study: Path, step: str) -> pa.Table:
                 todo="measure the problem again: its folder says what it is",
             )
     tables = list(measured.values())
-    if os.path.lexists(path := study / f"{step}.parquet"):  # a dangling link is reported as damaged
-        kept = _read_steps(path, study.name)
+    if os.path.lexists(path := study_folder / f"{step}.parquet"):  # a dangling link is reported as damaged
+        kept = _read_steps(path, study_folder.name)
         if measured:
             kept = kept.filter(pa.array([_folder(*of) not in measured for of in cases_of(kept)], pa.bool_()))
         tables.append(kept)
-    return join_cases(tables, study / f"**/{step}.parquet")
+    return join_cases(tables, study_folder / f"**/{step}.parquet")
 
 
 def join_cases(tables: Sequence[pa.Table], where: Path) -> pa.Table:
@@ -416,23 +416,23 @@ def join_cases(tables: Sequence[pa.Table], where: Path) -> pa.Table:
     return merged if (np.diff(places) >= 0).all() else merged.take(pa.array(np.argsort(places, kind="stable")))
 
 
-def cases_of(rows: pa.Table) -> list[tuple[str, str]]:
+def cases_of(row_table: pa.Table) -> list[tuple[str, str]]:
     """Return the problem and precision of each row."""
-    return list(zip(*(rows[column].to_pylist() for column in CASE), strict=True)) if rows.num_rows else []
+    return list(zip(*(row_table[column].to_pylist() for column in CASE), strict=True)) if row_table.num_rows else []
 
 
-def distinct_cases(rows: pa.Table) -> list[tuple[str, str]]:
-    return cases_of(rows.select(CASE).group_by(list(CASE)).aggregate([])) if rows.num_rows else []
+def distinct_cases(row_table: pa.Table) -> list[tuple[str, str]]:
+    return cases_of(row_table.select(CASE).group_by(list(CASE)).aggregate([])) if row_table.num_rows else []
 
 
-def recorded_steps(study: Path) -> list[str]:
+def recorded_steps(study_folder: Path) -> list[str]:
     """Return the names of all steps with rows of a study, merged or not."""
-    steps = sorted({path.stem for path in files_below(study, "*.parquet")})
+    steps = sorted({path.stem for path in files_below(study_folder, "*.parquet")})
     for step in steps:
         if not re.fullmatch(STEP, step):
             raise ReproError(
                 "a file of rows whose name is no step's",
-                where=study,
+                where=study_folder,
                 expected="letters, digits, _ and -, before .parquet",
                 actual=shown(repr(step)),
                 todo="take it away, or give it the name that it had",
@@ -440,7 +440,7 @@ def recorded_steps(study: Path) -> list[str]:
     return steps
 
 
-def _read_steps(path: Path, study: str) -> pa.Table:
+def _read_steps(path: Path, study_name: str) -> pa.Table:
     rows = read_table(path)
     if not rows.num_rows:
         return rows
@@ -454,7 +454,7 @@ def _read_steps(path: Path, study: str) -> pa.Table:
         raise other_schema(path, SCHEMA, shown(", ".join(sorted(map(str, versions)))))
     if other := other_types(rows):
         raise other_schema(path, other.expected, other.actual)
-    if wrong := misfit(rows, study):
+    if wrong := misfit(rows, study_name):
         raise refuse_rows(path, wrong)
     return rows
 
@@ -483,18 +483,18 @@ def other_schema(path: Path, expected: object, actual: object) -> ReproError:
     )
 
 
-def _folder(problem: str, precision: str) -> tuple[str, ...]:
+def _folder(problem_name: str, precision: str) -> tuple[str, ...]:
     """Return the path components of a case's folder: the parts of the problem's name, then the precision."""
-    return (*problem.split("/"), precision)
+    return (*problem_name.split("/"), precision)
 
 
-def read_case(study: Path, step: str, problem: str, precision: str) -> list[dict[str, Any]]:
+def read_case(study_folder: Path, step: str, problem_name: str, precision: str) -> list[dict[str, Any]]:
     """Read the rows of one step for one problem in one precision; absent values are None."""
-    path = study / check_name(problem, study) / precision / f"{step}.parquet"
-    rows = _read_steps(path, study.name) if os.path.lexists(path) else read_rows(study, step)
+    path = study_folder / check_name(problem_name, study_folder) / precision / f"{step}.parquet"
+    rows = _read_steps(path, study_folder.name) if os.path.lexists(path) else read_rows(study_folder, step)
     if not rows.num_rows:
         return []
-    return [row for row in rows.to_pylist() if (row["problem"], row["precision"]) == (problem, precision)]
+    return [row for row in rows.to_pylist() if (row["problem"], row["precision"]) == (problem_name, precision)]
 
 
 def recorded_studies(raw: Path) -> list[str]:

@@ -98,7 +98,7 @@ def _contradiction(seconds: Mapping[str, Seconds], tolerance: float, alone: floa
 def outlying(
     rounds: Sequence[Mapping[str, Seconds]], tolerance: float, host_tolerance: float, waking: float = 0.0
 ) -> dict[int, str]:
-    """Return the rounds whose median by any clock is far above that of the best round, with a message for each."""
+    """Return the rounds whose median by any clock is far above the best round's, with a message for each."""
     far: dict[int, str] = {}
     for clock in dict.fromkeys(clock for seconds in rounds for clock in seconds):
         medians = {i: float(np.median(seconds[clock])) for i, seconds in enumerate(rounds) if clock in seconds}

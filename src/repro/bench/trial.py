@@ -146,8 +146,8 @@ class Bench:
         self,
         workspace: Workspace,
         *,
-        study: str,
-        problem: str,
+        study_name: str,
+        problem_name: str,
         timing: Timing,
         seed: int,
         environment: str,
@@ -171,8 +171,8 @@ class Bench:
                               workspace.common.hash, timing.budget(device.backend), timing.launches, timing.timeout,
                               timing.noise, timing.tolerance(device.backend)]  # fmt: skip
         self._common: Mapping[str, Any] = {
-            "study": study,
-            "problem": problem,
+            "study": study_name,
+            "problem": problem_name,
             "precision": operands.precision,
             "least_bytes": sum(operands.min_bytes),
             "operations": operands.operations,

@@ -63,10 +63,10 @@ class CampaignSelection:
     def raw(self) -> Path:
         return self.results / self.campaign / "raw"
 
-    def studies(self, study: str | None = None) -> list[str]:
+    def studies(self, study_name: str | None = None) -> list[str]:
         """Return the named study, or all with rows, in the configuration's order; without rows all configured."""
-        if study is not None:
-            return [get_study(study).name]
+        if study_name is not None:
+            return [get_study(study_name).name]
         if not self.raw.is_dir():
             others = [path.parent.name for path in self.results.glob("*/raw")]
             raise ReproError(
@@ -84,60 +84,60 @@ class CampaignSelection:
         """The campaigns in `beside`, each with its own configuration."""
         return [CampaignSelection.of(name, self.results, beside=()) for name in self.beside]
 
-    def read(self, study: str) -> Campaign:
+    def read(self, study_name: str) -> Campaign:
         """Read a study with the configured problems and tie, and the same study in the campaigns of `beside`."""
-        others = tuple(other.read(study) for other in self.others if study in other.studies())
-        own = get_study(study).columns
-        settings = self.config.studies.get(study) if self.config else None
+        others = tuple(other.read(study_name) for other in self.others if study_name in other.studies())
+        own = get_study(study_name).columns
+        settings = self.config.studies.get(study_name) if self.config else None
         if self.config is None or settings is None:
-            campaign = Campaign.load(self.raw, study, own)
+            campaign = Campaign.load(self.raw, study_name, own)
         else:
             problems = problem_names(load_registry(Path(self.config.registry)), settings.problems)
-            campaign = Campaign.load(self.raw, study, own, problems, settings.timing.tie, settings.precisions)
-        return replace(campaign, beside=others, as_published=self._as_published(study, campaign))
+            campaign = Campaign.load(self.raw, study_name, own, problems, settings.timing.tie, settings.precisions)
+        return replace(campaign, beside=others, as_published=self._as_published(study_name, campaign))
 
-    def _as_published(self, study: str, campaign: Campaign) -> Campaign | None:
+    def _as_published(self, study_name: str, campaign: Campaign) -> Campaign | None:
         """Read the campaign of the key `as_published`; None if there is none, or if it lacks the study."""
         name = self.config.as_published if self.config else None
         if name is None:
             return None
         asked = CampaignSelection.of(name, self.results, beside=())
-        if study not in asked.studies():
+        if study_name not in asked.studies():
             return None
-        literal = asked.read(study)
+        literal = asked.read(study_name)
         if campaign.device and literal.device and campaign.device != literal.device:
             raise ReproError(
                 "the kernels as published were measured on another model of GPU",
-                where=f"as_published: {name}, study {study}",
+                where=f"as_published: {name}, study {study_name}",
                 expected=campaign.device,
                 actual=literal.device,
                 todo="name a campaign on the same model, or leave `as_published` out",
             )
         return literal
 
-    def own_alone(self, study: str) -> bool:
+    def own_alone(self, study_name: str) -> bool:
         """Return whether all problems of a study are files of the user's own."""
-        settings = self.config.studies.get(study) if self.config else None
+        settings = self.config.studies.get(study_name) if self.config else None
         return settings is not None and settings.own_alone
 
-    def artifacts(self, study: str, kind: Kind | None = None) -> list[Artifact]:
+    def artifacts(self, study_name: str, kind: Kind | None = None) -> list[Artifact]:
         """Return the artifacts of a study that the configuration asks for; all that can be if there is none."""
-        settings = self.config.studies.get(study) if self.config else None
+        settings = self.config.studies.get(study_name) if self.config else None
         if self.config is None or settings is None:
             there = {None, "devices", *(["beside"] if self.beside else [])}
-            return [artifact for artifact in all_artifacts(study, kind) if artifact.needs in there]
-        return select_artifacts(self.config, study, bool(self.beside), kind)
+            return [artifact for artifact in all_artifacts(study_name, kind) if artifact.needs in there]
+        return select_artifacts(self.config, study_name, bool(self.beside), kind)
 
 
-def select_artifacts(config: Config, study: str, beside: bool, kind: Kind | None = None) -> list[Artifact]:
+def select_artifacts(config: Config, study_name: str, beside: bool, kind: Kind | None = None) -> list[Artifact]:
     """Return the artifacts that a configuration asks for, of `all` those that its campaign can have.
 
     `beside`: whether other campaigns stand beside it.
     """
-    settings = config.studies[study]
-    everything = all_artifacts(study)
+    settings = config.studies[study_name]
+    everything = all_artifacts(study_name)
     if settings.artifacts == "all":
-        contract = get_study(study)
+        contract = get_study(study_name)
         there = {"beside": beside, "rivals": bool(contract.rivals_of(config.rivals)), "devices": config.several}
         parts = contract.all_parts_of(settings)
         chosen = [
@@ -152,7 +152,7 @@ def select_artifacts(config: Config, study: str, beside: bool, kind: Kind | None
         if unknown := sorted(set(settings.artifacts) - set(names)):
             raise ReproError(
                 "unknown artifact",
-                where=f"studies.{study}.artifacts",
+                where=f"studies.{study_name}.artifacts",
                 expected=f"one of {', '.join(names)}",
                 actual=", ".join(unknown) + suggestion(unknown[0], names),
             )
@@ -160,20 +160,20 @@ def select_artifacts(config: Config, study: str, beside: bool, kind: Kind | None
     return [artifact for artifact in chosen if kind in (None, artifact.kind)]
 
 
-def all_artifacts(study: str, kind: Kind | None = None) -> list[Artifact]:
+def all_artifacts(study_name: str, kind: Kind | None = None) -> list[Artifact]:
     """Return all artifacts of a study: tables before figures, by their numbers, ours last.
 
     A study that registers no table has the common ones.
     """
-    load_artifacts(study)
-    if not artifacts(study, "table"):
-        register_common_tables(study)
-    return artifacts(study, kind)
+    load_artifacts(study_name)
+    if not artifacts(study_name, "table"):
+        register_common_tables(study_name)
+    return artifacts(study_name, kind)
 
 
-def published_of(study: str) -> Published:
-    contract = get_study(study)
-    return Published.load(study, contract.published, contract.targets)
+def published_of(study_name: str) -> Published:
+    contract = get_study(study_name)
+    return Published.load(study_name, contract.published, contract.targets)
 
 
 def find_artifacts(texts: list[str], kind: Kind, studies: list[str]) -> dict[str, list[Artifact]]:

@@ -50,7 +50,7 @@ class Missing:
 
     @property
     def cause(self) -> str:
-        """The reason without what is of this one alone: files, numbers of rows, names of variants."""
+        """The reason without details of a single case: files, numbers of rows, names of variants."""
         line = re.sub(r"^\d+ rows ", "rows ", self.reason.partition("\n")[0])
         return re.split(r": no \S+/|: \w{16} → |, the first ", line)[0]
 
@@ -80,11 +80,13 @@ def count_alike(missing: Sequence[Missing]) -> list[Missing]:
     return counted
 
 
-def find_missing_of_case(plan: Plan, study: str, problem: str, precision: str) -> list[Missing]:
+def find_missing_of_case(plan: Plan, study_name: str, problem_name: str, precision: str) -> list[Missing]:
     """Return what is missing in one measured case, as `find_missing` does for all cases."""
-    folder = Path(plan.results, "raw", study)
-    rows = {Path(step).stem: read_case(folder, Path(step).stem, problem, precision) for step in plan.steps(study)}
-    return [*_of_run(plan, (study, problem, precision), rows)]
+    folder = Path(plan.results, "raw", study_name)
+    rows = {
+        Path(step).stem: read_case(folder, Path(step).stem, problem_name, precision) for step in plan.steps(study_name)
+    }
+    return [*_of_run(plan, (study_name, problem_name, precision), rows)]
 
 
 def _outdated(plan: Plan, freshness: Freshness, named: bool) -> Iterator[Missing]:
@@ -152,15 +154,15 @@ def _of_run(
 
 
 def _of_case(
-    plan: Plan, study: str, problem: str, case: str, rows: Mapping[Path, Sequence[Mapping[str, Any]]]
+    plan: Plan, study_name: str, problem_name: str, case: str, rows: Mapping[Path, Sequence[Mapping[str, Any]]]
 ) -> Iterator[Missing]:
     """Yield tunings without a winner, and failed rows for each step; `case` is the name of the case in messages."""
     choices = [row for path, step in rows.items() if path.stem == CHOICES for row in step]
-    contract = get_study(study)
+    contract = get_study(study_name)
     chooses = CHOICES in contract.outputs
-    wanted = contract.tunings(plan.studies[study].settings, plan.problems[problem]) if chooses else ()
+    wanted = contract.tunings(plan.studies[study_name].settings, plan.problems[problem_name]) if chooses else ()
     unchosen = [tuning for tuning in wanted if tuning not in {choice.get("tuning") for choice in choices}]
-    if unchosen and len(rows) == len(plan.steps(study)):
+    if unchosen and len(rows) == len(plan.steps(study_name)):
         searched = next(iter(rows.values()))
         lost = [row for row in searched if row.get("status") not in TIMED]
         reason = "; ".join(_counted(lost)) or "no row that it could be has a time"
@@ -170,9 +172,9 @@ def _of_case(
         yield from _failed(f"{case} ({path.stem})", step, winners)
 
 
-def _rows_by_case(study: Path, step: str) -> dict[tuple[str, str], list[dict[str, Any]]]:
+def _rows_by_case(study_folder: Path, step: str) -> dict[tuple[str, str], list[dict[str, Any]]]:
     """Return the rows of a step by (problem, precision): all choices, or only rows without a time."""
-    rows = read_rows(study, step)
+    rows = read_rows(study_folder, step)
     cases: dict[tuple[str, str], list[dict[str, Any]]] = {case: [] for case in distinct_cases(rows)}
     if step != CHOICES and "status" in rows.column_names:  # drop rows with a time, which can be 100,000
         rows = rows.filter(pc.invert(pc.is_in(rows["status"], pa.array(sorted(TIMED)))))
@@ -210,21 +212,21 @@ def _counted(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield f"{words}: {first['message'].splitlines()[0]}" if first["message"] else words
 
 
-def _record(plan: Plan, problem: str) -> dict[str, Any] | None:
+def _record(plan: Plan, problem_name: str) -> dict[str, Any] | None:
     try:
-        return read_problem_of(Path(plan.results, "raw", "problems"), problem)
+        return read_problem_of(Path(plan.results, "raw", "problems"), problem_name)
     except FileNotFoundError:
         return None
 
 
 @contextmanager
-def making_case(plan: Plan, study: str, problem: str, precision: str) -> Iterator[None]:
+def making_case(plan: Plan, study_name: str, problem_name: str, precision: str) -> Iterator[None]:
     """Context manager: the body measures a case, then the case's receipt with all failures is written."""
-    step = measuring(plan, study, problem, precision)
+    step = measuring(plan, study_name, problem_name, precision)
     with making(step) as made:
         yield
         made.also(*environments_of(step.outputs))
-        for part in find_missing_of_case(plan, study, problem, precision):
+        for part in find_missing_of_case(plan, study_name, problem_name, precision):
             if not part.remark:
                 made.failed(part.reason)
 
@@ -234,6 +236,6 @@ def stale_problems(plan: Plan, problems: Sequence[str]) -> list[str]:
     return [name for name in problems if f"problem {name}" in stale]
 
 
-def stale_cases(plan: Plan, study: str, precision: str, problems: Sequence[str]) -> list[str]:
+def stale_cases(plan: Plan, study_name: str, precision: str, problems: Sequence[str]) -> list[str]:
     stale = Freshness(plan, until_measured(plan)).stale
-    return [name for name in problems if measuring(plan, study, name, precision).name in stale]
+    return [name for name in problems if measuring(plan, study_name, name, precision).name in stale]

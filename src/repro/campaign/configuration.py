@@ -27,18 +27,18 @@ RESULTS = Path("results")
 class Folders:
     """Paths of one (study, problem, precision)."""
 
-    def __init__(self, config: Config, study: str, problem: str, precision: str) -> None:
+    def __init__(self, config: Config, study_name: str, problem_name: str, precision: str) -> None:
         results = RESULTS / config.campaign
-        self._name = problem
+        self._name = problem_name
         #: All measured files of the study.
-        self.study = results / "raw" / study
+        self.study = results / "raw" / study_name
         #: The case's Parquet files, from which artifacts are made.
-        self.raw = self.study / problem / precision
+        self.raw = self.study / problem_name / precision
         #: JSON lines, from which a killed job is resumed.
-        self.store = results / "store" / study / problem / precision
+        self.store = results / "store" / study_name / problem_name / precision
         #: The built problem, and its record for tables.
-        self.problem = results / "problems" / f"{problem}.npz"
-        self.record = results / "raw" / "problems" / f"{problem}.json"
+        self.problem = results / "problems" / f"{problem_name}.npz"
+        self.record = results / "raw" / "problems" / f"{problem_name}.json"
         self.environments = results / "raw" / "environment"
 
     def load_problem(self) -> Problem:
@@ -53,9 +53,9 @@ class Folders:
         return load_problem(self.problem, self._name)
 
 
-def check_study(config: Config, study: str) -> None:
-    if study not in config.studies:
-        raise ReproError("unknown study", expected=f"one of {', '.join(config.studies)}", actual=study)
+def check_study(config: Config, study_name: str) -> None:
+    if study_name not in config.studies:
+        raise ReproError("unknown study", expected=f"one of {', '.join(config.studies)}", actual=study_name)
 
 
 STUDIES = "config/studies"

@@ -120,23 +120,25 @@ class ProblemBatches:
         """Return the marker files of batches with a stale step; `stale` contains names of steps."""
         return [self.path(batch) for batch in self._named.values() if any(step in stale for step in batch.steps)]
 
-    def path(self, batch: ProblemBatch) -> str:
+    def path(self, problem_batch: ProblemBatch) -> str:
         """Return the file that marks a batch as done."""
-        return f"{self._plan.results}/batches/{batch.name}"
+        return f"{self._plan.results}/batches/{problem_batch.name}"
 
     @property
     def matrices(self) -> list[str]:
         """The file of each problem, or the marker file of its batch; empty in a replay."""
         return [] if self._plan.config.replay else self._of_problems(self._plan.problems)
 
-    def raw(self, study: str) -> list[str]:
+    def raw(self, study_name: str) -> list[str]:
         """Return the inputs of a study's artifacts: `Plan.raw`, with marker files for cases in batches."""
         if not self.building:
-            return self._plan.raw(study)
-        alone = self._plan.raw(study, [name for name in self._plan.studies[study].problems if name not in self._builds])
-        measured = [self.path(batch) for batch in self.measuring if batch.what.startswith(f"{study}/")]
+            return self._plan.raw(study_name)
+        alone = self._plan.raw(
+            study_name, [name for name in self._plan.studies[study_name].problems if name not in self._builds]
+        )
+        measured = [self.path(batch) for batch in self.measuring if batch.what.startswith(f"{study_name}/")]
         batches = dict.fromkeys(
-            self.path(self._builds[name]) for name in self._plan.studies[study].problems if name in self._builds
+            self.path(self._builds[name]) for name in self._plan.studies[study_name].problems if name in self._builds
         )
         return [*batches, *measured, *alone]
 
@@ -144,12 +146,14 @@ class ProblemBatches:
     def all_raw(self) -> list[str]:
         return [*dict.fromkeys(path for study in self._plan.studies for path in self.raw(study))]
 
-    def ahead(self, study: str) -> list[str]:
+    def ahead(self, study_name: str) -> list[str]:
         """Return the inputs of all measuring jobs of a study; empty in a replay."""
         groups = () if self._plan.config.replay else self._plan.module_groups
-        modules = [path for of in groups if of.study == study for path in self._plan.manifests_of(study, of.keys)]
+        modules = [
+            path for of in groups if of.study == study_name for path in self._plan.manifests_of(study_name, of.keys)
+        ]
         common = [self._plan.common_manifest] if modules else []
-        problems = [] if self._plan.config.replay else self._of_problems(self._plan.studies[study].problems)
+        problems = [] if self._plan.config.replay else self._of_problems(self._plan.studies[study_name].problems)
         return [*problems, *modules, *common]
 
     @property
@@ -157,10 +161,10 @@ class ProblemBatches:
         """All problem files and module manifests: the inputs of all measuring jobs."""
         return [*self.matrices, *self._plan.all_manifests]
 
-    def read_by(self, batch: ProblemBatch) -> list[str]:
+    def read_by(self, problem_batch: ProblemBatch) -> list[str]:
         """Return the inputs of a measuring batch."""
-        manifests = dict.fromkeys(path for case in batch.cases for path in self._plan.manifests(*case))
-        return [*self._of_problems(batch.problems), *manifests]
+        manifests = dict.fromkeys(path for case in problem_batch.cases for path in self._plan.manifests(*case))
+        return [*self._of_problems(problem_batch.problems), *manifests]
 
     def _of_problems(self, names: Iterable[str]) -> list[str]:
         files = (
@@ -238,7 +242,7 @@ START_SECONDS = 2.0
 PROBLEM_SECONDS, TABLE_SECONDS, FIGURE_SECONDS, PLACED_SECONDS, CHECK_SECONDS = 1.5, 0.3, 1.3, 0.22, 5.0
 #: Non-zeros built per second (decompressed, checked and written), in addition to `PROBLEM_SECONDS`.
 BUILT_PER_SECOND = 1.5e6
-#: Share of a GPU's memory that operands can have: the context, modules and libraries take the rest.
+#: Share of a GPU's memory available for operands; the context, modules and libraries need the remainder.
 USABLE = 0.95
 #: Seconds that a `predicted` search needs to read earlier records and choose variants.
 PREDICTED = 3.0
@@ -299,7 +303,7 @@ class Estimate:
         return max(job.device_bytes for job in self.jobs)
 
     def unfit(self, gpu: GpuModel) -> list[Job]:
-        """Return the cases of which something does not fit into a GPU's memory, the largest first."""
+        """Return the cases that do not fit into a GPU's memory, the largest first."""
         fits = USABLE * gpu.memory_bytes
         large = [job for job in self.jobs if job.device_bytes > fits]
         return sorted(large, key=lambda job: job.device_bytes, reverse=True)
@@ -373,9 +377,9 @@ def _by_study(seconds: Iterable[tuple[str, float]]) -> dict[str, float]:
     return sums
 
 
-def module_seconds(study: str, key: str, dialect: str) -> float:
+def module_seconds(study_name: str, key: str, dialect: str) -> float:
     """Return the seconds that compiling a module on one core took on the machine that the rates are of."""
-    pace = get_study(study).paces.get(dialect, CostModel())
+    pace = get_study(study_name).paces.get(dialect, CostModel())
     return next((seconds for begin, seconds in pace.compile.items() if key.startswith(begin)), RATES[dialect].compile)
 
 
@@ -400,9 +404,9 @@ class CompileTimes:
         #: How much longer compiling takes here than by the rates.
         self.pace = took / reckoned if reckoned else 1.0
 
-    def seconds(self, study: str, key: str) -> float:
-        mean = self._mean.get((study, key.rpartition("/")[0]))
-        return self.pace * module_seconds(study, key, self._dialect) if mean is None else mean
+    def seconds(self, study_name: str, key: str) -> float:
+        mean = self._mean.get((study_name, key.rpartition("/")[0]))
+        return self.pace * module_seconds(study_name, key, self._dialect) if mean is None else mean
 
     def absent(self, plan: Plan, group: ModuleGroup) -> list[float]:
         """Return the seconds for each module of a group that is still to be compiled."""
@@ -439,7 +443,7 @@ def _presented(study: PlannedStudy) -> list[str]:
     return [kind for kind, names in (("tables", study.tables), ("figures", study.figures)) if names]
 
 
-def recorded_bytes(study: str) -> dict[tuple[str, str], int]:
+def recorded_bytes(study_name: str) -> dict[tuple[str, str], int]:
     """Return the most device memory that a row of any campaign records, by case (problem, precision).
 
     That is the peak of a product, or the matrix in the row's format, with the least operands of the case.
@@ -451,7 +455,7 @@ def recorded_bytes(study: str) -> dict[tuple[str, str], int]:
     from repro.bench.store import read_rows
 
     most: dict[tuple[str, str], int] = {}
-    for folder in Path("results").glob(f"[!.]*/raw/{study}"):
+    for folder in Path("results").glob(f"[!.]*/raw/{study_name}"):
         for step in ("search", "report"):
             try:
                 rows = read_rows(folder, step)
@@ -496,7 +500,7 @@ def building_seconds(size: tuple[int, int]) -> float:
 def estimate_job(
     plan: Plan,
     target: Target,
-    study: str,
+    study_name: str,
     name: str,
     precision: str,
     starts: bool = True,
@@ -508,23 +512,23 @@ def estimate_job(
     `starts` adds the job's start-up time, which only the first case of a batch has. `found` is the result of
     `find_size`, if known, and `recorded` the case's device memory by `recorded_bytes`.
     """
-    problem, settings = plan.problems[name], plan.studies[study].settings
+    problem, settings = plan.problems[name], plan.studies[study_name].settings
     size, size_from = found or find_size(plan, problem)
-    told = get_study(study).workload(settings, replace(problem, size=size), precision, target)
+    told = get_study(study_name).workload(settings, replace(problem, size=size), precision, target)
     nbytes = size[1] * CSR_ENTRY_BYTES
     work = told or Workload(variants=1, groups=1, routines=0, operand_bytes=nbytes, bytes_moved=nbytes)
-    first = (name, precision) == (plan.studies[study].problems[0], settings.precisions[0])
-    pace = get_study(study).paces.get(target.dialect, CostModel())
+    first = (name, precision) == (plan.studies[study_name].problems[0], settings.precisions[0])
+    pace = get_study(study_name).paces.get(target.dialect, CostModel())
     in_part = settings.search != "exhaustive" and not work.all_tried
     tried = round(work.variants * (settings.budget if in_part else 1))
     rates = RATES[target.dialect] if starts else replace(RATES[target.dialect], start=0)
     slowdown = plan.gpu.slowdown(pace.intensity) if plan.gpu else 1.0
     seconds = _seconds(settings, rates, pace, work, tried, target.dialect, slowdown)
-    seconds += rates.on_demand * tried if get_study(study).compiles_on_demand(settings) else 0
+    seconds += rates.on_demand * tried if get_study(study_name).compiles_on_demand(settings) else 0
     seconds += RATES[target.dialect].start if first and work.variants else 0  # its winner is timed once more
     what = problem.entry or problem.kind
     return Job(
-        *(study, name, what, precision, size, size_from),
+        *(study_name, name, what, precision, size, size_from),
         variants=work.variants,
         tried=tried,
         operand_bytes=work.operand_bytes,
@@ -638,11 +642,11 @@ class Requests:
         largest = max(job.operand_bytes for job in jobs)
         return _request(sum(job.seconds for job in jobs), MEASURING * MIB + MEASURE_MEMORY_FACTOR * largest)
 
-    def presenting(self, study: str) -> Request:
+    def presenting(self, study_name: str) -> Request:
         """Return the request for a study's tables or figures."""
-        planned = self._plan.studies[study]
+        planned = self._plan.studies[study_name]
         drawn = TABLE_SECONDS * len(planned.tables) + FIGURE_SECONDS * len(planned.figures)
-        return _request(drawn + READING * self._rows[study], OTHERS * MIB + ROW * self._rows[study])
+        return _request(drawn + READING * self._rows[study_name], OTHERS * MIB + ROW * self._rows[study_name])
 
     def concluding(self) -> Request:
         """Return the request for the report or the final check, which read the rows of all studies."""
@@ -686,22 +690,22 @@ def _request(seconds: float, nbytes: float) -> Request:
     return Request(SHORTEST + ceil(SLACK * seconds / 60), ceil(nbytes / MIB))
 
 
-def processes_per_device(plan: Plan, study: str, limit: int | None) -> int:
+def processes_per_device(plan: Plan, study_name: str, limit: int | None) -> int:
     """Return the number of measuring processes of a study that share the devices.
 
     `limit` is the value of Snakemake's resource `gpu` on this machine; None if it is not set, or if a cluster gives
     each job its own GPUs.
     """
-    return _at_once(plan, limit) if get_study(study).gpu_sharing else 1
+    return _at_once(plan, limit) if get_study(study_name).gpu_sharing else 1
 
 
-def claimed_gpus(plan: Plan, study: str, limit: int | None) -> int:
+def claimed_gpus(plan: Plan, study_name: str, limit: int | None) -> int:
     """Return the amount of Snakemake's resource `gpu` that a measuring job takes; `limit` as in `processes_per_device`.
 
     A study without GPU sharing leaves room for only one other job. More jobs would keep the host busy with packing and
     disturb the study's times by the host clock.
     """
-    return plan.gpus * (1 if get_study(study).gpu_sharing else max(1, _at_once(plan, limit) - 1))
+    return plan.gpus * (1 if get_study(study_name).gpu_sharing else max(1, _at_once(plan, limit) - 1))
 
 
 def _at_once(plan: Plan, limit: int | None) -> int:

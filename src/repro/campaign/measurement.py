@@ -72,20 +72,20 @@ def opened_once(config: Config, work: str) -> Iterator[Callable[[], OpenDevices]
 def open_bench(
     config: Config,
     study: Study,
-    problem: str,
+    problem_name: str,
     operands: Operands,
     folders: Folders,
-    batch: Callable[[], OpenDevices] | None = None,
+    open_devices: Callable[[], OpenDevices] | None = None,
     turns: int = 1,
 ) -> Iterator[Bench]:
-    """Copy operands to the devices, which are opened by `batch` if given, else here.
+    """Copy operands to the devices, which are opened by `open_devices` if given, else here.
 
     `turns` is the number of processes that share the devices; if it is above 1, this process releases them while it
     packs operands on the host.
     """
     with ExitStack() as stack:
-        alone = opened(config, f"{study.name} {problem} {operands.precision}")
-        place = batch() if batch else stack.enter_context(alone)
+        alone = opened(config, f"{study.name} {problem_name} {operands.precision}")
+        place = open_devices() if open_devices else stack.enter_context(alone)
         # on a CPU packing disturbs the measurements of other processes
         lend = place.held.lent if turns > 1 and place.devices.backend == "cuda" else nullcontext
         workspace = Workspace(place.devices, operands, say=partial(print, flush=True), lend=lend, turns=turns)
@@ -96,15 +96,15 @@ def open_bench(
             timing = timing.on(model.slowdown(study.paces.get("cuda", CostModel()).intensity))
         bench = Bench(
             workspace,
-            study=study.name,
-            problem=problem,
+            study_name=study.name,
+            problem_name=problem_name,
             timing=timing,
             seed=config.seed,
             own=study.columns,
             environment=record(environment, folders.environments),
             driver=str(environment.get("driver")),
             code=code_hash,
-            timed=place.timed if batch else None,
+            timed=place.timed if open_devices else None,
             idle=lambda: place.held.idle,
         )
         stack.callback(bench.release)
@@ -144,7 +144,7 @@ def measure(
     precision: str,
     progress: ProgressCallback,
     run: str | None = None,
-    batch: Callable[[], OpenDevices] | None = None,
+    open_devices: Callable[[], OpenDevices] | None = None,
     turns: int = 1,
     jobs: int = 1,
 ) -> list[Path]:
@@ -168,7 +168,7 @@ def measure(
     _ = operands.operations, operands.columns
     with (
         Store(store_path(config, study_name, name, precision), run, folders.environments) as store,
-        open_bench(config, study, name, operands, folders, batch, turns) as bench,
+        open_bench(config, study, name, operands, folders, open_devices, turns) as bench,
     ):
         place = CaseLocation(study_name, config.campaign, RESULTS)
         settings = config.studies[study_name]
@@ -219,18 +219,18 @@ def record_failure(config: Config, study_name: str, name: str, precision: str, r
     return _write_unavailable(study, name, precision, reason, folders.raw)
 
 
-def store_path(config: Config, study: str, name: str, precision: str) -> Path:
+def store_path(config: Config, study_name: str, name: str, precision: str) -> Path:
     """Return the file that stores the rows of a case during measuring."""
-    return Folders(config, study, name, precision).store / "rows.jsonl"
+    return Folders(config, study_name, name, precision).store / "rows.jsonl"
 
 
-def write_step(study: Study, problem: str, precision: str, step: str, given: StepResult, folder: Path) -> Path:
+def write_step(study: Study, problem_name: str, precision: str, step: str, given: StepResult, folder: Path) -> Path:
     path = folder / f"{step}.parquet"
     choices = [choice for choice in given if isinstance(choice, Choice)]
     rows = [row for row in given if isinstance(row, Row)]
     if step != "choices":
         return write_rows(rows, study.columns, path)
-    case = {"study": study.name, "problem": problem, "precision": precision, "schema": SCHEMA}
+    case = {"study": study.name, "problem": problem_name, "precision": precision, "schema": SCHEMA}
     table = pa.Table.from_pylist([case | _plain(choice) for choice in choices], schema=CHOICES)
     return write_table(table, path)
 
@@ -247,12 +247,12 @@ def _plain(choice: Choice) -> dict[str, object]:
     return {"clock": choice.clock, "tuning": choice.tuning, "name": choice.name, "ties": list(choice.ties)}
 
 
-def _write_unavailable(study: Study, problem: str, precision: str, reason: str, folder: Path) -> list[Path]:
+def _write_unavailable(study: Study, problem_name: str, precision: str, reason: str, folder: Path) -> list[Path]:
     """Write the files of all steps with one row that gives the reason; the file `choices` has no rows."""
     row = Row(
-        key=f"unavailable {problem}",
+        key=f"unavailable {problem_name}",
         study=study.name,
-        problem=problem,
+        problem=problem_name,
         precision=precision,
         kind="variant",
         name="-",
@@ -262,7 +262,8 @@ def _write_unavailable(study: Study, problem: str, precision: str, reason: str, 
     )
     rows: Sequence[Row] = [row]
     return [
-        write_step(study, problem, precision, step, [] if step == "choices" else rows, folder) for step in study.outputs
+        write_step(study, problem_name, precision, step, [] if step == "choices" else rows, folder)
+        for step in study.outputs
     ]
 
 

@@ -153,7 +153,7 @@ class Plan:
     #: All problems of all studies, by name.
     problems: Mapping[str, Outline]
     studies: Mapping[str, PlannedStudy] = field(default_factory=dict)
-    #: What is known of the GPU's model; None on a CPU, and for a model without facts.
+    #: Data sheet of the GPU model; None on a CPU and for unknown models.
     gpu: GpuModel | None = None
 
     @property
@@ -206,11 +206,13 @@ class Plan:
             for precision in study.settings.precisions
         ]
 
-    def modules(self, study: str, problem: str, precision: str) -> list[str]:
+    def modules(self, study_name: str, problem_name: str, precision: str) -> list[str]:
         """Return the keys of the modules that a case needs; empty in a replay."""
         if self.target is None:
             return []
-        return get_study(study).modules(self.studies[study].settings, self.problems[problem], precision, self.target)
+        return get_study(study_name).modules(
+            self.studies[study_name].settings, self.problems[problem_name], precision, self.target
+        )
 
     @cached_property
     def module_groups(self) -> list[ModuleGroup]:
@@ -231,16 +233,16 @@ class Plan:
         """Manifest of the module common to all studies."""
         return f"{MODULES}/{self.target_name}/{COMMON}.json"
 
-    def manifests_of(self, study: str, keys: Iterable[str]) -> list[str]:
-        return [str(manifest_path(self.target_name, study, key)) for key in keys]
+    def manifests_of(self, study_name: str, keys: Iterable[str]) -> list[str]:
+        return [str(manifest_path(self.target_name, study_name, key)) for key in keys]
 
-    def manifests(self, study: str, problem: str, precision: str) -> list[str]:
+    def manifests(self, study_name: str, problem_name: str, precision: str) -> list[str]:
         """Return the manifests of all modules that a case needs, the common one last."""
-        return [*self.manifests_of(study, self.modules(study, problem, precision)), self.common_manifest]
+        return [*self.manifests_of(study_name, self.modules(study_name, problem_name, precision)), self.common_manifest]
 
-    def read_by_case(self, study: str, problem: str, precision: str) -> list[str]:
+    def read_by_case(self, study_name: str, problem_name: str, precision: str) -> list[str]:
         """Return the files made by the campaign that a case reads: problem and manifests."""
-        return [f"{self.results}/problems/{problem}.npz", *self.manifests(study, problem, precision)]
+        return [f"{self.results}/problems/{problem_name}.npz", *self.manifests(study_name, problem_name, precision)]
 
     @property
     def all_manifests(self) -> list[str]:
@@ -250,36 +252,38 @@ class Plan:
         grouped = (self.manifests_of(group.study, group.keys) for group in self.module_groups)
         return [*(path for paths in grouped for path in paths), self.common_manifest]
 
-    def rivals(self, study: str) -> tuple[Rival, ...]:
-        """Return the kernels from outside the project that a study times beside its own."""
-        return get_study(study).rivals_of(self.config.rivals)
+    def rivals(self, study_name: str) -> tuple[Rival, ...]:
+        """Return the kernels from outside the project that are timed beside a study's own."""
+        return get_study(study_name).rivals_of(self.config.rivals)
 
-    def rival_files(self, study: str) -> tuple[Path, ...]:
+    def rival_files(self, study_name: str) -> tuple[Path, ...]:
         """Return the files of a study's rivals; a change of one makes the study's cases stale."""
-        return tuple(dict.fromkeys(path for rival in self.rivals(study) for path in self._files_of_rival[rival.name]))
+        return tuple(
+            dict.fromkeys(path for rival in self.rivals(study_name) for path in self._files_of_rival[rival.name])
+        )
 
     @cached_property
     def _files_of_rival(self) -> dict[str, tuple[Path, ...]]:
         return {rival.name: files_of(rival) for rival in self.config.rivals}
 
-    def steps(self, study: str) -> list[str]:
+    def steps(self, study_name: str) -> list[str]:
         """Return the names of the Parquet files that measuring a case writes."""
-        return [f"{step}.parquet" for step in get_study(study).outputs]
+        return [f"{step}.parquet" for step in get_study(study_name).outputs]
 
-    def raw(self, study: str, problems: Collection[str] | None = None) -> list[str]:
+    def raw(self, study_name: str, problems: Collection[str] | None = None) -> list[str]:
         """Return the input files of a study's artifacts (of some problems, or all); in a replay the recorded files."""
         if self.config.replay:
             return [str(path) for path in self.recorded_files]
         raw = Path(self.results, "raw")
         asked = set(self.problems if problems is None else problems)
-        records = [f"{raw}/problems/{name}.json" for name in self.studies[study].problems if name in asked]
+        records = [f"{raw}/problems/{name}.json" for name in self.studies[study_name].problems if name in asked]
         rows = [
-            f"{raw}/{study}/{problem}/{precision}/{step}"
+            f"{raw}/{study_name}/{problem}/{precision}/{step}"
             for of, problem, precision in self.runs
-            if of == study and problem in asked
-            for step in self.steps(study)
+            if of == study_name and problem in asked
+            for step in self.steps(study_name)
         ]
-        counted = (str(path) for path in self.recorded_files if path.is_relative_to(raw / study))
+        counted = (str(path) for path in self.recorded_files if path.is_relative_to(raw / study_name))
         return [*records, *rows, *counted]
 
     @cached_property
@@ -294,25 +298,25 @@ class Plan:
         folders = (raw_of(name) for name in (*self.config.beside, self.config.as_published) if name is not None)
         return tuple(path for raw in folders for path in record_files(raw))
 
-    def artifact_outputs(self, study: str, kind: Literal["tables", "figures"]) -> list[str]:
+    def artifact_outputs(self, study_name: str, kind: Literal["tables", "figures"]) -> list[str]:
         """Return the files of a study's tables or figures in all formats."""
-        planned = self.studies[study]
+        planned = self.studies[study_name]
         if kind == "tables":
             folder, names, formats = f"{self.results}/tables", planned.tables, TABLE_FORMATS
         else:
             folder, names, formats = f"{self.figures}", planned.figures, FIGURE_FORMATS
-        return [f"{folder}/{study}/{name}.{suffix}" for name in names for suffix in formats]
+        return [f"{folder}/{study_name}/{name}.{suffix}" for name in names for suffix in formats]
 
-    def title(self, study: str) -> str:
-        return get_study(study).title or study
+    def title(self, study_name: str) -> str:
+        return get_study(study_name).title or study_name
 
-    def labels(self, study: str, kind: Literal["tables", "figures"]) -> dict[str, dict[str, str]]:
+    def labels(self, study_name: str, kind: Literal["tables", "figures"]) -> dict[str, dict[str, str]]:
         """Return labels for Snakemake's report, by file: tables as CSV, figures as SVG."""
         from repro.results.registry import get_artifact
 
         suffix = ".csv" if kind == "tables" else ".svg"
-        files = [path for path in self.artifact_outputs(study, kind) if path.endswith(suffix)]
-        named = {path: get_artifact(study, Path(path).stem) for path in files}
+        files = [path for path in self.artifact_outputs(study_name, kind) if path.endswith(suffix)]
+        named = {path: get_artifact(study_name, Path(path).stem) for path in files}
         return {path: {"name": artifact.short, "title": artifact.title} for path, artifact in named.items()}
 
     @property
@@ -327,10 +331,10 @@ class Plan:
             )
         ]
 
-    def published(self, study: str) -> list[str]:
+    def published(self, study_name: str) -> list[str]:
         """Return the files of a study's published numbers and claims, and of our targets."""
-        own = [path for kind in ("targets", "claims") for path in shipped(f"config/{kind}").glob(f"{study}.csv")]
-        return sorted(map(str, [*shipped(f"config/published/{study}").glob("*.csv"), *own]))
+        own = [path for kind in ("targets", "claims") for path in shipped(f"config/{kind}").glob(f"{study_name}.csv")]
+        return sorted(map(str, [*shipped(f"config/published/{study_name}").glob("*.csv"), *own]))
 
 
 def make_plan(config: Config, registry: Registry | None = None, gpu: GpuModel | None = None) -> Plan:
@@ -398,14 +402,14 @@ def make_plan(config: Config, registry: Registry | None = None, gpu: GpuModel | 
 
 
 def plan_of_cases(
-    config: Config, problems: Collection[str], study: str | None = None, registry: Registry | None = None
+    config: Config, problems: Collection[str], study_name: str | None = None, registry: Registry | None = None
 ) -> Plan:
     """Plan only the cases of some problems (in one or all studies), without artifacts, for a single job."""
     registry = registry or load_registry(Path(config.registry))
     named: set[str] = set()
     studies: dict[str, StudySettings] = {}
     for name, settings in config.studies.items():
-        if study in (None, name):
+        if study_name in (None, name):
             wished = registry.expand(settings.problems, f"studies.{name}.problems")
             items = [item for item in wished if _name_of(item) in problems]
             named.update(map(_name_of, items))
@@ -413,7 +417,7 @@ def plan_of_cases(
             if asked:
                 studies[name] = settings.model_copy(update={"problems": asked, "artifacts": ()})
     if unknown := [problem for problem in problems if problem not in named]:
-        where = f"studies.{study}.problems" if study else "studies"
+        where = f"studies.{study_name}.problems" if study_name else "studies"
         raise ReproError("the configuration does not name the problem", where=where, actual=", ".join(unknown))
     rivals = tuple(rival for rival in config.rivals if any(get_study(name).rivals_of([rival]) for name in studies))
     return make_plan(config.model_copy(update={"studies": studies, "rivals": rivals}), registry)
@@ -427,10 +431,10 @@ def _name_of(item: Item | OwnProblem) -> str:
     return own_name(item) if isinstance(item, OwnProblem) else item.name
 
 
-def _artifacts(config: Config, study: str, kind: Literal["table", "figure"]) -> tuple[str, ...]:
+def _artifacts(config: Config, study_name: str, kind: Literal["table", "figure"]) -> tuple[str, ...]:
     """Return the names of the configured tables or figures that the campaign can have."""
-    if not config.studies[study].artifacts:
+    if not config.studies[study_name].artifacts:
         return ()  # avoids slow imports
     from repro.campaign.artifacts import select_artifacts
 
-    return tuple(artifact.name for artifact in select_artifacts(config, study, bool(config.beside), kind))
+    return tuple(artifact.name for artifact in select_artifacts(config, study_name, bool(config.beside), kind))

@@ -45,7 +45,13 @@ SOME_FLOOR = f"{FLOOR}/256-4"
 
 
 def find_runnables(
-    config: Config, study: str, problem: Outline, precision: str, names: Sequence[str], target: Target, recorded: Path
+    config: Config,
+    study_name: str,
+    problem: Outline,
+    precision: str,
+    names: Sequence[str],
+    target: Target,
+    recorded: Path,
 ) -> list[Runnable]:
     """Return the distinct named runnables; a variant that is in no compiled module is compiled separately.
 
@@ -69,15 +75,15 @@ def find_runnables(
         elif name.partition("/")[0] in {routine.partition("/")[0] for routine in fixed}:
             raise ReproError("unknown routine", expected=f"one of {', '.join(fixed)}", actual=name)
         else:
-            runnable = get_study(study).find(Path(config.kernels), problem, precision, name, target)
+            runnable = get_study(study_name).find(Path(config.kernels), problem, precision, name, target)
         runnables[runnable.name] = runnable
     return list(runnables.values())
 
 
-def fastest_floor(recorded: Path, problem: str, precision: str) -> str:
+def fastest_floor(recorded: Path, problem_name: str, precision: str) -> str:
     """Return the fastest recorded configuration of the floor, or `SOME_FLOOR` if none is recorded."""
     for step in ("report", "baseline"):
-        rows = read_case(recorded, step, problem, precision)
+        rows = read_case(recorded, step, problem_name, precision)
         floors = [row for row in map(RecordedRow, rows) if row.kind == FLOOR and row.cache == "warm"]
         timed = [(seconds, row.name) for row in floors if (seconds := row.seconds("graph"))]
         if timed:
@@ -149,8 +155,8 @@ ANSWERING, PROFILING = 60.0, 4 * 3600.0
 def collect_counters(
     config: Config,
     config_file: Path,
-    study: str,
-    problem: str,
+    study_name: str,
+    problem_name: str,
     precision: str,
     names: Sequence[str],
     launches: int,
@@ -161,11 +167,11 @@ def collect_counters(
     The profiled process reads `config_file`. The default `output` is `counters.parquet` next to the measured rows.
     """
     ncu = find_ncu()
-    log = Path("logs", config.campaign, "counters", study, problem, f"{precision}.csv")
+    log = Path("logs", config.campaign, "counters", study_name, problem_name, f"{precision}.csv")
     log.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         record = Path(folder, "launched.json")
-        words = ["launch", study, problem, precision, *names, "--launches", str(launches)]
+        words = ["launch", study_name, problem_name, precision, *names, "--launches", str(launches)]
         words += ["--record", str(record), "--config", str(config_file)]
         kernels = _profile(ncu, [sys.executable, "-m", "repro", *words], log)
         launched: list[dict[str, Any]] = read_json(record)
@@ -185,9 +191,9 @@ def collect_counters(
         for row in launched
     ]
     frame = pd.DataFrame(rows).astype(dict.fromkeys(COLUMNS, "float64"))
-    folders = Folders(config, study, problem, precision)
+    folders = Folders(config, study_name, problem_name, precision)
     # earlier counter rows may be in the campaign's merged file or in the case's file, which has priority
-    old = _read(output) if output else pd.DataFrame(read_case(folders.study, "counters", problem, precision))
+    old = _read(output) if output else pd.DataFrame(read_case(folders.study, "counters", problem_name, precision))
     path = output or folders.raw / "counters.parquet"
     return write_table(pa.Table.from_pandas(_merged(old, frame), preserve_index=False), path)
 
@@ -252,10 +258,10 @@ def _read(path: Path) -> pd.DataFrame:
     return read_table(path).to_pandas() if path.exists() else pd.DataFrame()
 
 
-def _merged(old: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
+def _merged(old: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
     """Return the old rows that have no new row with the same key, followed by the new rows."""
     if old.empty:
-        return rows
+        return frame
     # compare whole keys: a file given by --output can hold several cases with the same variants
-    again = pd.MultiIndex.from_frame(old[[*KEY]]).isin(pd.MultiIndex.from_frame(rows[[*KEY]]))
-    return pd.concat([old[~again], rows], ignore_index=True)
+    again = pd.MultiIndex.from_frame(old[[*KEY]]).isin(pd.MultiIndex.from_frame(frame[[*KEY]]))
+    return pd.concat([old[~again], frame], ignore_index=True)

@@ -25,20 +25,23 @@ if TYPE_CHECKING:
 
 #: HTML template in a study's folder that explains how to read its tables.
 WORDS = "words.html.j2"
-#: File in a study's folder that says what the parts of a variant's name mean (optional).
+#: File in a study's folder with the meanings of the parts of a variant's name (optional).
 LEGEND = "legend.csv"
 #: File name without suffix of a campaign's own page.
 REPORT = "report"
 
 
 def report(
-    asked: CampaignSelection, study: str | None = None, progress: ProgressCallback = lambda *_: None, page: str = REPORT
+    asked: CampaignSelection,
+    study_name: str | None = None,
+    progress: ProgressCallback = lambda *_: None,
+    page: str = REPORT,
 ) -> Path:
     """Write the HTML report of a campaign with one or all studies, and return its path.
 
     The page of all studies of one campaign, `report`, has the reproduction report beside it (`write_reproduction`).
     """
-    names = asked.studies(study)
+    names = asked.studies(study_name)
     parts = []
     for done, name in enumerate(names):
         progress("reading studies", done, len(names))
@@ -53,8 +56,10 @@ def report(
                 actual=", ".join(other.studies()),
             )
     path = asked.results / asked.campaign / f"{page}.html"
-    written = write_report(parts, path, progress, page_winners(find_winners(asked, study, own=True), asked.campaign))
-    if study is None and page == REPORT:
+    written = write_report(
+        parts, path, progress, page_winners(find_winners(asked, study_name, own=True), asked.campaign)
+    )
+    if study_name is None and page == REPORT:
         judged = (part.campaign for part in parts if not asked.own_alone(part.campaign.study))
         write_reproduction(asked, _tables_of_claims(judged))
     return written
@@ -77,9 +82,9 @@ def _part(asked: CampaignSelection, name: str) -> PageStudy:
     )
 
 
-def _beside_study(study: str, name: str) -> Path | None:
+def _beside_study(study_name: str, name: str) -> Path | None:
     """Return the path of a file in a study's folder, or None if it has none of this name."""
-    module = study_module(study, "study")
+    module = study_module(study_name, "study")
     spec = find_spec(module) if module else None
     path = Path(str(spec.origin)).parent / name if spec else None
     return path if path and path.exists() else None
@@ -91,9 +96,9 @@ def _beside_study(study: str, name: str) -> Path | None:
 PAGE = "reproduction"
 
 
-def claim_tables(asked: CampaignSelection, study: str | None = None) -> dict[str, tuple[Campaign, Table]]:
+def claim_tables(asked: CampaignSelection, study_name: str | None = None) -> dict[str, tuple[Campaign, Table]]:
     """Return for each study of a campaign that has claims the measured data and the table of claims."""
-    return _tables_of_claims(asked.read(name) for name in asked.studies(study))
+    return _tables_of_claims(asked.read(name) for name in asked.studies(study_name))
 
 
 def _tables_of_claims(campaigns: Iterable[Campaign]) -> dict[str, tuple[Campaign, Table]]:
@@ -162,7 +167,7 @@ def _parts(tables: Mapping[str, tuple[Campaign, Table]]) -> list[tuple[str, str,
     return parts
 
 
-#: What the sources of problems are called in a sentence; any other is a file of the user's.
+#: Words for the sources of problems in a sentence; any other source is a user's file.
 SOURCES = {
     "generated": "generated",
     "field": "generated",

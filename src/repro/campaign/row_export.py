@@ -39,19 +39,19 @@ T4_VERSION = "1.0.0"
 MILLI = 1e3
 
 
-def studies_of(raw: Path, study: str | None = None) -> list[Study]:
+def studies_of(raw: Path, study_name: str | None = None) -> list[Study]:
     """Return the studies that a campaign has rows of, or the named one; `raw` is its folder of rows."""
     if not raw.is_dir():
         raise ReproError("no such campaign", where=raw, todo="measure it first, or name another campaign")
     recorded = recorded_studies(raw)
-    if study is not None and study not in recorded:
+    if study_name is not None and study_name not in recorded:
         raise ReproError(
             "the campaign holds nothing of this study",
             where=raw,
             expected=f"one of {', '.join(recorded)}",
-            actual=study,
+            actual=study_name,
         )
-    return [get_study(name) for name in recorded if study in (None, name)]
+    return [get_study(name) for name in recorded if study_name in (None, name)]
 
 
 def exported_rows(raw: Path, study: Study) -> Iterator[dict[str, Any]]:

@@ -171,16 +171,16 @@ class Shard:
             if backend is not None and device is not None
         )
 
-    def protocol(self, study: str) -> dict[str, Any]:
+    def protocol(self, study_name: str) -> dict[str, Any]:
         """Return the settings of a study that affect measured times, and the random seed."""
-        settings = self.config.studies[study].model_dump(mode="json", exclude=WHAT)
+        settings = self.config.studies[study_name].model_dump(mode="json", exclude=WHAT)
         return dict(flat({"seed": self.config.seed, **settings}))
 
-    def linked(self, study: str) -> list[str]:
+    def linked(self, study_name: str) -> list[str]:
         """Return the sorted hashes of the environment records to which a study's rows refer."""
         names: set[str] = set()
         for (of, step), table in self.rows.items():
-            if of == study and "environment" in table.column_names:
+            if of == study_name and "environment" in table.column_names:
                 linked = table["environment"]
                 names |= {name for name in linked.unique().to_pylist() if name is not None}
                 # profiler counters are not times and need no environment record
@@ -188,7 +188,7 @@ class Shard:
                 if timed and linked.null_count > table["device"].null_count:
                     raise ReproError(
                         "rows without the record of their environment",
-                        where=self.raw / study / f"{step}.parquet",
+                        where=self.raw / study_name / f"{step}.parquet",
                         expected="in each row that was measured on a device the name of its record",
                         actual=f"none in {linked.null_count - table['device'].null_count} of them",
                         todo="take the file from where the campaign was measured",
@@ -202,9 +202,9 @@ class Shard:
             )
         return sorted(names)
 
-    def _check_choices(self, study: str) -> None:
+    def _check_choices(self, study_name: str) -> None:
         """Refuse chosen variants that have no measured row in the same case."""
-        tables = {step: table for (of, step), table in self.rows.items() if of == study}
+        tables = {step: table for (of, step), table in self.rows.items() if of == study_name}
         choices = tables.pop(CHOICES, None)
         if choices is None or not choices.num_rows:
             return
@@ -218,7 +218,7 @@ class Shard:
             if (*case, name) not in named:
                 raise ReproError(
                     "a choice of what was not measured",
-                    where=f"{self.raw / study / CHOICES}.parquet",
+                    where=f"{self.raw / study_name / CHOICES}.parquet",
                     expected=f"a name that a row of {', '.join(case)} has",
                     actual=shown(name),
                     todo="take the file from where the campaign was measured",
@@ -235,7 +235,7 @@ class Shard:
 
 
 def kept_of(folder: Path) -> Iterator[Path]:
-    """Yield the relative paths of a shard's files to copy (`KEPT`), including those of shards merged into it before."""
+    """Yield the relative paths of a shard's files to copy (`KEPT`), including files of earlier merged shards."""
     yield from (Path(file) for file in KEPT if (folder / file).exists())
     for part in sorted((folder / SHARDS_FOLDER).iterdir()) if (folder / SHARDS_FOLDER).is_dir() else ():
         if not re.fullmatch(SHARD_NAME, part.name):
@@ -277,13 +277,13 @@ def _refuse_others(folder: Path) -> None:
             )
 
 
-def _check(rows: pa.Table, study: str, where: Path, problems: Mapping[str, Any]) -> None:
+def _check(row_table: pa.Table, study_name: str, where: Path, problems: Mapping[str, Any]) -> None:
     """Refuse rows whose columns differ from the study's, or whose problem has no record."""
-    if where.stem not in WITHOUT_OWN and (wrong := other_columns(rows, get_study(study).columns)):
+    if where.stem not in WITHOUT_OWN and (wrong := other_columns(row_table, get_study(study_name).columns)):
         raise other_schema(where, wrong.expected, wrong.actual)
-    if other := other_quantiles(rows):
+    if other := other_quantiles(row_table):
         raise refuse_rows(where, other)
-    if absent := set(rows["problem"].unique().to_pylist()) - problems.keys():
+    if absent := set(row_table["problem"].unique().to_pylist()) - problems.keys():
         raise ReproError(
             "rows of a problem without its record",
             where=where,
@@ -482,13 +482,13 @@ def _with_facts(name: str, record: Mapping[str, Any], parts: Sequence[Shard]) ->
     return {**record, "facts": facts} if facts else record
 
 
-def _rows(parts: Sequence[Shard], study: str, step: str) -> pa.Table:
+def _rows(parts: Sequence[Shard], study_name: str, step: str) -> pa.Table:
     """Return the rows of a step from all shards; for each case from the first shard that measured it."""
     tables: list[pa.Table] = []
     taken: dict[CaseKey, tuple[Shard, pa.Table]] = {}
-    measured = {case for part in parts for case in part.measured.get(study, ())}
+    measured = {case for part in parts for case in part.measured.get(study_name, ())}
     for part in parts:
-        table = part.rows.get((study, step))
+        table = part.rows.get((study_name, step))
         if table is None:
             continue
         places: dict[CaseKey, list[int]] = {}
@@ -496,7 +496,7 @@ def _rows(parts: Sequence[Shard], study: str, step: str) -> pa.Table:
             places.setdefault(case, []).append(place)
         new: list[int] = []
         for case, of_case in places.items():
-            if case in measured and case not in part.measured[study]:
+            if case in measured and case not in part.measured[study_name]:
                 continue  # this shard could not measure the case, but another one did
             rows = table.take(pa.array(of_case))
             before = taken.setdefault(case, (part, rows))
@@ -505,24 +505,30 @@ def _rows(parts: Sequence[Shard], study: str, step: str) -> pa.Table:
             elif case in measured and _plain(before[1]) != _plain(rows):
                 raise ReproError(
                     "parts have other rows of one case",
-                    where=f"{step} of {study} on {case[0]}, {case[1]}",
+                    where=f"{step} of {study_name} on {case[0]}, {case[1]}",
                     expected=f"rows of one part, or the same in both: {_when(before[1])} in {before[0].name}",
                     actual=f"{_when(rows)} in {part.name}",
                     todo="take the problem, or the precision, out of config.yaml of one of the parts: what it does "
                     "not name is left out",
                 )
         tables.append(table.take(pa.array(new, pa.int64())))
-    return join_cases(tables, Path(study, step))
+    return join_cases(tables, Path(study_name, step))
 
 
-def _plain(rows: pa.Table) -> list[str]:
+def _plain(row_table: pa.Table) -> list[str]:
     """Convert rows to texts for comparison: NaN equals NaN, and absent values are omitted."""
-    return [repr(sorted((key, value) for key, value in row.items() if value is not None)) for row in rows.to_pylist()]
+    return [
+        repr(sorted((key, value) for key, value in row.items() if value is not None)) for row in row_table.to_pylist()
+    ]
 
 
-def _when(rows: pa.Table) -> str:
-    times = [time for time in rows["measured_at"].to_pylist() if time] if "measured_at" in rows.column_names else []
-    return f"{rows.num_rows} rows{f', the first of {min(times)},' if times else ''}"
+def _when(row_table: pa.Table) -> str:
+    times = (
+        [time for time in row_table["measured_at"].to_pylist() if time]
+        if "measured_at" in row_table.column_names
+        else []
+    )
+    return f"{row_table.num_rows} rows{f', the first of {min(times)},' if times else ''}"
 
 
 def _differences(parts: Sequence[Shard]) -> Iterator[Difference]:

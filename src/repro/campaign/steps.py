@@ -75,22 +75,22 @@ def building(plan: Plan, name: str) -> Step:
     )
 
 
-def compiling(study: str, key: str, target: Target, kernels: Path, modules: Path = MODULES) -> Step:
+def compiling(study_name: str, key: str, target: Target, kernels: Path, modules: Path = MODULES) -> Step:
     return Step(
-        f"compile {study} {key}",
-        _module_receipt(target, study, key, modules=modules),
-        (manifest_path(target.name, study, key, modules),),
-        _compiled_from(study, target, kernels),
+        f"compile {study_name} {key}",
+        _module_receipt(target, study_name, key, modules=modules),
+        (manifest_path(target.name, study_name, key, modules),),
+        _compiled_from(study_name, target, kernels),
     )
 
 
-def _compiled_from(study: str, target: Target, kernels: Path) -> dict[str, Any]:
-    """Return what a study's modules are made from."""
+def _compiled_from(study_name: str, target: Target, kernels: Path) -> dict[str, Any]:
+    """Return the inputs of a study's compile steps."""
     return {
         "compiler": compiler_identity(target),
-        "templates": _templates(kernels, (study, "sparse", "filtering", "dialects")),
+        "templates": _templates(kernels, (study_name, "sparse", "filtering", "dialects")),
         "packages": _versions(RENDERING),
-        "code": _compiling_code(study),
+        "code": _compiling_code(study_name),
     }
 
 
@@ -109,47 +109,51 @@ def compiling_common(target: Target, kernels: Path, modules: Path = MODULES) -> 
     )
 
 
-def measuring(plan: Plan, study: str, problem: str, precision: str, training: tuple[Path, ...] | None = None) -> Step:
+def measuring(
+    plan: Plan, study_name: str, problem_name: str, precision: str, training: tuple[Path, ...] | None = None
+) -> Step:
     """Return the step that measures one case; `training` has the training files of a predicted search, if known."""
     assert plan.target is not None
-    modules = [_module_receipt(plan.target, study, key) for key in plan.modules(study, problem, precision)]
-    rivals = plan.rivals(study)
-    on_demand = get_study(study).compiles_on_demand(plan.studies[study].settings)
+    modules = [
+        _module_receipt(plan.target, study_name, key) for key in plan.modules(study_name, problem_name, precision)
+    ]
+    rivals = plan.rivals(study_name)
+    on_demand = get_study(study_name).compiles_on_demand(plan.studies[study_name].settings)
     return Step(
-        f"measure {study} {problem} {precision}",
-        receipt_of(plan, study, problem, precision),
-        tuple(Path(plan.results, "raw", study, problem, precision, step) for step in plan.steps(study)),
+        f"measure {study_name} {problem_name} {precision}",
+        receipt_of(plan, study_name, problem_name, precision),
+        tuple(Path(plan.results, "raw", study_name, problem_name, precision, step) for step in plan.steps(study_name)),
         {
-            "settings": plan.measured_settings[study],
-            "parts": get_study(study).parts_of(plan.studies[study].settings, precision),
+            "settings": plan.measured_settings[study_name],
+            "parts": get_study(study_name).parts_of(plan.studies[study_name].settings, precision),
             "seed": plan.config.seed,
             "device": [plan.device, *_machine(plan.device)],
-            "packages": _versions((*MEASURING, *get_study(study).packages)),
-            "code": code_hash("repro.campaign.measurement", *_modules(study, "study")),
+            "packages": _versions((*MEASURING, *get_study(study_name).packages)),
+            "code": code_hash("repro.campaign.measurement", *_modules(study_name, "study")),
             **({"rivals": [rival.model_dump(mode="json") for rival in rivals]} if rivals else {}),
-            **({"modules": _compiled_from(study, plan.target, Path(plan.config.kernels))} if on_demand else {}),
+            **({"modules": _compiled_from(study_name, plan.target, Path(plan.config.kernels))} if on_demand else {}),
         },
-        (*(_training(plan, study) if training is None else training), *plan.rival_files(study)),
-        (receipt_of(plan, "problem", problem), *modules, _module_receipt(plan.target, COMMON)),
+        (*(_training(plan, study_name) if training is None else training), *plan.rival_files(study_name)),
+        (receipt_of(plan, "problem", problem_name), *modules, _module_receipt(plan.target, COMMON)),
     )
 
 
-def presenting(plan: Plan, study: str, kind: Literal["tables", "figures"]) -> Step:
+def presenting(plan: Plan, study_name: str, kind: Literal["tables", "figures"]) -> Step:
     return Step(
-        f"{kind} {study}",
-        receipt_of(plan, kind, study),
-        tuple(map(Path, plan.artifact_outputs(study, kind))),
+        f"{kind} {study_name}",
+        receipt_of(plan, kind, study_name),
+        tuple(map(Path, plan.artifact_outputs(study_name, kind))),
         {
-            "artifacts": getattr(plan.studies[study], kind),
+            "artifacts": getattr(plan.studies[study_name], kind),
             "code": code_hash(
                 "repro.campaign.artifacts",
                 "repro.results.output",
-                *_modules(study, "study", kind, "claims"),
+                *_modules(study_name, "study", kind, "claims"),
             ),
-            **_read(plan, study),
+            **_read(plan, study_name),
         },
-        (*map(Path, plan.published(study)), *plan.recorded_files, *plan.files_beside),
-        _artifact_inputs(plan, study),
+        (*map(Path, plan.published(study_name)), *plan.recorded_files, *plan.files_beside),
+        _artifact_inputs(plan, study_name),
     )
 
 
@@ -191,19 +195,19 @@ def _module_receipt(target: Target, *words: str, modules: Path = MODULES) -> Pat
     return Path(modules, target.name, "receipts", *words[:-1], f"{words[-1]}.json")
 
 
-def _artifact_inputs(plan: Plan, study: str) -> tuple[Path, ...]:
+def _artifact_inputs(plan: Plan, study_name: str) -> tuple[Path, ...]:
     """Return the receipts of the cases on which a study's artifacts depend; empty in a replay (which reads files)."""
     if plan.config.replay:
         return ()
-    problems = [receipt_of(plan, "problem", name) for name in plan.studies[study].problems]
-    return (*problems, *(receipt_of(plan, *run) for run in plan.runs if run[0] == study))
+    problems = [receipt_of(plan, "problem", name) for name in plan.studies[study_name].problems]
+    return (*problems, *(receipt_of(plan, *run) for run in plan.runs if run[0] == study_name))
 
 
-def _read(plan: Plan, study: str) -> dict[str, Any]:
+def _read(plan: Plan, study_name: str) -> dict[str, Any]:
     """Return the settings and package versions on which making artifacts of a study depends."""
-    settings = plan.studies[study].settings
+    settings = plan.studies[study_name].settings
     return {
-        "problems": plan.studies[study].problems,
+        "problems": plan.studies[study_name].problems,
         "precisions": settings.precisions,
         "tie": settings.timing.tie,
         "beside": plan.config.beside,
@@ -212,15 +216,15 @@ def _read(plan: Plan, study: str) -> dict[str, Any]:
     }
 
 
-def _training(plan: Plan, study: str) -> tuple[Path, ...]:
+def _training(plan: Plan, study_name: str) -> tuple[Path, ...]:
     """Return the training files of a predicted search: search rows and problem records of other campaigns."""
-    settings, results = plan.studies[study].settings, Path(plan.results).parent
+    settings, results = plan.studies[study_name].settings, Path(plan.results).parent
     if settings.search != "predicted":
         return ()
     named = None if settings.training == "all" else settings.training
     others = [path for path in sorted(results.glob("[!.]*")) if path.name != plan.config.campaign and path.is_dir()]
     campaigns = [path for path in others if named is None or path.name in named]
-    searches = (file for path in campaigns for file in (path / "raw" / study).rglob("search.parquet"))
+    searches = (file for path in campaigns for file in (path / "raw" / study_name).rglob("search.parquet"))
     records = (
         file
         for path in campaigns
@@ -237,15 +241,15 @@ def _building_code() -> str:
 
 
 @cache
-def _compiling_code(study: str) -> str:
+def _compiling_code(study_name: str) -> str:
     """Return the hash of the code that renders and compiles a study's modules (its `kernels.py`, else `study.py`)."""
-    modules = _modules(study, "kernels") or _modules(study, "study")
+    modules = _modules(study_name, "kernels") or _modules(study_name, "study")
     return code_hash("repro.codegen.build_cache", *modules)
 
 
-def _modules(study: str, *parts: str) -> list[str]:
+def _modules(study_name: str, *parts: str) -> list[str]:
     """Return the full names of the modules that a study has of these."""
-    return [module for part in parts if (module := study_module(study, part))]
+    return [module for part in parts if (module := study_module(study_name, part))]
 
 
 @cache

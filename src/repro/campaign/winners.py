@@ -25,7 +25,7 @@ from repro.sparse.compound.kernels import TEMPLATES
 from repro.sparse.tuning_features import OPERATOR
 from repro.studies import get_study
 
-#: Clocks in order of preference: that of exported kernels first.
+#: Clocks in order of preference; exported kernels run in graphs.
 CLOCKS: tuple[ClockName, ...] = ("graph", "event", "host")
 #: Target of an export of what was chosen on a CPU, the default of `repro export`.
 CPU_TARGET = "sm_90"
@@ -72,14 +72,14 @@ class Winner:
 
     @property
     def speedup(self) -> float | None:
-        """Time of the library over that of the variant."""
+        """Time of the library divided by that of the variant."""
         return self.library_seconds / self.seconds if self.library_seconds and self.seconds else None
 
 
-def find_winners(asked: CampaignSelection, study: str | None = None, own: bool = False) -> list[Winner]:
+def find_winners(asked: CampaignSelection, study_name: str | None = None, own: bool = False) -> list[Winner]:
     """Return the winner of each case of the studies that choose one kernel a problem; `own`: of own files alone."""
     winners = []
-    for name in asked.studies(study):
+    for name in asked.studies(study_name):
         mine = _own_problems(asked, name)
         if get_study(name).winners and (mine or not own):
             campaign = asked.read(name)
@@ -92,9 +92,9 @@ def find_winners(asked: CampaignSelection, study: str | None = None, own: bool =
     return winners
 
 
-def studies_without(asked: CampaignSelection, study: str | None = None) -> Iterator[tuple[str, str]]:
+def studies_without(asked: CampaignSelection, study_name: str | None = None) -> Iterator[tuple[str, str]]:
     """Yield the studies that choose no single kernel for a problem, each with the file of the table to look into."""
-    for name in asked.studies(study):
+    for name in asked.studies(study_name):
         if not get_study(name).winners:
             table = next((one for one in get_study(name).highlights if one.startswith("table-")), "")
             yield name, f"{asked.results}/{asked.campaign}/tables/{name}/{table}.md" if table else "its tables"
@@ -164,15 +164,15 @@ def page_winners(winners: Sequence[Winner], campaign: str) -> PageWinners | None
     return PageWinners(Table(columns, rows, caption), dict(ways_out(shown)))
 
 
-def _own_problems(asked: CampaignSelection, study: str) -> set[str]:
-    settings = asked.config.studies.get(study) if asked.config else None
+def _own_problems(asked: CampaignSelection, study_name: str) -> set[str]:
+    settings = asked.config.studies.get(study_name) if asked.config else None
     wished = settings.problems if settings else ()
     return {own_name(item) for item in wished if isinstance(item, OwnProblem)}
 
 
-def _winner(asked: CampaignSelection, campaign: Campaign, problem: str, precision: str, own: bool) -> Winner:
-    case, record = Case(campaign, problem, precision), campaign.problems[problem]
-    common = Winner(campaign.study, problem, precision, record.entry or record.kind, own)
+def _winner(asked: CampaignSelection, campaign: Campaign, problem_name: str, precision: str, own: bool) -> Winner:
+    case, record = Case(campaign, problem_name, precision), campaign.problems[problem_name]
+    common = Winner(campaign.study, problem_name, precision, record.entry or record.kind, own)
     best, clock = _fastest(case, get_study(campaign.study).winners)
     if best is None:
         return replace(common, reason=case.why_not())

@@ -222,7 +222,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
     words = list(sys.argv[1:] if arguments is None else arguments)
     if DEBUG in words:
         words = [DEBUG, *(word for word in words if word != DEBUG)]
-    # a shell that asks how a line goes on names its words in the environment
+    # a shell that asks for completions names its words in the environment
     asked = " ".join(os.environ.get(name, "") for name in ("COMP_WORDS", "_TYPER_COMPLETE_ARGS")).split()
     with handle_signals():
         try:

@@ -124,7 +124,7 @@ def _summary(output: Path, status: str, resources: dict[str, dict[str, int]], me
 
 
 class Action(StrEnum):
-    """What is done with a rival."""
+    """Actions of `repro rival`."""
 
     CHECK = "check"
 

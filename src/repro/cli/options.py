@@ -19,7 +19,7 @@ def complete_campaign(incomplete: str) -> Iterator[str]:
 
 
 def complete_study(incomplete: str) -> list[str]:
-    """Return the studies whose names begin so, for completion in a shell."""
+    """Return the studies whose names start with `incomplete`, for completion in a shell."""
     from repro.studies import study_names
 
     return [name for name in study_names() if name.startswith(incomplete)]

@@ -159,7 +159,7 @@ def report(
     from repro.errors import ReproError
 
     named = campaign or []
-    # each campaign once; by default those of the configuration
+    # without repetitions; by default the configured campaigns
     beside = [*dict.fromkeys([*named[1:], *(beside or ())])] or None
     if receipt and beside:
         raise ReproError(
@@ -481,7 +481,7 @@ def best(
 
 
 def print_winners(winners: Sequence[Winner]) -> None:
-    """Print a table of winners, and for each problem the lines that take its kernels away."""
+    """Print a table of winners, and for each problem the commands that export its kernels."""
     from repro.campaign.winners import HEADS, table_rows, ways_out
     from repro.cli.console import in_columns, terminal_width
 

@@ -27,8 +27,8 @@ MODULES = Path("modules")
 MAX_BINARY_BYTES = 1 << 30
 
 
-def manifest_path(target: str, study: str, key: str, modules: Path = MODULES) -> Path:
-    return modules / target / study / f"{key}.json"
+def manifest_path(target: str, study_name: str, key: str, modules: Path = MODULES) -> Path:
+    return modules / target / study_name / f"{key}.json"
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Module:
 
     @property
     def built(self) -> Module:
-        """This module, as of one that is compiled on demand."""
+        """This module; a `ModuleOnDemand` compiles it here."""
         return self
 
     def save(self, path: Path) -> None:
@@ -83,7 +83,7 @@ class Module:
 
 
 class ModuleOnDemand:
-    """A module that is compiled when it is first asked for something: the compiler's error is recorded in it."""
+    """A module that is compiled when `built` is first read; `built` records the compiler's error, if there is one."""
 
     def __init__(self, render: Callable[[], str], target: Target, manifest: Path) -> None:
         self._source, self._target, self._manifest = render, target, manifest
@@ -91,22 +91,6 @@ class ModuleOnDemand:
     @cached_property
     def built(self) -> Module:
         return compile_module(self._source(), self._target, self._manifest, record_errors=True)
-
-    @property
-    def hash(self) -> str:
-        return self.built.hash
-
-    @property
-    def binary(self) -> str | None:
-        return self.built.binary
-
-    @property
-    def resources(self) -> dict[str, dict[str, int]] | None:
-        return self.built.resources
-
-    @property
-    def message(self) -> str | None:
-        return self.built.message
 
 
 #: Allowed paths of binaries: only files directly in the folder `objects/`.

@@ -118,7 +118,7 @@ def build_foreign(
 
 
 def _compile(source: Path, binary: Path, given: Sequence[str]) -> Path:
-    """Compile a source unless the binary is there; return the file of what the compiler said."""
+    """Compile a source unless its binary exists; return the file with the compiler's messages."""
     log = binary.with_suffix(".log")
     if not (binary.exists() and log.exists()):
         with replacing(binary) as partial:

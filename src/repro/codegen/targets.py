@@ -101,7 +101,7 @@ _BRANDS = re.compile(r"NVIDIA|Tesla|GeForce", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class GpuModel:
-    """What the vendor states of a GPU model (`config/gpus.csv`)."""
+    """Data sheet of a GPU model, as published by its vendor (`config/gpus.csv`)."""
 
     name: str
     #: Regular expression for the names that drivers give the model, without brands.

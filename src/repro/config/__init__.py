@@ -155,8 +155,8 @@ def _parts(node: Node) -> list[Node]:
     return list(node.value) if isinstance(node, SequenceNode) else []
 
 
-def _refusal(problem: str, mark: Any) -> yaml.MarkedYAMLError:
-    return yaml.constructor.ConstructorError(None, None, problem, mark)
+def _refusal(problem_name: str, mark: Any) -> yaml.MarkedYAMLError:
+    return yaml.constructor.ConstructorError(None, None, problem_name, mark)
 
 
 M = TypeVar("M", bound=BaseModel)
@@ -232,7 +232,9 @@ def located(source: Source) -> Iterator[None]:
 
 
 def _find(path: Path, key: Key) -> tuple[int, Any]:
-    """Return how many parts of a key a file has, and the mark of the last one; an index stands where its value does."""
+    """Return how many parts of a key exist in a YAML file, and the position of the last one; a list item's position is
+    that of its value.
+    """
     loader = _Loader(_read_text(shipped(path), "configuration file"))
     node, mark = loader.get_single_node(), None
     for depth, part in enumerate(key):

@@ -25,7 +25,7 @@ from repro.galerkin import BASES
 
 #: Pattern of device selections. A separate check rejects lists with repeated devices.
 PATTERN = r"^(auto|cuda(:(all|[0-9]+(,[0-9]+)*))?|opencl(:[0-9]+(/([2-9]|[1-9][0-9]+))?)?)$"
-#: The shortest words that match `PATTERN`, of which messages name the nearest.
+#: The shortest words that match `PATTERN`; messages suggest the nearest.
 DEVICES = ("auto", "cuda", "cuda:all", "opencl")
 #: Explanation of `PATTERN` for users.
 MEANING = (
@@ -288,7 +288,7 @@ Place = Annotated[float | Literal["min", "max"], Field(union_mode="left_to_right
 
 
 class Fixed(Model):
-    """Where vertices of an elastic body are fixed; those are that meet all of the keys."""
+    """Selects the fixed vertices of an elastic body: vertices that meet all given conditions."""
 
     x: Place | None = Field(None, description="The plane of this x; min or max: where the mesh ends.")
     y: Place | None = Field(None, description="The same of y.")
@@ -360,7 +360,7 @@ class OwnProblem(FieldFile):
         return "real" if self.updates else self.entry
 
 
-#: What a rival can compute.
+#: The operations that a rival can compute.
 RivalTask = Literal["spmv", "spgemm", "solve", "updates"]
 #: Pattern of Python objects: a module or a file, then the object in it.
 PYTHON_OBJECT = r"^[^:\x00-\x1f]+:[A-Za-z_][A-Za-z0-9_]*$"

@@ -11,9 +11,9 @@ from typing import Literal, get_args
 Space = Literal["paper", "paper_tuned", "extended"]
 SPACES: tuple[Space, ...] = get_args(Space)
 PAPER, PAPER_TUNED, EXTENDED = SPACES
-#: What the name of a tuning begins with if it chooses among `paper_tuned` in place of `paper`.
+#: Prefix of tunings that choose among `paper_tuned` instead of `paper`.
 TUNED = "tuned_"
-#: For each space of the paper's kernels, what the names of its tunings begin with.
+#: Prefix of the names of tunings, for each space of the paper's kernels.
 TUNING_PREFIXES: Mapping[Space, str] = {PAPER: "", PAPER_TUNED: TUNED}
 
 

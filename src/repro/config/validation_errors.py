@@ -1,4 +1,4 @@
-"""What is wrong with a configuration: one line for each key, with what it may be and the nearest of it."""
+"""Errors of a configuration in readable form: one line per key, with the allowed values and the nearest one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 
 #: Maximum number of characters shown of a value, and compared of it.
 SHOWN = 120
-#: Type of errors that name the allowed values, as those of `refuse_unknown`.
+#: Type of errors that list the allowed values, such as those of `refuse_unknown`.
 CHOICE = "choice"
 #: Words for which a configuration has others.
 SYNONYMS = {
@@ -47,7 +47,7 @@ def suggestion(word: object, choices: Iterable[str]) -> str:
 
 
 def refuse_unknown(message: str, choices: Iterable[str]) -> PydanticCustomError:
-    """Return the error of a validator for a value that is none of `choices`, of which messages name the nearest."""
+    """Return the error of a validator for a value that is not among `choices`; messages suggest the nearest."""
     # braces in a message would be placeholders
     return PydanticCustomError(CHOICE, message.replace("{", "(").replace("}", ")"), {"choices": list(choices)})
 
@@ -117,7 +117,7 @@ def _place(model: type[BaseModel], location: Sequence[int | str], data: Any, *, 
 
 
 def _tags(model: type[BaseModel]) -> list[str]:
-    """Return the values that tell a model from the other alternatives of a union: those of its required literals."""
+    """Return the values that distinguish a model from the other alternatives of a union: its required literals."""
     fields = [field for field in model.model_fields.values() if field.is_required()]
     return [
         value for field in fields if get_origin(field.annotation) is Literal for value in get_args(field.annotation)

@@ -132,8 +132,6 @@ class Timer:
         stream = self._stream
 
         def group(start: Any, end: Any) -> None:
-            if before is not None:
-                before()
             start.record(stream)
             launch()
             end.record(stream)
@@ -143,7 +141,7 @@ class Timer:
         launch()  # not blocked, since a library may wait for the device in its first call
         self._synchronize()
         same = unwrap(launch)
-        times, self._fitting[same] = self._time(group, count, self._fitting.get(same, GROUPS))
+        times, self._fitting[same] = self._time(group, count, self._fitting.get(same, GROUPS), before)
         return times
 
     def graph(self, launch: Callable[[], None], launches: int, replays: int) -> NDArray[np.float64]:
@@ -188,9 +186,15 @@ class Timer:
         times = [[end.time_since(start) for start, end in pairwise(events)] for events in samples]
         return np.array(times, np.float64).reshape(count, len(stages)) * 1e-3
 
-    def _time(self, group: Callable[[Any, Any], None], count: int, batch: int) -> tuple[NDArray[np.float64], int]:
+    def _time(
+        self,
+        group: Callable[[Any, Any], None],
+        count: int,
+        batch: int,
+        before: Callable[[], None] | None = None,
+    ) -> tuple[NDArray[np.float64], int]:
         """Time groups in batches behind the blocker; return times and batch size, which is reduced when the blocker
-        times out.
+        times out. `before` runs before each group; before a batch of one it may wait for the device.
         """
         times = np.empty(count)
         done = 0
@@ -199,8 +203,12 @@ class Timer:
         while done < count:
             events = self._events[: min(batch, count - done)]
             # A batch larger than the GPU's queue would make host and stream wait for each other.
+            if before is not None and batch == 1:
+                before()
             with self.blocker.block(short=batch > 1) if self.blocker else nullcontext():
                 for start, end in events:
+                    if before is not None and batch > 1:
+                        before()
                     group(start, end)
             self._synchronize()
             if self.blocker and self.blocker.expired:

@@ -16,7 +16,7 @@ from cuda.bindings import driver
 from repro.devices.base import Argument, CaptureError
 from repro.devices.cuda_driver import check_cuda, pointer_of
 
-#: C types of arguments; those of other types are addresses.
+#: C types of kernel arguments; arguments of other types are addresses.
 _C_TYPES: dict[type, Any] = {
     int: ctypes.c_int,
     float: ctypes.c_double,
@@ -77,7 +77,7 @@ class CudaCooperativeKernel:
         stream, failure = self._stream, self._failure
         address = ctypes.addressof(pointers)
 
-        # default: keeps the buffers and what the address points to alive
+        # the default argument keeps the buffers, the argument values and the pointers to them alive
         def launch(held: tuple[Any, ...] = (arguments, values, pointers)) -> None:
             check_cuda(
                 driver.cuLaunchCooperativeKernel(function, grid, 1, 1, block, 1, 1, shared, stream, address), failure

@@ -42,8 +42,8 @@ class CampaignChoice:
 def find_campaign_choice(
     results: Path,
     campaign: str,
-    study: str,
-    problem: str,
+    study_name: str,
+    problem_name: str,
     precision: str,
     tuning: str | None = None,
     preferred: Sequence[str] = WINNERS,
@@ -54,21 +54,21 @@ def find_campaign_choice(
     first of `preferred` that the campaign has. An unknown campaign, problem or choice, or a damaged record, raises
     `ReproError`.
     """
-    study_folder = campaign_folder(results, campaign) / "raw" / study
-    choices = read_case(study_folder, "choices", problem, precision)
+    study_folder = campaign_folder(results, campaign) / "raw" / study_name
+    choices = read_case(study_folder, "choices", problem_name, precision)
     if not choices:
-        raise _nothing(study_folder, problem, precision)
+        raise _nothing(study_folder, problem_name, precision)
     by_tuning = {str(row["tuning"]): row for row in choices if row["clock"] == CLOCK}
     wanted = next((word for word in preferred if word in by_tuning), preferred[-1]) if tuning is None else tuning
     if wanted not in by_tuning:
         raise ReproError(
             "the campaign has no such choice",
-            where=f"{study_folder}: {problem}, {precision}",
+            where=f"{study_folder}: {problem_name}, {precision}",
             expected=f"one of {', '.join(by_tuning)}" if by_tuning else "winners by the graph clock, with a warm cache",
             actual=wanted if by_tuning else "winners by the event clock alone, with a cold cache",
         )
     name = str(by_tuning[wanted]["name"])
-    report = read_case(study_folder, "report", problem, precision)
+    report = read_case(study_folder, "report", problem_name, precision)
     row = next((row for row in report if row["name"] == name and row["cache"] != "cold"), {})
     environment = row.get("environment")
     target = get_target(_target(results / campaign / "raw" / "environment" / f"{environment}.json"))
@@ -78,7 +78,7 @@ def find_campaign_choice(
         entry=str(row.get("entry")),
         target=target,
         campaign=campaign,
-        problem=problem,
+        problem=problem_name,
         precision=precision,
         tuning=wanted,
         device=row.get("device"),
@@ -87,9 +87,9 @@ def find_campaign_choice(
     )
 
 
-def _nothing(study: Path, problem: str, precision: str) -> ReproError:
+def _nothing(study_folder: Path, problem_name: str, precision: str) -> ReproError:
     """Return the error for a problem without a choice; it lists the cases that have one."""
-    chosen = read_rows(study, "choices") if study.is_dir() else None
+    chosen = read_rows(study_folder, "choices") if study_folder.is_dir() else None
     pairs = (
         zip(chosen["problem"].to_pylist(), chosen["precision"].to_pylist(), strict=True)
         if chosen and chosen.num_rows
@@ -98,7 +98,7 @@ def _nothing(study: Path, problem: str, precision: str) -> ReproError:
     cases = sorted({f"{name}/{word}" for name, word in pairs})
     return ReproError(
         "the campaign has no such result",
-        where=f"{study}: {problem}, {precision}",
+        where=f"{study_folder}: {problem_name}, {precision}",
         expected=f"one of {', '.join(cases)}" if cases else None,
         todo="measure it, name another campaign with --campaign, or a variant with --variant",
     )

@@ -89,15 +89,15 @@ def _grid(mesh: Triangulation, positions: Floats, size: float, reach: Floats) ->
     return Grid(mesh.lower, (int(shape[0]), int(shape[1])), inverse, starts, members, reach)
 
 
-def tiles_of(grid: Grid, rows: int) -> NDArray[np.int32]:
-    """Cut `grid.members` into tiles of at most `rows` successive members; return their starts, int32 `(tiles + 1,)`.
+def tiles_of(grid: Grid, n_rows: int) -> NDArray[np.int32]:
+    """Cut `grid.members` into tiles of at most `n_rows` successive members; return their starts, int32 `(tiles + 1,)`.
 
     A tile never continues into the next row of cells, as the first cell of the next row is far away.
     """
     begins = grid.starts[:: grid.shape[0]].astype(np.int64)
-    tiles = -(-np.diff(begins) // rows)
+    tiles = -(-np.diff(begins) // n_rows)
     first = np.repeat(np.cumsum(tiles) - tiles, tiles)
-    starts = np.repeat(begins[:-1], tiles) + rows * (np.arange(len(first)) - first)
+    starts = np.repeat(begins[:-1], tiles) + n_rows * (np.arange(len(first)) - first)
     return np.append(starts, begins[-1]).astype(np.int32)
 
 
@@ -265,7 +265,7 @@ def consecutive(grid: Grid, work: Floats, count: int) -> NDArray[np.int64]:
     `work` is the work per point in each cell.
     """
     before = np.concatenate([[0.0], np.cumsum(np.diff(grid.starts) * work)])
-    # all points of a cell have the same work, so a cut may lie within a cell
+    # all points of a cell have equal work, so a cut may be within a cell
     cuts = np.interp(before[-1] * np.arange(count + 1) / count, before, grid.starts)
     return np.asarray(np.rint(cuts), np.int64)
 
@@ -298,8 +298,8 @@ class SortedCells:
 
         return self._keep(("positions", size), make)
 
-    def tiles(self, rows: int, size: float | None = None) -> NDArray[np.int32]:
-        return self._keep(("tiles", rows, size), lambda: tiles_of(self.points(size), rows))
+    def tiles(self, n_rows: int, size: float | None = None) -> NDArray[np.int32]:
+        return self._keep(("tiles", n_rows, size), lambda: tiles_of(self.points(size), n_rows))
 
     def parts(self, count: int) -> list[NDArray[np.int64]]:
         return self._keep(("parts", count), lambda: parts_of(self.mesh, count))

@@ -50,8 +50,8 @@ class MatrixSize:
 
     def shares(self, warps: int) -> int:
         """Return into how many shares to divide a tile's columns, so that all warps have work and no share is tiny."""
-        most = max(1, self.columns // (SHARE_COLUMNS * max(self.tiles, 1)))
-        usable = [shares for shares in SHARES if shares <= most]
+        max_shares = max(1, self.columns // (SHARE_COLUMNS * max(self.tiles, 1)))
+        usable = [shares for shares in SHARES if shares <= max_shares]
         return next((shares for shares in usable if shares * self.tiles >= warps), usable[-1])
 
 

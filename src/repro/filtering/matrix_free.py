@@ -166,9 +166,9 @@ class Points:
         self.x, self.y = map(launches.upload, host.positions(size))
         self._launches = launches
 
-    def tiles(self, rows: int) -> list[Argument]:
-        """Return the kernel arguments for tiles of at most `rows` points: number of tiles, and their starts."""
-        starts = self.host.tiles(rows, self.size)
+    def tiles(self, n_rows: int) -> list[Argument]:
+        """Return the kernel arguments for tiles of at most `n_rows` points: number of tiles, and their starts."""
+        starts = self.host.tiles(n_rows, self.size)
         return [np.int32(len(starts) - 1), self._launches.upload(starts)]
 
 

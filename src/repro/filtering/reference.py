@@ -41,7 +41,7 @@ Integral = Callable[[StencilPairs, SplineKernel, SplineKernel, int], Floats]
 class WorkCounts(NamedTuple):
     """Counts of work for filtering at each point; all arrays are int64 `(n,)`."""
 
-    #: Number of periodic images of triangles that meet the stencil.
+    #: Number of pairs of the point and a periodic image of a triangle that meets the stencil.
     pairs: Integers
     #: Number of sub-triangles for integration by area.
     triangles: Integers

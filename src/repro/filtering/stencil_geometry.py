@@ -39,7 +39,7 @@ class StencilPairs:
     """
 
     point: Integers
-    #: Each image of a triangle that meets the stencil is a pair of its own, so a triangle may occur repeatedly.
+    #: A triangle occurs once for each of its periodic images that meets the stencil.
     triangle: Integers
     #: `(n, 3, 2)`, the image's corners in kernel coordinates ξ = (y - x) / h + width / 2, counterclockwise.
     corners: Floats
@@ -283,7 +283,7 @@ def _strips(pair: Integers, y: Floats, begin: Floats, end: Floats, width: int) -
     rightwards = end.sum(axis=1) >= begin.sum(axis=1)
     left, right = (np.where(rightwards[:, None], *two) for two in ((begin, end), (end, begin)))
     first = np.floor(left.mean(axis=1)).astype(np.int64)
-    # a right side that lies on a lattice line belongs to the column on its left
+    # a right side on a lattice line belongs to the column on its left
     last = np.maximum(np.ceil(right.mean(axis=1)).astype(np.int64) - 1, first)
     low, high = np.maximum(first, 0), np.minimum(last, width - 1)
     owner, column = expand_ranges(np.maximum(high - low + 1, 0))
@@ -323,7 +323,7 @@ def _along(a: Floats, b: Floats, part: Floats) -> Floats:
 
 #: Vertices count as one if their coordinates, in periods, agree to this number of decimal digits.
 ROUNDING_DIGITS = 9
-#: A triangle counts as containing a point if it meets a square around it; width of the square in longest edges.
+#: A triangle contains a point if it meets a square around it; width of the square in longest edges.
 TOUCHING = 1e-9
 
 

@@ -44,9 +44,9 @@ class Capacity:
         if self.capacity is not None:
             whole_number(self.capacity, "capacity", 0, MAX_ENTRIES)
 
-    def slack_of(self, entries: int, rows: int) -> int:
+    def slack_of(self, entries: int, n_rows: int) -> int:
         """Return the requested slack; by default the mean row length of the initial entries, at least MIN_SLACK."""
-        return max(MIN_SLACK, -(-entries // max(rows, 1))) if self.slack is None else self.slack
+        return max(MIN_SLACK, -(-entries // max(n_rows, 1))) if self.slack is None else self.slack
 
     def for_entries(self, entries: int) -> int:
         """Return the requested capacity; by default 1.5 times the number of initial entries."""
@@ -66,14 +66,14 @@ def check_shape(shape: Any, segments: int) -> tuple[int, int]:
     )
 
 
-def whole_number(value: Any, what: str, least: int, most: int) -> int:
-    """Return a user's argument as an int; raise `ReproError` unless it is an integer from `least` to `most`."""
+def whole_number(value: Any, what: str, minimum: int, maximum: int) -> int:
+    """Return a user's argument as an int; raise `ReproError` unless it is an integer from `minimum` to `maximum`."""
     whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if not whole or not least <= value <= most:
+    if not whole or not minimum <= value <= maximum:
         raise ReproError(
             "this is no such number",
             where=what,
-            expected=f"a whole number from {least:,} to {most:,}",
+            expected=f"a whole number from {minimum:,} to {maximum:,}",
             actual=repr(value),
         )
     return int(value)

@@ -133,21 +133,21 @@ class BatchUpload:
         An entry outside the matrix, or a value that exceeds the matrix's dtype, raises `ReproError`.
         """
         aligned = PART_ALIGNMENT // 4
-        most = max(min(MAX_BATCH, MAX_ENTRIES // (1 + slack)) // aligned, 1) * aligned
+        capacity = max(min(MAX_BATCH, MAX_ENTRIES // (1 + slack)) // aligned, 1) * aligned
         # an insertion checks only the indices of its part, so all indices of a split batch are checked here first
-        buffers = [self.buffer(array, count, look=count > most) for array in given]
-        if count <= most:
+        buffers = [self.buffer(array, count, check_indices=count > capacity) for array in given]
+        if count <= capacity:
             yield 0, _batch(count, buffers)
             return
         device = self._runtime.device
-        for first in range(0, count, most):
-            here = min(most, count - first)
+        for first in range(0, count, capacity):
+            here = min(capacity, count - first)
             sizes = (4, 4, self._dtype.itemsize)
             cut = [device.part(buffer, first * size, here * size) for buffer, size in zip(buffers, sizes, strict=False)]
             yield first, _batch(here, cut)
 
-    def buffer(self, array: BatchArray, count: int, look: bool = False) -> Buffer:
-        """Return device memory with the `count` numbers as int32 or the matrix's dtype; `look`: also check indices.
+    def buffer(self, array: BatchArray, count: int, check_indices: bool = False) -> Buffer:
+        """Return device memory with the `count` numbers as int32 or the matrix's dtype; indices are checked if wanted.
 
         A device array with this dtype is returned without a copy if its indices need no check.
         """
@@ -159,7 +159,7 @@ class BatchUpload:
                 self._runtime.device.write(buffer, host)
             return buffer
         assert array.seen is not None
-        if array.dtype == wanted and not (look and array.limit is not None):
+        if array.dtype == wanted and not (check_indices and array.limit is not None):
             return array.seen.buffer
         self.convert(array, buffer)
         return buffer

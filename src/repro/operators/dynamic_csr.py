@@ -162,7 +162,7 @@ class DynamicCSR(DeviceOperator):
             if any(on_device(array) for array in matrix):
                 return cls._from_device(tuple(matrix), shape, dtype, room, device)
             matrix = sound_arrays(matrix, shape, "matrix")
-        rows, precision = as_rows(matrix, dtype, most_rows=MAX_ENTRIES // segments)
+        rows, precision = as_rows(matrix, dtype, max_rows=MAX_ENTRIES // segments)
         made = cls.__new__(cls)
         made._begin(open_runtime(device), precision, rows, room)
         return made
@@ -319,7 +319,7 @@ class DynamicCSR(DeviceOperator):
 
     @contextmanager
     def _changing(self, streams: set[int | None]) -> Iterator[None]:
-        """Lock the device, and order later work after that of the streams; report a lack of memory as `ReproError`."""
+        """Lock the device, and order later work after the streams' work; report a lack of memory as `ReproError`."""
         try:
             with self._runtime.after(*streams):
                 yield

@@ -450,16 +450,16 @@ def _on_host(A: Any) -> Any:
     return cupys_rows(A, "A")[0].get() if is_cupys(A, CUPYS_MATRICES) else A
 
 
-def _vectors(B: Any, rows: int) -> NDArray[np.floating]:
+def _vectors(B: Any, n_rows: int) -> NDArray[np.floating]:
     """Return a user's near-null-space vectors, checked; vectors whose squares would over- or underflow are scaled."""
     vectors = _host_array(B.get() if is_cupys(B, CUPYS_ARRAYS) else B, "B")
     if vectors.ndim == 1:
         vectors = vectors[:, None]
-    if vectors.ndim != 2 or vectors.shape[0] != rows or not vectors.shape[1] or vectors.dtype.kind not in "fiub":
+    if vectors.ndim != 2 or vectors.shape[0] != n_rows or not vectors.shape[1] or vectors.dtype.kind not in "fiub":
         raise ReproError(
             "these are no vectors of the matrix",
             where="B",
-            expected=f"({rows}, k) real numbers",
+            expected=f"({n_rows}, k) real numbers",
             actual=f"{vectors.dtype} of shape {vectors.shape}",
         )
     vectors = vectors.astype(np.float64)
@@ -470,7 +470,7 @@ def _vectors(B: Any, rows: int) -> NDArray[np.floating]:
         raise ReproError(
             "multigrid needs finite vectors", where=f"B[{i}, {j}]", expected=expected, actual=vectors[i, j]
         )
-    if rows and not largest.any():
+    if n_rows and not largest.any():
         raise ReproError(
             "all vectors are 0", where="B", expected="vectors that the matrix nearly takes to 0", todo="leave B out"
         )

@@ -27,7 +27,7 @@ MIN_NORM = 1e-140
 
 
 class ChipSolver(Closeable):
-    """A matrix on a device, dealt to its multiprocessors for one method; made by `SpmvOperator.solver`.
+    """A matrix distributed over a device's multiprocessors for one method; made by `SpmvOperator.solver`.
 
     Any thread may use it; threads of one device take turns.
 
@@ -59,7 +59,7 @@ class ChipSolver(Closeable):
                 actual=slices.least[0],
                 todo='solve with method="bicgstab"; where the matrix is negative definite, with -A and -b',
             )
-        rows = held_rows(method, matrix.entry, precision, slices.most_rows(warps))
+        rows = held_rows(method, matrix.entry, precision, slices.max_slices_per_warp(warps))
         source = render_persistent(KERNELS, method, matrix.entry, precision, device.target, rows)
         program = runtime.program(source, f"solvers/{method}-{matrix.entry}-{precision}-{rows}")
         try:
@@ -74,12 +74,12 @@ class ChipSolver(Closeable):
         self._vectors = Vectors(runtime, matrix.n, kind, "AoS", slices.rows)
 
     def solve(self, b: Any, x0: Any = None, tol: float = 1e-8, maxiter: int | None = None) -> Any:
-        """Return the solution of A x = b; arguments and errors are those of `repro.solve`."""
+        """Return the solution of A x = b; arguments and errors as for `repro.solve`."""
         tol = real_number(tol, "tol", 0.0)
         size = self._n * self._kind.numbers
         if maxiter is None:
             maxiter = min(ITERATIONS_PER_UNKNOWN * size, MAX_ITERATIONS)
-        most = whole_number(maxiter, "maxiter", 0, MAX_ITERATIONS)
+        max_iterations = whole_number(maxiter, "maxiter", 0, MAX_ITERATIONS)
         right = self._vector(b, "b")
         start = np.zeros(size, self._kind.dtype) if x0 is None else x0
         start = self._vector(start, "x0")
@@ -90,7 +90,7 @@ class ChipSolver(Closeable):
                 raise ReproError("the solver is closed", where=repr(self), todo="make a new one")
             self._load(right, self._solver.b, exponent)
             self._load(start, self._solver.x, exponent)
-            solved = self._solver.solve(tol, most)
+            solved = self._solver.solve(tol, max_iterations)
             self.iterations = solved.iterations
             self._refuse(solved, right)
             x = self._on_device(right) if isinstance(right, View) else self._read(exponent)

@@ -26,7 +26,7 @@ from repro.sparse.dynamic.host_layout import MAX_ENTRIES
 from repro.sparse.symmetry import adjoint_factors, transposed_order
 
 
-def sound(matrix: Any, what: str, most_rows: int = MAX_DIMENSION) -> Any:
+def sound(matrix: Any, what: str, max_rows: int = MAX_DIMENSION) -> Any:
     """Return a checked copy of a SciPy sparse matrix that is safe to convert; a damaged matrix raises `ReproError`.
 
     SciPy's conversions trust indices and cached flags (such as "sorted"). The new matrix has no cached flags; it shares
@@ -41,7 +41,7 @@ def sound(matrix: Any, what: str, most_rows: int = MAX_DIMENSION) -> Any:
             actual=type(matrix).__name__,
             todo="wrap a dense matrix in scipy.sparse.csr_array",
         )
-    check_extent(matrix.shape, what, most_rows)
+    check_extent(matrix.shape, what, max_rows)
     read = _FORMATS.get(matrix.format)
     if read is None:
         raise ReproError("unknown format", where=what, expected=f"one of {', '.join(_FORMATS)}", actual=matrix.format)
@@ -63,11 +63,11 @@ def sound_arrays(arrays: Sequence[Any], shape: tuple[int, int], what: str) -> sp
     return sp.csr_array((data[:end], columns[:end], ends), shape=shape)
 
 
-def check_extent(shape: Any, what: str, most_rows: int = MAX_DIMENSION) -> None:
+def check_extent(shape: Any, what: str, max_rows: int = MAX_DIMENSION) -> None:
     """Refuse a shape without two dimensions, or with too many rows or columns."""
     if len(shape) != 2:
         raise ReproError("this is no matrix", where=what, expected="rows and columns", actual=f"shape {shape}")
-    for count, most, name in zip(shape, (most_rows, MAX_DIMENSION), ("rows", "columns"), strict=True):
+    for count, most, name in zip(shape, (max_rows, MAX_DIMENSION), ("rows", "columns"), strict=True):
         if not 0 <= count <= most:
             raise ReproError(
                 f"the matrix has more {name} than can be told apart" if count > 0 else "the matrix has a negative size",
@@ -328,14 +328,14 @@ def _of_scipy(matrix: Any, entry: str | None, precision: str | None) -> tuple[Ma
 
 
 def as_rows(
-    matrix: Any, dtype: DTypeLike | None = None, what: str = "matrix", most_rows: int = MAX_ENTRIES
+    matrix: Any, dtype: DTypeLike | None = None, what: str = "matrix", max_rows: int = MAX_ENTRIES
 ) -> tuple[sp.csr_array, str]:
     """Return a real matrix as CSR, and its precision; entries are not sorted, and duplicates are not added.
 
     `dtype` None: float32 if the values are float32, else float64. It raises `ReproError` if the matrix is unsuitable or
     damaged, or if a value exceeds the dtype.
     """
-    given = sound(matrix, what, most_rows)
+    given = sound(matrix, what, max_rows)
     if given.dtype.kind == "c":
         raise ReproError("the matrix is not real", where=what, expected="real numbers", actual=given.dtype)
     precision = precision_of_values(given.dtype) if dtype is None else precision_of(dtype)

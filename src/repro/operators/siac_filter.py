@@ -133,7 +133,7 @@ def _array(array: Any, what: str) -> NDArray[Any]:
         raise ReproError("this is no array", where=what, actual=error) from None
 
 
-#: `matrix="auto"` makes a matrix if it takes at most this share of free device memory; the rest is for fields.
+#: `matrix="auto"` makes a matrix if it takes at most this share of free device memory; fields need the remainder.
 SHARE = 0.8
 #: A warning is given if a stencil meets more triangles than this; without long edges it meets 119 to 642.
 MANY = 20_000

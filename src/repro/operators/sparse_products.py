@@ -267,7 +267,7 @@ def spgemm(
             factors = Factors(first, second, "chain" if grown else "exact")
             if format == "dynamic":
                 return DynamicCSR.of_storage(runtime, precision, products.in_one_phase(factors, SEGMENTS))
-            # the values of a product with a plan are read as they lie: row by row
+            # a plan needs values stored row by row, an order that a product in one launch does not have
             single = None if plan else products.in_one_launch(factors)
             product = products.in_two_phases(factors) if single is None else single
             held.callback(product.release)

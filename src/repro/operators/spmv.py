@@ -272,7 +272,7 @@ class SpmvOperator(DeviceOperator, Closeable):
         return self.H.matmat(X)
 
     def solver(self, method: Literal["cg", "bicgstab"] = "cg") -> ChipSolver:
-        """Return a solver that stays on the chip, made at first use and kept: its matrix takes memory of its own."""
+        """Return a solver that stays on the chip; it is made at first use and kept, with a copy of the matrix."""
         with self._runtime.after():  # the lock lets only one thread make the solver
             self._open()
             if method not in self._solvers:
@@ -288,7 +288,7 @@ class SpmvOperator(DeviceOperator, Closeable):
         *,
         x0: Any = None,
     ) -> Any:
-        """Return the solution of A x = b; arguments, errors and warnings are those of `repro.solve`."""
+        """Return the solution of A x = b; arguments, errors and warnings as for `repro.solve`."""
         return self.solver(method).solve(b, x0, tol, maxiter)
 
     def close(self) -> None:

@@ -140,7 +140,7 @@ def assemble_elasticity(
     for a in range(3):
         for b in range(3):
             form = BilinearForm(partial(_product, a=a, b=b))
-            # In scikit-fem's local matrices, the first index is that of the trial function.
+            # scikit-fem's local matrices have the trial function as first index
             local = form.coo_data(basis).tolocal().swapaxes(1, 2)
             gradients[:, a, b] = pattern.sum(local if field is None else field * local)
     blocks = lame * gradients + shear * gradients.swapaxes(1, 2)
@@ -379,7 +379,7 @@ def _spell(form: np.ndarray[tuple[int, ...], np.dtype[np.float64]], members: tup
 
 
 Mask = NDArray[np.bool_]
-#: Distance from a plane or a box within which a vertex lies in it, relative to the diagonal of the mesh.
+#: Vertices within this distance of a plane or a box count as inside, relative to the diagonal of the mesh.
 CLOSE = 1e-9
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six")
 

@@ -121,11 +121,11 @@ class Refused(Exception):
 class _Limited:
     """A file that raises an error after too many bytes, or after the download was abandoned."""
 
-    def __init__(self, file: IO[bytes], settings: Fetch) -> None:
+    def __init__(self, file: IO[bytes], fetch_settings: Fetch) -> None:
         self.given_up = False
         self._file = file
-        self._left = settings.max_bytes
-        self._settings = settings
+        self._left = fetch_settings.max_bytes
+        self._settings = fetch_settings
 
     def write(self, chunk: bytes) -> None:
         """Write a chunk and check the size, since a server may send endless or compressed data."""
@@ -151,11 +151,11 @@ class _Limited:
             raise _too_large(self._settings, f", it would be {int(length):,}")
 
 
-def _too_large(settings: Fetch, rest: str = "") -> Refused:
-    return Refused(f"larger than {settings.max_bytes:,} bytes (fetch.max_bytes){rest}")
+def _too_large(fetch_settings: Fetch, rest: str = "") -> Refused:
+    return Refused(f"larger than {fetch_settings.max_bytes:,} bytes (fetch.max_bytes){rest}")
 
 
-def download(url: str, target: Path, settings: Fetch) -> None:
+def download(url: str, target: Path, fetch_settings: Fetch) -> None:
     """Download one URL to a file, with retries; if an error is raised, the file is incomplete.
 
     Raises
@@ -166,9 +166,9 @@ def download(url: str, target: Path, settings: Fetch) -> None:
         The file cannot be written.
     """
     import_module("requests")  # slow import, outside of the timeout
-    end = time.monotonic() + settings.max_seconds
+    end = time.monotonic() + fetch_settings.max_seconds
     reason = ""
-    for attempt in range(settings.retries + 1):
+    for attempt in range(fetch_settings.retries + 1):
         if attempt:
             pause = min(0.25 * 2**attempt, 8)
             if time.monotonic() + pause >= end:
@@ -177,7 +177,7 @@ def download(url: str, target: Path, settings: Fetch) -> None:
             log.info("trying %s again (%s)", url, reason)
         else:
             log.info("downloading %s", url)
-        failed, may_help = _attempt(url, target, settings, end - time.monotonic())
+        failed, may_help = _attempt(url, target, fetch_settings, end - time.monotonic())
         if failed is None:
             return
         reason = failed
@@ -186,15 +186,15 @@ def download(url: str, target: Path, settings: Fetch) -> None:
     raise Refused(reason)
 
 
-def _attempt(url: str, target: Path, settings: Fetch, seconds: float) -> tuple[str | None, bool]:
+def _attempt(url: str, target: Path, fetch_settings: Fetch, seconds: float) -> tuple[str | None, bool]:
     """Try to download once; return the reason of a failure (None: success) and whether a retry may help."""
     with target.open("wb") as file:
-        limited = _Limited(file, settings)
+        limited = _Limited(file, fetch_settings)
         downloader = pooch.HTTPDownloader(
             # Progress bars are for terminals; log files get lines instead.
             progressbar=sys.stderr.isatty(),
             chunk_size=CHUNK,
-            timeout=settings.timeout,
+            timeout=fetch_settings.timeout,
             headers={"Accept-Encoding": "identity"},
             hooks={"response": limited.check},
         )
@@ -204,11 +204,11 @@ def _attempt(url: str, target: Path, settings: Fetch, seconds: float) -> tuple[s
         except Exception as error:
             if reason := _lasting(error, url):
                 return reason, False
-            if reason := _passing(error, url, settings):
+            if reason := _passing(error, url, fetch_settings):
                 return reason, True
             raise
         limited.given_up = True
-    return f"not done in {settings.max_seconds:g} s (fetch.max_seconds)", False
+    return f"not done in {fetch_settings.max_seconds:g} s (fetch.max_seconds)", False
 
 
 def _ends_within(seconds: float, work: Callable[[], None]) -> bool:
@@ -249,7 +249,7 @@ def _lasting(error: Exception, url: str) -> str | None:
         case requests.TooManyRedirects():
             reason = f"it leads in a circle: {error}"
         case requests.exceptions.InvalidHeader() | requests.exceptions.ContentDecodingError():
-            reason = f"malformed answer: {_said(error)}"
+            reason = f"malformed answer: {_reason(error)}"
         case ValueError():  # requests raises it for invalid URLs
             reason = flaw_of_proxy(url) or f"malformed address: {error}"
         case requests.exceptions.SSLError() if isinstance(inner := _innermost(error), ssl.SSLCertVerificationError):
@@ -263,7 +263,7 @@ def _lasting(error: Exception, url: str) -> str | None:
     return reason
 
 
-def _passing(error: Exception, url: str, settings: Fetch) -> str | None:
+def _passing(error: Exception, url: str, fetch_settings: Fetch) -> str | None:
     """Return the reason if the error is a transient network failure, else None."""
     import requests
 
@@ -272,15 +272,15 @@ def _passing(error: Exception, url: str, settings: Fetch) -> str | None:
         case requests.HTTPError(response=answer) if answer is not None:
             reason = f"HTTP {answer.status_code} {answer.reason}"
         case requests.Timeout():
-            reason = f"no answer in {settings.timeout:g} s"
+            reason = f"no answer in {fetch_settings.timeout:g} s"
         case requests.exceptions.ProxyError():
-            reason = f"no connection to the proxy {proxy_of(url)} ({_said(error)})"
+            reason = f"no connection to the proxy {proxy_of(url)} ({_reason(error)})"
         case requests.RequestException() if "Read timed out" in text:
-            reason = f"stalled: not a byte in {settings.timeout:g} s"
+            reason = f"stalled: not a byte in {fetch_settings.timeout:g} s"
         case requests.RequestException() if "IncompleteRead" in text:
-            reason = f"cut off before the end ({_said(error)})"
+            reason = f"cut off before the end ({_reason(error)})"
         case requests.RequestException():
-            reason = f"no connection ({_said(error)})"
+            reason = f"no connection ({_reason(error)})"
     return reason
 
 
@@ -290,15 +290,15 @@ def _innermost(error: BaseException) -> BaseException:
     return error if below is None else _innermost(below)
 
 
-def _said(error: BaseException) -> str:
+def _reason(error: BaseException) -> str:
     return str(_innermost(error)) or type(_innermost(error)).__name__
 
 
-def check_unpacked(path: Path, settings: Fetch) -> None:
+def check_unpacked(path: Path, fetch_settings: Fetch) -> None:
     """Raise `ReproError` if a compressed file is too large when unpacked. Damaged files are left for the reader to
     report.
     """
-    remaining = settings.max_bytes
+    remaining = fetch_settings.max_bytes
     try:
         with _open(path) as stream:
             while chunk := stream.read(CHUNK):
@@ -307,7 +307,7 @@ def check_unpacked(path: Path, settings: Fetch) -> None:
                     raise ReproError(
                         "the file is too large once it is unpacked",
                         where=path,
-                        expected=f"at most {settings.max_bytes:,} bytes (fetch.max_bytes)",
+                        expected=f"at most {fetch_settings.max_bytes:,} bytes (fetch.max_bytes)",
                         actual=f"more, from {path.stat().st_size:,}",
                     )
     except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile):
@@ -431,7 +431,7 @@ class _Failures:
         return "".join(f"\n    {line}" for line in self.lines)
 
 
-def obtain(wanted: Wanted, settings: Fetch, read: Callable[[tuple[Path, ...]], T]) -> Found[T]:
+def obtain(wanted: Wanted, fetch_settings: Fetch, read: Callable[[tuple[Path, ...]], T]) -> Found[T]:
     """Find or download a file, and read it.
 
     `read` checks the content of all parts; if it raises `ReproError`, the next source is tried. The environment
@@ -443,26 +443,26 @@ def obtain(wanted: Wanted, settings: Fetch, read: Callable[[tuple[Path, ...]], T
         No candidate was valid. The message lists each with its reason, and where to put the file by hand.
     """
     failures = _Failures()
-    if obtained := _look(wanted, settings, read, failures):
+    if obtained := _look(wanted, fetch_settings, read, failures):
         return obtained
     for address in wanted.addresses():
         suffixes = _suffixes_of(address, wanted)
-        if obtained := _download_all(wanted, address, suffixes, settings, read, failures):
+        if obtained := _download_all(wanted, address, suffixes, fetch_settings, read, failures):
             return obtained
     raise ReproError(
         f"{wanted.name} could not be fetched",
         expected=f"the file at one of {len(failures.lines)} places",
         actual=failures.listed(),
-        todo=_by_hand(wanted, settings),
+        todo=_by_hand(wanted, fetch_settings),
     )
 
 
 def obtain_or_make(
-    wanted: Wanted, settings: Fetch, read: Callable[[tuple[Path, ...]], T], make: Callable[[], Found[T]]
+    wanted: Wanted, fetch_settings: Fetch, read: Callable[[tuple[Path, ...]], T], make: Callable[[], Found[T]]
 ) -> Found[T]:
     """Obtain a file that has no URL; if it is neither in the download folder nor on a mirror, call `make`."""
     failures = _Failures()
-    if obtained := _look(wanted, settings, read, failures):
+    if obtained := _look(wanted, fetch_settings, read, failures):
         return obtained
     for line in failures.refused:
         log.warning("%s: making it anew", line)
@@ -474,41 +474,43 @@ def obtain_or_make(
             where=error.where,
             expected=error.expected,
             actual=f"{error.actual or 'it failed'}; and it is not ready-made at{failures.listed()}",
-            todo=f"{error.todo}; or {_by_hand(wanted, settings)}" if error.todo else _by_hand(wanted, settings),
+            todo=f"{error.todo}; or {_by_hand(wanted, fetch_settings)}"
+            if error.todo
+            else _by_hand(wanted, fetch_settings),
         ) from error
 
 
 def _look(
-    wanted: Wanted, settings: Fetch, read: Callable[[tuple[Path, ...]], T], failures: _Failures
+    wanted: Wanted, fetch_settings: Fetch, read: Callable[[tuple[Path, ...]], T], failures: _Failures
 ) -> Found[T] | None:
-    for place in [settings.cache, *mirrors(settings)]:
+    for place in [fetch_settings.cache, *mirrors(fetch_settings)]:
         if "://" in place:  # a URL of any scheme, not a folder
             for suffixes in wanted.suffixes:
                 address = Address(tuple(f"{place.rstrip('/')}/{wanted.stem}{suffix}" for suffix in suffixes))
-                if obtained := _download_all(wanted, address, suffixes, settings, read, failures):
+                if obtained := _download_all(wanted, address, suffixes, fetch_settings, read, failures):
                     return obtained
-        elif obtained := _from_folder(wanted, Path(place), Path(settings.cache), read, failures):
+        elif obtained := _from_folder(wanted, Path(place), Path(fetch_settings.cache), read, failures):
             return obtained
     return None
 
 
-def _by_hand(wanted: Wanted, settings: Fetch) -> str:
-    place = Path(settings.cache) / wanted.pattern
+def _by_hand(wanted: Wanted, fetch_settings: Fetch) -> str:
+    place = Path(fetch_settings.cache) / wanted.pattern
     return f"put the file at {place}, or name a mirror that has it in REPRO_MIRROR"
 
 
-def mirrors(settings: Fetch) -> list[str]:
+def mirrors(fetch_settings: Fetch) -> list[str]:
     """Return all mirrors, which are folders or URLs, in the order in which they are tried.
 
     A configured mirror such as `$REPRO_MIRROR` is the value of this environment variable.
     """
-    stated = [os.environ.get(place[1:], "") if place.startswith("$") else place for place in settings.mirrors]
+    stated = [os.environ.get(place[1:], "") if place.startswith("$") else place for place in fetch_settings.mirrors]
     return [*dict.fromkeys(place for place in (os.environ.get("REPRO_MIRROR", ""), *stated) if place)]
 
 
-def check_mirrors(settings: Fetch) -> None:
+def check_mirrors(fetch_settings: Fetch) -> None:
     """Raise `ReproError` if a configured mirror is an environment variable that is not set, or names no folder."""
-    for variable in (place for place in settings.mirrors if place.startswith("$")):
+    for variable in (place for place in fetch_settings.mirrors if place.startswith("$")):
         place = os.environ.get(variable[1:], "")
         if "://" not in place and not Path(place or "/dev/null").is_dir():
             raise ReproError(
@@ -558,14 +560,14 @@ def _download_all(
     wanted: Wanted,
     address: Address,
     suffixes: Sequence[str],
-    settings: Fetch,
+    fetch_settings: Fetch,
     read: Callable[[tuple[Path, ...]], T],
     failures: _Failures,
 ) -> Found[T] | None:
     """Download all parts into a temporary folder and read them; if downloads are kept, move them to the download
     folder.
     """
-    cache = Path(settings.cache)
+    cache = Path(fetch_settings.cache)
     target = (cache / wanted.stem).parent
     name = Path(wanted.stem).name
     url = address.urls[0]
@@ -575,13 +577,15 @@ def _download_all(
             partial: list[Path] = []
             for url, suffix in zip(address.urls, suffixes, strict=True):
                 file = folder / f"{name}{suffix}"
-                download(url, file, settings)
-                check_unpacked(file, settings)
+                download(url, file, fetch_settings)
+                check_unpacked(file, fetch_settings)
                 partial.append(_unwrap(file, address.member))
                 if address.member is not None:  # a file in an archive may be compressed too
-                    check_unpacked(partial[-1], settings)
+                    check_unpacked(partial[-1], fetch_settings)
             content = read(tuple(partial))
-            for file in partial if settings.keep else ():  # if not kept, the files vanish with the temporary folder
+            for file in (
+                partial if fetch_settings.keep else ()
+            ):  # if not kept, the files vanish with the temporary folder
                 file.replace(target / file.name)
             paths = tuple(target / file.name for file in partial)
     except (ReproError, Refused) as error:

@@ -78,7 +78,7 @@ def locate_own(path: Path | str) -> Path:
     return locate(path)
 
 
-def most_unpacked(path: Path, limits: Limits) -> tuple[int, str]:
+def max_unpacked(path: Path, limits: Limits) -> tuple[int, str]:
     """Return the maximum unpacked bytes of a file, and the configuration key that sets this limit."""
     with path.open("rb") as file:
         start, size = file.read(len(XZ)), os.fstat(file.fileno()).st_size
@@ -129,12 +129,12 @@ def open_plain(path: Path, limits: Limits, member: str | None = None) -> Iterato
             packed = gzip.GzipFile(fileobj=file)
         elif start == XZ:
             packed = lzma.LZMAFile(file)  # noqa: SIM115, closed with `file`
-        most, key = most_unpacked(path, limits)
-        if packed is file and os.fstat(file.fileno()).st_size > most:
-            raise _too_large(path, key, most, os.fstat(file.fileno()).st_size)
-        plain = io.BufferedReader(_Bounded(packed, path, most, key), 1 << 16)
+        max_bytes, key = max_unpacked(path, limits)
+        if packed is file and os.fstat(file.fileno()).st_size > max_bytes:
+            raise _too_large(path, key, max_bytes, os.fstat(file.fileno()).st_size)
+        plain = io.BufferedReader(_Bounded(packed, path, max_bytes, key), 1 << 16)
         if _is_tar(plain.peek(tarfile.BLOCKSIZE)[: tarfile.BLOCKSIZE]):
-            plain = io.BufferedReader(_Bounded(_member(plain, path, member), path, most, key), 1 << 16)
+            plain = io.BufferedReader(_Bounded(_member(plain, path, member), path, max_bytes, key), 1 << 16)
         yield plain
 
 
@@ -145,8 +145,8 @@ class _Readable(Protocol):
 class _Bounded(io.RawIOBase):
     """A stream with a limit on its bytes; its errors name the file."""
 
-    def __init__(self, stream: _Readable, path: Path, most: int, key: str) -> None:
-        self._stream, self._path, self._most, self._key, self._read = stream, path, most, key, 0
+    def __init__(self, stream: _Readable, path: Path, max_bytes: int, key: str) -> None:
+        self._stream, self._path, self._max_bytes, self._key, self._read = stream, path, max_bytes, key, 0
 
     def readable(self) -> bool:
         return True
@@ -164,13 +164,15 @@ class _Bounded(io.RawIOBase):
         except OSError as error:
             raise ReproError("the file cannot be read", where=self._path, actual=error) from None
         self._read += got
-        if self._read > self._most:
-            raise _too_large(self._path, self._key, self._most, f"more, from {self._path.stat().st_size:,} packed ones")
+        if self._read > self._max_bytes:
+            raise _too_large(
+                self._path, self._key, self._max_bytes, f"more, from {self._path.stat().st_size:,} packed ones"
+            )
         return got
 
 
-def _too_large(path: Path, key: str, most: int, actual: object) -> ReproError:
-    return exceeds("the file is too large once it is unpacked", path, key, most, actual, "bytes")
+def _too_large(path: Path, key: str, max_bytes: int, actual: object) -> ReproError:
+    return exceeds("the file is too large once it is unpacked", path, key, max_bytes, actual, "bytes")
 
 
 def _is_tar(block: bytes) -> bool:

@@ -125,25 +125,25 @@ def _banner(line: bytes, path: Path) -> tuple[str, str, str]:
     return form, "real" if field == "double" else field, symmetry
 
 
-def _check_size(path: Path, line: int, symmetry: str, rows: int, columns: int, stored: int, limits: Limits) -> None:
+def _check_size(path: Path, line: int, symmetry: str, n_rows: int, columns: int, stored: int, limits: Limits) -> None:
     where = f"{path}, line {line}"
-    if symmetry != "general" and rows != columns:
+    if symmetry != "general" and n_rows != columns:
         raise ReproError(
             "the matrix is not square",
             where=where,
             expected=f"as many columns as rows, since the file calls it {symmetry}",
-            actual=f"{rows} x {columns}",
+            actual=f"{n_rows} x {columns}",
             todo="correct the header: call it general, or give the size that the matrix has",
         )
-    if max(rows, columns, stored) > MAX_SIZE:
+    if max(n_rows, columns, stored) > MAX_SIZE:
         raise ReproError(
             "the matrix is too large for 32-bit indices",
             where=where,
             expected=f"at most {MAX_SIZE:,} rows, columns and entries",
-            actual=f"{rows:,} x {columns:,}, {stored:,} entries",
+            actual=f"{n_rows:,} x {columns:,}, {stored:,} entries",
         )
     for count, unit, key, most in (
-        (rows, "rows", "limits.rows", limits.rows),
+        (n_rows, "rows", "limits.rows", limits.rows),
         (columns, "columns", "limits.rows", limits.rows),
         (stored, "entries", "limits.entries", limits.entries),
     ):
@@ -183,7 +183,7 @@ _REAL = re.compile(rb"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|nan|
 
 
 def blocks(stream: BinaryIO, line: int, path: Path) -> Iterator[bytes]:
-    """Yield the rest of a file in blocks that contain only whole lines."""
+    """Yield the rest of a file in blocks of whole lines."""
     rest = b""
     while block := stream.read(BLOCK):
         end = block.rfind(b"\n") + 1

@@ -244,7 +244,7 @@ def _shape(a: Floats, b: Floats, c: Floats) -> float:
 
 
 def _worth(flat: Floats, left: list[int], i: int) -> float:
-    """Return the shape value of the ear at corner `i`; -1 if another corner lies inside the ear."""
+    """Return the shape quality of the ear at corner `i`; -1 if the ear contains another corner."""
     a, b, c = (flat[left[(i + step) % len(left)]] for step in (-1, 0, 1))
     shape = _shape(a, b, c)
     if shape <= FLAT:
@@ -335,7 +335,7 @@ def read_tetrahedra(
     """
     path = Path(path)
     points, cells = read_blocks(path, limits or Limits())
-    blocks = [block.data for block in _wanted(cells, 3, "tetrahedra", path)]
+    blocks = [block.data for block in _linear_blocks(cells, 3, "tetrahedra", path)]
     points, tets, notes = referenced(points, np.concatenate(blocks), path)
     volumes = tetrahedron_volumes(points, tets)
     refuse_degenerate(np.abs(volumes), points[tets], 3, "tetrahedra", path)
@@ -455,12 +455,12 @@ def _as_they_are(points: Floats, cells: list[Cells], path: Path) -> tuple[Floats
 
 def _cut_faces(points: Floats, cells: list[Cells], path: Path) -> tuple[Floats, NDArray[np.int64], tuple[str, ...]]:
     """Return points, triangles `(f, 3)` and notes. Runs in the reader's subprocess, since large polygons take long."""
-    polygons = _wanted(cells, 2, "triangles", path)
+    polygons = _linear_blocks(cells, 2, "triangles", path)
     _refuse_missing(points, polygons, path)
     return points, *cut(points, polygons, path)
 
 
-def _wanted(cells: list[Cells], dimension: int, what: str, path: Path) -> list[Cells]:
+def _linear_blocks(cells: list[Cells], dimension: int, what: str, path: Path) -> list[Cells]:
     """Return the blocks of linear elements; raise `ReproError` for unsupported elements of this dimension."""
     counts: dict[str, int] = {}
     for block in cells:

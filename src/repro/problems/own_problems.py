@@ -88,7 +88,7 @@ def read_field(said: FieldFile, limits: Limits | None = None) -> Field:
     check_field_file(path)
     points, blocks = read_blocks(path, limits, values=True)
     dimension = 3 if any(block.kind == "tetra" and len(block.data) for block in blocks) else 2
-    wanted = _wanted(blocks, dimension, path)
+    wanted = _simplex_blocks(blocks, dimension, path)
     points, cells, notes = referenced(points, np.concatenate([block.data for block in wanted]), path)
     name, modes = _modes(wanted, said.modes, path)
     basis = _basis(said.basis, name, path)
@@ -116,7 +116,7 @@ def read_field(said: FieldFile, limits: Limits | None = None) -> Field:
     return replace(field, origin=origin)
 
 
-def _wanted(blocks: Sequence[Cells], dimension: int, path: Path) -> list[Cells]:
+def _simplex_blocks(blocks: Sequence[Cells], dimension: int, path: Path) -> list[Cells]:
     """Return the blocks of linear simplices; raise `ReproError` if there are none or other cells of this dimension."""
     kind = "tetra" if dimension == 3 else "triangle"
     wanted = [block for block in blocks if block.kind == kind and len(block.data)]
@@ -176,7 +176,7 @@ def _degree(modes: Floats, name: str, dimension: int, path: Path) -> int:
 
 
 def _in_plane(points: Floats, path: Path) -> Floats:
-    """Return x and y of all vertices, which must lie in a plane of constant z."""
+    """Return x and y of all vertices; z must be constant."""
     height, size = float(np.ptp(points[:, 2])), float(np.ptp(points[:, :2], axis=0).max())
     if height > FLAT * size:
         raise ReproError(

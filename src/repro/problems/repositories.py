@@ -81,9 +81,9 @@ class Checked:
     checksum: dict[str, str]
 
 
-def read_suitesparse(item: Suitesparse, settings: Fetch, limits: Limits | None = None) -> Found[Checked]:
+def read_suitesparse(item: Suitesparse, fetch_settings: Fetch, limits: Limits | None = None) -> Found[Checked]:
     """Obtain and read a SuiteSparse matrix; raise `ReproError` if it is unavailable or its checksum differs."""
-    cache = Path(settings.cache)
+    cache = Path(fetch_settings.cache)
 
     def read(paths: tuple[Path, ...]) -> Checked:
         file = read_matrix(paths[0], limits, distinct=item.entry == "pattern", lower=item.stored == "lower")
@@ -94,18 +94,18 @@ def read_suitesparse(item: Suitesparse, settings: Fetch, limits: Limits | None =
             name=item.name,
             stem=f"suitesparse/{item.group}/{item.matrix}",
             suffixes=SUFFIXES,
-            addresses=lambda: _addresses(item, settings),
+            addresses=lambda: _addresses(item, fetch_settings),
         ),
-        settings,
+        fetch_settings,
         read,
     )
 
 
-def _addresses(item: Suitesparse, settings: Fetch) -> Iterator[Address]:
+def _addresses(item: Suitesparse, fetch_settings: Fetch) -> Iterator[Address]:
     for url in item.urls:
         yield Address((url,))
     try:
-        entry = look_up(item.group, item.matrix, settings)
+        entry = look_up(item.group, item.matrix, fetch_settings)
         yield Address((entry["url"],), details={"index": entry})
     except ReproError as error:
         # If the index is unavailable, the group in the registry is very likely right.
@@ -113,7 +113,7 @@ def _addresses(item: Suitesparse, settings: Fetch) -> Iterator[Address]:
         yield Address((url,), details={"index": None}, remark=f"{error.what}: {error.actual}")
 
 
-def look_up(group: str, matrix: str, settings: Fetch) -> dict[str, Any]:
+def look_up(group: str, matrix: str, fetch_settings: Fetch) -> dict[str, Any]:
     """Return a matrix's entry in the SuiteSparse index: id, group, name, size, kind and address.
 
     `group` is used only if several matrices have this name.
@@ -123,7 +123,7 @@ def look_up(group: str, matrix: str, settings: Fetch) -> dict[str, Any]:
     ReproError
         The index cannot be read or does not contain the matrix.
     """
-    entries = _ask_index(settings, matrix)
+    entries = _ask_index(fetch_settings, matrix)
     for entry in entries:
         if entry["group"] == group:
             return entry
@@ -135,27 +135,27 @@ def look_up(group: str, matrix: str, settings: Fetch) -> dict[str, Any]:
     return entries[0]
 
 
-def read_index(settings: Fetch) -> list[Indexed]:
+def read_index(fetch_settings: Fetch) -> list[Indexed]:
     """Return the whole SuiteSparse index; raise `ReproError` if it cannot be read."""
     return [
         Indexed(
             entry["group"], entry["name"], entry["rows"], entry["cols"], entry["nnz"], entry["dtype"], entry["kind"]
         )
-        for entry in _ask_index(settings)
+        for entry in _ask_index(fetch_settings)
     ]
 
 
-def _ask_index(settings: Fetch, *names: str) -> list[dict[str, Any]]:
+def _ask_index(fetch_settings: Fetch, *names: str) -> list[dict[str, Any]]:
     """Return the entries of the SuiteSparse index for matrices with the given names; without names, return all."""
-    cache = Path(settings.cache).absolute()
+    cache = Path(fetch_settings.cache).absolute()
     try:
         cache.mkdir(parents=True, exist_ok=True)
         # ssgetpy stores its index in ~/.ssgetpy.
         home = {**os.environ, "HOME": str(cache)}
         try:
-            done = run_program([sys.executable, "-c", _LOOKUP, *names], settings.timeout, "the lookup", home)
+            done = run_program([sys.executable, "-c", _LOOKUP, *names], fetch_settings.timeout, "the lookup", home)
         except ReproError:
-            raise _unreachable(f"no answer in {settings.timeout:g} s") from None
+            raise _unreachable(f"no answer in {fetch_settings.timeout:g} s") from None
         if done.code:
             said = (done.errors.strip() or "no reason given").splitlines()[-1]
             raise _unreachable(flaw_of_environment(SITE) or shown(said))
@@ -187,7 +187,7 @@ class MeshFile:
     checksum: dict[str, str]
 
 
-def read_stanford(item: Stanford, settings: Fetch, limits: Limits | None = None) -> Found[MeshFile]:
+def read_stanford(item: Stanford, fetch_settings: Fetch, limits: Limits | None = None) -> Found[MeshFile]:
     """Obtain and read a surface, and subdivide it as the registry requires; for errors see `read_suitesparse`."""
     wanted = Wanted(
         name=item.name,
@@ -197,7 +197,7 @@ def read_stanford(item: Stanford, settings: Fetch, limits: Limits | None = None)
             Address((url,), item.member if url.endswith((".tar.gz", ".tgz", ".tar")) else None) for url in item.urls
         ],
     )
-    obtained = obtain(wanted, settings, _reader(item, settings, read_surface, limits))
+    obtained = obtain(wanted, fetch_settings, _reader(item, fetch_settings, read_surface, limits))
     if not item.subdivide:
         return obtained
     read = obtained.content
@@ -208,7 +208,7 @@ def read_stanford(item: Stanford, settings: Fetch, limits: Limits | None = None)
     return replace(obtained, content=replace(read, vertices=vertices, cells=faces, notes=(*read.notes, note)))
 
 
-def read_tetmesh(item: Tetmesh, settings: Fetch, limits: Limits | None = None) -> Found[MeshFile]:
+def read_tetmesh(item: Tetmesh, fetch_settings: Fetch, limits: Limits | None = None) -> Found[MeshFile]:
     """Obtain and read a tetrahedral mesh; for errors see `read_suitesparse`."""
     wanted = Wanted(
         name=item.name,
@@ -216,10 +216,10 @@ def read_tetmesh(item: Tetmesh, settings: Fetch, limits: Limits | None = None) -
         suffixes=tuple(tuple(part + wrapping for part in item.parts) for wrapping in WRAPPINGS),
         addresses=lambda: [Address(urls) for urls in item.urls],
     )
-    return obtain(wanted, settings, _reader(item, settings, read_tetrahedra, limits))
+    return obtain(wanted, fetch_settings, _reader(item, fetch_settings, read_tetrahedra, limits))
 
 
-def obtain_recipe(item: Recipe, settings: Fetch, registry: Path = REGISTRY) -> Found[MeshFile]:
+def obtain_recipe(item: Recipe, fetch_settings: Fetch, registry: Path = REGISTRY) -> Found[MeshFile]:
     """Obtain a recipe's mesh from the download folder or a mirror and check its checksum, or build it now.
 
     Raises
@@ -237,7 +237,7 @@ def obtain_recipe(item: Recipe, settings: Fetch, registry: Path = REGISTRY) -> F
         return replace(mesh, notes=(*notes, *mesh.notes, shape))
 
     def make() -> Found[MeshFile]:
-        vertices, tets, notes = build_recipe(item.recipe, settings, registry)
+        vertices, tets, notes = build_recipe(item.recipe, fetch_settings, registry)
         sha256 = mesh_checksum(vertices, tets)
         same = ("the recorded mesh, bit for bit",) if sha256 == item.checksum else ()
         made = MeshFile(vertices, tets, (*notes, *same), {"sha256": sha256, "state": "rebuilt"})
@@ -249,14 +249,14 @@ def obtain_recipe(item: Recipe, settings: Fetch, registry: Path = REGISTRY) -> F
         suffixes=tuple((SUFFIX + wrapping,) for wrapping in WRAPPINGS),
         addresses=lambda: [],
     )
-    obtained = obtain_or_make(wanted, settings, _reader(item, settings, read_tetrahedra), make)
+    obtained = obtain_or_make(wanted, fetch_settings, _reader(item, fetch_settings, read_tetrahedra), make)
     if not obtained.paths:
         return obtained
     made_before = (f"made before, {item.made}",) if item.made and item.checksum else ()
     return replace(obtained, content=with_shape(obtained.content, *made_before))
 
 
-def build_recipe(name: str, settings: Fetch, registry: Path = REGISTRY) -> Read:
+def build_recipe(name: str, fetch_settings: Fetch, registry: Path = REGISTRY) -> Read:
     """Build the mesh that a recipe describes.
 
     Returns
@@ -273,7 +273,7 @@ def build_recipe(name: str, settings: Fetch, registry: Path = REGISTRY) -> Read:
         The recipe does not exist; a package, library or surface is missing; or the mesh generator failed.
     """
     recipe = find_recipe(name)
-    made = recipe.make(partial(mesh, settings=settings, registry=registry))
+    made = recipe.make(partial(mesh, fetch_settings=fetch_settings, registry=registry))
     return *_tidied(made.vertices, made.tets, name), made.notes
 
 
@@ -329,13 +329,13 @@ def write_mesh(path: Path, vertices: Floats, cells: NDArray[np.int64]) -> None:
         ) from None
 
 
-def mesh(name: str, settings: Fetch, registry: Path = REGISTRY) -> MeshFile:
+def mesh(name: str, fetch_settings: Fetch, registry: Path = REGISTRY) -> MeshFile:
     """Return a registered surface or tetrahedral mesh, for use by recipes; raise `ReproError` if it is unavailable."""
     item = load_registry(registry).find(name)
     if isinstance(item, Stanford):
-        return read_stanford(item, settings).content
+        return read_stanford(item, fetch_settings).content
     if isinstance(item, Tetmesh):
-        return read_tetmesh(item, settings).content
+        return read_tetmesh(item, fetch_settings).content
     raise ReproError(
         "the problem is no mesh in a file", where=name, expected="source stanford or tetmesh", actual=item.source
     )
@@ -343,14 +343,14 @@ def mesh(name: str, settings: Fetch, registry: Path = REGISTRY) -> MeshFile:
 
 def _reader(
     item: Stanford | Tetmesh | Recipe,
-    settings: Fetch,
+    fetch_settings: Fetch,
     read: Callable[[Path, Limits | None], Read],
     limits: Limits | None = None,
 ) -> Callable[[tuple[Path, ...]], MeshFile]:
     def checked(paths: tuple[Path, ...]) -> MeshFile:
         vertices, cells, notes = read(paths[0], limits)
         sha256 = mesh_checksum(vertices, cells)
-        state = check_content(item.name, sha256, item.checksum, Path(settings.cache), paths[0])
+        state = check_content(item.name, sha256, item.checksum, Path(fetch_settings.cache), paths[0])
         return MeshFile(vertices, cells, notes, state)
 
     return checked

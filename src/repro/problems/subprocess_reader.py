@@ -28,7 +28,7 @@ from typing import Any, TypeVar
 from repro.config.models import Limits
 from repro.errors import ReproError
 from repro.problems import reader_process
-from repro.problems.files import most_unpacked
+from repro.problems.files import max_unpacked
 from repro.problems.reader_process import ONE_THREAD, ReadRequest, load_shared, save_shared
 
 #: Maximum seconds for starting a reader; the server may first import libraries from a slow disk.
@@ -71,7 +71,7 @@ class _Server:
         if not sys.executable:
             raise _no_process("no Python interpreter (sys.executable)")
         self._reason = ""
-        self._said = os.fdopen(os.memfd_create("repro-reader-server", os.MFD_CLOEXEC), "rb", buffering=0)
+        self._errors = os.fdopen(os.memfd_create("repro-reader-server", os.MFD_CLOEXEC), "rb", buffering=0)
         self._control, theirs = map(_raised, socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET))
         self._control.settimeout(START)
         # Pass on this interpreter's options for module paths, caches and encodings.
@@ -87,7 +87,7 @@ class _Server:
                     [sys.executable, *options, "-c", _PROGRAM, str(theirs.fileno()), *path],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
-                    stderr=self._said,
+                    stderr=self._errors,
                     env={**os.environ, **ONE_THREAD},
                     pass_fds=[theirs.fileno()],
                 )
@@ -103,11 +103,11 @@ class _Server:
             try:
                 with theirs:
                     socket.send_fds(self._control, [b"+"], [shared, theirs.fileno(), *others])
-                said = _word(mine, START)
-                if said is None:
+                answer = _word(mine, START)
+                if answer is None:
                     raise _LostError
-                if said.startswith("failed"):
-                    raise _no_process(os.strerror(int(said.split()[1])))
+                if answer.startswith("failed"):
+                    raise _no_process(os.strerror(int(answer.split()[1])))
                 status = _word(mine, seconds)
             except OSError:
                 raise _LostError from None
@@ -131,9 +131,9 @@ class _Server:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        said = os.pread(self._said.fileno(), 1 << 16, 0).decode(errors="replace").strip()
-        self._reason = said.splitlines()[-1] if said else f"it ended with code {self._process.returncode}"
-        self._said.close()
+        printed = os.pread(self._errors.fileno(), 1 << 16, 0).decode(errors="replace").strip()
+        self._reason = printed.splitlines()[-1] if printed else f"it ended with code {self._process.returncode}"
+        self._errors.close()
 
     def forget(self) -> None:
         """Close a parent process's server connection after a fork, without ending the server."""
@@ -142,7 +142,7 @@ class _Server:
 
     def _close(self) -> None:
         self._control.close()
-        self._said.close()
+        self._errors.close()
 
     def error(self) -> ReproError:
         """Return the error to raise if the server has ended."""
@@ -249,7 +249,7 @@ def read_isolated(
     """
     if reader_process.is_isolated:
         return read()
-    fair = max(ALWAYS, int(limits.memory_ratio * most_unpacked(path, limits)[0]))
+    fair = max(ALWAYS, int(limits.memory_ratio * max_unpacked(path, limits)[0]))
     memory, key = (fair, "limits.memory_ratio") if fair < limits.memory else (limits.memory, "limits.memory")
     with tempfile.TemporaryDirectory(prefix="repro-read-") as temporary, _files() as files:
         request = ReadRequest(

@@ -74,7 +74,7 @@ class LengthTargets:
         return min(self.overflow, self.rows, room)
 
     def check(self) -> None:
-        """Raise `ReproError` if no row lengths can meet the targets."""
+        """Raise `ReproError` if no distribution of row lengths meets the targets."""
         fits = self.rows * self.shortest <= self.within <= self.rows * self.top
         beyond = self.overflow == 0 if not self.reach else self.reach <= self.overflow and self.fewest <= self.most
         # If no row exceeds the width, the longest row is among the short rows.

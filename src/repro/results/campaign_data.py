@@ -256,7 +256,7 @@ class Campaign:
     def load(
         cls,
         raw: Path,
-        study: str,
+        study_name: str,
         own: Mapping[str, ColumnType] = NO_COLUMNS,
         problems: Collection[str] | None = None,
         tie: float = TIE,
@@ -271,8 +271,10 @@ class Campaign:
         if not raw.is_dir():
             raise ReproError("no such campaign", where=raw, todo="measure it first, or name another campaign")
         steps = ("search", "report", "repeat", "choices", "counters")
-        rows = {step: _of_cases(read_rows(raw / study, step), problems, precisions) for step in steps}
-        search, report, repeat = (_row_frame(rows[step], own, raw / study) for step in ("search", "report", "repeat"))
+        rows = {step: _of_cases(read_rows(raw / study_name, step), problems, precisions) for step in steps}
+        search, report, repeat = (
+            _row_frame(rows[step], own, raw / study_name) for step in ("search", "report", "repeat")
+        )
         measured = pd.concat([report, search], ignore_index=True).drop_duplicates("problem")
         names = set(measured.problem) if problems is None else set(problems)
         records = {name: record for name, record in _problem_records(raw).items() if name in names}
@@ -282,7 +284,7 @@ class Campaign:
                 "the campaign holds nothing of this study",
                 where=raw,
                 expected=f"one of {', '.join(studies)}" if studies else "measured rows or built problems",
-                actual=study,
+                actual=study_name,
             )
         for row in map(RecordedRow, cast("list[dict[str, Any]]", measured.to_dict("records"))):
             name = row.problem
@@ -298,15 +300,15 @@ class Campaign:
         environments = read_environments(raw)
         campaign = cls(
             name=raw.resolve().parent.name,
-            study=study,
+            study=study_name,
             search=search,
             report=report,
             repeat=repeat,
-            choices=_frame(rows["choices"], CHOICE_COLUMNS, raw / study),
+            choices=_frame(rows["choices"], CHOICE_COLUMNS, raw / study_name),
             problems=dict(sorted(records.items())),
             environments=environments,
             codes=code_of(environments, read_commits(raw.parent)),
-            counters=_frame(rows["counters"], COUNTER_COLUMNS, raw / study),
+            counters=_frame(rows["counters"], COUNTER_COLUMNS, raw / study_name),
             tie=tie,
         )
         campaign._check_one_device()
@@ -439,14 +441,14 @@ class Campaign:
     def _counters(self) -> dict[tuple[str, str], list[RecordedRow]]:
         return _by_case(self.counters)
 
-    def report_rows(self, problem: str, precision: str) -> list[RecordedRow]:
-        return self._reports.get((problem, precision), [])
+    def report_rows(self, problem_name: str, precision: str) -> list[RecordedRow]:
+        return self._reports.get((problem_name, precision), [])
 
-    def search_rows(self, problem: str, precision: str) -> list[RecordedRow]:
-        return self._searches.get((problem, precision), [])
+    def search_rows(self, problem_name: str, precision: str) -> list[RecordedRow]:
+        return self._searches.get((problem_name, precision), [])
 
-    def counter_rows(self, problem: str, precision: str) -> list[RecordedRow]:
-        return self._counters.get((problem, precision), [])
+    def counter_rows(self, problem_name: str, precision: str) -> list[RecordedRow]:
+        return self._counters.get((problem_name, precision), [])
 
 
 def _columns(report: pd.DataFrame, search: pd.DataFrame, names: list[str]) -> pd.DataFrame:
@@ -460,12 +462,12 @@ def _by_case(frame: pd.DataFrame) -> dict[tuple[str, str], list[RecordedRow]]:
     return cases
 
 
-def _of_cases(rows: pa.Table, problems: Collection[str] | None, precisions: Collection[str]) -> pa.Table:
+def _of_cases(row_table: pa.Table, problems: Collection[str] | None, precisions: Collection[str]) -> pa.Table:
     """Return the rows of some problems (None: all) in some precisions."""
     for column, values in {"precision": precisions, "problem": problems}.items():
-        if rows.num_rows and values is not None:
-            rows = rows.filter(pc.is_in(rows[column], pa.array(sorted(values), pa.string())))
-    return rows
+        if row_table.num_rows and values is not None:
+            row_table = row_table.filter(pc.is_in(row_table[column], pa.array(sorted(values), pa.string())))
+    return row_table
 
 
 def _missing_columns(table: pa.Table, columns: Iterable[str], where: Path) -> None:
@@ -577,7 +579,7 @@ class Case(Generic[R_co]):
         return self.select(kind=kind).fastest(clock)
 
     def mostly_launch(self, clock: ClockName, *times: ReportedTime | float | None) -> bool:
-        """Return whether any of the times is at most `NEAR_EMPTY` times that of an empty kernel."""
+        """Return whether any time is at most `NEAR_EMPTY` times the time of an empty kernel."""
         empty = self.bound("empty", clock)
         if empty is None:
             return False

@@ -187,7 +187,7 @@ def wanted_cell(item: Record, held: bool) -> Cell:
 
 
 def wanted_on(campaign: Campaign) -> str:
-    """Return a sentence that there are wanted values for another device alone; empty on this device."""
+    """Return a sentence that wanted values exist only for another device; empty if they are for this device."""
     if campaign.on_cpu:
         return f"What was wanted was set for an {WANTED_ON}: the CPU’s numbers are a rehearsal."
     return "" if has_targets(campaign) else f"What was wanted was set for an {WANTED_ON}, and for no other device."
@@ -243,7 +243,7 @@ class Claim:
     #: Key of the function in the study's quantities that computes the measured value.
     quantity: str
     variants: Variants
-    #: What a reader of the verdict has to know beside the claim; may be empty.
+    #: A remark that the verdict needs besides the claim; may be empty.
     note: str = ""
 
     @property
@@ -502,7 +502,7 @@ def tally(table: Table) -> dict[str, list[str]]:
     }
 
 
-def load_claims(study: str, folder: Path = FOLDER) -> list[Claim]:
+def load_claims(study_name: str, folder: Path = FOLDER) -> list[Claim]:
     """Read `<folder>/claims/<study>.csv`; a study without claims has no file.
 
     Raises
@@ -510,7 +510,7 @@ def load_claims(study: str, folder: Path = FOLDER) -> list[Claim]:
     ReproError
         The file has wrong columns, a line has too few or too many cells, or a cell has a wrong value.
     """
-    path = shipped(folder / "claims" / f"{study}.csv")
+    path = shipped(folder / "claims" / f"{study_name}.csv")
     if not path.is_file():
         return []
     with path.open(newline="", encoding="utf-8") as file:

@@ -112,10 +112,10 @@ COMPARED = ("variant", "baseline", OUTSIDE)
 TIMES, BASELINES = "table-times", "table-baselines"
 
 
-def register_common_tables(study: str) -> None:
+def register_common_tables(study_name: str) -> None:
     """Register the tables `TIMES` and `BASELINES` for a study that has no tables of its own."""
 
-    @table(study, TIMES, title="Variants beside the fastest baseline", numbering=OURS)
+    @table(study_name, TIMES, title="Variants beside the fastest baseline", numbering=OURS)
     def times(campaign: Campaign, published: Published) -> Table:
         timed = [row for row in campaign.reported.select(kind="variant") if row.timed]
         names = sorted({row.name for row in timed})
@@ -125,10 +125,10 @@ def register_common_tables(study: str) -> None:
         base = Method("baseline", "fastest baseline", columns={"kind": "baseline"})
         return times_table(campaign, published, methods, base, _common_clock(timed))
 
-    @table(study, BASELINES, title="All baselines and layouts", numbering=OURS)
+    @table(study_name, BASELINES, title="All baselines and layouts", numbering=OURS)
     def baselines(campaign: Campaign, published: Published) -> Table:
         clock = _common_clock([row for row in campaign.reported.select(kind=COMPARED) if row.timed])
-        return baselines_table(campaign, [Method("all", study, columns={"kind": COMPARED})], _name_of_row, clock)
+        return baselines_table(campaign, [Method("all", study_name, columns={"kind": COMPARED})], _name_of_row, clock)
 
 
 def _common_clock(rows: Sequence[RecordedRow]) -> ClockName:
@@ -149,7 +149,7 @@ class Contestant:
     name: str
     #: Time in seconds by (problem, precision).
     seconds: dict[tuple[str, str], float] = field(default_factory=dict)
-    #: Time divided by that of the fastest contestant in the same case.
+    #: Time divided by the time of the fastest contestant in the same case.
     ratios: dict[tuple[str, str], float] = field(default_factory=dict)
     #: Statuses of cases without a time.
     failures: dict[tuple[str, str], str] = field(default_factory=dict)

@@ -50,7 +50,7 @@ def blank_reason(record: ProblemRecord | None, line: ProblemRecord | None) -> tu
 
 
 def conflicting_names(campaign: Campaign, other: Campaign) -> list[str]:
-    """Return the problem names that stand for different content in two campaigns."""
+    """Return the names that denote problems of different content in two campaigns."""
     shared = ((name, record, other.problems.get(name)) for name, record in campaign.problems.items())
     return [name for name, mine, theirs in shared if theirs is not None and mine.differs(theirs)]
 
@@ -78,7 +78,9 @@ def column_title(campaign: Campaign, other: Campaign) -> str:
 
 
 def campaign_label(campaign: Campaign, one: Campaign) -> str:
-    """Return a short label of `one`, which is `campaign` or beside it: its device, or its name if devices repeat."""
+    """Return a short label for campaign `one`, `campaign` itself or one beside it: its device, or its name if devices
+    repeat.
+    """
     return one.name if _repeats(campaign, one) else one.column
 
 
@@ -241,8 +243,8 @@ def _devices(pairs: Sequence[tuple[Campaign, Campaign]]) -> tuple[str, str]:
     return one.device or "nothing measured", other.device or "nothing measured"
 
 
-def _full(rows: pd.DataFrame) -> pd.DataFrame:
-    return rows[rows.protocol == "full"]
+def _full(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame[frame.protocol == "full"]
 
 
 def _pair(mine: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, int]]:

@@ -323,9 +323,9 @@ def legend_columns(labels: Sequence[str]) -> int:
     return 2 if sum(letters) <= LETTERS_BESIDE else 1
 
 
-def height(rows: int, extra: float = 0.75, per_row: float = ROW) -> float:
+def height(n_rows: int, extra: float = 0.75, per_row: float = ROW) -> float:
     """Return the height in inches of a figure with a number of rows."""
-    return extra + per_row * max(rows, 2)
+    return extra + per_row * max(n_rows, 2)
 
 
 def empty(why: str) -> Canvas:
@@ -390,7 +390,7 @@ def _text(label: object, values: Iterable[tuple[Axis, float]]) -> str:
 
 
 def _row(axis: Axis, value: float) -> str | None:
-    """Return the name of the row in which a value lies, empty if it has none; None if the axis has numbers."""
+    """Return the name of the axis's row that contains a value, empty without one; None if the axis has numbers."""
     if not isinstance(axis.get_major_locator(), FixedLocator):
         return None
     written = axis.get_major_formatter()

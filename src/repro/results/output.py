@@ -190,12 +190,12 @@ TABLE_FORMATS: Mapping[str, Callable[[Table, str], str]] = {
 }
 
 
-def tables_folder(results: Path, campaign: str, study: str) -> Path:
-    return results / campaign / "tables" / study
+def tables_folder(results: Path, campaign: str, study_name: str) -> Path:
+    return results / campaign / "tables" / study_name
 
 
-def figures_folder(figures: Path, campaign: str, study: str) -> Path:
-    return figures / campaign / study
+def figures_folder(figures: Path, campaign: str, study_name: str) -> Path:
+    return figures / campaign / study_name
 
 
 @contextmanager
@@ -225,7 +225,7 @@ def write_table_artifact(artifact: Artifact, table: Table, folder: Path) -> list
 
 
 def figure_as_latex(figure: Figure, name: str) -> str:
-    """Return a LaTeX figure that includes the PDF file beside it."""
+    """Return a LaTeX figure that includes the PDF file of the same folder."""
     return "\n".join(
         [
             r"% needs \usepackage{graphicx}, and \graphicspath where this file is included from another folder",

@@ -17,7 +17,7 @@ CLOCK_WORDS: dict[ClockName, str] = {
     "graph": "replayed batches of launches",
     "host": "the host’s, from an idle device to an idle device",
 }
-#: What the event clock of a GPU does not measure.
+#: Sentence on the costs that a GPU's event clock leaves out.
 EVENTS_LEAVE_OUT = "Launches wait in the queue with their events, so that the host’s latency is in no time."
 PROBLEM = Column("problem", "problem", numeric=False)
 #: Marks after problem names in figures: rebuilt or stand-in problems, and problems that are in no paper.

@@ -26,7 +26,7 @@ class Published:
     @classmethod
     def load(
         cls,
-        study: str,
+        study_name: str,
         files: Mapping[str, tuple[str, ...]],
         targets: tuple[str, ...] = (),
         folder: Path = FOLDER,
@@ -36,9 +36,9 @@ class Published:
         `files` has the expected columns of each `published/<study>/<file>.csv`, `targets` those of
         `targets/<study>.csv`. Both are in `folder`, or in the package if the current folder lacks them.
         """
-        published = folder / "published" / study
+        published = folder / "published" / study_name
         tables = {name: _read(published / f"{name}.csv", columns) for name, columns in files.items()}
-        return cls(tables, _read(folder / "targets" / f"{study}.csv", targets) if targets else [])
+        return cls(tables, _read(folder / "targets" / f"{study_name}.csv", targets) if targets else [])
 
     def __getitem__(self, name: str) -> list[Record]:
         return self.tables[name]

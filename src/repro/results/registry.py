@@ -53,7 +53,7 @@ OURS = "ours"
 #: Name of each study's table of what was aimed at.
 TARGETS = "table-targets"
 Kind = Literal["table", "figure"]
-#: Campaigns beside it, rivals (kernels from outside), or times over several devices.
+#: Requirements of artifacts: other campaigns, rivals, or times over several devices.
 Need = Literal["beside", "rivals", "devices"]
 MakeTable = Callable[[Campaign, Published], Table]
 MakeFigure = Callable[[Campaign, Published], Figure]
@@ -70,7 +70,7 @@ class Artifact:
     numbering: str
     kind: Kind
     make: MakeTable | MakeFigure
-    #: What it shows and not each campaign has; it is made of those alone that have it.
+    #: Requirement that not every campaign meets; the artifact is made only from campaigns that meet it.
     needs: Need | None = None
     #: Keys of a table's columns that the page shows first, behind those that name the case.
     lead: tuple[str, ...] = ()
@@ -100,7 +100,7 @@ def _register(artifact: Artifact) -> None:
 
 
 def table(
-    study: str,
+    study_name: str,
     name: str,
     *,
     title: str,
@@ -112,14 +112,14 @@ def table(
     """Register the decorated function as a table; the page shows its columns `lead` first, such as a speedup."""
 
     def decorate(make: MakeTable) -> MakeTable:
-        _register(Artifact(study, name, title, numbering, "table", make, needs, lead, part))
+        _register(Artifact(study_name, name, title, numbering, "table", make, needs, lead, part))
         return make
 
     return decorate
 
 
 def figure(
-    study: str, name: str, *, title: str, numbering: str, needs: Need | None = None, part: str = ""
+    study_name: str, name: str, *, title: str, numbering: str, needs: Need | None = None, part: str = ""
 ) -> Callable[[MakeFigure], MakeFigure]:
     """Register the decorated function as a figure; it is called with the result of `select_for_figure`."""
 
@@ -129,7 +129,7 @@ def figure(
             made = make(few, published)
             return replace(made, caption=f"{made.caption} {said}".rstrip())
 
-        _register(Artifact(study, name, title, numbering, "figure", make_drawn, needs, part=part))
+        _register(Artifact(study_name, name, title, numbering, "figure", make_drawn, needs, part=part))
         return make
 
     return decorate
@@ -140,19 +140,19 @@ def _natural(name: str) -> tuple[bool, int, str]:
     return number is None, int(number[1]) if number else 0, name
 
 
-def artifacts(study: str, kind: Kind | None = None) -> list[Artifact]:
+def artifacts(study_name: str, kind: Kind | None = None) -> list[Artifact]:
     """Return a study's registered artifacts: tables before figures, sorted by number, ours last."""
-    registered = [a for a in _REGISTRY.values() if a.study == study and kind in (None, a.kind)]
+    registered = [a for a in _REGISTRY.values() if a.study == study_name and kind in (None, a.kind)]
     return sorted(registered, key=lambda a: (a.kind != "table", _natural(a.name)))
 
 
-def get_artifact(study: str, name: str) -> Artifact:
+def get_artifact(study_name: str, name: str) -> Artifact:
     """Return the artifact with this name; raise `ReproError` if the study has none."""
-    by_name = {artifact.name: artifact for artifact in artifacts(study)}
+    by_name = {artifact.name: artifact for artifact in artifacts(study_name)}
     if name not in by_name:
         raise ReproError(
             "unknown artifact",
-            where=f"study {study}",
+            where=f"study {study_name}",
             expected=f"one of {', '.join(by_name) or '(there are none)'}",
             actual=f"{name}{suggestion(name, by_name)}",
         )

@@ -341,7 +341,7 @@ class Section:
     disturbed: bool
     #: HTML that explains how to read the study's tables.
     words: Markup
-    #: What the parts of a variant's name mean, by their patterns.
+    #: Meanings of the parts of a variant's name, by regular expression.
     legend: Mapping[str, str]
 
 
@@ -466,11 +466,11 @@ def _card(part: PageStudy, drawn: Sequence[PageArtifact]) -> Card | None:
     return make_card(result, part.library, tables)
 
 
-def _rows(folder: Path, study: str) -> dict[str, str]:
+def _rows(folder: Path, study_name: str) -> dict[str, str]:
     """Return links from the page to the measured rows: the Parquet files of a packed campaign, else a folder."""
-    own = folder / "raw" / study
-    steps = [f"raw/{study}/{path.name}" for path in sorted(own.glob("*.parquet"))]
-    return {path.rpartition("/")[2]: path for path in steps} or {f"raw/{study}": f"raw/{study}"}
+    own = folder / "raw" / study_name
+    steps = [f"raw/{study_name}/{path.name}" for path in sorted(own.glob("*.parquet"))]
+    return {path.rpartition("/")[2]: path for path in steps} or {f"raw/{study_name}": f"raw/{study_name}"}
 
 
 def days_measured(campaigns: Sequence[Campaign]) -> str:

@@ -51,9 +51,9 @@ Time = ReportedTime[Any]
 
 @dataclass(frozen=True)
 class Contest:
-    """A task of a study that rivals can compute as well, and what they are held against."""
+    """A task of a study that rivals can compute too, and the solutions that they are compared with."""
 
-    #: What is computed, for a table; may name columns of `alike` in braces.
+    #: Title of the task for a table; may name columns of `alike` in braces.
     title: str
     #: Ours: the first of these that has a time.
     ours: Sequence[Method]
@@ -176,11 +176,11 @@ def _error(line: RivalLine) -> Cell:
     return Cell() if error is None else Cell(error, f"{error:.2g}")
 
 
-def register_contests(study: str, contests: Sequence[Contest]) -> None:
+def register_contests(study_name: str, contests: Sequence[Contest]) -> None:
     """Register a study's table and figure of rivals, which are made where a campaign has any."""
     clock = contests[0].clock
 
-    @table(study, "table-rivals", title="Rivals beside ours", numbering="ours", needs="rivals")
+    @table(study_name, "table-rivals", title="Rivals beside ours", numbering="ours", needs="rivals")
     def make_table(campaign: Campaign, published: Published) -> Table:
         lines = rival_lines(campaign, contests)
         caption = [
@@ -192,7 +192,7 @@ def register_contests(study: str, contests: Sequence[Contest]) -> None:
         ]
         return table_of(_columns(len(contests) > 1), lines, join_sentences(caption), nothing=not lines)
 
-    @figure(study, "figure-rivals", title="Times of rivals over ours", numbering="ours", needs="rivals")
+    @figure(study_name, "figure-rivals", title="Times of rivals over ours", numbering="ours", needs="rivals")
     def make_figure(campaign: Campaign, published: Published) -> Figure:
         lines = rival_lines(campaign, contests)
         caption = [

@@ -79,7 +79,7 @@ class Table:
 
     columns: tuple[Column[Any], ...]
     rows: list[tuple[Cell, ...]]
-    #: Says which numbers are published and which are ours, the clock, the cache state, and what is missing.
+    #: States which numbers are published and which are ours, the clock, the cache state, and missing parts.
     caption: str
     #: Separate rows at the bottom, which are not sorted.
     summary: list[tuple[Cell, ...]] = field(default_factory=list)

@@ -47,13 +47,13 @@ class ModuleFile:
         return workspace.program(self.folder / self.module.binary, at)
 
 
-def read_module(target: Target, study: str, key: str) -> ModuleFile:
+def read_module(target: Target, study_name: str, key: str) -> ModuleFile:
     """Read the manifest of a study's module; raise `ReproError` if it is not compiled yet."""
-    return ModuleFile.read(manifest_path(target.name, study, key))
+    return ModuleFile.read(manifest_path(target.name, study_name, key))
 
 
-def read_modules(target: Target, study: str, group: str, names: Iterable[str]) -> dict[str, ModuleFile]:
-    return {name: read_module(target, study, f"{group}/{name}") for name in names}
+def read_modules(target: Target, study_name: str, group: str, names: Iterable[str]) -> dict[str, ModuleFile]:
+    return {name: read_module(target, study_name, f"{group}/{name}") for name in names}
 
 
 class Factor(Protocol):
@@ -161,13 +161,13 @@ def check_size(n: int, capacity: int, what: str) -> None:
         raise ReproError(f"more {what} than there is memory for", expected=f"0 to {capacity:,}", actual=f"{n:,}")
 
 
-def runs_of(n: int, tile: int, most: int, few: int = 1) -> tuple[int, int]:
-    """Split n elements into runs of whole tiles; return the elements per run and the number of runs, 1 to `most`.
+def runs_of(n: int, tile: int, max_runs: int, min_tiles: int = 1) -> tuple[int, int]:
+    """Split n elements into runs of whole tiles; return the elements per run and the number of runs, 1 to `max_runs`.
 
-    If there are at most `few` tiles, they are one run.
+    If there are at most `min_tiles` tiles, they are one run.
     """
     tiles = -(-n // tile)
-    per_run = few if tiles <= few else -(-tiles // most)
+    per_run = min_tiles if tiles <= min_tiles else -(-tiles // max_runs)
     return per_run * tile, max(1, -(-tiles // per_run))
 
 
@@ -403,11 +403,11 @@ class Stage:
         device, program, n_t = run.device, run.load(module), BLOCK_SIZE[run.device.backend]
         self._name, self._phases, self._kernels = name, phases, Kernels(device, program)
         self._whole = device.cooperative(program, name, n_t)
-        most = device.sm_count * PARTS if self._whole is None else self._whole.resident
-        self.parts = max(1, min(most, -(-count * lanes // n_t)))
+        max_parts = device.sm_count * PARTS if self._whole is None else self._whole.resident
+        self.parts = max(1, min(max_parts, -(-count * lanes // n_t)))
 
     def bind(self, arguments: Sequence[Argument], script: Callable[[Phase], None]) -> Launch:
-        """Return a launch of the stage; `script` calls its argument for phase after phase, as the kernel goes on."""
+        """Return a launch of the stage; `script` calls its argument for each phase in turn, as the kernel does."""
         if self._whole is not None:
             return self._whole.bind(self.parts, [*arguments, -1, 0])
 

@@ -146,9 +146,14 @@ class CompiledProduct(ProductRunnable, Candidate):
     arrangement = "AoS@natural"
 
     def __init__(self, module: Module | ModuleOnDemand, folder: Path) -> None:
-        self.module, self._folder = module, folder
+        self._module, self._folder = module, folder
         self._bind: Bind | None = None
         self._y: Buffer | None = None
+
+    @property
+    def module(self) -> Module:
+        """Manifest of the module; a module on demand is compiled first."""
+        return self._module.built
 
     @property
     def identity(self) -> str:
@@ -156,14 +161,14 @@ class CompiledProduct(ProductRunnable, Candidate):
 
     @property
     def on_demand(self) -> bool:
-        return isinstance(self.module, ModuleOnDemand)
+        return isinstance(self._module, ModuleOnDemand)
 
     def compile(self) -> None:
-        _ = self.module.built
+        _ = self.module
 
     def program(self, workspace: Workspace) -> Program:
         """Load the module; raise `ModuleError` if it has no valid binary."""
-        return ModuleFile(self.module.built, self._folder).program(workspace)
+        return ModuleFile(self.module, self._folder).program(workspace)
 
     def resources(self, kernel: str) -> dict[str, int | None]:
         """Return registers and spilled bytes per thread of a kernel, which are columns; None on the CPU."""
@@ -493,7 +498,7 @@ def clusters_on(workspace: Workspace) -> NDArray[np.int64]:
         workspace.say(f"clustered {len(rows):,} rows in {time.perf_counter() - begin:.1f} s")
         return rows
 
-    return workspace.fact("clusters", clustered)
+    return workspace.cached("clusters", clustered)
 
 
 def symmetry_on(workspace: Workspace, ordering: str = "natural") -> Symmetry:
@@ -504,4 +509,4 @@ def symmetry_on(workspace: Workspace, ordering: str = "natural") -> Symmetry:
         matrix = operands.reordered(ordering)
         return symmetry_of(matrix, matrix.values.astype(operands.dtype, copy=False))
 
-    return workspace.fact(("symmetry", ordering), symmetry)
+    return workspace.cached(("symmetry", ordering), symmetry)

@@ -176,9 +176,9 @@ def cut_into_tiles(problem: Matrix, symmetry: Symmetry, tile_rows: int, rows: ND
     placement = _place_rows(tile, lengths, tile_rows, natural=rows is None)
     received = np.bincount(split.row[split.received], minlength=problem.n)
     counts, columns, foreign = _foreign_columns(problem, split, tile, count)
-    most = int(counts.max())
-    _check(received, tile_rows, most)
-    leading = min(most, int(LEADING * counts.sum() / count))
+    max_received = int(counts.max())
+    _check(received, tile_rows, max_received)
+    leading = min(max_received, int(LEADING * counts.sum() / count))
     check_slots(problem, f"columns of pairs within {tile_rows} rows", count * leading + len(columns), 0)
     columns, first_further = _led(counts, columns, leading)
     diagonal = np.full(count * tile_rows, -1)
@@ -283,11 +283,11 @@ def _led(
 
 def _check(received: NDArray[np.int64], tile_rows: int, foreign: int) -> None:
     """Raise `Unsupported` if a tile has more slots or foreign columns than the bits of a code or word can express."""
-    most = min(MAX_SLOTS, NO_PAIR // tile_rows)
-    if received.max(initial=0) > most:
-        raise Unsupported(f"a row receives {received.max()} products in its tile, more than {most}")
-    if foreign > (most := NO_PAIR - tile_rows):
-        raise Unsupported(f"a tile of {tile_rows} rows reads {foreign} columns of others, more than {most}")
+    limit = min(MAX_SLOTS, NO_PAIR // tile_rows)
+    if received.max(initial=0) > limit:
+        raise Unsupported(f"a row receives {received.max()} products in its tile, more than {limit}")
+    if foreign > (limit := NO_PAIR - tile_rows):
+        raise Unsupported(f"a tile of {tile_rows} rows reads {foreign} columns of others, more than {limit}")
 
 
 #: Number of rows per slice.
@@ -340,9 +340,9 @@ def shared_entries(tile_rows: int, entry_bytes: int) -> int:
 
 def shared_bytes(entries: int, tile_rows: int, entry_bytes: int) -> int:
     """Return the bytes of dynamic shared memory per block; raise `Unsupported` if they exceed the limit."""
-    most = shared_entries(tile_rows, entry_bytes)
-    if entries > most:
-        raise Unsupported(f"a tile keeps {entries} vector entries in shared memory, which has room for {most}")
+    capacity = shared_entries(tile_rows, entry_bytes)
+    if entries > capacity:
+        raise Unsupported(f"a tile keeps {entries} vector entries in shared memory, which has room for {capacity}")
     return entries * entry_bytes
 
 

@@ -143,7 +143,7 @@ class PairCounts:
 
     rows: int
     tiles: int
-    #: Number of off-diagonal entries with row and column in the same tile; two form a pair, of which one is stored.
+    #: Number of off-diagonal entries with row and column in the same tile; they form pairs stored once.
     within: int
     #: Number of entries whose column is in another tile than the row; all are stored.
     across: int

@@ -293,7 +293,7 @@ class Study:
 
 
 def study_names() -> tuple[str, ...]:
-    """Return the names of all studies: the folders beside this file that have a `study.py`, and those of extensions."""
+    """Return the names of all studies: folders next to this file with a `study.py`, and those of extensions."""
     return tuple(sorted([*_own_names(), *_extensions()]))
 
 
@@ -378,7 +378,7 @@ def study_facts(problem: Problem) -> dict[str, Mapping[str, object]]:
     return by_study
 
 
-def check_facts(study: str, facts: Mapping[str, object]) -> None:
+def check_facts(study_name: str, facts: Mapping[str, object]) -> None:
     """Validate facts of a study by the model `Facts` in its `facts.py`, if there is one.
 
     Raises
@@ -386,7 +386,7 @@ def check_facts(study: str, facts: Mapping[str, object]) -> None:
     pydantic.ValidationError
         The facts do not fit the model.
     """
-    module = study_module(study, "facts")
+    module = study_module(study_name, "facts")
     if module is not None and (model := getattr(import_module(module), "Facts", None)):
         model.model_validate(facts, strict=True)
 

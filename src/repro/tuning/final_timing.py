@@ -114,7 +114,7 @@ class Rounds:
 
 
 def warm_rounds(timing: Timing) -> Rounds:
-    """Return rounds whose launches add up to those of the full protocol."""
+    """Return the number of shuffled rounds whose launches add up to the full protocol's."""
     effort = SamplingPlan(
         -(-timing.launches // timing.rounds),
         timing.graph_launches,
@@ -266,8 +266,8 @@ class _Stage:
     def _failing_alone(
         self, runnable: Runnable, effort: SamplingPlan, todo: dict[str, Runnable], rows: dict[str, Row]
     ) -> Iterator[None]:
-        """If the body fails or hangs, move the runnable from `todo` to `rows` as a failure and continue with the
-        others.
+        """If the body fails or hangs, move the runnable from `todo` to `rows` as a failure and continue with other
+        runnables.
         """
         bench = self._bench
         try:

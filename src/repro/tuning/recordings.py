@@ -51,8 +51,8 @@ FeaturesOf = Callable[[Mapping[str, Any], str, Machine], Array]
 Prune = Callable[[pd.DataFrame], pd.Series]
 
 
-def prune_nothing(rows: pd.DataFrame) -> pd.Series:
-    return pd.Series(False, index=rows.index)
+def prune_nothing(frame: pd.DataFrame) -> pd.Series:
+    return pd.Series(False, index=frame.index)
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def recordings(
 
 def load_recordings(
     results: Path,
-    study: str,
+    study_name: str,
     backend: str,
     campaigns: Sequence[str] | None,
     without: str,
@@ -155,37 +155,37 @@ def load_recordings(
     ReproError
         A given campaign is missing, or no campaign has rows of this study on this backend.
     """
-    there = sorted(path.parent.name for path in results.glob("[!.]*/raw") if (path / study).is_dir())
+    there = sorted(path.parent.name for path in results.glob("[!.]*/raw") if (path / study_name).is_dir())
     wanted = [name for name in there if name != without] if campaigns is None else list(campaigns)
     for name in wanted:
         if name not in there:
             raise ReproError(
                 "no such campaign to learn from",
                 where="training",
-                expected=f"campaigns with rows of {study}: {', '.join(there) or 'there are none'}",
+                expected=f"campaigns with rows of {study_name}: {', '.join(there) or 'there are none'}",
                 actual=name,
             )
-    recorded = [one for name in wanted for one in _campaign(results / name / "raw", study, features_of, prune)]
+    recorded = [one for name in wanted for one in _campaign(results / name / "raw", study_name, features_of, prune)]
     recorded = [one for one in recorded if one.backend == backend]
     if not recorded:
         raise ReproError(
             "no recorded campaign to learn from",
             where=results,
-            expected=f"rows of {study} on {backend} in a campaign other than {without}",
+            expected=f"rows of {study_name} on {backend} in a campaign other than {without}",
             actual=", ".join(there) or "no campaigns",
             todo="measure a campaign with `search: exhaustive` first",
         )
     return recorded
 
 
-def _campaign(raw: Path, study: str, features_of: FeaturesOf, prune: Prune) -> tuple[Recording, ...]:
+def _campaign(raw: Path, study_name: str, features_of: FeaturesOf, prune: Prune) -> tuple[Recording, ...]:
     """Return the recordings of a campaign, cached until the campaign's files change."""
-    searches = (raw / study).rglob("search.parquet")
+    searches = (raw / study_name).rglob("search.parquet")
     records = (path for folder in ("problems", "environment") for path in (raw / folder).rglob("[!.]*.json"))
     stats = ((path, path.stat()) for path in (*searches, *records))
     return _read(
         raw,
-        study,
+        study_name,
         features_of,
         prune,
         frozenset((path, at.st_size, at.st_ino, at.st_mtime_ns) for path, at in stats),
@@ -194,12 +194,12 @@ def _campaign(raw: Path, study: str, features_of: FeaturesOf, prune: Prune) -> t
 
 @lru_cache(maxsize=16)
 def _read(
-    raw: Path, study: str, features_of: FeaturesOf, prune: Prune, _files: frozenset[tuple[Path, int, int, int]]
+    raw: Path, study_name: str, features_of: FeaturesOf, prune: Prune, _files: frozenset[tuple[Path, int, int, int]]
 ) -> tuple[Recording, ...]:
-    rows = read_rows(raw / study, "search")
+    rows = read_rows(raw / study_name, "search")
     if not rows.num_rows:
         return ()
     if missing := [name for name in COLUMNS if name not in rows.column_names]:
-        raise ReproError("rows of another schema", where=raw / study, expected=f"columns {', '.join(missing)}")
+        raise ReproError("rows of another schema", where=raw / study_name, expected=f"columns {', '.join(missing)}")
     search = rows.select(list(COLUMNS)).to_pandas()
     return tuple(recordings(search, read_problems(raw), read_environments(raw), features_of, prune))

@@ -158,7 +158,7 @@ class Search:
 
 
 class Compilation:
-    """Compiles what a search is about to measure, on several cores; meanwhile nothing is measured."""
+    """Compiles the next variants of a search on several cores; nothing is measured meanwhile."""
 
     def __init__(self, bench: Bench, runnables: Sequence[Runnable], jobs: int) -> None:
         self._bench, self._runnables = bench, runnables
@@ -169,7 +169,7 @@ class Compilation:
         chosen = [self._runnables[index] for index in indices]
         if not any(runnable.on_demand for runnable in chosen):
             return
-        with self._bench.workspace.away(), ThreadPoolExecutor(self.width) as pool:
+        with self._bench.workspace.device_lent(), ThreadPoolExecutor(self.width) as pool:
             for _ in pool.map(lambda runnable: runnable.compile(), chosen):
                 pass
 

@@ -152,7 +152,7 @@ def test_every_residual_is_that_of_the_host(make_solver, precision, points):
 def test_the_same_solve_gives_the_same_bits(make_solver, precision):
     problem = convection(301)
     solver, b = make_solver(problem, precision), np.ones(problem.n)
-    solutions = [solver.solve(b, tolerance=0, most=20, check_every=every) for every in (20, 20, 20, 1)]
+    solutions = [solver.solve(b, tolerance=0, max_iterations=20, check_every=every) for every in (20, 20, 20, 1)]
     assert len({(s.residual, s.x.tobytes()) for s in solutions}) == 1
 
 

@@ -46,7 +46,7 @@ def test_the_residuals_are_those_of_scipy(make_solver, convection):
     matrix = expand(problem, problem.values).tocsr()
     for iterations in range(1, 11):
         x, _ = linalg.bicgstab(matrix, b, rtol=0, atol=0, maxiter=iterations)
-        solution = solver.solve(b, tolerance=0, most=iterations)
+        solution = solver.solve(b, tolerance=0, max_iterations=iterations)
         assert (solution.status, solution.iterations) == ("limit", iterations)
         np.testing.assert_allclose(solution.residual, np.linalg.norm(b - matrix @ x), rtol=1e-9)
     np.testing.assert_allclose(solution.x, x, rtol=1e-9, atol=1e-12)
@@ -74,7 +74,7 @@ def test_it_converges_to_the_solution(make_solver, convection, precision):
 
 def test_as_many_iterations_as_asked_for_are_done(make_solver, convection):
     problem = convection()
-    solution = make_solver(problem).solve(draw(problem.n), tolerance=0, most=7, check_every=3)
+    solution = make_solver(problem).solve(draw(problem.n), tolerance=0, max_iterations=7, check_every=3)
     assert (solution.status, solution.iterations) == ("limit", 7)
 
 
@@ -82,9 +82,9 @@ def test_as_many_iterations_as_asked_for_are_done(make_solver, convection):
 def test_the_same_solve_gives_the_same_bits(make_solver, convection, precision):
     problem = convection(40)
     b = draw(problem.n, precision)
-    solutions = [make_solver(problem, precision).solve(b, tolerance=0, most=20) for _ in range(2)]
+    solutions = [make_solver(problem, precision).solve(b, tolerance=0, max_iterations=20) for _ in range(2)]
     solver = make_solver(problem, precision)
-    solutions += [solver.solve(b, tolerance=0, most=20, check_every=every) for every in (1, 20)]
+    solutions += [solver.solve(b, tolerance=0, max_iterations=20, check_every=every) for every in (1, 20)]
     assert len({(s.residual, s.x.tobytes()) for s in solutions}) == 1
 
 
@@ -106,7 +106,7 @@ BREAKDOWNS = {
 def test_a_breakdown_is_reported_and_freezes_x(make_solver, as_problem, precision, case):
     matrix, b, reason, iterations, x = BREAKDOWNS[case]
     solver, b = make_solver(as_problem(matrix), precision), np.asarray(b, DTYPES[precision])
-    solution = solver.solve(b, tolerance=1e-3, most=30, check_every=1)
+    solution = solver.solve(b, tolerance=1e-3, max_iterations=30, check_every=1)
     assert (solution.status, solution.reason, solution.iterations) == ("breakdown", reason, iterations)
     np.testing.assert_array_equal(solution.x, x)
     if np.isfinite(matrix.max()):
@@ -125,7 +125,7 @@ def test_a_breakdown_is_reported_and_freezes_x(make_solver, as_problem, precisio
 def test_what_is_left_is_that_of_x_and_not_of_the_recurrence(make_solver, as_problem, precision, tolerance, status):
     line = sp.diags_array([2.0, -1.0, -1.0], offsets=[0, 1, -1], shape=(300, 300))
     b = draw(300, precision)
-    solution = make_solver(as_problem(line), precision).solve(b, tolerance, most=2000, check_every=1)
+    solution = make_solver(as_problem(line), precision).solve(b, tolerance, max_iterations=2000, check_every=1)
     left = np.linalg.norm(b.astype(float) - line @ solution.x)
     assert solution.status == status
     assert solution.residual <= tolerance * np.linalg.norm(b)
@@ -142,7 +142,7 @@ def test_a_breakdown_at_the_solution_is_convergence(make_solver, as_problem):
 def test_divergence_is_reported(make_solver, as_problem):
     """Next to a breakdown: (b, A b) is small, but not zero, so that the first step is far too long."""
     solver = make_solver(as_problem(ROTATION + 1e-9 * sp.eye_array(100)))
-    solution = solver.solve(np.ones(100), most=50, check_every=1)
+    solution = solver.solve(np.ones(100), max_iterations=50, check_every=1)
     assert solution.status == "diverged"
     assert solution.iterations == 1
     assert solution.residual > on_device.DIVERGED * 10
@@ -168,7 +168,7 @@ def test_memory_comes_back_where_there_is_not_enough(make_solver, convection, cp
 
 @pytest.mark.parametrize(
     ("size", "keys", "message"),
-    [(32, {}, "another size"), (33, {"check_every": 0}, "so few"), (33, {"most": -1}, "so few")],
+    [(32, {}, "another size"), (33, {"check_every": 0}, "so few"), (33, {"max_iterations": -1}, "so few")],
 )
 def test_what_cannot_be_solved_is_one_message(make_solver, as_problem, size, keys, message):
     solver = make_solver(as_problem(2 * sp.eye_array(33)))

@@ -85,12 +85,12 @@ def test_a_matrix_that_is_not_symmetric(make):
 @methods
 def test_the_same_solve_gives_the_same_bits_however_often_the_host_looks(make, method):
     solve, b = make(laplacian(30), method), draw(900)
-    solved = [solve(b, look=look) for look in (1, 7, None)]
+    solved = [solve(b, check_every=interval) for interval in (1, 7, None)]
     assert len({(solution, x.tobytes()) for solution, x in solved}) == 1
     again, x = solve(b, x0=solved[0][1])
     assert (again.status, again.iterations) == ("converged", 0)
     assert np.array_equal(x, solved[0][1])
-    assert solve(b, most=3, look=2)[0].iterations == 3
+    assert solve(b, max_iterations=3, check_every=2)[0].iterations == 3
 
 
 #: Matrix, b, and what comes of it by each method.
@@ -112,7 +112,7 @@ HARD = {
 @pytest.mark.parametrize("case", HARD)
 def test_what_has_no_solution_ends_with_a_word(make, method, case):
     matrix, b, statuses = HARD[case]
-    solution, x = make(as_matrix(matrix), method)(b, most=200)
+    solution, x = make(as_matrix(matrix), method)(b, max_iterations=200)
     assert solution.status in statuses[METHODS.index(method)]
     if solution.status == "converged":
         np.testing.assert_allclose(matrix @ x, b, atol=1e-9)
@@ -134,7 +134,7 @@ def test_all_phases_in_one_launch_give_the_bits_of_a_launch_a_phase(emulate, mon
     matrix, b = laplacian(34), draw(34 * 34)
     whole = emulate(matrix, method)
     assert whole.solver.together
-    assert whole.slices.most_rows(16) == 2
+    assert whole.slices.max_slices_per_warp(16) == 2
     assert whole.solver.kept_bytes == whole.slices.nbytes
     expected = whole(b, 1e-3)
     assert expected[0].status == "converged"
@@ -144,12 +144,12 @@ def test_all_phases_in_one_launch_give_the_bits_of_a_launch_a_phase(emulate, mon
     others = [whole, some, emulate(matrix, method, capacity=0)]
     monkeypatch.setattr(persistent, "held_rows", lambda *_: 0)
     others.append(emulate(matrix, method, capacity=10_000))
-    for look, other in zip((5, None, None, None), others, strict=True):
-        solution, x = other(b, 1e-3, look=look)
+    for interval, other in zip((5, None, None, None), others, strict=True):
+        solution, x = other(b, 1e-3, check_every=interval)
         assert solution == expected[0]
         assert x.tobytes() == expected[1].tobytes()
     phases = emulate(matrix, method, together=False)
-    few = [solver(b, tolerance=0, most=3)[1].tobytes() for solver in (phases, whole)]
+    few = [solver(b, tolerance=0, max_iterations=3)[1].tobytes() for solver in (phases, whole)]
     assert few[0] == few[1]
 
 
@@ -165,4 +165,4 @@ def test_rows_of_many_lanes_and_what_has_no_solution_in_one_launch(emulate, meth
     np.testing.assert_allclose(expand(matrix, matrix.values) @ x, b, atol=1e-8)
     for case in ("indefinite", "skew", "zero row", "NaN in b", "b is zero"):
         hard, right, statuses = HARD[case]
-        assert emulate(as_matrix(hard), method)(right, most=50)[0].status == statuses[METHODS.index(method)]
+        assert emulate(as_matrix(hard), method)(right, max_iterations=50)[0].status == statuses[METHODS.index(method)]

@@ -9,7 +9,7 @@ from repro.sparse.spgemm import one_launch
 from repro.sparse.spgemm.binned_rows import Factors
 from repro.sparse.spgemm.kernels import SINGLE_TABLES, single_shape, single_shapes
 from repro.sparse.spgemm.multiplication import Multiplication
-from repro.sparse.spgemm.one_launch import LEAST_ENTRIES, Arena, SingleLaunch, Sizes, sizes_of
+from repro.sparse.spgemm.one_launch import MIN_ENTRIES, Arena, SingleLaunch, Sizes, sizes_of
 from support.emulated_cuda import EmulatedCuda, needs_compiler
 from support.matrices import PROBLEMS, assert_product, of_sizes, poisson, random
 from support.sparse_modules import by_precision, loader
@@ -66,6 +66,11 @@ def test_few_and_long_rows(multiply):
     assert_product(multiply(a, b), a, b)
 
 
+def test_rows_that_differ_but_are_short(multiply):
+    skewed = sp.csr_array(sp.vstack([random(200, 200, 0.01), np.ones((1, 200))]))
+    assert_product(multiply(skewed, skewed[:200]), skewed, skewed[:200])
+
+
 def test_empty_rows(multiply):
     a = sp.csr_array(sp.vstack([sp.csr_array((3, 40)), random(60, 40, 0.1), sp.csr_array((5, 40))]))
     b = random(40, 50, 0.1, 2)
@@ -101,7 +106,9 @@ def test_a_table_that_is_too_small_is_found_out_and_remembered(multiply, launche
 
 def test_what_one_launch_does_not_do(multiply, device, launches, monkeypatch):
     skewed = sp.csr_array(sp.vstack([random(200, 200, 0.01), np.ones((1, 200))]))
-    assert multiply(skewed, skewed[:200]) is None
+    with monkeypatch.context() as no_row_is_short:
+        no_row_is_short.setattr(one_launch, "SHORT_PRODUCTS", 0)
+        assert multiply(skewed, skewed[:200]) is None
     long = of_sizes([1500] * 4, 3000)
     assert multiply(sp.eye_array(4), long) is None
     assert multiply(sp.csr_array((0, 3)), sp.csr_array((3, 4))) is None
@@ -117,7 +124,7 @@ def test_a_buffer_that_is_too_small_ends_in_another_way(multiply, launches, on_d
     assert launches[np.dtype(np.float64)].plan(sizes_of(Factors(on_device(a), on_device(a)))) is None
 
 
-def test_a_product_goes_on_in_another_way(load, on_device, device):
+def test_a_product_goes_on_in_another_way(load, on_device, device, monkeypatch):
     products = Multiplication(device, load("double"), np.float64)
     a, b = random(50, 60, 0.1), random(60, 40, 0.2, 2)
     factors = Factors(on_device(a), on_device(b))
@@ -126,6 +133,7 @@ def test_a_product_goes_on_in_another_way(load, on_device, device):
         assert_product(c, a, b)
         d = products.whole(Factors(on_device(random(9, 50, 0.2, 3)), c))
         assert_product(d, random(9, 50, 0.2, 3), c.download().to_csr())
+    monkeypatch.setattr(one_launch, "SHORT_PRODUCTS", 0)
     skewed = sp.csr_array(sp.vstack([random(200, 200, 0.01), np.ones((1, 200))]))
     factors = Factors(on_device(skewed), on_device(skewed[:200]))
     assert products.in_one_launch(factors) is None
@@ -208,12 +216,12 @@ def test_only_the_rest_of_a_row_is_left_unused(multiply, device, monkeypatch):
 
 def test_one_large_block_of_an_arena_stays(device):
     arena = Arena(device, np.dtype(np.float64))
-    first, second = arena.reserve(LEAST_ENTRIES + 1), arena.reserve(LEAST_ENTRIES + 1)
+    first, second = arena.reserve(MIN_ENTRIES + 1), arena.reserve(MIN_ENTRIES + 1)
     columns = first.buffers(1)[0].pointer
     first.release()
     second.release()
-    assert 12 * LEAST_ENTRIES < arena.nbytes < 13 * LEAST_ENTRIES
-    assert arena.reserve(LEAST_ENTRIES + 1).buffers(1)[0].pointer == columns
+    assert 12 * MIN_ENTRIES < arena.nbytes < 13 * MIN_ENTRIES
+    assert arena.reserve(MIN_ENTRIES + 1).buffers(1)[0].pointer == columns
     arena.release()
 
 
@@ -226,16 +234,16 @@ def test_ranges_of_an_arena_are_cut_and_given_back(device, monkeypatch):
     first.cut(100)
     third = arena.reserve(500)
     assert first.buffers(1)[0].pointer < third.buffers(1)[0].pointer < second.buffers(1)[0].pointer
-    large = arena.reserve(LEAST_ENTRIES + 1)
-    assert arena.nbytes > 24 * LEAST_ENTRIES
+    large = arena.reserve(MIN_ENTRIES + 1)
+    assert arena.nbytes > 24 * MIN_ENTRIES
     large.release()
-    assert arena.nbytes == 12 * LEAST_ENTRIES
+    assert arena.nbytes == 12 * MIN_ENTRIES
     for one in (second, first, third, third):
         one.release()
-    whole = arena.reserve(LEAST_ENTRIES)
+    whole = arena.reserve(MIN_ENTRIES)
     assert whole.buffers(1)[0].pointer == columns.pointer
     arena.trim()
-    assert arena.nbytes == 12 * LEAST_ENTRIES
+    assert arena.nbytes == 12 * MIN_ENTRIES
     whole.release()
     arena.trim()
     assert arena.nbytes == 0

@@ -127,3 +127,10 @@ def test_every_artifact_of_a_campaign_without_any_time(tmp_path, name):
 @pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("figure")])
 def test_a_picture_has_no_flaw(amg_campaign_of_some, name):
     assert flaws(laid_out(get_artifact(STUDY_NAME, name).make(amg_campaign_of_some, NUMBERS))) == []
+
+
+def test_a_matrix_that_updates_begin_with_has_its_own_numbers_in_the_table_of_matrices(tmp_path):
+    maker = Maker(tmp_path)
+    maker.record("grows", kind="updates", entry=None, n=5, nnz=13)
+    made = get_artifact(STUDY_NAME, "table-6-1").make(maker.load(), NOTHING_PUBLISHED)
+    assert [cell.value for cell in made.rows[0]][-2:] == [5, 13]

@@ -96,7 +96,7 @@ def test_shapes_that_a_bin_is_tried_in_fit_its_rows(target, scalar_bytes, mode):
             tables = [shape.table for shape in shapes if isinstance(shape, HashShape)]
             assert all(longest <= table <= MAX_SLOTS * min(tables) for table in tables)
             sorts = [shape for shape in shapes if isinstance(shape, SortShape)]
-            assert all(shape.most == limit for shape in sorts)
+            assert all(shape.max_products == limit for shape in sorts)
             assert not sorts or mode == "one"
             assert (None in shapes) == ((not tables and not sorts) or limit is None or limit >= MIN_DENSE)
     assert [shape for shape in shapes_for(target, 8, "one", 32, 20) if isinstance(shape, SortShape)]

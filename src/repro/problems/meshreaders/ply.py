@@ -193,7 +193,7 @@ class _Body:
         return dtype.itemsize if self._order else 1
 
     def _alike(self, element: _Element, lengths: Numbers) -> bool:
-        """Return whether the lists in all rows of an element have the lengths of those in the first row."""
+        """Return whether the lists of all rows of an element are as long as those of the first row."""
         widths = [self._width(of.dtype) for of in element.properties]
         heads = [0 if of.count is None else self._width(of.count) for of in element.properties]
         ends = np.cumsum(np.array(heads, np.int64) + lengths * np.array(widths, np.int64))

@@ -48,7 +48,7 @@ def render_module(
     what, outer = get_entry(entry), get_outer(layout.outer)
     clustered = layout.ordering == "clustered"
     unique = {kernel_name(s, target): s for s in schedules}
-    # the first blocks of these schedules each take one of the long rows at the end of a clustered layout
+    # the first blocks of these schedules process one long row each, at the end of a clustered layout
     with_long_rows = {name for name, s in unique.items() if s.kind in (DIRECT, CHUNK)} if clustered else set()
     return render_template(
         templates,

@@ -55,7 +55,7 @@ class Variant(CompiledProduct):
         if self.layout.ordering != "natural":
             raise ValueError(f"{self.layout} cannot be reordered")
         layout = replace(self.layout, ordering=ordering)
-        return Variant(replace(self.id, layout=layout), self.module, self._folder, self.space)
+        return Variant(replace(self.id, layout=layout), self._module, self._folder, self.space)
 
     @property
     def identity(self) -> str:
@@ -74,7 +74,7 @@ class Variant(CompiledProduct):
         operands = operands_of(workspace)
         if self.module.binary is not None and self._padding(workspace) <= MAX_PADDING:
             ordering = self.layout.unknowns
-            workspace.fact(("reordered", ordering), lambda: operands.reordered(ordering), away=True)
+            workspace.cached(("reordered", ordering), lambda: operands.reordered(ordering), lend_device=True)
             workspace.pack(self.packing, _packer(workspace, operands, self.layout))
 
     def prepare(self, workspace: Workspace) -> None:
@@ -130,7 +130,7 @@ class Variant(CompiledProduct):
         if self.space != EXTENDED or self.layout.of_pairs:
             return 1.0
         matrix, warp = operands_of(workspace).problem, workspace.device.target.warp
-        return workspace.fact(("padding", self.layout.outer), lambda: padding(matrix, self.layout.outer, warp))
+        return workspace.cached(("padding", self.layout.outer), lambda: padding(matrix, self.layout.outer, warp))
 
     def _kept_slots(self, packed: PackedFacts, device: Device) -> list[np.int32]:
         """Return the slots to keep in L2, an argument of `el` kernels; `Unsupported` if the whole matrix fits."""

@@ -315,8 +315,8 @@ def _loads_space(target: Target) -> list[Schedule]:
     ]
 
 
-def _pairs_space(target: Target, rows: int) -> list[Schedule]:
-    """Return the schedules of tiles of `rows` rows: a block each, with one thread or two a row.
+def _pairs_space(target: Target, n_rows: int) -> list[Schedule]:
+    """Return the schedules of tiles of `n_rows` rows: a block each, with one thread or two a row.
 
     More threads have fewer registers and entries in flight. Schedules with prefetch or L2 shares have registers for a
     quarter of the threads, two entries in flight and few load types: a prefetched batch of four exceeds most rows. Only
@@ -325,7 +325,7 @@ def _pairs_space(target: Target, rows: int) -> list[Schedule]:
     eighth = target.threads_per_sm // 8
     schedules = []
     for width in (1, 2):
-        block_size = rows * width
+        block_size = n_rows * width
         if block_size > target.threads_per_block:
             continue
         # several of these coincide on small multiprocessors

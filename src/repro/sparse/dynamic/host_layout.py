@@ -104,9 +104,9 @@ class Arrays:
         return sp.csr_array((self.values[places], self.columns[places], indptr), shape=self.shape)
 
 
-def pitch_of(rows: int) -> int:
+def pitch_of(n_rows: int) -> int:
     """Return the distance in words between two slots of a row."""
-    return max(1, -(-2 * rows // PITCH_ALIGNMENT)) * PITCH_ALIGNMENT
+    return max(1, -(-2 * n_rows // PITCH_ALIGNMENT)) * PITCH_ALIGNMENT
 
 
 def consecutive(starts: NDArray[np.integer[Any]], counts: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
@@ -129,13 +129,13 @@ def check_capacity(capacity: int, where: str = "dynamic matrix") -> int:
     return capacity
 
 
-def room_for(batches: Iterable[int], rows: int, segments: int, slack: int) -> int:
+def room_for(batches: Iterable[int], n_rows: int, segments: int, slack: int) -> int:
     """Return the maximal allocation for batches of these sizes without defragmentation.
 
     A batch allocates at most one segment for each of its rows, and a row has a limited number of segments.
     """
     counts = list(batches)
-    return sum(counts) + slack * min(sum(min(rows, count) for count in counts), rows * segments)
+    return sum(counts) + slack * min(sum(min(n_rows, count) for count in counts), n_rows * segments)
 
 
 def lay_out(

@@ -91,21 +91,23 @@ LONG_BLOCKS = 2
 ENTRIES_PER_THREAD = 2
 #: Blocks of `insert_runs` resident on a multiprocessor, which bounds their registers.
 RUNS_BLOCKS_PER_SM = 5
-#: Groups of lanes in a block of `insert_rest`; each does the rest of one block of `insert_runs`.
+#: Groups of lanes in a block of `insert_rest`; each completes the work of one block of `insert_runs`.
 REST_GROUPS_PER_BLOCK = {"cuda": BLOCK_SIZE["cuda"] // 32, "opencl": BLOCK_SIZE["opencl"]}
 #: Entries that each thread of a defragmentation copies.
 COPIES_PER_THREAD = 8
-#: Entries for each thread up to which the threads of a row, or a warp, multiply it in a mixed product.
+#: Maximum entries per thread for which the threads of a row, or a warp, compute a mixed product.
 MIXED_MAX = 32
-#: Other devices that a kernel can store to.
+#: Maximum number of other devices that a kernel stores to.
 PEERS = 7
 
 
-def render_module(templates: Path, key: str, target: Target, study: str, more: dict[str, str] | None = None) -> str:
-    """Return the source of module PRECISION/MODULE; `study` stands in its title and in messages."""
+def render_module(
+    templates: Path, key: str, target: Target, study_name: str, more: dict[str, str] | None = None
+) -> str:
+    """Return the source of module PRECISION/MODULE; `study_name` stands in its title and in messages."""
     every = {**TEMPLATES, **(more or {})}
-    precision, module = split_key(key, every, f"study {study}")
-    title = f"{study}: {module}, {precision} precision"
+    precision, module = split_key(key, every, f"study {study_name}")
+    title = f"{study_name}: {module}, {precision} precision"
     return render_template(templates, every[module], title=title, **_template_variables(precision, target))
 
 

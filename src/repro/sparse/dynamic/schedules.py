@@ -114,18 +114,18 @@ def spans_of(sizes: NDArray[np.int32], order: NDArray[np.int32] | None = None) -
     return of_rows
 
 
-def deal_chunks(sizes: NDArray[np.int32], most: int, part_length: int) -> NDArray[np.int32]:
-    """Deal consecutive rows to blocks of at most `most` entries and rows.
+def deal_chunks(sizes: NDArray[np.int32], capacity: int, part_length: int) -> NDArray[np.int32]:
+    """Deal consecutive rows to blocks of at most `capacity` entries and rows.
 
     Longer rows are cut into parts of `part_length`. Result: int32 `(blocks, 4)` with first row, end row, first entry,
     end entry; or, for a part, row, part number, 0, and the negative number of parts.
     """
     ends = np.cumsum(sizes, dtype=np.int64)
-    long_rows = np.flatnonzero(sizes > most)
+    long_rows = np.flatnonzero(sizes > capacity)
     blocks: list[NDArray[np.int64]] = []
     first = 0
     for row in (*long_rows.tolist(), len(sizes)):
-        blocks.append(_short_rows(ends, first, row, most))
+        blocks.append(_short_rows(ends, first, row, capacity))
         if row < len(sizes):
             parts = np.arange(-(-int(sizes[row]) // part_length))
             same = np.full(len(parts), row)
@@ -134,15 +134,15 @@ def deal_chunks(sizes: NDArray[np.int32], most: int, part_length: int) -> NDArra
     return np.concatenate(blocks).astype(np.int32)
 
 
-def _short_rows(ends: NDArray[np.int64], first: int, last: int, most: int) -> NDArray[np.int64]:
+def _short_rows(ends: NDArray[np.int64], first: int, last: int, capacity: int) -> NDArray[np.int64]:
     """Return the blocks of rows from `first` to before `last`, each of which fits into a block."""
     starts = [first]
     before = int(ends[first - 1]) if first else 0
     begin = before
     while first < last:
         # a block has few rows, so the search is limited to a window
-        window = ends[first : min(last, first + most)]
-        first += int(np.searchsorted(window, before + most, side="right"))
+        window = ends[first : min(last, first + capacity)]
+        first += int(np.searchsorted(window, before + capacity, side="right"))
         before = int(ends[first - 1])
         starts.append(first)
     rows = np.array(starts, np.int64)

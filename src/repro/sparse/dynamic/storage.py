@@ -76,9 +76,9 @@ class Storage:
     #: Entries and the longest row as the host knows them of a matrix that no operation has changed; None: unknown.
     entries: int | None = field(default=None, kw_only=True)
     longest: int | None = field(default=None, kw_only=True)
-    #: The part of an arena in which columns and values lie; None: they have memory of their own.
+    #: The arena's range that holds columns and values; None: separate memory.
     lease: Lease | None = field(default=None, kw_only=True)
-    #: What table, sizes, versions and state lie in, where they are parts of it.
+    #: The arena's range that holds table, sizes, versions and state; None: separate memory.
     lease_of_rows: Lease | None = field(default=None, kw_only=True)
     _holders: int = field(default=1, init=False, repr=False)
     _lock: Lock = field(default_factory=Lock, init=False, repr=False)

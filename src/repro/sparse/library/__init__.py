@@ -55,15 +55,15 @@ def suffix(ordering: str) -> str:
     return "" if ordering == "natural" else f"@{ordering}"
 
 
-def check_names(study: str, wanted: Literal["all"] | Sequence[str], entries: Iterable[str], backend: str) -> None:
+def check_names(study_name: str, wanted: Literal["all"] | Sequence[str], entries: Iterable[str], backend: str) -> None:
     """Refuse unknown names of baselines in a study's configuration, before anything is measured."""
     for entry in entries:
         there = [baseline.name for baseline in for_problem(entry, backend)]
-        among(study, wanted, there, f"for {entry} entries on this device")
+        among(study_name, wanted, there, f"for {entry} entries on this device")
 
 
 def among(
-    study: str, wanted: Literal["all"] | Sequence[str], there: Sequence[str], where: str = "on this device"
+    study_name: str, wanted: Literal["all"] | Sequence[str], there: Sequence[str], where: str = "on this device"
 ) -> list[str]:
     """Return the known baselines that a study's configuration names; unknown names raise `ReproError`."""
     if wanted == "all":
@@ -71,7 +71,7 @@ def among(
     if unknown := set(wanted) - set(there):
         raise ReproError(
             "unknown baseline",
-            where=f"studies.{study}.baselines",
+            where=f"studies.{study_name}.baselines",
             expected=f"{where} among {', '.join(there)}",
             actual=", ".join(sorted(unknown)),
             todo="`repro list baselines` prints all",

@@ -29,7 +29,7 @@ from repro.sparse.spgemm.multiplication import Multiplication
 COLUMN = PART_ALIGNMENT // 8
 #: Blocks per multiprocessor for dot products; each computes a partial sum.
 SHARES = 4
-#: Entries of the longest row of a matrix whose prolongator has a kernel of its own.
+#: Longest row of A for which a dedicated kernel computes the prolongator.
 LONGEST = 256
 
 
@@ -130,7 +130,7 @@ class NearNull:
 
 
 class LevelReadback(NamedTuple):
-    """What the host reads of a level."""
+    """The numbers of a level that the host reads back."""
 
     #: Number of aggregates.
     aggregates: int
@@ -148,7 +148,7 @@ class LevelReadback(NamedTuple):
 
 
 def has_prolongator_kernel(a: Storage) -> bool:
-    """Return whether a kernel of its own makes P: its time grows with the square of the longest row of A."""
+    """Return whether a dedicated kernel computes P; its time is quadratic in the longest row of A."""
     return a.longest is not None and a.longest <= LONGEST
 
 
@@ -248,7 +248,7 @@ class Coarsening:
         return p
 
     def read(self, level: DeviceLevel) -> LevelReadback:
-        """Wait for what is queued; return what came out. An unusable diagonal raises `ReproError`."""
+        """Wait for the queue, and return the level's numbers. An unusable diagonal raises `ReproError`."""
         return self.facts(level, self._read())
 
     def facts(self, level: DeviceLevel, words: NDArray[np.int32]) -> LevelReadback:

@@ -58,8 +58,8 @@ KEY_BITS = 30
 OUT, UNDECIDED, ROOT = 0, 1, 2
 #: Columns of an aggregate's near null space are dropped as dependent if orthogonalisation leaves this share.
 DEPENDENT = 1e-10
-#: Arnoldi's process ends where so little is left of a vector, by precision: the rest is rounding, which may lie along
-#: earlier vectors. Products with D⁻¹A, whose mean eigenvalue is 1, have lengths around 1.
+#: Arnoldi's method ends when a vector's remainder is below this length, by precision: the remainder is rounding error
+#: and may be parallel to earlier vectors. Products with D⁻¹A, whose mean eigenvalue is 1, have lengths around 1.
 BREAKDOWN = {"single": 1e-4, "double": 1e-10}
 #: A smaller estimate of the spectral radius of D⁻¹A, which is at least 1, is repeated.
 MIN_RADIUS = 0.999

@@ -90,7 +90,7 @@ class Refresh:
         return refill
 
     def __call__(self, levels: Sequence[DeviceLevel]) -> list[DeviceLevel]:
-        """Recompute all values; return the levels, of which the finest keeps this object."""
+        """Recompute all values; return the levels. The finest level keeps a reference to this object."""
         self._launch()
         words = self._run.download(self._words, len(levels) * PART_ALIGNMENT // 4, np.int32)
         refreshed: list[DeviceLevel] = []

@@ -73,15 +73,19 @@ class ConvergenceMonitor:
         """Whether the last residual is computed and small enough."""
         return self._computed == self.steps and self.residuals[-1] <= self._wanted
 
-    def goes_on(self, most: int) -> bool:
-        """Return whether another step is useful, with a limit of `most` steps."""
-        return not (self.converged or self.stalled) and self.steps < most and bool(np.isfinite(self.residuals[-1]))
+    def goes_on(self, max_iterations: int) -> bool:
+        """Return whether another step is useful, with a limit of `max_iterations` steps."""
+        return (
+            not (self.converged or self.stalled)
+            and self.steps < max_iterations
+            and bool(np.isfinite(self.residuals[-1]))
+        )
 
     def take_updated(self, residual: float) -> None:
         self.residuals.append(residual)
 
-    def is_due(self, most: int) -> bool:
-        late = self.steps - self._computed >= COMPUTED_EVERY or self.steps >= most
+    def is_due(self, max_iterations: int) -> bool:
+        late = self.steps - self._computed >= COMPUTED_EVERY or self.steps >= max_iterations
         return late or not self._next < self.residuals[-1] < np.inf
 
     def take_computed(self, residual: float) -> bool:
@@ -169,15 +173,15 @@ class Solver:
         """Return a V-cycle from x = 0, an approximation of A⁻¹ b; valid until `renew`."""
         return self._repeated_cycle(b, x, self._bound)
 
-    def iterate(self, tolerance: float, most: int) -> SolveResult:
+    def iterate(self, tolerance: float, max_iterations: int) -> SolveResult:
         """Solve by V-cycles from the current x, until the residual norm is `tolerance` times that of b.
 
-        All residuals are computed from x. The iteration ends before `most` steps at the limit of rounding. Non-finite
+        All residuals are computed from x. The iteration ends early where rounding prevents further progress. Non-finite
         or unsuitable b or x, and a solution that overflows, raise `ReproError`.
         """
-        return self._solve(self._by_cycles, tolerance, most)
+        return self._solve(self._by_cycles, tolerance, max_iterations)
 
-    def conjugate_gradients(self, tolerance: float, most: int) -> SolveResult:
+    def conjugate_gradients(self, tolerance: float, max_iterations: int) -> SolveResult:
         """Solve by conjugate gradients with a V-cycle as preconditioner; arguments and errors as of `iterate`.
 
         Residuals are updated from step to step. They are computed from x before convergence, at the end and every
@@ -186,15 +190,15 @@ class Solver:
         below a third of the true one. If matrix or cycle is not positive definite, `ReproError` is raised, and x is
         from earlier steps.
         """
-        return self._solve(self._by_gradients, tolerance, most)
+        return self._solve(self._by_gradients, tolerance, max_iterations)
 
-    def _solve(self, method: Method, tolerance: float, most: int) -> SolveResult:
+    def _solve(self, method: Method, tolerance: float, max_iterations: int) -> SolveResult:
         size, limit = self._norm(self.b), 2.0 ** MIDDLING[self._dtype.name]
         if 1 / limit <= size <= limit:
-            return method(size, tolerance, most)
-        return self._solve_scaled(method, tolerance, most)
+            return method(size, tolerance, max_iterations)
+        return self._solve_scaled(method, tolerance, max_iterations)
 
-    def _by_cycles(self, size: float, tolerance: float, most: int) -> SolveResult:
+    def _by_cycles(self, size: float, tolerance: float, max_iterations: int) -> SolveResult:
         with ExitStack() as held:
             run = LevelLaunches(self._device, self._load, self._dtype, held)
             r, correction = run.scalars(self._n), run.scalars(self._n)
@@ -203,7 +207,7 @@ class Solver:
             cycle = self._repeated_cycle(r, correction, held)
             residual()
             residuals, wanted = [self._first(r)], tolerance * size
-            while residuals[-1] > wanted and len(residuals) <= most and np.isfinite(residuals[-1]):
+            while residuals[-1] > wanted and len(residuals) <= max_iterations and np.isfinite(residuals[-1]):
                 for launch in (cycle, add, residual):
                     launch()
                 residuals.append(self._norm(r))
@@ -212,7 +216,7 @@ class Solver:
                     break
             return self._solved(residuals, wanted, size, correction)
 
-    def _by_gradients(self, size: float, tolerance: float, most: int) -> SolveResult:
+    def _by_gradients(self, size: float, tolerance: float, max_iterations: int) -> SolveResult:
         if self._gradients is None:
             with ExitStack() as held:
                 self._gradients = self._bind_gradients(held)
@@ -221,7 +225,7 @@ class Solver:
         gradients.begin()
         first = self._first(gradients.r)
         course = ConvergenceMonitor(first, wanted, self._eps * max(size, first))
-        while course.goes_on(most):
+        while course.goes_on(max_iterations):
             odd = (course.steps + 1) % 2
             gradients.step(odd)
             numbers = self._run.download(gradients.numbers, 4 * COLUMN, np.float64)
@@ -230,7 +234,7 @@ class Solver:
             course.take_updated(float(np.sqrt(square)))
             refusal = _not_definite(course.steps, curvature, of_cycle)
             of_no_use = refusal is not None or of_cycle == 0
-            if not of_no_use and not course.is_due(most):
+            if not of_no_use and not course.is_due(max_iterations):
                 continue
             gradients.compute()
             drifted = course.take_computed(self._norm(gradients.computed))
@@ -240,7 +244,7 @@ class Solver:
                 course.stalled = True  # by rounding, or by a cycle that takes what is left to 0
             elif course.hovers and min(course.residuals) <= ROUNDING * self._rounding(gradients.computed):
                 course.stalled = True
-            elif drifted and course.goes_on(most):
+            elif drifted and course.goes_on(max_iterations):
                 gradients.begin()
         return self._solved(course.residuals, wanted, size, gradients.computed)
 
@@ -386,7 +390,7 @@ class Solver:
 
     # ------------------------------------------------------------------------------------------------------------------
 
-    def _solve_scaled(self, method: Method, tolerance: float, most: int) -> SolveResult:
+    def _solve_scaled(self, method: Method, tolerance: float, max_iterations: int) -> SolveResult:
         """Solve with b and x scaled by a power of two, so that squares neither overflow nor underflow; restore b."""
         b, x = self._read(self.b), self._read(self.x)
         check_finite(b, "b")
@@ -399,7 +403,7 @@ class Solver:
             self._write(self.b, shifted(b, -exponent))
             self._write(self.x, start)
             if b.any():
-                return self._scaled_back(method(self._norm(self.b), tolerance, most), tolerance, exponent)
+                return self._scaled_back(method(self._norm(self.b), tolerance, max_iterations), tolerance, exponent)
             first = self._norm_of_residual() if x.any() else 0.0
             self._write(self.x, np.zeros_like(x))
             return SolveResult([float(np.ldexp(first, exponent)), 0.0] if first else [0.0], True, 0.0)

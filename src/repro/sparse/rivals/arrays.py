@@ -1,4 +1,4 @@
-"""The arrays that a rival gets: copies of its own, each between guard zones, in host memory or on a GPU."""
+"""The arrays that a rival receives: separate copies between guard zones, in host memory or on a GPU."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class RivalArrays:
         self._device, self._guards = device, guards
         self.on_gpu = device.backend == "cuda"
         self._held: list[Guarded | GuardedArray] = []
-        #: What is only read: its name, its memory, and the checksum of what it holds.
+        #: Read-only arrays: name, memory, and checksum of the content.
         self._read_only: list[tuple[str, RivalArray, int]] = []
         #: Memory that a rival asked for in its last run, in that order, and how much of it this run has taken again.
         self._results: list[tuple[int, RivalArray, Guarded | GuardedArray]] = []
@@ -160,7 +160,7 @@ class RivalArrays:
         return GpuArray(pointer, shape, dtype, self.stream), guarded.memory
 
     def check_read_only(self) -> None:
-        """Raise `IncorrectError` if the rival has changed what it may only read."""
+        """Raise `IncorrectError` if the rival has changed a read-only operand."""
         for name, array, checksum in self._read_only:
             now = array if isinstance(array, np.ndarray) else self.read(array)
             if zlib.crc32(np.ascontiguousarray(now).data) != checksum:

@@ -111,10 +111,10 @@ class LibraryRival:
 
         if self._told.task != "solve":
             return launch
-        whole, most = self._problem, self._told.iterations
+        whole, max_iterations = self._problem, self._told.iterations
 
         def launch_again() -> None:
-            whole.iterations = most
+            whole.iterations = max_iterations
             launch()
 
         return launch_again
@@ -147,7 +147,7 @@ class LibraryRival:
 
 
 def _as_c(problem: RivalProblem) -> CProblem:
-    """Return the C structure of a problem; the arrays are those of `problem`."""
+    """Return the C structure of a problem; it refers to the arrays of `problem`."""
     given = CProblem(
         interface=INTERFACE,
         task=TASKS[problem.task],

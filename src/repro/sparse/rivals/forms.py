@@ -34,7 +34,7 @@ class RivalBackend(Protocol):
 
     @property
     def label(self) -> str:
-        """What it calls itself, with its version; empty if it does not say."""
+        """Name and version that the rival reports; empty without a report."""
 
     def setup(self, problem: RivalProblem) -> None: ...
 
@@ -42,7 +42,7 @@ class RivalBackend(Protocol):
         """Return what runs it once, after `setup`; of updates, what adds the batches one after the other."""
 
     def collect(self) -> None:
-        """Bring what the last run said of its result to the problem; of updates run it for that."""
+        """Copy the last run's result to the problem; for updates, run the rival for its result."""
 
     def teardown(self) -> None: ...
 
@@ -163,7 +163,7 @@ class PythonRival:
 
 
 def _load(path: Path) -> Any:
-    """Run a file as a module, once; its folder is searched for what it imports."""
+    """Import a file as a module, once; its folder is on the search path for its imports."""
     path = path.expanduser().resolve()
     name = f"rival_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}_{path.stem}"
     if name in sys.modules:

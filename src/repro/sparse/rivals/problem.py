@@ -1,4 +1,4 @@
-"""What a rival is told: a task, its operands as arrays of its own, and where to put the result."""
+"""The problem that a rival receives: a task, its operands in separate arrays, and the arrays for its result."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from repro.config.models import Rival, RivalTask
 from repro.sparse.expansions import INDEX_LIMIT, Bsr, to_csr
 from repro.sparse.rivals.arrays import RivalArray, RivalArrays
 
-#: What a rival has to offer, by task: methods in Python, and functions `repro_rival_…` in C.
+#: Functions that a rival provides, by task: methods in Python, `repro_rival_…` in C.
 FUNCTIONS: Mapping[RivalTask, tuple[str, ...]] = {
     "spmv": ("setup", "run", "teardown"),
     "spgemm": ("setup", "run", "teardown"),
@@ -113,7 +113,7 @@ class RivalProblem:
     iterations: int = 0
     coming: int = 0
     largest_batch: int = 0
-    #: Allocates what a library asks for; of `spgemm` and `updates`.
+    #: Allocator for results of unknown size, for the tasks `spgemm` and `updates`.
     arrays: RivalArrays | None = field(default=None, repr=False)
 
 

@@ -24,7 +24,7 @@ from repro.sparse.rivals.files import identity_of
 from repro.sparse.rivals.forms import RivalBackend, compile_source, open_form
 from repro.sparse.rivals.problem import RivalBatch, RivalProblem, give_matrix
 
-#: Seconds that a rival may take to give back what it holds.
+#: Time limit in seconds for a rival's teardown.
 TEARDOWN_SECONDS = 60.0
 
 
@@ -52,7 +52,7 @@ class RivalRunnable(Runnable):
 
     @property
     def label(self) -> str:
-        """Its name in the configuration, and what it calls itself; that is known once it is prepared."""
+        """Name in the configuration, and the rival's own label, which is known once it is prepared."""
         return f"{self.rival.name} ({self._label})" if self._label else self.rival.name
 
     def pack(self, workspace: Workspace) -> None:
@@ -83,11 +83,11 @@ class RivalRunnable(Runnable):
         raise NotImplementedError
 
     def _problem(self, workspace: Workspace, arrays: RivalArrays) -> RivalProblem:
-        """Return what it is told, with arrays of its own."""
+        """Return the rival's problem, with copies of the operands."""
         raise NotImplementedError
 
     def _told(self, workspace: Workspace, arrays: RivalArrays) -> dict[str, Any]:
-        """Return what rivals of all tasks are told."""
+        """Return the fields of a problem that rivals of all tasks receive."""
         return {
             "task": self.rival.of,
             "precision": workspace.operands.precision,
@@ -192,7 +192,7 @@ class RivalWithMatrix(RivalRunnable):
             self._arrays.reuse_results()
 
     def result(self) -> sp.csr_array:
-        """Wait, and return the last result; `IncorrectError` for what is no matrix in compressed sparse rows."""
+        """Wait, and return the last result; `IncorrectError` if it is no matrix in compressed sparse rows."""
         told = self._told_problem
         assert self._arrays is not None
         assert self._form is not None
@@ -214,7 +214,7 @@ class RivalWithMatrix(RivalRunnable):
 
 
 class RivalMultiplication(RivalWithMatrix):
-    """C = A B by a rival; a study says what the factors are."""
+    """C = A B by a rival; the study supplies the factors."""
 
     clocks = ("host",)
 
@@ -266,7 +266,7 @@ class RivalUpdates(RivalWithMatrix):
         self.launch = self._launch_updates
 
     def _launch_updates(self) -> None:
-        """Run what the last set-up gave: timing holds a launch, and sets up in between by `before`."""
+        """Run the updates on the matrix of the last set-up; between timed launches, `before` sets up again."""
         self._fresh = False
         self._update()
 
@@ -292,7 +292,7 @@ class RivalUpdates(RivalWithMatrix):
 
 
 class RivalSolution(RivalRunnable):
-    """The solution of A y = x by a rival to a tolerance; a study says what the system is."""
+    """The solution of A y = x by a rival to a tolerance; the study supplies the system."""
 
     clocks = ("host",)
 
@@ -300,7 +300,7 @@ class RivalSolution(RivalRunnable):
         super().__init__(rival)
         self._y: tuple[RivalArray, Buffer | None] | None = None
         self._most = 0
-        #: Iterations of the verified run, as far as it said.
+        #: Iterations of the verified run, if the rival reports them.
         self.iterations: int | None = None
 
     def _system(self, workspace: Workspace) -> tuple[sp.csr_array, NDArray[Any], float, int]:

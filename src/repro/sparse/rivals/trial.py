@@ -40,9 +40,9 @@ from repro.sparse.rivals.runnables import (
 
 #: Rows of a small matrix: more than a warp, and no multiple of one.
 ROWS = 75
-#: Launches of which the fastest counts.
+#: Number of launches; the fastest one counts.
 LAUNCHES = 5
-#: Times that a rival is set up and torn down, and the least bytes by which what is held grows each time in a leak.
+#: Number of set-ups and teardowns; a leak is held memory that grows by at least this many bytes in each.
 CYCLES, LEAK_BYTES = 5, 1 << 14
 #: Seconds that a trial may take, compiling included.
 SECONDS = 120.0
@@ -72,7 +72,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a trial; `status` is one of a row (`repro.bench.rows.STATUSES`), or `leak`."""
+    """The outcome of a trial; `status` is one of a row's (`repro.bench.rows.STATUSES`), or `leak`."""
 
     trial: Trial
     status: str
@@ -121,7 +121,7 @@ def try_rival(rival: Rival, trial: Trial, devices: Devices) -> Outcome:
     return Outcome(trial, "leak", leak, runnable.label) if leak else outcome
 
 
-#: What a trial needs: the runnable, its operands, and what gives the largest error over its bound of the last launch.
+#: Parts of a trial: the runnable, its operands, and a function for the last launch's largest error over its bound.
 Check = Callable[[Workspace], float]
 Prepared = tuple[RivalRunnable, Operands, Check]
 
@@ -275,7 +275,7 @@ def _compared(given: NDArray[np.floating], exact: NDArray[np.float64], bound: ND
 def _compared_matrix(
     c: sp.csr_array, exact: NDArray[np.float64], bound: NDArray[np.float64], terms: NDArray[np.float64]
 ) -> float:
-    """Compare a matrix that may leave out zeros; all are dense, and `terms` counts what is added at each place."""
+    """Compare a matrix that may omit zeros; all are dense, and `terms` counts the summands of each entry."""
     if twice := c.nnz - sp.csr_array(c.tocoo()).nnz:
         raise IncorrectError(f"{twice} entries of c are there twice")
     if surplus := int((np.diff(c.indptr) > np.count_nonzero(terms, axis=1)).sum()):

@@ -1,1 +1,1 @@
-"""Iterative solvers on a device, over any product: what a product that is faster is worth."""
+"""Iterative solvers on a device, over any product: they show the benefit of a faster product."""

@@ -88,7 +88,7 @@ def _norm(a: Vector) -> float:
     return float(np.sqrt(_dot(a, a)))
 
 
-#: Growth of the residual over that of x = 0 that counts as divergence.
+#: A residual this many times the initial one counts as divergence.
 DIVERGED = 1e5
 #: Reads and writes of vectors: in an iteration outside the products, and at the start.
 ITERATION_PASSES, START_PASSES = 16, 4
@@ -221,17 +221,17 @@ class BiCGSTAB:
         return x
 
     def solve(
-        self, b: NDArray[np.floating], tolerance: float = 1e-8, most: int = 1000, check_every: int = 10
+        self, b: NDArray[np.floating], tolerance: float = 1e-8, max_iterations: int = 1000, check_every: int = 10
     ) -> Solution:
-        """Solve A x = b from x = 0 to a residual of `tolerance` times the norm of b, in at most `most` iterations.
+        """Solve A x = b from x = 0 to a residual of `tolerance` times the norm of b, within `max_iterations`.
 
         b is `(n,)`, in the order of the product's vectors. The residual is read back every `check_every` iterations.
         """
-        if check_every < 1 or most < 0:
+        if check_every < 1 or max_iterations < 0:
             raise ReproError(
                 "so few iterations cannot be done",
-                expected="most of 0, check_every of 1 at least",
-                actual=(most, check_every),
+                expected="max_iterations of 0, check_every of 1 at least",
+                actual=(max_iterations, check_every),
             )
         self.load(b)
         self.start()
@@ -239,10 +239,10 @@ class BiCGSTAB:
         status: Status | None = None
         while status is None:
             status = _judge(now, first.residual, tolerance)
-            if status is None and now.iterations >= most:
+            if status is None and now.iterations >= max_iterations:
                 status = "limit"
             if status is None:
-                self.iterate(min(check_every, most - now.iterations))
+                self.iterate(min(check_every, max_iterations - now.iterations))
                 now = self.state()
         left = self._left(b)
         if status == "converged" and not left <= tolerance * first.residual:
@@ -289,7 +289,7 @@ FURTHER, FURTHER_SECONDS, MOVED = 64, 60.0, 0.2
 
 
 class ResidualError(IncorrectError):
-    """The residual differs from that of the host's recurrence; `error` is the difference over the tolerance."""
+    """The residual differs from the host recurrence's; `error` is the difference divided by the tolerance."""
 
     def __init__(self, residuals: tuple[float, float], expected: ExpectedResidual, error: float) -> None:
         super().__init__(
@@ -332,7 +332,7 @@ class SolverRun(Runnable):
         """Pack the product's matrix, and compute the expected residual on the host."""
         self._product.pack(workspace)
         if operands_of(workspace).entry.size == 1:
-            expect(workspace, self._iterations, away=True)
+            expect(workspace, self._iterations, lend_device=True)
 
     @property
     def identity(self) -> str:
@@ -406,17 +406,19 @@ def judge_error(
     if error <= 1:
         return
     failure = ResidualError(residuals, expected, error)
-    moved = workspace.fact(("moved", iterations), lambda: furthest_moved(operands_of(workspace), expected))
+    moved = workspace.cached(("moved", iterations), lambda: furthest_moved(operands_of(workspace), expected))
     if moved >= MOVED and error <= SLACK * moved:
         message = f"{failure}; right products that differ in their last bits move it by {moved:.3g} of that"
         raise UnstableError(message, error)
     raise failure
 
 
-def expect(workspace: Workspace, iterations: int, *, away: bool = False) -> ExpectedResidual:
+def expect(workspace: Workspace, iterations: int, *, lend_device: bool = False) -> ExpectedResidual:
     """Return the expected residual; computed once for all solvers of a workspace."""
     operands = operands_of(workspace)
-    return workspace.fact(("residual", iterations), lambda: expected_residual(operands, iterations), away=away)
+    return workspace.cached(
+        ("residual", iterations), lambda: expected_residual(operands, iterations), lend_device=lend_device
+    )
 
 
 def expected_residual(operands: ProductOperands, iterations: int) -> ExpectedResidual:

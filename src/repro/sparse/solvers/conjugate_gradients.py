@@ -37,10 +37,10 @@ from repro.sparse.symmetry import HERMITIAN
 
 #: Routine in rows: over a product, and on the chip.
 OVER_PRODUCT, PERSISTENT_CG = "cg", "persistent cg"
-#: Norm of b - A x over that of b at which a solve has converged, by precision; and the most iterations of a solve.
+#: Convergence: norm of b - A x relative to the norm of b, by precision; and the maximum iterations of a solve.
 TOLERANCES = {"single": 1e-4, "double": 1e-8}
 MAX_ITERATIONS = 20_000
-#: Most iterations that are timed, so many that beginning and loading the matrix to the chip hardly count.
+#: Maximum number of timed iterations: large enough that start-up and loading the matrix to the chip hardly count.
 TIMED_ITERATIONS = 100
 #: By what factor the residual that the host computes may exceed the tolerance; and at most how far, in tolerances, the
 #: recurrence's residual may be from that of x after the iterations that are timed.
@@ -226,7 +226,7 @@ class CgRun(Runnable):
         self.launch = launch
 
     def _natural(self, found: NDArray[np.floating], shape: tuple[int, ...]) -> NDArray[np.float64]:
-        """Return a vector in the solver's order as that of the real expansion, `(n·k,)`."""
+        """Convert a vector from the solver's order to the order of the real expansion, `(n·k,)`."""
         count = int(np.prod(shape))
         order = self._order(np.arange(1, count + 1, dtype=np.float64).reshape(shape))  # with signs; 0: padding
         stored = order != 0
@@ -235,7 +235,7 @@ class CgRun(Runnable):
         return natural
 
     def _residual(self, workspace: Workspace, solver: RestartedSolver, b: NDArray[np.floating]) -> float:
-        """Return the norm of b - A x over that of b, in double precision."""
+        """Return the norm of b - A x divided by the norm of b, in double precision."""
         operands = operands_of(workspace)
         found = np.empty(len(self._order(b)), operands.dtype)
         workspace.device.download(solver.x, found)
@@ -245,7 +245,9 @@ class CgRun(Runnable):
             return float(np.linalg.norm(left) / np.linalg.norm(exact))
 
     def _compare(self, recurred: float, residual: float, precision: str) -> None:
-        """Raise `IncorrectError` if the recurrence's residual is not that of x; both are over the norm of b."""
+        """Raise `IncorrectError` if the recurrence's residual differs from the true one; both relative to the norm of
+        b.
+        """
         error = abs(recurred - residual) / (DRIFT * TOLERANCES[precision])
         if not error <= 1:
             raise IncorrectError(

@@ -102,17 +102,17 @@ def rows_in_registers(method: str, entry: str, precision: str) -> dict[int, bool
     return {rows: rows * words * (held + 1) <= MAX_WORDS for rows in fitting} | {0: False}
 
 
-def held_rows(method: str, entry: str, precision: str, most: int) -> int:
-    """Return for how many rows of a thread the kernel is that a matrix with `most` rows per thread takes."""
-    return next((rows for rows in rows_in_registers(method, entry, precision) if rows >= most), 0)
+def held_rows(method: str, entry: str, precision: str, needed: int) -> int:
+    """Return for how many rows of a thread the kernel is that a matrix with `needed` rows per thread takes."""
+    return next((rows for rows in rows_in_registers(method, entry, precision) if rows >= needed), 0)
 
 
 def render_persistent(
-    templates: Path, method: str, entry: str, precision: str, target: Target, rows: int | None = None
+    templates: Path, method: str, entry: str, precision: str, target: Target, n_rows: int | None = None
 ) -> str:
     """Return the source of the module of a persistent solver.
 
-    `rows`: for how many rows of a thread it has a kernel of many iterations; None: it has all.
+    `n_rows`: for how many rows of a thread it has a kernel of many iterations; None: it has all.
     """
     if method not in METHODS:
         raise ReproError("unknown method", expected=" or ".join(METHODS), actual=method)
@@ -132,7 +132,7 @@ def render_persistent(
         vector_alignment=aligned,
         word_members=aligned // scalar_bytes,
         block_size=PERSISTENT_BLOCK_SIZE[target.dialect],
-        in_registers=in_registers if rows is None else {rows: in_registers[rows]},
+        in_registers=in_registers if n_rows is None else {n_rows: in_registers[n_rows]},
         state={place.name.lower(): place.value for place in STATES[method]},
         reasons={reason.name.lower(): reason.value for reason in StopReason},
     )
@@ -170,7 +170,7 @@ def render_solver(templates: Path, solver: str, precision: str, target: Target) 
     )
 
 
-#: Group of the solvers' modules in a study, and what the name of a persistent one begins with.
+#: Group of the solvers' modules in a study, and prefix of the names of persistent solvers.
 SOLVER_GROUP, PERSISTENT = "solvers", "persistent-"
 
 

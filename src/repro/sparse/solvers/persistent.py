@@ -38,11 +38,14 @@ from repro.sparse.solvers.kernels import KINDS, PERSISTENT_BLOCK_SIZE, STATES, C
 
 #: Slots of a step of a slice: the lanes of a warp.
 LANES = 32
-#: Cost of a row beside its slots, in slots: the vectors.
+#: Cost of a row besides its slots, in slots: one for each vector of conjugate gradients. This and the limits below are
+#: choices of this project, without a published source; `_lanes_of_rows` and `assign_rows` use them.
 ROW_COST = 6
-#: A row gets more lanes while it is longer than this multiple of the mean, and than `SHORT` slots.
+#: A row gets twice the lanes while a lane has more than `SHORT` slots, and more than `LONG` times the mean row's slots
+#: per lane.
 LONG, SHORT = 2, 8
-#: While a multiprocessor has less than this share of its warps, rows get more lanes, of at least `MIN_STEPS` slots.
+#: All rows get twice the lanes while they fill less than this share of all warps, and a lane of the mean row keeps at
+#: least `MIN_STEPS` slots.
 FILLED, MIN_STEPS = 0.5, 4
 #: Largest number of slots: kernels count them in int32.
 MAX_SLOTS = (1 << 31) - 1
@@ -81,8 +84,8 @@ class Slices:
         """Bytes of the matrix."""
         return len(self.columns) * self.step_bytes
 
-    def most_rows(self, warps: int) -> int:
-        """Return the largest number of slices of a warp, if a block's slices are dealt to so many warps in turn."""
+    def max_slices_per_warp(self, warps: int) -> int:
+        """Return the largest number of slices of a warp, if a block deals its slices to `warps` warps in turn."""
         return int(-(-np.diff(self.starts).max(initial=0) // warps))
 
     def kept(self, capacity: int) -> NDArray[np.int32]:
@@ -142,8 +145,8 @@ def _lanes_of_rows(lengths: NDArray[np.int64], all_warps: int) -> NDArray[np.int
     mean, lanes = float(lengths.mean()), 1
     while lanes < LANES and len(lengths) * lanes < FILLED * all_warps * LANES and mean >= 2 * MIN_STEPS * lanes:
         lanes *= 2
-    most = max(SHORT, LONG * mean / lanes)
-    excess = np.maximum(lengths / (most * lanes), 1)
+    max_steps = max(SHORT, LONG * mean / lanes)
+    excess = np.maximum(lengths / (max_steps * lanes), 1)
     more = np.exp2(np.ceil(np.log2(excess))).astype(np.int64)
     return np.minimum(lanes * more, LANES)
 
@@ -214,7 +217,7 @@ def invert_diagonal(matrix: Matrix, dtype: np.dtype[Any]) -> tuple[NDArray[np.fl
     return scale, (float(diagonal[least]), int(least[0]))
 
 
-#: Vectors of each method, in the order of the kernels' parameters; u is what other blocks read.
+#: Vectors of each method, in the order of kernel parameters; other blocks read only u.
 VECTORS = {"cg": ("x", "r", "p", "s", "w", "u"), "bicgstab": ("x", "r", "p", "v", "t", "shadow", "u")}
 #: Phases of an iteration, each a kernel.
 PHASES = {"cg": ("multiply", "update"), "bicgstab": ("project", "half_step", "dot_products", "full_step")}
@@ -224,7 +227,7 @@ LAST_PHASES = {"cg": ("multiply",), "bicgstab": ()}
 OWN_SHARED = 2048
 #: Seconds that a launch is to take about, by the time of an iteration: waits of all blocks, and bytes from memory.
 LAUNCH_SECONDS, WAIT_SECONDS, BYTES_PER_SECOND = 5e-3, 6e-6, 1e12
-#: A restart from x goes on if the true residual has become smaller by this factor.
+#: A restart from x is worthwhile if the true residual has decreased by this factor.
 PROGRESS = 0.5
 #: A residual below this multiple of what rounding leaves, term by term, is not expected to become smaller.
 AT_ROUNDING = 20
@@ -282,7 +285,7 @@ class RestartedSolver(ABC):
 
     @abstractmethod
     def iterate(self, count: int) -> None:
-        """Queue at most so many iterations; none after the recurrence has stopped."""
+        """Queue up to `iterations` iterations; none are executed after the recurrence has stopped."""
 
     @abstractmethod
     def iterations_of_launch(self) -> int:
@@ -308,14 +311,14 @@ class RestartedSolver(ABC):
                 StopReason(int(state[CgState.REASON])),
             )
 
-    def solve(self, tolerance: float, most: int, look: int | None = None) -> PersistentSolution:
-        """Solve A x = b from the x that is there, in at most `most` iterations.
+    def solve(self, tolerance: float, max_iterations: int, check_every: int | None = None) -> PersistentSolution:
+        """Solve A x = b from the x that is there, in at most `max_iterations` iterations.
 
         It has converged if the norm of b - A x, computed from x, is at most `tolerance` times that of b. Where the
         recurrence has stopped and this is larger, the recurrence begins anew from x as long as that helps. The host
-        looks after every `look` iterations.
+        looks after every `check_every` iterations.
         """
-        look = look or self.iterations_of_launch()
+        check_every = check_every or self.iterations_of_launch()
         self.reset()
         self.begin()
         now = self.progress()
@@ -323,25 +326,27 @@ class RestartedSolver(ABC):
         limit = tolerance * right
         least = float(np.finfo(self._dtype).eps) / 16  # a recurrence that gets further tells nothing of x
         self._device.write(self._state, np.array([(max(tolerance, least) * right) ** 2]))  # the first of the state
-        while (status := self._judge(now, limit, before, stopped, most)) is None:
+        while (status := self._judge(now, limit, before, stopped, max_iterations)) is None:
             before = now.residual
-            while now.reason == StopReason.NONE and now.iterations < most:
-                self.iterate(min(look, most - now.iterations))
+            while now.reason == StopReason.NONE and now.iterations < max_iterations:
+                self.iterate(min(check_every, max_iterations - now.iterations))
                 now = self.progress()
             stopped = now.reason
             self.begin()
             now = self.progress()
         return PersistentSolution(status, now.iterations, now.residual, right)
 
-    def _judge(self, now: Progress, limit: float, before: float, stopped: StopReason, most: int) -> Status | None:
-        """Return the final status of a solve, or None while it goes on; `before` is the residual of its last start."""
+    def _judge(
+        self, now: Progress, limit: float, before: float, stopped: StopReason, max_iterations: int
+    ) -> Status | None:
+        """Return the final status of a solve, or None while it continues; `before` is the last start's residual."""
         if not math.isfinite(now.residual) or not math.isfinite(limit):
             return "not finite"
         if now.residual <= limit:
             return "converged"
         if stopped == StopReason.NOT_FINITE:
             return "not finite"
-        if now.iterations >= most:
+        if now.iterations >= max_iterations:
             return "limit"
         if now.residual <= PROGRESS * before:
             return None
@@ -412,9 +417,9 @@ class PersistentSolver(RestartedSolver):
             self.kept_bytes = 0
             room = device.target.shared_bytes - OWN_SHARED
             kept = slices.kept(room if capacity is None else min(room, capacity))
-            in_all, most = slices.kept_bytes(kept)
-            rows = held_rows(method, *kernels, slices.most_rows(n_t // LANES))
-            kernel = device.cooperative(program, f"iterate_{rows}", n_t, most) if together else None
+            in_all, shared_bytes = slices.kept_bytes(kept)
+            rows = held_rows(method, *kernels, slices.max_slices_per_warp(n_t // LANES))
+            kernel = device.cooperative(program, f"iterate_{rows}", n_t, shared_bytes) if together else None
             if kernel is not None and kernel.resident >= blocks:
                 self.kept_bytes = in_all
                 arguments = [*matrix, keep(kept, "places of kept slices"), *given, parts, self._state]
@@ -476,7 +481,7 @@ def slices_on(workspace: Workspace) -> Slices:
         except ReproError as error:
             raise Unsupported(str(error)) from None
 
-    return workspace.fact(ON_CHIP, assigned, away=True)
+    return workspace.cached(ON_CHIP, assigned, lend_device=True)
 
 
 class PersistentRun(Runnable):
@@ -508,7 +513,7 @@ class PersistentRun(Runnable):
     def pack(self, workspace: Workspace) -> None:
         """Deal the rows, and compute the expected residual on the host."""
         slices_on(workspace)
-        expect(workspace, self._iterations, away=True)
+        expect(workspace, self._iterations, lend_device=True)
 
     def prepare(self, workspace: Workspace) -> None:
         """Upload the matrix and the right side, solve once and verify; a wrong residual raises as in `SolverRun`."""

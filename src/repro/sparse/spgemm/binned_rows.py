@@ -70,7 +70,7 @@ def arguments_of(matrix: Storage) -> list[Argument]:
     return [np.int32(matrix.pitch), matrix.table, matrix.sizes, matrix.columns, matrix.values]
 
 
-#: Rows differ where the longest one has so many times the products, or entries, of the mean row.
+#: Rows count as different if the longest one has this many times the mean's products or entries.
 DIFFERING = 3
 #: Words behind the row counts: three for each bin, and one for the entries of A.
 _WORDS = 3 * BINS + 1
@@ -104,19 +104,19 @@ class BinCounts:
         return max(self.largest, default=0) * sum(self.rows) >= DIFFERING * max(sum(self.totals), 1)
 
     def bound(self, columns: int) -> int:
-        """Return the most entries that C can have with so many columns."""
+        """Return an upper bound of C's number of entries, given its number of columns."""
         return sum(min(total, rows * columns) for total, rows in zip(self.totals, self.rows, strict=True))
 
 
-#: What a bin's rows are computed by; None: a sum for every column in global memory.
+#: Kernel shape for a bin's rows; None: an array of sums for all columns in global memory.
 Shape = HashShape | SortShape | LongShape | None
 
 
 class ProductBins:
     """Lists of rows, one for each bin, with capacity for all `rows` of the product; `program` is a module `count-…`."""
 
-    def __init__(self, device: Device, program: Program, rows: int) -> None:
-        self._device, self._kernels, self.stride = device, Kernels(device, program), max(rows, 1)
+    def __init__(self, device: Device, program: Program, n_rows: int) -> None:
+        self._device, self._kernels, self.stride = device, Kernels(device, program), max(n_rows, 1)
         with ExitStack() as held:
             self.lists = keep(held, device.allocate(4 * BINS * self.stride))
             # counts and totals share one buffer, so that one call clears or reads both
@@ -135,10 +135,10 @@ class ProductBins:
         """Queue the binning of rows by their entries, or by other `sizes`, where rows of size 0 are in no bin."""
         self._list("list_sizes", c.shape[0], [np.int32(c.shape[0]), sizes or c.sizes])
 
-    def _list(self, kernel: str, rows: int, arguments: list[Argument]) -> None:
+    def _list(self, kernel: str, n_rows: int, arguments: list[Argument]) -> None:
         self._device.fill(self.counts, 0)
         own: list[Argument] = [np.int32(self.stride), self.lists, self.counts, self._totals]
-        self._kernels.over(kernel, rows, [*arguments, *own])()
+        self._kernels.over(kernel, n_rows, [*arguments, *own])()
 
     def read(self) -> BinCounts:
         """Wait for queued work and return the contents of the bins."""
@@ -199,11 +199,11 @@ def plan_bounds(target: Target, scalar_bytes: int, counts: BinCounts, columns: i
     """Return a plan whose tables hold whatever a row can be, so that none is computed twice; long rows have a block."""
     shapes: list[Shape] = []
     for largest in counts.largest:
-        most = min(largest, columns)
+        max_columns = min(largest, columns)
         if largest > LONG_PRODUCTS[target.dialect]:
-            shapes.append(long_shape(target, scalar_bytes, most))
+            shapes.append(long_shape(target, scalar_bytes, max_columns))
         else:
-            shapes.append(smallest(target, scalar_bytes, most, largest, counts.mean_row))
+            shapes.append(smallest(target, scalar_bytes, max_columns, largest, counts.mean_row))
     return BinPlan(tuple(shapes))
 
 
@@ -229,8 +229,8 @@ def spread_out(plan: BinPlan, target: Target, scalar_bytes: int, demand: RowLoad
     for shape, rows in zip(plan.shapes, demand.rows, strict=True):
         if isinstance(shape, HashShape) and 0 < rows * shape.width * IDLE < demand.lanes:
             in_warp, warps = min(2 * demand.of_b, target.warp), demand.of_a / target.warp
-            most = in_warp if warps < 2 else target.warp * min(warps, demand.lanes / rows / target.warp)
-            made.append(widen_shape(shape, target, scalar_bytes, max(most, in_warp)))
+            max_lanes = in_warp if warps < 2 else target.warp * min(warps, demand.lanes / rows / target.warp)
+            made.append(widen_shape(shape, target, scalar_bytes, max(max_lanes, in_warp)))
         else:
             made.append(shape)
     return BinPlan(tuple(made))
@@ -251,18 +251,18 @@ def roomy_plan(target: Target, scalar_bytes: int) -> BinPlan:
     return BinPlan(tuple(shape or largest for shape in fitting))
 
 
-def papers_plan(target: Target, scalar_bytes: int, width: int = 32, rows: int = 1) -> BinPlan:
+def papers_plan(target: Target, scalar_bytes: int, width: int = 32, n_rows: int = 1) -> BinPlan:
     """Return the plan of King 2017, section 6.1: rows of up to 2,048 products are sorted in shared memory.
 
-    The paper does not describe longer rows; `plan_products` is used for them. `width` threads a row and `rows` rows a
+    The paper does not describe longer rows; `plan_products` is used for them. `width` threads a row and `n_rows` rows a
     block are taken where available, else the nearest shape.
     """
     shapes = sort_shapes(target, scalar_bytes)
     made: list[Shape] = list(plan_products(target, scalar_bytes).shapes)
     for bin in range(PAPERS_BINS):
-        own = [shape for shape in shapes if shape.most == LIMITS[bin]]
+        own = [shape for shape in shapes if shape.max_products == LIMITS[bin]]
         if own:
-            made[bin] = min(own, key=lambda shape: (abs(shape.width - width), abs(shape.rows - rows)))
+            made[bin] = min(own, key=lambda shape: (abs(shape.width - width), abs(shape.rows - n_rows)))
     return BinPlan(tuple(made))
 
 
@@ -320,11 +320,11 @@ class ProductRows:
             return in_order([])
         return self._device.bind(*launches[0]) if len(launches) == 1 else self._device.bind_concurrent(launches)
 
-    def _dense(self, rows: int, share: int, held: ExitStack) -> tuple[int, list[Argument]]:
+    def _dense(self, n_rows: int, share: int, held: ExitStack) -> tuple[int, list[Argument]]:
         """Return the blocks that have a sum for every column each, and their memory, in which kernels leave no mark."""
         columns = self._c.shape[1]
         nbytes = 4 * -(-columns // 32), columns * self._c.dtype.itemsize
-        blocks = max(1, min(rows, DENSE_BLOCKS, share // max(sum(nbytes), 1)))
+        blocks = max(1, min(n_rows, DENSE_BLOCKS, share // max(sum(nbytes), 1)))
         marks, sums = (keep(held, self._device.allocate(max(blocks * each, 4))) for each in nbytes)
         self._device.fill(marks, 0)
         return blocks, [np.int32(columns), marks, sums]

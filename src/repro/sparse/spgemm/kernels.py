@@ -62,14 +62,14 @@ class SortShape:
     #: Threads of a row.
     width: int
     #: Capacity in products, a power of two.
-    most: int
+    max_products: int
     #: Rows of a block; 1 for more threads than a warp.
     rows: int
 
     def kernel(self, mode: str) -> tuple[str, str]:
         """Return module and kernel name; there is only the one-phase kernel."""
         assert mode == "one"
-        return "esc", f"esc_w{self.width}_p{self.most}_r{self.rows}"
+        return "esc", f"esc_w{self.width}_p{self.max_products}_r{self.rows}"
 
     @property
     def threads(self) -> int:
@@ -110,7 +110,7 @@ class LongShape:
         return self.table * (COLUMN_BYTES + (0 if mode == "symbolic" else scalar_bytes))
 
     def shared_bytes(self, scalar_bytes: int) -> int:
-        """Return the shared memory of a block, at the most."""
+        """Return an upper bound of a block's shared memory in bytes."""
         of_product, of_thread = COLUMN_BYTES + scalar_bytes, 2 * COLUMN_BYTES + scalar_bytes
         tallies = COLUMN_BYTES * (self.threads // 32) ** 2
         return self.table * of_product + self.threads * (self.items * of_product + of_thread) + tallies + 512
@@ -118,7 +118,7 @@ class LongShape:
 
 @cache
 def long_shapes(target: Target, scalar_bytes: int) -> tuple[LongShape, ...]:
-    """Return the kernels for long rows; the first one has a sum for every column, the others have ascending tables."""
+    """Return the kernels for long rows: the first one has a dense array of sums, the others ascending table sizes."""
     chunk, made = LONG_CHUNK[target.dialect], []
     for table in (0, *LONG_TABLES[target.dialect]):
         threads = 8 if target.dialect == "opencl" else 256 if 0 < table <= 2048 else 512
@@ -141,10 +141,12 @@ def hash_shapes(target: Target, scalar_bytes: int) -> tuple[HashShape, ...]:
     if target.dialect == "opencl":
         widths = {1: tuple(2**bits for bits in range(5, 12))}
     else:
-        most = {1: 64, 2: 128, 4: 256, 8: 512, 16: 1024, 32: 2048}
+        max_tables = {1: 64, 2: 128, 4: 256, 8: 512, 16: 1024, 32: 2048}
         # lanes of a row scan a table together, so a table has at least as many slots as lanes
         tables = [16 << bits for bits in range(8)]
-        widths = {width: tuple(table for table in tables if width <= table <= most[width]) for width in most}
+        widths = {
+            width: tuple(table for table in tables if width <= table <= max_tables[width]) for width in max_tables
+        }
         # with several warps each has its own table, and one table limits the row
         widths |= {64: (256, 512, 1024), 128: (128, 256, 512), 256: (128, 256)}
     shapes = []
@@ -160,14 +162,14 @@ def hash_shapes(target: Target, scalar_bytes: int) -> tuple[HashShape, ...]:
 def sort_shapes(target: Target, scalar_bytes: int) -> list[SortShape]:
     """Return the available sorts: several numbers of threads and rows for each of the paper's bins."""
     made: list[SortShape] = []
-    for most in LIMITS[:PAPERS_BINS]:
+    for max_products in LIMITS[:PAPERS_BINS]:
         if target.dialect == "opencl":
-            if most * (KEY_BYTES + scalar_bytes) <= 2 * SHARED_BYTES["opencl"]:
-                made.append(SortShape(1, most, 1))
+            if max_products * (KEY_BYTES + scalar_bytes) <= 2 * SHARED_BYTES["opencl"]:
+                made.append(SortShape(1, max_products, 1))
             continue
-        fitting = SHARED_BYTES["cuda"] // (most * (KEY_BYTES + scalar_bytes))
-        made += [SortShape(32, most, rows) for rows in (1, 4, 8) if rows <= fitting]
-        made += [SortShape(width, most, 1) for width in (128, 256) if width <= most]
+        fitting = SHARED_BYTES["cuda"] // (max_products * (KEY_BYTES + scalar_bytes))
+        made += [SortShape(32, max_products, rows) for rows in (1, 4, 8) if rows <= fitting]
+        made += [SortShape(width, max_products, 1) for width in (128, 256) if width <= max_products]
     return made
 
 
@@ -179,30 +181,30 @@ def smallest(
     At most seven of eight slots are filled: larger tables cost more time than collisions. Rows with many `products` use
     more lanes. `mean_row`, B's mean row length, limits the lanes; 0: unknown.
     """
-    most_lanes = 1 << (int(mean_row).bit_length() - 1) if mean_row >= 1 else target.warp
-    fastest = _fastest(target, scalar_bytes, products >= LONG_ROW, most_lanes)
+    max_lanes = 1 << (int(mean_row).bit_length() - 1) if mean_row >= 1 else target.warp
+    fastest = _fastest(target, scalar_bytes, products >= LONG_ROW, max_lanes)
     return next((shape for shape in fastest if 7 * shape.table >= 8 * entries), None)
 
 
-def widen_shape(shape: HashShape, target: Target, scalar_bytes: int, most_lanes: float) -> HashShape:
+def widen_shape(shape: HashShape, target: Target, scalar_bytes: int, max_lanes: float) -> HashShape:
     """Return the shape with the most lanes for the same table, within a limit; else the given shape."""
     wider = [
         other
         for other in hash_shapes(target, scalar_bytes)
-        if other.table == shape.table and shape.width < other.width <= most_lanes
+        if other.table == shape.table and shape.width < other.width <= max_lanes
     ]
     return max(wider, key=lambda other: other.width, default=shape)
 
 
 @cache
-def _fastest(target: Target, scalar_bytes: int, long_rows: bool, most_lanes: int) -> tuple[HashShape, ...]:
+def _fastest(target: Target, scalar_bytes: int, long_rows: bool, max_lanes: int) -> tuple[HashShape, ...]:
     """Return the fastest shape for each table size, ascending."""
     lanes = LANES | {64: 8} if long_rows else LANES
     by_table: dict[int, list[HashShape]] = {}
     for shape in hash_shapes(target, scalar_bytes):
         by_table.setdefault(shape.table, []).append(shape)
     return tuple(
-        min(by_table[table], key=lambda shape: abs(shape.width - min(lanes.get(shape.table, shape.table), most_lanes)))
+        min(by_table[table], key=lambda shape: abs(shape.width - min(lanes.get(shape.table, shape.table), max_lanes)))
         for table in sorted(by_table)
     )
 
@@ -210,12 +212,12 @@ def _fastest(target: Target, scalar_bytes: int, long_rows: bool, most_lanes: int
 #: Rooms of rows of C with stored destinations; longer rows have none. Up to `BYTES_ROOM` entries these are bytes.
 ROOMS = (16, 32, 64, 128, 256, 512, 1024, 2048)
 BYTES_ROOM = 256
-#: Bits of an entry of A's word for the products of the entry; the others hold the products before it.
+#: Low bits of a word for the number of the entry's products; the high bits count earlier products.
 COUNT_BITS = 12
-#: Bytes of a staged entry of A, and wanted threads of a block, of kernels that add to stored destinations.
+#: Bytes of a staged entry of A, and targeted block size, of kernels for stored destinations.
 STEP_BYTES, REFILL_BLOCK_SIZE = 16, {"cuda": 256, "opencl": 64}
-#: Most numbers of all groups of a row.
-MOST_SUMS = 2048
+#: Maximum number of sums of all groups of a row.
+MAX_SUMS = 2048
 
 
 @dataclass(frozen=True, order=True)
@@ -235,7 +237,7 @@ class RefillShape:
 
     @property
     def stride(self) -> int:
-        """Return the numbers from a group's sums to those of the next, apart so that groups meet other banks."""
+        """Return the distance between the sums of consecutive groups, padded so that groups use different banks."""
         return self.room + (self.lanes if self.lanes < 16 else 0)
 
     @property
@@ -264,7 +266,7 @@ def refill_shapes(target: Target, scalar_bytes: int) -> tuple[RefillShape, ...]:
             for groups in (1, 2, 4, 8):
                 shape = RefillShape(room, lanes, groups, 1)
                 # the lanes of a row clear and store its sums together, and rows in parts of a warp are short
-                if lanes * groups > target.warp or groups * room > MOST_SUMS or room > 64 * lanes * groups:
+                if lanes * groups > target.warp or groups * room > MAX_SUMS or room > 64 * lanes * groups:
                     continue
                 of_row = groups * shape.stride * scalar_bytes + (shape.stage + 1) * STEP_BYTES
                 rows = min(wanted // (lanes * groups), SHARED_BYTES["cuda"] // of_row)
@@ -275,9 +277,9 @@ def refill_shapes(target: Target, scalar_bytes: int) -> tuple[RefillShape, ...]:
 
 
 def refill_shape(
-    target: Target, scalar_bytes: int, room: int, rows: int, of_a: float, of_b: float, resident: int
+    target: Target, scalar_bytes: int, room: int, n_rows: int, of_a: float, of_b: float, resident: int
 ) -> RefillShape:
-    """Return the kernel for `rows` rows of a room.
+    """Return the kernel for `n_rows` rows of a room.
 
     `of_a` and `of_b` are mean row lengths of A and B, `resident` the lanes of the device, which few rows share. The
     limits are those between the fastest kernels of the 24 products of Poisson problems on an H100.
@@ -286,8 +288,8 @@ def refill_shape(
     lanes = 4 if of_b < 6 else 8 if of_b < 16 else 16 if of_b < 128 else target.warp
     lanes = min((shape.lanes for shape in shapes), key=lambda each: abs(each - lanes))
     groups = 1.0 if of_a < 12 or of_b >= 16 else 2.0 if of_a < 16 else 4.0
-    if rows * lanes * groups * 2 < resident:
-        groups = max(groups, min(of_a / 4, resident / (2 * max(rows, 1) * lanes)))
+    if n_rows * lanes * groups * 2 < resident:
+        groups = max(groups, min(of_a / 4, resident / (2 * max(n_rows, 1) * lanes)))
     of_lanes = [shape for shape in shapes if shape.lanes == lanes]
     return min(of_lanes, key=lambda shape: abs(math.log2(shape.groups) - math.log2(groups)))
 
@@ -342,8 +344,8 @@ def single_shapes(target: Target, scalar_bytes: int) -> tuple[SingleShape, ...]:
         for lanes in (4, 8, 16, 32):
             for groups in (1, 2, 4, 8):
                 width = lanes * groups
-                # a warp goes through the slots of its tables together
-                if width > target.warp or table % width or groups * table > MOST_SUMS // 2 or table > 32 * width:
+                # the lanes of a warp clear and read its tables together
+                if width > target.warp or table % width or groups * table > MAX_SUMS or table > 32 * width:
                     continue
                 if table < MIN_TABLE[lanes]:
                     continue
@@ -352,7 +354,7 @@ def single_shapes(target: Target, scalar_bytes: int) -> tuple[SingleShape, ...]:
                 if rows < target.warp // width:  # whole warps
                     continue
                 shape = replace(one, rows=1 << (rows.bit_length() - 1))
-                # a block takes a KiB of its own besides
+                # the runtime reserves one KiB of shared memory per block
                 fitting = target.shared_bytes // (shape.shared_bytes(scalar_bytes) + 1024)
                 resident = min(fitting, SINGLE_REGISTERED * SINGLE_BLOCK_SIZE // shape.threads, target.blocks_per_sm)
                 made.append(replace(shape, resident=max(1, resident)))
@@ -361,23 +363,23 @@ def single_shapes(target: Target, scalar_bytes: int) -> tuple[SingleShape, ...]:
 
 #: Blocks of `SINGLE_BLOCK_SIZE` threads that registers are left for.
 SINGLE_REGISTERED = 6
-#: Mean row length of B from which lanes are not shared out to groups, but all take one row of B.
+#: From this mean row length of B on, all lanes share one row of B instead of forming groups.
 WIDE_ROW = 24
 #: Mean row length of A for each group of lanes.
 ROWS_OF_GROUP = 10
-#: The largest part of a table that rows of one group fill, and of those of more, which meet at the same slots.
+#: Maximum fill ratio of a table whose row has one group; and with several groups, which collide at slots.
 MAX_FILLED, MAX_FILLED_BY_GROUPS = 7 / 8, 0.72
 
 
 def single_shape(
-    target: Target, scalar_bytes: int, entries: int, rows: int, of_a: float, of_b: float, resident: int
+    target: Target, scalar_bytes: int, entries: int, n_rows: int, of_a: float, of_b: float, resident: int
 ) -> SingleShape | None:
-    """Return the kernel for `rows` rows of up to `entries`; None without one. The rest is as for `refill_shape`."""
+    """Return the kernel for `n_rows` rows of up to `entries`, or None; other parameters as for `refill_shape`."""
     wanted = 1.0 if of_b >= WIDE_ROW else min(max(1.0, of_a / ROWS_OF_GROUP), 4.0)
     lanes = 4 if of_b < (10 if wanted < 1.5 else 7.5) else 8 if of_b < WIDE_ROW else 16 if of_b < 64 else target.warp
-    if rows * lanes * wanted * 2 < resident:
-        wanted = max(wanted, min(of_a / 4, resident / (2 * max(rows, 1) * lanes), target.warp / lanes))
-    # sums are in the order of groups, so that their number must not depend on what is known of the entries
+    if n_rows * lanes * wanted * 2 < resident:
+        wanted = max(wanted, min(of_a / 4, resident / (2 * max(n_rows, 1) * lanes), target.warp / lanes))
+    # the order of sums depends on the groups, so their number must not depend on `entries`, which may be a bound
     groups = min((1, 2, 4, 8), key=lambda each: abs(math.log2(each) - math.log2(wanted)))
     filled = MAX_FILLED if groups == 1 else MAX_FILLED_BY_GROUPS
     shapes = [
@@ -451,7 +453,7 @@ def render_spgemm(templates: Path, key: str, target: Target, owner: str) -> str:
             "shapes": refill_shapes(target, scalar_bytes),
             "count_bits": COUNT_BITS,
             "bytes_room": BYTES_ROOM,
-            "most_products": 1 << (32 - COUNT_BITS),
+            "max_products": 1 << (32 - COUNT_BITS),
         }
     elif kernels == "single":
         own = {"shapes": single_shapes(target, scalar_bytes), "state_words": STATE_WORDS, "words": SINGLE_WORDS}

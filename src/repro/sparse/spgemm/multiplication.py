@@ -186,13 +186,13 @@ class Steps:
         self._usual = usual or self._spread(sample.plan(target, number), counts)
 
     def _affords(self, entries: int) -> bool:
-        """Return whether there is memory to be reserved for so many entries, if for any."""
+        """Return whether memory for `entries` entries can be reserved; False for 0 entries."""
         of_entry = COLUMN_BYTES + self.c.dtype.itemsize
         return 0 < entries <= MAX_ENTRIES and self._kept.affords(entries * of_entry)
 
     @property
     def _kept(self) -> SingleLaunch:
-        """What is kept of earlier products, whose arena a product by bins shares."""
+        """Cached memory of earlier products, whose arena a product by bins shares."""
         return single_launch(self._of.device, self._factors.a.dtype)
 
     def _spread(self, plan: BinPlan, counts: BinCounts) -> BinPlan:
@@ -298,10 +298,10 @@ class Slice(NamedTuple):
 
 
 class CoordinateMultiplication:
-    """Products of matrices by sorting, in slices of at most `most` products."""
+    """Products of matrices by sorting, in slices of at most `max_products` products."""
 
-    def __init__(self, device: Device, load: Load, most: int = SLICE_PRODUCTS) -> None:
-        self._device, self._load, self._most = device, load, most
+    def __init__(self, device: Device, load: Load, max_products: int = SLICE_PRODUCTS) -> None:
+        self._device, self._load, self._max_products = device, load, max_products
 
     def multiply(self, factors: Factors) -> Storage:
         """Return C = A B with contiguous rows and sorted columns."""
@@ -318,7 +318,7 @@ class CoordinateMultiplication:
             try:
                 begins = run.numbers(rows, np.int32)
                 self._device.fill(c.sizes, 0)
-                slices = [self._slice(run, factors, c, begins, *part) for part in _parts(counts, self._most)]
+                slices = [self._slice(run, factors, c, begins, *part) for part in _parts(counts, self._max_products)]
                 total = sum(part.entries for part in slices)
                 if total > MAX_ENTRIES:
                     raise too_many(total)
@@ -363,13 +363,13 @@ class CoordinateMultiplication:
         return Slice(first, rows, entries, c_columns, c_values)
 
 
-def _parts(counts: NDArray[np.int32], most: int) -> list[tuple[int, NDArray[np.int32]]]:
-    """Return ranges of rows with at most `most` products together: first row, and counts."""
+def _parts(counts: NDArray[np.int32], max_products: int) -> list[tuple[int, NDArray[np.int32]]]:
+    """Return ranges of rows with at most `max_products` products together: first row, and counts."""
     parts: list[tuple[int, NDArray[np.int32]]] = []
     ends = np.cumsum(counts, dtype=np.int64)
     first, before = 0, 0
     while first < len(counts):
-        last = max(first + 1, int(np.searchsorted(ends, before + most, side="right")))
+        last = max(first + 1, int(np.searchsorted(ends, before + max_products, side="right")))
         parts.append((first, counts[first:last]))
         first, before = last, int(ends[last - 1])
     return parts
@@ -380,7 +380,7 @@ STEP_BYTES = 8
 #: Bytes of destinations that 32-bit offsets can address.
 MAX_BYTES = (1 << 31) - 1
 _LISTS = len(ROOMS) + 1
-#: The lists of rows begin at multiples of so many numbers, as parts of a buffer do.
+#: Lists of rows begin at multiples of this many numbers, the alignment of parts of a buffer.
 _ALIGNED = PART_ALIGNMENT // 4
 
 

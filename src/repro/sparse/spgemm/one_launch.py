@@ -37,10 +37,10 @@ from repro.sparse.spgemm.kernels import (
 )
 
 #: Entries of the smallest block, which stays when nothing is in it.
-LEAST_ENTRIES = 1 << 22
+MIN_ENTRIES = 1 << 22
 #: Most bytes of a larger block that stays for the next product: a pool takes tens of microseconds to give it again.
 KEPT_BYTES = 1 << 28
-#: Ranges begin at multiples of so many entries, where parts of both arrays can begin.
+#: Ranges begin at multiples of this many entries, so that parts of both arrays are aligned.
 _ALIGNED = PART_ALIGNMENT // 4
 
 
@@ -49,7 +49,7 @@ class _Block:
     capacity: int
     columns: Buffer
     values: Buffer
-    #: Begins and ends of what is free, ascending, none beside another.
+    #: Free ranges (begin, end) in ascending order; no two are adjacent.
     free: list[tuple[int, int]] = field(default_factory=list)
 
     @property
@@ -76,13 +76,13 @@ class Range:
         )
 
     def cut(self, capacity: int) -> None:
-        """Give back what lies behind the first `capacity` entries."""
+        """Return the range after the first `capacity` entries to the arena."""
         end = min(self._begin + _aligned(capacity), self._end)
         self._arena.give_back(self._block, end, self._end)
         self._end = end
 
     def release(self) -> None:
-        """Give back the rest; a second call has no effect."""
+        """Return the rest of the range to the arena; a second call has no effect."""
         self._arena.give_back(self._block, self._begin, self._end)
         self._end = self._begin
 
@@ -110,7 +110,7 @@ class Arena:
                         rest = [(begin + count, end)] if end - begin > count else []
                         block.free[at : at + 1] = rest
                         return Range(self, block, begin, begin + count)
-            block = self._new_block(max(count, LEAST_ENTRIES))
+            block = self._new_block(max(count, MIN_ENTRIES))
             block.free = [(count, block.capacity)] if block.capacity > count else []
             return Range(self, block, 0, count)
 
@@ -126,7 +126,7 @@ class Arena:
         return self._blocks[-1]
 
     def give_back(self, block: _Block, begin: int, end: int) -> None:
-        """Add a range to what is free in its block; an empty large block is released, but for one."""
+        """Return a range to its block. An empty large block is released, unless it is kept for the next product."""
         if begin >= end:
             return
         with self._lock:
@@ -138,7 +138,7 @@ class Arena:
                 at -= 1
                 begin = free.pop(at)[0]
             free.insert(at, (begin, end))
-            if block.empty and block.capacity > LEAST_ENTRIES and block in self._blocks and not self._stays(block):
+            if block.empty and block.capacity > MIN_ENTRIES and block in self._blocks and not self._stays(block):
                 self._blocks.remove(block)
                 block.release()
 
@@ -146,17 +146,17 @@ class Arena:
         """Return whether an empty block is left for the next product: one that is not too large."""
         if block.capacity * (4 + self.itemsize) > KEPT_BYTES:
             return False
-        return not any(other.empty and other.capacity > LEAST_ENTRIES for other in self._blocks if other is not block)
+        return not any(other.empty and other.capacity > MIN_ENTRIES for other in self._blocks if other is not block)
 
     def trim(self) -> None:
-        """Release the blocks in which nothing lies."""
+        """Release the empty blocks."""
         with self._lock:
             for block in [block for block in self._blocks if block.empty]:
                 self._blocks.remove(block)
                 block.release()
 
     def release(self) -> None:
-        """Release all blocks, whatever lies in them."""
+        """Release all blocks, also those in use."""
         with self._lock:
             while self._blocks:
                 self._blocks.pop().release()
@@ -166,13 +166,14 @@ def _aligned(count: int) -> int:
     return max(1, -(-count // _ALIGNED)) * _ALIGNED
 
 
-#: The longest row's products, at the most, over those of the mean row.
-MAX_SKEW = 16
+#: Maximum products of the longest row, as a multiple of the mean row's. Rows of at most `SHORT_PRODUCTS` need not meet
+#: it, since a warp adds up so many in less time than the host takes for bins.
+MAX_SKEW, SHORT_PRODUCTS = 16, 1 << 17
 #: Share of the device's free memory that a product may reserve.
 MEMORY_SHARE = 4
 #: Bytes that are reserved without a question for the free memory.
 SMALL_BYTES = 1 << 28
-#: Of the most entries a part is reserved besides: warps leave what is too short for their next rows.
+#: One part in so many of a product's largest size is reserved besides: warps leave ranges that are too short for a row.
 SPARE = 4
 #: Entries that a warp takes of the buffer at once.
 MAX_CHUNK = 512
@@ -185,7 +186,7 @@ SHELVED_BYTES = 1 << 26
 
 
 class Sizes(NamedTuple):
-    """What the host knows of two matrices."""
+    """Sizes of two factors that the host knows before their product."""
 
     rows: int
     entries: int
@@ -224,7 +225,7 @@ _kept: dict[Device, dict[int, SingleLaunch]] = {}
 
 
 def single_launch(device: Device, dtype: np.dtype[np.floating]) -> SingleLaunch:
-    """Return what makes products of a dtype on a device, with what is kept of earlier ones until the device closes."""
+    """Return the device's multiplication for a dtype, with its cached memory, which is kept until the device closes."""
     if device not in _kept:
         _kept[device] = {}
         device.at_close(lambda: _release(device))
@@ -235,7 +236,7 @@ def single_launch(device: Device, dtype: np.dtype[np.floating]) -> SingleLaunch:
 
 
 def trim_products(device: Device) -> None:
-    """Release the memory that is kept for the next product on a device, and in which nothing lies."""
+    """Release cached memory for products on a device that holds no matrix."""
     for kept in _kept.get(device, {}).values():
         kept.trim()
 
@@ -248,14 +249,14 @@ def _release(device: Device) -> None:
 class RowArrays:
     """The memory of the rows of a product, in one block, which a later product of as many rows takes over."""
 
-    def __init__(self, shelf: RowArrayPool, rows: int) -> None:
+    def __init__(self, shelf: RowArrayPool, n_rows: int) -> None:
         device = shelf.device
-        lengths = 4 * pitch_of(rows), 4 * max(rows, 1), 4 * max(rows, 1), 4 * STATE_WORDS
+        lengths = 4 * pitch_of(n_rows), 4 * max(n_rows, 1), 4 * max(n_rows, 1), 4 * STATE_WORDS
         padded = (-(-nbytes // PART_ALIGNMENT) * PART_ALIGNMENT for nbytes in lengths)
         begins = list(accumulate(padded, initial=0))
         with device.pooling():
             self._block = device.allocate(begins[-1])
-        self._shelf, self.rows, self.nbytes = shelf, rows, begins[-1]
+        self._shelf, self.rows, self.nbytes = shelf, n_rows, begins[-1]
         #: Table, sizes, versions and state.
         self.parts = [device.part(self._block, *of_part) for of_part in zip(begins, lengths, strict=False)]
 
@@ -274,13 +275,13 @@ class RowArrayPool:
         self._left: list[RowArrays] = []
         self._lock = RLock()  # as in an arena
 
-    def take(self, rows: int) -> RowArrays:
-        """Return arrays for so many rows, with undefined content."""
+    def take(self, n_rows: int) -> RowArrays:
+        """Return arrays for `n_rows` rows, with undefined content."""
         with self._lock:
             for at, arrays in enumerate(self._left):
-                if arrays.rows == rows:
+                if arrays.rows == n_rows:
                     return self._left.pop(at)
-        return RowArrays(self, rows)
+        return RowArrays(self, n_rows)
 
     def leave(self, arrays: RowArrays) -> None:
         with self._lock:
@@ -313,7 +314,7 @@ class SingleLaunch:
     def __init__(self, device: Device, dtype: np.dtype[np.floating]) -> None:
         self._device, self._dtype = device, dtype
         self.arena, self._shelf = Arena(device, dtype), RowArrayPool(device)
-        #: What a kernel counts on the device, and what it tells the host; made for the first launch.
+        #: Counters on the device, and the words in which a kernel reports to the host; allocated for the first launch.
         self._counters: tuple[Buffer, HostWords] | None = None
         #: The plan of products by the sizes of their factors, the latest last; None: no launch holds them.
         self._plans: OrderedDict[Sizes, SinglePlan | None] = OrderedDict()
@@ -329,7 +330,7 @@ class SingleLaunch:
             return plan
 
     def _guess(self, sizes: Sizes) -> SinglePlan | None:
-        if sizes.products >= MAX_SKEW * max(sizes.mean, 1.0) or not sizes.rows:
+        if sizes.products >= max(MAX_SKEW * sizes.mean, SHORT_PRODUCTS) or not sizes.rows:
             return None
         # an estimate that no table has the slots for may be too high
         guesses = (sizes.entries_of_row, *(int(table * MAX_FILLED_BY_GROUPS) for table in reversed(SINGLE_TABLES)))
@@ -419,7 +420,9 @@ class SingleLaunch:
             raise
 
     def affords(self, nbytes: int) -> bool:
-        """Return whether a product may reserve so many bytes; asking the driver takes longer than a small product."""
+        """Return whether a product may reserve so many bytes. Small reservations do not ask the driver, because that
+        takes longer than a small product.
+        """
         if nbytes <= SMALL_BYTES or nbytes <= self._device.pooled_bytes():
             return True
         return nbytes * MEMORY_SHARE <= self._device.free_bytes()
@@ -460,12 +463,12 @@ class SingleLaunch:
         return Storage(*of_c, *arrays.parts, lease=entries, lease_of_rows=arrays)
 
     def trim(self) -> None:
-        """Release the memory in which nothing lies."""
+        """Release blocks of memory that hold no matrix."""
         self.arena.trim()
         self._shelf.clear()
 
     def release(self) -> None:
-        """Release what is kept."""
+        """Release all memory and kernels."""
         self.trim()
         self.arena.release()
         if self._counters is not None:

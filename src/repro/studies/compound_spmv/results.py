@@ -73,13 +73,13 @@ def papers_space(campaign: Campaign) -> Space:
 
 
 def kernels_note(campaign: Campaign) -> str:
-    """Return the sentence that says in what the campaign's kernels of the papers differ from the published ones."""
+    """Return the sentence on differences between the campaign's kernels of the papers and the published kernels."""
     if papers_space(campaign) == PAPER:
         return "The papers’ kernels are as published: their row loops are not unrolled."
     return "The papers’ kernels are tuned further than published: the compiler unrolls their row loops."
 
 
-#: By what clock the published times are.
+#: Sentence that says which clock the published times are compared by.
 PUBLISHED_CLOCK = (
     "Published times are by events around calls on Windows 10, where the host’s latency is most likely in them; ours "
     "leave it out."
@@ -91,9 +91,9 @@ def clock_note(campaign: Campaign) -> str:
     return join_sentences(["" if campaign.on_cpu else PUBLISHED_CLOCK, measurement_note(campaign, "event")])
 
 
-def paper_rows(campaign: Campaign, problem: str, precision: str) -> Selection[CompoundRow]:
+def paper_rows(campaign: Campaign, problem_name: str, precision: str) -> Selection[CompoundRow]:
     """Return the rows of the papers' kernels in the problem's own ordering, with the cache state that tables use."""
-    searched = Case[CompoundRow](campaign, problem, precision).searched
+    searched = Case[CompoundRow](campaign, problem_name, precision).searched
     return searched.select(space=papers_space(campaign), ordering="natural", cache=campaign.cache)
 
 
@@ -375,17 +375,17 @@ def _spills(times: Times) -> CaseNumber | None:
     return _case(times, float(best.row.spills)) if best and best.row.spills is not None else None
 
 
-def _memory(outer: str, statistic: StatisticName, problem: str | None = None) -> Quantity[ClaimCases]:
+def _memory(outer: str, statistic: StatisticName, problem_name: str | None = None) -> Quantity[ClaimCases]:
     """Return a function that measures a format's bytes over CSR's bytes in double precision; kernels do not matter."""
 
     def measure(data: ClaimCases) -> Measured:
         numbers = []
         for times in data.cases:
             held = memory_of(times.line.record).get("double", {})
-            named = problem in (None, times.line.problem, times.line.published)
+            named = problem_name in (None, times.line.problem, times.line.published)
             if named and times.case.precision == "double" and held.get("CSR") and held.get(outer):
                 numbers.append(CaseNumber(held[outer] / held["CSR"], times.line.problem))
-        return Measured(numbers, [] if numbers else [MissingCase(problem or outer, "not in this campaign")])
+        return Measured(numbers, [] if numbers else [MissingCase(problem_name or outer, "not in this campaign")])
 
     return Quantity(measure, statistic)
 

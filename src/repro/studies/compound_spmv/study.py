@@ -189,11 +189,11 @@ def features(record: Mapping[str, Any], precision: str, machine: Machine) -> Arr
     return np.append(features_of_a_product(record, precision, machine), of_pairs)
 
 
-def prune_mask(rows: pd.DataFrame) -> pd.Series:
+def prune_mask(frame: pd.DataFrame) -> pd.Series:
     """Return a mask of rows to skip in a search with a budget: formats of pairs on a matrix that is not symmetric."""
-    of_pairs = rows["name"].str.startswith(tuple(f"{outer}-" for outer in TILE_ROWS))
-    why = rows.message.fillna("").astype(str)
-    return of_pairs & (rows.status == "unsupported") & why.str.startswith(NOT_SYMMETRIC)
+    of_pairs = frame["name"].str.startswith(tuple(f"{outer}-" for outer in TILE_ROWS))
+    why = frame.message.fillna("").astype(str)
+    return of_pairs & (frame.status == "unsupported") & why.str.startswith(NOT_SYMMETRIC)
 
 
 class CompoundSpmv(Study):
@@ -404,7 +404,7 @@ def single_manifest(entry: str, precision: str, id: VariantId, target: Target) -
 def variants_on_demand(
     settings: StudySettings, entry: str, precision: str, target: Target, templates: Path
 ) -> list[Variant]:
-    """Return all variants as `variants_of`, each with a module of its own that is compiled when it is asked for."""
+    """Return all variants as `variants_of`, each with a separate module that is compiled at its first use."""
     variants = []
     for space in settings.spaces:
         for layout in layouts(settings, space, entry, target):

@@ -472,7 +472,7 @@ def frequent_with_zero(bits: NDArray[np.unsignedinteger]) -> NDArray[np.unsigned
     return np.concatenate([np.zeros(1, bits.dtype), frequent[frequent != 0]])[:TABLE]
 
 
-def _most_frequent(bits: NDArray[np.unsignedinteger], most: int) -> NDArray[np.unsignedinteger]:
+def _most_frequent(bits: NDArray[np.unsignedinteger], count: int) -> NDArray[np.unsignedinteger]:
     patterns, counts = np.unique(bits, return_counts=True)
     order = np.argsort(-counts, kind="stable")
-    return np.asarray(patterns[order[:most]])
+    return np.asarray(patterns[order[:count]])

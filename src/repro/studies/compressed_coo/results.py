@@ -84,7 +84,9 @@ class Times:
 
     @property
     def ours_solver(self) -> Time | None:
-        """The fastest BiCGSTAB of those tried with each layout's best product; if none was tried, of those reported."""
+        """The fastest BiCGSTAB among solvers with each layout's best product; if none was tried, among reported
+        solvers.
+        """
         if self[OURS] is None:
             return None
         chosen = self.case.winner(SOLVER, self.clock, "solver")

@@ -126,7 +126,7 @@ def store_pairs(pairs: Pairs, values: NDArray[np.floating], tile_rows: int, entr
     units = -(-(tile_rows + codes_of_tiles) * np.where(missed, values.itemsize, 1) // UNIT.itemsize)
     tiles[:, 0] = np.cumsum(units) - units
     blob = np.zeros(int(units.sum()), UNIT).view(np.uint8)
-    # positions of the tile's rows, followed by those of its codes
+    # positions in a tile: first its rows (diagonal entries), then its coded entries
     number_of_code = tile_rows + np.arange(len(coded)) - tiles[tile_of_code, 1]
     for chosen, item_bytes in ((~missed, 1), (missed, values.itemsize)):
         first = tiles[:, 0].astype(np.int64) * (UNIT.itemsize // item_bytes)
@@ -420,7 +420,7 @@ class PairsVariant(CoordinateVariant):
             rows = clusters_on(workspace) if of_clusters else None
             return cut_into_tiles(problem, symmetry, tile_rows, rows)
 
-        tiles = workspace.fact(("tiles of pairs", tile_rows, of_clusters), cut)
+        tiles = workspace.cached(("tiles of pairs", tile_rows, of_clusters), cut)
         pairs = lay_out_pairs(tiles, self.blocking.entries)
         refuse_padding(pairs.slots, problem.nnz)  # pairs within tiles are stored once instead of twice
         shared = shared_bytes(tiles.shared, tile_rows, operands.dtype.itemsize)

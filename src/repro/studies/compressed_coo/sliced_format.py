@@ -177,11 +177,11 @@ def assign_steps(
             if not len(left):
                 break
             some = batch.part(left)
-            most = np.minimum((best[left] - 1) // _step_bytes(some, of_value[left]), MAX_STEPS)
-            walked = _walk(some, columns, window, most)
+            max_steps = np.minimum((best[left] - 1) // _step_bytes(some, of_value[left]), MAX_STEPS)
+            walked = _walk(some, columns, window, max_steps)
             nbytes = walked.nbytes(some, of_value[left])
             better = walked.done & (nbytes < best[left])
-            _walk(some.part(better), columns, window, most[better], steps)
+            _walk(some.part(better), columns, window, max_steps[better], steps)
             best[left[better]], count[left[better]] = nbytes[better], walked.counts[better].sum(axis=1)
         counts[first : first + BATCH] = count
     return steps, counts
@@ -211,20 +211,20 @@ def _walk(
     stretch: SliceRange,
     columns: NDArray[np.int32],
     window: int | None,
-    most: NDArray[np.int64],
+    max_steps: NDArray[np.int64],
     steps: NDArray[np.uint8] | None = None,
 ) -> _Walked:
-    """Assign entries of slices to steps, at most `most` per slice; if `steps` is given, store each entry's step."""
-    done = np.ones(len(most), bool)
-    counts = np.zeros((len(most), WIDTHS), np.int64)
-    which, heads, ends = np.arange(len(most)), stretch.begins.copy(), stretch.ends
+    """Assign entries of slices to steps, up to `max_steps` per slice; if `steps` is given, store each entry's step."""
+    done = np.ones(len(max_steps), bool)
+    counts = np.zeros((len(max_steps), WIDTHS), np.int64)
+    which, heads, ends = np.arange(len(max_steps)), stretch.begins.copy(), stretch.ends
     places = np.arange(heads.shape[1], dtype=np.int32)
     step = 0
     while True:
         there = heads < ends
         going = there.any(axis=1)
-        done[which[going & (most[which] <= step)]] = False
-        going &= most[which] > step
+        done[which[going & (max_steps[which] <= step)]] = False
+        going &= max_steps[which] > step
         if not going.all():
             which, heads, ends, there = which[going], heads[going], ends[going], there[going]
         if not len(which):

@@ -246,7 +246,7 @@ class CompressedCoo(Study):
         yield "choices", choices
 
     def tunings(self, settings: StudySettings, problem: Outline) -> list[str]:
-        """Return the tunings of the layouts to try; that of plain coordinates only if all their layouts are tried."""
+        """Return the tunings of the configured layouts; plain coordinates' only if all their layouts are tried."""
         asked = layouts(settings, PAPER)
         plain = ["plain"] if PLAIN in asked and settings.search == "exhaustive" else []
         joint = ["joint"] if set(asked) - {PLAIN} else []
@@ -336,7 +336,7 @@ def single_manifest(precision: str, id: CoordinateId, target: Target) -> Path:
 def variants_on_demand(
     settings: StudySettings, precision: str, target: Target, templates: Path
 ) -> list[CoordinateVariant]:
-    """Return all variants as `variants_of`, each with a module of its own that is compiled when it is asked for."""
+    """Return all variants as `variants_of`, each with a separate module that is compiled at its first use."""
     variants = []
     for space in settings.spaces:
         for layout in layouts(settings, space):

@@ -465,7 +465,7 @@ SIDES = (
     Side("paper’s compressed COO", COMPRESSED_COO, lambda s: s[COMPRESSED_SOLVER]),
     Side("ours", OURS, lambda s: s.ours_solver),
 )
-#: First word of a quantity, and the number that it stands for, given a problem and a side.
+#: The number that the first word of a quantity denotes, given a problem and a side.
 NUMBERS: Mapping[str, Callable[[Times, Side], float | None]] = {
     "library": lambda s, side: ratio_of(s[LIBRARY], s[side.product]),
     "coo": lambda s, side: ratio_of(s[COO], s[side.product]),

@@ -65,7 +65,7 @@ PAIR_OPERATIONS, SEGMENT_OPERATIONS = 80, 12
 class Work2D(NamedTuple):
     """Number of pairs, subtriangles and segments for filtering at all points."""
 
-    #: Pairs of a point and an image of a triangle that meets the point's stencil.
+    #: Number of pairs of a point and a triangle's periodic image that meets the point's stencil.
     pairs: int
     #: Triangles that result from clipping.
     subtriangles: int

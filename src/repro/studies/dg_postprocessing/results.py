@@ -242,9 +242,9 @@ def all_filterings(campaign: Campaign, published: Published) -> list[Filtering]:
     return sorted(fields, key=order)
 
 
-def absent_filtering(campaign: Campaign, problem: str) -> Filtering:
+def absent_filtering(campaign: Campaign, problem_name: str) -> Filtering:
     """Return a published field that is not in the campaign."""
-    return Filtering(ProblemRow(problem, "field", problem, None), Case(campaign, problem, PRECISION))
+    return Filtering(ProblemRow(problem_name, "field", problem_name, None), Case(campaign, problem_name, PRECISION))
 
 
 def device_counts(fields: Sequence[Filtering]) -> list[int]:

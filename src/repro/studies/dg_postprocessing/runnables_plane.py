@@ -67,7 +67,7 @@ class FieldRunnable(Runnable):
 
     def __init__(self, built: Mapping[str, ModuleFile]) -> None:
         self._built, self._held = built, ExitStack()
-        self._said: dict[str, Any] = {}
+        self._columns: dict[str, Any] = {}
 
     @property
     def identity(self) -> str:
@@ -77,7 +77,7 @@ class FieldRunnable(Runnable):
     @property
     def columns(self) -> Mapping[str, Any]:
         errors = self.errors
-        return {**self._said, **({"l2_error": errors.l2, "max_error": errors.largest} if errors else {})}
+        return {**self._columns, **({"l2_error": errors.l2, "max_error": errors.largest} if errors else {})}
 
     def prepare(self, workspace: Workspace) -> None:
         operands = workspace.operands
@@ -127,7 +127,7 @@ class FieldFilter(FieldRunnable, Filters, Candidate):
             points = Points(launches, operands.host, id.cell * longest)
             direct = make(launches, operands.stencil, points, operands.basis, patches=blocks, threads=id.threads)
             if isinstance(direct, PerElement):
-                self._said = {"copies": direct.patches.copies}
+                self._columns = {"copies": direct.patches.copies}
         else:
             points = Points(launches, operands.host, POINT_CELL * longest)
             direct = PerPoint(
@@ -164,7 +164,7 @@ class LocalFilter(FieldRunnable, Filters):
         stencil = Stencil(operands.mesh, operands.degree, float(scales.max()))
         points = Points(launches, operands.host, POINT_CELL * operands.mesh.longest)
         filtering = LocalPerPoint(launches, stencil, points, scales, operands.basis, threads=self.threads)
-        self._said = {"mean_scale": float(scales.mean()), "local_pairs": operands.local_expected.work.pairs}
+        self._columns = {"mean_scale": float(scales.mean()), "local_pairs": operands.local_expected.work.pairs}
         load_field(launches, filtering, operands)
         self.launch, self.read = filtering.launch, filtering.result
 
@@ -307,7 +307,7 @@ class FilterPatches(DistributedFilter):
             )
             load_field(own, direct, operands)
             filters.append(direct)
-        self._said = {"copies": sum(direct.patches.copies for direct in filters) + shares * count}
+        self._columns = {"copies": sum(direct.patches.copies for direct in filters) + shares * count}
         first, grid, order = launches[0], points.cells.grid, points.order
         solutions, values, add = _second_stage(first, f"element-p{stencil.degree}", grid, shares)
         copies = [Copy(direct.values, at, solutions[at], 0, count * WORD) for at, direct in enumerate(filters)]

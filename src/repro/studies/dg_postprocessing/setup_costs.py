@@ -1,4 +1,4 @@
-"""What comes before products with the filter's matrix."""
+"""Set-up costs of the filter's matrix, before its products."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def setup_costs(campaign: Campaign, published: Published) -> Table:
 
 def _costs(field: Filtering) -> SetupCosts:
     ours, library, made = field[product(1)], field[library_product(1)], field[MAKE]
-    # the seconds in the library's rows are those of making and expanding the matrix, too
+    # the library's rows include the time of making and expanding the matrix
     return SetupCosts(
         field.line.cell,
         PRECISION,

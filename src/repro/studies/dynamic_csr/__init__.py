@@ -17,7 +17,7 @@ REFERENCE = (
     "King: Reducing Irregularities in Control Flow and Memory Access on Graphics Processing Unit Architectures, "
     "dissertation, University of Utah 2017, chapter 5."
 )
-#: By what clock the published times are, as far as it is known.
+#: Sentence that says which clock the published times were measured with, as far as known.
 PUBLISHED_CLOCK = (
     "The author’s public code times by the host’s clock around 100 queued launches and one synchronisation, so "
     "that what the host takes to launch may be in a time."
@@ -98,15 +98,15 @@ STATED_GRAPHS = ("internet", "enron")
 TWO_DEVICES = "speedup of two GPUs, mean"
 
 
-def stated_speedups(published: Published, problem: str | None) -> list[tuple[int, str]]:
+def stated_speedups(published: Published, problem_name: str | None) -> list[tuple[int, str]]:
     """Return the paper's speed-ups for a problem with iterations within the kernel, by number of devices."""
     quantities = {
-        f"speedup of {word} GPUs, iterations within the kernel, {problem}": n for word, n in DEVICE_NUMBERS.items()
+        f"speedup of {word} GPUs, iterations within the kernel, {problem_name}": n for word, n in DEVICE_NUMBERS.items()
     }
     return [
         (quantities[item["quantity"]], item["value"])
         for item in published.tables.get("text", [])
-        if problem and item["quantity"] in quantities
+        if problem_name and item["quantity"] in quantities
     ]
 
 

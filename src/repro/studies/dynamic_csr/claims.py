@@ -75,7 +75,7 @@ class PaperGraphs:
 
     campaign: Campaign
     lines: tuple[ProblemRow, ...]
-    #: The kernels that are asked for.
+    #: The kernels whose times are compared.
     variants: Variants
 
     @classmethod
@@ -85,7 +85,7 @@ class PaperGraphs:
         return cls(campaign, lines, variants)
 
     def update(self, method: Method) -> Method | None:
-        """Return a method of ours, or what is published in its place; the paper's updates were not tuned further."""
+        """Return one of our methods, or a published value in its place; the paper's updates were not tuned further."""
         return {"as_published": as_published(method), "ours": method}.get(self.variants)
 
     def product(self, method: Method) -> Method | None:
@@ -100,7 +100,7 @@ class PaperGraphs:
             yield line, DynamicCase(self.campaign, line.problem, precision or operation_precision(self.campaign))
 
     def memory(self, segments: str) -> Iterator[tuple[ProblemRow, float]]:
-        """Yield the bytes of dynamic CSR over those of HYB, counted as in the paper; `segments` such as `DCSR-4`."""
+        """Yield the ratio of bytes of dynamic CSR to HYB, counted as in the paper; `segments` such as `DCSR-4`."""
         for times in operation_times(self.campaign, self.lines):
             counted = times.facts.get("memory", {}).get("paper")
             if counted and counted["HYB"]:
@@ -116,7 +116,7 @@ def _case_number(line: ProblemRow, name: str, pair: TimePair) -> CaseNumber | No
 def _of_updates(
     pair: Callable[[DynamicCase, Method], TimePair], statistic: StatisticName, updated: Method = DCSR
 ) -> Quantity[PaperGraphs]:
-    """Return a function that measures one time over that of `updated`, or of what is published in its place."""
+    """Return a function that measures one time divided by that of `updated`, or by a published time in its place."""
 
     def measure(graphs: PaperGraphs) -> Measured:
         method = graphs.update(updated)
@@ -272,7 +272,7 @@ class ReadUpdate(NamedTuple):
         return fastest_update(self.case, updated, self.what, self.protocol)
 
 
-#: What each reading of the algorithms has of its own, by its name in rows.
+#: Title of each interpretation of the algorithms' text, by its name in rows.
 READING_TITLES = {"text": "text", "fifth": "every fifth", "slack-4": "slack 4", "slack-0": "slack 0"}
 READ_UPDATES = (("stream", SORTED), ("stream", ANY), ("iterate", SORTED))
 

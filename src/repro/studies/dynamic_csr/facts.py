@@ -47,9 +47,9 @@ class FormatSizes:
         return hybrid_width(self.rows, self.nonzeros)
 
 
-def hybrid_width(rows: int, nonzeros: int) -> int:
+def hybrid_width(n_rows: int, nonzeros: int) -> int:
     """Return the width of HYB's regular part as in the paper: the truncated mean row size, up to a multiple of 4."""
-    return -(-(nonzeros // rows) // WIDTH_STEP) * WIDTH_STEP if rows else 0
+    return -(-(nonzeros // n_rows) // WIDTH_STEP) * WIDTH_STEP if n_rows else 0
 
 
 def format_sizes(lengths: NDArray[np.integer], columns: int) -> FormatSizes:

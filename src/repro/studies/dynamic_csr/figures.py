@@ -388,7 +388,7 @@ def _format_look(updated: Method) -> dict[str, Any]:
     }  # fmt: skip
 
 
-#: Colour map of the marks, and the part of it that is used: the rest, for many products, is too bright.
+#: Colour map of the marks, and the part of it in use; its brighter end is too light for many products.
 GAIN_COLOURS, GAIN_DARKEST = "plasma", 0.62
 
 

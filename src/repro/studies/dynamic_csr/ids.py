@@ -35,7 +35,7 @@ class DynamicRow(RecordedRow):
     ordering: str | None
     segments: int | None
     slack: int | None
-    #: Of an update as published: the reading of what the text leaves open, one of `READINGS`.
+    #: For published updates: the interpretation of the incomplete text, one of `READINGS`.
     reading: str | None
     #: Defragmentations on the way.
     defragmentations: int | None

@@ -87,8 +87,8 @@ class DeviceEntries(NamedTuple):
 class SortedCoordinates:
     """Row-sorted entries in one of two buffers (sides); after appending, a sort writes them into the other buffer."""
 
-    def __init__(self, work: KernelLauncher, capacity: int, rows: int, dtype: np.dtype[np.floating]) -> None:
-        self._work, self._bits, self._dtype = work, bits_of(rows), dtype
+    def __init__(self, work: KernelLauncher, capacity: int, n_rows: int, dtype: np.dtype[np.floating]) -> None:
+        self._work, self._bits, self._dtype = work, bits_of(n_rows), dtype
         self._capacity = capacity
         self.sides = tuple(DeviceEntries.allocate(work, capacity, dtype.itemsize) for _ in range(2))
         self._sort = work.keep(RadixSort(work.device, work.load("sort"), capacity, work.guards))
@@ -136,14 +136,14 @@ class CsrMemory(NamedTuple):
         return cls(*(work.upload(array) for array in (*arrays, matrix.data)))
 
     @classmethod
-    def allocate(cls, work: KernelLauncher, rows: int, count: int, number_bytes: int) -> CsrMemory:
-        sizes = {"offsets": 4 * (rows + 1), "columns": 4 * count, "values": number_bytes * count}
+    def allocate(cls, work: KernelLauncher, n_rows: int, count: int, number_bytes: int) -> CsrMemory:
+        sizes = {"offsets": 4 * (n_rows + 1), "columns": 4 * count, "values": number_bytes * count}
         return cls(*(work.allocate(size, f"the {name} of CSR") for name, size in sizes.items()))
 
-    def bind_product(self, work: KernelLauncher, rows: int, mean: float, x: Buffer, y: Buffer) -> Callable[[], None]:
+    def bind_product(self, work: KernelLauncher, n_rows: int, mean: float, x: Buffer, y: Buffer) -> Callable[[], None]:
         """Return a launch of y = A x with the usual schedule for the mean row size `mean`."""
         matrix = StoredRows(
-            rows, 0, self._asdict(), lambda: np.diff(work.download(self.offsets, rows + 1, np.dtype(np.int32)))
+            n_rows, 0, self._asdict(), lambda: np.diff(work.download(self.offsets, n_rows + 1, np.dtype(np.int32)))
         )
         schedule = usual_schedule(work.device.target, mean)
         return bind_vector(work.device, work.load("product").kernel, schedule, matrix, (x, y))
@@ -177,8 +177,8 @@ ROWS_ALIGNMENT = 32
 PRODUCT_WARPS = {"cuda": 64, "opencl": 4}
 
 
-def ell_pitch(rows: int) -> int:
-    return max(1, -(-rows // ROWS_ALIGNMENT)) * ROWS_ALIGNMENT
+def ell_pitch(n_rows: int) -> int:
+    return max(1, -(-n_rows // ROWS_ALIGNMENT)) * ROWS_ALIGNMENT
 
 
 def overflow(sizes: NDArray[np.integer], width: int) -> int:
@@ -662,4 +662,4 @@ def lay_out_state(operands: GraphOperands, state: State, segments: int = SEGMENT
 
 def state_in(workspace: Workspace, operands: GraphOperands, state: State, segments: int = SEGMENTS) -> Arrays:
     """Return the grown matrix in a state; the workspace keeps it, because its layout can take seconds."""
-    return workspace.fact(("state", state, segments), lambda: lay_out_state(operands, state, segments))
+    return workspace.cached(("state", state, segments), lambda: lay_out_state(operands, state, segments))

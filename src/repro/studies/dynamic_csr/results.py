@@ -229,7 +229,7 @@ class UpdateProtocol(NamedTuple):
 
 UPDATE_PROTOCOLS = tuple(UpdateProtocol(order, mode) for mode in ("add", "unique") for order in ("any", "sorted"))
 ANY, SORTED, ANY_UNIQUE, SORTED_UNIQUE = UPDATE_PROTOCOLS
-#: Updates in which rivals take part, as their table says it.
+#: Updates in which rivals take part, with their names in tables.
 CONTESTED = {"stream": "all at once", "insert": "batches of {batch:,}", "batch": "a batch of {batch:,}"}
 
 

@@ -92,14 +92,14 @@ class Rebuild(BatchUpdate):
 class _RebuildStep:
     """One step of a rebuild: memory and kernels, apart from the two matrices."""
 
-    def __init__(self, work: KernelLauncher, rows: int) -> None:
-        self._work, self._rows = work, rows
-        self._scan = work.keep(Scan(work.device, work.load("sort"), rows, work.guards))
+    def __init__(self, work: KernelLauncher, n_rows: int) -> None:
+        self._work, self._rows = work, n_rows
+        self._scan = work.keep(Scan(work.device, work.load("sort"), n_rows, work.guards))
         self._counts = work.upload_writable(
-            np.zeros(rows, np.int32), "the counts of rows"
+            np.zeros(n_rows, np.int32), "the counts of rows"
         )  # the last kernel counts back down to zero
         self._long_count: Buffer = work.allocate(4, "the number of long rows")
-        self._long_rows = work.upload_writable(np.zeros(max(rows, 1), np.int32), "long rows")
+        self._long_rows = work.upload_writable(np.zeros(max(n_rows, 1), np.int32), "long rows")
 
     def bind(self, old: CsrMemory, entries: int, batch: Entries, new: CsrMemory) -> list[Callable[[], None]]:
         """Return the launches that make the new matrix from a batch and from the old matrix with `entries` entries."""
@@ -328,8 +328,10 @@ class Geam(BatchUpdate):
         handle = Handle(work.device, work.held, label="")
         shape = plan.start.shape
         start, *batches = (_summed(matrix) for matrix in (plan.start, *(b.to_csr(shape) for b in plan.batches)))
-        most = int(start.nnz + sum(batch.nnz for batch in batches))
-        targets = [CsrMemory.allocate(work, shape[0], most, start.dtype.itemsize) for _ in range(min(len(batches), 2))]
+        max_entries = int(start.nnz + sum(batch.nnz for batch in batches))
+        targets = [
+            CsrMemory.allocate(work, shape[0], max_entries, start.dtype.itemsize) for _ in range(min(len(batches), 2))
+        ]
         added = _Addition(work, handle, shape, start.dtype)
         first = CsrMemory.upload(work, start)
         steps = [(CsrMemory.upload(work, batch), int(batch.nnz), targets[i % 2]) for i, batch in enumerate(batches)]
@@ -346,7 +348,7 @@ class Geam(BatchUpdate):
 
             return update
 
-        mean = most / max(shape[0], 1)
+        mean = max_entries / max(shape[0], 1)
         launches = self.with_products(
             work, [*map(bind, range(len(steps)))], lambda i, x, y: steps[i][2].bind_product(work, shape[0], mean, x, y)
         )

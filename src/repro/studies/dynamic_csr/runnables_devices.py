@@ -282,7 +282,7 @@ class DistributedMatrix:
         self._operands = operands_of(workspace)
         self.devices: Devices = workspace.devices.leading(count)
         sizes = np.diff(self._operands.grown.indptr)
-        self.dealing: RowDistribution = workspace.fact(("dealing", count), lambda: RowDistribution.of(sizes, count))
+        self.dealing: RowDistribution = workspace.cached(("dealing", count), lambda: RowDistribution.of(sizes, count))
         self._parts: dict[tuple[int, int, int], Buffer] = {}
 
     @property
@@ -351,7 +351,7 @@ class DistributedMatrix:
         """Return the rows of a device, uploaded at first use; `own` and `other` columns are uploaded together."""
         together: tuple[ColumnOrder, ...] = ("own", "other") if columns in ("own", "other") else (columns,)
         key = "rows of a device", len(self.devices), at, together
-        parts = self._workspace.fact(key, lambda: self._upload_all(key, at, together))
+        parts = self._workspace.cached(key, lambda: self._upload_all(key, at, together))
         return parts[together.index(columns)]
 
     def _upload_all(self, key: Hashable, at: int, together: Sequence[ColumnOrder]) -> list[DeviceRows]:
@@ -637,7 +637,7 @@ def device_runnables(built: Mapping[str, ModuleFile], count: int) -> list[Runnab
 
 
 def _step_vector(step: int) -> int:
-    """Return the number of the vector that a step writes; step 0 stands for the given x."""
+    """Return the index of the vector that a step writes; step 0 is the given x."""
     return step if step < 2 else 2 + step % 2
 
 

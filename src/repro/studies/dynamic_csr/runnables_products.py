@@ -63,7 +63,7 @@ def _bind_streams(
     workspace: Workspace, kernel: GetKernel, id: ProductId, matrix: StoredRows, vectors: tuple[Buffer, Buffer]
 ) -> Run:
     device = workspace.device
-    bins = workspace.fact("paper's bins", lambda: bin_rows(matrix.sizes(), PAPERS_MIN_LENGTHS))
+    bins = workspace.cached("paper's bins", lambda: bin_rows(matrix.sizes(), PAPERS_MIN_LENGTHS))
     order = workspace.buffer("paper's bins", lambda: device.upload(bins.order))
     return bind_streams(device, kernel, id.schedule, bins, [order, *matrix.arguments(False), *vectors])
 
@@ -97,7 +97,7 @@ def _bind_adaptive(
     """Bind all our bins to one launch: parts of the longest rows first, then the other rows bin by bin."""
     device, per_thread = workspace.device, id.schedule.per_thread
     key = "bins", per_thread
-    bins = workspace.fact(key, lambda: bin_rows(matrix.sizes(), our_min_lengths(device.target, per_thread)))
+    bins = workspace.cached(key, lambda: bin_rows(matrix.sizes(), our_min_lengths(device.target, per_thread)))
     order = workspace.buffer(key, lambda: device.upload(bins.order))
     parts = parts_of(bins, matrix.sizes(), device.target, by_place=id.schedule.exact)
     parts_on_device = workspace.buffer(("parts", id.schedule.exact), lambda: device.upload(at_least_one(parts)))
@@ -123,9 +123,9 @@ def _bind_chunks(
 ) -> Run:
     device = workspace.device
     n_t, length = BLOCK_SIZE[device.backend], LONG_ROWS[device.backend].part_length
-    most = n_t * id.schedule.unroll
-    key = "chunks", most
-    chunks = workspace.fact(key, lambda: deal_chunks(matrix.sizes(), most, length))
+    capacity = n_t * id.schedule.unroll
+    key = "chunks", capacity
+    chunks = workspace.cached(key, lambda: deal_chunks(matrix.sizes(), capacity, length))
     arguments: Sequence[Argument] = [
         np.int32(length),
         workspace.buffer(key, lambda: device.upload(chunks)),
@@ -171,7 +171,7 @@ class ProductVariant(CompiledProduct):
         self.packing = id.format, id.state, segments
         self.group = id.format, id.state, id.schedule.kind
         self._segments = segments
-        self._said: dict[str, Any] = {}
+        self._columns: dict[str, Any] = {}
 
     @property
     def identity(self) -> str:
@@ -180,7 +180,7 @@ class ProductVariant(CompiledProduct):
     @property
     def columns(self) -> dict[str, Any]:
         """Format, state and schedule, the matrix's facts, and the compiler's resource figures for the kernels."""
-        return {**self.id.columns, "space": self.space, "matrix_bytes": self.matrix_bytes or None, **self._said}
+        return {**self.id.columns, "space": self.space, "matrix_bytes": self.matrix_bytes or None, **self._columns}
 
     def prepare(self, workspace: Workspace) -> None:
         program, operands = self.program(workspace), operands_of(workspace)
@@ -203,9 +203,9 @@ class ProductVariant(CompiledProduct):
         self.launch = self._bind(x, self._y)
         self.matrix_bytes = facts.nbytes
         self.bytes_moved = self._bytes_to_move(operands, facts)
-        self._said = self._resources(kernels)
+        self._columns = self._resources(kernels)
         if facts.segments:
-            self._said |= {"segments": facts.segments, "slack": facts.slack}
+            self._columns |= {"segments": facts.segments, "slack": facts.slack}
 
     def _bytes_to_move(self, operands: GraphOperands, facts: PackedMatrix) -> int:
         """Return the bytes of entries, x and y, and of the tables that locate each row's entries."""

@@ -41,7 +41,7 @@ from repro.studies.dynamic_csr.runnables_updates import (
 
 
 class Interpretation(NamedTuple):
-    """What the text leaves open, or its code does differently."""
+    """Choices where the paper's text is incomplete, or differs from its published code."""
 
     name: str
     #: Threads of a row: four in the code, one in its iterative test; the text has no number.
@@ -56,7 +56,7 @@ class Interpretation(NamedTuple):
 TEXT = Interpretation(TEXT_READING, 4)
 #: The code's two sets of constants.
 SLACK_4, SLACK_0 = Interpretation("slack-4", 1, 4), Interpretation("slack-0", 4, 0)
-#: The code's defragmentation in the iterative test, whose rows keep their bins.
+#: Every this many batches, the published iterative test defragments; rows keep their bins.
 PERIOD = 5
 FIFTH = TEXT._replace(name="fifth", period=PERIOD)
 #: The readings of each update.

@@ -108,7 +108,7 @@ def update_plan(operands: GraphOperands, what: UpdateName, order: EntryOrder, wh
 def plan_on(workspace: Workspace, what: UpdateName, order: EntryOrder, which: int | None = None) -> UpdatePlan:
     """Return an update's plan, which the workspace keeps."""
     key = "updating", what, order, which
-    return workspace.fact(key, lambda: update_plan(operands_of(workspace), what, order, which))
+    return workspace.cached(key, lambda: update_plan(operands_of(workspace), what, order, which))
 
 
 class MatrixOperation(MatrixRunnable):
@@ -419,7 +419,7 @@ class DynamicUpdate(BatchUpdate):
 
 
 class RivalUpdate(RivalUpdates, MatrixRunnable):
-    """An update by a rival, which adds to the value of a place that is there; parameters are those of `update_plan`."""
+    """An update by a rival, which adds to the value of an existing entry; parameters as for `update_plan`."""
 
     sums = True
 

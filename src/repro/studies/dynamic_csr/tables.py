@@ -315,7 +315,7 @@ OPERATIONS = (
         for updated in (DCSR, HYB)
     ),
 )
-#: What is ours and what is the paper's in tables of updates.
+#: Sentence that distinguishes our measurements from the paper's in tables of updates.
 PUBLISHED_SENTENCE = (
     "DCSR: by our kernels. Published: by the paper’s algorithms 4, 5 and 7, a vector of four threads a row and the "
     "mean row as slack; by row, its entries come with the bounds of their rows, in any order sorting them counts."

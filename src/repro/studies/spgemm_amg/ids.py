@@ -90,7 +90,7 @@ class KernelId(BaseId):
         """Slots of the hash table, or number of products that fit into the memory for sorting; 0 for `dense`."""
         if self.shape is None:
             return 0
-        return self.shape.table if isinstance(self.shape, HashShape) else self.shape.most
+        return self.shape.table if isinstance(self.shape, HashShape) else self.shape.max_products
 
     def __str__(self) -> str:
         where = f"{self.product}/{self.mode}/b{self.bin}/{self.method}"
@@ -144,7 +144,7 @@ def shapes_for(target: Target, scalar_bytes: int, mode: BinMode, limit: int | No
     """
     shapes: list[Shape] = []
     if mode == "one" and limit is not None:
-        shapes += [shape for shape in sort_shapes(target, scalar_bytes) if shape.most == limit]
+        shapes += [shape for shape in sort_shapes(target, scalar_bytes) if shape.max_products == limit]
     tables = [shape for shape in hash_shapes(target, scalar_bytes) if longest <= shape.table]
     least = min((shape.table for shape in tables), default=0)
     shapes += [shape for shape in tables if shape.table <= MAX_SLOTS * least]

@@ -13,7 +13,7 @@ from repro.studies.spgemm_amg import STUDY_NAME
 
 
 def modules_for(target: Target) -> tuple[str, ...]:
-    """Return the modules that a campaign compiles; rows of products lie in one segment each, without free space."""
+    """Return the modules that a campaign compiles; a product's rows have one segment each, without slack."""
     return ("matrix", "sort", *exact_modules(target), *MULTIGRID)
 
 

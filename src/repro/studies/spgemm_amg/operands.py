@@ -63,7 +63,7 @@ class ExpectedProduct:
 
 
 def expect(a: sp.csr_array, b: sp.csr_array, seed: int, dtype: np.dtype[np.floating]) -> ExpectedProduct:
-    """Return what A B must be in the working precision, computed in float64 by SciPy."""
+    """Return the expected A B for the working precision, computed in float64 by SciPy."""
     ones = sp.csr_array((np.ones(a.nnz, np.int64), a.indices, a.indptr), shape=a.shape)
     products = ones @ np.diff(b.indptr).astype(np.int64)
     a, b = a.astype(np.float64), b.astype(np.float64)
@@ -293,9 +293,9 @@ class AmgOperands:
     def bytes_of(self, matrix: sp.csr_array) -> int:
         return self.bytes_of_csr(matrix.shape[0], int(matrix.nnz))
 
-    def bytes_of_csr(self, rows: int, nnz: int) -> int:
+    def bytes_of_csr(self, n_rows: int, nnz: int) -> int:
         """Return the bytes of a CSR matrix in the working precision."""
-        return nnz * (INDEX_BYTES + self.dtype.itemsize) + (rows + 1) * INDEX_BYTES
+        return nnz * (INDEX_BYTES + self.dtype.itemsize) + (n_rows + 1) * INDEX_BYTES
 
     @property
     def operations(self) -> int:

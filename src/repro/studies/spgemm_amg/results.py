@@ -311,7 +311,7 @@ class BinTimes:
 
     @property
     def lead(self) -> float | None:
-        """Time of the second-best method over that of the best; None if there is only one method."""
+        """Time of the second-best method divided by that of the best; None if there is only one method."""
         seconds = sorted(timed.seconds for timed in self._times.values())
         return seconds[1] / seconds[0] if len(seconds) > 1 else None
 
@@ -408,7 +408,7 @@ def _over_ours(
 
 
 def _over_kernel(times: ProductTimes) -> float | None:
-    """Time of the library's fastest product over that of our kernel of a whole one, both by events."""
+    """Time of the library's fastest product divided by that of our whole product, both by events."""
     library, kernel = times[LIBRARY], times[SINGLE_KERNEL]
     whole = library.row.stage_whole if library else None
     return whole / kernel.seconds if whole and kernel else None

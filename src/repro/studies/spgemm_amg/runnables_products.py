@@ -221,7 +221,7 @@ class WholeProduct(Product):
         self.launch = launch
         if self._method == "single":
             self.stages = {"whole": launch}
-        # what is kept for products is counted as well
+        # memory that is cached for products counts as well
         trim_products(work.device)
         self._amounts["peak_bytes"] = work.device.pool_growth(lambda: multiply(factors).release())
 
@@ -273,7 +273,7 @@ class WholeProduct(Product):
 
 
 class SingleKernel(Product):
-    """The kernel of a whole product in one launch, into memory that is there; nothing is allocated or read back."""
+    """The kernel of a whole product in one launch, into existing memory, without allocation or readback."""
 
     clocks: tuple[ClockName, ...] = ("event",)
 

@@ -64,10 +64,10 @@ SHARE_MIN = "Galerkin products’ share of the set-up, least"
 SHARE_MAX = "Galerkin products’ share of the set-up, most"
 
 
-def published_value(published: Published, quantity: str, problem: str = "") -> float | None:
+def published_value(published: Published, quantity: str, problem_name: str = "") -> float | None:
     """Return the value stated in the paper for a quantity, for one problem or for all; None if none is stated."""
     for item in published.tables.get("text", []):
-        if (item["quantity"], item["problem"]) == (quantity, problem):
+        if (item["quantity"], item["problem"]) == (quantity, problem_name):
             return float(item["value"])
     return None
 

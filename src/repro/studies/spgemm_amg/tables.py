@@ -162,7 +162,7 @@ class Matrix(NamedTuple):
         record = self.line.record
         if record is None or record.n is None or record.nnz is None:
             return Cell()
-        size = get_entry(self.line.entry).size
+        size = get_entry(self.line.entry).size if record.kind == "matrix" else 1
         cell = count(record.n * size if key == "unknowns" else record.nnz * size**2)
         if not self.printed or int(self.printed[key]) == cell.value:
             return cell

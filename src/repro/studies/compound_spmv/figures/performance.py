@@ -234,7 +234,7 @@ def _draw_baseline(
                 bar.papers, row, "D", markersize=3.6, markerfacecolor="white", markeredgecolor=figure_style.ACCENT,
                 markeredgewidth=1.0, zorder=4,
             )  # fmt: skip
-    # columns at the right: beside a bar's end a number would meet the diamond
+    # numbers are in columns at the right, because beside a bar they would overlap the diamond
     tuned = [None if bar.tuned is None else f"{bar.tuned:.2f}{'*' * bar.mostly_launch}" for bar in bars]
     figure_style.column(axes, tuned, (figure_style.BAR, figure_style.DARK))
     if any(bar.papers is not None for bar in bars):
@@ -293,7 +293,7 @@ MEAN = "geometric mean"
 
 @dataclass(frozen=True)
 class SpeedupBars:
-    """One row of one panel: speedups, None where there is none, and why there is nothing."""
+    """One row of a panel: its speedups, None for a missing one; and the reason if the whole row is empty."""
 
     label: str
     ours: float | None

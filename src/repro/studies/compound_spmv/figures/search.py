@@ -115,9 +115,9 @@ class Surface:
     screened: int
 
 
-def surface(campaign: Campaign, problem: str, layout: str, kind: str) -> Surface:
+def surface(campaign: Campaign, problem_name: str, layout: str, kind: str) -> Surface:
     """Collect the times of one layout and kind of schedule from the search."""
-    rows = paper_rows(campaign, problem, PRECISION).select(layout=layout, schedule=kind)
+    rows = paper_rows(campaign, problem_name, PRECISION).select(layout=layout, schedule=kind)
     by_place = {(row.n_b, row.n_t): row for row in rows if row.n_b is not None and row.n_t is not None}
     blocks_per_sm, block_sizes = (tuple(sorted({place[axis] for place in by_place})) for axis in (0, 1))
     seconds = np.full((len(blocks_per_sm), len(block_sizes)), np.nan)
@@ -368,7 +368,7 @@ def _percent_by_precision(losses: Iterable[tuple[str, float | None]]) -> dict[st
     return by_precision
 
 
-#: Colour and marker by what was known.
+#: Colour and marker of a search, by the recordings that it learned from.
 LOOKS = {
     "problem_unknown": (figure_style.DARK, "o"),
     "entry_unknown": (figure_style.MIDDLE, "s"),

@@ -296,7 +296,7 @@ def _cold(method: Method) -> Pick:
 
 
 class CounterRow(NamedTuple):
-    """What a profiler counted of a kernel."""
+    """Counters of a kernel, read by a profiler."""
 
     line: ProblemRow
     row: RecordedRow
@@ -379,7 +379,7 @@ class Compared(NamedTuple):
     unpaired: Time | None
 
 
-#: By the key of a column of measured numbers its head, and what is compared in it.
+#: Head and compared solutions of each column of measured ratios, by key.
 SIDES: Mapping[str, tuple[str, Callable[[Times], Compared]]] = {
     PAPERS.key: (PAPERS.title, lambda case: Compared(case[PAPERS], case[LIBRARY], None)),
     OURS.key: (OURS.title, lambda case: Compared(case[OURS], case[LIBRARY], case[WITHOUT_PAIRS])),
@@ -392,7 +392,7 @@ Clocked = Literal["graph", "event", "cold"]
 class Quantity:
     """How a quantity is measured."""
 
-    #: Returns it of a case, given what is compared in a column.
+    #: Computes the ratio for a case, given the two compared solutions of a column.
     ratio: Callable[[Times, Compared], float | None]
     #: Whether the worst case is wanted, else the geometric mean.
     worst: bool = False

@@ -70,13 +70,14 @@ ALL = "all of it: the papers’ space"
 
 @dataclass(frozen=True)
 class IdeaLoss:
-    """What one problem in one precision loses without an idea."""
+    """The loss of one problem in one precision if an idea is not used."""
 
     problem: str
     precision: str
     #: Whether the matrix in CSR-AoS and both vectors fit into the last-level cache; None where its size is unknown.
     cached: bool | None
-    #: Time of the best variant without the idea over that of the best, both beyond an empty kernel's; at least 1.
+    #: Time of the best variant without the idea divided by the best variant's, both minus an empty kernel's; at least
+    #: 1.
     ratio: float
     #: Whether the best without was timed by the screening only.
     screened: bool
@@ -104,19 +105,19 @@ def described(campaign: Campaign) -> pd.DataFrame:
 
 
 def offset(campaign: Campaign) -> float:
-    """Return what the event clock reads of an empty kernel in seconds, the median of the campaign; 0 if untimed."""
+    """Return the event clock's time of an empty kernel in seconds, the median of the campaign; 0 if untimed."""
     rows = campaign.report
     empty = rows.loc[(rows.kind == "empty") & (rows.cache == campaign.cache), TIME].dropna()
     return float(empty.median()) if len(empty) else 0.0
 
 
-def idea_losses(rows: pd.DataFrame, uses: pd.Series) -> list[IdeaLoss]:
+def idea_losses(frame: pd.DataFrame, uses: pd.Series) -> list[IdeaLoss]:
     """Return what each case loses without the rows that use an idea; cases of which no row was tried have none.
 
     A screened time below the best of the full protocol is noise: no loss.
     """
     lost = []
-    needed = rows[[*CASE, "protocol", "beyond", "cached"]].assign(uses=uses)
+    needed = frame[[*CASE, "protocol", "beyond", "cached"]].assign(uses=uses)
     for (problem, precision), case in needed.groupby(CASE, sort=True):
         timed = case[case.beyond > 0]
         without = timed[~timed.uses]
@@ -199,8 +200,8 @@ def _percent_cell(share: float) -> Cell:
     return Cell(round(100 * share, 6), f"{100 * share:.1f}") if np.isfinite(share) else Cell(None, "none works")
 
 
-def _doubts(campaign: Campaign, rows: pd.DataFrame, ours: pd.DataFrame) -> list[str]:
-    """Return the sentences on what the numbers rest on."""
+def _doubts(campaign: Campaign, frame: pd.DataFrame, ours: pd.DataFrame) -> list[str]:
+    """Return the sentences on the limits of the table's numbers."""
     said = []
     empty = offset(campaign)
     if empty:
@@ -217,7 +218,7 @@ def _doubts(campaign: Campaign, rows: pd.DataFrame, ours: pd.DataFrame) -> list[
             f"Times are of the full protocol where a variant had it; screened ones, of {screened.max()} launches at"
             " most, scatter more, and one below the best of the full protocol counts as no loss."
         )
-    cards = rows.groupby([*CASE, "space"]).device_uuid.first().unstack("space")
+    cards = frame.groupby([*CASE, "space"]).device_uuid.first().unstack("space")
     papers = papers_space(campaign)
     if papers in cards:
         other = int((cards[papers] != cards[EXTENDED]).sum())
@@ -238,10 +239,10 @@ class TimesAndBytes:
     front: NDArray[np.intp]
 
 
-def times_and_bytes(campaign: Campaign, problem: str, precision: str) -> TimesAndBytes | None:
+def times_and_bytes(campaign: Campaign, problem_name: str, precision: str) -> TimesAndBytes | None:
     """Return the fastest variant of each layout in natural ordering; None where nothing was timed."""
     fastest: dict[str | None, tuple[bool, float, CompoundRow]] = {}
-    variants = Case[CompoundRow](campaign, problem, precision).searched.select(kind="variant", ordering="natural")
+    variants = Case[CompoundRow](campaign, problem_name, precision).searched.select(kind="variant", ordering="natural")
     for row in variants:
         seconds, best = row.seconds("event"), fastest.get(row.layout)
         # a few launches are not enough to choose by where there are more
@@ -368,7 +369,7 @@ def _summary_row(cases: Sequence[Transfer], over: Callable[[Sequence[float]], fl
 
 BUDGET = float(StudySettings.model_fields["budget"].default)
 Learnt = Mapping[str, tuple[str, Callable[[Evaluation], Array | None]]]
-#: What is judged: its column's key, its head, and its losses.
+#: Columns of search losses: key, head, and a function for the losses.
 JUDGED: Learnt = {
     "problem_unknown": ("problem unknown", lambda one: one.problem_unknown),
     "entry_unknown": ("entry unknown", lambda one: one.family_unknown),
@@ -443,7 +444,7 @@ def _prediction_summary(
     return cells
 
 
-#: Tuning in parts, and what each part is.
+#: Orders in which parameters are tuned one after the other, with the parameters of each stage.
 SEQUENCES: Mapping[str, Order] = {
     "schedule alone": searches.schedule_alone,
     "layout alone": searches.layout_alone,
