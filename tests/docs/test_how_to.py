@@ -75,7 +75,7 @@ def test_the_example_works_as_the_page_says(copy, page):
         "add-a-baseline": "scipy/csc/real4",
         "add-a-layout": "RowELL-SoA-SoA",
         "add-a-problem": "ring_large",
-        "add-a-study": "// small: take/double",
+        "add-a-study": "// transposed: products/double",
         "add-an-entry": "dual",
     }
     assert listed[page.stem] in said

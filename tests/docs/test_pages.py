@@ -22,9 +22,11 @@ from repro.campaign.artifacts import all_artifacts
 from repro.campaign.configuration import load
 from repro.cli.app import COMMANDS, build
 from repro.extensions import LOADERS, STUDIES
+from repro.results.common_tables import BASELINES, TIMES
 from repro.studies import study_names
 
-SMALL_STUDY = REPOSITORY / "tests/small_study"  # laid over a checkout
+#: Trees of studies that are laid over a checkout.
+LAID_OVER = (REPOSITORY / "tests/product_study", REPOSITORY / "tests/small_study")
 ROOTS = ("src", "config", "docs", "kernels", "tests", "workflow", "profiles")
 TARGETS = set(re.findall(r"^([a-z-]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE))
 
@@ -42,8 +44,14 @@ def words(page: Path, program: str) -> list[list[str]]:
 
 
 def written(page: Path) -> set[str]:
-    """Return the files that the examples of a page write."""
-    return {block.path for block in blocks(page) if block.how == "write" and block.path}
+    """Return the files that the examples of a page write, and those of the trees that it lays over a checkout."""
+    laid_over = {
+        path.relative_to(tree).as_posix()
+        for tree in LAID_OVER
+        if str(tree.relative_to(REPOSITORY)) in page.read_text()
+        for path in tree.rglob("*.*")
+    }
+    return laid_over | {block.path for block in blocks(page) if block.how == "write" and block.path}
 
 
 @pages
@@ -183,7 +191,7 @@ def test_every_file_that_a_comment_or_docstring_names_is_there():
         f"{source.relative_to(REPOSITORY)}: {name}"
         for source in SOURCES
         for name in PATH.findall(remarks(source))
-        if not any((folder / name).exists() for folder in (REPOSITORY, SMALL_STUDY))
+        if not any((folder / name).exists() for folder in (REPOSITORY, *LAID_OVER))
     ]
     assert not missing
 
@@ -228,4 +236,4 @@ def test_artifacts_that_pages_name_are_there():
     there = {artifact.name for study in study_names() for artifact in all_artifacts(study)}
     named = {name for page in PAGES for name in re.findall(r"`((?:table|figure)-[\w-]+)`", page.read_text())}
     assert named
-    assert named <= there
+    assert named <= there | {TIMES, BASELINES}

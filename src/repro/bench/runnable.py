@@ -112,13 +112,14 @@ class Candidate(Runnable):
     Attributes
     ----------
     id
-        Id of the variant; `name` is this id as text.
+        Id of the variant; `name` is this id as text. Needed only by a predicted search and by `Study.id_class`.
     space
         The search space, one of `repro.config.spaces.SPACES`.
     packing
         Key of the packed operand; candidates with equal keys share one packed operand on the device.
     group
-        Group of the candidate. The best candidates of each group are timed with the full protocol, for tables by group.
+        Group of the candidate, or None. The best candidates of each group are timed with the full protocol, for tables
+        by group.
     """
 
     id: BaseId

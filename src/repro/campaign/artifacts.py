@@ -15,6 +15,7 @@ from repro.errors import ReproError
 from repro.package_data import DEFAULT_CONFIG
 from repro.problems.registry import campaign_folder, load_registry, problem_names
 from repro.results.campaign_data import Campaign
+from repro.results.common_tables import register_common_tables
 from repro.results.published import Published
 from repro.results.registry import Artifact, Kind, artifacts
 from repro.studies import get_study, load_artifacts, study_names
@@ -160,8 +161,13 @@ def select_artifacts(config: Config, study_name: str, beside: bool, kind: Kind |
 
 
 def all_artifacts(study_name: str, kind: Kind | None = None) -> list[Artifact]:
-    """Return all artifacts of a study: tables before figures, by their numbers, ours last."""
+    """Return all artifacts of a study: tables before figures, by their numbers, ours last.
+
+    A study that registers no table has the common ones.
+    """
     load_artifacts(study_name)
+    if not artifacts(study_name, "table"):
+        register_common_tables(study_name)
     return artifacts(study_name, kind)
 
 

@@ -1,6 +1,7 @@
-"""Tables that each study has: all its baselines and layouts with their times, and what comes before its products.
+"""Tables that each study can have: times case by case, all baselines and layouts, and what comes before products.
 
-The first includes newly added ones automatically. The second says from how many products on a set-up has paid.
+A study without tables gets the first two, which include newly added variants and baselines automatically. The third
+says from how many products on a set-up has paid.
 """
 
 from __future__ import annotations
@@ -8,18 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import floor
-from typing import Any
+from typing import Any, NamedTuple
 
-from repro.bench.rows import ClockName
+from repro.bench.rows import OUTSIDE, ClockName, RecordedRow
 from repro.results.campaign_data import Campaign, Case, Method, R_co, ReportedTime, Selection
 from repro.results.problem_rows import (
     ABBREVIATIONS,
     CLOCK_WORDS,
+    ProblemRow,
     join_sentences,
     measurement_note,
+    ours,
     precision_cell,
     unavailable_note,
 )
+from repro.results.published import Published
+from repro.results.registry import OURS, table
 from repro.results.significance import geometric_mean
 from repro.results.tables import (
     MICRO,
@@ -32,9 +37,108 @@ from repro.results.tables import (
     microseconds,
     ratio,
     seconds_cell,
+    speedup_column,
     table_of,
     time_column,
 )
+
+
+class CaseRow(NamedTuple):
+    """A table's row for one case: the problem in the campaign's order, and what was measured."""
+
+    line: ProblemRow
+    case: Case
+
+    @property
+    def name(self) -> Cell:
+        """Cell of the problem's name; a case without any time has the reason as a note."""
+        return self.line.noted(None if self.case.measured else self.case.why_not())
+
+
+def case_rows(campaign: Campaign, published: Published) -> list[CaseRow]:
+    """Return a row for each problem of a campaign in each precision."""
+    lines = ours(campaign, published)
+    return [CaseRow(line, Case(campaign, line.problem, p)) for line in lines for p in campaign.precisions]
+
+
+def times_table(
+    campaign: Campaign,
+    published: Published,
+    methods: Sequence[Method],
+    base: Method,
+    clock: ClockName = "graph",
+    caption: str = "",
+) -> Table:
+    """Return a table with a line for each case: times of the base and of each method, and speedups over the base.
+
+    Parameters
+    ----------
+    methods
+        What is compared: a group of columns each.
+    base
+        What speedups are over.
+    clock
+        Clock of all times.
+    caption
+        Sentences before those on the clock and on what is missing.
+    """
+
+    def timed(method: Method) -> Callable[[CaseRow], ReportedTime | None]:
+        return lambda row: row.case.time(method, clock)
+
+    columns = [
+        Column[CaseRow]("problem", "problem", numeric=False, cell=lambda row: row.name),
+        Column[CaseRow]("precision", "precision", numeric=False, cell=lambda row: precision_cell(row.case.precision)),
+        time_column("floor_us", "floor", "µs", lambda row: row.case.bound("floor", clock)),
+        time_column(f"{base.key}_us", base.title, "µs", timed(base)),
+        *(time_column(f"{one.key}_us", one.title, "µs", timed(one)) for one in methods),
+        *(
+            speedup_column(f"{one.key}_speedup", one.title, f"speedup over {base.title}", timed(base), timed(one))
+            for one in methods
+        ),
+    ]
+    rows = case_rows(campaign, published)
+    said = [caption, measurement_note(campaign, clock), unavailable_note(campaign)]
+    return table_of(columns, rows, join_sentences(said), nothing=not any(row.case.measured for row in rows))
+
+
+#: Maximum number of variants that have columns of their own in `table-times`; of more, the fastest has.
+MAX_VARIANTS = 12
+#: Kinds of the rows that `table-baselines` compares in a study without tables.
+COMPARED = ("variant", "baseline", OUTSIDE)
+
+
+#: Names of the tables of a study that has none of its own.
+TIMES, BASELINES = "table-times", "table-baselines"
+
+
+def register_common_tables(study_name: str) -> None:
+    """Register the tables `TIMES` and `BASELINES` for a study that has no tables of its own."""
+
+    @table(study_name, TIMES, title="Variants beside the fastest baseline", numbering=OURS)
+    def times(campaign: Campaign, published: Published) -> Table:
+        timed = [row for row in campaign.reported.select(kind="variant") if row.timed]
+        names = sorted({row.name for row in timed})
+        methods = [Method(name, name, columns={"kind": "variant", "name": name}) for name in names]
+        if not 0 < len(methods) <= MAX_VARIANTS:
+            methods = [Method("fastest", "fastest variant", columns={"kind": "variant"})]
+        base = Method("baseline", "fastest baseline", columns={"kind": "baseline"})
+        return times_table(campaign, published, methods, base, _common_clock(timed))
+
+    @table(study_name, BASELINES, title="All baselines and layouts", numbering=OURS)
+    def baselines(campaign: Campaign, published: Published) -> Table:
+        clock = _common_clock([row for row in campaign.reported.select(kind=COMPARED) if row.timed])
+        return baselines_table(campaign, [Method("all", study_name, columns={"kind": COMPARED})], _name_of_row, clock)
+
+
+def _common_clock(rows: Sequence[RecordedRow]) -> ClockName:
+    """Return the first of the clocks `graph`, `event`, `host` by which all rows have a time; `graph` if none is."""
+    clocks: tuple[ClockName, ...] = ("graph", "event", "host")
+    return next((clock for clock in clocks if all(row.seconds(clock) for row in rows)), "graph")
+
+
+def _name_of_row(row: RecordedRow) -> str:
+    return row.name
 
 
 @dataclass

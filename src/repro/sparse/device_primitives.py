@@ -47,8 +47,13 @@ class ModuleFile:
         return workspace.program(self.folder / self.module.binary, at)
 
 
+def read_module(target: Target, study_name: str, key: str) -> ModuleFile:
+    """Read the manifest of a study's module; raise `ReproError` if it is not compiled yet."""
+    return ModuleFile.read(manifest_path(target.name, study_name, key))
+
+
 def read_modules(target: Target, study_name: str, group: str, names: Iterable[str]) -> dict[str, ModuleFile]:
-    return {name: ModuleFile.read(manifest_path(target.name, study_name, f"{group}/{name}")) for name in names}
+    return {name: read_module(target, study_name, f"{group}/{name}") for name in names}
 
 
 class Factor(Protocol):

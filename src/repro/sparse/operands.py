@@ -1,4 +1,7 @@
-"""Operands of y = A x in a working precision, the reference product, and verification on the device."""
+"""Operands of y = A x in a working precision, the reference product, and verification on the device.
+
+The base classes of what is verified: products, those by kernels of a compiled module, and those by one kernel.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,14 +19,17 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from repro.bench.errors import IncorrectError
-from repro.bench.runnable import Runnable, Workspace
+from repro.bench.rows import RecordedRow
+from repro.bench.runnable import Candidate, Runnable, Workspace, not_prepared
+from repro.codegen.build_cache import Module, ModuleOnDemand
 from repro.codegen.targets import DTYPES, INDEX_BYTES
 from repro.codegen.templates import VERIFY_BLOCK_SIZE
-from repro.devices.base import Buffer
+from repro.devices.base import Argument, Buffer, Device, Program
 from repro.entries import Entry, get_entry
 from repro.errors import ReproError
 from repro.problems.matrix import Matrix
-from repro.sparse.elementwise import pack_vector, padded_size
+from repro.sparse.device_primitives import ModuleFile
+from repro.sparse.elementwise import in_order, pack_vector, padded_size
 from repro.sparse.ordering import permutation, reorder
 from repro.sparse.symmetry import Symmetry, symmetry_of
 
@@ -116,6 +123,153 @@ class ProductRunnable(Runnable):
             aligned to 16 bytes.
         """
         raise NotImplementedError
+
+
+#: Function that, given x and y, returns a launch of y = A x.
+Bind = Callable[[Buffer, Buffer], Callable[[], None]]
+
+
+class CompiledProduct(ProductRunnable, Candidate):
+    """A variant: a product by kernels of a compiled module, one number for each row unless a subclass says otherwise.
+
+    `prepare` of a subclass sets `_bind` and `_y`, from which `product` and `result` follow.
+
+    Parameters
+    ----------
+    module
+        The compiled module.
+    folder
+        Folder of its manifest; paths of binaries are relative to this folder.
+    """
+
+    kind = "variant"
+    arrangement = "AoS@natural"
+
+    def __init__(self, module: Module | ModuleOnDemand, folder: Path) -> None:
+        self._module, self._folder = module, folder
+        self._bind: Bind | None = None
+        self._y: Buffer | None = None
+
+    @property
+    def module(self) -> Module:
+        """Manifest of the module; a module on demand is compiled first."""
+        return self._module.built
+
+    @property
+    def identity(self) -> str:
+        return self.module.hash
+
+    @property
+    def on_demand(self) -> bool:
+        return isinstance(self._module, ModuleOnDemand)
+
+    def compile(self) -> None:
+        _ = self.module
+
+    def program(self, workspace: Workspace) -> Program:
+        """Load the module; raise `ModuleError` if it has no valid binary."""
+        return ModuleFile(self.module, self._folder).program(workspace)
+
+    def resources(self, kernel: str) -> dict[str, int | None]:
+        """Return registers and spilled bytes per thread of a kernel, which are columns; None on the CPU."""
+        reported = (self.module.resources or {}).get(kernel, {})
+        return {name: reported.get(name) for name in ("registers", "spills")}
+
+    def product(self, x: Buffer, y: Buffer) -> Callable[[], None]:
+        assert self._bind is not None, "prepared first"
+        return self._bind(x, y)
+
+    def result(self) -> Buffer | None:
+        return self._y
+
+    def arrange(self, values: NDArray[Any]) -> NDArray[Any]:
+        return values.ravel()
+
+    def release(self) -> None:
+        """Drop references; matrix and vectors belong to the workspace."""
+        self._y = self._bind = None
+        self.launch = not_prepared
+
+
+class KernelProduct(CompiledProduct):
+    """A product by one kernel, whose parameters are the number of rows, the arrays of the matrix, x and y.
+
+    A subclass returns the arrays. Products that share them have to have the same `packing`, which is else the name.
+
+    Parameters
+    ----------
+    name
+        Name of the variant and of its kernel.
+    built
+        The module with the kernel.
+    block_size
+        Threads per block.
+    adds
+        Whether the kernel adds to y, so that a launch fills y with zeros first.
+    """
+
+    space = "paper"
+    group = None
+
+    def __init__(self, name: str, built: ModuleFile, block_size: int, *, adds: bool = False) -> None:
+        super().__init__(built.module, built.folder)
+        self.name = self.packing = name
+        self.block_size, self.adds = block_size, adds
+
+    @property
+    def columns(self) -> Mapping[str, Any]:
+        return {"matrix_bytes": self.matrix_bytes or None, **self.resources(self.name)}
+
+    def arrays(self, operands: ProductOperands) -> Mapping[str, NDArray[Any]]:
+        """Return the arrays of the matrix in the order of the kernel's parameters.
+
+        Raises
+        ------
+        Unsupported
+            The layout does not suit the matrix.
+        """
+        raise NotImplementedError
+
+    def blocks(self, operands: ProductOperands, device: Device) -> int:
+        """Return the number of blocks: by default one thread for each row."""
+        return -(-operands.problem.n // self.block_size)
+
+    def prepare(self, workspace: Workspace) -> None:
+        """Upload the arrays and bind the kernel.
+
+        Raises
+        ------
+        ModuleError, Unsupported
+        """
+        program, operands, device = self.program(workspace), operands_of(workspace), workspace.device
+
+        def pack() -> tuple[int, Mapping[str, NDArray[Any]]]:
+            arrays = self.arrays(operands)
+            return sum(array.nbytes for array in arrays.values()), arrays
+
+        self.matrix_bytes, buffers = workspace.upload_packed(self.packing, pack)
+
+        def bind(x: Buffer, y: Buffer) -> Callable[[], None]:
+            arguments: list[Argument] = [np.int32(operands.problem.n), *buffers.values(), x, y]
+            kernel = program.kernel(self.name)  # one per binding: an OpenCL kernel holds its arguments
+            run = device.bind(kernel, self.blocks(operands, device), self.block_size, arguments)
+            return in_order([lambda: device.fill(y, 0), run]) if self.adds else run
+
+        self._bind, self._y, x = bind, y_on(workspace), x_on(workspace, "AoS")
+        self.bytes_moved = self.matrix_bytes + x.nbytes + self._y.nbytes
+        self.launch = self.product(x, self._y)
+
+
+class ProductRow(RecordedRow):
+    """A row of a product: columns of `ProductOperands`, of `KernelProduct`, and of the library's baselines."""
+
+    entry: str | None
+    matrix_bytes: int | None
+    ordering: str | None
+    routine: str | None
+    representation: str | None
+    format: str | None
+    papers_choice: bool | None
 
 
 @dataclass(frozen=True)

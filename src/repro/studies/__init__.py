@@ -111,6 +111,8 @@ class Study:
         Pydantic model of the study's settings: `StudySettings` or a subclass with more keys or narrower types.
     kinds
         Kinds of problems that the study accepts; see `repro.problems.problem`.
+    entries
+        Types of entries that the study's matrices may have; empty if all may.
     columns
         Additional columns of the study's rows with their types; `stage_<name>` for each stage of its kernels.
     outputs
@@ -150,6 +152,7 @@ class Study:
     reference: str
     settings: type[StudySettings] | None = None
     kinds: tuple[str, ...] = ("matrix",)
+    entries: tuple[str, ...] = ()
     columns: Mapping[str, ColumnType] = NO_COLUMNS
     outputs: tuple[str, ...] = ("search", "baseline", "report", "choices")
     parts: tuple[str, ...] = ()
@@ -185,6 +188,8 @@ class Study:
         for problem in problems:
             if problem.kind not in self.kinds:
                 raise self.refusal(problem, f"a problem of kind {' or '.join(self.kinds)}", problem.kind)
+            if self.entries and problem.entry not in self.entries:
+                raise self.refusal(problem, f"{' or '.join(self.entries)} entries", problem.entry)
 
     def check_on(self, settings: StudySettings, problems: Sequence[Outline], target: Target) -> None:
         """Refuse settings that the study does not support on devices of a target, before anything is written.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +20,7 @@ from repro.config.models import Rival, StudySettings
 from repro.problems.problem import Problem
 from repro.tuning.final_timing import Probe, shuffled_rounds
 from repro.tuning.recordings import FeaturesOf, Machine, Prune, load_recordings, prune_nothing
-from repro.tuning.search import ProgressCallback, Search, ranked
+from repro.tuning.search import Choice, ProgressCallback, Search, pick, ranked
 from repro.tuning.strategies import Exhaustive, Predicted, RandomSample, Strategy
 
 #: Number of device-copy configurations to time; a few suffice to find the bandwidth.
@@ -122,6 +122,21 @@ class Session:
         rows += self._search.screened(copies, "copy")  # copies take long, so few launches suffice
         rows += self._search.exhaustive(empty, "empty kernel")
         return list(zip([*floors, *copies, *empty], rows, strict=True))
+
+    def time_all(
+        self, variants: Sequence[Candidate], baselines: Sequence[Runnable] = ()
+    ) -> Iterator[tuple[str, Sequence[Row] | Sequence[Choice]]]:
+        """Take the four steps of a study of few variants, and yield the name and the rows of each.
+
+        `search` times all variants, `baseline` the yardsticks; `report` times variants, baselines and the fastest
+        yardsticks again side by side; `choices` has the fastest variant by each clock, the tuning `joint`.
+        """
+        rows = self.exhaustive(variants, "variants")
+        yield "search", rows
+        yardsticks = self.yardsticks()
+        yield "baseline", [row for _, row in yardsticks]
+        yield "report", self.rounds([*variants, *fastest_yardsticks(yardsticks), *baselines])
+        yield "choices", pick(rows, self.settings.timing.tie, lambda timed, clock: {"joint": timed})
 
     def strategy(
         self,

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repro.bench.errors import ModuleError, Unsupported
-from repro.bench.runnable import Candidate, Operands, Workspace, not_prepared
+from repro.bench.runnable import Operands, Workspace
 from repro.bench.yardsticks import Floor
 from repro.codegen.build_cache import Module, ModuleOnDemand
 from repro.codegen.templates import StreamConfig
@@ -23,32 +23,29 @@ from repro.sparse.compound.outer import get_outer
 from repro.sparse.compound.packing import PackedFacts, pack, pack_pairs
 from repro.sparse.compound.variants import KEPT, TILE_ROWS, Layout, VariantId
 from repro.sparse.elementwise import in_order, pack_vector, padded_size
-from repro.sparse.operands import ProductOperands, ProductRunnable, clusters_on, operands_of, symmetry_on, x_on, y_on
+from repro.sparse.operands import CompiledProduct, ProductOperands, clusters_on, operands_of, symmetry_on, x_on, y_on
 from repro.sparse.pairs import shared_bytes
 
 #: Limit of slots per entry for our layouts.
 MAX_PADDING = 4
 
 
-class Variant(ProductRunnable, Candidate):
+class Variant(CompiledProduct):
     """A product by a generated kernel; the binary of `module` is relative to `folder`."""
 
     id: VariantId
-    kind = "variant"
     space: Space
 
     def __init__(self, id: VariantId, module: Module | ModuleOnDemand, folder: Path, space: Space = PAPER) -> None:
-        self.id, self._module, self.space = id, module, space
+        super().__init__(module, folder)
+        self.id, self.space = id, space
         self.layout, self.schedule = id.layout, id.schedule
         self.name = str(id)
         self.arrangement = f"{self.layout.vector}@{self.layout.unknowns}"
         self.packing = replace(self.layout, vector="")
         self.group = str(self.layout), self.schedule.kind
-        self._folder = folder
-        self._kernel_resources: Mapping[str, int] = {}
-        self._y: Buffer | None = None
+        self._kernel_resources: Mapping[str, int | None] = {"registers": None, "spills": None}
         self._permutation: NDArray[np.int64] | None = None
-        self._bind: Callable[[Buffer, Buffer], Callable[[], None]] | None = None
 
     def reordered(self, ordering: str) -> Variant:
         """Return the same layout and schedule for renumbered unknowns.
@@ -61,11 +58,6 @@ class Variant(ProductRunnable, Candidate):
         return Variant(replace(self.id, layout=layout), self._module, self._folder, self.space)
 
     @property
-    def module(self) -> Module:
-        """Manifest of the module; a module on demand is compiled first."""
-        return self._module.built
-
-    @property
     def identity(self) -> str:
         return f"{self.module.hash} {self.schedule}"
 
@@ -75,16 +67,8 @@ class Variant(ProductRunnable, Candidate):
             **self.id.columns,
             "space": self.space,
             "matrix_bytes": self.matrix_bytes or None,
-            "registers": self._kernel_resources.get("registers"),
-            "spills": self._kernel_resources.get("spills"),
+            **self._kernel_resources,
         }
-
-    @property
-    def on_demand(self) -> bool:
-        return isinstance(self._module, ModuleOnDemand)
-
-    def compile(self) -> None:
-        _ = self.module
 
     def pack(self, workspace: Workspace) -> None:
         operands = operands_of(workspace)
@@ -124,14 +108,14 @@ class Variant(ProductRunnable, Candidate):
         shared = self._shared_bytes(packed, operands)
         self.matrix_bytes = packed.nbytes
         name = kernel_name(self.schedule, device.target)
-        self._kernel_resources = (self.module.resources or {}).get(name, {})
+        self._kernel_resources = self.resources(name)
         n = operands.problem.n
         long_rows = self.layout.ordering == "clustered" and not self.layout.of_pairs
         blocks = self.schedule.blocks(n, device.sm_count, packed.stride if long_rows else 0)
         matrix = [np.int32(n), np.int32(packed.slots), np.int32(packed.stride)]
         matrix += [np.int32(packed.leading)] if self.layout.of_pairs else []
         kept = self._kept_slots(packed, device)
-        program = workspace.program(self._folder / self.module.binary)
+        program = self.program(workspace)
         counter = workspace.written("counter", 4, "its counter")
 
         def bind(x: Buffer, y: Buffer) -> Callable[[], None]:
@@ -169,23 +153,10 @@ class Variant(ProductRunnable, Candidate):
         tile_rows = TILE_ROWS[self.layout.outer]
         return shared_bytes(packed.shared + (self.schedule.width - 1) * tile_rows, tile_rows, entry_bytes)
 
-    def product(self, x: Buffer, y: Buffer) -> Callable[[], None]:
-        """Return a launch of y = A x for vectors in the layout's ordering and vector order; only once bound."""
-        assert self._bind is not None
-        return self._bind(x, y)
-
-    def result(self) -> Buffer | None:
-        return self._y
-
     def arrange(self, values: NDArray[Any]) -> NDArray[Any]:
         """Bring `(n, k)` members into the layout's ordering and vector order; once prepared."""
         assert self._permutation is not None
         return pack_vector(values[self._permutation], self.layout.vector)
-
-    def release(self) -> None:
-        """Drop references; matrix, vectors and counter belong to the workspace."""
-        self._bind = None
-        self.launch = not_prepared
 
 
 def padding(matrix: Matrix, outer: str, warp: int) -> float:

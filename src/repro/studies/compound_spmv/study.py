@@ -39,6 +39,7 @@ from repro.sparse.compound.variants import (
     fitting,
     schedules,
 )
+from repro.sparse.device_primitives import read_module
 from repro.sparse.library import asked_for, check_names, for_problem
 from repro.sparse.operands import ProductOperands, ProductRunnable, make_operands, symmetry_on
 from repro.sparse.ordering import UNKNOWNS
@@ -420,10 +421,9 @@ def variants_of(settings: StudySettings, entry: str, precision: str, target: Tar
     variants = []
     for space in settings.spaces:
         for layout in layouts(settings, space, entry, target):
-            path = manifest_path(target.name, STUDY_NAME, f"{space}/{entry}-{precision}/{layout}")
-            module = Module.load(path)
+            built = read_module(target, STUDY_NAME, f"{space}/{entry}-{precision}/{layout}")
             for schedule in schedules(target, space, layout):
-                variants.append(Variant(VariantId(layout, schedule), module, path.parent, space))
+                variants.append(Variant(VariantId(layout, schedule), built.module, built.folder, space))
     return variants
 
 
@@ -449,10 +449,9 @@ def solvers_with(products: Sequence[ProductRunnable], entry: str, precision: str
     ReproError
         A module is not compiled yet.
     """
-    chip, product = (manifest_path(target.name, STUDY_NAME, key) for key in _solver_keys(entry, precision))
-    module = Module.load(product)
-    over_products = [ProductCgRun(each, module, product.parent) for each in products]
-    return [PersistentCgRun(Module.load(chip), chip.parent), *over_products]
+    chip, product = (read_module(target, STUDY_NAME, key) for key in _solver_keys(entry, precision))
+    over_products = [ProductCgRun(each, product.module, product.folder) for each in products]
+    return [PersistentCgRun(chip.module, chip.folder), *over_products]
 
 
 def _search(session: Session) -> tuple[list[Variant], list[Row]]:

@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.bench.errors import ModuleError, Unsupported
-from repro.bench.runnable import Candidate, Workspace, not_prepared
+from repro.bench.errors import Unsupported
+from repro.bench.runnable import Workspace
 from repro.codegen.build_cache import Module, ModuleOnDemand
 from repro.devices.base import Argument, Buffer, Program
 from repro.sparse.elementwise import in_order
-from repro.sparse.operands import ProductRunnable, clusters_on, operands_of, symmetry_on, x_on, y_on
+from repro.sparse.operands import Bind, CompiledProduct, clusters_on, operands_of, symmetry_on, x_on, y_on
 from repro.sparse.pairs import SLICE, Pairs, Tiles, cut_into_tiles, lay_out_pairs, shared_bytes
 from repro.studies.compressed_coo.coordinate_format import (
     UNIT,
@@ -140,8 +140,6 @@ def store_pairs(pairs: Pairs, values: NDArray[np.floating], tile_rows: int, entr
     return SymmetricPairs(pairs, tiles, blob, lookup.table.view(values.dtype))
 
 
-#: Function that, given x and y, returns a launch of y = A x.
-Bind = Callable[[Buffer, Buffer], Callable[[], None]]
 #: A variant is not tried if it needs more slots per non-zero than this.
 MAX_PADDING = 2.0
 #: Arrays of a matrix, plain or compressed, that kernels receive.
@@ -171,7 +169,7 @@ class CoordinateFacts:
     long_rows: int
 
 
-class CoordinateVariant(ProductRunnable, Candidate):
+class CoordinateVariant(CompiledProduct):
     """A product by a kernel for balanced coordinates, plain or compressed.
 
     Parameters
@@ -185,25 +183,16 @@ class CoordinateVariant(ProductRunnable, Candidate):
     """
 
     id: CoordinateId
-    kind = "variant"
-    arrangement = "AoS@natural"
 
     def __init__(self, id: CoordinateId, module: Module | ModuleOnDemand, folder: Path) -> None:
-        self.id, self._module = id, module
+        super().__init__(module, folder)
+        self.id = id
         self.space = id.blocking.space(id.layout)
         self.layout, self.blocking = id.layout, id.blocking
         self.name = str(id)
         self.packing = self.layout, self.blocking.threads, self.blocking.entries
         self.group = self.layout
-        self._folder = folder
         self._packed: dict[str, Any] = {}
-        self._y: Buffer | None = None
-        self._bind: Bind | None = None
-
-    @property
-    def module(self) -> Module:
-        """Manifest of the module; a module on demand is compiled first."""
-        return self._module.built
 
     @property
     def identity(self) -> str:
@@ -227,13 +216,6 @@ class CoordinateVariant(ProductRunnable, Candidate):
         assert split in ("plain", "padded", "unpadded", "aligned"), "neither slices nor tiles are chunks"
         return Chunking(self.blocking.threads, self.blocking.entries, "padded" if split == "plain" else split)
 
-    @property
-    def on_demand(self) -> bool:
-        return isinstance(self._module, ModuleOnDemand)
-
-    def compile(self) -> None:
-        _ = self.module
-
     def pack(self, workspace: Workspace) -> None:
         """Pack the matrix, unless its padding is refused."""
         if self.module.binary is not None and operands_of(workspace).problem.entry == "real":
@@ -249,18 +231,12 @@ class CoordinateVariant(ProductRunnable, Candidate):
             The matrix would be padded to more than `MAX_PADDING` times its non-zeros, its entries are not real, or the
             layout is not for such a matrix.
         """
-        if self.module.binary is None:
-            raise ModuleError(self.module.message)
+        program = self.program(workspace)
         entry = operands_of(workspace).problem.entry
         if entry != "real":
             raise Unsupported(f"{self.layout} holds real numbers, not {entry} entries")
-        facts, self._bind = self._hold(workspace, workspace.program(self._folder / self.module.binary))
-        resources = (self.module.resources or {}).get(self.blocking.kernel, {})
-        self._packed = {
-            "encodings": json.dumps(facts.encodings),
-            "registers": resources.get("registers"),
-            "spills": resources.get("spills"),
-        }
+        facts, self._bind = self._hold(workspace, program)
+        self._packed = {"encodings": json.dumps(facts.encodings), **self.resources(self.blocking.kernel)}
         x, self._y = x_on(workspace, "AoS"), y_on(workspace)
         self.matrix_bytes = facts.nbytes
         self.bytes_moved = facts.nbytes + 2 * x.nbytes
@@ -314,24 +290,6 @@ class CoordinateVariant(ProductRunnable, Candidate):
         if len(matrix.long_rows) and SPLITS[self.layout] == "aligned":
             arrays["long_rows"] = matrix.long_rows
         return CoordinateFacts(matrix.nbytes, len(matrix.chunks), matrix.encodings(), len(matrix.long_rows)), arrays
-
-    def product(self, x: Buffer, y: Buffer) -> Callable[[], None]:
-        """Return a launch of y = A x for other vectors; valid until `release`."""
-        assert self._bind is not None, "prepared first"
-        return self._bind(x, y)
-
-    def result(self) -> Buffer | None:
-        """Return y."""
-        return self._y
-
-    def arrange(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return the numbers unchanged: one number per row."""
-        return values.ravel()
-
-    def release(self) -> None:
-        """Release references to the matrix and the vectors; the workspace owns them."""
-        self._y = self._bind = None
-        self.launch = not_prepared
 
 
 def refuse_padding(slots: int, nonzeros: int) -> None:

@@ -18,6 +18,7 @@ from repro.config.spaces import EXTENDED, PAPER, SPACES, TUNED, TUNING_PREFIXES,
 from repro.errors import ReproError
 from repro.problems.matrix import Matrix
 from repro.problems.problem import Outline, Problem
+from repro.sparse.device_primitives import read_module
 from repro.sparse.library import asked_for, check_names, for_problem
 from repro.sparse.operands import ProductOperands, ProductRunnable, make_operands
 from repro.sparse.rivals.runnables import products_of
@@ -26,7 +27,7 @@ from repro.sparse.solvers.kernels import solver_key
 from repro.sparse.solvers.persistent import PersistentRun
 from repro.sparse.tuning_features import LIBRARIES, MEMORY, WINNERS, choose_by_memory, features
 from repro.studies import CostModel, StepResult, Study, Workload
-from repro.studies.compressed_coo import REFERENCE, SOLVER, STUDY_NAME
+from repro.studies.compressed_coo import REFERENCE, SOLVER
 from repro.studies.compressed_coo import STUDY_NAME as NAME
 from repro.studies.compressed_coo.ids import (
     HEIGHTS,
@@ -89,15 +90,14 @@ def solvers_with(products: Iterable[ProductRunnable], precision: str, target: Ta
     ReproError
         The solver's module is not compiled yet.
     """
-    path = manifest_path(target.name, STUDY_NAME, solver_key("bicgstab", precision))
-    module = Module.load(path)
-    return [SolverRun(product, module, path.parent) for product in products]
+    built = read_module(target, NAME, solver_key("bicgstab", precision))
+    return [SolverRun(product, built.module, built.folder) for product in products]
 
 
 def persistent_solvers(precision: str, target: Target) -> list[PersistentRun]:
     """Return the BiCGSTAB solver that stays on the chip; `ReproError` if its module is not compiled yet."""
-    path = manifest_path(target.name, STUDY_NAME, solver_key("bicgstab", precision, ENTRY))
-    return [PersistentRun(Module.load(path), path.parent)]
+    built = read_module(target, NAME, solver_key("bicgstab", precision, ENTRY))
+    return [PersistentRun(built.module, built.folder)]
 
 
 def choose_solver(rows: Sequence[Row], tie: float) -> list[Choice]:
@@ -138,6 +138,7 @@ class CompressedCoo(Study):
     reference = REFERENCE
     winners = WINNERS
     id_class = CoordinateId
+    entries = (ENTRY,)
     libraries = LIBRARIES
     columns = CooRow.own_columns()
     published: Mapping[str, tuple[str, ...]] = {"text": ("table", "gpu", "quantity", "precision", "value")}
@@ -166,9 +167,6 @@ class CompressedCoo(Study):
     def check(self, settings: StudySettings, problems: Sequence[Outline]) -> None:
         """Raise an error for problems that are not real matrices, and for unknown layouts."""
         super().check(settings, problems)
-        for problem in problems:
-            if problem.entry != ENTRY:
-                raise self.refusal(problem, f"{ENTRY} entries", problem.entry)
         offered = [*SPLITS] if EXTENDED in settings.spaces else [*PAPERS]
         unknown = () if settings.layouts == "all" else [name for name in settings.layouts if name not in offered]
         if unknown:
@@ -324,10 +322,9 @@ def variants_of(settings: StudySettings, precision: str, target: Target) -> list
     variants = []
     for space in settings.spaces:
         for layout in layouts(settings, space):
-            path = manifest_path(target.name, NAME, f"{space}/{precision}/{layout}")
-            module = Module.load(path)
+            built = read_module(target, NAME, f"{space}/{precision}/{layout}")
             for blocking in sorted(blockings(target, layout, space)):
-                variants.append(variant_of(CoordinateId(layout, blocking), module, path.parent))
+                variants.append(variant_of(CoordinateId(layout, blocking), built.module, built.folder))
     return variants
 
 

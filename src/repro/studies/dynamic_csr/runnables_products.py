@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.bench.errors import ModuleError
-from repro.bench.runnable import Candidate, Workspace, not_prepared
+from repro.bench.runnable import Workspace
 from repro.codegen.build_cache import Module
 from repro.codegen.targets import DTYPES, INDEX_BYTES
 from repro.devices.base import Argument, Buffer, Device, Launch
@@ -31,7 +30,7 @@ from repro.sparse.dynamic.schedules import (
     spans_of,
 )
 from repro.sparse.elementwise import BLOCK_SIZE
-from repro.sparse.operands import ProductRunnable
+from repro.sparse.operands import CompiledProduct
 from repro.studies.dynamic_csr.ids import ProductId
 from repro.studies.dynamic_csr.operands import GraphOperands, operands_of, slack_of, state_in
 
@@ -147,16 +146,6 @@ def _part_memory(workspace: Workspace, blocks: int, key: Any) -> tuple[Buffer, B
     return sums, done
 
 
-class Product(ProductRunnable, Candidate):
-    """A product y = A x with the grown matrix; y is `(rows,)` in the working precision."""
-
-    kind = "variant"
-    arrangement = "AoS@natural"
-
-    def arrange(self, values: NDArray[Any]) -> NDArray[Any]:
-        return values.ravel()
-
-
 @dataclass(frozen=True)
 class PackedMatrix:
     """Facts about a packed matrix that stay on the host; the arrays are on the device."""
@@ -170,21 +159,19 @@ class PackedMatrix:
     slack: int
 
 
-class ProductVariant(Product):
-    """A product by a kernel of the module `product`; `folder` has the binary."""
+class ProductVariant(CompiledProduct):
+    """A product y = A x with the grown matrix by a kernel of the module `product`; y is `(rows,)`."""
 
     id: ProductId
 
     def __init__(self, id: ProductId, module: Module, folder: Path, segments: int = SEGMENTS) -> None:
-        self.id, self.module, self.space = id, module, id.space
+        super().__init__(module, folder)
+        self.id, self.space = id, id.space
         self.name = str(id)
         self.packing = id.format, id.state, segments
         self.group = id.format, id.state, id.schedule.kind
-        self._folder = folder
         self._segments = segments
         self._columns: dict[str, Any] = {}
-        self._y: Buffer | None = None
-        self._bind: Callable[[Buffer, Buffer], Callable[[], None]] | None = None
 
     @property
     def identity(self) -> str:
@@ -196,11 +183,8 @@ class ProductVariant(Product):
         return {**self.id.columns, "space": self.space, "matrix_bytes": self.matrix_bytes or None, **self._columns}
 
     def prepare(self, workspace: Workspace) -> None:
-        if self.module.binary is None:
-            raise ModuleError(self.module.message)
-        operands = operands_of(workspace)
+        program, operands = self.program(workspace), operands_of(workspace)
         facts, buffers = workspace.upload_packed(self.packing, lambda: self._pack(workspace, operands))
-        program = workspace.program(self._folder / self.module.binary)
         rows = operands.grown.shape[0]
         matrix = StoredRows(
             rows, facts.segments, buffers, lambda: np.diff(operands.grown.indptr).astype(np.int32, copy=False)
@@ -237,7 +221,7 @@ class ProductVariant(Product):
 
     def _resources(self, kernels: set[str]) -> dict[str, Any]:
         """Return the maximum registers and the maximum spills over all kernels."""
-        of_kernels = [(self.module.resources or {}).get(kernel, {}) for kernel in kernels]
+        of_kernels = [self.resources(kernel) for kernel in kernels]
         said: dict[str, Any] = {}
         for what in ("registers", "spills"):
             numbers = [number for resources in of_kernels if (number := resources.get(what)) is not None]
@@ -258,18 +242,6 @@ class ProductVariant(Product):
         slack = slack_of(operands) if self.id.state == "fragmented" else 0
         nbytes = sum(array.nbytes for array in arrays.values())
         return PackedMatrix(nbytes, self._segments, int(laid_out.fragments.sum()), slack), arrays
-
-    def product(self, x: Buffer, y: Buffer) -> Callable[[], None]:
-        """Return a launch of y = A x for other vectors; valid until `release`."""
-        assert self._bind is not None, "prepared first"
-        return self._bind(x, y)
-
-    def result(self) -> Buffer | None:
-        return self._y
-
-    def release(self) -> None:
-        self._y = self._bind = None
-        self.launch = not_prepared
 
 
 def matrix_arrays(arrays: Arrays) -> dict[str, NDArray[Any]]:

@@ -10,13 +10,13 @@ import numpy as np
 
 from repro.bench.rows import Row
 from repro.bench.runnable import Runnable
-from repro.codegen.build_cache import Module, compile_module, manifest_path
+from repro.codegen.build_cache import compile_module, manifest_path
 from repro.codegen.targets import DTYPES, Target
 from repro.config.models import Rival, StudySettings, UnusedLayouts, UnusedWeight
 from repro.config.spaces import PAPER, SPACES, TUNING_PREFIXES, Space
 from repro.problems.matrix import Updates
 from repro.problems.problem import Outline, Problem
-from repro.sparse.device_primitives import ModuleFile, read_modules
+from repro.sparse.device_primitives import ModuleFile, read_module, read_modules
 from repro.sparse.library import asked_for, check_names, for_problem
 from repro.sparse.rivals.runnables import products_of
 from repro.sparse.tuning_features import LIBRARIES, features
@@ -279,12 +279,13 @@ STUDY = DynamicCsr()
 
 def product_variants(settings: StudySettings, operands: GraphOperands, target: Target) -> list[ProductVariant]:
     """Return all products to try, by space; products that share a matrix on the device are adjacent."""
-    path = manifest_path(target.name, STUDY_NAME, f"{operands.precision}/product")
-    module = Module.load(path)
+    built = read_module(target, STUDY_NAME, f"{operands.precision}/product")
     rows = operands.grown.shape[0]
     mean = operands.grown.nnz / max(rows, 1)
     return [
-        ProductVariant(id, module, path.parent) for space in settings.spaces for id in product_ids(target, space, mean)
+        ProductVariant(id, built.module, built.folder)
+        for space in settings.spaces
+        for id in product_ids(target, space, mean)
     ]
 
 

@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 from repro.bench.errors import IncorrectError
 from repro.bench.rows import ColumnType
 from repro.bench.runnable import Candidate, Runnable, Workspace
-from repro.codegen.build_cache import Module, manifest_path
 from repro.codegen.targets import DTYPES, SCALARS, Target
 from repro.codegen.templates import render_template
 from repro.config.models import StudySettings
-from repro.devices.base import Argument, Buffer
+from repro.devices.base import Argument, Buffer, Program
 from repro.problems.matrix import Matrix
 from repro.problems.problem import Outline, Problem
+from repro.sparse.device_primitives import ModuleFile, read_module
 from repro.studies import StepResult, Study
 from repro.tuning.search import pick
 from repro.tuning.session import Session
@@ -85,15 +85,15 @@ class Take(Candidate):
     packing = group = None
     devices = 0  # all that there are
 
-    def __init__(self, way: str, module: Module, folder: Path) -> None:
-        self.name, self._module, self._folder = way, module, folder
+    def __init__(self, way: str, built: ModuleFile) -> None:
+        self.name, self._built = way, built
         self.clocks = ("host",) if way == EXACT else ("event", "host")
         self._parts: list[_Part] = []
 
     @property
     def identity(self) -> str:
         """The module's hash."""
-        return self._module.hash
+        return self._built.module.hash
 
     @property
     def columns(self) -> Mapping[str, Any]:
@@ -106,8 +106,8 @@ class Take(Candidate):
         entries = workspace.operands
         assert isinstance(entries, Entries)
         parts = np.array_split(entries.values, len(workspace.devices))
-        binary = self._folder / str(self._module.binary)
-        self._parts = [_Part(workspace, at, part, entries.least, binary) for at, part in enumerate(parts)]
+        programs = [self._built.program(workspace, at) for at in range(len(parts))]
+        self._parts = [_Part(workspace, at, parts[at], entries.least, program) for at, program in enumerate(programs)]
         if self.name == EXACT:
             self.stages = {"count": self._all(_Part.count), "take": self._all(_Part.take_counted)}
             self.launch = self._one_after_the_other
@@ -146,10 +146,10 @@ class _Part:
     """What one device has."""
 
     def __init__(
-        self, workspace: Workspace, at: int, values: NDArray[np.floating], least: np.floating, binary: Path
+        self, workspace: Workspace, at: int, values: NDArray[np.floating], least: np.floating, program: Program
     ) -> None:
         self.values, self._devices, self._at, self._least = values, workspace.devices, at, least
-        self._device, self._program = workspace.devices[at], workspace.program(binary, at)
+        self._device, self._program = workspace.devices[at], program
         self._entries, self._count = self._device.upload(values), self._device.upload(np.zeros(1, np.int32))
         self._places = self._bound = self._device.allocate(4 * len(values))
         self._counted = 0
@@ -237,8 +237,8 @@ class Small(Study):
 
     def measure(self, session: Session) -> Iterator[tuple[str, StepResult]]:
         """Time both, choose, and time them again side by side."""
-        path = manifest_path(session.target.name, NAME, f"take/{session.precision}")
-        ways = [Take(way, Module.load(path), path.parent) for way in (EXACT, BOUND)]
+        built = read_module(session.target, NAME, f"take/{session.precision}")
+        ways = [Take(way, built) for way in (EXACT, BOUND)]
         rows = session.exhaustive(ways, "ways")
         yield "search", rows
         yield "report", session.rounds(ways)

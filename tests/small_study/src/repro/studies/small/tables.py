@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from matplotlib.figure import Figure as Canvas
 
 from repro.results import figure_style
 from repro.results.campaign_data import Campaign, Case, ReportedTime
-from repro.results.problem_rows import ProblemRow, join_sentences, measurement_note, ours
+from repro.results.common_tables import CaseRow
+from repro.results.problem_rows import join_sentences, measurement_note, ours
 from repro.results.published import Published
 from repro.results.registry import figure, table
 from repro.results.tables import Cell, Column, Figure, Table, digits, microseconds, table_of
@@ -16,25 +15,18 @@ from repro.results.tables import Cell, Column, Figure, Table, digits, microsecon
 WAYS = ("exact", "bound")
 
 
-class SmallCase(NamedTuple):
-    """A problem's line in the campaign's order, and what was measured of it."""
-
-    line: ProblemRow
-    case: Case
-
-
 def timed(case: Case, way: str) -> ReportedTime | None:
     return case.select(way=way).fastest("host")
 
 
-def way_column(way: str) -> Column[SmallCase]:
+def way_column(way: str) -> Column[CaseRow]:
     return Column(f"{way}_us", f"{way} [µs]", cell=lambda case: microseconds(timed(case.case, way)))
 
 
-def stage_column(stage: str) -> Column[SmallCase]:
+def stage_column(stage: str) -> Column[CaseRow]:
     """Return the column of a stage's median in microseconds."""
 
-    def cell(case: SmallCase) -> Cell:
+    def cell(case: CaseRow) -> Cell:
         exact = timed(case.case, "exact")
         seconds = exact.row[f"stage_{stage}"] if exact else None
         return Cell() if seconds is None else Cell(1e6 * seconds, digits(1e6 * seconds))
@@ -42,12 +34,12 @@ def stage_column(stage: str) -> Column[SmallCase]:
     return Column(f"{stage}_us", f"{stage} [µs]", "stages of exact", cell=cell)
 
 
-def parts(case: SmallCase) -> Cell:
+def parts(case: CaseRow) -> Cell:
     exact = timed(case.case, "exact")
     return Cell(exact.row["parts"] if exact else None)
 
 
-COLUMNS: tuple[Column[SmallCase], ...] = (
+COLUMNS: tuple[Column[CaseRow], ...] = (
     Column("problem", "problem", numeric=False, cell=lambda case: case.line.cell),
     *map(way_column, WAYS),
     stage_column("count"),
@@ -59,9 +51,7 @@ COLUMNS: tuple[Column[SmallCase], ...] = (
 @table("small", "table-ways", title="Both ways", numbering="ours")
 def ways(campaign: Campaign, published: Published) -> Table:
     """A line a problem: each way's time, and the stages of the one that has some."""
-    cases = [
-        SmallCase(line, Case(campaign, line.problem, campaign.precisions[-1])) for line in ours(campaign, published)
-    ]
+    cases = [CaseRow(line, Case(campaign, line.problem, campaign.precisions[-1])) for line in ours(campaign, published)]
     caption = ["Taking the large entries out.", measurement_note(campaign, "host")]
     return table_of(COLUMNS, cases, join_sentences(caption))
 

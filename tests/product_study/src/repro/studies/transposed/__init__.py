@@ -1,0 +1,1 @@
+"""Products with the transpose of a matrix, y = Aᵀx."""
