@@ -8,7 +8,7 @@ for study in plan.studies.values():
         input:
             lambda wildcards, study=study.name: inputs(
                 [f"measure {study} {wildcards.problem} {wildcards.precision}"],
-                plan.read_by_case(study, **wildcards),
+                plan.read_by_case(study, wildcards.problem, wildcards.precision),
             ),
         output:
             multiext(
