@@ -404,7 +404,7 @@ def test_two_studies_on_one_page(coo: Campaign, tmp_path: Path) -> None:
     for study in ("compound_spmv", STUDY):
         assert f'<h2 id="{study}-head">' in page and f"study {study}</span>" in page
         assert f'<h3 id="guide-{study}-head">In {study}' in page
-        assert f"{study}-table-targets" in read.ids
+        assert f"{study}-table-1" in read.ids
     assert page.count("CCOO-aligned, where no chunk ends within a row") == 1
     assert REASON in page
 
