@@ -61,10 +61,10 @@ def test_the_files_of_each_command(spmv: SmallCampaign, tmp_path: Path, capsys: 
     assert made(folder / "tables") == [f"{SPMV}/table-9.{suffix}" for suffix in ("csv", "md", "tex")]
     drawn = tmp_path / "drawn" / spmv.campaign
     assert made(drawn) == [f"{SPMV}/figure-3.{suffix}" for suffix in ("pdf", "png", "svg", "tex")]
-    spmv.configure(**{SPMV: {"problems": [MEASURED], "artifacts": ["table-9"]}})
+    spmv.configure(**{SPMV: {"problems": [MEASURED], "artifacts": ["table-baselines"]}})
     commands.report(campaign=[spmv.campaign], results=spmv.results)
     page = (folder / "report.html").read_text()
-    assert f'id="{SPMV}-table-9"' in page and f'id="{SPMV}-table-1"' not in page
+    assert f'id="{SPMV}-table-baselines"' in page and f'id="{SPMV}-table-1"' not in page
     assert len(capsys.readouterr().out.splitlines()) == 3 + 4 + 1
 
 
