@@ -136,7 +136,10 @@ def test_the_study_times_them_beside_each_other(gpu, templates, tmp_path, monkey
     report = {path.stem: pd.read_parquet(path) for path in measure(config, study.name, name, "double", print)}["report"]
     solvers = report[report.kind == "solver"].set_index("name")
     assert set(solvers.status) == {"ok"}, solvers.message.tolist()
-    assert len(solvers) == 5
+    # on the chip, and over at least one product of ours and one of the library's; one variant may win by all tunings
+    assert "cg/persistent" in solvers.index
+    assert solvers.layout.notna().any()
+    assert solvers.representation.notna().any()
     iteration = solvers.graph_median / solvers.iterations
     print(iteration)
     assert iteration["cg/persistent"] > 0
