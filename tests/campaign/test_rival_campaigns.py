@@ -58,7 +58,7 @@ def with_rivals(*names: str, libraries: Sequence[str] = ()) -> Config:
 
 @pytest.mark.slow
 def test_what_crashes_hangs_or_leaves_costs_its_row_and_stands_in_tables_and_figures(
-    measuring, templates, capsys
+    measuring, templates, capsys, monkeypatch
 ) -> None:
     Path("config").symlink_to(templates.parent / "config")
     names = ("Right", "Wrong", "Crashing", "Hanging", "Leaving", "Outside")
@@ -117,6 +117,7 @@ def test_what_crashes_hangs_or_leaves_costs_its_row_and_stands_in_tables_and_fig
     assert all(part.remark for part in remarks)
     assert f"timeout: rival/hanging did not end within {TIMEOUT:g} s" in {part.reason for part in remarks}
 
+    monkeypatch.setenv("COLUMNS", "200")  # else what a rival is may stand on the next line
     print_end_of_run("c")
     said = capsys.readouterr().out.partition("Your own kernels")[2]
     for name, status in rivals.status.items():
