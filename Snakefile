@@ -105,15 +105,6 @@ if not workflow.modifier.is_main_snakefile():
     workflow._onstart = onstart.func
 
 
-def conclude():
-    """Print where the results are, and the winners, also where one problem is refused and the others are measured."""
-    print(made)
-    try:
-        print_end_of_run(plan.config.campaign)
-    except ReproError as error:  # the run itself is over
-        print(error, file=sys.stderr)
-
-
 onsuccess:
     conclude()
 

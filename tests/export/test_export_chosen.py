@@ -135,7 +135,7 @@ def test_damaged_and_missing_records_are_one_message(tmp_path: Path) -> None:
     with pytest.raises(ReproError, match="not recorded what the winner was compiled for"):
         find(tmp_path)
     record.unlink()
-    with pytest.raises(ReproError, match="--variant"):
+    with pytest.raises(ReproError, match="or name the variant"):
         find(tmp_path)
     next(tmp_path.rglob("report.parquet")).write_bytes(b"PAR1")
     with pytest.raises(ReproError, match="unreadable rows"):

@@ -100,7 +100,7 @@ def test_a_refused_file_costs_the_others_nothing(checkout: Checkout) -> None:
             done = run_in(checkout, "-m", *shlex.split(line))
             assert done.code == 0, done.text
     told = run_in(checkout, "-m", "repro", "best", data["campaign"], "--json")
-    best = {won["problem"]: won for won in json.loads(told.text)}
+    best = {won["problem"]: won for won in json.loads(told.text)["winners"]}
     for problem, entry in (("part", "block3"), ("graph", "real")):
         # of the fastest on a CPU some have schedules that a GPU cannot hold: the fastest that it can is exported then
         won = best[problem]

@@ -114,3 +114,12 @@ def asked_to_measure(what, study):
 
 if freshness and freshness.outdated:
     print("out of date:", *freshness.described(), sep="\n    ", file=sys.stderr)
+
+
+def conclude():
+    """Print where the results are, and the winners, also where one problem is refused and the others are measured."""
+    print(made)
+    try:
+        print_end_of_run(plan.config.campaign)
+    except ReproError as error:  # the run itself is over
+        print(error, file=sys.stderr)

@@ -25,7 +25,8 @@ def macros(templates: Path, name: str, **constants: Any) -> Any:
 
 def evaluate(expression: str, **names: Any) -> int:
     """Evaluate a C expression of integers that are not negative."""
-    return int(eval(expression.replace("(size_t)", "").replace("/", "//"), names))
+    on_one_line = " ".join(expression.split())
+    return int(eval(on_one_line.replace("(size_t)", "").replace("/", "//"), names))
 
 
 def row_range(declarations: str, **names: Any) -> range:
