@@ -167,7 +167,7 @@ register(Outer("CSR", "mine", len, len))
         (LAYOUTS, "one", {"bad.py": "import no_such_package"}, "cannot be imported.*No module named 'no_such_package'"),
         (LAYOUTS, "one", {"bad.py": TAKEN}, "an outer format of this name is there already: CSR.*csr.j2"),
         (STUDIES, "spgemm_amg", {"bad/__init__.py": ""}, "a study of this name is there already"),
-        (STUDIES, "Mine", {"bad/__init__.py": ""}, "a name of no study"),
+        (STUDIES, "Mine", {"bad/__init__.py": ""}, "not a valid name for a study"),
         (STUDIES, "mine", {"bad/__init__.py": FAILING}, "cannot be imported.*no such thing"),
         (STUDIES, "mine", {"bad/__init__.py": ""}, "cannot be imported.*No module named 'bad.study'"),
         (STUDIES, "mine", {"bad/__init__.py": "", "bad/study.py": "STUDY = 3"}, "a module without the study.*is mine"),

@@ -122,7 +122,7 @@ def test_one_name_means_one_problem_in_all_studies(tmp_path: Path) -> None:
     own = [{"problems": [{"path": str(tmp_path / folder / "mine.mtx")}]} for folder in "ab"]
     made = make_plan(resolve({"device": "opencl", "studies": {"compound_spmv": own[0], "compressed_coo": own[0]}}))
     assert list(made.problems) == ["mine"]
-    with pytest.raises(ReproError, match=r"two studies mean other problems by one name[\s\S]*b/mine\.mtx"):
+    with pytest.raises(ReproError, match=r"two studies use one name for different problems[\s\S]*b/mine\.mtx"):
         make_plan(resolve({"device": "opencl", "studies": {"compound_spmv": own[0], "compressed_coo": own[1]}}))
 
 

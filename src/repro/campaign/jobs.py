@@ -599,7 +599,7 @@ def _seconds(
     launched = moved / rates.host + tried * screened + finalists * full + rounds
     asked = PREDICTED if settings.search == "predicted" and not work.all_tried else 0.0
     packing = work.packing * tried / work.variants
-    beside = pace.fixed + slowdown * pace.beside * work.beside
+    beside = pace.case_seconds + slowdown * pace.other_seconds * work.other_work
     return rates.start + asked + packing + pace.launches * launched + beside
 
 

@@ -370,7 +370,7 @@ def make_plan(
         for problem in asked:
             if problems.setdefault(problem.name, problem) != problem:
                 raise ReproError(
-                    "two studies mean other problems by one name",
+                    "two studies use one name for different problems",
                     where=f"studies.{name}.problems",
                     expected=problems[problem.name].definition,
                     actual=problem.definition,

@@ -269,7 +269,7 @@ def resolve(
     files = [registry.parent / path for path in load_registry(registry).collections]
     collections = {collection.name: (collection, file) for file in files for collection in [load_collection(file)]}
     if name not in collections:
-        raise ReproError("no such set that a query makes", where=registry, expected=", ".join(collections), actual=name)
+        raise ReproError("no collection of this name", where=registry, expected=", ".join(collections), actual=name)
     collection, file = collections[name]
     if PACKED in file.parents:
         raise ReproError(

@@ -65,7 +65,7 @@ def scales(mesh: Triangulation, count: int, width: int, scale: ArrayLike | None)
     if h.shape not in ((), (count,)):
         raise ReproError("the scales do not fit the points", expected=f"one, or {count}", actual=h.shape)
     if not np.all(np.isfinite(h) & (h > 0)):
-        raise ReproError("the scale of a kernel is none", expected="positive numbers")
+        raise ReproError("a kernel scale is not positive", expected="positive numbers", actual=float(np.min(h)))
     widest = float(h.max(initial=0.0) * width / mesh.period.min())
     if widest > PERIODS:
         raise ReproError(

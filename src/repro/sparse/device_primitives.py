@@ -221,7 +221,7 @@ class RadixSort:
         """
         check_size(n, self._capacity, "keys to sort")
         if not 0 <= bits <= SORT_KEY_BITS:
-            raise ReproError("keys have no such number of bits", expected=f"0 to {SORT_KEY_BITS}", actual=bits)
+            raise ReproError("the number of key bits is out of range", expected=f"0 to {SORT_KEY_BITS}", actual=bits)
         passes = max(1, -(-bits // DIGIT_BITS))
         width = max(1, -(-bits // passes))  # equal widths: narrower digits have longer contiguous runs
         if n <= self._tile:

@@ -51,7 +51,7 @@ def adjoint_factors(name: str) -> NDArray[np.float64]:
     basis, swapped = (of.reshape(members, k * k) for of in (blocks, blocks.transpose(0, 2, 1)))
     factors = np.asarray(np.round(swapped @ np.linalg.pinv(basis)), np.float64)
     if not np.array_equal(factors @ basis, swapped):
-        raise ReproError("a matrix of this entry has no transpose that is one", where=name)
+        raise ReproError("the transpose of this entry type is not of the same type", where=name)
     return factors
 
 

@@ -46,8 +46,8 @@ class Workload:
         Number of library baselines that are timed together with the winners.
     operand_bytes, bytes_moved
         Size of the operand, and the least bytes that one launch moves.
-    beside
-        Amount of other work, as a factor of `CostModel.beside`.
+    other_work
+        Amount of work outside the variants, as a factor of `CostModel.other_seconds`.
     packing
         Host seconds to pack the operands of all variants, for layouts that are very slow to pack.
     all_tried
@@ -59,7 +59,7 @@ class Workload:
     routines: int
     operand_bytes: int
     bytes_moved: int
-    beside: float = 1.0
+    other_work: float = 1.0
     packing: float = 0.0
     all_tried: bool = False
 
@@ -73,10 +73,11 @@ class CostModel:
 
     Attributes
     ----------
-    fixed
+    case_seconds
         Seconds of work outside the variants that each case takes, whatever its size.
-    beside
-        Seconds of work outside the variants: verification, other timed kernels, and preparing operands on the host.
+    other_seconds
+        Seconds of work outside the variants, times `Workload.other_work`: verification, other timed kernels, and
+        preparing operands on the host.
     launches
         Factor by which launches and operand setup take longer than their memory traffic predicts.
     intensity
@@ -88,8 +89,8 @@ class CostModel:
         of other keys take as long as the common estimate says.
     """
 
-    fixed: float = 0.0
-    beside: float = 0.0
+    case_seconds: float = 0.0
+    other_seconds: float = 0.0
     launches: float = 1.0
     intensity: float = 0.25
     memory: float = 4.0
@@ -310,7 +311,7 @@ def _extensions() -> Mapping[str, Extension]:
             raise extension.error("a study of this name is there already", actual=extension.name)
         if not re.fullmatch(r"[a-z][a-z0-9_]*", extension.name):
             raise extension.error(
-                "a name of no study", expected="lower-case letters, digits and _", actual=extension.name
+                "not a valid name for a study", expected="lower-case letters, digits and _", actual=extension.name
             )
         found[extension.name] = extension
     return found

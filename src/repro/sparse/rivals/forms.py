@@ -171,7 +171,7 @@ class PythonRival:
         return launch
 
     def collect(self) -> None:
-        """Of updates run it, else nothing: it has written to the problem itself."""
+        """Run an update rival, whose `run` stores the result; others have written it to the problem already."""
         if self._task == "updates":
             with _foreign("run"):
                 self._object.run()

@@ -65,7 +65,7 @@ SOLVED_TO, MAX_ITERATIONS = 1e-8, 1000
 
 @dataclass(frozen=True)
 class Trial:
-    """One small problem."""
+    """An entry type and a precision in which a rival is tried on small matrices."""
 
     entry: str
     precision: str

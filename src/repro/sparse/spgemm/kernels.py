@@ -33,7 +33,7 @@ LONG_ROW = 500
 
 @dataclass(frozen=True, order=True)
 class HashShape:
-    """A row by a hash table in shared memory."""
+    """Launch shape of a kernel that computes a row by a hash table in shared memory."""
 
     #: Lanes of a row: a part of a warp, or several warps, each with a part of A's row.
     width: int

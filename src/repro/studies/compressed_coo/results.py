@@ -228,7 +228,6 @@ PAPERS_MATRICES = 60
 LITERAL = Method(
     "literal", "compressed COO as published", columns={"layout": "CCOO", "kind": "variant", **AS_PUBLISHED}
 )
-LITERAL_COO = Method("literal_coo", "COO as published", columns={"layout": "COO", "kind": "variant", **AS_PUBLISHED})
 
 
 @dataclass(frozen=True)

@@ -158,8 +158,8 @@ class CompressedCoo(Study):
         "clock": "graph",
     }
     paces: Mapping[str, CostModel] = {
-        "cuda": CostModel(beside=1.6, launches=2.4, memory=7),
-        "opencl": CostModel(beside=7),
+        "cuda": CostModel(other_seconds=1.6, launches=2.4, memory=7),
+        "opencl": CostModel(other_seconds=7),
     }
     gpu_sharing = True
     rival_tasks = ("spmv",)

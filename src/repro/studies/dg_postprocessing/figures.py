@@ -550,7 +550,7 @@ def tried_regions(campaign: Campaign) -> Sequence[int]:
 
 
 def draw_pairs(items: Sequence[WidthTimes], counts: Sequence[int]) -> Canvas:
-    """Draw one heat map for each problem; `counts` are the numbers of regions per block."""
+    """Draw one heat map per problem: ns per region, by threads per region (x) and regions per block (y: `counts`)."""
     items = [item for item in items if item.pairs]
     if not items:
         return figure_style.empty(NO_TIMES)

@@ -232,7 +232,7 @@ class DeviceClip:
 
 
 class ClipRegions(Runnable):
-    """A timed runnable of clipping for all points of the list; memory for the regions is allocated beforehand."""
+    """Times the clipping of all elements against the stencils of all points; `prepare` allocates memory for regions."""
 
     kind = "clip"
 

@@ -320,8 +320,8 @@ class DgPostprocessing(Study):
         "figure-4-6": "in space: what each vector width gains over the full one, beside the paper’s gains",
     }
     paces: Mapping[str, CostModel] = {
-        "cuda": CostModel(beside=5.5, launches=2.7, intensity=20),
-        "opencl": CostModel(fixed=10, beside=10, compile={"plane": 1.2}),
+        "cuda": CostModel(other_seconds=5.5, launches=2.7, intensity=20),
+        "opencl": CostModel(case_seconds=10, other_seconds=10, compile={"plane": 1.2}),
     }
     result: Mapping[str, str] = {
         "table": "table-targets",
@@ -432,7 +432,7 @@ class DgPostprocessing(Study):
         ids = list(filter_ids(target, settings.spaces, settings.layouts))
         cells = problem.size[0] if problem.size else MEDIAN_TRIANGLES
         # Work per point grows with the degree. Larger meshes have more points, but are launched less often: on an H200
-        # largest mesh has 250 times as many triangles as the smallest, but its case takes only four times as long.
+        # the largest mesh has 250 times as many triangles as the smallest, but its case takes only four times as long.
         beside = (degree or 1) ** 2 * (cells / MEDIAN_TRIANGLES) ** 0.25
         return Workload(len(ids), len({(id.method, id.space) for id in ids}), 5, 0, 0, beside, all_tried=True)
 

@@ -19,15 +19,12 @@ from repro.codegen.targets import INDEX_BYTES, SCALARS
 from repro.problems.matrix import Matrix, Updates
 from repro.problems.problem import Problem
 from repro.sparse.dynamic.host_layout import pitch_of
+from repro.sparse.dynamic.kernels import STATE_WORDS
 
 #: Maximum numbers of segments per row in the paper's table of memory.
 MEMORY_SEGMENTS = (2, 3, 4)
 #: The widths of HYB's regular part in the paper are multiples of this number, although the text says mean row size.
 WIDTH_STEP = 4
-#: Number of words in the state of a dynamic matrix: pointer and flags.
-STATE_WORDS = 16
-#: Precision for which the paper counts memory: single.
-PAPER_PRECISION = "single"
 
 FormatBytes = dict[str, int]
 

@@ -195,8 +195,8 @@ class DynamicCsr(Study):
         "clock": "event",
     }
     paces: Mapping[str, CostModel] = {
-        "cuda": CostModel(beside=2, launches=5.7, memory=35),
-        "opencl": CostModel(beside=19, compile={"": 3.0}),
+        "cuda": CostModel(other_seconds=2, launches=5.7, memory=35),
+        "opencl": CostModel(other_seconds=19, compile={"": 3.0}),
     }
     packages = runnables_devices.NCCL_PACKAGES
 
@@ -205,7 +205,7 @@ class DynamicCsr(Study):
 
     def parts_of(self, settings: StudySettings, precision: str) -> tuple[str, ...]:
         asked = super().parts_of(settings, precision)
-        # parts that a configuration names are timed in each precision
+        # operations are timed in one precision, unless the key `parts` names them: then in each
         operations = settings.parts != "all" or precision == precision_of_operations(settings.precisions)
         return tuple(name for name in asked if operations or name not in OPERATIONS)
 

@@ -108,8 +108,8 @@ class SpgemmAmg(Study):
         "figure-6-1": "products and set-up over the sort of all products",
     }
     paces: Mapping[str, CostModel] = {
-        "cuda": CostModel(beside=18, launches=1.6, memory=80),
-        "opencl": CostModel(beside=7, compile={"": 1.5}),
+        "cuda": CostModel(other_seconds=18, launches=1.6, memory=80),
+        "opencl": CostModel(other_seconds=7, compile={"": 1.5}),
     }
     result: Mapping[str, str] = {
         "table": "table-targets",
