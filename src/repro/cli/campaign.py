@@ -344,9 +344,6 @@ def plan(
     _print_line(f"{total}, {absent} of them to compile, on {cores} cores", "modules")
     variants, tried = (sum(getattr(job, key) for job in needs.jobs if job.told) for key in ("variants", "tried"))
     _print_line(f"{variants:,}{f', {tried:,} of them to try' if tried < variants else ''}", "variants")
-    if planned.config.rivals:
-        names = ", ".join(rival.name for rival in planned.config.rivals)
-        _print_line(f"{names}: verified and timed beside ours; what they take is in no number below", "rivals")
     _print_line(f"{len(planned.artifact_files)}", "artifacts")
     batched = f"; small problems in batches of up to {planned.config.batch}" if planned.config.batch > 1 else ""
     steps = count_steps(planned, stale)
