@@ -310,9 +310,14 @@ class Judgement:
 
     @property
     def worst(self) -> CaseNumber | None:
-        """The case whose number contradicts the claim most."""
-        pick = max if self.claim.better == "less" else min
-        return pick(self.numbers, key=lambda number: number.value, default=None)
+        """The case whose number contradicts the claim most: with no better direction, the farthest out of the range."""
+        claim = self.claim
+
+        def against(number: CaseNumber) -> float:
+            above, below = number.value - claim.most, claim.least - number.value
+            return {"less": above, "more": below, "neither": max(above, below)}[claim.better]
+
+        return max(self.numbers, key=against, default=None)
 
 
 #: Function that returns the input data of a study's quantities for some variants; None if they were not measured.
