@@ -139,15 +139,15 @@ class UpdatePanel:
 
 
 ITERATIVE_SERIES = (
-    UpdateSeries("DCSR", figure_style.DARK, iterative_pair(DCSR)),
+    UpdateSeries("DCSR, ours", figure_style.DARK, iterative_pair(DCSR)),
     UpdateSeries("DCSR, as published", figure_style.LIGHT, iterative_pair(DCSR_PUBLISHED)),
     UpdateSeries("CSR rebuilt", figure_style.GREY, iterative_pair(REBUILD)),
     UpdateSeries("CSR by csrgeam2", figure_style.ACCENT, iterative_pair(GEAM)),
 )
 STREAMING_SERIES = (
-    UpdateSeries("DCSR, by row", figure_style.DARK, streaming_pair(SORTED)),
-    UpdateSeries("DCSR, any order", figure_style.LIGHT, streaming_pair(ANY)),
-    UpdateSeries("DCSR as published, by row", figure_style.ACCENT, streaming_pair(SORTED, DCSR_PUBLISHED)),
+    UpdateSeries("ours, by row", figure_style.DARK, streaming_pair(SORTED)),
+    UpdateSeries("ours, any order", figure_style.LIGHT, streaming_pair(ANY)),
+    UpdateSeries("DCSR, as published, by row", figure_style.ACCENT, streaming_pair(SORTED, DCSR_PUBLISHED)),
 )
 
 
