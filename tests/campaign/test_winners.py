@@ -111,8 +111,9 @@ def test_a_faster_kernel_of_the_report_is_named_and_does_not_replace_the_choice(
 
 @pytest.mark.medium
 def test_a_rival_stands_beside_ours_and_the_library_and_first_on_the_page(
-    small: Matrix, capsys: pytest.CaptureFixture[str]
+    small: Matrix, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     maker = campaign(Path(), "cuda", target="sm_80", others=[("outside", "rival/mine", 5.0)])
     path = maker.raw.parent / "config.yaml"
     rivals = [{"name": "mine", "python": "mine.py:Mine"}]
