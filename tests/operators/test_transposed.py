@@ -107,7 +107,7 @@ def test_an_entry_whose_transpose_is_none_is_refused(small_problem, monkeypatch)
     get = symmetry.get_entry
     lower = replace(get("real"), members=("a", "b"), vector_members=("x", "y"), expand=lambda v: v[:, [[0, 0], [1, 0]]])
     monkeypatch.setattr(symmetry, "get_entry", lambda name: lower)
-    with pytest.raises(ReproError, match="no transpose"):
+    with pytest.raises(ReproError, match="transpose of this entry type is not of the same type"):
         transposed(small_problem("complex"), True)
 
 

@@ -102,8 +102,7 @@ def test_a_plan_reads_a_header_and_no_more(tmp_path: Path, packed: bool) -> None
 def test_a_header_of_any_length_may_be_allowed(tmp_path: Path) -> None:
     path = tmp_path / "a.mtx"
     path.write_bytes(HEAD + b"%%%%%%%\n" * 1000 + b"2 2 1\n1 1 1\n")
-    with pytest.raises(ReproError, match=r"limits\.header"):
-        describe_file(OwnProblem(path=str(path)), Limits(header=8000))
+    assert "limits.header" in str(describe_file(OwnProblem(path=str(path)), Limits(header=8000)).refused)
     with pytest.raises(ReproError, match=r"limits\.header"):
         read_matrix(path, Limits(header=8000))
     assert describe_file(OwnProblem(path=str(path)), Limits(header=8100)).size == (2, 1)
