@@ -250,7 +250,7 @@ def test_the_network_is_asked_without_a_file(
 def test_what_cannot_be_resolved(project: Path, index: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = (project / "collections/some.yaml").read_text()
     assert repro("resolve", "s", "--index", str(index)) == 1
-    assert re.search(r"no such set[\s\S]*expected: some\n  actual: s\n", capsys.readouterr().err)
+    assert re.search(r"no collection of this name[\s\S]*expected: some\n  actual: s\n", capsys.readouterr().err)
     index.write_text(csv_text(OTHERS))
     assert repro("resolve", "some", "--index", str(index)) == 1
     assert "nothing in the index fits the query" in capsys.readouterr().err

@@ -22,7 +22,9 @@ TABLES = [
     for path in sorted((RESULTS / campaign).glob("tables/*/*.csv"))
     if path.stem not in ("table-counters", "table-baselines")
 ]
+#: The last is of a product that waits for the host: its one stage, between events.
 MEDIANS = ["event_median", "graph_median", "host_median"]
+WHOLE = "stage_whole"
 #: The ends of columns with a time that is a row's own median, and what it is in seconds.
 TIMES = {"_us": 1e-6, "_ms": 1e-3}
 #: Times in these are sums or differences over rows, stages of one, or a row's over a number of its own.
@@ -34,10 +36,9 @@ DERIVED = ("table-phases", "table-levels", "table-setup", "table-setup-costs", "
 def rows_of(campaign: str, study: str) -> pd.DataFrame:
     """Return all rows of a study of a campaign by their keys."""
     raw = RESULTS / campaign / "raw" / study
-    columns = ["key", "problem", *MEDIANS]
-    return pd.concat([read_rows(raw, step).select(columns).to_pandas() for step in ("search", "report")]).set_index(
-        "key"
-    )
+    steps = [read_rows(raw, step) for step in ("search", "report")]
+    columns = ["key", "problem", *MEDIANS, *({WHOLE} & set(steps[1].column_names))]
+    return pd.concat([rows.select(columns).to_pandas() for rows in steps]).set_index("key")
 
 
 def rows_named(line: dict[str, Any], table: Path) -> pd.DataFrame:
@@ -64,7 +65,7 @@ def test_every_time_of_a_line_is_one_of_a_row_that_the_line_names(table: Path) -
         of_line = rows_named(line, table)
         if "problem" in line and len(of_line):
             assert set(of_line["problem"]) == {line["problem"]}
-        medians = of_line[MEDIANS].to_numpy(dtype=float)
+        medians = of_line.drop(columns="problem").to_numpy(dtype=float)
         for column, scale in timed.items():
             if pd.notna(line[column]):
                 assert len(of_line), (line, column)

@@ -154,7 +154,7 @@ def test_what_is_too_much_is_refused(cpu_device, radix_sort, scan):
     buffer = cpu_device.allocate(4)
     with pytest.raises(ReproError, match="more keys"):
         radix_sort.bind(buffer, CAPACITY + 1, 8)
-    with pytest.raises(ReproError, match="number of bits"):
+    with pytest.raises(ReproError, match="number of key bits"):
         radix_sort.bind(buffer, 1, 33)
     with pytest.raises(ReproError, match="more numbers"):
         scan.bind(buffer, buffer, MOST + 1)
