@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -111,6 +112,13 @@ class Guards:
         guarded = Guarded(device or self._device, nbytes, name)
         self._add(guarded)
         return guarded
+
+    def zeros(self, held: ExitStack, nbytes: int, name: str) -> Buffer:
+        """Allocate memory of zeros with guard zones, which `held` releases."""
+        guarded = self.allocate(nbytes, name)
+        held.callback(guarded.release)
+        self._device.fill(guarded.memory, 0)
+        return guarded.memory
 
     def allocate_array(self, shape: tuple[int, ...], dtype: DTypeLike, name: str) -> GuardedArray:
         """Allocate an uninitialised array in host memory with guard zones, which are checked until it is released."""

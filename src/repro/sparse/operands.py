@@ -129,10 +129,36 @@ class ProductRunnable(Runnable):
 Bind = Callable[[Buffer, Buffer], Callable[[], None]]
 
 
-class CompiledProduct(ProductRunnable, Candidate):
-    """A variant: a product by kernels of a compiled module, one number for each row unless a subclass says otherwise.
+class BoundProduct(ProductRunnable):
+    """A product that can be bound to other vectors, one number for each row unless a subclass says otherwise.
 
     `prepare` of a subclass sets `_bind` and `_y`, from which `product` and `result` follow.
+    """
+
+    arrangement = "AoS@natural"
+
+    def __init__(self) -> None:
+        self._bind: Bind | None = None
+        self._y: Buffer | None = None
+
+    def product(self, x: Buffer, y: Buffer) -> Callable[[], None]:
+        assert self._bind is not None, "prepared first"
+        return self._bind(x, y)
+
+    def result(self) -> Buffer | None:
+        return self._y
+
+    def arrange(self, values: NDArray[Any]) -> NDArray[Any]:
+        return values.ravel()
+
+    def release(self) -> None:
+        """Drop references; matrix and vectors belong to the workspace."""
+        self._y = self._bind = None
+        self.launch = not_prepared
+
+
+class CompiledProduct(BoundProduct, Candidate):
+    """A variant: a product by kernels of a compiled module.
 
     Parameters
     ----------
@@ -143,12 +169,10 @@ class CompiledProduct(ProductRunnable, Candidate):
     """
 
     kind = "variant"
-    arrangement = "AoS@natural"
 
     def __init__(self, module: Module | ModuleOnDemand, folder: Path) -> None:
+        super().__init__()
         self._module, self._folder = module, folder
-        self._bind: Bind | None = None
-        self._y: Buffer | None = None
 
     @property
     def module(self) -> Module:
@@ -174,21 +198,6 @@ class CompiledProduct(ProductRunnable, Candidate):
         """Return registers and spilled bytes per thread of a kernel, which are columns; None on the CPU."""
         reported = (self.module.resources or {}).get(kernel, {})
         return {name: reported.get(name) for name in ("registers", "spills")}
-
-    def product(self, x: Buffer, y: Buffer) -> Callable[[], None]:
-        assert self._bind is not None, "prepared first"
-        return self._bind(x, y)
-
-    def result(self) -> Buffer | None:
-        return self._y
-
-    def arrange(self, values: NDArray[Any]) -> NDArray[Any]:
-        return values.ravel()
-
-    def release(self) -> None:
-        """Drop references; matrix and vectors belong to the workspace."""
-        self._y = self._bind = None
-        self.launch = not_prepared
 
 
 class KernelProduct(CompiledProduct):

@@ -157,10 +157,8 @@ class BiCGSTAB:
         with ExitStack() as held:
 
             def zeros(name: str, nbytes: int = self.vector_bytes) -> Buffer:
-                guarded = guards.allocate(nbytes, f"the solver's {name}")
-                held.callback(guarded.release)
-                device.fill(guarded.memory, 0)  # padding at the end of a vector has to be zero
-                return guarded.memory
+                # padding at the end of a vector has to be zero
+                return guards.zeros(held, nbytes, f"the solver's {name}")
 
             b, x, r, p, v, t = (zeros(name) for name in "bxrpvt")
             partial, squares = zeros("sums", 8 * SUMS * self._grid), zeros("squares", 8 * self._grid)

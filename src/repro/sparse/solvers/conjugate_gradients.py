@@ -87,10 +87,8 @@ class ProductCg(RestartedSolver):
         with ExitStack() as held:
 
             def zeros(name: str, nbytes: int = self.vector_bytes) -> Buffer:
-                guarded = guards.allocate(nbytes, f"the solver's {name}")
-                held.callback(guarded.release)
-                device.fill(guarded.memory, 0)  # padding at the end of a vector has to be zero
-                return guarded.memory
+                # padding at the end of a vector has to be zero
+                return guards.zeros(held, nbytes, f"the solver's {name}")
 
             b, x, r, u, p, s, w, diagonal = (zeros(name) for name in (*"bxrupsw", "diagonal"))
             device.write(diagonal, scale)

@@ -33,7 +33,7 @@ from repro.programs import run_program
 from repro.sparse.device_primitives import KernelLauncher, ModuleFile, RadixSort, Scan, bits_of
 from repro.sparse.elementwise import in_order
 from repro.sparse.library.cusparse_bindings import Handle, address, version
-from repro.sparse.operands import ProductRunnable, x_on, y_on
+from repro.sparse.operands import BoundProduct, x_on, y_on
 from repro.studies.dynamic_csr import STUDY_NAME
 from repro.studies.dynamic_csr.facts import hybrid_width
 from repro.studies.dynamic_csr.operands import (
@@ -164,18 +164,16 @@ HYBRID_FORMAT = "hyb"
 HYBRID_MODULES = ("hybrid", "rebuild", "sort")
 
 
-class HybridProduct(ProductRunnable):
+class HybridProduct(BoundProduct):
     """The product y = A x with the grown matrix in HYB format."""
 
     kind = BASELINE_KIND
     name = f"{HYBRID_FORMAT}/product"
-    arrangement = "AoS@natural"
 
     def __init__(self, built: Mapping[str, ModuleFile]) -> None:
+        super().__init__()
         self._built = built
         self._held = ExitStack()
-        self._y: Buffer | None = None
-        self._bind: Callable[[Buffer, Buffer], Callable[[], None]] | None = None
 
     @property
     def identity(self) -> str:
@@ -203,22 +201,10 @@ class HybridProduct(ProductRunnable):
         self.matrix_bytes = hybrid.pitch * width * (4 + number) + 4 * rows + over * (8 + number)
         self.bytes_moved = matrix.nnz * (4 + number) + 4 * (rows + over) + x.nbytes + self._y.nbytes
 
-    def product(self, x: Buffer, y: Buffer) -> Callable[[], None]:
-        """Return a launch of y = A x for other vectors; valid until `release`."""
-        assert self._bind is not None, "prepared first"
-        return self._bind(x, y)
-
-    def result(self) -> Buffer | None:
-        return self._y
-
-    def arrange(self, values: NDArray[Any]) -> NDArray[Any]:
-        return values.ravel()
-
     def release(self) -> None:
         self._held, held = ExitStack(), self._held
         held.close()
-        self._bind = self._y = None
-        self.launch = not_prepared
+        super().release()
 
 
 class HybridUpdate(BatchUpdate):
