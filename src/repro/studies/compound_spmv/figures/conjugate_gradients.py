@@ -15,7 +15,7 @@ from repro.results.registry import figure
 from repro.results.tables import MICRO, Figure
 from repro.sparse.baseline_times import library_of
 from repro.studies.compound_spmv import CONJUGATE_GRADIENTS, STUDY_NAME
-from repro.studies.compound_spmv.figures.performance import MEGA, MIB, Series
+from repro.studies.compound_spmv.figures.performance import MEGA, MIB, Series, draw_points
 from repro.studies.compound_spmv.results import (
     CHIP_CG,
     LIBRARY_CG,
@@ -94,14 +94,6 @@ def _draw_case(axes: Axes, case: Times, series: Mapping[Method, Series]) -> None
     """Draw the points of one problem, joined by a line."""
     chip = case[CHIP_CG]
     at = (chip.row.matrix_bytes or 0) / MEGA if chip else 0
-    points = {
-        solver: timed.seconds * MICRO for solver in (CHIP_CG, OUR_CG, LIBRARY_CG) if (timed := case.iteration(solver))
-    }
-    ends = [min(points.values()), max(points.values())]
-    axes.plot([at, at], ends, color=figure_style.GREY, linewidth=0.5, alpha=0.6, zorder=1)
-    for solver, value in points.items():
-        one = series[solver]
-        axes.plot(
-            at, value, one.marker, markersize=4.2, markerfacecolor=one.face, markeredgecolor=one.colour,
-            markeredgewidth=0.9, zorder=3,
-        )  # fmt: skip
+    solvers = (CHIP_CG, OUR_CG, LIBRARY_CG)
+    points = [(timed.seconds * MICRO, series[solver]) for solver in solvers if (timed := case.iteration(solver))]
+    draw_points(axes, at, points)

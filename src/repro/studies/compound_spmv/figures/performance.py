@@ -612,13 +612,18 @@ def _draw_case(axes: Axes, case: Times, series: dict[str, Series]) -> dict[str, 
     fractions["own"] = ratio_of(case.own_floor(case[OURS]), case[OURS])
     points = {name: value for name, value in fractions.items() if value is not None}
     at = (case.operands or 0) / MEGA
+    draw_points(axes, at, [(value, series[name]) for name, value in points.items()])
+    return {name: series[name] for name in points}
+
+
+def draw_points(axes: Axes, at: float, points: Sequence[tuple[float, Series]]) -> None:
+    """Draw the points of one problem, a value and its series each, at the same x and joined by a line."""
     if len(points) > 1:
-        ends = [min(points.values()), max(points.values())]
+        values = [value for value, _ in points]
+        ends = [min(values), max(values)]
         axes.plot([at, at], ends, color=figure_style.GREY, linewidth=0.5, alpha=0.6, zorder=1)
-    for name, value in points.items():
-        one = series[name]
+    for value, one in points:
         axes.plot(
             at, value, one.marker, markersize=4.2, markerfacecolor=one.face, markeredgecolor=one.colour,
             markeredgewidth=0.9, zorder=3,
         )  # fmt: skip
-    return {name: series[name] for name in points}
