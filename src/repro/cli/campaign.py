@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from repro.cli.options import AsJson, ConfigFile, ConfigFiles, NamedFiles, print_json
-from repro.config.spaces import EXTENDED
+from repro.config.models import EXTENDED
 from repro.errors import ReproError
 from repro.package_data import DEFAULT_CONFIG, shipped
 
