@@ -19,7 +19,7 @@ from repro.errors import ReproError
 from repro.package_data import DEFAULT_CONFIG, shipped
 
 if TYPE_CHECKING:
-    from repro.campaign.jobs import Estimate, Job
+    from repro.campaign.estimate import Estimate, Job
     from repro.campaign.plan import Plan
     from repro.codegen.targets import GpuModel
 
@@ -315,7 +315,7 @@ def plan(
         repro plan --config config/paper.yaml --gpu "RTX 3070"
     """
 
-    from repro.campaign.jobs import RATES, count_steps, estimate
+    from repro.campaign.estimate import RATES, count_steps, estimate
     from repro.campaign.steps import Freshness
     from repro.cli.console import duration, in_columns, terminal_width, wrapped
 

@@ -132,7 +132,7 @@ class Study:
     result
         Keyword arguments of `repro.results.tables.Result`, the study's result in one number; empty if there is none.
     paces
-        Cost model for each dialect; see `repro.campaign.jobs`.
+        Cost model for each dialect; see `repro.campaign.estimate`.
     packages
         Names of Python packages that affect the times of this study only.
     gpu_sharing
