@@ -129,7 +129,7 @@ def test_a_layout_brings_its_template(install, templates) -> None:
     assert codegen_templates.template_exists(templates, "export/outer/aligned_rows.j2")
     after = steps._compiling_code("compound_spmv"), steps._compiling_code("dynamic_csr")
     assert [one == other for one, other in zip(before, after, strict=True)] == [False, True]
-    (site / "aligned_rows/kernels/compound_spmv/csr.j2").write_text("")
+    (site / "aligned_rows/kernels/sparse/compound/csr.j2").write_text("")
     codegen_templates._environment.cache_clear()
     with pytest.raises(ReproError, match="two templates of one name"):
         study.render(templates, "paper/complex-single/CSR4-SoA-AoS", CPU)
