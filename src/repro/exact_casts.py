@@ -15,7 +15,9 @@ PART = 1 << 15
 _NUMBERS = "biufc"
 
 
-def cast(array: Any, dtype: DTypeLike, what: str, todo: str | None = None, *, as_vector: bool = False) -> NDArray[Any]:
+def cast(
+    array: Any, dtype: DTypeLike, subject: str, todo: str | None = None, *, as_vector: bool = False
+) -> NDArray[Any]:
     """Return numbers in another type, if it can hold each of them.
 
     Whole numbers have to stay exact. Real and imaginary parts may be rounded by the new type's relative precision, but
@@ -27,7 +29,7 @@ def cast(array: Any, dtype: DTypeLike, what: str, todo: str | None = None, *, as
         Numbers of any shape.
     dtype
         The new type.
-    what
+    subject
         Name of the numbers in messages.
     todo
         Advice for numbers that do not fit.
@@ -46,7 +48,7 @@ def cast(array: Any, dtype: DTypeLike, what: str, todo: str | None = None, *, as
     """
     given, wanted = np.asarray(array), np.dtype(dtype)
     if given.dtype.kind not in _NUMBERS:
-        raise ReproError("these are no numbers", where=what, expected=f"numbers of {wanted}", actual=given.dtype)
+        raise ReproError("these are no numbers", where=subject, expected=f"numbers of {wanted}", actual=given.dtype)
     if given.dtype == wanted:
         return given
     with np.errstate(all="ignore"):
@@ -58,7 +60,7 @@ def cast(array: Any, dtype: DTypeLike, what: str, todo: str | None = None, *, as
         at = ", ".join(map(str, place))
         raise ReproError(
             f"a number does not fit into {wanted}",
-            where=f"{what}[{at}]" if place else what,
+            where=f"{subject}[{at}]" if place else subject,
             expected=expectation(wanted),
             actual=str(given[place]),  # `str` keeps all digits of types wider than Python's float
             todo=todo,

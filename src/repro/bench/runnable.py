@@ -331,8 +331,8 @@ class Workspace:
     def _evict_for(self, nbytes: int) -> None:
         """Free least recently used packed operands until `nbytes` of new memory fit."""
         while self._packings:
-            held = sum(buffer.nbytes for _, buffers in self._packings.values() for buffer in buffers.values())
-            too_large = self.packing_bytes is not None and held + nbytes > self.packing_bytes
+            packed_bytes = sum(buffer.nbytes for _, buffers in self._packings.values() for buffer in buffers.values())
+            too_large = self.packing_bytes is not None and packed_bytes + nbytes > self.packing_bytes
             if len(self._packings) < self.resident and not too_large:
                 break
             _release(self._packings.popitem(last=False)[1][1])

@@ -341,7 +341,7 @@ def _read_lines(path: Path, quiet: bool = False) -> list[_Line]:
         with path.open("r+b") as file:
             file.truncate(len(whole))
     parsed = [_parse(line) for line in whole.split(b"\n")[:-1]]
-    damaged = [f"{path}:{number} ({what})" for number, what in enumerate(parsed, 1) if isinstance(what, str)]
+    damaged = [f"{path}:{number} ({reason})" for number, reason in enumerate(parsed, 1) if isinstance(reason, str)]
     if damaged and not quiet:
         more = f" and {len(damaged) - _NAMED} more" if len(damaged) > _NAMED else ""
         print(f"damaged lines of the store, measured again: {', '.join(damaged[:_NAMED])}{more}", flush=True)

@@ -317,7 +317,7 @@ class Difference:
     """A difference between the first shard and another one, in one study."""
 
     #: Kind of difference: `another protocol`, `other code`, `another environment`.
-    what: str
+    kind: str
     study: str
     #: Names of the two shards; equal if the difference is within one shard.
     first: str
@@ -358,7 +358,7 @@ def merge(given: Sequence[str], results: Path, name: str, keep_apart: bool = Fal
     if differences and not keep_apart:
         first = differences[0]
         raise ReproError(
-            f"parts with {first.what}",
+            f"parts with {first.kind}",
             where=f"study {first.study}",
             expected=f"as in {first.first}: {first.expected}",
             actual=f"in {first.other}: {first.actual}",
@@ -540,12 +540,12 @@ def _differences(parts: Sequence[Shard]) -> Iterator[Difference]:
             if words:
                 yield Difference("another protocol", study, having[0].name, part.name, *words)
         linked = [(part, name) for part in having for name in part.linked(study)]
-        for what, of in (("other code", Shard.code), ("another environment", Shard.surroundings)):
+        for kind, of in (("other code", Shard.code), ("another environment", Shard.surroundings)):
             seen: list[dict[str, Any]] = []
             for part, name in linked:
                 mine = of(part, name)
                 if seen and mine not in seen:
-                    yield Difference(what, study, linked[0][0].name, part.name, *(_words(seen[0], mine) or ("", "")))
+                    yield Difference(kind, study, linked[0][0].name, part.name, *(_words(seen[0], mine) or ("", "")))
                 if mine not in seen:
                     seen.append(mine)
 
@@ -582,7 +582,7 @@ def _notes(merged: Merged) -> str:
     if merged.differences:
         lines += ["", "## What differs", ""]
         lines += [
-            f"- {difference.study}: {difference.what}. In {difference.first} {difference.expected}; "
+            f"- {difference.study}: {difference.kind}. In {difference.first} {difference.expected}; "
             f"in {difference.other} {difference.actual}."
             for difference in merged.differences
         ]

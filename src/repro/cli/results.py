@@ -178,7 +178,7 @@ def report(
 
 @contextmanager
 def _receipt(
-    wanted: bool, config: Path | None, what: Literal["tables", "figures", "report"], study: str | None
+    wanted: bool, config: Path | None, kind: Literal["tables", "figures", "report"], study: str | None
 ) -> Iterator[None]:
     """If `wanted`, write the receipt for a study's tables or figures, or for the report."""
     if not wanted:
@@ -190,7 +190,7 @@ def _receipt(
     from repro.campaign.steps import presenting, reporting
 
     plan = make_plan(load(config or DEFAULT_CONFIG))
-    with making(reporting(plan) if what == "report" or study is None else presenting(plan, study, what)):
+    with making(reporting(plan) if kind == "report" or study is None else presenting(plan, study, kind)):
         yield
 
 

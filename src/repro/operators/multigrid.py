@@ -186,7 +186,7 @@ def amg(
         The arguments are invalid, or the device cannot be used.
     """
     cupys = is_cupys(A, CUPYS_MATRICES)
-    rows, precision = cupys_rows(A, "A") if cupys else as_rows(A, what="A")
+    rows, precision = cupys_rows(A, "A") if cupys else as_rows(A, subject="A")
     if cupys and device == "auto":
         device = device_of(rows)
     n = rows.shape[0]
@@ -391,18 +391,18 @@ class MultilevelSolver:
         check_finite(x, "the cycle's solution")
         return x
 
-    def _vector(self, array: Any, what: str) -> NDArray[np.floating] | View:
+    def _vector(self, array: Any, subject: str) -> NDArray[np.floating] | View:
         if on_the_device(array):
-            return self._runtime.view(array, what, self._dtype, self._n, self._dtype.itemsize)
-        todo = f"scale it, or set up for a matrix whose type holds {what}"
-        return cast(self._host_vector(array, what), self._dtype, what, todo, as_vector=True)
+            return self._runtime.view(array, subject, self._dtype, self._n, self._dtype.itemsize)
+        todo = f"scale it, or set up for a matrix whose type holds {subject}"
+        return cast(self._host_vector(array, subject), self._dtype, subject, todo, as_vector=True)
 
-    def _host_vector(self, array: Any, what: str) -> NDArray[Any]:
-        vector = _host_array(array, what)
+    def _host_vector(self, array: Any, subject: str) -> NDArray[Any]:
+        vector = _host_array(array, subject)
         if vector.shape != (self._n,) or vector.dtype.kind not in "fiub":
             raise ReproError(
                 "this is no vector of the matrix",
-                where=what,
+                where=subject,
                 expected=f"{self._n} real numbers",
                 actual=f"{vector.dtype} of shape {vector.shape}",
             )
@@ -437,12 +437,12 @@ class MultilevelSolver:
         return f"<{type(self).__name__}: levels of {sizes} rows, {self._dtype}, on {self.device_name}>"
 
 
-def _host_array(array: Any, what: str) -> NDArray[Any]:
-    refuse_mask(array, what)
+def _host_array(array: Any, subject: str) -> NDArray[Any]:
+    refuse_mask(array, subject)
     try:
         return np.ascontiguousarray(array)
     except (TypeError, ValueError) as error:
-        raise ReproError("this is no array of numbers", where=what, actual=error) from None
+        raise ReproError("this is no array of numbers", where=subject, actual=error) from None
 
 
 def _on_host(A: Any) -> Any:

@@ -335,9 +335,9 @@ def partial_folder(beside: Path) -> Iterator[Path]:
     The folder is locked while this process lives. Other machines with the same file system see the lock.
     """
     remove_leftovers(beside)
-    with tempfile.TemporaryDirectory(prefix=PREFIX, dir=beside) as folder, ExitStack() as held:
+    with tempfile.TemporaryDirectory(prefix=PREFIX, dir=beside) as folder, ExitStack() as stack:
         with suppress(OSError):  # if the file system has no locks, no folder is removed as a leftover
-            held.enter_context(_locked(Path(folder)))
+            stack.enter_context(_locked(Path(folder)))
         yield Path(folder)
 
 

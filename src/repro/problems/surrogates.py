@@ -113,8 +113,8 @@ def row_lengths(wanted: LengthTargets) -> Lengths:
         base = _quantiles(_geometric(steps, total / rest - wanted.shortest), rest) + wanted.shortest
         if not wanted.reach:
             base[-1] = wanted.longest
-        held = 0 if wanted.reach else 1
-        _settle(base[: rest - held], total - held * wanted.longest, wanted.shortest, wanted.top)
+        reserved = 0 if wanted.reach else 1
+        _settle(base[: rest - reserved], total - reserved * wanted.longest, wanted.shortest, wanted.top)
     return np.concatenate([np.sort(beyond + wanted.width)[::-1], np.sort(base)[::-1]])
 
 

@@ -147,14 +147,14 @@ def targets_table(
     return Table(target_columns(campaign), rows, caption)
 
 
-def target_cells(item: Record, quantity: Quantity[Any], measured: Measured, held: bool) -> tuple[Cell, ...]:
+def target_cells(item: Record, quantity: Quantity[Any], measured: Measured, with_targets: bool) -> tuple[Cell, ...]:
     """Return the table line (`target_columns`) for a target; without a wanted value it has no verdict.
 
-    `held` is the result of `has_targets`.
+    `with_targets` is the result of `has_targets`.
     """
     numbers, missing = measured.numbers, one_line(measured.why_not, MAX_NOTE_LETTERS)
-    wanted, limit = float(item["wanted"]) if item["wanted"] and held else None, "≤" if quantity.at_most else "≥"
-    asked = wanted_cell(item, held) if wanted is None else Cell(wanted, f"{limit} {item['wanted']}")
+    wanted, limit = float(item["wanted"]) if item["wanted"] and with_targets else None, "≤" if quantity.at_most else "≥"
+    asked = wanted_cell(item, with_targets) if wanted is None else Cell(wanted, f"{limit} {item['wanted']}")
     heads = Cell(item["what"].replace("'", "’")), asked
     if not numbers:
         return (*heads, Cell(), Cell(None, " "), Cell(0), Cell(), Cell(missing) if missing else Cell(None, " "))
@@ -179,11 +179,11 @@ def has_targets(campaign: Campaign) -> bool:
     return campaign.device in (None, WANTED_ON)
 
 
-def wanted_cell(item: Record, held: bool) -> Cell:
-    """Return the cell of the wanted value as it is written in `config/targets`; `held` is as in `target_cells`."""
+def wanted_cell(item: Record, with_targets: bool) -> Cell:
+    """Return the cell of the wanted value as it is written in `config/targets`; `with_targets` as in `target_cells`."""
     if not item["wanted"]:
         return Cell(None, "reported")
-    return Cell(float(item["wanted"]), item["wanted"]) if held else Cell(None, NO_TARGET)
+    return Cell(float(item["wanted"]), item["wanted"]) if with_targets else Cell(None, NO_TARGET)
 
 
 def wanted_on(campaign: Campaign) -> str:

@@ -279,11 +279,14 @@ def _verdicts(pairs: pd.DataFrame, tolerance: float, *, judged: bool) -> pd.Data
     lines = pairs[[*KEY, "phase"]].copy()
     for clock in ALL_CLOCKS:
         sides = [
-            {what: pairs[f"{clock}_{what}_{side}"].to_numpy(float, na_value=np.nan) for what in (*SAMPLED, "launches")}
+            {
+                column: pairs[f"{clock}_{column}_{side}"].to_numpy(float, na_value=np.nan)
+                for column in (*SAMPLED, "launches")
+            }
             for side in ("first", "second")
         ]
         medians = [side["median"] for side in sides]
-        timed = np.logical_and.reduce([side[what] > 0 for side in sides for what in SAMPLED])  # false for NaN
+        timed = np.logical_and.reduce([side[column] > 0 for side in sides for column in SAMPLED])  # false for NaN
         lines[f"{clock}_first"], lines[f"{clock}_second"] = medians
         lines[f"{clock}_ratio"] = lines[f"{clock}_spread"] = lines[f"{clock}_p"] = np.nan
         lines.loc[timed, f"{clock}_ratio"] = medians[1][timed] / medians[0][timed]

@@ -452,7 +452,7 @@ def _section(part: PageStudy, environment: jinja2.Environment, folder: Path, pro
         remarks=join_sentences([remarks(lines), missing_note(lines)]),
         rows=_rows(folder, campaign.study),
         claims=next((tally(item.table) for item in drawn if item.table and item.artifact.name == CLAIMS), {}),
-        highlights={name: what for name, what in part.highlights.items() if name in shown},
+        highlights={name: description for name, description in part.highlights.items() if name in shown},
         statuses=statuses(campaign),
         failures=failures(campaign),
         missing=missing(campaign, part.headline),

@@ -225,16 +225,16 @@ class Reader:
         elif kind != b"0":
             raise Flaw("unknown kind of mesh file", expected="0 (text) or 1 (binary)", actual=repr(kind))
 
-    def _counts(self, count: int, what: str, dtype: np.dtype[Any] | None = None) -> list[int]:
+    def _counts(self, count: int, subject: str, dtype: np.dtype[Any] | None = None) -> list[int]:
         """Read integers; in binary files, the version determines their width."""
-        found = self._content.array(count, (dtype or self._size) if self._content.order else np.int64, what).tolist()
+        found = self._content.array(count, (dtype or self._size) if self._content.order else np.int64, subject).tolist()
         if min(found, default=0) < 0 and dtype is None:
-            raise Flaw("the mesh is damaged", expected=f"a number of {what}", actual=min(found))
+            raise Flaw("the mesh is damaged", expected=f"a number of {subject}", actual=min(found))
         return [int(of) for of in found]
 
-    def _count(self, what: str) -> int:
+    def _count(self, subject: str) -> int:
         """Read the count at the start of a section; up to version 2, it is text in binary files too."""
-        return self._content.count(what)
+        return self._content.count(subject)
 
     def _begin(self) -> None:
         """In binary files of version 2, skip the end of the line before a section's data."""
@@ -318,11 +318,11 @@ class Reader:
         self._check_sum(head[1], sum(len(of) for of, _ in self._nodes), "nodes")
 
     @staticmethod
-    def _check_sum(said: int, found: int, what: str) -> None:
+    def _check_sum(said: int, found: int, subject: str) -> None:
         if said != found:
             raise Flaw(
-                f"the mesh is damaged: its entities have more or fewer {what} than it says",
-                expected=f"{said:,} {what}",
+                f"the mesh is damaged: its entities have more or fewer {subject} than it says",
+                expected=f"{said:,} {subject}",
                 actual=f"{found:,}",
             )
 

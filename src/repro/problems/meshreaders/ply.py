@@ -131,10 +131,10 @@ def _no_header(actual: str) -> Flaw:
     )
 
 
-def _check_names(what: str, names: Sequence[str]) -> None:
+def _check_names(subject: str, names: Sequence[str]) -> None:
     twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
     if twice:
-        raise Flaw(f"the PLY file has {what} twice", expected="names that differ", actual=", ".join(twice)[:80])
+        raise Flaw(f"the PLY file has {subject} twice", expected="names that differ", actual=", ".join(twice)[:80])
 
 
 def _wrong(line: bytes, expected: str) -> Flaw:

@@ -279,15 +279,15 @@ class _Reader:
             raise self._not_understood(words)
         return words[place]
 
-    def _number(self, words: list[str], place: int, what: str) -> int:
-        return whole(self._word(words, place).encode(), what)
+    def _number(self, words: list[str], place: int, subject: str) -> int:
+        return whole(self._word(words, place).encode(), subject)
 
-    def _array(self, count: int, dtype: str, what: str) -> NDArray[Any]:
+    def _array(self, count: int, dtype: str, subject: str) -> NDArray[Any]:
         content, dtype = self._content, dtype.lower()
         if dtype == "bit":
             if not content.order:
-                return content.numbers(count, np.int64, what)
-            return np.unpackbits(content.raw(-(-count // 8), np.dtype("u1"), what))[:count]
+                return content.numbers(count, np.int64, subject)
+            return np.unpackbits(content.raw(-(-count // 8), np.dtype("u1"), subject))[:count]
         if dtype in ("string", "utf8_string", "variant"):
             self._pass_strings(count, dtype)
             return np.empty(0, "S1")
@@ -296,7 +296,7 @@ class _Reader:
         stored = np.dtype(_TYPES[dtype])
         # Numbers in text may be more precise than the stated type.
         return content.array(
-            count, stored if content.order else np.dtype(f"{'f' if stored.kind == 'f' else 'i'}8"), what
+            count, stored if content.order else np.dtype(f"{'f' if stored.kind == 'f' else 'i'}8"), subject
         )
 
     def _pass_strings(self, count: int, dtype: str) -> None:

@@ -269,10 +269,10 @@ class DynamicMatrix:
     # interrupted operations -------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _operation(self, what: str) -> Iterator[None]:
+    def _operation(self, operation: str) -> Iterator[None]:
         """Refuse a matrix after an interrupted operation, and record an interruption of this one."""
         self.check()
-        self._under_way = what
+        self._under_way = operation
         try:
             yield
         except (ReproError, OutOfDeviceMemory) as refusal:  # raised between kernels: the matrix is intact

@@ -116,10 +116,10 @@ class Multiplication:
     @contextmanager
     def steps(self, factors: Factors, names: tuple[str, ...], segments: int = 1) -> Iterator[Steps]:
         """Yield the steps of a product, `ONE_PHASE` or `TWO_PHASES`; the caller owns C unless the body fails."""
-        with self.device.pooling(), ExitStack() as held:
+        with self.device.pooling(), ExitStack() as stack:
             c = Storage.empty(self.device, factors.shape, segments, 1, factors.a.dtype)
             try:
-                yield Steps(self, factors, names, c, held)
+                yield Steps(self, factors, names, c, stack)
             except BaseException:
                 c.release()
                 raise
@@ -127,13 +127,13 @@ class Multiplication:
     @contextmanager
     def refilled(self, factors: Factors, c: Storage) -> Iterator[Callable[[], None]]:
         """Yield a launch of C = A B into a product of factors with the same patterns."""
-        with self.device.pooling(), ExitStack() as held:
-            bins = keep(held, ProductBins(self.device, self.load(f"count-{factors.format}"), c.shape[0]))
+        with self.device.pooling(), ExitStack() as stack:
+            bins = keep(stack, ProductBins(self.device, self.load(f"count-{factors.format}"), c.shape[0]))
             bins.by_sizes(c)
             rows = ProductRows(self.device, self.load, factors, c, bins, bins.counts)
             counts = bins.read()
             means = (matrix.report().pointer / max(matrix.shape[0], 1) for matrix in (factors.a, factors.b))
-            yield rows.bind("numeric", counts, self.plan_filling(counts, *means), held)
+            yield rows.bind("numeric", counts, self.plan_filling(counts, *means), stack)
             self.device.synchronize()
 
 
@@ -141,11 +141,11 @@ class Steps:
     """The steps of one product, to be taken in order; `c` is complete after the last one."""
 
     def __init__(
-        self, of: Multiplication, factors: Factors, names: tuple[str, ...], c: Storage, held: ExitStack
+        self, of: Multiplication, factors: Factors, names: tuple[str, ...], c: Storage, stack: ExitStack
     ) -> None:
-        self._of, self._factors, self._names, self.c, self._held = of, factors, names, c, held
-        self._bins = keep(held, ProductBins(of.device, of.load(f"count-{factors.format}"), factors.shape[0]))
-        self._left = keep(held, of.device.allocate(4 * self._bins.stride))
+        self._of, self._factors, self._names, self.c, self._stack = of, factors, names, c, stack
+        self._bins = keep(stack, ProductBins(of.device, of.load(f"count-{factors.format}"), factors.shape[0]))
+        self._left = keep(stack, of.device.allocate(4 * self._bins.stride))
         self._rows = ProductRows(of.device, of.load, factors, c, self._bins, self._left)
         self._counts = self._products = BinCounts((), (), ())
         self._expected = 0
@@ -205,7 +205,7 @@ class Steps:
         if not self._reserve():
             self.c.make_room(self._expected)
         self._of.device.fill(self.c.state, 0)
-        self._rows.bind("one", self._counts, self._usual, self._held)()
+        self._rows.bind("one", self._counts, self._usual, self._stack)()
 
     def _reserve(self) -> bool:
         """Take memory of the arena for the most that C can be, where that is known; return False without."""
@@ -235,7 +235,7 @@ class Steps:
                 c.grow(min(needed, MAX_ENTRIES), partial(self._copy, used))
             words[STATE_BUFFER_END], words[STATE_UNPLACED] = used, 0
             self._of.device.write(c.state, words)
-            self._rows.bind("one", again, plans[0], self._held)()
+            self._rows.bind("one", again, plans[0], self._stack)()
         if self._reserved is not None and c.lease is self._reserved:
             c.capacity = int(words[STATE_BUFFER_END])
             self._reserved.cut(c.capacity)
@@ -247,7 +247,7 @@ class Steps:
     # two phases ----------------------------------------------------------------------------------------------------
 
     def symbolic(self) -> None:
-        self._rows.bind("symbolic", self._counts, self._usual, self._held)()
+        self._rows.bind("symbolic", self._counts, self._usual, self._stack)()
         for plan in (self._of.roomy, self._of.careful):
             words = self._state()
             if not words[STATE_UNPLACED]:
@@ -255,7 +255,7 @@ class Steps:
             self._bins.by_products(self._factors.a, self._factors.b, self.c, (self._left, int(words[STATE_UNPLACED])))
             again = self._bins.read()
             self._of.device.fill(self.c.state, 0)
-            self._rows.bind("symbolic", again, plan, self._held)()
+            self._rows.bind("symbolic", again, plan, self._stack)()
 
     def place(self) -> None:
         """Bin rows by size, and allocate C with an offset for each row."""
@@ -266,8 +266,8 @@ class Steps:
         if total > MAX_ENTRIES:
             raise too_many(total)
         c.make_room(total)
-        offsets = keep(self._held, device.allocate(4 * (rows + 1)))
-        scan = keep(self._held, Scan(device, self._of.load("sort"), rows))
+        offsets = keep(self._stack, device.allocate(4 * (rows + 1)))
+        scan = keep(self._stack, Scan(device, self._of.load("sort"), rows))
         scan.bind(c.sizes, offsets, rows)()
         adopt: list[Argument] = [np.int32(rows), np.int32(1), np.int32(c.pitch), offsets, c.table, c.sizes, c.state]
         Kernels(device, self._of.load("matrix")).over("segments_from_offsets", rows, adopt)()
@@ -275,7 +275,7 @@ class Steps:
     def numeric(self) -> None:
         """Compute rows at their offsets."""
         plan = self._of.plan_filling(self._counts, self._products.mean_of_a, self._products.mean_row)
-        self._rows.bind("numeric", self._counts, plan, self._held)()
+        self._rows.bind("numeric", self._counts, plan, self._stack)()
 
     def _state(self) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
         words = np.empty(STATE_WORDS, np.int32)
@@ -306,8 +306,8 @@ class CoordinateMultiplication:
     def multiply(self, factors: Factors) -> Storage:
         """Return C = A B with contiguous rows and sorted columns."""
         rows, dtype = factors.shape[0], factors.a.dtype
-        with self._device.pooling(), ExitStack() as held:
-            run = Launches(self._device, self._load, held)
+        with self._device.pooling(), ExitStack() as stack:
+            run = Launches(self._device, self._load, stack)
             module, given = f"expand-{factors.format}", [*arguments_of(factors.a), *arguments_of(factors.b)]
             products = run.numbers(rows, np.int32)
             run.over(module, "count_row_products", rows, rows, *given, products)
@@ -409,9 +409,9 @@ class Destinations:
         self._means = _mean_row(factors.a), _mean_row(factors.b)
         self._kept: list[Buffer] = []
         self._launches: list[RoomRows] = []
-        with device.pooling(), ExitStack() as held:
-            self._make(held, factors, c)
-            self._held = held.pop_all()
+        with device.pooling(), ExitStack() as stack:
+            self._make(stack, factors, c)
+            self._stack = stack.pop_all()
 
     @property
     def nbytes(self) -> int:
@@ -423,7 +423,7 @@ class Destinations:
         """Return the rows of each kernel that adds to stored destinations."""
         return {self._shape(rows).kernel: rows.number for rows in self._launches}
 
-    def _make(self, held: ExitStack, factors: Factors, c: Storage) -> None:
+    def _make(self, stack: ExitStack, factors: Factors, c: Storage) -> None:
         device, n = self._device, self._rows
         stride = -(-max(n, 1) // _ALIGNED) * _ALIGNED
         with ExitStack() as passing:
@@ -433,7 +433,7 @@ class Destinations:
             lists = keep(passing, device.allocate(4 * _LISTS * stride))
             sizes = keep(passing, device.allocate(4 * max(n, 1)))
             unplanned = device.allocate(4 * max(n, 1))
-            held.callback(unplanned.release)
+            stack.callback(unplanned.release)
             device.fill(counts, 0)
             given = [*arguments_of(factors.a), *arguments_of(factors.b), c.table]
             own: list[Argument] = [np.int32(stride), lists, counts, sizes, unplanned, totals]
@@ -452,23 +452,23 @@ class Destinations:
             else:
                 unplanned.release()
             if any(of_rooms):
-                self._base = self._keep(held, 4 * (n + 1))
+                self._base = self._keep(stack, 4 * (n + 1))
                 scan = keep(passing, Scan(device, self._load("sort"), n))
                 scan.bind(sizes, self._base, n)()
-                self._steps = self._keep(held, STEP_BYTES * factors.a.capacity)
-                self._destinations = self._keep(held, nbytes)
-                self._launches = self._list(held, of_rooms, lists, stride)
+                self._steps = self._keep(stack, STEP_BYTES * factors.a.capacity)
+                self._destinations = self._keep(stack, nbytes)
+                self._launches = self._list(stack, of_rooms, lists, stride)
             for rows in self._launches:
                 found = [*given, c.columns, self._base, self._steps, self._destinations]
                 self._find(rows, [*rows.arguments(lists), *found])
             device.synchronize()  # what is passed on is released here
 
-    def _keep(self, held: ExitStack, nbytes: int) -> Buffer:
-        buffer = keep(held, self._device.allocate(max(nbytes, 4)))
+    def _keep(self, stack: ExitStack, nbytes: int) -> Buffer:
+        buffer = keep(stack, self._device.allocate(max(nbytes, 4)))
         self._kept.append(buffer)
         return buffer
 
-    def _list(self, held: ExitStack, counts: list[int], lists: Buffer, stride: int) -> list[RoomRows]:
+    def _list(self, stack: ExitStack, counts: list[int], lists: Buffer, stride: int) -> list[RoomRows]:
         """Choose between one launch over all rows and one for each room, with a list of its rows."""
         used = [room for room, count in enumerate(counts) if count]
         top = used[-1]
@@ -482,7 +482,7 @@ class Destinations:
             numbers = np.empty(counts[room], np.int32)
             self._device.download(part, numbers)
             part.release()
-            listed = self._keep(held, numbers.nbytes)
+            listed = self._keep(stack, numbers.nbytes)
             self._device.write(listed, np.sort(numbers))
             launches.append(RoomRows(ROOMS[room], counts[room], listed))
         return launches
@@ -500,8 +500,8 @@ class Destinations:
         resident = self._device.sm_count * target.threads_per_sm
         return refill_shape(target, self._dtype.itemsize, rows.room, rows.number, *self._means, resident)
 
-    def bind(self, factors: Factors, c: Storage, held: ExitStack) -> Callable[[], None]:
-        """Return a launch of the values of C = A B; `held` releases working memory for rows without destinations."""
+    def bind(self, factors: Factors, c: Storage, stack: ExitStack) -> Callable[[], None]:
+        """Return a launch of the values of C = A B; `stack` releases working memory for rows without destinations."""
         launches: list[Callable[[], None]] = []
         for rows in self._launches:
             shape = self._shape(rows)
@@ -510,20 +510,20 @@ class Destinations:
             arguments = [*rows.arguments(self._base), *of_a, factors.b.values, c.table, c.values]
             launches.append(self._device.bind(kernel, -(-rows.number // shape.rows), shape.threads, arguments))
         if self.unplanned:
-            launches.append(self._bind_unplanned(factors, c, held))
+            launches.append(self._bind_unplanned(factors, c, stack))
         return in_order(launches)
 
-    def _bind_unplanned(self, factors: Factors, c: Storage, held: ExitStack) -> Callable[[], None]:
+    def _bind_unplanned(self, factors: Factors, c: Storage, stack: ExitStack) -> Callable[[], None]:
         device = self._device
         with device.pooling():
-            bins = keep(held, ProductBins(device, self._load(f"count-{factors.format}"), self._rows))
+            bins = keep(stack, ProductBins(device, self._load(f"count-{factors.format}"), self._rows))
             bins.by_sizes(c, self._unplanned)
             rows = ProductRows(device, self._load, factors, c, bins, bins.counts)
-            return rows.bind("numeric", bins.read(), plan_for_any(device.target, c.dtype.itemsize), held)
+            return rows.bind("numeric", bins.read(), plan_for_any(device.target, c.dtype.itemsize), stack)
 
     def release(self) -> None:
         """Release the memory; a second call has no effect."""
-        self._held.close()
+        self._stack.close()
 
 
 def _mean_row(matrix: Storage) -> float:

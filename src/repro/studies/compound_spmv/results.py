@@ -381,10 +381,10 @@ def _memory(outer: str, statistic: StatisticName, problem_name: str | None = Non
     def measure(data: ClaimCases) -> Measured:
         numbers = []
         for times in data.cases:
-            held = memory_of(times.line.record).get("double", {})
+            layouts = memory_of(times.line.record).get("double", {})
             named = problem_name in (None, times.line.problem, times.line.published)
-            if named and times.case.precision == "double" and held.get("CSR") and held.get(outer):
-                numbers.append(CaseNumber(held[outer] / held["CSR"], times.line.problem))
+            if named and times.case.precision == "double" and layouts.get("CSR") and layouts.get(outer):
+                numbers.append(CaseNumber(layouts[outer] / layouts["CSR"], times.line.problem))
         return Measured(numbers, [] if numbers else [MissingCase(problem_name or outer, "not in this campaign")])
 
     return Quantity(measure, statistic)

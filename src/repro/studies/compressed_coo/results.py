@@ -125,8 +125,8 @@ class Times:
 
     def memory(self, kernel: Time | None) -> float | None:
         """Return the bytes of the matrix in a kernel's format, over the bytes of CSR."""
-        held = kernel.row.matrix_bytes if kernel else None
-        return held / self.csr_bytes if held and self.csr_bytes else None
+        nbytes = kernel.row.matrix_bytes if kernel else None
+        return nbytes / self.csr_bytes if nbytes and self.csr_bytes else None
 
     def gflops(self, kernel: Time | None) -> float | None:
         """Return a kernel's rate in GFLOPS: 2 nnz / time, without padding."""
@@ -286,9 +286,9 @@ def _gflops(one: ClaimTimes) -> CaseNumber | None:
 
 def _more_than_coo(one: ClaimTimes) -> CaseNumber | None:
     """60, as many as the paper's matrices, if compressed COO with the fastest K needs more bytes than COO; else 0."""
-    held = one.compressed.row.matrix_bytes if one.compressed else None
+    nbytes = one.compressed.row.matrix_bytes if one.compressed else None
     plain = one.plain_bytes
-    return _number(one, float(PAPERS_MATRICES * (held > plain))) if held and plain else None
+    return _number(one, float(PAPERS_MATRICES * (nbytes > plain))) if nbytes and plain else None
 
 
 def _best_k(one: ClaimTimes) -> CaseNumber | None:

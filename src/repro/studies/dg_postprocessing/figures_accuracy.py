@@ -292,9 +292,9 @@ class FieldSample:
 def picture(campaign: Campaign, published: Published) -> Figure:
     """Four panels: the field, the filtered field, and the errors of both."""
     chosen = pictured_field(all_filterings(campaign, published))
-    what = "No mesh of this campaign can be drawn." if chosen is None else _picture_sentences(chosen)
+    sentences = "No mesh of this campaign can be drawn." if chosen is None else _picture_sentences(chosen)
     caption = [
-        what,
+        sentences,
         "Left the field, which jumps between triangles, and the filtered one; right how far both are from the function",
         f"that the field is the projection of, over {ERROR_DECADES} powers of ten, smaller ones in the colour of the",
         "least. The values are not those that kernels left: the field is generated again as its record says, and",

@@ -66,7 +66,7 @@ class FieldRunnable(Runnable):
     modules: tuple[str, ...]
 
     def __init__(self, built: Mapping[str, ModuleFile]) -> None:
-        self._built, self._held = built, ExitStack()
+        self._built, self._stack = built, ExitStack()
         self._columns: dict[str, Any] = {}
 
     @property
@@ -84,16 +84,16 @@ class FieldRunnable(Runnable):
         assert isinstance(operands, DgOperands)
         self.release()
         self.bytes_moved, self.errors = sum(operands.min_bytes), None
-        with ExitStack() as held:
-            self.bind(KernelLauncher(workspace, self._built, held), operands)
-            self._held = held.pop_all()
+        with ExitStack() as stack:
+            self.bind(KernelLauncher(workspace, self._built, stack), operands)
+            self._stack = stack.pop_all()
 
     def bind(self, launches: KernelLauncher, operands: DgOperands) -> None:
         """Bind the kernels to their arguments and set `launch`."""
         raise NotImplementedError
 
     def release(self) -> None:
-        self._held.close()
+        self._stack.close()
 
 
 class FieldFilter(FieldRunnable, Filters, Candidate):
@@ -384,7 +384,7 @@ class SharedMatrix(Generic[T]):
 
     def __init__(self) -> None:
         self.size: MatrixSize | None = None
-        self._users, self._held = 0, ExitStack()
+        self._users, self._stack = 0, ExitStack()
         self._made: T | None = None
         self._refused = ""
 
@@ -421,16 +421,16 @@ class SharedMatrix(Generic[T]):
                     self._refused = str(why_not)
                     raise
                 launches.device.synchronize()  # release the intermediate memory
-                self._held, self._made = own.pop_all(), made
+                self._stack, self._made = own.pop_all(), made
         self._users += 1
-        launches.held.callback(self._give_back)
+        launches.stack.callback(self._give_back)
         return self._made
 
     def _give_back(self) -> None:
         self._users -= 1
         if not self._users:
             self._made = None
-            self._held.close()
+            self._stack.close()
 
 
 class BlockMatrix(SharedMatrix[FilterMatrix]):
@@ -604,7 +604,7 @@ class ScalarMatrix(SharedMatrix[GpuCsr]):
             raise Unsupported(f"CSR of scalars: {entries:,} entries, and 32-bit offsets count {MAX_CSR_ENTRIES:,}")
         if needed > MAX_MEMORY_SHARE * free:
             raise Unsupported(f"CSR of scalars: {needed / 1e9:.1f} GB with its blocks, and {free / 1e9:.1f} are free")
-        csr, expand = StoredMatrix(rows.make(layout, launches.held)).expand()
+        csr, expand = StoredMatrix(rows.make(layout, launches.stack)).expand()
         keep(own, csr)
         expand()
         return csr
@@ -619,7 +619,7 @@ class HostMatrix(SharedMatrix[csr_array]):
         nbytes = CSR_ENTRY_BYTES * layout.size.modes * layout.size.pairs
         if nbytes > MAX_HOST_BYTES:
             raise Unsupported(f"SciPy's matrix has {nbytes / 1e9:.1f} GB; at most {MAX_HOST_BYTES / 1e9:g} are made")
-        return rows.make(layout, launches.held).download()
+        return rows.make(layout, launches.stack).download()
 
 
 class LibraryProduct(MultiFieldRunnable, Filters):
@@ -654,7 +654,7 @@ class CusparseProduct(LibraryProduct):
         values = launches.numbers(count * fields, np.float64)
         launches.device.fill(values, NAN_BYTE)
         guards = launches.guards or Guards(launches.device)
-        self.launch = bind_csr_product(csr, self._routine, modes, values, fields, guards, launches.held)
+        self.launch = bind_csr_product(csr, self._routine, modes, values, fields, guards, launches.stack)
         self.bytes_moved = csr.nbytes + modes.nbytes + 8 * count * fields
         order = operands.host.points(row_cell_size(operands)).members  # the matrix's rows are in the order of cells
 

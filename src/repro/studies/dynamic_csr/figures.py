@@ -231,10 +231,12 @@ def published_bars(published: Published) -> dict[str, float]:
 def _means_sentence(cases: Sequence[DynamicCase]) -> str:
     """Return the sentence with our means and our largest ratio; empty if there are no ratios."""
     words = []
-    for what, series in (("iterative", ITERATIVE_SERIES[0]), *(("streaming", one) for one in STREAMING_SERIES[:2])):
+    for updates, series in (("iterative", ITERATIVE_SERIES[0]), *(("streaming", one) for one in STREAMING_SERIES[:2])):
         numbers = [number for case in cases if (number := series.number(case)) is not None]
         if numbers:
-            words.append(f"{what}, {series.label}: {fmean(numbers):.2f}× in the mean, as much as {max(numbers):.2f}×")
+            words.append(
+                f"{updates}, {series.label}: {fmean(numbers):.2f}× in the mean, as much as {max(numbers):.2f}×"
+            )
     return f"Ours: {'; '.join(words)}." if words else ""
 
 

@@ -340,9 +340,9 @@ class DistributedMatrix:
             return None
         name = f"bins_exact{'_fused' if peers else ''}_u{DEVICE_SCHEDULE.unroll}_{DEVICE_SCHEDULE.load}"
         kernel = self.kernel(at, "product", name)
-        held = part.buffers
-        for_parts = [held["parts"], held["sums"], held["done"]]
-        rest: list[Argument] = [*(held[name] for name in ("order", "table", "columns", "values")), x, y]
+        buffers = part.buffers
+        for_parts = [buffers["parts"], buffers["sums"], buffers["done"]]
+        rest: list[Argument] = [*(buffers[name] for name in ("order", "table", "columns", "values")), x, y]
         if peers:
             rest += [np.int32(len(peers)), *peers, *[y] * (PEERS - len(peers))]
         return bind_bins(self.devices[at], kernel, part.bins, (part.parts, for_parts), rest)

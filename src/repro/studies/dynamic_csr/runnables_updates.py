@@ -121,7 +121,7 @@ class MatrixOperation(MatrixRunnable):
 
     def __init__(self, built: Mapping[str, ModuleFile]) -> None:
         self._built = built
-        self._held = ExitStack()
+        self._stack = ExitStack()
         self._read: Callable[[], sp.csr_array] = not_prepared
         self._restore: Callable[[], None] = not_prepared
 
@@ -131,9 +131,9 @@ class MatrixOperation(MatrixRunnable):
 
     def prepare(self, workspace: Workspace) -> None:
         self.release()
-        with ExitStack() as held:
-            self.bind(KernelLauncher(workspace, self._built, held), operands_of(workspace))
-            self._held = held.pop_all()
+        with ExitStack() as stack:
+            self.bind(KernelLauncher(workspace, self._built, stack), operands_of(workspace))
+            self._stack = stack.pop_all()
 
     @abstractmethod
     def bind(self, work: KernelLauncher, operands: GraphOperands) -> None:
@@ -143,8 +143,8 @@ class MatrixOperation(MatrixRunnable):
         return self._read()
 
     def release(self) -> None:
-        self._held, held = ExitStack(), self._held
-        held.close()
+        self._stack, stack = ExitStack(), self._stack
+        stack.close()
         self.launch = self._read = self._restore = not_prepared
         self.stages = dict.fromkeys(self.stages, not_prepared)
 

@@ -233,12 +233,12 @@ def memory(campaign: Campaign, published: Published) -> Table:
 
 def _memory_columns(counted: str, key: str, head: str) -> tuple[Column[Times], ...]:
     def size(case: Times) -> Cell:
-        held = case.facts.get("memory", {}).get(counted, {}).get("HYB")
-        return Cell(held, f"{held // MIB}M" if held >= MIB else f"{held // KIB}K") if held else Cell()
+        nbytes = case.facts.get("memory", {}).get(counted, {}).get("HYB")
+        return Cell(nbytes, f"{nbytes // MIB}M" if nbytes >= MIB else f"{nbytes // KIB}K") if nbytes else Cell()
 
     def fraction(name: str, case: Times) -> Cell:
-        held = case.facts.get("memory", {}).get(counted, {})
-        return _fraction(held[name] / held["HYB"]) if held.get("HYB") else Cell()
+        formats = case.facts.get("memory", {}).get(counted, {})
+        return _fraction(formats[name] / formats["HYB"]) if formats.get("HYB") else Cell()
 
     fractions = (
         Column(f"{key}_{name}", name, head, cell=partial(fraction, name), summary=MEAN_FRACTION)
@@ -693,7 +693,7 @@ class Statement:
     """A statement in the paper's text about all graphs together."""
 
     #: Text of the statement, as printed in the table.
-    what: str
+    title: str
     #: Key of the published number, the quantity of `CLAIMED` that measures ours, and the precision.
     published: str
     quantity: str
@@ -742,7 +742,7 @@ def text(campaign: Campaign, published: Published) -> Table:
         record = stated_record(published, item.published, item.precision)
         as_printed, measured = _stated([literal], item), _stated([tuned, own], item)
         cells = replace(as_printed[0], notes=()), as_printed[3]
-        rows.append((Cell(item.what), published_cell(record["value"] if record else None), *cells, *measured))
+        rows.append((Cell(item.title), published_cell(record["value"] if record else None), *cells, *measured))
     columns = (
         Column("statement", "statement", numeric=False),
         Column("published", "K20c", "published"),

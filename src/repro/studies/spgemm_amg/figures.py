@@ -443,11 +443,11 @@ def _stated(published: Published, quantity: str) -> dict[str, float]:
 def _means(cases: Sequence[ProblemTimes]) -> str:
     """Return the sentence with the geometric means; empty if there are none."""
     words = []
-    for what, all_series in (("R·(A·P)", PRODUCT_SERIES), ("set-up", SET_UP_SERIES)):
+    for task, all_series in (("R·(A·P)", PRODUCT_SERIES), ("set-up", SET_UP_SERIES)):
         for series in all_series:
             mean = geometric_mean(series.number(case) for case in cases)
             if mean:
-                words.append(f"{what}, {series.label}: {mean:.2f}×")
+                words.append(f"{task}, {series.label}: {mean:.2f}×")
     return f"Geometric means: {'; '.join(words)}." if words else ""
 
 
@@ -458,8 +458,8 @@ def _published_speedups(published: Published, on_gpu: bool) -> str:
         return ""
     drawn = "line, band and diamonds" if on_gpu else "not drawn beside a CPU’s"
     single = [
-        f"{number:g}× for the {what} of {name}"
-        for what, quantity in (("products", BEST), ("set-up", SET_UP))
+        f"{number:g}× for the {task} of {name}"
+        for task, quantity in (("products", BEST), ("set-up", SET_UP))
         for name, number in _stated(published, quantity).items()
     ]
     return (

@@ -502,9 +502,9 @@ def _draw_floor(
     figure_style.rows_axis(axes, names, missing=missing)
     handles = [
         Line2D([], [], linestyle="", marker=marker, markersize=3.8, markerfacecolor=colour if filled else "white",
-               markeredgecolor=colour, label=f"{what}, {precision}")
+               markeredgecolor=colour, label=f"{label}, {precision}")
         for precision, (colour, marker) in figure_style.PRECISIONS.items()
-        for what, filled in (("papers’ space", True), (f"fastest {library}", False))
+        for label, filled in (("papers’ space", True), (f"fastest {library}", False))
     ]  # fmt: skip
     drawn.legend(handles=handles, loc="outside upper left", ncols=2, handletextpad=0.3, columnspacing=1.2)
     figure_style.footnote(drawn, mark)

@@ -147,7 +147,7 @@ def choose_problem(campaign: Campaign) -> tuple[str, str] | None:
     return largest.name, f"the largest {'3×3 ' if blocks else ''}problem searched in {PRECISION} precision"
 
 
-def _surface_figure(campaign: Campaign, number: int, pairs: tuple[tuple[str, str], ...], what: str) -> Figure:
+def _surface_figure(campaign: Campaign, number: int, pairs: tuple[tuple[str, str], ...], title: str) -> Figure:
     chosen = choose_problem(campaign)
     if chosen is None:
         why = f"Nothing was searched in {PRECISION} precision in this campaign."
@@ -166,7 +166,7 @@ def _surface_figure(campaign: Campaign, number: int, pairs: tuple[tuple[str, str
     timed = sum(int(np.isfinite(s.seconds).sum()) for s in surfaces)
     unit = "compute unit" if campaign.on_cpu else "SM"
     caption = [
-        f"Time over threads per block n_t and blocks per {unit} n_b: {what}, {PRECISION} precision.",
+        f"Time over threads per block n_t and blocks per {unit} n_b: {title}, {PRECISION} precision.",
         f"Figure {number} of {PAPER} shows NX_MotorH67k on the GP100 and prints no values;",
         f"ours is {problem}, {reason}. A white star marks the fastest pair, a cross one without a valid time;",
         "blank pairs are outside of the device’s limits.",
@@ -178,10 +178,10 @@ def _surface_figure(campaign: Campaign, number: int, pairs: tuple[tuple[str, str
         measurement_note(campaign, "event", "the search"),
         cpu_note(campaign),
     ]
-    what = f"{label}, {PRECISION} precision"
+    title = f"{label}, {PRECISION} precision"
     if is_marked(record):
-        what += f" ({MARK} {record.remark})"
-    return Figure(lambda: _draw_surfaces(surfaces, what, unit), join_sentences(caption))
+        title += f" ({MARK} {record.remark})"
+    return Figure(lambda: _draw_surfaces(surfaces, title, unit), join_sentences(caption))
 
 
 @figure(STUDY_NAME, "figure-1", title="Time over the schedule for two layouts", numbering=f"Figure 1 of {PAPER}")
@@ -198,10 +198,10 @@ def kinds(campaign: Campaign, published: Published) -> Figure:
     return _surface_figure(campaign, 7, pairs, "static and dynamic schedules in ELL-AoS-SoA")
 
 
-def _draw_surfaces(surfaces: list[Surface], what: str, unit: str) -> Canvas:
+def _draw_surfaces(surfaces: list[Surface], title: str, unit: str) -> Canvas:
     times = np.concatenate([s.seconds[np.isfinite(s.seconds)] for s in surfaces]) * MICRO
     if not times.size:
-        return figure_style.empty(f"no valid time of these layouts for {what}")
+        return figure_style.empty(f"no valid time of these layouts for {title}")
     norm = LogNorm(times.min(), times.max() if times.max() > times.min() else times.min() * 1.01)
     rows = max(len(s.blocks_per_sm) for s in surfaces)
     panel = 0.19 * max(rows, 4)  # inches
@@ -215,7 +215,7 @@ def _draw_surfaces(surfaces: list[Surface], what: str, unit: str) -> Canvas:
     )
     bar.set_ticks(ticks := _ticks(norm, 0.12 / panel), labels=[f"{x:g}" for x in ticks])
     bar.ax.yaxis.set_minor_locator(NullLocator())
-    drawn.suptitle(what, fontsize=7.5)
+    drawn.suptitle(title, fontsize=7.5)
     return drawn
 
 
@@ -466,7 +466,7 @@ def products(campaign: Campaign, published: Published) -> Figure:
     )
 
 
-def _order_figure(campaign: Campaign, chosen: Mapping[str, Order], what: str) -> Figure:
+def _order_figure(campaign: Campaign, chosen: Mapping[str, Order], clause: str) -> Figure:
     recordings = searched(campaign, papers_space(campaign))
     rows = {
         name: _percent_by_precision((one.recording.precision, one.loss) for one in lost(recordings, order))
@@ -474,7 +474,7 @@ def _order_figure(campaign: Campaign, chosen: Mapping[str, Order], what: str) ->
         if recordings
     }
     caption = [
-        f"By how many percent {what}, is slower than joint tuning; a dot is a problem in one precision, a bar the",
+        f"By how many percent {clause}, is slower than joint tuning; a dot is a problem in one precision, a bar the",
         f"median of a precision, {len(recordings)} dots a row. The axis is linear up to 1 % and logarithmic beyond.",
         kernels_note(campaign),
         measurement_note(campaign, "event", "the search"),

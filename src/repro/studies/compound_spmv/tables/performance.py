@@ -518,7 +518,7 @@ class TargetResult(NamedTuple):
     quantity: Quantity
     numbers: Mapping[str, tuple[float | None, Times | None]]
     #: Whether the wanted number is for the campaign's device.
-    held: bool
+    with_targets: bool
 
     @property
     def held_against(self) -> tuple[float | None, Times | None]:
@@ -530,7 +530,7 @@ def _target_columns() -> tuple[Column[TargetResult], ...]:
     return (
         Column("target", "target", numeric=False, cell=lambda line: Cell(line.item["what"].replace("'", "’"))),
         Column("prototype", "prototype", cell=_prototype),
-        Column("wanted", "wanted", cell=lambda line: wanted_cell(line.item, line.held)),
+        Column("wanted", "wanted", cell=lambda line: wanted_cell(line.item, line.with_targets)),
         *(_side_column(key, title) for key, (title, _) in SIDES.items()),
         Column("over_wanted", "over wanted", "ours", cell=_over_wanted),
         Column("worst_case", "worst case", "ours", numeric=False, cell=_worst_case),
@@ -554,7 +554,7 @@ def _side_column(key: str, title: str) -> Column[TargetResult]:
 
 
 def _over_wanted(line: TargetResult) -> Cell:
-    (measured, _), wanted = line.held_against, line.item["wanted"] if line.held else ""
+    (measured, _), wanted = line.held_against, line.item["wanted"] if line.with_targets else ""
     if measured is None or not wanted:
         return Cell(None, "" if wanted else " ")
     over = measured / float(wanted)

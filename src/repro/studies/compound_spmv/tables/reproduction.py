@@ -87,11 +87,11 @@ def memory(campaign: Campaign, published: Published) -> Table:
             size = float(printed["csr_size"]) * KIB ** {"KiB": 1, "MiB": 2}[printed["csr_unit"]]
             theirs = [Cell(round(size), f"{printed['csr_size']} {printed['csr_unit']}")]
             theirs += [Cell(float(printed[name]), printed[name]) for name in FORMATS]
-        held = memory_of(line.record).get("double", {})
-        csr = held.get("CSR")
+        layouts = memory_of(line.record).get("double", {})
+        csr = layouts.get("CSR")
         mine = [Cell(csr, size_text(csr)) if csr else Cell()]
         for name in FORMATS:
-            multiple = held[name] / csr if csr and held.get(name) else None
+            multiple = layouts[name] / csr if csr and layouts.get(name) else None
             mine.append(Cell() if multiple is None else Cell(multiple, f"{multiple:.1f}"))
         rows.append((line.cell, *theirs, *mine))
     columns = [NAME]
