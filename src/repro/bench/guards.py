@@ -127,7 +127,7 @@ class Guards:
         return guarded
 
     def _add(self, guarded: Guarded | GuardedArray) -> None:
-        self._guarded = [*(one for one in self._guarded if one.in_use), guarded]
+        self._guarded = [*(earlier for earlier in self._guarded if earlier.in_use), guarded]
 
     def out_of_bounds_writes(self) -> list[str]:
         """Wait for the queue, return one line for each overwritten guard zone, and refill overwritten zones."""

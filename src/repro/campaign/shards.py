@@ -424,13 +424,13 @@ def _configuration(parts: Sequence[Shard], name: str) -> Config:
     return config
 
 
-def _union(one: Any, other: Any) -> Any:
+def _union(known: Any, other: Any) -> Any:
     """Return the union of two lists of names in order of first mention; `all` includes every name."""
-    if one in (other, "all"):
-        return one
+    if known in (other, "all"):
+        return known
     if other == "all":
         return other
-    first, second = ([words] if isinstance(words, str) else list(words) for words in (one, other))
+    first, second = ([words] if isinstance(words, str) else list(words) for words in (known, other))
     return [*first, *(word for word in second if word not in first)]
 
 
@@ -550,14 +550,14 @@ def _differences(parts: Sequence[Shard]) -> Iterator[Difference]:
                     seen.append(mine)
 
 
-def _words(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[str, str] | None:
+def _words(base: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[str, str] | None:
     """Return the differing entries of two flat mappings as two texts, one per mapping; None if they agree."""
-    keys = [key for key in dict.fromkeys([*one, *other]) if one.get(key) != other.get(key)]
+    keys = [key for key in dict.fromkeys([*base, *other]) if base.get(key) != other.get(key)]
     if not keys:
         return None
     more = f" and {len(keys) - NAMED} more" if len(keys) > NAMED else ""
     first, second = (
-        ", ".join(shown(f"{key} {side.get(key, '–')}") for key in keys[:NAMED]) + more for side in (one, other)
+        ", ".join(shown(f"{key} {side.get(key, '–')}") for key in keys[:NAMED]) + more for side in (base, other)
     )
     return first, second
 

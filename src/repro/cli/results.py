@@ -497,7 +497,7 @@ def print_winners(winners: Sequence[Winner], more: str = "") -> None:
     from repro.campaign.winners import HEADS, REHEARSAL, notes, table_rows, ways_out
     from repro.cli.console import INDENT, in_columns, terminal_width, wrapped
 
-    if any(one.on_cpu for one in winners):
+    if any(winner.on_cpu for winner in winners):
         typer.echo(f"{typer.style(REHEARSAL, fg='yellow')}\n")
     for number, line in enumerate(in_columns(HEADS, table_rows(winners), terminal_width()) if winners else ()):
         typer.echo(line if number else typer.style(line, bold=True))
@@ -655,11 +655,11 @@ def results_(
     elif csv:
         write_csv(raw, studies, sys.stdout)
     elif t4 is not None:
-        for one in studies:
-            for (problem, precision), search in t4_of(raw, one).items():
-                path = t4 / one.name / problem / f"{precision}.json"
+        for folder in studies:
+            for (problem, precision), search in t4_of(raw, folder).items():
+                path = t4 / folder.name / problem / f"{precision}.json"
                 write_whole(path, json.dumps(search) + "\n")
                 typer.echo(f"{path}: {len(search['results'])} variants")
     else:
-        rows = [row for one in studies for row in exported_rows(raw, one)]
+        rows = [row for folder in studies for row in exported_rows(raw, folder)]
         typer.echo(json.dumps({"schema": SCHEMA, "campaign": campaign, "rows": rows}))

@@ -371,7 +371,9 @@ def assemble_own(
         assembled = assemble_dirac(vertices, cells, seed=seed)
     else:
         vertices, cells, notes = read_tetrahedra(path, limits)
-        groups = {one.group: read_group(path, limits, one.group) for one in fixed if one.group is not None}
+        groups = {
+            support.group: read_group(path, limits, support.group) for support in fixed if support.group is not None
+        }
         fixed_nodes = fixed_vertices(vertices, fixed, groups, path) if fixed else None
         assembled = elastic_body(vertices, cells, fixed_nodes)
     origin = {

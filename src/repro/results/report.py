@@ -485,7 +485,7 @@ def _rows(folder: Path, study_name: str) -> dict[str, str]:
 
 def days_measured(campaigns: Sequence[Campaign]) -> str:
     """Return the first and the last day of measurement of some studies, `2026-11-24 to 2026-11-25`; empty if none."""
-    rows = (row for one in campaigns for row in (*one.searched, *one.reported))
+    rows = (row for campaign in campaigns for row in (*campaign.searched, *campaign.reported))
     stamps = [row.measured_at for row in rows if row.measured_at]
     return " to ".join(dict.fromkeys((min(stamps)[:10], max(stamps)[:10]))) if stamps else ""
 
@@ -493,7 +493,7 @@ def days_measured(campaigns: Sequence[Campaign]) -> str:
 def _summary(parts: Sequence[PageStudy]) -> dict[str, str]:
     campaigns = [part.campaign for part in parts]
     records = {name: record for campaign in campaigns for name, record in campaign.problems.items()}
-    rows = [row for one in campaigns for row in (*one.searched, *one.reported)]
+    rows = [row for measured in campaigns for row in (*measured.searched, *measured.reported)]
     days = days_measured(campaigns)
     devices = dict.fromkeys(campaign.device or "none yet" for campaign in campaigns)
     return {

@@ -165,8 +165,10 @@ def load_recordings(
                 expected=f"campaigns with rows of {study_name}: {', '.join(there) or 'there are none'}",
                 actual=name,
             )
-    recorded = [one for name in wanted for one in _campaign(results / name / "raw", study_name, features_of, prune)]
-    recorded = [one for one in recorded if one.backend == backend]
+    recorded = [
+        recording for name in wanted for recording in _campaign(results / name / "raw", study_name, features_of, prune)
+    ]
+    recorded = [recording for recording in recorded if recording.backend == backend]
     if not recorded:
         raise ReproError(
             "no recorded campaign to learn from",

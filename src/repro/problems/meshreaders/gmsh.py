@@ -216,12 +216,12 @@ class Reader:
             raise Flaw("unknown size of numbers in the mesh file", expected="4 or 8", actual=repr(size))
         self._size = np.dtype(f"u{int(size)}")
         if kind == b"1":
-            one = content.content[content.place : content.place + 4]
+            word = content.content[content.place : content.place + 4]
             orders: dict[bytes, Order] = {b"\1\0\0\0": "<", b"\0\0\0\1": ">"}
-            if one not in orders:
-                raise truncated("a number 1 that tells the order of bytes", repr(one))
+            if word not in orders:
+                raise truncated("a number 1 that tells the order of bytes", repr(word))
             content.place += 4
-            content.order = orders[one]
+            content.order = orders[word]
         elif kind != b"0":
             raise Flaw("unknown kind of mesh file", expected="0 (text) or 1 (binary)", actual=repr(kind))
 

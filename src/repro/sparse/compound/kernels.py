@@ -201,9 +201,9 @@ def _staged(schedule: Schedule, entry: Entry, warp: int) -> dict[str, int] | Non
     """
     if not _copies(schedule, entry):
         return None
-    one = warp * len(entry.members)
-    batch = schedule.unroll * one
-    return {"buffer0": 0, "buffer1": batch, "entry": one, "warp": 2 * batch}
+    step_numbers = warp * len(entry.members)
+    batch = schedule.unroll * step_numbers
+    return {"buffer0": 0, "buffer1": batch, "entry": step_numbers, "warp": 2 * batch}
 
 
 def _shape(schedule: Schedule, outer: Outer, entry: Entry, warp: int) -> dict[str, Any]:

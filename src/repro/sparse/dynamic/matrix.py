@@ -427,7 +427,7 @@ class ConcurrentReader:
         """Return the launch, reused for the same arrays."""
         if self._bound is not None:
             *arrays, launch = self._bound
-            if all(one is other for one, other in zip(arrays, (storage, x, y), strict=True)):
+            if all(bound is other for bound, other in zip(arrays, (storage, x, y), strict=True)):
                 return launch
         launch = self._bind(storage, x, y)
         self._bound = storage, x, y, launch

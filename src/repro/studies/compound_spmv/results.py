@@ -240,7 +240,7 @@ class Sensitivity:
     def spread(self, kind: str) -> tuple[float, Time, Time] | None:
         """Return the slowest time over the fastest for a kind of schedule in the best layout, and both times."""
         timed = [time for row in self.used.select(schedule=kind) if (time := Selection([row]).fastest("event"))]
-        timed.sort(key=lambda one: one.seconds)
+        timed.sort(key=lambda timing: timing.seconds)
         return (timed[-1].seconds / timed[0].seconds, timed[0], timed[-1]) if timed else None
 
     @property
@@ -293,8 +293,8 @@ def _quantity(
     def measure(data: ClaimCases) -> Measured:
         numbers, missing = [], []
         for times in filter(counts, data.cases):
-            if one := number(times):
-                numbers.append(one)
+            if measured := number(times):
+                numbers.append(measured)
             else:
                 why = next(iter(times.why_not), "not timed")
                 missing.append(MissingCase(_name(times), why, notes=_remark(times)))

@@ -147,7 +147,7 @@ def _iterated(case: DynamicCase, updated: Method) -> TimePair:
 def _over_rivals(case: DynamicCase, updated: Method) -> TimePair:
     """Two times in the iterative test: of the faster of HYB and CSR, and of dynamic CSR."""
     (hyb, dynamic), (_, csr) = iterative_pair(updated)(case), iterative_pair(REBUILD)(case)
-    return min((one for one in (hyb, csr) if one), key=lambda time: time.seconds, default=None), dynamic
+    return min((rival for rival in (hyb, csr) if rival), key=lambda time: time.seconds, default=None), dynamic
 
 
 def _over_sort(case: DynamicCase, defragmentation: Method) -> TimePair:

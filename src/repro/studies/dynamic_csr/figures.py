@@ -231,7 +231,10 @@ def published_bars(published: Published) -> dict[str, float]:
 def _means_sentence(cases: Sequence[DynamicCase]) -> str:
     """Return the sentence with our means and our largest ratio; empty if there are no ratios."""
     words = []
-    for updates, series in (("iterative", ITERATIVE_SERIES[0]), *(("streaming", one) for one in STREAMING_SERIES[:2])):
+    for updates, series in (
+        ("iterative", ITERATIVE_SERIES[0]),
+        *(("streaming", streaming) for streaming in STREAMING_SERIES[:2]),
+    ):
         numbers = [number for case in cases if (number := series.number(case)) is not None]
         if numbers:
             words.append(

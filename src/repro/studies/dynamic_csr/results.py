@@ -760,10 +760,12 @@ def _over_devices(devices: int, least: int, *, overlapped: bool = False) -> Dyna
             times = DeviceTimes(case.line, case.case)
             step = times.overlapped(devices) if overlapped else times.alone(devices)
             alone = times.alone(1)
-            ones = [one for one in (times.variant, alone.reported_time if alone else None) if one]
+            ones = [
+                alternative for alternative in (times.variant, alone.reported_time if alone else None) if alternative
+            ]
             if times.grown_entries >= least and step and ones:
-                one = min(ones, key=lambda timed: timed.seconds)
-                numbers.append(_case_number(one.seconds / step.seconds, times, one, step.reported_time))
+                alternative = min(ones, key=lambda timed: timed.seconds)
+                numbers.append(_case_number(alternative.seconds / step.seconds, times, alternative, step.reported_time))
         return Measured(numbers, nothing=nothing)
 
     return Quantity(measure)

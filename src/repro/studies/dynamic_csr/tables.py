@@ -260,7 +260,10 @@ def _ratio_columns(
     return (
         _name_column(lambda case: None if case[base] else lacking),
         *(_printed_column(key, title, "published, K20c") for key, title in printed.items()),
-        *(Column(one.key, one.title, campaign.column, cell=partial(over, one), summary=MEAN) for one in operations),
+        *(
+            Column(method.key, method.title, campaign.column, cell=partial(over, method), summary=MEAN)
+            for method in operations
+        ),
         time_column(f"{base.key}_us", f"{base.title}, µs", campaign.column, lambda case: case[base]),
     )
 
@@ -327,8 +330,8 @@ OWN_PRODUCT = Method("product", "CSR product", columns={"kind": "variant", "what
 def updates(campaign: Campaign, published: Published) -> Table:
     lacking = "no product with CSR was timed"
     cases = published_times(campaign, published, "operations")
-    literal = [as_published(one) for one in OPERATIONS if "space" in one.columns]
-    shown = [*OPERATIONS, *(one for one in literal if any(case[one] for case in cases))]
+    literal = [as_published(operation) for operation in OPERATIONS if "space" in operation.columns]
+    shown = [*OPERATIONS, *(operation for operation in literal if any(case[operation] for case in cases))]
     columns = _ratio_columns(campaign, PUBLISHED_OPERATIONS, shown, OWN_PRODUCT, lacking)
     caption = [
         "The time of an operation over that of one product with CSR.",
@@ -568,16 +571,16 @@ SECTION = f"Section 5.3.4 of {PAPER}"
 @table(STUDY_NAME, "table-devices", title="Products over several devices", numbering=SECTION, needs="devices")
 def devices(campaign: Campaign, published: Published) -> Table:
     cases, counts = _measured_devices(campaign, published)
-    one = "1 device"
+    single = "1 device"
     columns: list[Column[DeviceTimes]] = [
         DEVICE_NAME,
         PRECISION,
-        time_column("variant_us", "fastest variant, µs", one, lambda case: case.variant),
+        time_column("variant_us", "fastest variant, µs", single, lambda case: case.variant),
     ]
     if counts:  # without counts, the baseline was not timed either
         columns += [
-            _step_column("one_launch_us", "a launch each, µs", one, lambda case: case.alone(1, repeated=False)),
-            _step_column("one_us", "µs", one, lambda case: case.alone(1)),
+            _step_column("one_launch_us", "a launch each, µs", single, lambda case: case.alone(1, repeated=False)),
+            _step_column("one_us", "µs", single, lambda case: case.alone(1)),
         ]
     for number in counts:
         columns += _speedup_columns(number)
@@ -725,7 +728,7 @@ STATEMENTS = (
 def _stated(graphs: Sequence[PaperGraphs], statement: Statement) -> tuple[Cell, ...]:
     """Return value, extremes and number of cases of a statement, of the first kernels that have any."""
     quantity = CLAIMED[statement.quantity]
-    cases = next((cases for one in graphs if (cases := quantity.measure(one).numbers)), [])
+    cases = next((cases for graph in graphs if (cases := quantity.measure(graph).numbers)), [])
     if not cases:
         return (Cell(notes=("of no graph was this measured",)), Cell(), Cell(), Cell(0))
     numbers = [case.value for case in cases]

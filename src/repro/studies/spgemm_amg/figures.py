@@ -357,10 +357,10 @@ def _galerkin(method: Method, *products: str) -> Number:
 
     def number(problem: ProblemTimes) -> float | None:
         times = [problem.product(name) for name in products]
-        base, over = ([one[timed] for one in times] for timed in (COORDINATES, method))
+        base, over = ([time[timed] for time in times] for timed in (COORDINATES, method))
         if not all(base) or not all(over):
             return None
-        return sum(one.seconds for one in base if one) / sum(one.seconds for one in over if one)
+        return sum(time.seconds for time in base if time) / sum(time.seconds for time in over if time)
 
     return number
 

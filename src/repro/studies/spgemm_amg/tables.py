@@ -413,8 +413,8 @@ def _step_columns(method: Method, steps: Sequence[str]) -> tuple[Column[ProductT
 
 
 def _two_over_one_bytes(times: ProductTimes) -> Cell:
-    one, two = (_row_of(times[method]).peak_bytes for method in (ONE_TUNED, TWO_TUNED))
-    return ratio(two / one if one and two else None)
+    one_phase, two = (_row_of(times[method]).peak_bytes for method in (ONE_TUNED, TWO_TUNED))
+    return ratio(two / one_phase if one_phase and two else None)
 
 
 SEARCHED = "a time of the search: not chosen, and so not timed again"

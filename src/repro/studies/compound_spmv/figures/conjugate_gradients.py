@@ -82,7 +82,7 @@ def _draw(cases: Sequence[Times], precisions: Sequence[str], library: str, chip:
         figure_style.log_ticks(axes.yaxis)
         axes.grid()
     panels[0].set_ylabel("time of an iteration [µs]")
-    handles = [one.handle() for one in series.values()]
+    handles = [line.handle() for line in series.values()]
     if chip:
         label = f"shared memory, {chip / MIB:.0f} MiB"
         handles.append(Line2D([], [], color=figure_style.GREY, linestyle=(0, (4, 2)), label=label))

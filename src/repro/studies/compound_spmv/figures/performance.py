@@ -608,7 +608,7 @@ def _draw_fraction(cases: list[Times], precisions: tuple[str, ...], library: str
 def _draw_case(axes: Axes, case: Times, series: dict[str, Series]) -> dict[str, Series]:
     """Draw the points of one problem, joined by a line; return the series that it has."""
     timed = {"library": case[LIBRARY], "papers": case[PAPERS], "ours": case[OURS]}
-    fractions = {name: ratio_of(case[FLOOR], one) for name, one in timed.items()}
+    fractions = {name: ratio_of(case[FLOOR], time) for name, time in timed.items()}
     fractions["own"] = ratio_of(case.own_floor(case[OURS]), case[OURS])
     points = {name: value for name, value in fractions.items() if value is not None}
     at = (case.operands or 0) / MEGA
@@ -622,8 +622,8 @@ def draw_points(axes: Axes, at: float, points: Sequence[tuple[float, Series]]) -
         values = [value for value, _ in points]
         ends = [min(values), max(values)]
         axes.plot([at, at], ends, color=figure_style.GREY, linewidth=0.5, alpha=0.6, zorder=1)
-    for value, one in points:
+    for value, series in points:
         axes.plot(
-            at, value, one.marker, markersize=4.2, markerfacecolor=one.face, markeredgecolor=one.colour,
+            at, value, series.marker, markersize=4.2, markerfacecolor=series.face, markeredgecolor=series.colour,
             markeredgewidth=0.9, zorder=3,
         )  # fmt: skip

@@ -207,8 +207,8 @@ def _draw_surfaces(surfaces: list[Surface], title: str, unit: str) -> Canvas:
     panel = 0.19 * max(rows, 4)  # inches
     drawn = figure_style.canvas(figure_style.TEXT, 1.0 + panel)
     panels = drawn.subplots(1, len(surfaces), squeeze=False)[0]
-    for axes, one in zip(panels, surfaces, strict=True):
-        _surface_panel(axes, one, norm)
+    for axes, surface in zip(panels, surfaces, strict=True):
+        _surface_panel(axes, surface, norm)
     panels[0].set_ylabel(f"blocks per {unit} $n_b$")
     bar = drawn.colorbar(
         ScalarMappable(norm, figure_style.HEAT), ax=list(panels), label="median time [µs]", pad=0.02, aspect=25
@@ -232,25 +232,25 @@ def _ticks(norm: LogNorm, gap: float) -> list[float]:
     return sorted(set(chosen))
 
 
-def _surface_panel(axes: Axes, one: Surface, norm: LogNorm) -> None:
-    finite = one.seconds[np.isfinite(one.seconds)] * MICRO
+def _surface_panel(axes: Axes, surface: Surface, norm: LogNorm) -> None:
+    finite = surface.seconds[np.isfinite(surface.seconds)] * MICRO
     span = f": {digits(finite.min())} to {digits(finite.max())} µs" if finite.size else ""
-    axes.set_title(one.title + span)
+    axes.set_title(surface.title + span)
     axes.set_xlabel("threads per block $n_t$")
-    axes.set_xticks(np.arange(len(one.block_sizes)) + 0.5, [str(v) for v in one.block_sizes], rotation=45)
-    axes.set_yticks(np.arange(len(one.blocks_per_sm)) + 0.5, [str(v) for v in one.blocks_per_sm])
+    axes.set_xticks(np.arange(len(surface.block_sizes)) + 0.5, [str(v) for v in surface.block_sizes], rotation=45)
+    axes.set_yticks(np.arange(len(surface.blocks_per_sm)) + 0.5, [str(v) for v in surface.blocks_per_sm])
     axes.tick_params(length=0)
     for side in ("left", "bottom"):
         axes.spines[side].set_visible(False)
-    if not one.block_sizes:
+    if not surface.block_sizes:
         axes.text(0.5, 0.5, "not searched", ha="center", color=figure_style.GREY, transform=axes.transAxes)
         return
-    shown = np.ma.masked_invalid(one.seconds * MICRO)
+    shown = np.ma.masked_invalid(surface.seconds * MICRO)
     axes.pcolormesh(shown, cmap=figure_style.HEAT, norm=norm, edgecolors="white", linewidth=0.3)
-    for i, j in zip(*np.nonzero(one.failed), strict=True):
+    for i, j in zip(*np.nonzero(surface.failed), strict=True):
         axes.plot(j + 0.5, i + 0.5, "x", color=figure_style.ACCENT, markersize=5, markeredgewidth=1)
-    if np.isfinite(one.seconds).any():
-        i, j = np.unravel_index(int(np.nanargmin(one.seconds)), one.seconds.shape)
+    if np.isfinite(surface.seconds).any():
+        i, j = np.unravel_index(int(np.nanargmin(surface.seconds)), surface.seconds.shape)
         axes.plot(j + 0.5, i + 0.5, "*", color="white", markeredgecolor="black", markeredgewidth=0.6, markersize=8)
 
 
@@ -339,9 +339,11 @@ def portability(campaign: Campaign, published: Published) -> Figure:
     for other in campaign.beside:
         cases = [*journeys(campaign, other).values()]
         here, there = campaign_label(campaign, campaign), campaign_label(campaign, other)
-        rows[f"won on {there},\nrun on {here}"] = _percent_by_precision((one.precision, one.loss_here) for one in cases)
+        rows[f"won on {there},\nrun on {here}"] = _percent_by_precision(
+            (journey.precision, journey.loss_here) for journey in cases
+        )
         rows[f"won on {here},\nrun on {there}"] = _percent_by_precision(
-            (one.precision, one.loss_there) for one in cases
+            (journey.precision, journey.loss_there) for journey in cases
         )
     rows = {name: losses for name, losses in rows.items() if losses}
     caption = [
@@ -400,7 +402,7 @@ def progress(campaign: Campaign, published: Published) -> Figure:
 
 def curves(judged: Sequence[Evaluation], key: str) -> Array | None:
     """Return the losses in percent of all cases after each variant: `(cases, tried)`; None where there are none."""
-    losses = [curve for one in judged if (curve := JUDGED[key][1](one)) is not None]
+    losses = [curve for evaluation in judged if (curve := JUDGED[key][1](evaluation)) is not None]
     tried = min((len(curve) for curve in losses), default=0)
     return 100 * np.array([curve[:tried] for curve in losses]) if tried else None
 
@@ -417,7 +419,7 @@ def _draw_curves(judged: Mapping[str, Sequence[Evaluation]]) -> Canvas:
     handles = [
         Line2D([], [], color=colour, marker=marker, markersize=3, label=JUDGED[key][0], linewidth=1.2)
         for key, (colour, marker) in LOOKS.items()
-        if any(JUDGED[key][1](one) is not None for replays in judged.values() for one in replays)
+        if any(JUDGED[key][1](evaluation) is not None for replays in judged.values() for evaluation in replays)
     ]
     handles.append(Line2D([], [], color=figure_style.GREY, linestyle="-", label="median"))
     handles.append(Line2D([], [], color=figure_style.GREY, linestyle="--", label="worst"))
@@ -469,7 +471,7 @@ def products(campaign: Campaign, published: Published) -> Figure:
 def _order_figure(campaign: Campaign, chosen: Mapping[str, Order], clause: str) -> Figure:
     recordings = searched(campaign, papers_space(campaign))
     rows = {
-        name: _percent_by_precision((one.recording.precision, one.loss) for one in lost(recordings, order))
+        name: _percent_by_precision((answer.recording.precision, answer.loss) for answer in lost(recordings, order))
         for name, order in chosen.items()
         if recordings
     }

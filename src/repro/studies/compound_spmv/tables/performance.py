@@ -503,7 +503,7 @@ QUANTITIES: Mapping[str, Quantity] = {
     "floor_mean_large": Quantity(_of_floor, counts=_large_symmetric, only="ours"),
     "floor_mean_large_reordered": Quantity(_of_floor, counts=_large_symmetric, only="reordered"),
     "own_floor_mean_large": Quantity(
-        lambda case, one: ratio_of(case.own_floor(one.kernel), one.kernel), counts=_large_symmetric
+        lambda case, compared: ratio_of(case.own_floor(compared.kernel), compared.kernel), counts=_large_symmetric
     ),
     "unpaired_mean_large": Quantity(_over_unpaired, counts=_large_symmetric, only="ours"),
     "unpaired_mean_large_reordered": Quantity(_over_unpaired, counts=_large_symmetric, only="reordered"),
