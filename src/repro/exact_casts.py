@@ -57,10 +57,10 @@ def cast(
         first = _first_lost(given, new, as_vector)
     if first is not None:
         place = tuple(int(i) for i in np.unravel_index(first, given.shape))
-        at = ", ".join(map(str, place))
+        position = ", ".join(map(str, place))
         raise ReproError(
             f"a number does not fit into {wanted}",
-            where=f"{subject}[{at}]" if place else subject,
+            where=f"{subject}[{position}]" if place else subject,
             expected=expectation(wanted),
             actual=str(given[place]),  # `str` keeps all digits of types wider than Python's float
             todo=todo,
@@ -141,8 +141,8 @@ def _not_exact(given: NDArray[Any], new: NDArray[Any]) -> NDArray[np.bool_]:
     exact = 2 ** (np.finfo(new.dtype).nmant + 1)
     lost = (given > exact) | (given < -exact) if given.dtype.kind == "i" else np.asarray(given > exact)
     for place in np.argwhere(lost):  # few numbers; compare them as Python integers, since NumPy rounds before comparing
-        at = tuple(place)
-        lost[at] = not np.isfinite(new[at]) or int(new[at]) != int(given[at])
+        position = tuple(place)
+        lost[position] = not np.isfinite(new[position]) or int(new[position]) != int(given[position])
     return lost
 
 

@@ -364,9 +364,9 @@ class Workspace:
         self._packings.clear()
         self._packed = None
 
-    def program(self, binary: Path, at: int = 0) -> Program:
-        """Load a compiled module on device number `at`; raise `ModuleError` if its file is damaged."""
-        key = at, binary
+    def program(self, binary: Path, index: int = 0) -> Program:
+        """Load a compiled module on device number `index`; raise `ModuleError` if its file is damaged."""
+        key = index, binary
         if key not in self._programs:
             try:
                 check_binary(binary)
@@ -374,7 +374,7 @@ class Workspace:
                 raise ModuleError(str(damage)) from None
             while len(self._programs) >= self.resident * len(self.devices):
                 self._programs.popitem(last=False)
-            self._programs[key] = self.devices[at].load(binary)
+            self._programs[key] = self.devices[index].load(binary)
         return self._programs[key]
 
     def buffer(self, key: Hashable, make: Callable[[], Buffer]) -> Buffer:
@@ -391,10 +391,10 @@ class Workspace:
         """
         return self.guarded(key, nbytes, name).memory
 
-    def guarded(self, key: Hashable, nbytes: int, name: str, at: int = 0) -> Guarded:
-        """Like `written`, but return the memory together with its guard zones, on device number `at`."""
+    def guarded(self, key: Hashable, nbytes: int, name: str, index: int = 0) -> Guarded:
+        """Like `written`, but return the memory together with its guard zones, on device number `index`."""
         if key not in self._written:
-            self._written[key] = self.guards.allocate(nbytes, name, self.devices[at])
+            self._written[key] = self.guards.allocate(nbytes, name, self.devices[index])
         return self._written[key]
 
     def cached(self, key: Hashable, compute: Callable[[], T], *, lend_device: bool = False) -> T:

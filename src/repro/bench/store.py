@@ -380,7 +380,7 @@ def read_rows(study_folder: Path, step: str) -> pa.Table:
     files = case_files(study_folder, step)
     measured = {path.parent.relative_to(study_folder).parts: _read_steps(path, study_folder.name) for path in files}
     for (case, rows), path in zip(measured.items(), files, strict=True):
-        if foreign := {_folder(*of) for of in distinct_cases(rows)} - {case}:
+        if foreign := {_folder(*key) for key in distinct_cases(rows)} - {case}:
             raise ReproError(
                 "rows of another problem",
                 where=path,
@@ -392,7 +392,7 @@ def read_rows(study_folder: Path, step: str) -> pa.Table:
     if os.path.lexists(path := study_folder / f"{step}.parquet"):  # a dangling link is reported as damaged
         kept = _read_steps(path, study_folder.name)
         if measured:
-            kept = kept.filter(pa.array([_folder(*of) not in measured for of in cases_of(kept)], pa.bool_()))
+            kept = kept.filter(pa.array([_folder(*key) not in measured for key in cases_of(kept)], pa.bool_()))
         tables.append(kept)
     return join_cases(tables, study_folder / f"**/{step}.parquet")
 

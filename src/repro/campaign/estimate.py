@@ -245,10 +245,12 @@ class CompileTimes:
         known = [
             (study, group) for study, group in self._mean if study in study_names() and not group.startswith(SINGLE)
         ]
-        took = sum(sum(measured[of]) for of in known)
-        reckoned = sum(len(measured[of]) * module_seconds(of[0], f"{of[1]}/", self._dialect) for of in known)
+        took = sum(sum(measured[module]) for module in known)
+        reckoned = sum(
+            len(measured[module]) * module_seconds(module[0], f"{module[1]}/", self._dialect) for module in known
+        )
         #: Number of compilations measured here.
-        self.measured = sum(len(measured[of]) for of in known)
+        self.measured = sum(len(measured[module]) for module in known)
         #: How much longer compiling takes here than by the rates.
         self.pace = took / reckoned if reckoned else 1.0
 
@@ -276,7 +278,10 @@ def count_steps(plan: Plan, stale: Container[str] | None = None) -> dict[str, in
     counts = {
         "build": count([f"problem {name}" for name in names] for names in batches.built_by_job),
         "compile": count(
-            [*([f"compile {of.study} {key}" for key in of.keys] for of in plan.module_groups), ["compile common"]]
+            [
+                *([f"compile {modules.study} {key}" for key in modules.keys] for modules in plan.module_groups),
+                ["compile common"],
+            ]
         ),
         "measure": count(
             [*(batch.steps for batch in batches.measuring), *([f"measure {' '.join(run)}"] for run in batches.alone)]

@@ -280,8 +280,8 @@ class Plan:
         records = [f"{raw}/problems/{name}.json" for name in self.studies[study_name].problems if name in asked]
         rows = [
             f"{raw}/{study_name}/{problem}/{precision}/{step}"
-            for of, problem, precision in self.runs
-            if of == study_name and problem in asked
+            for study, problem, precision in self.runs
+            if study == study_name and problem in asked
             for step in self.steps(study_name)
         ]
         counted = (str(path) for path in self.recorded_files if path.is_relative_to(raw / study_name))
@@ -591,7 +591,10 @@ class ProblemBatches:
         """Return the inputs of all measuring jobs of a study; empty in a replay."""
         groups = () if self._plan.config.replay else self._plan.module_groups
         modules = [
-            path for of in groups if of.study == study_name for path in self._plan.manifests_of(study_name, of.keys)
+            path
+            for group in groups
+            if group.study == study_name
+            for path in self._plan.manifests_of(study_name, group.keys)
         ]
         common = [self._plan.common_manifest] if modules else []
         problems = [] if self._plan.config.replay else self._of_problems(self._plan.studies[study_name].problems)

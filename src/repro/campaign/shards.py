@@ -179,8 +179,8 @@ class Shard:
     def linked(self, study_name: str) -> list[str]:
         """Return the sorted hashes of the environment records to which a study's rows refer."""
         names: set[str] = set()
-        for (of, step), table in self.rows.items():
-            if of == study_name and "environment" in table.column_names:
+        for (owner, step), table in self.rows.items():
+            if owner == study_name and "environment" in table.column_names:
                 linked = table["environment"]
                 names |= {name for name in linked.unique().to_pylist() if name is not None}
                 # profiler counters are not times and need no environment record
@@ -204,7 +204,7 @@ class Shard:
 
     def _check_choices(self, study_name: str) -> None:
         """Refuse chosen variants that have no measured row in the same case."""
-        tables = {step: table for (of, step), table in self.rows.items() if of == study_name}
+        tables = {step: table for (owner, step), table in self.rows.items() if owner == study_name}
         choices = tables.pop(CHOICES, None)
         if choices is None or not choices.num_rows:
             return
@@ -367,7 +367,7 @@ def merge(given: Sequence[str], results: Path, name: str, keep_apart: bool = Fal
     cases: dict[str, set[CaseKey]] = {}
     for (study, _), table in tables.items():
         cases.setdefault(study, set()).update(cases_of(table))
-    merged = Merged(folder, parts, {study: len(of) for study, of in cases.items()}, differences)
+    merged = Merged(folder, parts, {study: len(own_cases) for study, own_cases in cases.items()}, differences)
     with making_folder(folder) as partial:
         _write(partial, merged, config, problems, tables)
     return merged
@@ -540,10 +540,10 @@ def _differences(parts: Sequence[Shard]) -> Iterator[Difference]:
             if words:
                 yield Difference("another protocol", study, having[0].name, part.name, *words)
         linked = [(part, name) for part in having for name in part.linked(study)]
-        for kind, of in (("other code", Shard.code), ("another environment", Shard.surroundings)):
+        for kind, hashes in (("other code", Shard.code), ("another environment", Shard.surroundings)):
             seen: list[dict[str, Any]] = []
             for part, name in linked:
-                mine = of(part, name)
+                mine = hashes(part, name)
                 if seen and mine not in seen:
                     yield Difference(kind, study, linked[0][0].name, part.name, *(_words(seen[0], mine) or ("", "")))
                 if mine not in seen:

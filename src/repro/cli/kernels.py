@@ -252,6 +252,6 @@ def _say(outcome: Outcome) -> None:
     typer.echo(words)
 
 
-def _counted(outcomes: Sequence[Outcome], of: int) -> str:
+def _counted(outcomes: Sequence[Outcome], total: int) -> str:
     statuses = list(dict.fromkeys(outcome.status.replace("_", " ") for outcome in outcomes))
-    return f"{', '.join(statuses)} in {len(outcomes)} of {of} trials"
+    return f"{', '.join(statuses)} in {len(outcomes)} of {total} trials"

@@ -596,9 +596,9 @@ def claims(
     else:
         shown = ("verdict", "id", "published", "measured", "cases", "kernels", "claim")
         for name, (measured, table) in tables.items():
-            at = [next(i for i, column in enumerate(table.columns) if column.key == key) for key in shown]
+            indices = [next(i for i, column in enumerate(table.columns) if column.key == key) for key in shown]
             typer.echo(f"{name} on {measured.column}: {verdict_line(table)}")
-            lines = [[row[i].shown for i in at] for row in table.rows]
+            lines = [[row[i].shown for i in indices] for row in table.rows]
             for line in in_columns(
                 ["verdict", "id", "published", "here", "cases", "kernels", "claim"], lines, terminal_width()
             ):

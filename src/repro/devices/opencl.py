@@ -361,7 +361,9 @@ class OpenClLink:
     def exchange(self, copies: Sequence[Copy], meanwhile: Callable[[], None] | None = None) -> None:
         """Copy the buffers one after the other, waiting for each copy; then queue the launches of `meanwhile`."""
         for each in copies:
-            self._devices[each.to].receive(each.target, self._devices[each.at], each.source, each.nbytes)
+            self._devices[each.target_device].receive(
+                each.target, self._devices[each.source_device], each.source, each.nbytes
+            )
         if meanwhile is not None:
             meanwhile()
 

@@ -72,8 +72,8 @@ class Level:
         Number of the aggregate that contains each node, int32; -1: no aggregate. The coarsest level has no such array.
     """
 
-    def __init__(self, memory: Memory, at: int) -> None:
-        self._memory, self._level = memory, memory.levels[at]
+    def __init__(self, memory: Memory, index: int) -> None:
+        self._memory, self._level = memory, memory.levels[index]
 
     @cached_property
     def A(self) -> Any:
@@ -233,7 +233,7 @@ class MultilevelSolver:
         self._runtime, self._memory, self._solver = memory.runtime, memory, memory.solver
         finest = memory.levels[0].a
         self._n, self._dtype = finest.shape[0], finest.dtype
-        self.levels = [Level(memory, at) for at in range(len(memory.levels))]
+        self.levels = [Level(memory, index) for index in range(len(memory.levels))]
         self._cycle = self._solver.cycle(self._solver.b, self._solver.x)
         self._whole = True
 
@@ -363,7 +363,7 @@ class MultilevelSolver:
                 raise self._runtime.no_room(error) from None
             self._cycle = self._solver.cycle(self._solver.b, self._solver.x)
             self._whole = True
-            self.levels = [Level(self._memory, at) for at in range(len(levels))]
+            self.levels = [Level(self._memory, index) for index in range(len(levels))]
 
     @contextmanager
     def _working(self, *streams: int | None) -> Iterator[None]:
@@ -489,10 +489,12 @@ def _report(solved: SolveResult, tol: float) -> None:
             todo="cycles alone (accel=None) need not converge for every matrix; the matrix may be singular",
         )
     if not solved.converged:
-        of = f"the residual is {solved.reached:.3g} times the norm of b"
+        sentence = f"the residual is {solved.reached:.3g} times the norm of b"
         if solved.rounding is not None and solved.reached <= AT_ROUNDING * solved.rounding:
-            of += f"; rounding x leaves about {solved.rounding:.1g}"
-        warnings.warn(f"multigrid did not converge to {tol:g} in {steps} steps: {of}", RuntimeWarning, stacklevel=3)
+            sentence += f"; rounding x leaves about {solved.rounding:.1g}"
+        warnings.warn(
+            f"multigrid did not converge to {tol:g} in {steps} steps: {sentence}", RuntimeWarning, stacklevel=3
+        )
 
 
 def _report_rounding(b: Any, rounded: NDArray[np.floating], tol: float) -> None:
@@ -503,8 +505,8 @@ def _report_rounding(b: Any, rounded: NDArray[np.floating], tol: float) -> None:
     largest = np.abs(given).max(initial=0) or 1
     off = np.linalg.norm((given - rounded) / largest) / (np.linalg.norm(given / largest) or 1)
     if off > tol:
-        of = f"the residual is that of b in {rounded.dtype}, which is off by {off:.3g} times its norm"
-        warnings.warn(f"multigrid cannot converge to {tol:g}: {of}", RuntimeWarning, stacklevel=3)
+        sentence = f"the residual is that of b in {rounded.dtype}, which is off by {off:.3g} times its norm"
+        warnings.warn(f"multigrid cannot converge to {tol:g}: {sentence}", RuntimeWarning, stacklevel=3)
 
 
 @cache

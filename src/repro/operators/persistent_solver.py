@@ -125,12 +125,12 @@ class ChipSolver(Closeable):
                 actual=f"{vector.dtype} of shape {vector.shape}",
             )
         if not np.isfinite(vector).all():
-            at = int(np.argmin(np.isfinite(vector.ravel())))
+            position = int(np.argmin(np.isfinite(vector.ravel())))
             raise ReproError(
                 "a vector has to be finite",
-                where=f"{subject}[{at}]",
+                where=f"{subject}[{position}]",
                 expected="a finite number",
-                actual=vector.ravel()[at],
+                actual=vector.ravel()[position],
             )
         return self._kind.members(vector, subject)
 
@@ -159,7 +159,7 @@ class ChipSolver(Closeable):
         return x
 
     def _refuse(self, solved: PersistentSolution, right: NDArray[np.floating] | View) -> None:
-        at = f"iteration {solved.iterations}"
+        iteration = f"iteration {solved.iterations}"
         if solved.right < MIN_NORM and isinstance(right, View):
             host = np.empty(self._n * self._kind.algebra.size, self._kind.scalar)
             self._runtime.device.download(right.buffer, host)
@@ -170,7 +170,7 @@ class ChipSolver(Closeable):
         if solved.status == "not finite":
             raise ReproError(
                 "the iteration came to no solution",
-                where=at,
+                where=iteration,
                 expected="finite sums",
                 actual=f"the residual is {solved.residual:.3g}, the norm of b {solved.right:.3g}",
                 todo="b may have infinite numbers or NaN, the matrix be singular, or numbers be too large: scale them",
@@ -183,7 +183,7 @@ class ChipSolver(Closeable):
                 else ("BiCGSTAB breaks down: a divisor is 0", "start from another x0; the matrix may be singular")
             )  # fmt: skip
             raise ReproError(
-                failure, where=at, actual=f"a residual of {_relative(solved)} times the norm of b", todo=todo
+                failure, where=iteration, actual=f"a residual of {_relative(solved)} times the norm of b", todo=todo
             )
 
     def __reduce__(self) -> NoReturn:

@@ -98,8 +98,8 @@ def check_compressed(count: int, indices: Any, offsets: Any, shape: tuple[int, i
         raise _damaged(f"{subject}: indptr", f"from 0 to {count} at most", f"from {first} to {last}")
     falls = offsets[1:] < offsets[:-1]
     if bool(falls.any()):
-        at = int(falls.argmax())
-        raise _damaged(f"{subject}: indptr[{at + 1}]", f"{int(offsets[at])} at least", f"{int(offsets[at + 1])}")
+        row = int(falls.argmax())
+        raise _damaged(f"{subject}: indptr[{row + 1}]", f"{int(offsets[row])} at least", f"{int(offsets[row + 1])}")
     check_indices(indices[:last], minor, f"{subject}: indices")
 
 
@@ -107,9 +107,9 @@ def check_indices(indices: Any, count: int, subject: str) -> None:
     """Refuse indices outside 0 to `count` - 1, in an array of NumPy or CuPy."""
     if not len(indices):
         return
-    for wrong, at in ((int(indices.min()) < 0, indices.argmin), (int(indices.max()) >= count, indices.argmax)):
+    for wrong, find in ((int(indices.min()) < 0, indices.argmin), (int(indices.max()) >= count, indices.argmax)):
         if wrong:
-            place = int(at())
+            place = int(find())
             expected = f"0 to {count - 1}" if count else "none: there are none to name"
             raise _damaged(f"{subject}[{place}]", expected, int(indices[place]))
 
@@ -193,15 +193,15 @@ def _diagonals(matrix: Any, subject: str) -> Any:
         raise _damaged(f"{subject}: offsets", f"{len(data)}, as many as diagonals, none twice", f"{len(offsets)}")
     rows, columns = _shape(matrix)
     width = min(columns, data.shape[1])
-    values, at, diagonal_of = [data[:0].ravel()], [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    values, places, diagonal_of = [data[:0].ravel()], [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for diagonal, offset in zip(data, offsets.tolist(), strict=True):
         begin, end = max(0, offset), min(width, rows + offset)
         if begin < end:
             kept = np.flatnonzero(diagonal[begin:end]) + begin
             values.append(diagonal[kept])
-            at.append(kept)
+            places.append(kept)
             diagonal_of.append(kept - offset)
-    return _of_places(np.concatenate(values), [np.concatenate(diagonal_of), np.concatenate(at)], matrix, subject)
+    return _of_places(np.concatenate(values), [np.concatenate(diagonal_of), np.concatenate(places)], matrix, subject)
 
 
 def _lists(matrix: Any, subject: str) -> Any:

@@ -125,12 +125,12 @@ class ProductPlan:
             )
         dtype = self._c.dtype
         factors = {"a_values": (self._factors.a, a_values), "b_values": (self._factors.b, b_values)}
-        given = {name: self._values(of, values, name) for name, (of, values) in factors.items()}
+        given = {name: self._values(storage, values, name) for name, (storage, values) in factors.items()}
         into = None if out is None else self._runtime.view(out, "out", dtype, self.nnz, dtype.itemsize, write=True)
         streams = [view.stream for view in (*given.values(), into) if isinstance(view, View)]
         try:
             with self._runtime.after(*streams):
-                a, b = (self._given(of, given[name]) for name, (of, _) in factors.items())
+                a, b = (self._given(storage, given[name]) for name, (storage, _) in factors.items())
                 self._launch(a, b, self._c.values if into is None else into.buffer)
                 return self._read() if out is None else out
         except OutOfDeviceMemory as error:
@@ -300,7 +300,7 @@ def _refuse_plan(sort: bool, format: str, operands: Sequence[Operand]) -> None:
 
 def _refuse_overflow(product: sp.csr_array, operands: Sequence[Operand]) -> None:
     bad = np.flatnonzero(~np.isfinite(product.data))
-    if bad.size and all(sp.issparse(of.matrix) and np.isfinite(of.matrix.data).all() for of in operands):
+    if bad.size and all(sp.issparse(operand.matrix) and np.isfinite(operand.matrix.data).all() for operand in operands):
         row = int(np.searchsorted(product.indptr, bad[0], side="right")) - 1
         raise ReproError(
             f"sums of the product are too large for {product.dtype}",

@@ -423,8 +423,8 @@ def _fixed_by(vertices: Floats, support: Fixed, groups: Mapping[str | int, Float
     fixed = np.ones(len(vertices), bool)
     for axis, place in enumerate((support.x, support.y, support.z)):
         if place is not None:
-            at = {"min": low[axis], "max": high[axis]}[place] if isinstance(place, str) else place
-            fixed &= np.abs(vertices[:, axis] - at) <= close
+            coordinate = {"min": low[axis], "max": high[axis]}[place] if isinstance(place, str) else place
+            fixed &= np.abs(vertices[:, axis] - coordinate) <= close
     if support.box is not None:
         first, second = (np.asarray(corner) for corner in support.box)
         fixed &= ((vertices >= first - close) & (vertices <= second + close)).all(axis=1)

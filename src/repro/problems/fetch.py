@@ -76,9 +76,9 @@ def proxy_of(url: str) -> str | None:
         return None
     names = (f"{url.partition(':')[0].lower()}_proxy", "all_proxy")
     name = next((name for name in os.environ if name.lower() in names and os.environ[name] == value), "proxy")
-    before, at, host = value.rpartition("@")
+    before, separator, host = value.rpartition("@")
     scheme, slashes, _ = before.partition("://")
-    return f"{name}={scheme + slashes if slashes else ''}{host}" if at else f"{name}={value}"
+    return f"{name}={scheme + slashes if slashes else ''}{host}" if separator else f"{name}={value}"
 
 
 def flaw_of_proxy(url: str) -> str | None:

@@ -131,15 +131,15 @@ def cut(points: Floats, blocks: list[Cells], path: Path) -> tuple[Corners, tuple
     before = 0
     for block in blocks:
         data = block.data
-        at = np.arange(before, before + len(data)) if block.places is None else block.places
+        indices = np.arange(before, before + len(data)) if block.places is None else block.places
         before += len(data)
         triangles = data[:, None]
         if data.shape[1] > 3 and len(data):
-            triangles, warped = _cut_alike(points, data, at, path)
+            triangles, warped = _cut_alike(points, data, indices, path)
             number += len(data)
             bent += warped
         faces.append(triangles.reshape(-1, 3))
-        places.append(np.repeat(at, data.shape[1] - 2))
+        places.append(np.repeat(indices, data.shape[1] - 2))
     order = np.argsort(np.concatenate(places), kind="stable")
     notes = [f"{number} polygons cut into triangles"] if number else []
     if bent:
@@ -511,8 +511,8 @@ def referenced(
 
 
 def _refuse_missing(points: Floats, blocks: list[Cells], path: Path) -> None:
-    places = np.concatenate([np.arange(len(of.data)) if of.places is None else of.places for of in blocks])
-    outside = np.concatenate([((of.data < 0) | (of.data >= len(points))).any(axis=1) for of in blocks])
+    places = np.concatenate([np.arange(len(cells.data)) if cells.places is None else cells.places for cells in blocks])
+    outside = np.concatenate([((cells.data < 0) | (cells.data >= len(points))).any(axis=1) for cells in blocks])
     outside = np.sort(places[outside])
     if outside.size:
         raise ReproError(

@@ -532,7 +532,7 @@ def load_claims(study_name: str, folder: Path = FOLDER) -> list[Claim]:
                 actual=", ".join(reader.fieldnames or ()),
             )
         claims = [_read_claim(line, f"{path}:{number}") for number, line in enumerate(reader, start=2)]
-    twice = [claim.id for at, claim in enumerate(claims) if claim.id in {other.id for other in claims[:at]}]
+    twice = [claim.id for index, claim in enumerate(claims) if claim.id in {other.id for other in claims[:index]}]
     if twice:
         raise ReproError("two claims have one id", where=path, actual=", ".join(twice))
     return claims

@@ -39,11 +39,11 @@ class ModuleFile:
     def read(cls, manifest: Path) -> ModuleFile:
         return cls(Module.load(manifest), manifest.parent)
 
-    def program(self, workspace: Workspace, at: int = 0) -> Program:
-        """Load the module on device number `at`; raise `ModuleError` if it has no valid binary."""
+    def program(self, workspace: Workspace, index: int = 0) -> Program:
+        """Load the module on device number `index`; raise `ModuleError` if it has no valid binary."""
         if self.module.binary is None:
             raise ModuleError(self.module.message)
-        return workspace.program(self.folder / self.module.binary, at)
+        return workspace.program(self.folder / self.module.binary, index)
 
 
 def read_module(target: Target, study_name: str, key: str) -> ModuleFile:
@@ -362,14 +362,14 @@ class KernelLauncher(Launches):
 
     guards: Guards
 
-    def __init__(self, workspace: Workspace, built: Mapping[str, ModuleFile], stack: ExitStack, at: int = 0) -> None:
-        load = cache(lambda module: built[module].program(workspace, at))
-        super().__init__(workspace.devices[at], load, stack, workspace.guards)
+    def __init__(self, workspace: Workspace, built: Mapping[str, ModuleFile], stack: ExitStack, index: int = 0) -> None:
+        load = cache(lambda module: built[module].program(workspace, index))
+        super().__init__(workspace.devices[index], load, stack, workspace.guards)
         self.workspace, self._built = workspace, built
 
-    def on(self, at: int) -> KernelLauncher:
-        """Return a `KernelLauncher` for device number `at`; its memory is released with that of this object."""
-        return KernelLauncher(self.workspace, self._built, self.stack, at)
+    def on(self, index: int) -> KernelLauncher:
+        """Return a `KernelLauncher` for device number `index`; its memory is released with that of this object."""
+        return KernelLauncher(self.workspace, self._built, self.stack, index)
 
     def captured(self, launch: Launch) -> Launch:
         """Launch once, then return the launch as a captured graph; raise `Unsupported` if it cannot be captured."""

@@ -73,7 +73,7 @@ def evaluate(
     problems. `elsewhere` contains recordings from other devices of the same backend.
     """
     judged = np.linspace(0, len(recordings) - 1, min(len(recordings), MAX_EVALUATED)).round().astype(int)
-    return [_evaluate_one(recordings[at], recordings, elsewhere, budget, id_class, reference) for at in judged]
+    return [_evaluate_one(recordings[index], recordings, elsewhere, budget, id_class, reference) for index in judged]
 
 
 def sample_note(judged: Iterable[Sequence[Evaluation]]) -> str:

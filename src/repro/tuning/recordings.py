@@ -190,7 +190,7 @@ def _campaign(raw: Path, study_name: str, features_of: FeaturesOf, prune: Prune)
         study_name,
         features_of,
         prune,
-        frozenset((path, at.st_size, at.st_ino, at.st_mtime_ns) for path, at in stats),
+        frozenset((path, stat.st_size, stat.st_ino, stat.st_mtime_ns) for path, stat in stats),
     )
 
 

@@ -241,7 +241,7 @@ def split(
         code, size = int(codes[places[0]]), int(sizes[places[0]])
         whole = len(places) == len(sizes)
         data = corners.reshape(-1, size) if whole and size else corners[starts[places, None] + np.arange(size)]
-        kept = {name: of[places] for name, of in (values or {}).items()}
+        kept = {name: array[places] for name, array in (values or {}).items()}
         blocks.append(Cells(*kind_of(code, size), data, kept, places + first))
     return sorted(blocks, key=lambda block: int(places[0]) if (places := block.places) is not None else 0)
 

@@ -38,11 +38,11 @@ class Inserted:
 class NoRoom(ReproError):
     """The device has no memory for some entries of a batch; all others are in the matrix, which is intact."""
 
-    def __init__(self, left: NDArray[np.int32], of: int, reason: object) -> None:
+    def __init__(self, left: NDArray[np.int32], total: int, reason: object) -> None:
         self.left, self.reason = left, reason
         super().__init__(
             "there is no room on the device for all of a batch",
-            expected=f"room for {of:,} entries",
+            expected=f"room for {total:,} entries",
             actual=f"{len(left):,} of them found none, and none could be made: {reason}",
             todo="insert those named by `left` of this error again once there is memory",
         )

@@ -57,9 +57,9 @@ class LevelLaunches(Launches):
     def cycle(self, kernel: str, count: int, *arguments: Argument, lanes: int = 1) -> None:
         self.over("cycle", kernel, count, *arguments, lanes=lanes)
 
-    def column(self, numbers: Buffer, at: int) -> Buffer:
+    def column(self, numbers: Buffer, index: int) -> Buffer:
         """Return a column of a buffer of float64 columns as a buffer."""
-        return self.keep(self.device.part(numbers, 8 * at * COLUMN, 8 * COLUMN))
+        return self.keep(self.device.part(numbers, 8 * index * COLUMN, 8 * COLUMN))
 
     def blocks_over(self, n: int) -> int:
         """Return the blocks of a dot product over n elements."""
@@ -523,14 +523,14 @@ class Refresh:
             product = self._products(levels, stack)
             self._steps: list[Coarsening] = []
             launches: list[Launch] = []
-            for at, level in enumerate(levels):
-                words = run.keep(device.part(self._words, at * PART_ALIGNMENT, 4 * COUNTERS.size))
+            for index, level in enumerate(levels):
+                words = run.keep(device.part(self._words, index * PART_ALIGNMENT, 4 * COUNTERS.size))
                 step = Coarsening(run, self._multiplication.whole, settings, words)
                 self._steps.append(step)
                 if level.p is None:
                     launches.append(step.take_diagonal(level))
                 else:
-                    launches += [step.measure(level), step.refill(level, levels[at + 1].a, product)]
+                    launches += [step.measure(level), step.refill(level, levels[index + 1].a, product)]
             whole = in_order(launches)
             self._launch: Launch = keep(stack, Repeated(device, whole, behind_first=True)) if self._stored else whole
             self._stack = stack.pop_all()

@@ -300,11 +300,11 @@ class Solver:
     def _repeated_cycle(self, b: Buffer, x: Buffer, stack: ExitStack) -> Launch:
         return keep(stack, Repeated(self._device, in_order(self._bind_cycle(0, b, x))))
 
-    def _bind_cycle(self, at: int, b: Buffer, x: Buffer) -> list[Launch]:
-        level, own = self._levels[at], self._vectors[at]
+    def _bind_cycle(self, depth: int, b: Buffer, x: Buffer) -> list[Launch]:
+        level, own = self._levels[depth], self._vectors[depth]
         if level.p is None or level.r is None:
             return self._bind_coarsest(b, x)
-        below, weights = self._vectors[at + 1], self._smoother.weights(level.radius)
+        below, weights = self._vectors[depth + 1], self._smoother.weights(level.radius)
         # steps alternate between two buffers, so that the last one writes x
         first, second = own.other, x
         steps = 2 * len(weights) - 1
@@ -315,7 +315,7 @@ class Solver:
             *self._relaxed(level, b, weights[1:], places[: middle + 1]),
             self._product("residual", level.a, places[middle], [b], own.left),
             self._product("multiply", level.r, own.left, [], below.b),
-            *self._bind_cycle(at + 1, below.b, below.x),
+            *self._bind_cycle(depth + 1, below.b, below.x),
             self._product("add_product", level.p, below.x, [], places[middle]),
             *self._relaxed(level, b, weights, places[middle:]),
         ]

@@ -141,18 +141,20 @@ class Steps:
     """The steps of one product, to be taken in order; `c` is complete after the last one."""
 
     def __init__(
-        self, of: Multiplication, factors: Factors, names: tuple[str, ...], c: Storage, stack: ExitStack
+        self, multiplication: Multiplication, factors: Factors, names: tuple[str, ...], c: Storage, stack: ExitStack
     ) -> None:
-        self._of, self._factors, self._names, self.c, self._stack = of, factors, names, c, stack
-        self._bins = keep(stack, ProductBins(of.device, of.load(f"count-{factors.format}"), factors.shape[0]))
-        self._left = keep(stack, of.device.allocate(4 * self._bins.stride))
-        self._rows = ProductRows(of.device, of.load, factors, c, self._bins, self._left)
+        self._multiplication, self._factors, self._names, self.c, self._stack = multiplication, factors, names, c, stack
+        self._bins = keep(
+            stack, ProductBins(multiplication.device, multiplication.load(f"count-{factors.format}"), factors.shape[0])
+        )
+        self._left = keep(stack, multiplication.device.allocate(4 * self._bins.stride))
+        self._rows = ProductRows(multiplication.device, multiplication.load, factors, c, self._bins, self._left)
         self._counts = self._products = BinCounts((), (), ())
         self._expected = 0
         #: The most entries that C can have, where tables and memory are made for that; else 0.
         self._bound = 0
         self._reserved: Range | None = None
-        self._usual = of.usual or of.careful
+        self._usual = multiplication.usual or multiplication.careful
 
     @property
     def all(self) -> Mapping[str, Callable[[], None]]:
@@ -165,11 +167,11 @@ class Steps:
 
     def count(self) -> None:
         """Bin rows by products; sample large problems, unless rows differ and memory suffices for all products."""
-        of, factors, c = self._of, self._factors, self.c
+        multiplication, factors, c = self._multiplication, self._factors, self.c
         self._bins.by_products(factors.a, factors.b, c)
         counts = self._counts = self._products = self._bins.read()
-        target, number = of.device.target, c.dtype.itemsize
-        usual = of.usual
+        target, number = multiplication.device.target, c.dtype.itemsize
+        usual = multiplication.usual
         if usual is None and counts.differ:
             usual = self._spread(plan_bounds(target, number, counts, c.shape[1]), counts)
             self._bound = counts.bound(c.shape[1])
@@ -181,7 +183,7 @@ class Steps:
         if usual is not None and self._affords(self._bound):
             self._expected, self._usual = self._bound, usual
             return
-        sample = take_sample(of.device, of.load, factors, c, self._bins, counts)
+        sample = take_sample(multiplication.device, multiplication.load, factors, c, self._bins, counts)
         self._expected = min(sample.entries_of(counts), MAX_ENTRIES)
         self._usual = usual or self._spread(sample.plan(target, number), counts)
 
@@ -193,10 +195,10 @@ class Steps:
     @property
     def _kept(self) -> SingleLaunch:
         """Cached memory of earlier products, whose arena a product by bins shares."""
-        return single_launch(self._of.device, self._factors.a.dtype)
+        return single_launch(self._multiplication.device, self._factors.a.dtype)
 
     def _spread(self, plan: BinPlan, counts: BinCounts) -> BinPlan:
-        return self._of.spread(plan, counts, self._products.mean_of_a, self._products.mean_row)
+        return self._multiplication.spread(plan, counts, self._products.mean_of_a, self._products.mean_row)
 
     # one phase -----------------------------------------------------------------------------------------------------
 
@@ -204,7 +206,7 @@ class Steps:
         """Compute rows into newly allocated segments, in memory of the expected size, or for the most that C can be."""
         if not self._reserve():
             self.c.make_room(self._expected)
-        self._of.device.fill(self.c.state, 0)
+        self._multiplication.device.fill(self.c.state, 0)
         self._rows.bind("one", self._counts, self._usual, self._stack)()
 
     def _reserve(self) -> bool:
@@ -220,7 +222,7 @@ class Steps:
 
     def settle(self) -> None:
         """Compute rows that did not fit into their table or into memory, and give back what C does not need."""
-        c, plans = self.c, [self._usual, self._of.roomy, self._of.careful]
+        c, plans = self.c, [self._usual, self._multiplication.roomy, self._multiplication.careful]
         while (words := self._state())[STATE_UNPLACED]:
             pointer = int(words[STATE_BUFFER_END])
             crowded = pointer <= c.capacity
@@ -234,32 +236,32 @@ class Steps:
                     raise too_many(needed)
                 c.grow(min(needed, MAX_ENTRIES), partial(self._copy, used))
             words[STATE_BUFFER_END], words[STATE_UNPLACED] = used, 0
-            self._of.device.write(c.state, words)
+            self._multiplication.device.write(c.state, words)
             self._rows.bind("one", again, plans[0], self._stack)()
         if self._reserved is not None and c.lease is self._reserved:
             c.capacity = int(words[STATE_BUFFER_END])
             self._reserved.cut(c.capacity)
 
     def _copy(self, entries: int, *buffers: Buffer) -> None:
-        kernels = Kernels(self._of.device, self._of.load(f"expand-{self._factors.format}"))
+        kernels = Kernels(self._multiplication.device, self._multiplication.load(f"expand-{self._factors.format}"))
         kernels.over("copy_slice", entries, [np.int32(entries), np.int32(0), *buffers])()
 
     # two phases ----------------------------------------------------------------------------------------------------
 
     def symbolic(self) -> None:
         self._rows.bind("symbolic", self._counts, self._usual, self._stack)()
-        for plan in (self._of.roomy, self._of.careful):
+        for plan in (self._multiplication.roomy, self._multiplication.careful):
             words = self._state()
             if not words[STATE_UNPLACED]:
                 return
             self._bins.by_products(self._factors.a, self._factors.b, self.c, (self._left, int(words[STATE_UNPLACED])))
             again = self._bins.read()
-            self._of.device.fill(self.c.state, 0)
+            self._multiplication.device.fill(self.c.state, 0)
             self._rows.bind("symbolic", again, plan, self._stack)()
 
     def place(self) -> None:
         """Bin rows by size, and allocate C with an offset for each row."""
-        c, device = self.c, self._of.device
+        c, device = self.c, self._multiplication.device
         self._bins.by_sizes(c)
         self._counts = self._bins.read()
         total, rows = sum(self._counts.totals), c.shape[0]
@@ -267,19 +269,19 @@ class Steps:
             raise too_many(total)
         c.make_room(total)
         offsets = keep(self._stack, device.allocate(4 * (rows + 1)))
-        scan = keep(self._stack, Scan(device, self._of.load("sort"), rows))
+        scan = keep(self._stack, Scan(device, self._multiplication.load("sort"), rows))
         scan.bind(c.sizes, offsets, rows)()
         adopt: list[Argument] = [np.int32(rows), np.int32(1), np.int32(c.pitch), offsets, c.table, c.sizes, c.state]
-        Kernels(device, self._of.load("matrix")).over("segments_from_offsets", rows, adopt)()
+        Kernels(device, self._multiplication.load("matrix")).over("segments_from_offsets", rows, adopt)()
 
     def numeric(self) -> None:
         """Compute rows at their offsets."""
-        plan = self._of.plan_filling(self._counts, self._products.mean_of_a, self._products.mean_row)
+        plan = self._multiplication.plan_filling(self._counts, self._products.mean_of_a, self._products.mean_row)
         self._rows.bind("numeric", self._counts, plan, self._stack)()
 
     def _state(self) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
         words = np.empty(STATE_WORDS, np.int32)
-        self._of.device.download(self.c.state, words)
+        self._multiplication.device.download(self.c.state, words)
         return words
 
 

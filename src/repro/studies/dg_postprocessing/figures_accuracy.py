@@ -362,7 +362,7 @@ def lattice(count: int) -> tuple[Floats, NDArray[np.int64]]:
     float64 `(n, 2)` and int64 `(count², 3)`.
     """
     rows = [(i, j) for j in range(count + 1) for i in range(count + 1 - j)]
-    number = {place: at for at, place in enumerate(rows)}
+    number = {place: index for index, place in enumerate(rows)}
     upright = [[number[i, j], number[i + 1, j], number[i, j + 1]] for i, j in rows if i + j < count]
     turned = [[number[i + 1, j], number[i + 1, j + 1], number[i, j + 1]] for i, j in rows if i + j < count - 1]
     return np.array(rows, np.float64) / count, np.array(upright + turned, np.int64)

@@ -72,11 +72,11 @@ def library_product(fields: int, clock: ClockName = PRODUCT_CLOCK) -> Method:
     return Method(f"library_{fields}", f"{fields}", columns={"what": "library", "fields": fields}, clock=clock)
 
 
-def over_devices(method: Method, devices: int, what: str = FILTER) -> Method:
+def over_devices(method: Method, devices: int, task: str = FILTER) -> Method:
     """Return a method over several devices; for one device, the same variant, timed in the same rounds."""
     if devices == 1:
         return method
-    columns = {"kind": SEVERAL, "way": method.columns["way"], "what": what, "devices": devices}
+    columns = {"kind": SEVERAL, "way": method.columns["way"], "what": task, "devices": devices}
     return Method(f"{method.key}_{devices}", method.title, columns=columns)
 
 
@@ -210,9 +210,9 @@ class Filtering:
             return None
         return floor(make.seconds / (direct.seconds - apply.seconds)) + 1
 
-    def why_no_matrix(self, what: str = "make") -> str:
+    def why_no_matrix(self, task: str = "make") -> str:
         """Return the reason why making the matrix, or a product with the matrix, has no time."""
-        return (self.case.select(what=what).failure or "not timed") if self.case.measured else self.case.why_not()
+        return (self.case.select(what=task).failure or "not timed") if self.case.measured else self.case.why_not()
 
     def device_speedup(self, method: Method, devices: int) -> float | None:
         """Return the time on one device over the time on several; our method's values stay distributed."""

@@ -186,19 +186,19 @@ class DistributedFilter(FieldRunnable, Filters):
     kind = SEVERAL
     clocks: tuple[ClockName, ...] = (FILTER_CLOCK,)
     cold = False
-    what = FILTER
+    operation = FILTER
 
     def __init__(self, built: Mapping[str, ModuleFile], id: FilterId, count: int) -> None:
         super().__init__(built)
         self.id, self.devices, self.modules = id, count, (id.module, "rows")
-        self.name = f"{self.what}-{count}/{id}"
+        self.name = f"{self.operation}-{count}/{id}"
 
     @property
     def columns(self) -> Mapping[str, Any]:
         return {
             **super().columns,
             **self.id.columns,
-            "what": self.what,
+            "what": self.operation,
             "devices": self.devices,
             "space": self.id.space,
         }
@@ -206,7 +206,7 @@ class DistributedFilter(FieldRunnable, Filters):
     def bind(self, launches: KernelLauncher, operands: DgOperands) -> None:
         if len(launches.workspace.devices) < self.devices:
             raise Unsupported(f"there are {len(launches.workspace.devices)} devices, not {self.devices}")
-        self.over([launches.on(at) for at in range(self.devices)], operands, operands.stencil)
+        self.over([launches.on(index) for index in range(self.devices)], operands, operands.stencil)
 
     def over(self, launches: Sequence[KernelLauncher], operands: DgOperands, stencil: Stencil) -> None:
         """Set `launch` and `read` for filtering over all devices."""
@@ -264,20 +264,20 @@ class FilterParts(DistributedFilter):
 class GatherParts(FilterParts):
     """Gathering: values of all devices are copied to the first device, without filtering."""
 
-    what = GATHER
+    operation = GATHER
 
     def over(self, launches: Sequence[KernelLauncher], operands: DgOperands, stencil: Stencil) -> None:
         first, devices = launches[0], launches[0].workspace.devices.leading(self.devices)
         parts = self.parts(launches, operands, stencil)
         brought: list[Buffer] = []
         copies: list[Copy] = []
-        for at, part in enumerate(parts):
+        for index, part in enumerate(parts):
             part.direct.launch()
             count = len(part.numbers)
-            brought.append(first.numbers(count, np.float64) if at else part.direct.values)
-            if at:
-                first.device.fill(brought[at], NAN_BYTE)
-                copies.append(Copy(part.direct.values, at, brought[at], 0, count * WORD))
+            brought.append(first.numbers(count, np.float64) if index else part.direct.values)
+            if index:
+                first.device.fill(brought[index], NAN_BYTE)
+                copies.append(Copy(part.direct.values, index, brought[index], 0, count * WORD))
         self.bytes_moved = sum(copy.nbytes for copy in copies)
         self.launch = lambda: devices.exchange(copies)
 
@@ -299,18 +299,18 @@ class FilterPatches(DistributedFilter):
         if len(mesh.triangles) < shares:
             raise Unsupported(f"{len(mesh.triangles)} triangles are too few for {shares} devices")
         filters = []
-        for at, own in enumerate(launches):
+        for index, own in enumerate(launches):
             points = Points(own, operands.host, id.cell * mesh.longest)
             patches = shares * id.blocks * own.device.sm_count
             direct = PerElement(
-                own, stencil, points, operands.basis, patches=patches, threads=id.threads, share=(at, shares)
+                own, stencil, points, operands.basis, patches=patches, threads=id.threads, share=(index, shares)
             )
             load_field(own, direct, operands)
             filters.append(direct)
         self._columns = {"copies": sum(direct.patches.copies for direct in filters) + shares * count}
         first, grid, order = launches[0], points.cells.grid, points.order
         solutions, values, add = _second_stage(first, f"element-p{stencil.degree}", grid, shares)
-        copies = [Copy(direct.values, at, solutions[at], 0, count * WORD) for at, direct in enumerate(filters)]
+        copies = [Copy(direct.values, index, solutions[index], 0, count * WORD) for index, direct in enumerate(filters)]
         devices = first.workspace.devices.leading(self.devices)
         self.launch = in_order([*(direct.launch for direct in filters), lambda: devices.exchange(copies), add])
 
@@ -334,7 +334,7 @@ def _second_stage(
     stride = -(-count // step) * step
     stack = first.keep(first.guards.allocate(shares * stride * WORD, "what is filtered", first.device))
     first.device.fill(stack.memory, NAN_BYTE)
-    solutions = [stack.part(at * stride * WORD, count * WORD) for at in range(shares)]
+    solutions = [stack.part(index * stride * WORD, count * WORD) for index in range(shares)]
     values = first.numbers(count, np.float64)
     first.device.fill(values, NAN_BYTE)
     offsets = starts[:-1, None].astype(np.int64) + stride * np.arange(shares)
@@ -446,7 +446,7 @@ class FilterMatrixRunnable(FieldRunnable):
 
     kind = "variant"
     cold = False
-    what: str
+    operation: str
     modules = ("rows", "apply")
 
     def __init__(self, built: Mapping[str, ModuleFile], shared: SharedMatrix[Any]) -> None:
@@ -457,14 +457,14 @@ class FilterMatrixRunnable(FieldRunnable):
     def columns(self) -> Mapping[str, Any]:
         size = self._shared.size
         sizes = {"matrix_pairs": size.pairs, "matrix_bytes": size.nbytes} if size else {}
-        return {**super().columns, "what": self.what, **sizes}
+        return {**super().columns, "what": self.operation, **sizes}
 
 
 class MakeMatrix(FilterMatrixRunnable, Filters):
     """Making the filter's matrix: count, allocate and compute its blocks; points and triangles are sorted already."""
 
     clocks: tuple[ClockName, ...] = (HOST_CLOCK,)
-    name, what = "matrix/make", "make"
+    name, operation = "matrix/make", "make"
 
     def __init__(self, built: Mapping[str, ModuleFile], shared: SharedMatrix[Any]) -> None:
         super().__init__(built, shared)
@@ -516,7 +516,7 @@ class MultiFieldRunnable(FilterMatrixRunnable):
 
 
 class ApplyMatrix(MultiFieldRunnable, Filters):
-    what = "apply"
+    operation = "apply"
 
     def __init__(self, built: Mapping[str, ModuleFile], shared: SharedMatrix[Any], fields: int) -> None:
         super().__init__(built, shared, fields)
@@ -536,7 +536,7 @@ class ApplyMatrix(MultiFieldRunnable, Filters):
 class StreamMatrix(MultiFieldRunnable):
     """Lower bound of a product's time: read matrix and modes, write a result; `unroll` words in flight."""
 
-    what = "stream"
+    operation = "stream"
     modules = ("rows", "stored")
 
     def __init__(self, built: Mapping[str, ModuleFile], shared: SharedMatrix[Any], unroll: int) -> None:
@@ -624,7 +624,7 @@ class HostMatrix(SharedMatrix[csr_array]):
 
 class LibraryProduct(MultiFieldRunnable, Filters):
     kind = "baseline"
-    what = "library"
+    operation = "library"
     modules = ("rows", "stored")
     routine_name: str
 

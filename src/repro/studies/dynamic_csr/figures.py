@@ -124,7 +124,7 @@ class UpdatePanel:
         Published number for each of the paper's problems.
     lines
         Numbers stated in the paper's text, by legend entry.
-    whats
+    operations
         Names of the operations (`what` of a row) that the panel shows.
     missing
         Text for a measured problem that has no bar although nothing failed.
@@ -132,7 +132,7 @@ class UpdatePanel:
 
     title: str
     series: tuple[UpdateSeries, ...]
-    whats: tuple[str, ...]
+    operations: tuple[str, ...]
     missing: str
     marks: Mapping[str, float] = field(default_factory=dict)
     lines: Mapping[str, float] = field(default_factory=dict)
@@ -160,8 +160,8 @@ def updates(campaign: Campaign, published: Published) -> Figure:
     ]
     cases = [DynamicCase(campaign, line.problem, operation_precision(campaign)) for line in lines]
     mean, best, most = (
-        published.quantity(f"speedup of {what}", gpu=PUBLISHED_GPU)
-        for what in (
+        published.quantity(f"speedup of {quantity}", gpu=PUBLISHED_GPU)
+        for quantity in (
             "streaming updates over HYB, mean",
             "streaming updates over HYB, largest",
             "iterative updates over HYB, largest",
@@ -258,7 +258,7 @@ def draw_updates(
     drawn = figure_style.canvas(figure_style.TEXT, figure_style.height(len(lines), extra=1.45, per_row=UPDATES_ROW))
     for number, (panel, axes) in enumerate(zip(panels, drawn.subplots(1, len(panels)), strict=True)):
         missing = [
-            _draw_bars(axes, panel, at, line, case) for at, (line, case) in enumerate(zip(lines, cases, strict=True))
+            _draw_bars(axes, panel, y, line, case) for y, (line, case) in enumerate(zip(lines, cases, strict=True))
         ]
         for value in panel.lines.values():
             axes.axvline(value, color=figure_style.GREY, linewidth=0.7, linestyle=(0, (4, 2)), zorder=1)
@@ -273,22 +273,22 @@ def draw_updates(
     return drawn
 
 
-def _draw_bars(axes: Axes, panel: UpdatePanel, at: int, line: ProblemRow, case: DynamicCase) -> str | None:
+def _draw_bars(axes: Axes, panel: UpdatePanel, y: int, line: ProblemRow, case: DynamicCase) -> str | None:
     """Draw the bars of one problem; if there are none, return the reason."""
     numbers = [series.number(case) for series in panel.series]
     shown = [(series, number) for series, number in zip(panel.series, numbers, strict=True) if number is not None]
     thickness = UPDATES_FILLED / max(len(shown), 1)
     for place, (series, number) in enumerate(shown):
         offset = (place - (len(shown) - 1) / 2) * thickness
-        axes.barh(at + offset, number, height=thickness, color=series.colour, linewidth=0, zorder=2)
-        figure_style.whisker(axes, interval_of_ratio(*series.times(case)), at + offset)
+        axes.barh(y + offset, number, height=thickness, color=series.colour, linewidth=0, zorder=2)
+        figure_style.whisker(axes, interval_of_ratio(*series.times(case)), y + offset)
     theirs = panel.marks.get(line.published or "")
     if theirs is not None:
-        axes.plot([theirs], [at], **_DIAMOND)
+        axes.plot([theirs], [y], **_DIAMOND)
     if shown:
         return None
     if case.measured:
-        return update_failure(case, (DCSR, HYB), *panel.whats) or panel.missing
+        return update_failure(case, (DCSR, HYB), *panel.operations) or panel.missing
     return brief_reason(case.why_not())
 
 
@@ -434,11 +434,11 @@ def draw_crossover(trades: Sequence[RebuildTradeoff], missing: Sequence[tuple[Ti
     colours = [
         mpl.colormaps[GAIN_COLOURS](GAIN_DARKEST * i / (len(PRODUCT_COUNTS) - 1)) for i in range(len(PRODUCT_COUNTS))
     ]
-    for at, trade in enumerate(trades):
+    for y, trade in enumerate(trades):
         gains = [trade.gain(products) for products in PRODUCT_COUNTS]
-        axes.plot([min(gains), max(gains)], [at, at], color=figure_style.PALE, linewidth=1.0, zorder=2)
+        axes.plot([min(gains), max(gains)], [y, y], color=figure_style.PALE, linewidth=1.0, zorder=2)
         for gain, colour in zip(gains, colours, strict=True):
-            axes.plot([gain], [at], **_gain_look(colour))
+            axes.plot([gain], [y], **_gain_look(colour))
     figure_style.column(axes, [trade.in_words for trade in trades], ("break-even n", "black"), points=4)
     axes.set_xscale("log")
     figure_style.log_ticks(axes.xaxis)
@@ -652,24 +652,24 @@ def _flops_mark(marker: str, size: float, edge: float, label: str) -> Line2D:
 
 def _draw_flops_panel(axes: Axes, cases: Sequence[ProductTimes], shown: Sequence[ProductSeries]) -> None:
     thickness = FLOPS_FILLED / len(shown)
-    for at, case in enumerate(cases):
+    for y, case in enumerate(cases):
         for place, series in enumerate(shown):
             rate = case.gflops(series.method)
             if rate is not None:
                 offset = (place - (len(shown) - 1) / 2) * thickness
-                axes.barh(at + offset, rate, height=thickness, color=series.colour, linewidth=0)
+                axes.barh(y + offset, rate, height=thickness, color=series.colour, linewidth=0)
         library = case.gflops(LIBRARY_CSR)
         if library is not None:
             axes.plot(
                 [library, library],
-                [at - FLOPS_FILLED / 2, at + FLOPS_FILLED / 2],
+                [y - FLOPS_FILLED / 2, y + FLOPS_FILLED / 2],
                 color="black",
                 linewidth=1.2,
                 zorder=4,
             )
         fastest = case.gflops(OURS)
         if fastest is not None:
-            axes.plot([fastest], [at], "D", color="black", markersize=3.6, markeredgewidth=0.5, zorder=5)
+            axes.plot([fastest], [y], "D", color="black", markersize=3.6, markeredgewidth=0.5, zorder=5)
     axes.set_xlim(left=0)
     axes.grid(axis="x")
 

@@ -133,12 +133,12 @@ class CoordinateUpdate(BatchUpdate):
     def __init__(
         self,
         built: Mapping[str, ModuleFile],
-        what: SingleUpdate = "insert",
+        operation: SingleUpdate = "insert",
         order: EntryOrder = "any",
         which: int | None = None,
     ) -> None:
-        super().__init__(built, what, order, which)
-        if what == "stream":  # a single batch: its two stages are timed separately
+        super().__init__(built, operation, order, which)
+        if operation == "stream":  # a single batch: its two stages are timed separately
             self.stages = {"update": not_prepared, "sort": not_prepared}
 
     def bind_updates(self, work: KernelLauncher, plan: UpdatePlan) -> None:
@@ -220,12 +220,12 @@ class HybridUpdate(BatchUpdate):
     def __init__(
         self,
         built: Mapping[str, ModuleFile],
-        what: UpdateName = "insert",
+        operation: UpdateName = "insert",
         order: EntryOrder = "any",
         which: int | None = None,
     ) -> None:
-        super().__init__(built, what, order, which)
-        if what == "stream":  # a single batch: its two stages are timed separately
+        super().__init__(built, operation, order, which)
+        if operation == "stream":  # a single batch: its two stages are timed separately
             self.stages = {"update": not_prepared, "sort": not_prepared}
 
     def bind_updates(self, work: KernelLauncher, plan: UpdatePlan) -> None:
@@ -297,9 +297,11 @@ class Geam(BatchUpdate):
     clocks = ("host",)
     sums = True
 
-    def __init__(self, built: Mapping[str, ModuleFile], what: UpdateName = "insert", which: int | None = None) -> None:
-        super().__init__(built, what, "sorted", which)
-        self.name = f"cusparse/{GEAM}/{what}{'' if which is None else f'-{which}'}"
+    def __init__(
+        self, built: Mapping[str, ModuleFile], operation: UpdateName = "insert", which: int | None = None
+    ) -> None:
+        super().__init__(built, operation, "sorted", which)
+        self.name = f"cusparse/{GEAM}/{operation}{'' if which is None else f'-{which}'}"
 
     @property
     def columns(self) -> Mapping[str, Any]:

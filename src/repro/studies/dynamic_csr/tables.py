@@ -781,8 +781,8 @@ def baselines(campaign: Campaign, published: Published) -> Table:
     tasks = (
         Method("product", "product", columns={"kind": MULTIPLYING, "what": (None, "product")}),
         *(
-            Method(what, f"{title}, {protocol.title}", columns={"what": what, **protocol._asdict()})
-            for what, title in updates.items()
+            Method(operation, f"{title}, {protocol.title}", columns={"what": operation, **protocol._asdict()})
+            for operation, title in updates.items()
             for protocol in (ANY, SORTED)
         ),
         Method("geam", "batches, by row, unique", columns={"what": "insert", "routine": GEAM_ROUTINE}, clock="host"),

@@ -462,7 +462,7 @@ class LibraryProduct(SpgemmRunnable):
 
     kind = "baseline"
     clocks: tuple[ClockName, ...] = ("host",)
-    what: Literal["product", "numeric"] = "product"
+    operation: Literal["product", "numeric"] = "product"
     library: str
 
     def __init__(self, product: ProductName, routine: str) -> None:
@@ -472,7 +472,7 @@ class LibraryProduct(SpgemmRunnable):
 
     @property
     def columns(self) -> Mapping[str, Any]:
-        return {"what": self.what, "routine": self.routine, "format": "csr", **super().columns}
+        return {"what": self.operation, "routine": self.routine, "format": "csr", **super().columns}
 
 
 class CusparseProduct(LibraryProduct):
@@ -522,7 +522,7 @@ class CusparseRefill(LibraryProduct):
     """The numeric phase of cuSPARSE's `SpGEMMreuse` alone, for a product whose pattern is known."""
 
     library = "cusparse"
-    what = "numeric"
+    operation = "numeric"
     #: No graph clock, as for our numeric phase: a graph forks and joins kernels that run concurrently, which is slower.
     clocks: tuple[ClockName, ...] = ("event",)
 

@@ -72,10 +72,10 @@ def draw_losses(rows: Mapping[str, Mapping[str, Sequence[float]]], label: str, e
             values = losses.get(precision, ())
             if not values:
                 continue
-            at = row + OFFSETS[precision]
+            y = row + OFFSETS[precision]
             spread = np.linspace(-0.09, 0.09, len(values))  # so that equal losses do not hide each other
-            axes.plot(values, at + spread, marker, color=colour, markersize=2.6, markeredgewidth=0, alpha=0.7)
-            axes.plot([np.median(values)] * 2, [at - 0.14, at + 0.14], color=colour, linewidth=1.6)
+            axes.plot(values, y + spread, marker, color=colour, markersize=2.6, markeredgewidth=0, alpha=0.7)
+            axes.plot([np.median(values)] * 2, [y - 0.14, y + 0.14], color=colour, linewidth=1.6)
             largest = max(largest, *values)
     axes.set_xscale("symlog", linthresh=1.0, linscale=0.6)
     axes.set_xlim(-0.1, 1.2 * largest)
@@ -124,11 +124,11 @@ def surface(campaign: Campaign, problem_name: str, layout: str, kind: str) -> Su
     failed = np.zeros(seconds.shape, dtype=bool)
     screened = 0
     for (blocks, threads), row in by_place.items():
-        at = blocks_per_sm.index(blocks), block_sizes.index(threads)
+        cell = blocks_per_sm.index(blocks), block_sizes.index(threads)
         time = row.seconds("event")
-        failed[at] = time is None
+        failed[cell] = time is None
         if time is not None:
-            seconds[at] = time
+            seconds[cell] = time
             screened += row.protocol == "screen"
     return Surface(f"{layout}, {kind}", block_sizes, blocks_per_sm, seconds, failed, screened)
 
@@ -432,10 +432,11 @@ def _curve_panel(axes: Axes, judged: Sequence[Evaluation]) -> None:
         losses = curves(judged, key)
         if losses is None:
             continue
-        at = np.arange(1, losses.shape[1] + 1)
-        look: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 3, "markevery": -(-len(at) // MARKS)}
-        axes.plot(at, np.median(losses, axis=0), linewidth=1.2, **look)
-        axes.plot(at, losses.max(axis=0), linestyle="--", **look)
+        tried = np.arange(1, losses.shape[1] + 1)
+        every = -(-len(tried) // MARKS)
+        look: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 3, "markevery": every}
+        axes.plot(tried, np.median(losses, axis=0), linewidth=1.2, **look)
+        axes.plot(tried, losses.max(axis=0), linestyle="--", **look)
     axes.set_ylim(0, LIMIT)
     axes.set_xlim(1, None)
     axes.xaxis.set_major_locator(MaxNLocator(8, integer=True, steps=[1, 2, 5, 10]))

@@ -215,7 +215,7 @@ def problems(campaign: Campaign, published: Published) -> Table:
     ]  # fmt: skip
     columns = [column for column in _problem_columns(library) if of_pairs or column.key not in OWN]
     lines = table_of(columns, cases, join_sentences(caption))
-    means = [_mean(column, [row[at] for row in lines.rows]) for at, column in enumerate(columns)]
+    means = [_mean(column, [row[index] for row in lines.rows]) for index, column in enumerate(columns)]
     return replace(lines, summary=[(Cell("geometric mean"), *means[1:])] if cases else [])
 
 

@@ -381,7 +381,7 @@ def sensitivity(campaign: Campaign, published: Published) -> Table:
         "a few screening launches only. Registers: least and most of its kernels; spills: the most of any.",
         f"Dynamic is the more sensitive one in {more} of {len(both)} cases; over all searched layouts its best",
         f"schedule beats static’s by more than {100 * campaign.tie:g} % in {sum(number for number, _ in won)} of",
-        f"{sum(of for _, of in won)}.",
+        f"{sum(possible for _, possible in won)}.",
         f"Section 5.4 of {PAPER} finds dynamic more sensitive, with {few} to {most} registers a thread",
         "and no spills.",
         kernels_note(campaign),

@@ -297,7 +297,9 @@ def fronts(campaign: Campaign, published: Published) -> Table:
         cases, alone = cases + 1, alone + (len(weighed.front) == 1)
         sizes, seconds = weighed.matrix_bytes.tolist(), weighed.seconds.tolist()
         least = min(sizes), min(seconds)
-        points += [ParetoPoint(line, weighed.rows[at], sizes[at], seconds[at], *least) for at in weighed.front]
+        points += [
+            ParetoPoint(line, weighed.rows[index], sizes[index], seconds[index], *least) for index in weighed.front
+        ]
     caption = [
         "Variants that no other beats both in time and in bytes of the matrix, from the smallest matrix to the fastest",
         "product; of each layout the fastest variant in natural ordering takes part.",
