@@ -149,7 +149,11 @@ class ChipSolver(Closeable):
         with np.errstate(over="ignore"):
             x[self._rows] = np.ldexp(ordered, exponent)
         if not np.isfinite(x).all():
-            raise ReproError("the solution is too large for its precision", where="x", todo="scale b, or the matrix")
+            raise ReproError(
+                "the solution is too large for its precision",
+                where="x",
+                todo="scale b, or the matrix; the matrix may be singular",
+            )
         return self._kind.vector(x)
 
     def _on_device(self, right: View) -> DeviceArray:
