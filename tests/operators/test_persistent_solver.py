@@ -128,6 +128,12 @@ def test_nan_on_the_device_is_one_message_and_spoils_no_later_solve(method, put)
         np.testing.assert_array_equal(A.solve(put(B), method).get(), expected)
 
 
+def test_a_pattern_is_a_matrix_of_ones():
+    ones = sp.csr_array(sp.eye_array(50) + sp.csr_array(([1.0] * 3, ([0, 0, 7], [10, 20, 30])), shape=(50, 50)))
+    x = repro.solve(ones, B[:50], "bicgstab", entry="pattern", device=DEVICE)
+    assert residual(ones, x, B[:50]) <= 1.01e-8
+
+
 @pytest.mark.parametrize("n", [1, 2, 31, 33, 65])
 def test_fewer_rows_than_a_block_has_threads_and_a_few_more(n):
     b = np.arange(1.0, n + 1)
