@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -23,7 +22,6 @@ from repro.exact_casts import cast
 from repro.problems.assembly import fold
 from repro.problems.matrix import MAX_DIMENSION, Matrix
 from repro.sparse.dynamic.host_layout import MAX_ENTRIES
-from repro.sparse.symmetry import adjoint_factors, transposed_order
 
 
 def sound(matrix: Any, subject: str, max_rows: int = MAX_DIMENSION) -> Any:
@@ -365,22 +363,6 @@ def precision_of(dtype: DTypeLike) -> str:
             if asked == np.dtype(working):
                 return name
     raise ReproError("a matrix cannot be of that dtype", where="dtype", expected="float32 or float64", actual=dtype)
-
-
-def transposed(matrix: Matrix, conjugate: bool) -> Matrix:
-    """Return the transpose of a square matrix, or the matrix itself if both are the same bit for bit.
-
-    Entries are transposed too: blocks are transposed and quaternions conjugated, which transposes the real expansion.
-    `conjugate`: also conjugate complex entries. It raises `ReproError` if the transpose of an entry has another type.
-    """
-    indptr, columns, order = transposed_order(matrix)
-    values = matrix.values[order]
-    if conjugate or matrix.entry != "complex":
-        values = values @ adjoint_factors(matrix.entry)
-    arrays: dict[str, Any] = {"indptr": indptr, "indices": columns, "values": values}
-    if all(np.array_equal(array, arrays[name]) for name, array in matrix.arrays().items()):
-        return matrix
-    return replace(matrix, statistics={}, **arrays)
 
 
 def precision_of_values(dtype: np.dtype[Any]) -> str:
