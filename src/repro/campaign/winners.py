@@ -153,23 +153,23 @@ def as_json(winners: Iterable[Winner], rivals: Iterable[RivalLine]) -> str:
 
 #: Heads of `table_rows`.
 HEADS = (
-    "problem", "entry", "precision", "fastest", "µs", "clock", "library", "library µs", "speedup over it", "matrix",
+    "problem", "precision", "fastest", "speedup", "µs", "clock", "library", "library µs", "entry", "matrix",
 )  # fmt: skip
 
 
 def table_rows(winners: Iterable[Winner]) -> Iterator[tuple[str | None, ...]]:
-    """Yield the cells of a table with a line for each case; of one without a winner, the reason is the fourth cell."""
+    """Yield the cells of a table with a line for each case; of one without a winner, the reason is the third cell."""
     for one in winners:
         yield (
             one.problem,
-            one.entry,
             one.precision,
             one.variant or one_line((one.reason or "").partition("\n")[0], REASON_ROOM),
+            None if one.speedup is None else f"{one.speedup:.2f}",
             None if one.seconds is None else f"{one.seconds * 1e6:.2f}",
             f"{one.clock}, noisy" if one.noisy else one.clock,
             one.library,
             None if one.library_seconds is None else f"{one.library_seconds * 1e6:.2f}",
-            None if one.speedup is None else f"{one.speedup:.2f}",
+            one.entry,
             None if one.matrix_bytes is None else f"{one.matrix_bytes / 2**20:.3g} MiB",
         )
 
@@ -258,8 +258,8 @@ def page_winners(winners: Sequence[Winner], campaign: str) -> PageWinners | None
         return None
     shown = winners[:SHOWN]
     rows = [tuple(map(Cell, row)) for row in table_rows(shown)]
-    numeric = ("µs", "library µs", "speedup over it", "matrix")
-    caption = f"{REHEARSAL.capitalize()}. " if winners[0].on_cpu else ""
+    numeric = ("speedup", "µs", "library µs", "matrix")
+    caption = f"{REHEARSAL[0].upper()}{REHEARSAL[1:]}. " if winners[0].on_cpu else ""
     caption += (
         "The fastest kernel of each that leaves the unknowns in their order, as the search chose it, by medians of the "
         "shuffled rounds with a warm cache, beside the library’s fastest routine. A speedup below 1 is a kernel that "
