@@ -133,7 +133,7 @@ def test_a_merged_campaign_is_complete_or_says_what_it_lacks(results: Path, monk
     change_config(Path("results/second"), lambda c: c["studies"][STUDY]["problems"].append("like_flickr"))
     merge(["first", "second"], Path("results"), "less")
     missing = find_missing(make_plan(load(Path("results/less/config.yaml"))))
-    assert {part.what for part in missing} == {"problem like_flickr", f"{STUDY} on like_flickr, double"}
+    assert {part.subject for part in missing} == {"problem like_flickr", f"{STUDY} on like_flickr, double"}
 
 
 def retime(part: Path) -> None:
@@ -242,7 +242,7 @@ def test_what_is_kept_apart_stays_linked_to_its_own_environment(
         assert (own / "config.yaml").read_bytes() == (results / part / "config.yaml").read_bytes()
     difference = merged.differences[0]
     notes = (merged.folder / "NOTES.md").read_text()
-    assert f"{difference.what}. In 1-first {difference.expected}; in 2-second {difference.actual}." in notes
+    assert f"{difference.kind}. In 1-first {difference.expected}; in 2-second {difference.actual}." in notes
 
 
 @pytest.mark.wording

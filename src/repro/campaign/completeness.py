@@ -39,7 +39,7 @@ CHOICES = "choices"
 @dataclass(frozen=True)
 class Missing:
     #: Name of the missing thing; `reason` says why it is missing.
-    what: str
+    subject: str
     reason: str
     #: Whether this is only a remark, and the campaign counts as complete nevertheless.
     remark: bool = False
@@ -47,10 +47,10 @@ class Missing:
     @property
     def kind(self) -> str:
         """What many of its like are called."""
-        first = self.what.split()[0]
+        first = self.subject.split()[0]
         if first.startswith("rival/"):
             return "cases of rivals"
-        return {"problem": "problems", "module": "modules"}.get(first, "cases" if " on " in self.what else "steps")
+        return {"problem": "problems", "module": "modules"}.get(first, "cases" if " on " in self.subject else "steps")
 
     @property
     def cause(self) -> str:
@@ -78,8 +78,8 @@ def count_alike(missing: Sequence[Missing]) -> list[Missing]:
         alike.setdefault((part.kind, part.cause, part.remark), []).append(part)
     counted = []
     for (kind, cause, remark), parts in alike.items():
-        number = len({part.what for part in parts})
-        together = Missing(f"{number} {kind}", f"{cause}; the first is {parts[0].what}", remark)
+        number = len({part.subject for part in parts})
+        together = Missing(f"{number} {kind}", f"{cause}; the first is {parts[0].subject}", remark)
         counted.append(together if number > 1 else parts[0])
     return counted
 
@@ -187,7 +187,7 @@ def _rows_by_case(study_folder: Path, step: str) -> dict[tuple[str, str], list[d
     return cases
 
 
-def _failed(what: str, rows: Sequence[Mapping[str, Any]], winners: Container[str]) -> Iterator[Missing]:
+def _failed(subject: str, rows: Sequence[Mapping[str, Any]], winners: Container[str]) -> Iterator[Missing]:
     """Yield failed rows, counted by status; those of rivals one by one. Harmless statuses fail only for `winners`;
     compile errors are found elsewhere.
     """
@@ -202,12 +202,12 @@ def _failed(what: str, rows: Sequence[Mapping[str, Any]], winners: Container[str
     remarks = [row["status"] == "disturbed" and row.get("backend") == "opencl" for row in failed]
     for remark in (False, True):
         for words in _counted([row for row, only in zip(failed, remarks, strict=True) if only is remark]):
-            yield Missing(what, words, remark)
+            yield Missing(subject, words, remark)
     for row in rows:
         if row.get("kind") == OUTSIDE and (status := row.get("status") or "ok") not in HARMLESS_OF_RIVALS:
             first = (row.get("message") or "").partition("\n")[0]
             words = status.replace("_", " ")
-            yield Missing(f"{row['name']} in {what}", f"{words}: {first}" if first else words, remark=True)
+            yield Missing(f"{row['name']} in {subject}", f"{words}: {first}" if first else words, remark=True)
 
 
 def _counted(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -124,7 +124,12 @@ def report_compiled(
     """
     began = time.time()
     since = began - 1  # file systems keep times less exactly
-    keys = [(of.study, key) for of in plan.module_groups for key in of.keys if f"compile {of.study} {key}" in stale]
+    keys = [
+        (group.study, key)
+        for group in plan.module_groups
+        for key in group.keys
+        if f"compile {group.study} {key}" in stale
+    ]
     paths = [Path(path) for study, key in keys for path in plan.manifests_of(study, [key])]
 
     def watch() -> None:

@@ -113,17 +113,17 @@ def _place(model: type[BaseModel], location: Sequence[int | str], data: Any, *, 
     models = around = [model]
     for number, part in enumerate(location, start=1):
         inside = isinstance(part, int) and isinstance(data, Sequence) and not isinstance(data, str)
-        if len(models) > 1 and (tagged := [one for one in models if part in _tags(one)]):
+        if len(models) > 1 and (tagged := [candidate for candidate in models if part in _tags(candidate)]):
             models = tagged  # the name of an alternative, which a key inside it may have too
         elif (isinstance(data, Mapping) and part in data) or (inside and int(part) < len(data)):
             data = data[part]
             key.append(str(part))
-            around, fields = models, [one.model_fields.get(str(part)) for one in models]
+            around, fields = models, [candidate.model_fields.get(str(part)) for candidate in models]
             # indices and keys of mappings name no field
-            models = [one for field in fields if field for one in _models(field)] or models
+            models = [candidate for field in fields if field for candidate in _models(field)] or models
         elif missing and number == len(location):
             key.append(str(part))
-    return tuple(key), list(dict.fromkeys(field for one in around for field in one.model_fields))
+    return tuple(key), list(dict.fromkeys(field for candidate in around for field in candidate.model_fields))
 
 
 def _tags(model: type[BaseModel]) -> list[str]:

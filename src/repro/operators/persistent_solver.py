@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 import warnings
+from dataclasses import replace
 from typing import Any, Literal, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from repro.devices.base import OutOfDeviceMemory
+from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.operators.arrays import DeviceArray, VectorType, View, not_copied, on_device, refuse_mask
 from repro.operators.base import Closeable, one_of, real_number, whole_number
@@ -45,6 +47,8 @@ class ChipSolver(Closeable):
 
     def __init__(self, runtime: Runtime, matrix: Matrix, precision: str, method: Literal["cg", "bicgstab"]) -> None:
         one_of(method, "method", METHODS)
+        if not get_entry(matrix.entry).members:  # entries are absent or 1: a slot of padding needs the value 0
+            matrix = replace(matrix, entry="real", values=np.ones((matrix.nnz, 1)), statistics={})
         self._runtime, self.method, device = runtime, method, runtime.device
         self.device_name, self.iterations = device.name, 0
         kind = VectorType(matrix.entry, precision)
@@ -106,33 +110,33 @@ class ChipSolver(Closeable):
                 self._runtime.device.synchronize()
                 solver.release()
 
-    def _vector(self, array: Any, what: str) -> NDArray[np.floating] | View:
+    def _vector(self, array: Any, subject: str) -> NDArray[np.floating] | View:
         size = self._n * self._kind.numbers
         if on_device(array):
             entry = self._kind.algebra.size * self._kind.scalar.itemsize
-            return self._runtime.view(array, what, self._kind.dtype, size, min(entry & -entry, 16))
-        refuse_mask(array, what)
+            return self._runtime.view(array, subject, self._kind.dtype, size, min(entry & -entry, 16))
+        refuse_mask(array, subject)
         try:
             vector = np.asarray(array)
         except (TypeError, ValueError) as error:
-            raise ReproError("this is no array of numbers", where=what, actual=error) from None
+            raise ReproError("this is no array of numbers", where=subject, actual=error) from None
         kinds = "fiub" + "c" * (self._kind.dtype.kind == "c")
         if vector.shape not in ((size,), (size, 1)) or vector.dtype.kind not in kinds:
             raise ReproError(
                 "this is no vector of the matrix",
-                where=what,
+                where=subject,
                 expected=f"{size} {'numbers' if 'c' in kinds else 'real numbers'}",
                 actual=f"{vector.dtype} of shape {vector.shape}",
             )
         if not np.isfinite(vector).all():
-            at = int(np.argmin(np.isfinite(vector.ravel())))
+            position = int(np.argmin(np.isfinite(vector.ravel())))
             raise ReproError(
                 "a vector has to be finite",
-                where=f"{what}[{at}]",
+                where=f"{subject}[{position}]",
                 expected="a finite number",
-                actual=vector.ravel()[at],
+                actual=vector.ravel()[position],
             )
-        return self._kind.members(vector, what)
+        return self._kind.members(vector, subject)
 
     def _load(self, vector: NDArray[np.floating] | View, target: Any, exponent: int) -> None:
         """Bring a vector into the solver's order, a host vector divided by two to the power of `exponent`."""
@@ -149,7 +153,11 @@ class ChipSolver(Closeable):
         with np.errstate(over="ignore"):
             x[self._rows] = np.ldexp(ordered, exponent)
         if not np.isfinite(x).all():
-            raise ReproError("the solution is too large for its precision", where="x", todo="scale b, or the matrix")
+            raise ReproError(
+                "the solution is too large for its precision",
+                where="x",
+                todo="scale b, or the matrix; the matrix may be singular",
+            )
         return self._kind.vector(x)
 
     def _on_device(self, right: View) -> DeviceArray:
@@ -159,7 +167,7 @@ class ChipSolver(Closeable):
         return x
 
     def _refuse(self, solved: PersistentSolution, right: NDArray[np.floating] | View) -> None:
-        at = f"iteration {solved.iterations}"
+        iteration = f"iteration {solved.iterations}"
         if solved.right < MIN_NORM and isinstance(right, View):
             host = np.empty(self._n * self._kind.algebra.size, self._kind.scalar)
             self._runtime.device.download(right.buffer, host)
@@ -170,19 +178,21 @@ class ChipSolver(Closeable):
         if solved.status == "not finite":
             raise ReproError(
                 "the iteration came to no solution",
-                where=at,
+                where=iteration,
                 expected="finite sums",
                 actual=f"the residual is {solved.residual:.3g}, the norm of b {solved.right:.3g}",
                 todo="b may have infinite numbers or NaN, the matrix be singular, or numbers be too large: scale them",
             )
         if solved.status == "breakdown":
-            what, todo = (
+            failure, todo = (
                 ("the matrix is not positive definite: a direction p has (p, A p) of at most 0",
                  'see that A is symmetric and not singular; or solve with method="bicgstab"')
                 if self.method == "cg"
                 else ("BiCGSTAB breaks down: a divisor is 0", "start from another x0; the matrix may be singular")
             )  # fmt: skip
-            raise ReproError(what, where=at, actual=f"a residual of {_relative(solved)} times the norm of b", todo=todo)
+            raise ReproError(
+                failure, where=iteration, actual=f"a residual of {_relative(solved)} times the norm of b", todo=todo
+            )
 
     def __reduce__(self) -> NoReturn:
         raise not_copied(self, "make it anew from the operator")

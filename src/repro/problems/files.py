@@ -215,13 +215,13 @@ def check_entry(entry: str, is_complex: bool, shape: tuple[int, int], where: obj
             todo="give the problem another `entry:`",
         )
     k = 1 if entry in ("real", "complex", "pattern") else get_entry(entry).size
-    for count, what in zip(shape, ("rows", "columns"), strict=True):
+    for count, axis in zip(shape, ("rows", "columns"), strict=True):
         if count % k:
             raise ReproError(
                 f"the matrix cannot be folded into {k} x {k} blocks",
                 where=where,
-                expected=f"a multiple of {k} {what} for the entry {entry}",
-                actual=f"{count} {what}",
+                expected=f"a multiple of {k} {axis} for the entry {entry}",
+                actual=f"{count} {axis}",
                 todo="give the problem `entry: real`",
             )
 

@@ -200,7 +200,7 @@ class ProblemRecord:
 
     def differs(self, other: ProblemRecord) -> bool:
         """Whether another campaign's record with this name has different content, as far as recorded."""
-        mine, theirs = ((one.kind, one.checksum) for one in (self, other))
+        mine, theirs = ((record.kind, record.checksum) for record in (self, other))
         return mine != theirs and None not in (self.checksum, other.checksum)
 
     @property
@@ -565,7 +565,9 @@ class Case(Generic[R_co]):
         `tuning` is resolved by `Campaign.tuning`.
         """
         tuning = self.campaign.tuning(tuning)
-        choice = next((one for one in self.choices if (one.tuning, one.clock) == (tuning, clock)), None)
+        choice = next(
+            (candidate for candidate in self.choices if (candidate.tuning, candidate.clock) == (tuning, clock)), None
+        )
         if choice is None:
             return None
         ties = tuple(name for name in choice.ties if name != choice.name)

@@ -278,10 +278,10 @@ def column(
             )  # fmt: skip
 
 
-def whisker(axes: Axes, interval: tuple[float, float] | None, at: float) -> None:
-    """Draw a confidence interval over the end of a horizontal bar at height `at`, if there is one."""
+def whisker(axes: Axes, interval: tuple[float, float] | None, y: float) -> None:
+    """Draw a confidence interval over the end of a horizontal bar at height `y`, if there is one."""
     if interval is not None:
-        axes.plot(interval, (at, at), color="black", linewidth=0.6, marker="|", markersize=2.5, zorder=4, **ON_BARS)
+        axes.plot(interval, (y, y), color="black", linewidth=0.6, marker="|", markersize=2.5, zorder=4, **ON_BARS)
 
 
 def say_missing(axes: Axes, missing: Sequence[str | None]) -> None:
@@ -363,9 +363,9 @@ def _marks(axes: Axes) -> Iterator[tuple[Any, list[str]]]:
             lying = container.orientation == "horizontal"
             rows, values = (axes.yaxis, axes.xaxis) if lying else (axes.xaxis, axes.yaxis)
             for bar in container.patches:
-                at = bar.get_y() + bar.get_height() / 2 if lying else bar.get_x() + bar.get_width() / 2
+                centre = bar.get_y() + bar.get_height() / 2 if lying else bar.get_x() + bar.get_width() / 2
                 value = bar.get_width() if lying else bar.get_height()
-                yield bar, [_text(container.get_label(), ((rows, at), (values, value)))] if isfinite(value) else []
+                yield bar, [_text(container.get_label(), ((rows, centre), (values, value)))] if isfinite(value) else []
     for line in axes.lines:
         if line.get_marker() not in (None, "None", "", " "):
             yield line, _points(axes, line.get_label(), np.asarray(line.get_xydata(), float))

@@ -48,7 +48,7 @@ def adjoint_factors(name: str) -> NDArray[np.float64]:
     entry = get_entry(name)
     members, k = len(entry.members), entry.size
     blocks = entry.expand(np.eye(members))
-    basis, swapped = (of.reshape(members, k * k) for of in (blocks, blocks.transpose(0, 2, 1)))
+    basis, swapped = (products.reshape(members, k * k) for products in (blocks, blocks.transpose(0, 2, 1)))
     factors = np.asarray(np.round(swapped @ np.linalg.pinv(basis)), np.float64)
     if not np.array_equal(factors @ basis, swapped):
         raise ReproError("the transpose of this entry type is not of the same type", where=name)

@@ -165,8 +165,10 @@ def load_recordings(
                 expected=f"campaigns with rows of {study_name}: {', '.join(there) or 'there are none'}",
                 actual=name,
             )
-    recorded = [one for name in wanted for one in _campaign(results / name / "raw", study_name, features_of, prune)]
-    recorded = [one for one in recorded if one.backend == backend]
+    recorded = [
+        recording for name in wanted for recording in _campaign(results / name / "raw", study_name, features_of, prune)
+    ]
+    recorded = [recording for recording in recorded if recording.backend == backend]
     if not recorded:
         raise ReproError(
             "no recorded campaign to learn from",
@@ -188,7 +190,7 @@ def _campaign(raw: Path, study_name: str, features_of: FeaturesOf, prune: Prune)
         study_name,
         features_of,
         prune,
-        frozenset((path, at.st_size, at.st_ino, at.st_mtime_ns) for path, at in stats),
+        frozenset((path, stat.st_size, stat.st_ino, stat.st_mtime_ns) for path, stat in stats),
     )
 
 

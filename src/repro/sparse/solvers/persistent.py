@@ -190,9 +190,9 @@ def _fill(
     lengths = np.diff(matrix.indptr).astype(np.int64)
     row = np.repeat(number, lengths)  # the solver's row of each entry
     of_row = lanes[rows][row]
-    at = np.arange(len(row)) - np.repeat(matrix.indptr[:-1].astype(np.int64), lengths)
-    step = slices[slice_of[row], 2] + at // of_row
-    lane = place_of[row] * of_row + at % of_row
+    place = np.arange(len(row)) - np.repeat(matrix.indptr[:-1].astype(np.int64), lengths)
+    step = slices[slice_of[row], 2] + place // of_row
+    lane = place_of[row] * of_row + place % of_row
     columns = np.repeat(slices[:, 0], slices[:, 3]).astype(np.int32)[:, None].repeat(LANES, axis=1)
     columns[step, lane] = number[matrix.indices]
     members = matrix.values.shape[1]
@@ -276,7 +276,7 @@ class RestartedSolver(ABC):
     def __init__(self, device: Device, dtype: np.dtype[Any], state_type: type[IntEnum]) -> None:
         self._device, self._dtype, self._state_type = device, dtype, state_type
         self._state: Buffer
-        self._held = ExitStack()
+        self._stack = ExitStack()
 
     @abstractmethod
     def begin(self) -> None:
@@ -352,7 +352,7 @@ class RestartedSolver(ABC):
         return "rounding" if stopped == StopReason.CONVERGED or now.residual <= self.rounding() else "breakdown"
 
     def release(self) -> None:
-        self._held.close()
+        self._stack.close()
 
 
 class PersistentSolver(RestartedSolver):
@@ -379,11 +379,11 @@ class PersistentSolver(RestartedSolver):
         super().__init__(device, slices.scale.dtype, STATES[method])
         n_t = PERSISTENT_BLOCK_SIZE[device.backend]
         blocks, vector_bytes = slices.blocks, slices.scale.nbytes
-        with ExitStack() as held:
+        with ExitStack() as stack:
 
             def keep(array: NDArray[Any], name: str) -> Buffer:
                 guarded = guards.allocate(array.nbytes, f"the solver's {name}")
-                held.callback(guarded.release)
+                stack.callback(guarded.release)
                 if array.nbytes:
                     device.write(guarded.memory, array)
                 return guarded.memory
@@ -428,7 +428,7 @@ class PersistentSolver(RestartedSolver):
 
                 self._many = many
             self._bound: dict[int, Callable[[], None]] = {}
-            self._held = held.pop_all()
+            self._stack = stack.pop_all()
 
     @property
     def together(self) -> bool:
