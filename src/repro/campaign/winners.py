@@ -17,13 +17,13 @@ from repro.config.models import OwnProblem
 from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.export.bundle import parse_variant
+from repro.export.campaign_choice import STUDY
 from repro.problems.registry import own_name
 from repro.results.campaign_data import UNAVAILABLE, Campaign, Case, ProblemRecord, ReportedTime, one_line
 from repro.results.report import PageWinners, same_kernel_twice
 from repro.results.rivals import RivalLine, contests_of, rival_lines
 from repro.results.significance import ratio_of
 from repro.results.tables import Cell, Column, Table
-from repro.sparse.compound.kernels import TEMPLATES
 from repro.sparse.tuning_features import OPERATOR
 from repro.studies import get_study, load_artifacts
 
@@ -300,7 +300,7 @@ def _winner(asked: CampaignSelection, campaign: Campaign, problem_name: str, pre
         library_seconds=library.seconds if library else None,
         matrix_bytes=best.row.get("matrix_bytes"),
     )
-    if campaign.study != TEMPLATES:
+    if campaign.study != STUDY:
         return found
     operator = case.winner(OPERATOR, clock) or best
     return replace(
