@@ -17,13 +17,13 @@ from repro.config.models import OwnProblem
 from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.export.bundle import parse_variant
+from repro.export.campaign_choice import STUDY
 from repro.problems.registry import own_name
 from repro.results.campaign_data import UNAVAILABLE, Campaign, Case, ProblemRecord, ReportedTime, one_line
 from repro.results.report import PageWinners, same_kernel_twice
 from repro.results.rivals import RivalLine, contests_of, rival_lines
 from repro.results.significance import ratio_of
 from repro.results.tables import Cell, Column, Table
-from repro.sparse.compound.kernels import TEMPLATES
 from repro.sparse.tuning_features import OPERATOR
 from repro.studies import get_study, load_artifacts
 
@@ -153,23 +153,23 @@ def as_json(winners: Iterable[Winner], rivals: Iterable[RivalLine]) -> str:
 
 #: Heads of `table_rows`.
 HEADS = (
-    "problem", "entry", "precision", "fastest", "µs", "clock", "library", "library µs", "speedup over it", "matrix",
+    "problem", "precision", "fastest", "speedup", "µs", "clock", "library", "library µs", "entry", "matrix",
 )  # fmt: skip
 
 
 def table_rows(winners: Iterable[Winner]) -> Iterator[tuple[str | None, ...]]:
-    """Yield the cells of a table with a line for each case; of one without a winner, the reason is the fourth cell."""
+    """Yield the cells of a table with a line for each case; of one without a winner, the reason is the third cell."""
     for winner in winners:
         yield (
             winner.problem,
-            winner.entry,
             winner.precision,
             winner.variant or one_line((winner.reason or "").partition("\n")[0], REASON_ROOM),
+            None if winner.speedup is None else f"{winner.speedup:.2f}",
             None if winner.seconds is None else f"{winner.seconds * 1e6:.2f}",
             f"{winner.clock}, noisy" if winner.noisy else winner.clock,
             winner.library,
             None if winner.library_seconds is None else f"{winner.library_seconds * 1e6:.2f}",
-            None if winner.speedup is None else f"{winner.speedup:.2f}",
+            winner.entry,
             None if winner.matrix_bytes is None else f"{winner.matrix_bytes / 2**20:.3g} MiB",
         )
 
@@ -260,8 +260,8 @@ def page_winners(winners: Sequence[Winner], campaign: str) -> PageWinners | None
         return None
     shown = winners[:SHOWN]
     rows = [tuple(map(Cell, row)) for row in table_rows(shown)]
-    numeric = ("µs", "library µs", "speedup over it", "matrix")
-    caption = f"{REHEARSAL.capitalize()}. " if winners[0].on_cpu else ""
+    numeric = ("speedup", "µs", "library µs", "matrix")
+    caption = f"{REHEARSAL[0].upper()}{REHEARSAL[1:]}. " if winners[0].on_cpu else ""
     caption += (
         "The fastest kernel of each that leaves the unknowns in their order, as the search chose it, by medians of the "
         "shuffled rounds with a warm cache, beside the library’s fastest routine. A speedup below 1 is a kernel that "
@@ -300,7 +300,7 @@ def _winner(asked: CampaignSelection, campaign: Campaign, problem_name: str, pre
         library_seconds=library.seconds if library else None,
         matrix_bytes=best.row.get("matrix_bytes"),
     )
-    if campaign.study != TEMPLATES:
+    if campaign.study != STUDY:
         return found
     operator = case.winner(OPERATOR, clock) or best
     return replace(

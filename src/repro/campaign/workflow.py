@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import sys
 import threading
@@ -22,6 +23,7 @@ from datetime import datetime
 from functools import cached_property
 from math import ceil
 from pathlib import Path
+from textwrap import indent
 from typing import Any, Literal
 
 from repro.campaign.configuration import RESULTS, load
@@ -142,6 +144,32 @@ def report_compiled(
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()
     return thread
+
+
+#: A failed step in Snakemake's record of a run: its rule, and the file of its log.
+_FAILED = re.compile(r"^Error in rule (\S+):\n(?: {4}.*\n)*? {4}log: ([^,\n]+?)(?:,.*)? \(check log", re.MULTILINE)
+#: How many failed steps are told of, and how many lines of each, the last ones.
+STEPS_TOLD, LINES_TOLD = 5, 20
+
+
+def failures(record: Path) -> str:
+    """Return what the failed steps of a run said last, from their logs, which Snakemake's record of the run names.
+
+    Snakemake prints it as well, but among the inputs and commands of a step, and before what else is made.
+    """
+    rules = {log: rule for rule, log in _FAILED.findall(record.read_text("utf-8", "replace"))}
+    told = []
+    for log, rule in [*rules.items()][:STEPS_TOLD]:
+        try:
+            lines = Path(log).read_text("utf-8", "replace").strip().splitlines()
+        except OSError:
+            lines = []
+        begun = [f"… {len(lines) - LINES_TOLD} lines before these"] if len(lines) > LINES_TOLD else []
+        said = "\n".join([*begun, *lines[-LINES_TOLD:]])
+        told.append(f"{rule}, by {log}:\n{indent(said, '  ')}".rstrip())
+    if more := [*rules][STEPS_TOLD:]:
+        told.append(f"and {len(more)} more: {', '.join(more[:STEPS_TOLD])}{', …' * (len(more) > STEPS_TOLD)}")
+    return "\n\n".join(told)
 
 
 def plan_of_run() -> Plan | None:

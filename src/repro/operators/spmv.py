@@ -22,7 +22,7 @@ from repro.codegen.targets import DTYPES, Target
 from repro.devices.base import Buffer, OutOfDeviceMemory
 from repro.entries import get_entry
 from repro.errors import ReproError, Unsupported
-from repro.export.campaign_choice import find_campaign_choice
+from repro.export.campaign_choice import STUDY, find_campaign_choice
 from repro.operators.arrays import DeviceArray, VectorType, on_device
 from repro.operators.base import Closeable, DeviceOperator, one_of
 from repro.operators.device_exchange import CUPYS_MATRICES, cupys_rows, device_of, is_cupys
@@ -155,7 +155,7 @@ def find_variant(
         tuned = DEFAULTS.get((problem.entry, precision), DEFAULT) if on_gpu else CPU_DEFAULT
     elif ":" in tuned:
         campaign, _, name = tuned.partition(":")
-        chosen = find_campaign_choice(results, campaign, TEMPLATES, name, precision, preferred=(OPERATOR, *WINNERS))
+        chosen = find_campaign_choice(results, campaign, STUDY, name, precision, preferred=(OPERATOR, *WINNERS))
         if chosen.entry != problem.entry:
             raise ReproError(
                 "the campaign's problem has another entry",

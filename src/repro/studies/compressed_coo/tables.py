@@ -198,7 +198,7 @@ def _share(chunks: int, total: int) -> Cell:
     "table-problems",
     title="Our kernels, the library and the floor, problem by problem",
     numbering="ours",
-    lead=("ours_speedup", "cold_speedup", "bicgstab_speedup"),
+    lead=("ours_speedup", "ours", "cold_speedup", "bicgstab_speedup"),
 )
 def problems(campaign: Campaign, published: Published) -> Table:
     """One line for each problem and precision."""

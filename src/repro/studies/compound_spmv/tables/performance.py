@@ -146,7 +146,7 @@ def _floor_columns(library: str) -> tuple[Column[Times], ...]:
     "table-floor",
     title="Fraction of the streaming floor, effective bandwidth",
     numbering="ours",
-    lead=("speedup_over_baseline",),
+    lead=("speedup_over_baseline", "winner"),
 )
 def floor(campaign: Campaign, published: Published) -> Table:
     """Winner, fastest baseline and floor of every problem and precision."""
@@ -184,7 +184,7 @@ OWN_SAID = (
     "table-problems",
     title="Our kernels, the library and the floor, problem by problem",
     numbering="ours",
-    lead=("speedup", "event_speedup", "cold_speedup"),
+    lead=("speedup", "ours", "event_speedup", "cold_speedup"),
 )
 def problems(campaign: Campaign, published: Published) -> Table:
     """One line for each problem and precision; the geometric means of the ratios at the bottom."""
