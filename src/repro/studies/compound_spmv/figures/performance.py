@@ -432,9 +432,9 @@ def _speedup_panel(axes: Axes, rows: list[SpeedupBars], right: float) -> None:
     figure_style.column(
         axes, texts, (figure_style.BAR, figure_style.DARK if searched else figure_style.LIGHT), bold=bold
     )
-    for at, row in enumerate(rows):
-        if row.heading and at > 0:
-            axes.axhline(at - 0.5, color=figure_style.GREY, linewidth=0.4)
+    for y, row in enumerate(rows):
+        if row.heading and y > 0:
+            axes.axhline(y - 0.5, color=figure_style.GREY, linewidth=0.4)
     if rows and rows[-1].label == MEAN:
         axes.axhline(len(rows) - 1.5, color="black", linewidth=0.6)
     axes.set_xlim(0, right)
