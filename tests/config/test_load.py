@@ -165,6 +165,7 @@ def test_an_own_problem_is_read() -> None:
         ({"studies": {"compound_spmv": {"problems": [{"path": "~nobody_/x"}]}}}, "problems.0.path: .*home"),
         ({"studies": {"compound_spmv": {"precisions": ["double"] * 2}}}, "precisions: named twice: double"),
         ({"studies": {"compound_spmv": {"baselines": ["a", "b", "a"]}}}, "baselines: named twice: a"),
+        ({"rivals": [{"name": "a", "python": "m:o", "of": "spmv"}] * 2}, "rivals: named twice: a"),
         ({"studies": {"compound_spmv": {"layouts": "some"}}}, r"actual: studies.compound_spmv.layouts: .*'some'"),
         ({"studies": {"compound_spmv": {"timing": {"rounds": 1}}}}, "timing.rounds: "),
     ],

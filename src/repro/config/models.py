@@ -18,6 +18,7 @@ from pydantic import (
     ValidatorFunctionWrapHandler,
     WithJsonSchema,
     WrapValidator,
+    field_validator,
     model_validator,
 )
 
@@ -601,7 +602,8 @@ class Config(Model):
         """Whether `device` names several devices of one host."""
         return self.device.endswith(":all") or any(sign in self.device for sign in ",/")
 
-    @model_validator(mode="after")
-    def _names_rivals_once(self) -> Config:
-        _once(tuple(rival.name for rival in self.rivals))
-        return self
+    @field_validator("rivals")
+    @classmethod
+    def _names_rivals_once(cls, rivals: tuple[Rival, ...]) -> tuple[Rival, ...]:
+        _once(tuple(rival.name for rival in rivals))
+        return rivals
