@@ -156,7 +156,7 @@ def test_what_cannot_be_held_is_refused(mesh: Path, tmp_path: Path) -> None:
             fixed_vertices(LATTICE, [fixed], {}, mesh)
     with pytest.raises(ReproError, match="without physical groups"):
         read_group(tmp_path / "a.vtu", Limits(), "held")
-    with pytest.raises(ValueError, match="add `entry: block3`"):
+    with pytest.raises(ValueError, match="has no `fixed`: write `entry: block3`"):
         OwnProblem(path="a.msh", entry="quaternion", fixed={"x": 0})
     with pytest.raises(ValueError, match="at the least"):
         OwnProblem(path="a.msh", entry="block3", fixed=[{}])

@@ -374,7 +374,8 @@ def plan(
         "measured campaigns. What is measured or compiled already is not done again.",
         _compile_model(needs),
         "Sizes are `built` (known exactly), `stated` (by registry, generator or the file's header), `at most` (a bound "
-        "by these), `by length` (guessed from that of a mesh's file) or `assumed`.",
+        "by these), `by vertices` (of those that a mesh's file states), `by length` (guessed from that of a mesh's "
+        "file) or `assumed`.",
     ):
         for line in wrapped(text, terminal_width() or READING_WIDTH):
             typer.echo(line)

@@ -369,7 +369,10 @@ class OwnProblem(FieldFile):
     @model_validator(mode="after")
     def _is_fixed_if_elastic(self) -> OwnProblem:
         if self.fixed and self.entry != "block3":
-            raise ValueError("`fixed` is of tetrahedral meshes: add `entry: block3`")
+            if self.entry is None:
+                raise ValueError("`fixed` is of tetrahedral meshes: add `entry: block3`")
+            use = "is for surfaces and" if self.entry == "quaternion" else "is not that of a tetrahedral mesh and"
+            raise ValueError(f"`entry: {self.entry}` {use} has no `fixed`: write `entry: block3`")
         return self
 
     @model_validator(mode="after")

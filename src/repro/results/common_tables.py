@@ -239,7 +239,10 @@ def _cases(contestant: Contestant) -> Cell:
     statuses: dict[str, int] = {}
     for status in contestant.failures.values():
         statuses[status] = statuses.get(status, 0) + 1
-    without = ", ".join(f"{status.replace('_', ' ')} in {number}" for status, number in sorted(statuses.items()))
+    without = ", ".join(
+        f"{'timed by other clocks' if status == 'ok' else status.replace('_', ' ')} in {number}"
+        for status, number in sorted(statuses.items())
+    )
     return Cell(len(contestant.seconds), notes=(f"without a time: {without}",) if without else ())
 
 
