@@ -25,6 +25,7 @@ from repro.cli.options import Receipt as WithReceipt
 from repro.config.models import Config, OwnProblem
 from repro.errors import ReproError
 from repro.package_data import DEFAULT_CONFIG
+from repro.problems.assembly import definiteness
 from repro.problems.builder import find, mesh_of
 from repro.problems.fetch import Found
 from repro.problems.files import mesh_checksum
@@ -228,7 +229,9 @@ def describe(built: Problem, path: Path) -> Table:
     for part in (built.statistics, built.origin):
         for key, value in part.items():
             # these are printed above
-            if key not in ("rows", "nonzeros", "cells"):
+            if key == "semidefinite":
+                table.add_row("positive", definiteness(built.origin.get("notes", ())))
+            elif key not in ("rows", "nonzeros", "cells"):
                 table.add_row(key.replace("_", " "), _text(value))
         table.add_section()
     return table

@@ -276,7 +276,8 @@ def _of_campaign(
         raise ReproError(
             "the campaign was measured on a CPU, and its winner is no GPU's",
             where=f"campaign {campaign}",
-            todo="name a campaign of a GPU with --campaign, or a variant with --variant",
+            todo="name a campaign of a GPU with --campaign, or a variant with --variant; "
+            f"`repro best {campaign}` prints a line with one",
         )
     id = parse_variant(chosen.name, chosen.target)
     time = "not timed again" if chosen.seconds is None else f"{chosen.seconds * 1e6:.3f} µs (median, graph clock, warm)"
