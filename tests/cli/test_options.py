@@ -70,7 +70,7 @@ def test_a_replay_as_json_has_its_artifacts(capsys: pytest.CaptureFixture[str]) 
 
 def test_what_a_machine_has_is_printed_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(said(capsys, "doctor", "--json"))
-    assert {"subject": "Python", "good": True}.items() <= found["findings"][0].items()
+    assert {"what": "Python", "good": True}.items() <= found["findings"][0].items()
     assert found["usable"]
 
 

@@ -352,7 +352,7 @@ def check(
         print_json({"campaign": plan.config.campaign, "named": [asdict(part) for part in named], "code": code})
     else:
         for part in named if each else count_alike(named):
-            typer.echo(f"{part.subject}: {part.reason}\n", err=True)
+            typer.echo(f"{part.what}: {part.reason}\n", err=True)
         for words, names in code.items():
             typer.echo(f"{words}: environment {', '.join(names)}")
     missing = [part for part in named if not part.remark]
