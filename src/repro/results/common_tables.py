@@ -87,7 +87,7 @@ def times_table(
         return lambda row: row.case.time(method, clock)
 
     def time_or_reason(method: Method) -> Callable[[CaseRow], Cell]:
-        return lambda row: microseconds(row.case.time(method, clock)) if timed(method)(row) else _failure(row, method)
+        return lambda row: microseconds(time) if (time := row.case.time(method, clock)) else _failure(row, method)
 
     columns = [
         Column[CaseRow]("problem", "problem", numeric=False, cell=lambda row: row.name),
