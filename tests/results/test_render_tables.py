@@ -46,6 +46,7 @@ def test_latex_escape() -> None:
     assert latex_escape(r"a_b & 100% {x} \ #1 ~ ^ $") == (
         r"a\_b \& 100\% \{x\} \textbackslash{} \#1 \textasciitilde{} \textasciicircum{} \$"
     )
+    assert latex_escape("λ² of † and ⌊x⌋") == "$\\lambda$$^2$ of \\textdagger{} and $\\lfloor$x$\\rfloor$"
     assert latex_escape("3×3 – “é” 中") == "3$\\times$3 -- ``é'' ?"
 
 

@@ -24,6 +24,10 @@ from repro.results.tables import Cell, Figure, Table, Value, letter
 # characters per row above which a LaTeX table gets a smaller font, and above which it is also scaled to the text width
 SMALL, SHRUNK = 85, 115
 
+_GREEK = (
+    "alpha α", "beta β", "gamma γ", "delta δ", "epsilon ε", "theta θ", "kappa κ", "lambda λ", "nu ν", "xi ξ", "pi π",
+    "rho ρ", "sigma σ", "tau τ", "phi φ", "chi χ", "psi ψ", "omega ω", "Delta Δ", "Sigma Σ", "Omega Ω",
+)  # fmt: skip
 _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
@@ -31,7 +35,10 @@ _LATEX = {
     "–": "--", "—": "---", "…": r"\dots{}", "×": r"$\times$", "·": r"$\cdot$", "≤": r"$\leq$", "≥": r"$\geq$",
     "±": r"$\pm$", "−": r"$-$", "→": r"$\rightarrow$", "≈": r"$\approx$", "⌈": r"$\lceil$", "⌉": r"$\rceil$",
     "µ": r"\textmu{}", "μ": r"\textmu{}", "§": r"\S{}", "\N{NO-BREAK SPACE}": "~", "\n": " ", "\r": " ",
-    "\t": " ", "’": "'", "‘": "`", "“": "``", "”": "''",
+    "\t": " ", "’": "'", "‘": "`", "“": "``", "”": "''", "†": r"\textdagger{}", "‡": r"\textdaggerdbl{}",
+    "⌊": r"$\lfloor$", "⌋": r"$\rfloor$", "ᵀ": r"$^T$", "⁻": r"$^-$",
+    **{exponent: f"$^{power}$" for power, exponent in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")},
+    **{letter: rf"$\{name}$" for name, letter in map(str.split, _GREEK)},
 }  # fmt: skip
 
 
