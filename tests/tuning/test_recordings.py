@@ -139,6 +139,9 @@ def test_what_is_missing_is_named(tmp_path):
     assert "first" in str(error.value) and "frist" in str(error.value)
     with pytest.raises(ReproError, match="rows of study on opencl"):
         load(tmp_path, "opencl", None)
+    (tmp_path / "first/raw/problems/p.json").unlink()
+    with pytest.raises(ReproError, match=r"actual: first without \S+first/raw/problems"):
+        load(tmp_path, "cuda", None)
 
 
 @pytest.mark.parametrize("path", ["problems/p.json", "environment/e.json"])

@@ -175,10 +175,16 @@ def load_recordings(
             "no recorded campaign to learn from",
             where=results,
             expected=f"rows of {study_name} on {backend} in a campaign other than {without}",
-            actual=", ".join(there) or "no campaigns",
+            actual=", ".join(_with_lack(results, name) for name in wanted) or "no campaigns",
             todo="measure a campaign with `search: exhaustive` first",
         )
     return recorded
+
+
+def _with_lack(results: Path, campaign: str) -> str:
+    """Return a campaign's name, and that it has no records of problems, without which no row is learned from."""
+    records = results / campaign / "raw/problems"
+    return campaign if any(records.rglob("[!.]*.json")) else f"{campaign} without {records}"
 
 
 def _campaign(raw: Path, study_name: str, features_of: FeaturesOf, prune: Prune) -> tuple[Recording, ...]:
