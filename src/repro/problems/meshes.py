@@ -526,6 +526,11 @@ def _is_read(block: Cells, dimension: int) -> bool:
     return block.kind == "tetra" and block.data.shape[1] == 4
 
 
+def count_text(count: int, one: str, several: str) -> str:
+    """Format a count with its noun, as in `1 cell was` and `2 cells were`."""
+    return f"{count} {one if count == 1 else several}"
+
+
 def referenced(
     points: Floats, elements: NDArray[np.int64], path: Path
 ) -> tuple[Floats, NDArray[np.int64], tuple[str, ...]]:
@@ -536,7 +541,8 @@ def referenced(
     unused = len(points) - int(np.count_nonzero(used))
     if not unused:
         return points, elements, ()
-    return points[used], (np.cumsum(used) - 1)[elements], (f"{unused} unreferenced vertices dropped",)
+    dropped = f"{count_text(unused, 'unreferenced vertex', 'unreferenced vertices')} dropped"
+    return points[used], (np.cumsum(used) - 1)[elements], (dropped,)
 
 
 def _refuse_missing(points: Floats, blocks: list[Cells], path: Path) -> None:

@@ -28,6 +28,7 @@ from repro.problems.meshes import (
     TETGEN_PAIR,
     companion,
     companions,
+    count_text,
     format_of,
     read_blocks,
     read_group,
@@ -102,9 +103,11 @@ def read_field(said: FieldFile, limits: Limits | None = None) -> Field:
     if turned.any():
         cells[turned, -2:] = cells[turned, -2:][:, ::-1]
         modes[turned] = modes[turned] @ exchange_last(basis, degree, dimension).T
-        notes = (*notes, f"{np.count_nonzero(turned)} cells were numbered clockwise; two vertices of each exchanged")
+        order = "left-handed" if dimension == 3 else "clockwise"
+        cells_were = count_text(int(np.count_nonzero(turned)), "cell was", "cells were")
+        notes = (*notes, f"{cells_were} numbered {order}; two vertices of each exchanged")
     if again := len(vertices) - len(np.unique(vertices, axis=0)):
-        notes = (*notes, f"{again} vertices at the place of another kept")
+        notes = (*notes, f"{count_text(again, 'vertex', 'vertices')} at the place of another kept")
     if said.periodic:
         _refuse_gaps(vertices, float(np.abs(volumes).sum()), path)
     field = Field(path.name, vertices, cells.astype(np.int32), degree, basis, modes, said.periodic)
