@@ -107,8 +107,7 @@ def launch(
     except Unavailable as reason:
         raise ReproError("the problem is unavailable", where=name, actual=reason.reason) from None
     target = target_of(resolve_device(config.device))
-    outline = Outline(problem.name, problem.kind, entry=problem.summary().get("entry"))
-    runnables = find_runnables(config, study_name, outline, precision, names, target, folders.study)
+    runnables = find_runnables(config, study_name, problem.outline(), precision, names, target, folders.study)
     common = MODULES / target.name / f"{COMMON}.json"
     if not common.exists():
         compile_module(render_common(Path(config.kernels), target), target, common)

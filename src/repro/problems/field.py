@@ -26,7 +26,7 @@ from repro.galerkin import mode_count, project
 from repro.problems.assembly import Floats
 from repro.problems.generators import Seed, computed
 from repro.problems.meshes import DEGENERATE, longest_edges
-from repro.problems.problem import Problem, check_array, index_range_text, infinite, outside, quantiles, refuse
+from repro.problems.problem import Outline, Problem, check_array, index_range_text, infinite, outside, quantiles, refuse
 
 DIMENSIONS = (2, 3)
 
@@ -98,6 +98,10 @@ class Field(Problem):
 
     def _refuse(self, item: str, bad: NDArray[Any], what: str, expected: str) -> None:
         refuse(self.name, what, bad, place=lambda i: f"{item} {i}", expected=expected)
+
+    def outline(self) -> Outline:
+        size = len(self.cells), self.modes.size
+        return Outline(self.name, self.kind, definition={"parameters": {"degree": self.degree}}, size=size)
 
     def describe(self) -> dict[str, Any]:
         """Return counts, and quantiles of cell volumes and edge lengths; each cell counts all its edges."""

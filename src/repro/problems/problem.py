@@ -222,6 +222,13 @@ class Problem(ABC):
     def info(self) -> list[tuple[str, str]]:
         """Return the problem's sizes as pairs of label and text, for printing."""
 
+    def outline(self) -> Outline:
+        """Return what studies ask of a problem that is not built yet, with the exact sizes of this one.
+
+        Its definition and the user's files are not stored in a problem's file, so they are missing.
+        """
+        return Outline(self.name, self.kind)
+
     def complete(self) -> Self:
         """Validate the problem and return it with its statistics."""
         return replace(self.validate(), statistics=self.describe())
