@@ -81,7 +81,7 @@ def test_sources_of_coordinates(templates: Path, layout: str, precision: str, ta
 def test_sources_of_compound_entries(templates: Path, entry: str, target: Target) -> None:
     modules = [*product(all_layouts(), [PAPERS]), *product(extended_layouts(get_entry(entry)), [OURS])]
     for layout, schedules in [*modules, (Layout.parse("Sl-8-AoSoA-AoS@clustered"), PAPERS)]:
-        source = plain(templates, target, render_module(templates, entry, "double", layout, schedules, target))
+        source = plain(templates, target, render_module(templates, entry, "double", layout, schedules, target, "tests"))
         check(source)
         assert uncalled(source) <= LOADS, layout
 

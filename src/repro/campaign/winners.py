@@ -16,8 +16,8 @@ from repro.codegen.targets import Target, get_target
 from repro.config.models import OwnProblem
 from repro.entries import get_entry
 from repro.errors import ReproError
+from repro.export import EXPORTED_STUDY
 from repro.export.bundle import parse_variant
-from repro.export.campaign_choice import STUDY
 from repro.problems.registry import own_name
 from repro.results.campaign_data import UNAVAILABLE, Campaign, Case, ProblemRecord, ReportedTime, one_line
 from repro.results.report import PageWinners, same_kernel_twice
@@ -300,7 +300,7 @@ def _winner(asked: CampaignSelection, campaign: Campaign, problem_name: str, pre
         library_seconds=library.seconds if library else None,
         matrix_bytes=best.row.get("matrix_bytes"),
     )
-    if campaign.study != STUDY:
+    if campaign.study != EXPORTED_STUDY:
         return found
     operator = case.winner(OPERATOR, clock) or best
     return replace(

@@ -24,6 +24,7 @@ from repro.config.models import MAX_PART_LENGTH
 from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.exact_casts import cast
+from repro.export import EXPORTED_STUDY
 from repro.problems.matrix import Matrix
 from repro.sparse import ordering
 from repro.sparse.compound.kernels import kernel_name, pairs_constants, render_module
@@ -348,7 +349,15 @@ def render_export(templates: Path, export: Export) -> dict[str, str]:
             todo=f"write {templates}/export/outer/{outer.template}.j2",
         )
     context = _context(export)
-    module = render_module(templates, export.entry, export.precision, export.layout, [export.schedule], export.target)
+    module = render_module(
+        templates,
+        export.entry,
+        export.precision,
+        export.layout,
+        [export.schedule],
+        export.target,
+        EXPORTED_STUDY,
+    )
     module = without_macros(templates, export.target.dialect, module)
     includes = [line for line in module.splitlines() if line.startswith("#include")]
     kernel = "\n".join(line for line in module.splitlines() if line not in includes) + "\n"

@@ -58,7 +58,7 @@ def our_product(gpu, templates, tmp_path):
 
     def make(precision):
         id = VariantId.parse("Sl-32-SoA-AoS/dynamic-128-8")
-        source = render_module(templates, "real", precision, id.layout, [id.schedule], gpu.target)
+        source = render_module(templates, "real", precision, id.layout, [id.schedule], gpu.target, "tests")
         return Variant(id, compile_module(source, gpu.target, tmp_path / "variant.json"), tmp_path)
 
     return make

@@ -35,7 +35,7 @@ def products(tmp_path, templates):
     def make(precision):
         schedule = Schedule("dynamic", 32, 2)
         layout, blocking = Layout.parse("Sl-16-SoA-AoS"), Blocking(32, 4, 2)
-        source = render_module(templates, "real", precision, layout, [schedule], CPU)
+        source = render_module(templates, "real", precision, layout, [schedule], CPU, "tests")
         module = compile_module(source, CPU, tmp_path / "variant.json")
         variant = Variant(VariantId(layout, schedule), module, tmp_path)
         found = [SciPy("csr", real_expansion("real")), variant, variant.reordered("rcm")]

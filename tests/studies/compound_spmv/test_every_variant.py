@@ -20,7 +20,7 @@ PRECISIONS = ("single", "double")
 
 
 def variants(folder, templates, entry, precision, layout, schedules=SCHEDULES):
-    source = render_module(templates, entry, precision, layout, schedules, CPU)
+    source = render_module(templates, entry, precision, layout, schedules, CPU, "tests")
     module = compile_module(source, CPU, folder / f"{layout}.json")
     return [Variant(VariantId(layout, schedule), module, folder) for schedule in schedules]
 

@@ -81,7 +81,7 @@ def test_what_the_cpu_has_no_word_for_is_a_plain_load(
     layout = layout_of("Sl-4")
     assert "el" not in {schedule.load for schedule in extended_space(CPU, layout)}
     schedules = [Schedule("direct", 64, 1, 2, 2, "el"), Schedule("chunk", 64, 1, 4, 1, "el", "p")]
-    source = render_module(templates, "block3", "double", layout, schedules, CPU)
+    source = render_module(templates, "block3", "double", layout, schedules, CPU, "tests")
     module = compile_module(source, CPU, tmp_path / "m.json")
     bench = make_bench(small_problem("block3"))
     found = [Variant(VariantId(layout, schedule), module, tmp_path, "extended") for schedule in schedules]
@@ -106,7 +106,7 @@ def test_compiled_for_an_h200_nothing_spills(tmp_path: Path, templates: Path, en
     layout = layout_of("Sl-4")
     schedules = [schedule for schedule in extended_space(SM_90, layout) if is_new(schedule) and schedule.width == 8]
     assert {schedule.ahead for schedule in schedules} == set(AHEAD) - {"f"}, "which is of pairs alone"
-    source = render_module(templates, entry, "double", layout, schedules, SM_90)
+    source = render_module(templates, entry, "double", layout, schedules, SM_90, "tests")
     module = compile_module(source, SM_90, tmp_path / "m")
     assert module.resources, module.message
     assert {module.resources[kernel_name(schedule, SM_90)]["spills"] for schedule in schedules} == {0}

@@ -56,7 +56,7 @@ SHAPES = {
 def variants(
     folder: Path, templates: Path, entry: str, precision: str, layout: Layout, schedules: list[Schedule]
 ) -> list[Variant]:
-    source = render_module(templates, entry, precision, layout, schedules, CPU)
+    source = render_module(templates, entry, precision, layout, schedules, CPU, "tests")
     module = compile_module(source, CPU, folder / f"{layout}.json")
     return [Variant(VariantId(layout, schedule), module, folder, "extended") for schedule in schedules]
 
@@ -223,7 +223,7 @@ def test_compiled_for_an_h200_nothing_spills(tmp_path: Path, templates: Path) ->
     ]
     assert {schedule.ahead for schedule in schedules} == set(AHEAD)
     module = compile_module(
-        render_module(templates, "block3", "double", layout, schedules, SM_90), SM_90, tmp_path / "m"
+        render_module(templates, "block3", "double", layout, schedules, SM_90, "tests"), SM_90, tmp_path / "m"
     )
     assert module.resources, module.message
     for schedule in schedules:
@@ -242,4 +242,4 @@ def test_schedules_that_are_not_a_tile_a_block_are_refused(schedule: str) -> Non
 def test_a_matrix_without_values_has_no_pairs(templates: Path) -> None:
     assert not any(layout.of_pairs for layout in extended_layouts(entries()["pattern"]))
     with pytest.raises(ReproError, match="a matrix without values has no pairs"):
-        render_module(templates, "pattern", "double", PAIRS_64, [ONE], CPU)
+        render_module(templates, "pattern", "double", PAIRS_64, [ONE], CPU, "tests")

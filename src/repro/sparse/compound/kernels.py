@@ -41,10 +41,15 @@ def render_module(
     layout: Layout,
     schedules: Sequence[Schedule],
     target: Target,
+    owner: str,
 ) -> str:
-    """Return the source of the module with all schedules of an entry, precision and layout."""
+    """Return the source of the module with all schedules of an entry, precision and layout.
+
+    `owner` stands in its title.
+    """
+    title = f"{owner}: {entry}, {precision} precision, {layout.stored}"
     if layout.of_pairs:
-        return _render_pairs(templates, entry, precision, layout, schedules, target)
+        return _render_pairs(templates, entry, precision, layout, schedules, target, title)
     algebra, outer = get_entry(entry), get_outer(layout.outer)
     clustered = layout.ordering == "clustered"
     unique = {kernel_name(s, target): s for s in schedules}
@@ -53,6 +58,7 @@ def render_module(
     return render_template(
         templates,
         f"{TEMPLATES}/module.j2",
+        title=title,
         **_context(entry, precision, layout, target),
         outer=outer.template,
         rows_adjacent=outer.rows_adjacent,
@@ -89,7 +95,13 @@ def render_module(
 
 
 def _render_pairs(
-    templates: Path, entry: str, precision: str, layout: Layout, schedules: Sequence[Schedule], target: Target
+    templates: Path,
+    entry: str,
+    precision: str,
+    layout: Layout,
+    schedules: Sequence[Schedule],
+    target: Target,
+    title: str,
 ) -> str:
     algebra = get_entry(entry)
     if not algebra.members:
@@ -104,6 +116,7 @@ def _render_pairs(
     return render_template(
         templates,
         f"{TEMPLATES}/pairs.j2",
+        title=title,
         **_context(entry, precision, layout, target),
         **pairs_constants(entry, layout),
         absent_entries=False,
@@ -150,7 +163,6 @@ def _context(entry: str, precision: str, layout: Layout, target: Target) -> dict
     loads = chunks(len(algebra.members), scalar_bytes)
     return {
         "dialect": target.dialect,
-        "title": f"compound_spmv: {entry}, {precision} precision, {layout.stored}",
         "entry": algebra,
         "scalar": scalar,
         "scalar_bytes": scalar_bytes,

@@ -224,7 +224,7 @@ class CompoundSpmv(Study):
         "table-problems": "every problem, warm and cold",
         "figure-speedup": "the speedups",
     }
-    paces: Mapping[str, CostModel] = {
+    cost_models: Mapping[str, CostModel] = {
         "cuda": CostModel(launches=2.4, intensity=0.5, memory=25),
         # processor time of a module by an AMD EPYC: means of complex numbers and patterns, one module of the others
         "opencl": CostModel(
@@ -291,7 +291,7 @@ class CompoundSpmv(Study):
         library = asked_for(settings.baselines, entry, backend)  # check the names first
         variants, rows = _search(session)
         yield "search", rows
-        tie = settings.timing.tie
+        tie = session.timing.tie
         ids = [variant.id for variant in variants]
         choices = [*choose(rows, tie, ids), *choose_by_memory(rows, settings.memory_weight, ids)]
         winners = {choice.name for choice in choices}
@@ -329,7 +329,7 @@ class CompoundSpmv(Study):
                 if built.binary and (not built.resources or kernel_name(schedule, target) in built.resources):
                     return Variant(id, built, path.parent, space)
         path = single_manifest(entry, precision, id, target)
-        source = render_module(templates, entry, precision, stored, [schedule], target)
+        source = render_module(templates, entry, precision, stored, [schedule], target, STUDY_NAME)
         return Variant(id, compile_module(source, target, path), path.parent, EXTENDED)
 
     def workload(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> Workload:
@@ -414,7 +414,9 @@ def variants_on_demand(
             for schedule in schedules(target, space, layout):
                 id = VariantId(layout, schedule)
                 path = single_manifest(entry, precision, id, target)
-                render = partial(render_module, templates, entry, precision, layout.stored, [schedule], target)
+                render = partial(
+                    render_module, templates, entry, precision, layout.stored, [schedule], target, STUDY_NAME
+                )
                 variants.append(Variant(id, ModuleOnDemand(render, target, path), path.parent, space))
     return variants
 
@@ -474,7 +476,7 @@ def _search(session: Session) -> tuple[list[Variant], list[Row]]:
         candidates = [variant for variant in variants if variant.space == space]
         # layout tuning alone: time the best schedule of the reference layout in every other layout
         rows += session.search(strategy, candidates, f"{space} space", schedules_of_reference)
-    best = [row.name for row in ranked(rows)[: settings.timing.finalists]]
+    best = [row.name for row in ranked(rows)[: session.timing.finalists]]
     reordered = _reordered(variants, best)
     if reordered:
         rows += session.exhaustive(reordered, "reordered")
