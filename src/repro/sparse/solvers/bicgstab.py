@@ -168,8 +168,8 @@ class BiCGSTAB:
                 arguments: list[Argument] = [np.int32(words), *buffers]
                 return device.bind(program.kernel(name), self._grid, n_t, arguments)
 
-            begin = device.bind(program.kernel("begin"), 1, n_t, [np.int32(self._grid), squares, state])
-            self._start = [bind("start", b, x, r, p, squares), begin]
+            begin_state = device.bind(program.kernel("begin_state"), 1, n_t, [np.int32(self._grid), squares, state])
+            self._start = [bind("begin", b, x, r, p, squares), begin_state]
             self._iteration = [
                 product_of(p, v),
                 bind("project", b, v, partial),

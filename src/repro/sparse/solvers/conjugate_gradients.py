@@ -101,8 +101,8 @@ class ProductCg(RestartedSolver):
             def bind_block(name: str) -> Callable[[], None]:
                 return device.bind(program.kernel(name), 1, n_t, [np.int32(grid), parts, self._state])
 
-            start = bind("start", b, w, diagonal, r, u, p, s, parts)
-            self._begin = [product_of(x, w), start, bind_block("begin")]
+            begin = bind("begin", b, w, diagonal, r, u, p, s, parts)
+            self._begin = [product_of(x, w), begin, bind_block("begin_state")]
             product, add = product_of(u, w), bind("dot_products", r, u, w, parts, self._state)
             self._iteration = [product, add, bind("update", x, r, u, p, s, w, diagonal, parts, self._state)]
             self._end = [product, add, bind_block("sum_residual")]
