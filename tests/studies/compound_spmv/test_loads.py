@@ -38,7 +38,7 @@ def layout_of(outer: str) -> Layout:
 
 def is_new(schedule: Schedule) -> bool:
     """Return whether a schedule is none of those that were recorded in `h200`."""
-    return schedule.load == "el" or bool(schedule.ahead)
+    return schedule.load == "el" or bool(schedule.prefetch)
 
 
 @needs_compiler
@@ -105,7 +105,7 @@ def test_a_matrix_that_l2_holds_is_not_kept_in_parts(
 def test_compiled_for_an_h200_nothing_spills(tmp_path: Path, templates: Path, entry: str) -> None:
     layout = layout_of("Sl-4")
     schedules = [schedule for schedule in extended_space(SM_90, layout) if is_new(schedule) and schedule.width == 8]
-    assert {schedule.ahead for schedule in schedules} == set(AHEAD) - {"f"}, "which is of pairs alone"
+    assert {schedule.prefetch for schedule in schedules} == set(AHEAD) - {"f"}, "which is of pairs alone"
     source = render_module(templates, entry, "double", layout, schedules, SM_90, "tests")
     module = compile_module(source, SM_90, tmp_path / "m")
     assert module.resources, module.message
@@ -120,7 +120,7 @@ def test_spaces_stay_small(entry: str) -> None:
         before = [schedule for schedule in space if not is_new(schedule)]
         assert len(set(space)) == len(space) <= 1.6 * len(before)
         assert {schedule.load for schedule in space} == set(LOADS) - ({"cg"} if layout.of_pairs else set())
-        assert any(schedule.ahead == "f" for schedule in space) == layout.of_pairs
+        assert any(schedule.prefetch == "f" for schedule in space) == layout.of_pairs
         if not layout.of_pairs:  # those of `h200` are all there
             assert {schedule.load for schedule in before} == {"ca", "cg", "cs"}
             assert all(replace(schedule, load=load) in before for schedule in before for load in ("ca", "cg", "cs"))

@@ -41,7 +41,7 @@ PRECISIONS = ("single", "double")
 EFFORT = SamplingPlan(3)
 SM_90 = get_target("sm_90")
 PAIRS_64 = Layout("Pairs-64", "AoSoA", "AoS")
-ONE = Schedule("direct", 64, 1, unroll=2)
+ONE = Schedule("direct", 64, 1, in_flight=2)
 #: What the shapes of a matrix can be; the rest are matrices of several tiles, the last partly filled, with empty rows.
 SHAPES = {
     "one tile": {"n": 64},
@@ -221,7 +221,7 @@ def test_compiled_for_an_h200_nothing_spills(tmp_path: Path, templates: Path) ->
             if schedule.block_size * schedule.blocks_per_sm == 512
         ),
     ]
-    assert {schedule.ahead for schedule in schedules} == set(AHEAD)
+    assert {schedule.prefetch for schedule in schedules} == set(AHEAD)
     module = compile_module(
         render_module(templates, "block3", "double", layout, schedules, SM_90, "tests"), SM_90, tmp_path / "m"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,7 @@ def render_module(
                 "shape": s.shape,
                 "long_rows": name in with_long_rows,
                 "staged": _staged(s, algebra, target.warp),
-                **_launch(s),
+                **asdict(s),
             }
             for name, s in unique.items()
         ],
@@ -122,13 +123,13 @@ def _render_pairs(
         absent_entries=False,
         papers_schedules=False,
         loads=sorted({s.load for s in unique.values()}),
-        copies=any(s.ahead == "a" for s in unique.values()),
+        copies=any(s.prefetch == "a" for s in unique.values()),
         halves=halves,
         halo_in_flight=HALO_IN_FLIGHT,
         loads_vectors=not halves,
         stores_vectors=not halves or target.dialect != "cuda",
         shared_entries=shared_entries(TILE_ROWS[layout.outer], _vector_numbers(entry, layout) * SCALARS[precision][1]),
-        schedules=[{"kernel": name, **_launch(s)} for name, s in unique.items()],
+        schedules=[{"kernel": name, **asdict(s)} for name, s in unique.items()],
     )
 
 
@@ -181,20 +182,6 @@ def _context(entry: str, precision: str, layout: Layout, target: Target) -> dict
     }
 
 
-def _launch(schedule: Schedule) -> dict[str, Any]:
-    """Return a schedule by the names of template variables."""
-    return {
-        "kind": schedule.kind,
-        "block_size": schedule.block_size,
-        "blocks_per_sm": schedule.blocks_per_sm,
-        "width": schedule.width,
-        "in_flight": schedule.unroll,
-        "load": schedule.load,
-        "prefetch": schedule.ahead,
-        "rolled": schedule.rolled,
-    }
-
-
 def _vector_numbers(entry: str, layout: Layout) -> int:
     """Return the numbers of a vector entry, with padding."""
     size = get_entry(entry).size
@@ -203,7 +190,7 @@ def _vector_numbers(entry: str, layout: Layout) -> int:
 
 def _copies(schedule: Schedule, entry: Entry) -> bool:
     """Return whether entries are prefetched into shared memory by asynchronous copies."""
-    return schedule.ahead == "a" and bool(entry.members)
+    return schedule.prefetch == "a" and bool(entry.members)
 
 
 def _staged(schedule: Schedule, entry: Entry, warp: int) -> dict[str, int] | None:
@@ -214,7 +201,7 @@ def _staged(schedule: Schedule, entry: Entry, warp: int) -> dict[str, int] | Non
     if not _copies(schedule, entry):
         return None
     step_numbers = warp * len(entry.members)
-    batch = schedule.unroll * step_numbers
+    batch = schedule.in_flight * step_numbers
     return {"buffer0": 0, "buffer1": batch, "entry": step_numbers, "warp": 2 * batch}
 
 
@@ -223,9 +210,9 @@ def _shape(schedule: Schedule, outer: Outer, entry: Entry, warp: int) -> dict[st
     return {
         "name": schedule.shape,
         "width": schedule.width,
-        "in_flight": schedule.unroll,
+        "in_flight": schedule.in_flight,
         "load": schedule.load,
-        "prefetch": schedule.ahead,
+        "prefetch": schedule.prefetch,
         "staged": _staged(schedule, entry, warp),
         "distances": _distances(schedule.width, warp // schedule.width if outer.rows_adjacent else 1),
     }

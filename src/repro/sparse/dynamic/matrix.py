@@ -396,7 +396,7 @@ def bind_bins(
 
 
 def suffix_of(schedule: Schedule) -> str:
-    return f"u{schedule.unroll}_{schedule.load}"
+    return f"u{schedule.in_flight}_{schedule.load}"
 
 
 class ConcurrentReader:

@@ -344,7 +344,7 @@ class DistributedMatrix:
         part = self._part(index, columns)
         if not part.rows:
             return None
-        name = f"bins_exact{'_fused' if peers else ''}_u{DEVICE_SCHEDULE.unroll}_{DEVICE_SCHEDULE.load}"
+        name = f"bins_exact{'_fused' if peers else ''}_u{DEVICE_SCHEDULE.in_flight}_{DEVICE_SCHEDULE.load}"
         kernel = self.kernel(index, "product", name)
         buffers = part.buffers
         for_parts = [buffers["parts"], buffers["sums"], buffers["done"]]
