@@ -358,7 +358,7 @@ SHARED = ("problems", "environment")
 #: Columns that identify a case: one problem in one precision.
 CASE = ("problem", "precision")
 #: Allowed names of steps; they are used in file names and glob patterns.
-STEP = r"[A-Za-z0-9_-]{1,100}"
+STEP_NAME = r"[A-Za-z0-9_-]{1,100}"
 
 
 def case_files(study_folder: Path, step: str) -> list[Path]:
@@ -429,7 +429,7 @@ def recorded_steps(study_folder: Path) -> list[str]:
     """Return the names of all steps with rows of a study, merged or not."""
     steps = sorted({path.stem for path in files_below(study_folder, "*.parquet")})
     for step in steps:
-        if not re.fullmatch(STEP, step):
+        if not re.fullmatch(STEP_NAME, step):
             raise ReproError(
                 "a file of rows whose name is no step's",
                 where=study_folder,

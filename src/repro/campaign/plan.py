@@ -267,7 +267,7 @@ class Plan:
     def _files_of_rival(self) -> dict[str, tuple[Path, ...]]:
         return {rival.name: files_of(rival) for rival in self.config.rivals}
 
-    def steps(self, study_name: str) -> list[str]:
+    def case_files(self, study_name: str) -> list[str]:
         """Return the names of the Parquet files that measuring a case writes."""
         return [f"{step}.parquet" for step in get_study(study_name).outputs]
 
@@ -282,7 +282,7 @@ class Plan:
             f"{raw}/{study_name}/{problem}/{precision}/{step}"
             for study, problem, precision in self.runs
             if study == study_name and problem in asked
-            for step in self.steps(study_name)
+            for step in self.case_files(study_name)
         ]
         counted = (str(path) for path in self.recorded_files if path.is_relative_to(raw / study_name))
         return [*records, *rows, *counted]

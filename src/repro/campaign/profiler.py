@@ -141,7 +141,7 @@ def launch(
 
 
 #: Columns of counter rows that are copied from the rows of `launch`.
-KEPT = ("study", "problem", "entry", "precision", "kind", "name", "bytes", "device", "environment", "schema")
+COPIED_COLUMNS = ("study", "problem", "entry", "precision", "kind", "name", "bytes", "device", "environment", "schema")
 #: Key columns of counter rows.
 KEY = ("study", "problem", "precision", "name")
 PERMISSION = "ERR_NVGPUCTRPERM"
@@ -181,7 +181,7 @@ def collect_counters(
     common = {"profiler": _version(ncu), "measured_at": datetime.now(UTC).isoformat(timespec="milliseconds")}
     rows = [
         {
-            **{column: row.get(column) for column in KEPT},
+            **{column: row.get(column) for column in COPIED_COLUMNS},
             "kernels": ", ".join(dict.fromkeys(kernel.name for kernel in by_name[row["name"]][0])),
             "launches": launches,
             **summarise(by_name[row["name"]]),

@@ -41,7 +41,7 @@ from repro.sparse.symmetry import symmetry_of, transposed
 from repro.sparse.tuning_features import OPERATOR, WINNERS
 
 #: Number of cached launches, one for each pair (x, y) of buffers: an iterative solver uses the same pairs repeatedly.
-KEPT = 64
+CACHED_LAUNCHES = 64
 
 
 class Product:
@@ -87,7 +87,7 @@ class Product:
             return
         key = x.pointer, y.pointer
         if key not in self._bound:
-            while len(self._bound) >= KEPT:
+            while len(self._bound) >= CACHED_LAUNCHES:
                 self._bound.popitem(last=False)
             self._bound[key] = self.bind(x, y)
         self._bound[key]()

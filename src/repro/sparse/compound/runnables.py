@@ -21,7 +21,7 @@ from repro.problems.matrix import Matrix
 from repro.sparse.compound.kernels import kernel_name
 from repro.sparse.compound.outer import get_outer
 from repro.sparse.compound.packing import PackedFacts, pack, pack_pairs
-from repro.sparse.compound.variants import KEPT, TILE_ROWS, Layout, VariantId
+from repro.sparse.compound.variants import L2_SHARE, TILE_ROWS, Layout, VariantId
 from repro.sparse.elementwise import in_order, pack_vector, padded_size
 from repro.sparse.operands import CompiledProduct, ProductOperands, clusters_on, operands_of, symmetry_on, x_on, y_on
 from repro.sparse.pairs import shared_bytes
@@ -136,10 +136,10 @@ class Variant(CompiledProduct):
         """Return the slots to keep in L2, an argument of `el` kernels; `Unsupported` if the whole matrix fits."""
         if self.schedule.load != "el":
             return []
-        share = KEPT * device.l2_bytes / packed.nbytes
+        share = L2_SHARE * device.l2_bytes / packed.nbytes
         if share >= 1 and device.backend == "cuda":
             raise Unsupported(
-                f"the matrix takes {packed.nbytes:,} bytes, and {KEPT:.0%} of L2, which has {device.l2_bytes:,}, would "
+                f"the matrix takes {packed.nbytes:,} bytes, and {L2_SHARE:.0%} of L2, which has {device.l2_bytes:,}, would "
                 "be kept for it: all of it"
             )
         return [np.int32(min(1.0, share) * packed.slots)]

@@ -171,7 +171,7 @@ LOADS = ("ca", "cg", "cs", "el")
 AHEAD = ("", "p", "a", "f")
 #: Share of L2 that `el` loads keep for the matrix between launches. The rest is for vectors and streaming data; in an
 #: L2 of two partitions data read from both sides may be stored twice.
-KEPT = 0.5
+L2_SHARE = 0.5
 
 
 @dataclass(frozen=True, order=True)
@@ -189,7 +189,7 @@ class Schedule:
     #: Entries of a row in flight per thread.
     in_flight: int = 1
     #: Caching of the matrix in PTX's words: `ca` everywhere; `cg` not in L1, which is left to x; `cs` evicted first,
-    #: for matrices larger than L2; `el` keeps the share `KEPT` of L2 from one launch to the next (`evict_last`) and
+    #: for matrices larger than L2; `el` keeps the share `L2_SHARE` of L2 from one launch to the next (`evict_last`) and
     #: evicts the rest first (`evict_first`).
     load: str = "ca"
     #: How a thread's next entries are requested while it adds: empty for not at all, `p` by loads into registers, `a`

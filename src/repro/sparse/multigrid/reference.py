@@ -328,7 +328,7 @@ SMOOTHER_DEGREES = range(1, 11)
 #: Interval of the Chebyshev smoother, over the spectral radius of D⁻¹A. PyAMG begins at 1/30. With 1/10 and degree 2,
 #: conjugate gradients to 1e-8 take 16, 13, 10 and 9 steps instead of 19, 17, 15 and 15, for Poisson's equation on 150²
 #: and 26³ points with 5, 9, 7 and 27 points.
-INTERVAL = (1 / 10, 1.1)
+SMOOTHED = (1 / 10, 1.1)
 
 
 @dataclass(frozen=True)
@@ -360,7 +360,7 @@ class Smoother:
         """Return the weight of each step, for a spectral radius of D⁻¹A."""
         if self.kind == "jacobi":
             return np.array([JACOBI / radius])
-        low, high = (part * radius for part in INTERVAL)
+        low, high = (part * radius for part in SMOOTHED)
         angles = np.pi * (np.arange(self.degree) + 0.5) / self.degree
         roots: NDArray[np.float64] = (high + low) / 2 + (high - low) / 2 * np.cos(angles)
         return 1 / roots
