@@ -9,7 +9,7 @@ import pytest
 
 from repro.campaign.configuration import resolve
 from repro.campaign.estimate import RATES, START_SECONDS, estimate
-from repro.campaign.plan import SMALL, Plan, ProblemBatches, is_small, make_plan
+from repro.campaign.plan import MAX_BATCHED_NONZEROS, Plan, ProblemBatches, is_small, make_plan
 from repro.codegen.targets import CPU
 from repro.errors import ReproError
 from repro.problems.problem import Outline
@@ -98,9 +98,9 @@ def test_a_replay_has_no_batches(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("size", "source", "small"),
     [
-        ((10, SMALL), "suitesparse", True),
-        ((10, SMALL + 1), "suitesparse", False),
-        ((10, SMALL + 1), "generated", False),
+        ((10, MAX_BATCHED_NONZEROS), "suitesparse", True),
+        ((10, MAX_BATCHED_NONZEROS + 1), "suitesparse", False),
+        ((10, MAX_BATCHED_NONZEROS + 1), "generated", False),
         (None, "suitesparse", False),
     ],
 )

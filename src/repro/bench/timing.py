@@ -383,7 +383,7 @@ def columns(samples: Samples) -> dict[str, float | int | str | None]:
 
 
 def sampled(samples: Samples) -> dict[str, list[list[float]]]:
-    """Return the samples that a reported row keeps: for each clock and round, at most `MAX_SAMPLES_KEPT` evenly spaced samples."""
+    """Return the samples that a reported row keeps, evenly spaced: `MAX_SAMPLES_KEPT` of each clock and round."""
     kept: dict[str, list[list[float]]] = {f"{clock}_samples": [] for clock in samples.seconds}
     for part in samples.by_round:
         for clock, seconds in part.items():

@@ -88,7 +88,8 @@ def find_missing_of_case(plan: Plan, study_name: str, problem_name: str, precisi
     """Return what is missing in one measured case, as `find_missing` does for all cases."""
     folder = Path(plan.results, "raw", study_name)
     rows = {
-        Path(step).stem: read_case(folder, Path(step).stem, problem_name, precision) for step in plan.case_files(study_name)
+        Path(step).stem: read_case(folder, Path(step).stem, problem_name, precision)
+        for step in plan.case_files(study_name)
     }
     return [*_of_run(plan, (study_name, problem_name, precision), rows)]
 

@@ -28,7 +28,7 @@ from pydantic import TypeAdapter, ValidationError
 from repro.errors import ReproError
 from repro.extensions import LOADERS, STUDIES, Extension, extensions
 from repro.filesystem import write_whole
-from repro.package_data import PACKED
+from repro.package_data import WHEEL_DATA
 from repro.untrusted_files import open_file, read_file, shown
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def _package(name: str) -> _Package:
     data = (
         path
         for path in folder.rglob("*")
-        if path.suffix not in (".py", ".pyc") and PACKED not in path.parents and path.is_file()
+        if path.suffix not in (".py", ".pyc") and WHEEL_DATA not in path.parents and path.is_file()
     )
     return _Package(name, folder, imports, sources, tuple(data))
 
@@ -165,7 +165,7 @@ def _names(path: Path) -> frozenset[str]:
 VERSION = 1
 ABSENT = "absent"
 #: Characters of a value in a message about a difference.
-WORDS = 60
+MAX_VALUE_LENGTH = 60
 
 
 @dataclass(frozen=True)
@@ -395,4 +395,4 @@ def _difference(old: Any, new: Any, key: str = "") -> str:
 
 def _short(value: Any) -> str:
     text = " ".join(str(value).split())
-    return text if len(text) <= WORDS else f"{text[: WORDS - 1]}…"
+    return text if len(text) <= MAX_VALUE_LENGTH else f"{text[: MAX_VALUE_LENGTH - 1]}…"

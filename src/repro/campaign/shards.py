@@ -235,7 +235,7 @@ class Shard:
 
 
 def kept_of(folder: Path) -> Iterator[Path]:
-    """Yield the relative paths of a shard's files to copy (`COPIED_FILES`), including files of earlier merged shards."""
+    """Yield the relative paths of a shard's files to copy (`COPIED_FILES`), also those of earlier merged shards."""
     yield from (Path(file) for file in COPIED_FILES if (folder / file).exists())
     for part in sorted((folder / SHARDS_FOLDER).iterdir()) if (folder / SHARDS_FOLDER).is_dir() else ():
         if not re.fullmatch(SHARD_NAME, part.name):
@@ -305,7 +305,7 @@ def flat(data: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
 #: Most differing keys that a message names.
 NAMED = 6
 #: Size limit in bytes for a copied file.
-LARGEST = 16 << 20
+MAX_COPIED_BYTES = 16 << 20
 KEEP_APART = (
     "measure one of them again as the other was; or merge them as they are by --keep-apart: each case then keeps its "
     "own environment record, and NOTES.md says what differs"
@@ -401,7 +401,7 @@ def _write(
 def _copy(path: Path, to: Path) -> None:
     """Copy a file; check its kind and size again, since it may have changed."""
     try:
-        content = read_file(path, LARGEST)
+        content = read_file(path, MAX_COPIED_BYTES)
     except OSError as error:
         raise ReproError("a file of a part cannot be kept", where=path, actual=error.strerror or error) from None
     to.parent.mkdir(parents=True, exist_ok=True)

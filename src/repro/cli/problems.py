@@ -275,7 +275,7 @@ def resolve(
     """
     from repro.campaign.configuration import load
     from repro.errors import ReproError
-    from repro.package_data import PACKED, shipped
+    from repro.package_data import WHEEL_DATA, shipped
     from repro.problems.registry import load_collection, load_registry, read_csv
     from repro.problems.repositories import read_index
 
@@ -286,12 +286,12 @@ def resolve(
     if name not in collections:
         raise ReproError("no collection of this name", where=registry, expected=", ".join(collections), actual=name)
     collection, file = collections[name]
-    if PACKED in file.parents:
+    if WHEEL_DATA in file.parents:
         raise ReproError(
             "the set's file belongs to the installed package",
             where=file,
             expected="a registry of your own",
-            todo=f"copy the configurations here, `cp -r {PACKED / 'config'} .`, and give the command again",
+            todo=f"copy the configurations here, `cp -r {WHEEL_DATA / 'config'} .`, and give the command again",
         )
     if index is not None:
         (matrices, dated), source = read_csv(index), index.name

@@ -235,7 +235,7 @@ TOLERANCE = 0.02
 REGRESSION = 1
 WORST_SHOWN = 10
 CONSOLE_WIDTH = 200
-GROUP = ["phase", "cache", "kind"]
+GROUP_COLUMNS = ["phase", "cache", "kind"]
 
 
 def compare(
@@ -365,12 +365,12 @@ def _print_groups(comparison: Comparison, tolerance: float, console: Console) ->
         title = "B's time over A's; different devices, so no verdicts"
     heads = ("rows",) if comparison.across else VERDICTS
     table = Table(title=title, box=None, title_justify="left")
-    for head in GROUP:
+    for head in GROUP_COLUMNS:
         table.add_column(head)
     for head in (*heads, "B/A, geometric mean", "least", "largest"):
         table.add_column(head, justify="right")
-    for group in comparison.rows[GROUP].drop_duplicates().sort_values(GROUP).to_numpy():
-        part = comparison.rows[(comparison.rows[GROUP] == group).all(axis=1)]
+    for group in comparison.rows[GROUP_COLUMNS].drop_duplicates().sort_values(GROUP_COLUMNS).to_numpy():
+        part = comparison.rows[(comparison.rows[GROUP_COLUMNS] == group).all(axis=1)]
         counts = [len(part)] if comparison.across else [int((part["verdict"] == verdict).sum()) for verdict in VERDICTS]
         ratios = list(part["ratio"])
         numbers = (geometric_mean(ratios), min(ratios), max(ratios))
@@ -529,20 +529,20 @@ def print_rivals(rivals: Sequence[RivalLine]) -> None:
 def print_end_of_run(campaign: str) -> None:
     """Print the first winners on the user's own files, or on all problems where there are none, and all rivals."""
     from repro.campaign.artifacts import CampaignSelection
-    from repro.campaign.winners import SHOWN, find_rivals, find_winners
+    from repro.campaign.winners import MAX_WINNERS, find_rivals, find_winners
 
     asked = CampaignSelection.of(campaign, DEFAULT_RESULTS, beside=())
     own = find_winners(asked, own=True)
     winners = own or find_winners(asked)
     rivals = find_rivals(asked)
     if winners:
-        more = f", the first {SHOWN} of {len(winners)}" if len(winners) > SHOWN else ""
+        more = f", the first {MAX_WINNERS} of {len(winners)}" if len(winners) > MAX_WINNERS else ""
         whose = "Your own problems" if own else "The fastest kernels"
         typer.echo(f"\n{whose}{more}; `repro best {campaign}` says it again:\n")
-        print_winners(winners[:SHOWN], "" if own else f"`repro best {campaign}` says how to take them away")
-    print_rivals(rivals[:SHOWN])
-    if len(rivals) > SHOWN:
-        typer.echo(f"these are {SHOWN} of {len(rivals)}: `repro best {campaign}` has all")
+        print_winners(winners[:MAX_WINNERS], "" if own else f"`repro best {campaign}` says how to take them away")
+    print_rivals(rivals[:MAX_WINNERS])
+    if len(rivals) > MAX_WINNERS:
+        typer.echo(f"these are {MAX_WINNERS} of {len(rivals)}: `repro best {campaign}` has all")
 
 
 def claims(

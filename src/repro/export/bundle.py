@@ -29,9 +29,18 @@ from repro.problems.matrix import Matrix
 from repro.sparse import ordering
 from repro.sparse.compound.kernels import kernel_name, pairs_constants, render_module
 from repro.sparse.compound.outer import get_outer
-from repro.sparse.compound.variants import L2_SHARE, TILE, TILE_ROWS, Layout, Schedule, VariantId, chunks, fitting_variant
+from repro.sparse.compound.variants import (
+    L2_SHARE,
+    TILE,
+    TILE_ROWS,
+    Layout,
+    Schedule,
+    VariantId,
+    chunks,
+    fitting_variant,
+)
 from repro.sparse.elementwise import padded_size
-from repro.sparse.ordering import CLUSTER, LONG_ROW, LONG_ROW_OF_MEAN
+from repro.sparse.ordering import CLUSTER, LONG_ROW_OF_MEAN, MIN_LONG_ROW
 from repro.sparse.pairs import LEADING, MAX_SLOTS, NO_COLUMN, NO_PAIR, ROUNDS, STEPS, STEPS_OF_BLOCK
 
 
@@ -393,7 +402,7 @@ def _context(export: Export) -> dict[str, Any]:
         "clustered": export.layout.ordering == "clustered",
         "cluster": CLUSTER,
         "bisection": ordering,
-        "long_row": LONG_ROW,
+        "long_row": MIN_LONG_ROW,
         "long_row_of_mean": LONG_ROW_OF_MEAN,
         **({"outer": outer.template, **outer.constants} if outer else _of_pairs(export)),
         "schedule": export.schedule,

@@ -143,7 +143,7 @@ THIN = 1e-6
 #: Shape value (twice the area divided by the squared longest edge) that counts as zero because of rounding.
 FLAT = 1e-12
 #: Corners this close to their polygon's plane count as planar; relative to the polygon's size.
-PLANE = 1e-6
+PLANAR = 1e-6
 #: Maximum number of corners that are tried as the centre of a fan.
 _FANS = 8
 
@@ -210,7 +210,7 @@ def _cut_alike(points: Floats, polygons: Corners, places: Corners, path: Path) -
             )
         triangles[i] = polygons[i][ears]
     extent = np.abs(flat).reshape(len(flat), -1).max(axis=1)
-    return triangles, int(np.count_nonzero(height > PLANE * extent))
+    return triangles, int(np.count_nonzero(height > PLANAR * extent))
 
 
 def _projected(corners: Floats) -> tuple[Floats, Floats]:

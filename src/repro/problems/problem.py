@@ -182,7 +182,9 @@ class Problem(ABC):
     """A problem that a study runs on, with its origin and statistics.
 
     Each kind of problem is a subclass in a module with the name of this kind. It is a frozen dataclass; its fields are
-    the keys of `arrays` and `traits` together, so that the contents of a file can be passed to its constructor.
+    the keys of `arrays` and `traits` together, so that the contents of a file can be passed to its constructor. Of its
+    content `traits` is what a file stores beside the arrays, `describe` gives the statistics that a file keeps,
+    `summary` the sizes in records and tables, `info` these as text, and `outline` what studies plan by.
     """
 
     kind: ClassVar[str]

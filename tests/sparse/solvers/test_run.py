@@ -119,7 +119,7 @@ def test_a_wrong_solver_is_incorrect_and_has_no_time(make_bench, convection, tem
 def test_a_solver_that_writes_past_its_memory_is_incorrect(make_bench, convection, templates, tmp_path):
     """Though its residual is right."""
     source = render_solver(templates, "bicgstab", "double", CPU)
-    body = source.index("{", source.index("begin("))
+    body = source.index("{", source.index("begin_state("))
     wrong = f"{source[: body + 1]} state[{len(LaunchedBicgstabState)}] = 1; {source[body + 1 :]}"
     module = compile_module(wrong, CPU, tmp_path / "wrong.json")
     bench = make_bench(convection(), "double", STUDY_NAME)

@@ -19,8 +19,8 @@ from repro.problems.matrix import Matrix
 from repro.sparse.compound.kernels import kernel_name, render_module
 from repro.sparse.compound.runnables import Variant
 from repro.sparse.compound.variants import (
-    AHEAD,
     INNER,
+    PREFETCHES,
     TILE_ROWS,
     VECTOR,
     Layout,
@@ -221,7 +221,7 @@ def test_compiled_for_an_h200_nothing_spills(tmp_path: Path, templates: Path) ->
             if schedule.block_size * schedule.blocks_per_sm == 512
         ),
     ]
-    assert {schedule.prefetch for schedule in schedules} == set(AHEAD)
+    assert {schedule.prefetch for schedule in schedules} == set(PREFETCHES)
     module = compile_module(
         render_module(templates, "block3", "double", layout, schedules, SM_90, "tests"), SM_90, tmp_path / "m"
     )

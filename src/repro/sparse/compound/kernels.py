@@ -15,7 +15,7 @@ from repro.sparse.compound.outer import Outer, get_outer
 from repro.sparse.compound.variants import CHUNK, DIRECT, TILE, TILE_ROWS, Layout, Schedule, chunks
 from repro.sparse.elementwise import padded_size
 from repro.sparse.pairs import NO_PAIR, SIGNS, SLICE, shared_entries
-from repro.sparse.symmetry import KINDS, SYMMETRIC, adjoint_members, diagonal_members, kept_on_diagonal
+from repro.sparse.symmetry import KINDS_OF_SYMMETRY, SYMMETRIC, adjoint_members, diagonal_members, kept_on_diagonal
 
 #: The folder of the templates.
 TEMPLATES = "sparse/compound"
@@ -136,7 +136,7 @@ def _render_pairs(
 def pairs_constants(entry: str, layout: Layout) -> dict[str, Any]:
     """Return the template context of pairs: sizes, and the transposition of an entry."""
     members = get_entry(entry).members
-    kinds = KINDS.get(entry, (SYMMETRIC,))
+    kinds = KINDS_OF_SYMMETRY.get(entry, (SYMMETRIC,))
     sign_given = len(kinds) > 1
     factors = {1: "", -1: "sign * " if sign_given else "-"}
     return {

@@ -139,8 +139,8 @@ class Variant(CompiledProduct):
         share = L2_SHARE * device.l2_bytes / packed.nbytes
         if share >= 1 and device.backend == "cuda":
             raise Unsupported(
-                f"the matrix takes {packed.nbytes:,} bytes, and {L2_SHARE:.0%} of L2, which has {device.l2_bytes:,}, would "
-                "be kept for it: all of it"
+                f"the matrix takes {packed.nbytes:,} bytes, and {L2_SHARE:.0%} of L2, which has {device.l2_bytes:,}, "
+                "would be kept for it: all of it"
             )
         return [np.int32(min(1.0, share) * packed.slots)]
 

@@ -68,9 +68,10 @@ VECTOR = (*ORDER, "Padded")
 #: Rows of a tile, by pair format (`repro.sparse.pairs`).
 TILE_ROWS = {f"Pairs-{rows}": rows for rows in (64, 128, 256)}
 #: Outer formats of the space `extended` besides pairs.
-OURS = ("CSR", "ELLPACK", "Sl-4", "Sl-8")
+EXTENDED_FORMATS = ("CSR", "ELLPACK", "Sl-4", "Sl-8")
 CLUSTERED = ("CSR", "Sl-4", "Sl-8")
-#: Formats and vector orders that neither won nor were the only ones within a tie, in 36 recorded cases.
+#: (outer, vector) left out of the space `extended`: in 36 recorded cases none was fastest, unless another variant tied
+#: with it.
 NEVER_BEST = (("ELLPACK", "Padded"), ("Sl-8", "Padded"))
 #: `clustered` stores rows with similar entries of x together and keeps the order of both vectors. The other orders
 #: renumber the unknowns, and so x and y (`repro.sparse.ordering.permutation`).
@@ -156,19 +157,21 @@ def extended_layouts(entry: Entry) -> list[Layout]:
     by ELLPACK-R or slices of 16 or 32 rows (docs/performance.md). Pairs need entries with values.
     """
     vectors = ["AoS"] if entry.size & (entry.size - 1) == 0 else ["AoS", "Padded"]
-    combined = [(outer, vector) for outer, vector in product(OURS, vectors) if (outer, vector) not in NEVER_BEST]
+    combined = [
+        (outer, vector) for outer, vector in product(EXTENDED_FORMATS, vectors) if (outer, vector) not in NEVER_BEST
+    ]
     natural = [Layout(outer, "AoSoA", vector) for outer, vector in combined]
     natural += [Layout(outer, "AoSoA", "AoS") for outer in TILE_ROWS if entry.members]
     clustered = (*CLUSTERED, *TILE_ROWS)
     return natural + [replace(layout, ordering="clustered") for layout in natural if layout.outer in clustered]
 
 
-KINDS = ("static", "dynamic")
+PAPERS_KINDS = ("static", "dynamic")
 #: Our additional kinds.
 DIRECT, CHUNK = "direct", "chunk"
 LOADS = ("ca", "cg", "cs", "el")
 #: Words for prefetching (see `Schedule.prefetch`); the last one is for pairs.
-AHEAD = ("", "p", "a", "f")
+PREFETCHES = ("", "p", "a", "f")
 #: Share of L2 that `el` loads keep for the matrix between launches. The rest is for vectors and streaming data; in an
 #: L2 of two partitions data read from both sides may be stored twice.
 L2_SHARE = 0.5
@@ -248,7 +251,7 @@ def paper_space(target: Target, *, rolled: bool = True) -> list[Schedule]:
     return [
         Schedule(kind, block_size, blocks_per_sm, rolled=rolled)
         for kind, block_size, blocks_per_sm in product(
-            KINDS, _steps(target.warp, target.threads_per_block), _steps(1, target.blocks_per_sm)
+            PAPERS_KINDS, _steps(target.warp, target.threads_per_block), _steps(1, target.blocks_per_sm)
         )
         if block_size * blocks_per_sm <= target.threads_per_sm
     ]
@@ -371,7 +374,7 @@ def _resident(target: Target, block_size: int, threads: int) -> int:
 
 
 _SCHEDULE = re.compile(
-    rf"(?P<kind>{'|'.join((*KINDS, DIRECT, CHUNK))})-(?P<n_t>\d+)-(?P<n_b>\d+)"
+    rf"(?P<kind>{'|'.join((*PAPERS_KINDS, DIRECT, CHUNK))})-(?P<n_t>\d+)-(?P<n_b>\d+)"
     r"(-w(?P<width>\d+))?(-u(?P<in_flight>\d+))?(-(?P<load>cg|cs|el))?(-(?P<prefetch>p|a|f))?(-(?P<rolled>rolled))?"
 )
 
@@ -410,7 +413,7 @@ class VariantId(BaseId):
             parts["prefetch"] or "",
             bool(parts["rolled"]),
         )
-        if schedule.rolled and (schedule.kind not in KINDS or schedule.shape):
+        if schedule.rolled and (schedule.kind not in PAPERS_KINDS or schedule.shape):
             raise ReproError(
                 "only the papers' schedules have a loop that is not unrolled",
                 where=text,

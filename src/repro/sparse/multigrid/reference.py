@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from repro.errors import ReproError
 
-#: Limit of Arnoldi steps: the device reads one column of `repro.sparse.multigrid.hierarchy.COLUMN` numbers for each.
+#: Limit of Arnoldi steps: for each of them the device reads a column of so many numbers as
+#: `repro.sparse.multigrid.hierarchy.COLUMN_STRIDE` says.
 MAX_STEPS = 30
 
 

@@ -28,7 +28,7 @@ from repro.problems.problem import Outline, Problem
 from repro.sparse.compound.kernels import kernel_name, render_module
 from repro.sparse.compound.runnables import Variant, own_floors
 from repro.sparse.compound.variants import (
-    KINDS,
+    PAPERS_KINDS,
     REFERENCE,
     TILE_ROWS,
     Layout,
@@ -143,7 +143,7 @@ def _having(rows: Iterable[Row], **columns: object) -> list[Row]:
 
 
 def _unpaired(rows: Iterable[Row]) -> list[Row]:
-    return [row for row in rows if CompoundRow.of(row).outer not in TILE_ROWS]
+    return [row for row in rows if row.own.get("outer") not in TILE_ROWS]
 
 
 def _of_the_papers(rows: Sequence[Row], clock: str) -> dict[str, list[Row]]:
@@ -155,7 +155,7 @@ def _of_the_papers(rows: Sequence[Row], clock: str) -> dict[str, list[Row]]:
     schedule, joint = best_row(reference, clock), best_row(rows, clock)
     if joint is None:
         return {}
-    in_layout = _having(rows, layout=CompoundRow.of(joint).layout)
+    in_layout = _having(rows, layout=joint.own.get("layout"))
     return {
         "schedule": reference,
         "layout": _having(rows, **_schedule(schedule)) if schedule else [],
@@ -311,7 +311,7 @@ class CompoundSpmv(Study):
 
     def tunings(self, settings: StudySettings, problem: Outline) -> list[str]:
         """Return the tunings; for a search by sample without `static` and `dynamic`, which a sample may lack."""
-        kinds = KINDS if settings.search == "exhaustive" else ()
+        kinds = PAPERS_KINDS if settings.search == "exhaustive" else ()
         prefixes = [prefix for space, prefix in TUNING_PREFIXES.items() if space in settings.spaces]
         papers = [f"{prefix}{tuning}" for prefix in prefixes for tuning in (*TUNINGS, *kinds)]
         ours = EXTENDED in settings.spaces and layouts(settings, EXTENDED, _entry(problem))
@@ -488,8 +488,9 @@ def _own_floors(
 ) -> list[list[tuple[Runnable, Row]]]:
     """Time the bandwidth floors for winners in formats of pairs; return each winner's floor."""
     layouts = {variant.name: variant.layout for variant in variants}
-    chosen = [CompoundRow.of(row) for row in rows if row.name in winners]
-    sizes = {layouts[row.name]: row.matrix_bytes for row in chosen if row.matrix_bytes}
+    sizes = {
+        layouts[row.name]: nbytes for row in rows if row.name in winners and (nbytes := row.own.get("matrix_bytes"))
+    }
     return [
         list(zip(floors, session.exhaustive(floors, f"floor of {layout}"), strict=True))
         for layout, floors in own_floors(sizes, session.streams).items()
@@ -525,7 +526,7 @@ def worthwhile_orderings(choices: Sequence[Choice], rows: Sequence[Row], tie: fl
             continue
         before, after = natural.median(clock), reordered.median(clock)
         if before and after and after * (1 + tie) < before:
-            orderings.add(str(CompoundRow.of(reordered).ordering))
+            orderings.add(str(reordered.own.get("ordering")))
     return sorted(orderings)
 
 

@@ -28,7 +28,7 @@ WARP = 32
 #: Maximum threads per chunk: a chunk of `padded` has at most one row per thread, so that 8-bit row offsets suffice.
 MAX_THREADS = 256
 #: Allowed numbers of entries per thread: a thread's entries then fill one load or several loads.
-ENTRIES = (1, 2, 4, 8)
+ENTRIES_PER_THREAD = (1, 2, 4, 8)
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,10 @@ class Chunking:
                 expected=f"a multiple of {WARP}, {MAX_THREADS} at most",
                 actual=self.threads,
             )
-        if self.entries not in ENTRIES:
-            raise ReproError("a thread cannot have so many entries", expected=f"one of {ENTRIES}", actual=self.entries)
+        if self.entries not in ENTRIES_PER_THREAD:
+            raise ReproError(
+                "a thread cannot have so many entries", expected=f"one of {ENTRIES_PER_THREAD}", actual=self.entries
+            )
         if self.split not in get_args(Split):
             raise ReproError("unknown split", expected=", ".join(get_args(Split)), actual=self.split)
 

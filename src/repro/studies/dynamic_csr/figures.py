@@ -32,7 +32,7 @@ from repro.results.significance import WHISKERS, interval_of_ratio, ratio_of
 from repro.results.tables import Figure, count
 from repro.sparse.baseline_times import library_of
 from repro.studies.dynamic_csr import (
-    PAPER,
+    CITED,
     PRODUCTS_PER_BATCH,
     STUDY_NAME,
     number_of,
@@ -152,7 +152,7 @@ STREAMING_SERIES = (
 )
 
 
-@figure(STUDY_NAME, "figure-5-3", title="Streaming and iterative updates over HYB", numbering=f"Figure 5.3 of {PAPER}")
+@figure(STUDY_NAME, "figure-5-3", title="Streaming and iterative updates over HYB", numbering=f"Figure 5.3 of {CITED}")
 def updates(campaign: Campaign, published: Published) -> Figure:
     """One row for each problem; iterative updates on the left, streaming updates on the right."""
     sweeps = {sweep.line.problem for sweep in batch_sweeps(campaign, published)}
@@ -206,7 +206,7 @@ def updates(campaign: Campaign, published: Published) -> Figure:
         )
         else "",
         _means_sentence(cases),
-        f"{PAPER} states, for a {PUBLISHED_GPU}, {mean}× in the mean and as much as {best}× for streaming, and as much",
+        f"{CITED} states, for a {PUBLISHED_GPU}, {mean}× in the mean and as much as {best}× for streaming, and as much",
         f"as {most}× for iterative updates. Its bars for streaming are recovered from Table 5.4, HYB’s update over",
         f"DCSR’s, where an update is “1000 updates”, which it does not define: {drawn}.",
         f"{operation_precision(campaign).capitalize()} precision; the paper does not say in which its updates are.",
@@ -251,7 +251,9 @@ def draw_updates(
     """
     if not any(series.number(case) is not None for panel in panels for series in panel.series for case in cases):
         return figure_style.empty("no updates were measured in this campaign")
-    drawn = figure_style.canvas(figure_style.TEXT, figure_style.height(len(lines), extra=1.45, per_row=UPDATES_ROW))
+    drawn = figure_style.canvas(
+        figure_style.TEXT_WIDTH, figure_style.height(len(lines), extra=1.45, per_row=UPDATES_ROW)
+    )
     for number, (panel, axes) in enumerate(zip(panels, drawn.subplots(1, len(panels)), strict=True)):
         missing = [
             _draw_bars(axes, panel, y, line, case) for y, (line, case) in enumerate(zip(lines, cases, strict=True))
@@ -352,7 +354,7 @@ def draw_rates(sweeps: Sequence[Sweep]) -> Canvas:
     """Draw one row of panels for each problem."""
     if not sweeps:
         return figure_style.empty("no batches of growing sizes were measured in this campaign")
-    drawn = figure_style.canvas(figure_style.TEXT, 0.55 + RATES_ROW * len(sweeps))
+    drawn = figure_style.canvas(figure_style.TEXT_WIDTH, 0.55 + RATES_ROW * len(sweeps))
     panels = drawn.subplots(len(sweeps), len(UPDATE_PROTOCOLS), sharex=True, sharey=True, squeeze=False)
     for row, sweep in zip(panels, sweeps, strict=True):
         for axes, protocol in zip(row, UPDATE_PROTOCOLS, strict=True):
@@ -425,7 +427,7 @@ def draw_crossover(trades: Sequence[RebuildTradeoff], missing: Sequence[tuple[Ti
     if not trades:
         return figure_style.empty("updates and rebuilds were not measured in this campaign")
     names = [_trade_label(trade) for trade in trades] + [times.line.label for times, _ in missing]
-    drawn = figure_style.canvas(figure_style.TEXT, figure_style.height(len(names), extra=1.0))
+    drawn = figure_style.canvas(figure_style.TEXT_WIDTH, figure_style.height(len(names), extra=1.0))
     axes = drawn.add_subplot()
     colours = [
         mpl.colormaps[GAIN_COLOURS](GAIN_DARKEST * i / (len(PRODUCT_COUNTS) - 1)) for i in range(len(PRODUCT_COUNTS))
@@ -513,7 +515,7 @@ def draw_capacity(cases: Sequence[Times], mark: str | None) -> Canvas:
     across = min(CAPACITY_ACROSS, len(cases))
     down = -(-len(cases) // across)
     drawn = figure_style.canvas(
-        max(figure_style.COLUMN, figure_style.TEXT * across / CAPACITY_ACROSS), 0.9 + CAPACITY_ROW * down
+        max(figure_style.COLUMN_WIDTH, figure_style.TEXT_WIDTH * across / CAPACITY_ACROSS), 0.9 + CAPACITY_ROW * down
     )
     panels = drawn.subplots(down, across, squeeze=False).ravel()
     for axes, times in zip(panels, cases, strict=False):
@@ -585,7 +587,7 @@ PRODUCT_SERIES = (
 )
 
 
-@figure(STUDY_NAME, "figure-5-4", title="GFLOPS of the products", numbering=f"Figure 5.4 of {PAPER}")
+@figure(STUDY_NAME, "figure-5-4", title="GFLOPS of the products", numbering=f"Figure 5.4 of {CITED}")
 def flops(campaign: Campaign, published: Published) -> Figure:
     """One panel for each precision, one row for each problem, one bar for each format."""
     panels = {precision: product_times(campaign, published, precision) for precision in campaign.precisions}
@@ -622,7 +624,7 @@ def draw_flops(panels: dict[str, list[ProductTimes]], mark: str | None) -> Canva
     if not shown:
         return figure_style.empty("nothing was measured in this campaign")
     names = [case.line.label for case in next(iter(panels.values()))]
-    drawn = figure_style.canvas(figure_style.TEXT, figure_style.height(len(names), extra=1.0, per_row=FLOPS_ROW))
+    drawn = figure_style.canvas(figure_style.TEXT_WIDTH, figure_style.height(len(names), extra=1.0, per_row=FLOPS_ROW))
     for number, (precision, cases) in enumerate(panels.items()):
         axes = drawn.add_subplot(1, len(panels), number + 1)
         _draw_flops_panel(axes, cases, shown)
@@ -701,7 +703,11 @@ SPEEDUP_SERIES = (
 
 
 @figure(
-    STUDY_NAME, "figure-5-5", title="Speed-up over several devices", numbering=f"Figure 5.5 of {PAPER}", needs="devices"
+    STUDY_NAME,
+    "figure-5-5",
+    title="Speed-up over several devices",
+    numbering=f"Figure 5.5 of {CITED}",
+    needs="devices",
 )
 def scaling(campaign: Campaign, published: Published) -> Figure:
     """One panel for each problem, one line for each kind of product and precision."""
@@ -744,7 +750,7 @@ def draw_scaling(panels: Sequence[Sequence[DeviceTimes]], published: Published, 
     if not panels:
         return figure_style.empty("nothing was measured over several devices in this campaign")
     down = -(-len(panels) // SCALING_ACROSS)
-    drawn = figure_style.canvas(figure_style.TEXT, 0.6 + SCALING_HEIGHT * down)
+    drawn = figure_style.canvas(figure_style.TEXT_WIDTH, 0.6 + SCALING_HEIGHT * down)
     most = max(count for cases in panels for case in cases for count in case.counts)
     printed = False
     for place, cases in enumerate(panels):

@@ -8,7 +8,7 @@ from functools import partial
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from repro.config.models import PAPER as PAPER_SPACE
+from repro.config.models import PAPER
 from repro.results.campaign_data import Campaign, Method
 from repro.results.claims import targets_table, wanted_on
 from repro.results.common_tables import TITLE, baselines_table
@@ -44,9 +44,9 @@ from repro.results.tables import (
 )
 from repro.sparse.baseline_times import library_of, routine_text
 from repro.studies.dynamic_csr import (
+    CITED,
     KIB,
     MIB,
-    PAPER,
     PRODUCTS_PER_BATCH,
     PUBLISHED_CLOCK,
     STATED_ADAPTIVE,
@@ -155,7 +155,7 @@ def _printed_column(
 
 
 #: From this length on, the paper prints the length of the longest row in thousands.
-LONG_ROW = 10_000
+IN_THOUSANDS_FROM = 10_000
 #: Column heads, and the functions that format counts and lengths.
 SIZES: Mapping[str, tuple[str, Callable[[Any], Cell]]] = {
     "nonzeros": ("non-zeros", lambda number: short_count(number, "KM")),
@@ -163,11 +163,11 @@ SIZES: Mapping[str, tuple[str, Callable[[Any], Cell]]] = {
     "columns": ("columns", lambda number: short_count(number, "K")),
     "mean": ("mean row", lambda number: Cell(number, str(int(number)))),
     "deviation": ("deviation", lambda number: Cell(number, f"{number:.0f}")),
-    "longest": ("longest row", lambda number: short_count(number, "K", LONG_ROW)),
+    "longest": ("longest row", lambda number: short_count(number, "K", IN_THOUSANDS_FROM)),
 }
 
 
-@table(STUDY_NAME, "table-5-1", title="The matrices", numbering=f"Table 5.1 of {PAPER}")
+@table(STUDY_NAME, "table-5-1", title="The matrices", numbering=f"Table 5.1 of {CITED}")
 def graphs(campaign: Campaign, published: Published) -> Table:
     def own(key: str, case: PublishedTimes) -> Cell:
         return SIZES[key][1](case.facts[key]) if case.facts else Cell()
@@ -179,7 +179,7 @@ def graphs(campaign: Campaign, published: Published) -> Table:
     )
     caption = [
         "The matrices before the first batch of updates: sizes, and mean, standard deviation and maximum of the",
-        f"entries in a row, published in Table 5.1 of {PAPER} and ours. Both are printed as the paper does: counts in",
+        f"entries in a row, published in Table 5.1 of {CITED} and ours. Both are printed as the paper does: counts in",
         "thousands (K) and millions (M) and the mean cut off; the deviation is about the mean that is cut off, and",
         "rounded. The CSV file has ours in full.",
         "They do not depend on the device.",
@@ -204,7 +204,7 @@ def _fraction(value: float) -> Cell:
 MEAN_FRACTION: Mapping[str, Statistic] = {"mean": lambda numbers: _fraction(fmean(numbers))}
 
 
-@table(STUDY_NAME, "table-5-2", title="Memory of the formats", numbering=f"Table 5.2 of {PAPER}")
+@table(STUDY_NAME, "table-5-2", title="Memory of the formats", numbering=f"Table 5.2 of {CITED}")
 def memory(campaign: Campaign, published: Published) -> Table:
     def printed_size(case: PublishedTimes) -> Cell:
         size = case.theirs["HYB"] if case.theirs else None
@@ -219,7 +219,7 @@ def memory(campaign: Campaign, published: Published) -> Table:
     caption = [
         "Memory of the matrices before the first batch of updates: the size as HYB in MiB (M), below one in KiB",
         "(K), cut off, and dynamic CSR with room for two, three and four segments a row and CSR as fractions of it.",
-        f"Published in Table 5.2 of {PAPER}, and ours, which does not depend on the device. The paper counts values of",
+        f"Published in Table 5.2 of {CITED}, and ours, which does not depend on the device. The paper counts values of",
         "4 bytes, the table of segments but not the sizes of the rows, and gives HYB’s regular part the mean row,",
         "cut off, then rounded up to a multiple of 4; its text has the mean itself. Everything: the sizes of the rows,",
         "the table’s padding and the state as well; room for growth is in neither.",
@@ -276,13 +276,13 @@ CONVERSIONS = tuple(map(_conversion, ("COO-CSR", "COO-DCSR", "COO-HYB", "CSR-DCS
 COPY = _conversion("CSR-CSR", "copy")
 
 
-@table(STUDY_NAME, "table-5-3", title="Conversions between formats", numbering=f"Table 5.3 of {PAPER}")
+@table(STUDY_NAME, "table-5-3", title="Conversions between formats", numbering=f"Table 5.3 of {CITED}")
 def conversions(campaign: Campaign, published: Published) -> Table:
     printed = {conversion.key: conversion.title for conversion in CONVERSIONS}
     columns = _ratio_columns(campaign, printed, CONVERSIONS, COPY, "no copy from CSR to CSR was timed")
     caption = [
         "The time of a conversion over that of copying the three arrays of CSR.",
-        f"Published in Table 5.3 of {PAPER}; ours of the grown matrix, in memory that is there already. Coordinates",
+        f"Published in Table 5.3 of {CITED}; ours of the grown matrix, in memory that is there already. Coordinates",
         "come sorted by row; dynamic CSR comes with one segment a row, and becomes CSR by its defragmentation. HYB’s",
         "regular part has the width that the paper’s Table 5.2 follows from.",
         f"{operation_precision(campaign).capitalize()} precision; the paper does not say in which its conversions are.",
@@ -323,7 +323,7 @@ PUBLISHED_SENTENCE = (
 OWN_PRODUCT = Method("product", "CSR product", columns={"kind": "variant", "what": "product", "format": "csr"})
 
 
-@table(STUDY_NAME, "table-5-4", title="Updates, defragmentation and sort", numbering=f"Table 5.4 of {PAPER}")
+@table(STUDY_NAME, "table-5-4", title="Updates, defragmentation and sort", numbering=f"Table 5.4 of {CITED}")
 def updates(campaign: Campaign, published: Published) -> Table:
     lacking = "no product with CSR was timed"
     cases = published_times(campaign, published, "operations")
@@ -332,7 +332,7 @@ def updates(campaign: Campaign, published: Published) -> Table:
     columns = _ratio_columns(campaign, PUBLISHED_OPERATIONS, shown, OWN_PRODUCT, lacking)
     caption = [
         "The time of an operation over that of one product with CSR.",
-        f"Published in Table 5.4 of {PAPER}, where an update is “1000 updates”, which it does not define. Ours is",
+        f"Published in Table 5.4 of {CITED}, where an update is “1000 updates”, which it does not define. Ours is",
         "another protocol: the whole grown matrix is streamed as one batch into an empty one, its entries by row or in",
         "any order, those of the same place side by side; HYB’s update includes the sort of its coordinates that a",
         "product asks for, and is spared reading back how many there are. HYB sort: of the coordinates that come in",
@@ -562,7 +562,7 @@ def _step_column(key: str, title: str, group: str, step: Callable[[DeviceTimes],
 DEVICE_NAME = _name_column(lambda case: None if case.counts else "not measured over several devices")
 
 
-SECTION = f"Section 5.3.4 of {PAPER}"
+SECTION = f"Section 5.3.4 of {CITED}"
 
 
 @table(STUDY_NAME, "table-devices", title="Products over several devices", numbering=SECTION, needs="devices")
@@ -732,7 +732,7 @@ def _stated(graphs: Sequence[PaperGraphs], statement: Statement) -> tuple[Cell, 
     return (ratio(quantity.value(cases)), ratio(min(numbers)), ratio(max(numbers)), Cell(len(numbers)))
 
 
-@table(STUDY_NAME, "table-text", title="What the paper’s text states, beside ours", numbering=f"text of {PAPER}")
+@table(STUDY_NAME, "table-text", title="What the paper’s text states, beside ours", numbering=f"text of {CITED}")
 def text(campaign: Campaign, published: Published) -> Table:
     literal, tuned, own = (
         PaperGraphs.of(campaign, published, variants) for variants in ("as_published", "paper_tuned", "ours")
@@ -751,7 +751,7 @@ def text(campaign: Campaign, published: Published) -> Table:
         *(Column(key, key, campaign.column) for key in ("ours", "least", "largest", "cases")),
     )
     caption = [
-        f"What the text of {PAPER} states of all its graphs, and the same of ours; graphs whose batches are of growing",
+        f"What the text of {CITED} states of all its graphs, and the same of ours; graphs whose batches are of growing",
         "sizes are not among them. Streaming: the whole matrix as one batch, by row, into an empty one, HYB’s sort",
         f"included. Iterative: batches, each followed by {PRODUCTS_PER_BATCH} products, as in Figure 5.3. As",
         "published: updates by the paper’s algorithms 4, 5 and 7, products with four threads a row or by its bins.",
@@ -794,6 +794,6 @@ def _baseline_or_layout(row: DynamicRow) -> str | None:
         return row.name
     if row.what == "product":
         return "/".join(filter(None, ("-".join(filter(None, (row.format, row.state))), row.schedule)))
-    if row.space == PAPER_SPACE:
+    if row.space == PAPER:
         return f"{row.format}, as published"
     return row.routine or row.format

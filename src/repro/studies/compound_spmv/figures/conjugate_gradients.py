@@ -61,7 +61,7 @@ def conjugate_gradients(campaign: Campaign, published: Published) -> Figure:
 def _draw(cases: Sequence[Times], precisions: Sequence[str], library: str, chip: int) -> Canvas:
     if not cases:
         return figure_style.empty("conjugate gradients were not timed in this campaign")
-    drawn = figure_style.canvas(figure_style.TEXT, 2.6)
+    drawn = figure_style.canvas(figure_style.TEXT_WIDTH, 2.6)
     panels = drawn.subplots(1, len(precisions), sharex=True, sharey=True, squeeze=False)[0]
     series = {
         CHIP_CG: Series("on the chip", figure_style.DARK, figure_style.DARK, "o"),

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 from repro.bench.rows import OUTSIDE, RecordedRow
 from repro.results.campaign_data import Campaign, Method
 from repro.results.claims import has_targets, wanted_cell, wanted_on
-from repro.results.common_tables import PACKED, TITLE, SetupCosts, baselines_table, setup_costs_table
+from repro.results.common_tables import PACKED_CAPTION, TITLE, SetupCosts, baselines_table, setup_costs_table
 from repro.results.problem_rows import (
     ABBREVIATIONS,
     ProblemRow,
@@ -652,7 +652,7 @@ def _baseline_or_layout(row: CompoundRow) -> str:
 def setup_costs(campaign: Campaign, published: Published) -> Table:
     """One line for each problem and precision."""
     costs = [_costs(times) for times in all_times(campaign, published)]
-    return setup_costs_table(campaign, costs, library=library_of(campaign), clock="graph", setup=PACKED)
+    return setup_costs_table(campaign, costs, library=library_of(campaign), clock="graph", setup=PACKED_CAPTION)
 
 
 def _costs(times: Times) -> SetupCosts:
