@@ -17,6 +17,7 @@ from repro.operators.spmv import CACHED_LAUNCHES, Product
 from repro.sparse.compound import packing
 from repro.sparse.compound.runnables import Variant
 from repro.sparse.compound.variants import VariantId, fitting
+from support.matrices import draw
 
 pytestmark = pytest.mark.medium
 
@@ -33,11 +34,6 @@ VARIANTS = [
 
 #: That a matrix of ones is to be taken for a pattern has to be said.
 ASKED = {"pattern": "pattern"}
-
-
-def draw(count, dtype, seed=1):
-    numbers = np.random.default_rng(seed).uniform(-1, 1, (2, count))
-    return (numbers[0] + 1j * numbers[1] if np.dtype(dtype).kind == "c" else numbers[0]).astype(dtype)
 
 
 @pytest.fixture

@@ -174,7 +174,7 @@ def _of_case(
         yield Missing(case, f"no winner of {', '.join(unchosen)}: {reason}")
     winners = {choice["name"] for choice in choices}
     for path, step in rows.items():
-        yield from _failed(f"{case} ({path.stem})", step, winners)
+        yield from missing_of_failed(f"{case} ({path.stem})", step, winners)
 
 
 def _rows_by_case(study_folder: Path, step: str) -> dict[tuple[str, str], list[dict[str, Any]]]:
@@ -188,7 +188,7 @@ def _rows_by_case(study_folder: Path, step: str) -> dict[tuple[str, str], list[d
     return cases
 
 
-def _failed(subject: str, rows: Sequence[Mapping[str, Any]], winners: Container[str]) -> Iterator[Missing]:
+def missing_of_failed(subject: str, rows: Sequence[Mapping[str, Any]], winners: Container[str]) -> Iterator[Missing]:
     """Yield failed rows, counted by status; those of rivals one by one. Harmless statuses fail only for `winners`;
     compile errors are found elsewhere.
     """

@@ -283,11 +283,11 @@ def mark(path: Path, before: FileDigest | None = None) -> FileDigest:
 
 def files_digest(paths: Iterable[Path]) -> str:
     """Return one hash of the names and contents of files."""
-    return _files_digest(tuple(sorted(paths)))
+    return cached_digest(tuple(sorted(paths)))
 
 
 @cache
-def _files_digest(paths: tuple[Path, ...]) -> str:
+def cached_digest(paths: tuple[Path, ...]) -> str:
     return hash_of([(str(path), digest_of(path)) for path in paths])
 
 

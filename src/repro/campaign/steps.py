@@ -95,7 +95,7 @@ def _compiled_from(study_name: str, target: Target, kernels: Path) -> dict[str, 
     """Return the inputs of a study's compile steps."""
     return {
         "compiler": compiler_identity(target),
-        "templates": _templates(kernels, (study_name, "sparse", "filtering", COMMON, "dialects")),
+        "templates": templates_digest(kernels, (study_name, "sparse", "filtering", COMMON, "dialects")),
         "packages": _versions(RENDERING),
         "code": _compiling_code(study_name),
     }
@@ -109,7 +109,7 @@ def compiling_common(target: Target, kernels: Path, modules: Path = MODULES) -> 
         (modules / target.name / f"{COMMON}.json",),
         {
             "compiler": compiler_identity(target),
-            "templates": _templates(kernels, (COMMON, "dialects")),
+            "templates": templates_digest(kernels, (COMMON, "dialects")),
             "packages": _versions(RENDERING),
             "code": code_hash("repro.codegen.build_cache", "repro.codegen.templates"),
         },
@@ -262,7 +262,7 @@ def _modules(study_name: str, *parts: str) -> list[str]:
 
 
 @cache
-def _templates(kernels: Path, folders: tuple[str, ...]) -> str:
+def templates_digest(kernels: Path, folders: tuple[str, ...]) -> str:
     found = (path for folder in folders for path in shipped(kernels / folder).rglob("*"))
     return files_digest(path for path in found if path.suffix in SUFFIXES)
 

@@ -183,7 +183,7 @@ def delaunay_square(triangles: int, variance: str = "low", seed: int = 1) -> Tri
     moved[(column == 0) | (column == lengths[row] - 1), 0] = 0.0
     moved[(row == 0) | (row == last), 1] = 0.0
     points += moved
-    return points, _ordered(points, Delaunay(points).simplices)
+    return points, ordered_triangles(points, Delaunay(points).simplices)
 
 
 def _rows(triangles: int, grading: float) -> tuple[NDArray[np.int64], Floats, Floats]:
@@ -201,7 +201,7 @@ def _rows(triangles: int, grading: float) -> tuple[NDArray[np.int64], Floats, Fl
     return counts, heights, distance / sqrt(0.75)
 
 
-def _ordered(points: Floats, simplices: NDArray[np.int32]) -> NDArray[np.int32]:
+def ordered_triangles(points: Floats, simplices: NDArray[np.int32]) -> NDArray[np.int32]:
     """Return sorted triangles without flat ones; each is counterclockwise and starts at its lowest vertex number."""
     corners = points[simplices]
     a, b = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]

@@ -322,7 +322,7 @@ def prior(
             todo="measure a campaign of this space with `search: exhaustive` first",
         )
     losses = np.array([_losses(recording, space, likeness) for recording in covering])
-    weights = _weights(np.array([recording.features for recording in covering]), target)
+    weights = likeness_weights(np.array([recording.features for recording in covering]), target)
     mean = weights @ losses
     groups = np.unique(likeness.groups, return_inverse=True)[1]
     factors = np.vstack([np.sqrt(weights)[:, None] * (losses - mean), WORD_DEVIATION * likeness.words()])
@@ -351,7 +351,7 @@ def _losses(recording: Recording, space: tuple[str, ...], likeness: VariantCovar
     return losses
 
 
-def _weights(features: Array, target: Array) -> Array:
+def likeness_weights(features: Array, target: Array) -> Array:
     """Return normalised weights of problems, `(problems,)`, from features `(problems, features)`; NaN means unknown."""
     stated = np.isfinite(features)
     count = np.maximum(stated.sum(axis=0), 1)

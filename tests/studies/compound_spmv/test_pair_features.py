@@ -24,7 +24,7 @@ from repro.studies.compound_spmv.facts import facts, measure_pairs
 from repro.studies.compound_spmv.study import features, prune_mask
 from repro.tuning.evaluation import evaluate, replay
 from repro.tuning.recordings import Machine, Recording
-from repro.tuning.strategies import Predicted, _weights
+from repro.tuning.strategies import Predicted, likeness_weights
 from support.symmetric_problems import KINDS, disturbed, symmetric_problem, without_entry
 
 MACHINE = Machine(132, 2048, 60 << 20)
@@ -213,7 +213,7 @@ def test_problems_that_are_alike_in_their_pairs_count_more() -> None:
     no = near.copy()
     no[9], no[10:] = 0, np.nan
     others = np.array([one.features for one in RECORDED])
-    weights = _weights(np.array([near, far, no, *others]), near)
+    weights = likeness_weights(np.array([near, far, no, *others]), near)
     assert weights[0] > weights[1] and weights[0] > weights[2]
 
 

@@ -75,7 +75,7 @@ class Variant(CompiledProduct):
         if self.module.binary is not None and self._padding(workspace) <= MAX_PADDING:
             ordering = self.layout.unknowns
             workspace.cached(("reordered", ordering), lambda: operands.reordered(ordering), lend_device=True)
-            workspace.pack(self.packing, _packer(workspace, operands, self.layout))
+            workspace.pack(self.packing, packer_of(workspace, operands, self.layout))
 
     def prepare(self, workspace: Workspace) -> None:
         """Pack and upload the matrix, load the module, and bind the kernel.
@@ -104,7 +104,7 @@ class Variant(CompiledProduct):
         device, operands = workspace.device, operands_of(workspace)
         if (padded := self._padding(workspace)) > MAX_PADDING:
             raise Unsupported(f"padded to {padded:.1f} times the entries, more than {MAX_PADDING}")
-        packed, buffers = workspace.upload_packed(self.packing, _packer(workspace, operands, self.layout))
+        packed, buffers = workspace.upload_packed(self.packing, packer_of(workspace, operands, self.layout))
         shared = self._shared_bytes(packed, operands)
         self.matrix_bytes = packed.nbytes
         name = kernel_name(self.schedule, device.target)
@@ -164,7 +164,7 @@ def padding(matrix: Matrix, outer: str, warp: int) -> float:
     return slots / matrix.nnz
 
 
-def _packer(
+def packer_of(
     workspace: Workspace, operands: ProductOperands, layout: Layout
 ) -> Callable[[], tuple[PackedFacts, Mapping[str, NDArray[Any]]]]:
     clustered = layout.ordering == "clustered"

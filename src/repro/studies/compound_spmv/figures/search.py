@@ -213,13 +213,13 @@ def _draw_surfaces(surfaces: list[Surface], title: str, unit: str) -> Canvas:
     bar = drawn.colorbar(
         ScalarMappable(norm, figure_style.HEAT), ax=list(panels), label="median time [µs]", pad=0.02, aspect=25
     )
-    bar.set_ticks(ticks := _ticks(norm, 0.12 / panel), labels=[f"{x:g}" for x in ticks])
+    bar.set_ticks(ticks := log_ticks(norm, 0.12 / panel), labels=[f"{x:g}" for x in ticks])
     bar.ax.yaxis.set_minor_locator(NullLocator())
     drawn.suptitle(title, fontsize=7.5)
     return drawn
 
 
-def _ticks(norm: LogNorm, gap: float) -> list[float]:
+def log_ticks(norm: LogNorm, gap: float) -> list[float]:
     """Return round numbers, and both ends to three digits, no two nearer than that share of the axis."""
     low, high = norm.vmin or 1.0, norm.vmax or 1.0
     apart = (high / low) ** gap
