@@ -199,7 +199,7 @@ class Receipt:
     step: str
     #: Hash of parts, files and earlier steps.
     fingerprint: str
-    #: The step's `parts`, and its files with their marks.
+    #: The step's `parts`, and in `files` the digest of each input file.
     parts: Mapping[str, Any]
     files: Mapping[str, FileDigest]
     #: Hash of the outputs (`Receipt.content`) of each earlier step, by the path of that step's receipt.
@@ -274,7 +274,7 @@ def stat_of(path: Path) -> str:
 
 
 def mark(path: Path, before: FileDigest | None = None) -> FileDigest:
-    """Return the mark of a file; its digest comes from an earlier mark if the file has not changed since."""
+    """Return digest and `stat` of a file; the digest is that of `before` if the file has not changed since."""
     stat = stat_of(path)  # before reading, so that a write during the read changes the next `stat`
     if before is not None and stat == before.stat:
         return before

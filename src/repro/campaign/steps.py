@@ -257,7 +257,7 @@ def _compiling_code(study_name: str) -> str:
 
 
 def _modules(study_name: str, *parts: str) -> list[str]:
-    """Return the full names of the modules that a study has of these."""
+    """Return the full names of those of a study's modules (`parts`, such as `kernels`) that it has."""
     return [module for part in parts if (module := study_module(study_name, part))]
 
 

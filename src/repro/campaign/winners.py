@@ -16,8 +16,8 @@ from repro.codegen.targets import Target, get_target
 from repro.config.models import OwnProblem
 from repro.entries import get_entry
 from repro.errors import ReproError
-from repro.export import EXPORTED_STUDY
 from repro.export.bundle import parse_variant
+from repro.export.campaign_choice import EXPORTED_STUDY
 from repro.problems.registry import own_name
 from repro.results.campaign_data import UNAVAILABLE, Campaign, Case, ProblemRecord, ReportedTime, one_line
 from repro.results.report import PageWinners, same_kernel_twice

@@ -114,7 +114,7 @@ def measure(
 def repeat_first(
     context: typer.Context, config: Config, study: str, precision: str, problems: Sequence[str], config_file: Path
 ) -> None:
-    """Time the winner of a study's first case in a second process, if the case is among these; failures are printed."""
+    """Time the winner of a study's first case in a second process, if `problems` have it; failures are printed."""
     from repro.bench.worker import run_worker
     from repro.campaign.configuration import Folders
     from repro.campaign.measurement import REPEAT

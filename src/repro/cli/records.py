@@ -20,7 +20,6 @@ from repro.cli.options import (
     Results,
     print_json,
 )
-from repro.export import EXPORTED_STUDY
 from repro.package_data import DEFAULT_CONFIG
 
 if TYPE_CHECKING:
@@ -178,7 +177,10 @@ def export(
     matrix: Annotated[
         bool, typer.Option("--matrix", help="Also write the problem's matrix, for the example to multiply with.")
     ] = False,
-    study: Annotated[str, typer.Option(help="Study of the campaign.")] = EXPORTED_STUDY,
+    study: Annotated[
+        str | None,
+        typer.Option(help="Study of the campaign; by default that whose kernels can be exported.", show_default=False),
+    ] = None,
     results: Results = DEFAULT_RESULTS,
     config_file: ConfigFile = DEFAULT_CONFIG,
 ) -> None:
@@ -195,8 +197,10 @@ def export(
     from repro.campaign.configuration import load
     from repro.errors import ReproError
     from repro.export.bundle import render_export, write_folder
+    from repro.export.campaign_choice import EXPORTED_STUDY
     from repro.problems.registry import campaign_folder
 
+    study = study or EXPORTED_STUDY
     if study != EXPORTED_STUDY:
         raise ReproError("the kernels of this study cannot be exported", expected=EXPORTED_STUDY, actual=study)
     config = load(config_file)

@@ -102,7 +102,7 @@ def misfits(
 
 
 def _list_for(value: object) -> str:
-    """Say how a list is written, of a mapping what is missing to be an item of it."""
+    """Say how a list is written; where a mapping stands in place of the list, how it becomes the list's first item."""
     if not isinstance(value, Mapping) or not value:
         return "a list, [in brackets]"
     key, inside = next(iter(value.items()))

@@ -24,7 +24,7 @@ from repro.config.models import MAX_PART_LENGTH
 from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.exact_casts import cast
-from repro.export import EXPORTED_STUDY
+from repro.export.campaign_choice import EXPORTED_STUDY
 from repro.problems.matrix import Matrix
 from repro.sparse import ordering
 from repro.sparse.compound.kernels import kernel_name, pairs_constants, render_module

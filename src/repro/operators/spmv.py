@@ -22,8 +22,7 @@ from repro.codegen.targets import DTYPES, Target
 from repro.devices.base import Buffer, OutOfDeviceMemory
 from repro.entries import get_entry
 from repro.errors import ReproError, Unsupported
-from repro.export import EXPORTED_STUDY
-from repro.export.campaign_choice import find_campaign_choice
+from repro.export.campaign_choice import EXPORTED_STUDY, find_campaign_choice
 from repro.operators.arrays import DeviceArray, VectorType, on_device
 from repro.operators.base import Closeable, DeviceOperator, one_of
 from repro.operators.device_exchange import CUPYS_MATRICES, cupys_rows, device_of, is_cupys

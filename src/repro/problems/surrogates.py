@@ -63,7 +63,7 @@ class LengthTargets:
 
     @property
     def fewest(self) -> int:
-        """Minimum number of rows longer than the width."""
+        """Least number of rows that are longer than the width: each takes at most `reach` entries of the overflow."""
         return -(-self.overflow // self.reach) if self.reach else 0
 
     @property

@@ -61,7 +61,7 @@ class Unfinished(ReproError):
 
 @contextmanager
 def _preparing() -> Iterator[None]:
-    """Refuse a batch without memory for sorting; the matrix is unchanged."""
+    """Turn a lack of memory to sort a batch in into a refusal of the batch; the matrix is unchanged."""
     try:
         yield
     except OutOfDeviceMemory as error:

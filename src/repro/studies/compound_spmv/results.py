@@ -171,7 +171,7 @@ class Times(MethodTimes[CompoundRow]):
 
     @property
     def by_events(self) -> Times:
-        """The same by the event clock, which also chooses the variants."""
+        """These times by the event clock, which then chooses the variants as well."""
         return replace(self, clock="event")
 
     @property

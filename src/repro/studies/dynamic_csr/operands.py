@@ -107,7 +107,7 @@ class SortedCoordinates:
         return launch
 
     def bind_copy(self, entries: DeviceEntries, count: int) -> Callable[[], None]:
-        """Return a launch that copies the given entries to the start of the first side."""
+        """Return a launch that copies the given entries to the start of side 0 of `sides`."""
         return self.bind_append(entries, count, 0, 0)
 
     def bind_append(self, entries: DeviceEntries, count: int, side: int, end: int) -> Callable[[], None]:

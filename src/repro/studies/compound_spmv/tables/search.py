@@ -381,7 +381,7 @@ JUDGED: Learnt = {
     "entry_unknown": ("entry unknown", lambda evaluation: evaluation.family_unknown),
     "random": ("random", lambda evaluation: evaluation.random),
 }
-#: The same of searches that learn from other devices, where campaigns on such stand beside this one.
+#: As `JUDGED`, of searches that learn from campaigns on other devices, where such campaigns stand beside this one.
 ELSEWHERE: Learnt = {
     "device_unknown": ("GPU unknown", lambda evaluation: evaluation.device_unknown),
     "both_unknown": ("GPU and problem unknown", lambda evaluation: evaluation.both_unknown),
