@@ -63,7 +63,7 @@ def test_artifacts_wait_for_batches_in_the_place_of_all_that_these_leave() -> No
     made = plan(batch=3)
     waiting = ProblemBatches(made).raw("compound_spmv")
     own = [path for path in made.raw("compound_spmv") if LARGE in path]
-    assert len(own) == 1 + 2 * len(made.steps("compound_spmv"))
+    assert len(own) == 1 + 2 * len(made.case_files("compound_spmv"))
     assert [path for path in waiting if "/batches/" not in path] == own
     assert sum("/batches/problems/" in path for path in waiting) == 2
     assert sum("/batches/compound_spmv/" in path for path in waiting) == 4

@@ -4,7 +4,7 @@ import pytest
 from synthetic_campaign import PROBLEMS
 
 from repro.results.campaign_data import Campaign, Case
-from repro.sparse.baseline_times import library_of, routine_text
+from repro.sparse.tuning_features import library_of, routine_text
 from repro.studies.compound_spmv.results import tied_layouts
 
 HELMHOLTZ = PROBLEMS[1]

@@ -27,7 +27,7 @@ from repro.results.published import Published
 from repro.results.registry import figure
 from repro.results.significance import WHISKERS, Interval, interval_of_ratio, median_of, ratio_of
 from repro.results.tables import Figure, digits
-from repro.sparse.baseline_times import library_of
+from repro.sparse.tuning_features import library_of
 from repro.studies.compressed_coo import CITED, GPUS, STUDY_NAME
 from repro.studies.compressed_coo.results import (
     COMPRESSED_COO,

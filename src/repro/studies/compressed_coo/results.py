@@ -14,8 +14,8 @@ from repro.results.problem_rows import MethodTimes, ours
 from repro.results.published import Published
 from repro.results.rivals import Contest, register_contests
 from repro.results.significance import interval_of_ratio, ratio_of
-from repro.sparse.baseline_times import library_of
 from repro.sparse.solvers.persistent import ROUTINE
+from repro.sparse.tuning_features import library_of
 from repro.studies.compressed_coo import SOLVER, STUDY_NAME
 from repro.studies.compressed_coo.ids import PAPERS
 from repro.studies.compressed_coo.study import CooRow

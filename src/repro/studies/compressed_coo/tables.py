@@ -48,7 +48,7 @@ from repro.results.tables import (
     tied,
     time_column,
 )
-from repro.sparse.baseline_times import library_of, routine_text
+from repro.sparse.tuning_features import library_of, routine_text
 from repro.studies.compressed_coo import CITED, GPUS, STUDY_NAME
 from repro.studies.compressed_coo.results import (
     CLAIMS,

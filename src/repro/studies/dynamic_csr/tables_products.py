@@ -35,7 +35,7 @@ from repro.results.tables import (
     table_of,
     time_column,
 )
-from repro.sparse.baseline_times import library_of, routine_text
+from repro.sparse.tuning_features import library_of, routine_text
 from repro.studies.dynamic_csr import (
     CITED,
     STUDY_NAME,

@@ -17,8 +17,8 @@ from repro.results.published import Published
 from repro.results.registry import figure
 from repro.results.significance import WHISKERS, Interval, geometric_mean, interval_of_ratio, ratio_of
 from repro.results.tables import Figure
-from repro.sparse.baseline_times import library_of
 from repro.sparse.spgemm.kernels import LIMITS
+from repro.sparse.tuning_features import library_of
 from repro.studies.spgemm_amg import CITED, PHASES, PRODUCTS, STUDY_NAME
 from repro.studies.spgemm_amg.results import (
     COORDINATE_SET_UP,

@@ -40,8 +40,8 @@ from repro.results.tables import (
     table_of,
     time_column,
 )
-from repro.sparse.baseline_times import library_of
 from repro.sparse.spgemm.multiplication import ONE_PHASE, TWO_PHASES
+from repro.sparse.tuning_features import library_of
 from repro.studies.spgemm_amg import CITED, PHASES, PRODUCTS, STUDY_NAME, TOLERANCE
 from repro.studies.spgemm_amg.ids import AmgRow
 from repro.studies.spgemm_amg.results import (

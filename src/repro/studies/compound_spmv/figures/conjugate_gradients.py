@@ -13,7 +13,7 @@ from repro.results.problem_rows import join_sentences, measurement_note, remarks
 from repro.results.published import Published
 from repro.results.registry import figure
 from repro.results.tables import MICRO, Figure
-from repro.sparse.baseline_times import library_of
+from repro.sparse.tuning_features import library_of
 from repro.studies.compound_spmv import CONJUGATE_GRADIENTS, STUDY_NAME
 from repro.studies.compound_spmv.figures.performance import MEGA, MIB, Series, draw_points
 from repro.studies.compound_spmv.results import (

@@ -31,7 +31,7 @@ from repro.results.published import Published
 from repro.results.registry import figure
 from repro.results.significance import WHISKERS, Interval, geometric_mean, interval_of_ratio, ratio_of
 from repro.results.tables import Figure
-from repro.sparse.baseline_times import library_of
+from repro.sparse.tuning_features import library_of
 from repro.studies.compound_spmv import CITED, STUDY_NAME
 from repro.studies.compound_spmv.results import (
     ENTRY_WORDS,

@@ -42,7 +42,7 @@ from repro.results.tables import (
     tied,
     time_column,
 )
-from repro.sparse.baseline_times import library_of, routine_text
+from repro.sparse.tuning_features import library_of, routine_text
 from repro.studies.compound_spmv import STUDY_NAME
 from repro.studies.compound_spmv.results import (
     CHIP_CG,
