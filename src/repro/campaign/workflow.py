@@ -61,8 +61,8 @@ _held: list[int] = []
 def check_configuration_files(words: Sequence[str]) -> None:
     """End a command line of Snakemake with a message if a file of `--configfile` cannot be read.
 
-    Snakemake itself opens these files before it reads the Snakefile, and ends in a traceback. The profiles call this,
-    which it reads before.
+    Snakemake itself opens these files before it reads the Snakefile, and ends in a traceback. It reads a profile before
+    both, and the profiles call this.
     """
     named = False
     try:

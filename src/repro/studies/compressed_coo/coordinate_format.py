@@ -262,7 +262,7 @@ class Encoding(NamedTuple):
         return f"{rows}/{8 * COLUMN_BYTES[self.columns]}/{('plain', 'table')[self.values]}"
 
     def sections(self, chunking: Chunking, value_bytes: int) -> tuple[int, int, int]:
-        """Return the bytes of a chunk's rows, columns and values, multiples of 16 because B is a multiple of 32."""
+        """Return the bytes of a chunk's rows, columns and values: multiples of 16, as its threads are of 32."""
         return (
             ROW_BYTES[self.rows] * chunking.rows,
             COLUMN_BYTES[self.columns] * chunking.slots,

@@ -83,7 +83,7 @@ def _megabytes(size: int | None) -> Cell:
 def _kernel_columns(
     key: str, head: str, pick: Pick, why_not: Callable[[Times], tuple[str, ...]] = lambda case: ()
 ) -> tuple[Column[Times], ...]:
-    """Return a variant, its time, marked where it is mostly launch, and the floor's share of it."""
+    """Return three columns: a variant, its time (marked where it is mostly launch), and the floor's share of that."""
 
     def name(case: Times) -> Cell:
         timed = pick(case)
