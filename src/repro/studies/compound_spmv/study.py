@@ -86,7 +86,7 @@ class CompoundRow(RecordedRow):
     #: Number of iterations of a launch, and of a solve to the tolerance.
     iterations: int | None
     to_tolerance: int | None
-    #: Bytes of the matrix that stay in shared memory, and bytes that all multiprocessors have for it.
+    #: Bytes of the matrix, as slices, that stay in shared memory, and bytes that all multiprocessors have for it.
     kept_bytes: int | None
     chip_bytes: int | None
 
