@@ -175,6 +175,9 @@ PATH = re.compile(
 )
 
 
+DOTTED = re.compile(r"`(repro(?:\.\w+)+)`")
+
+
 def remarks(path: Path) -> str:
     """Return the comments and docstrings of a source, or all of a text that is none."""
     if path.suffix != ".py":
@@ -186,11 +189,16 @@ def remarks(path: Path) -> str:
     return "\n".join([*said, *(ast.get_docstring(node) or "" for node in nodes)])
 
 
+def named_by(pattern: re.Pattern[str], path: Path) -> list[str]:
+    """Return what comments and docstrings of a file name; only a file that has such a name at all is parsed."""
+    return sorted(set(pattern.findall(remarks(path)))) if pattern.search(path.read_text()) else []
+
+
 def test_every_file_that_a_comment_or_docstring_names_is_there():
     missing = [
         f"{source.relative_to(REPOSITORY)}: {name}"
         for source in SOURCES
-        for name in PATH.findall(remarks(source))
+        for name in named_by(PATH, source)
         if not any((folder / name).exists() for folder in (REPOSITORY, *LAID_OVER))
     ]
     assert not missing
@@ -200,7 +208,7 @@ def test_every_dotted_name_of_pages_and_docstrings_is_there():
     missing = [
         f"{source.relative_to(REPOSITORY)}: {name}"
         for source in (*PAGES, *SOURCES)
-        for name in sorted(set(re.findall(r"`(repro(?:\.\w+)+)`", remarks(source))))
+        for name in named_by(DOTTED, source)
         if not names_something(name)
     ]
     assert not missing

@@ -1,6 +1,7 @@
 """`repro.solve` and an operator's solvers: any library's vectors, entries, scales, and what is refused."""
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,7 +9,10 @@ import pytest
 import scipy.sparse as sp
 
 import repro
+from repro.bench.guards import Guards
+from repro.devices.base import OutOfDeviceMemory
 from repro.errors import ReproError
+from repro.sparse.solvers import slices
 from repro.sparse.solvers.persistent import PersistentSolver
 from support.persistent_solves import dominant
 
@@ -90,6 +94,11 @@ HARD = {
     "indefinite": (np.array([[1.0, 2], [2, 1]]), [1, -1], {}, "not positive definite"),
     "no diagonal": (np.array([[0.0, 2], [2, 1]]), [1, -1], {}, "diagonal, row 0"),
     "breakdown": (np.array([[0.0, 1], [-1, 0]]), [1, 1], {"method": "bicgstab"}, "divisor is 0"),
+    "zero row": (np.diag([1.0, 0, 2]), [1, 0, 1], {}, "diagonal, row 1"),
+    "zero row of BiCGSTAB": (np.diag([1.0, 0, 2]), [1, 1, 1], {"method": "bicgstab"}, "divisor is 0"),
+    "singular of BiCGSTAB": (np.ones((3, 3)), [1, -1, 0], {"method": "bicgstab"}, "divisor is 0"),
+    "no rows": (np.empty((0, 0)), [], {}, "no entries"),
+    "NaN in the matrix": (np.array([[1, np.nan], [0, 1]]), [1, 1], {}, "row 0, column 1"),
     "NaN": (np.eye(2), [1, np.nan], {}, r"b\[1\]"),
     "infinite x0": (np.eye(2), [1, 1], {"x0": [np.inf, 0]}, r"x0\[0\]"),
     "length": (np.eye(2), [1, 2, 3], {}, "2 real numbers"),
@@ -108,11 +117,64 @@ def test_what_cannot_be_solved_is_one_message(case):
         repro.solve(sp.csr_array(matrix), b, **keys, device=DEVICE)
 
 
+@pytest.mark.parametrize("method", ["cg", "bicgstab"])
+def test_nan_on_the_device_is_one_message_and_spoils_no_later_solve(method, put):
+    nothing = np.where(np.arange(200) == 150, np.nan, B)
+    with repro.operator(LINE, device=DEVICE) as A:
+        expected = A.solve(put(B), method).get()
+        for b, x0 in ((nothing, B), (B, nothing)):
+            with pytest.raises(ReproError, match="no solution"):
+                A.solve(put(b), method, x0=put(x0))
+        np.testing.assert_array_equal(A.solve(put(B), method).get(), expected)
+
+
+def test_a_pattern_is_a_matrix_of_ones():
+    ones = sp.csr_array(sp.eye_array(50) + sp.csr_array(([1.0] * 3, ([0, 0, 7], [10, 20, 30])), shape=(50, 50)))
+    x = repro.solve(ones, B[:50], "bicgstab", entry="pattern", device=DEVICE)
+    assert residual(ones, x, B[:50]) <= 1.01e-8
+
+
+@pytest.mark.parametrize("n", [1, 2, 31, 33, 65])
+def test_fewer_rows_than_a_block_has_threads_and_a_few_more(n):
+    b = np.arange(1.0, n + 1)
+    for method in ("cg", "bicgstab"):
+        assert residual(LINE[:n, :n], repro.solve(LINE[:n, :n], b, method, device=DEVICE), b) <= 1.01e-8
+
+
+def test_solves_of_several_threads_have_their_own_solutions():
+    rights = np.random.default_rng(5).normal(size=(12, 200))
+    with repro.operator(LINE, device=DEVICE) as A, ThreadPoolExecutor(4) as threads:
+        expected = [A.solve(b) for b in rights]
+        shared = list(threads.map(A.solve, rights))
+        own = list(threads.map(lambda b: repro.solve(LINE, b, device=DEVICE), rights))
+    np.testing.assert_array_equal(shared, expected)
+    np.testing.assert_array_equal(own, expected)
+
+
+def test_a_matrix_for_which_there_is_no_room_or_number_is_one_message(monkeypatch):
+    with repro.operator(LINE, device=DEVICE) as A:
+        with monkeypatch.context() as patch:
+
+            def find_no_room(*_):
+                raise OutOfDeviceMemory("there is no such room")
+
+            patch.setattr(Guards, "allocate", find_no_room)
+            with pytest.raises(ReproError, match="no such room"):
+                A.solve(B)
+        with monkeypatch.context() as patch:
+            patch.setattr(slices, "MAX_SLOTS", 600)
+            with pytest.raises(ReproError, match=r"too large.*\n.*\n?.*at most 600 slots"):
+                A.solve(B)
+        assert residual(LINE, A.solve(B), B) <= 1.01e-8
+
+
 def test_too_few_iterations_and_rounding_are_warnings():
     with pytest.warns(RuntimeWarning, match="did not converge to 1e-08 in 3 iterations"):
         repro.solve(LINE, B, maxiter=3, device=DEVICE)
     with pytest.warns(RuntimeWarning, match="rounding leaves no less"):
         x = repro.solve(LINE, B, tol=0, device=DEVICE)
+    with pytest.warns(RuntimeWarning, match="rounding leaves no less"):
+        repro.solve(sp.csr_array(np.ones((3, 3))), [1, 2, 3], device=DEVICE)  # singular, and without a solution
     assert residual(LINE, x, B) < 1e-14
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 import warnings
+from dataclasses import replace
 from typing import Any, Literal, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from repro.devices.base import OutOfDeviceMemory
+from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.operators.arrays import DeviceArray, VectorType, View, not_copied, on_device, refuse_mask
 from repro.operators.base import Closeable, one_of, real_number, whole_number
@@ -47,6 +49,8 @@ class ChipSolver(Closeable):
 
     def __init__(self, runtime: Runtime, matrix: Matrix, precision: str, method: Literal["cg", "bicgstab"]) -> None:
         one_of(method, "method", METHODS)
+        if not get_entry(matrix.entry).members:  # entries are absent or 1: a slot of padding needs the value 0
+            matrix = replace(matrix, entry="real", values=np.ones((matrix.nnz, 1)), statistics={})
         self._runtime, self.method, device = runtime, method, runtime.device
         self.device_name, self.iterations = device.name, 0
         kind = VectorType(matrix.entry, precision)
@@ -152,7 +156,11 @@ class ChipSolver(Closeable):
         with np.errstate(over="ignore"):
             x[self._rows] = np.ldexp(ordered, exponent)
         if not np.isfinite(x).all():
-            raise ReproError("the solution is too large for its precision", where="x", todo="scale b, or the matrix")
+            raise ReproError(
+                "the solution is too large for its precision",
+                where="x",
+                todo="scale b, or the matrix; the matrix may be singular",
+            )
         return self._kind.vector(x)
 
     def _on_device(self, right: View) -> DeviceArray:

@@ -1,5 +1,7 @@
 """Persistent solvers: a launch a phase on the CPU, and all phases in one launch on an emulated GPU, against SciPy."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -170,6 +172,27 @@ def test_a_table_of_values_gives_the_bits_of_the_slices(emulate, method, entry, 
     solved = [solve(b, 1e-8) for solve in (none, some, some, whole)]
     assert solved[0][0].status == "converged"
     assert len({(solution, x.tobytes()) for solution, x in solved}) == 1
+
+
+@needs_compiler
+@pytest.mark.medium
+@pytest.mark.parametrize("resident", [None, 1])
+def test_a_gpu_whose_blocks_cannot_all_wait_for_each_other_has_a_launch_a_phase(emulate, monkeypatch, resident):
+    matrix, b = laplacian(9), draw(81)
+    expected, x = emulate(matrix, "cg", together=False)(b, max_iterations=3)
+    cooperative = EmulatedCuda.cooperative
+
+    def find(*arguments):
+        return resident and replace(cooperative(*arguments), resident=resident)
+
+    monkeypatch.setattr(EmulatedCuda, "cooperative", find)
+    solve = emulate(matrix, "cg")
+    assert solve.slices.blocks == 2
+    assert (solve.solver.together, solve.solver.kept_bytes) == (False, 0)
+    solution, y = solve(b, max_iterations=3)
+    assert solution == expected
+    assert (solution.status, solution.iterations) == ("limit", 3)
+    np.testing.assert_array_equal(x, y)
 
 
 @needs_compiler

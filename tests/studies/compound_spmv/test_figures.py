@@ -20,8 +20,6 @@ from repro.studies.compound_spmv.figures.performance import speedups
 from repro.studies.compound_spmv.figures.search import _ticks, choose_problem, surface
 from support.figure_flaws import flaws, laid_out
 
-pytestmark = pytest.mark.medium
-
 FIGURES = [artifact.name for artifact in artifacts(STUDY, "figure")]
 
 
@@ -31,6 +29,7 @@ def make(campaign: Campaign, published: Published, name: str) -> Figure:
     return made
 
 
+@pytest.mark.medium
 def test_files_are_equal_for_equal_data(gpu: Campaign, published: Published, tmp_path: Path) -> None:
     artifact = get_artifact(STUDY, "figure-5")
     mine = write_figure(artifact, make(gpu, published, "figure-5"), tmp_path / "a", gpu.column)
@@ -122,6 +121,7 @@ def test_a_rebuilt_problem_is_not_called_the_papers_own(maker: Maker, published:
         assert any("fem/NX_MotorH67k† " in text or "fem/NX_MotorH67k†," in text for text in texts(figure))
 
 
+@pytest.mark.medium
 def test_figures_of_an_unmeasured_campaign_say_so(maker: Maker, published: Published, tmp_path: Path) -> None:
     maker.problem(PROBLEMS[1])
     campaign = maker.load()

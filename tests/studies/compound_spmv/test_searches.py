@@ -15,8 +15,6 @@ from repro.studies.compound_spmv.searches import searched
 from repro.studies.compound_spmv.tables.search import BUDGET, PRODUCTS, SEQUENCES, lost, times_and_bytes
 from repro.tuning.evaluation import evaluate
 
-pytestmark = pytest.mark.medium
-
 
 def values(table: Table) -> dict[tuple[str, ...], dict[str, object]]:
     """Rows by their leading text cells."""

@@ -22,8 +22,6 @@ from repro.results.tables import Table
 from repro.studies.compound_spmv.results import PUBLISHED_CLOCK
 from repro.studies.compound_spmv.tables.reproduction import size_text
 
-pytestmark = pytest.mark.medium
-
 
 def make(campaign: Campaign, published: Published, name: str) -> Table:
     made = get_artifact(STUDY, name).make(campaign, published)
@@ -238,6 +236,7 @@ def test_cpu_columns(cpu: Campaign, published: Published) -> None:
     assert floor["baseline"] == "scipy/spmv-csr-alg1/real"
 
 
+@pytest.mark.medium
 def test_markdown_and_csv_hold_the_same_rows(gpu: Campaign, published: Published) -> None:
     for artifact in artifacts(STUDY, "table"):
         table = make(gpu, published, artifact.name)
@@ -246,6 +245,7 @@ def test_markdown_and_csv_hold_the_same_rows(gpu: Campaign, published: Published
         assert len(lines) - 2 == len(table.rows) + len(table.summary) == as_csv(table).count("\n") - 1
 
 
+@pytest.mark.medium
 def test_latex_has_no_bare_special_characters(gpu: Campaign, published: Published) -> None:
     for artifact in artifacts(STUDY, "table"):
         text = as_latex(make(gpu, published, artifact.name), artifact.name)
