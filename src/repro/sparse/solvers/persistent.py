@@ -274,7 +274,7 @@ class PersistentSolver(RestartedSolver):
         x = np.empty_like(slices.scale)
         self._device.download(self.x, x)
         of_x = np.abs(x).max(axis=1)[slices.columns].astype(np.float64)
-        of_entries = np.abs(slices.values).max(axis=1, initial=0 if slices.values.shape[1] else 1)
+        of_entries = np.abs(slices.values).max(axis=1)
         return AT_ROUNDING * float(np.finfo(x.dtype).eps) * float(np.linalg.norm(of_entries * of_x))
 
     def release(self) -> None:

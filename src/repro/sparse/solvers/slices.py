@@ -37,7 +37,7 @@ MAX_SLOTS = (1 << 31) - 1
 
 @dataclass(frozen=True)
 class Slices:
-    """A square matrix with m members per entry, as the kernels of a persistent solver read it."""
+    """A square matrix with m ≥ 1 members per entry, as the kernels of a persistent solver read it."""
 
     #: int64 `(n,)`: row of the matrix for each row of the solver; columns are numbered alike.
     rows: NDArray[np.int64]
@@ -226,7 +226,7 @@ def keep_slices(slices: Slices, entry: str, capacity: int, forms: tuple[Form, ..
     slices fit then.
     """
     plain = _keep_plain(slices, capacity)
-    if "table" not in forms or plain.steps == len(slices.columns) or not slices.values.shape[1]:
+    if "table" not in forms or plain.steps == len(slices.columns):
         return plain
     table = _keep_table(slices, entry, capacity)
     return table if table.steps > plain.steps else plain
