@@ -136,6 +136,11 @@ def test_a_matrix_that_fits_as_a_table_only_stays_on_the_chip(make, gpu, method)
     solved = [solve(b) for solve in (slices, table, table)]
     assert solved[0][0].status == "converged"
     assert len({(solution, x.tobytes()) for solution, x in solved}) == 1
+    exact = expand(matrix, matrix.values).tocsr()
+    with repro.operator(exact, device="cuda:0") as A:
+        x = A.solve(b, method, 1e-10)
+        assert A.solver(method).kept == table.solver.kept_bytes
+    assert np.linalg.norm(b - exact @ x) <= 1.3e-10 * np.linalg.norm(b)
 
 
 @methods
