@@ -3,17 +3,17 @@
 import sys
 from pathlib import Path
 
-from repro.campaign.jobs import ProblemBatches, Requests
-from repro.campaign.plan import make_plan
+from repro.campaign.configuration import resolve
+from repro.campaign.plan import ProblemBatches, make_plan
 from repro.campaign.steps import Freshness
 from repro.campaign.workflow import (
+    Requests,
     begin,
     drop_unasked_limit,
     plan_of_run,
     refuse_file_in_the_way,
     report_compiled,
 )
-from repro.campaign.configuration import resolve
 from repro.cli.results import print_end_of_run
 from repro.config import located, read
 from repro.errors import ReproError

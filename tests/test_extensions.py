@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from repro import extensions, package_data, studies
+from repro import extensions, package_data
 from repro.bench.timing import SamplingPlan
 from repro.campaign import receipts, steps
 from repro.codegen import templates as codegen_templates
@@ -20,15 +20,15 @@ from repro.extensions import BASELINES, LAYOUTS, STUDIES, load_extensions
 from repro.sparse import library
 from repro.sparse.compound import outer
 from repro.sparse.library import for_problem
-from repro.studies import get_study, study_names
+from repro.studies import get_study, registry, study_module, study_names
 
 REPOSITORY = Path(__file__).parents[1]
 pytestmark = pytest.mark.medium
 EFFORT = SamplingPlan(5, 2, 5)
 CACHES = (
     extensions.extensions,
-    studies._extensions,
-    studies.get_study,
+    registry._extensions,
+    get_study,
     receipts.code_hash,
     steps._compiling_code,
     codegen_templates._environment,
@@ -129,7 +129,7 @@ def test_a_layout_brings_its_template(install, templates) -> None:
     assert codegen_templates.template_exists(templates, "export/outer/aligned_rows.j2")
     after = steps._compiling_code("compound_spmv"), steps._compiling_code("dynamic_csr")
     assert [one == other for one, other in zip(before, after, strict=True)] == [False, True]
-    (site / "aligned_rows/kernels/compound_spmv/csr.j2").write_text("")
+    (site / "aligned_rows/kernels/sparse/compound/csr.j2").write_text("")
     codegen_templates._environment.cache_clear()
     with pytest.raises(ReproError, match="two templates of one name"):
         study.render(templates, "paper/complex-single/CSR4-SoA-AoS", CPU)
@@ -145,8 +145,8 @@ def test_a_study_is_among_ours_with_its_kernels_and_defaults(install, templates)
     key = study.modules(None, None, "double", CPU)[0]
     assert "take" in study.render(templates, key, CPU)
     assert package_data.shipped("config/studies/outside_small.yaml") == site / defaults
-    assert studies.study_module("outside_small", "tables") == "outside_small.tables"
-    assert studies.study_module("outside_small", "figures") is None
+    assert study_module("outside_small", "tables") == "outside_small.tables"
+    assert study_module("outside_small", "figures") is None
     assert {site / name for name in files} == {
         path for path in receipts.files_of("outside_small.study") if path.is_relative_to(site)
     }

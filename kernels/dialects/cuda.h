@@ -12,6 +12,8 @@
 #define IN_SHARED
 #define CONSTANT __constant__
 #define RESTRICT __restrict__
+// Stands between `struct` and its name, whose variables begin at multiples of so many bytes.
+#define ALIGNED(bytes) __align__(bytes)
 
 // Which thread of its block this is, which block, and how many blocks there are.
 #define THREAD (int)threadIdx.x
@@ -53,6 +55,8 @@
 #define BITS_OF_FLOAT(value) __float_as_int(value)
 #define FLOAT_OF(bits) __uint_as_float(bits)
 #define DOUBLE_OF(low, high) __hiloint2double((int)(high), (int)(low))
+// The upper 32 bits of the product of two unsigned integers.
+#define HIGH_PRODUCT(a, b) __umulhi(a, b)
 
 // The widest unit that a thread loads at once; two of them combined.
 #define WORD uint4
@@ -69,6 +73,8 @@
 #define load_word_cg(address) __ldcg(address)
 #define load_word_cs(address) __ldcs(address)
 #define load_word_el(address) load_kept(address, policy)
+// A store of what is not read again soon.
+#define store_cs(address, value) __stcs(address, value)
 #define POLICY unsigned long long
 #define POLICY_TO_KEEP(kept, of) policy_to_keep(kept, of)
 

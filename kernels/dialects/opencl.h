@@ -11,6 +11,7 @@
 #define IN_SHARED __local
 #define CONSTANT __constant
 #define RESTRICT restrict
+#define ALIGNED(bytes) __attribute__((aligned(bytes)))
 
 #define THREAD (int)get_local_id(0)
 #define BLOCK (int)get_group_id(0)
@@ -41,6 +42,7 @@
 #define BITS_OF_FLOAT(value) as_int(value)
 #define FLOAT_OF(bits) as_float(bits)
 #define DOUBLE_OF(low, high) as_double((uint2)(low, high))
+#define HIGH_PRODUCT(a, b) mul_hi(a, b)
 
 // The unit of which the compiler makes vectors across work-items.
 #define WORD uint
@@ -56,6 +58,7 @@
 #define load_word_cg(address) *(address)
 #define load_word_cs(address) *(address)
 #define load_word_el(address) *(address)
+#define store_cs(address, value) *(address) = value
 #define POLICY int
 #define POLICY_TO_KEEP(kept, of) kept
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from repro.bench.errors import IncorrectError
 from repro.bench.guards import BYTE, ZONE, Guards
 from repro.bench.runnable import Runnable
 from repro.bench.store import Store
@@ -15,6 +14,7 @@ from repro.codegen.build_cache import compile_module
 from repro.codegen.targets import CPU
 from repro.codegen.templates import StreamConfig
 from repro.devices.opencl import OpenClDevice
+from repro.errors import IncorrectError
 from repro.sparse.elementwise import pack_vector
 from repro.sparse.operands import ProductRunnable, operands_of, y_on
 from repro.tuning.final_timing import shuffled_rounds

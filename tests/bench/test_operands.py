@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from repro.bench.errors import IncorrectError
 from repro.bench.runnable import Runnable, Workspace
 from repro.bench.store import Store
 from repro.bench.timing import SamplingPlan
 from repro.bench.trial import Bench
 from repro.config.models import Timing
 from repro.devices.device_group import Devices
+from repro.errors import IncorrectError
 from repro.tuning.final_timing import shuffled_rounds
 
 EFFORT = SamplingPlan(5)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from repro.bench import timing
-from repro.bench.errors import ModuleError, Unsupported
 from repro.bench.runnable import Candidate
 from repro.bench.timing import SamplingPlan, fit_to_budget, initial_launches, time_quantiles
 from repro.bench.yardsticks import WORD, DeviceCopy, Empty, Floor
@@ -14,6 +13,7 @@ from repro.codegen.targets import CPU
 from repro.codegen.templates import StreamConfig, streams
 from repro.devices.base import LaunchError, OutOfDeviceMemory
 from repro.devices.device_group import Devices
+from repro.errors import ModuleError, Unsupported
 from repro.sparse.elementwise import pack_vector
 from repro.sparse.operands import ProductRunnable, expand, make_operands, y_on
 

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from repro.bench.errors import Unsupported
 from repro.devices.base import OutOfDeviceMemory
+from repro.errors import Unsupported
 from repro.tuning import session as tuning
 from repro.tuning.session import CaseLocation, Session
 

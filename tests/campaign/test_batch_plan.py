@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from repro.campaign.configuration import resolve
-from repro.campaign.jobs import RATES, SMALL, START_SECONDS, ProblemBatches, estimate, is_small
-from repro.campaign.plan import Plan, make_plan
+from repro.campaign.estimate import RATES, START_SECONDS, estimate
+from repro.campaign.plan import SMALL, Plan, ProblemBatches, is_small, make_plan
 from repro.codegen.targets import CPU
 from repro.errors import ReproError
 from repro.problems.problem import Outline

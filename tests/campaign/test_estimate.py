@@ -20,7 +20,7 @@ from skfem import MeshTet
 from repro.bench.records import read_problem
 from repro.bench.store import read_rows
 from repro.campaign.configuration import load, resolve
-from repro.campaign.jobs import (
+from repro.campaign.estimate import (
     AROUND,
     BUILT_PER_SECOND,
     PREDICTED,
@@ -244,7 +244,7 @@ def test_a_study_that_tries_all_it_has_takes_as_long_by_any_search() -> None:
 
 def test_the_record_of_a_problem_is_read_once_for_all_its_cases(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[Path] = []
-    monkeypatch.setattr("repro.campaign.jobs.read_problem", lambda path: read.append(path) or read_problem(path))
+    monkeypatch.setattr("repro.campaign.estimate.read_problem", lambda path: read.append(path) or read_problem(path))
     made = plan(problems=["mhd1280b", "dirac_torus"])
     record = Path(made.results, "raw/problems/mhd1280b.json")
     record.parent.mkdir(parents=True)

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from repro.campaign.configuration import Folders, resolve
-from repro.campaign.jobs import estimate
+from repro.campaign.estimate import estimate
 from repro.campaign.measurement import measure
 from repro.campaign.plan import Plan, make_plan
 from repro.campaign.problem_files import build_problem, record_unavailable

@@ -11,8 +11,9 @@ import pytest
 import yaml
 
 from repro.campaign.configuration import resolve
-from repro.campaign.jobs import PROBLEM_SECONDS, RATES, SHORTEST, SLACK, ProblemBatches, Request, Requests
-from repro.campaign.plan import Plan, make_plan
+from repro.campaign.estimate import PROBLEM_SECONDS, RATES
+from repro.campaign.plan import Plan, ProblemBatches, make_plan
+from repro.campaign.workflow import SHORTEST, SLACK, Request, Requests
 from repro.codegen.targets import get_target
 
 REPOSITORY = Path(__file__).parents[2]

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from repro.campaign.jobs import claimed_gpus, processes_per_device
+from repro.campaign.workflow import claimed_gpus, processes_per_device
 
 
 def plan(gpus: int = 1, *, on_gpu: bool = True) -> SimpleNamespace:

@@ -19,7 +19,7 @@ from one_node import OneNode
 from submitted import submit
 
 from repro.campaign.configuration import load
-from repro.campaign.jobs import estimate
+from repro.campaign.estimate import estimate
 from repro.campaign.plan import make_plan
 
 ASKED = "REPRO_CLUSTER_TESTS"

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from repro.campaign.configuration import resolve
-from repro.campaign.jobs import RATES, Estimate, estimate
+from repro.campaign.estimate import RATES, Estimate, estimate
 from repro.campaign.plan import Plan, make_plan
 from repro.codegen.targets import get_target
 from repro.config import read_yaml

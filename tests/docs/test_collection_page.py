@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from simulated_collection import CORES, RECKONED, make_folder, plan, reckon, simulated, write_index
 
-from repro.campaign.jobs import estimate
+from repro.campaign.estimate import estimate
 from repro.campaign.steps import Freshness
 from repro.cli.campaign import plan as plan_command
 from repro.codegen.targets import get_target

@@ -1,12 +1,16 @@
 """The pages in the repository are those that docs/make_pages.py makes, and state no measured number by themselves."""
 
+import re
 import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
+import yaml
 from measured import passages
 from pages import REPOSITORY
+
+from repro.bench.records import read_commits, read_environments
 
 sys.path.insert(0, str(REPOSITORY / "docs"))
 from make_pages import SOURCES, Table, page, pages
@@ -109,3 +113,18 @@ def test_what_looks_measured(text: str, stated: set[str]) -> None:
 def test_a_reason_stands_behind_its_paragraph() -> None:
     one, two = passages("takes 12 µs\n\n{# by hand: a trial #}\n\ntakes 13 µs")
     assert (one.reason, two.reason) == ("a trial", None)
+
+
+def test_the_citation_that_the_page_shows_is_true_of_all_rows_of_its_file() -> None:
+    quote = " ".join(re.findall(r"^> (.*)$", (REPOSITORY / "docs/campaigns.md").read_text(), re.MULTILINE))
+    quoted = re.search(r"NVIDIA (\w+), ([\d-]+); sources `(\w+)`, commit `(\w+)`; rows in `(.*?)`", quote)
+    assert quoted
+    device, date, source, commit, file = quoted.groups()
+    rows = pd.read_parquet(REPOSITORY / file, columns=["device", "measured_at", "environment"])
+    campaign = REPOSITORY / file.partition("/raw/")[0]
+    environments = read_environments(campaign / "raw")
+    assert {*rows.device} == {f"NVIDIA {device}"} and {*rows.measured_at.str[:10]} == {date}
+    assert {environments[name]["source"] for name in {*rows.environment}} == {source}
+    assert str(read_commits(campaign)[source]).startswith(commit)
+    version = yaml.safe_load((REPOSITORY / "CITATION.cff").read_text())["version"]
+    assert f"sparse-repro {version}, campaign `{campaign.name}`" in quote

@@ -8,11 +8,10 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import aslinearoperator, cg, eigsh
 
 import repro
-from repro.bench.errors import Unsupported
 from repro.bench.runnable import Workspace
 from repro.codegen.targets import TARGETS, get_target
 from repro.entries import entries
-from repro.errors import ReproError
+from repro.errors import ReproError, Unsupported
 from repro.operators import spmv
 from repro.operators.spmv import KEPT, Product
 from repro.sparse.compound import packing

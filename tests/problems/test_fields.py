@@ -12,7 +12,7 @@ import pytest
 
 from repro.campaign import plan as planning
 from repro.campaign.configuration import resolve
-from repro.campaign.jobs import find_size
+from repro.campaign.estimate import find_size
 from repro.campaign.problem_files import build_problem, record_of
 from repro.config.models import Config, Limits
 from repro.errors import ReproError

@@ -8,7 +8,9 @@ from repro.results import figure_style
 from repro.results.tables import Figure, digits
 
 
-@pytest.mark.parametrize("limits", [(2.2, 35), (30, 62), (0.5, 900), (1e-4, 0.5), (1e-3, 1e5)])
+@pytest.mark.parametrize(
+    "limits", [(2.2, 35), (30, 62), (0.5, 900), (1.6, 2.5), (0.0612, 0.0688), (1e-4, 0.5), (1e-3, 1e5)]
+)
 @pytest.mark.parametrize("side", ["x", "y"])
 def test_labels_of_a_logarithmic_axis_do_not_collide(limits, side):
     drawn = figure_style.canvas(figure_style.COLUMN, 1.5)

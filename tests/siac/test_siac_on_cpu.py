@@ -6,8 +6,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from repro.bench.errors import Unsupported
-from repro.errors import ReproError
+from repro.errors import ReproError, Unsupported
 from repro.filtering.grids import bisected, grid_of_points, parts_of, patches_of
 from repro.filtering.kernels import CONTOUR_BLOCK_SIZES
 from repro.filtering.matrix import MatrixRows

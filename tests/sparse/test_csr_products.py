@@ -5,9 +5,9 @@ from contextlib import ExitStack
 import numpy as np
 import pytest
 
-from repro.bench.errors import Unsupported
 from repro.bench.guards import Guards
 from repro.devices.base import LaunchError, OutOfDeviceMemory
+from repro.errors import Unsupported
 from repro.sparse.library import cusparse_bindings
 from repro.sparse.library.cusparse_csr import OF_SEVERAL, OF_VECTOR, CsrRoutine, GpuCsr, bind_csr_product, csr_routines
 from support.emulated_cuda import EmulatedCuda

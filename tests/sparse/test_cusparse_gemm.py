@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from repro.bench.errors import Unsupported
 from repro.devices.base import LaunchError, OutOfDeviceMemory
-from repro.errors import ReproError
+from repro.errors import ReproError, Unsupported
 from repro.sparse.library import cusparse_bindings
 from repro.sparse.library.cusparse_bindings import PARAMETERS, Handle, shared_library
 from repro.sparse.library.cusparse_csr import SPGEMM_ALGORITHMS, Gemm, GemmReuse, GpuCsr

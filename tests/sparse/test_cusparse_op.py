@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from repro.bench.errors import Unsupported
 from repro.bench.runnable import Workspace
 from repro.devices.base import LaunchError, OutOfDeviceMemory
+from repro.errors import Unsupported
 from repro.sparse.library import cusparse, cusparse_bindings, for_problem
 from repro.sparse.library.cusparse import lacks_spmvop
 from repro.sparse.operands import expand, make_operands

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from repro.bench.errors import Unsupported
+from repro.errors import Unsupported
 from repro.problems.generators import generate
 from repro.problems.matrix import Matrix
 from repro.sparse.operands import csr_bytes

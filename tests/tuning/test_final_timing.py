@@ -5,11 +5,11 @@ import time
 import numpy as np
 import pytest
 
-from repro.bench.errors import Unsupported
 from repro.bench.store import Store, crashed_row
 from repro.bench.worker import ContextLost
 from repro.bench.yardsticks import Empty
 from repro.devices.base import LaunchError
+from repro.errors import Unsupported
 from repro.sparse.operands import ProductRunnable, y_on
 from repro.tuning import search
 from repro.tuning.final_timing import cold_rounds, shuffled_rounds, warm_rounds

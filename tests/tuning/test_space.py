@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from repro.codegen.targets import get_target
-from repro.config.models import StudySettings
-from repro.config.spaces import SPACES
+from repro.config.models import SPACES, StudySettings
 from repro.errors import ReproError
 from repro.sparse.compound.variants import Layout, Schedule, VariantId, all_layouts, paper_space, schedules
 from repro.studies.compound_spmv.study import layouts

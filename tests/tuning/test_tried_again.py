@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from test_final_timing import TIMING, Fake
 
-from repro.bench.errors import Unsupported
 from repro.bench.store import Store, crashed_row
 from repro.bench.worker import ContextLost
 from repro.devices.base import LaunchError
+from repro.errors import Unsupported
 from repro.tuning import search
 from repro.tuning.search import Search
 

@@ -69,7 +69,7 @@ FOLDERS = ("results/edited/tables", "figures/edited", "figures", "results/edited
            "results/edited/receipts", "results/edited/batches", "modules", ".snakemake", "logs", "results/edited",
            "results/edited/store", "results")  # fmt: skip
 #: What is dated otherwise, and is still the same.
-INPUTS = ("mesh/*", "edited.yaml", "src/repro/**/*.py", "kernels/compound_spmv/**/*.j2", "config/**/*.yaml")
+INPUTS = ("mesh/*", "edited.yaml", "src/repro/**/*.py", "kernels/sparse/compound/**/*.j2", "config/**/*.yaml")
 HOUR, YEAR = 3600, 365 * 24 * 3600
 #: Times of a file, by what they are called: from now on, and of the epoch.
 AHEAD = {"an hour ahead": HOUR, "ten years ahead": 10 * YEAR, "an hour ago": -HOUR, "ten years ago": -10 * YEAR}
@@ -251,7 +251,7 @@ def state_edits(campaign: Edited) -> list[Edit]:
             )
         )
     sources = [campaign.root / "src/repro" / name for name in SOURCES]
-    folders = [campaign.root / "kernels" / name for name in ("compound_spmv", "common", "dialects")]
+    folders = [campaign.root / "kernels" / name for name in ("sparse/compound", "common", "dialects")]
     templates = [path for folder in folders for path in sorted(folder.rglob("*.j2"))]
     for kind, paths, line in (("source", sources, "\nEDITED = {}\n"), ("template", templates, "\n// edited {}\n")):
         edits += [appended(kind, path, line.format(campaign.random.random())) for path in paths if path.exists()]

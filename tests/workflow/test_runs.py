@@ -99,7 +99,7 @@ def test_where_nothing_is_made_no_number_of_cores_is_asked_for(
 
 
 def test_an_edited_template_is_compiled_and_measured_again(checkout: Checkout, config: str) -> None:
-    template = next((checkout.folder / "kernels/compound_spmv").glob("*.j2"))
+    template = next((checkout.folder / "kernels/sparse/compound").glob("*.j2"))
     kept, times = template.read_bytes(), template.stat()
     try:
         template.write_bytes(kept + b"\n// edited\n")

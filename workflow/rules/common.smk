@@ -9,8 +9,12 @@ import sys
 import tempfile
 from functools import cache, partial
 
-from repro.campaign.jobs import claimed_gpus, processes_per_device
-from repro.campaign.workflow import environment_file, overrule
+from repro.campaign.workflow import (
+    claimed_gpus,
+    environment_file,
+    overrule,
+    processes_per_device,
+)
 from repro.errors import ReproError
 from repro.studies import get_study
 from snakemake.settings.types import DeploymentMethod

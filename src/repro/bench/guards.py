@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from repro.bench.errors import IncorrectError
 from repro.devices.base import PART_ALIGNMENT, Buffer, Device
+from repro.errors import IncorrectError
 
 #: Size of a guard zone in bytes: a thread block whose index is off by one still writes inside the zone. Kernels never
 #: compute a number with the bit pattern that fills a zone.

@@ -114,11 +114,17 @@ class Row:
         Of a variant whose operand is packed: seconds on the host that packing took, with what it shares with other
         packings (clustering, symmetry), whether or not another variant had it done; neither renumbering the unknowns
         nor the upload is in it. None in rows that were recorded before it was measured.
+    device_uuid
+        Which card or, of several devices, which cards.
     throttle
         Why the device held its clock down in every attempt; None where it did not in the last.
     discarded
         Launches and replays that do not count: the stalled ones, and all of a sample that was taken again since the
         device was disturbed or throttled. None where the row has no time, or was recorded before they were counted.
+    environment
+        Name of the record in `raw/environment`: hash and commit of the sources, driver, compiler, packages.
+    measured_at
+        Date and time (UTC) at which the row was measured.
     own
         The study's own columns by name, `stage_<name>` (median seconds of a stage) among them.
     """

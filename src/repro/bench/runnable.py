@@ -13,7 +13,6 @@ from typing import Any, Protocol, TypeVar
 
 from numpy.typing import NDArray
 
-from repro.bench.errors import ModuleError, Unsupported
 from repro.bench.guards import Guarded, Guards
 from repro.bench.rows import ClockName
 from repro.bench.variant_id import BaseId
@@ -21,7 +20,7 @@ from repro.codegen.build_cache import MODULES, DamagedBinary, Module, check_bina
 from repro.codegen.templates import COMMON
 from repro.devices.base import Buffer, Device, OutOfDeviceMemory, Program
 from repro.devices.device_group import Devices
-from repro.errors import ReproError
+from repro.errors import ModuleError, ReproError, Unsupported
 
 
 class Runnable:
@@ -114,7 +113,7 @@ class Candidate(Runnable):
     id
         Id of the variant; `name` is this id as text. Needed only by a predicted search and by `Study.id_class`.
     space
-        The search space, one of `repro.config.spaces.SPACES`.
+        The search space, one of `repro.config.models.SPACES`.
     packing
         Key of the packed operand; candidates with equal keys share one packed operand on the device.
     group

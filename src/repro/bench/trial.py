@@ -16,13 +16,13 @@ from functools import partial
 from typing import Any
 
 from repro.bench import timing
-from repro.bench.errors import IncorrectError, ModuleError, UnstableError, Unsupported
 from repro.bench.rows import NO_COLUMNS, REPORT, ColumnType, Row, split_columns
 from repro.bench.runnable import Candidate, Runnable, Workspace
 from repro.bench.timing import Samples, SamplingPlan, TooSlow
 from repro.config.models import Timing
 from repro.devices.base import LaunchError, OutOfDeviceMemory
 from repro.devices.device_group import Devices
+from repro.errors import IncorrectError, ModuleError, UnstableError, Unsupported
 
 #: Minimum seconds between two checks for other processes during a trial.
 INTERVAL = 5.0

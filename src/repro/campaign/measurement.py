@@ -26,8 +26,7 @@ from repro.bench.worker import AGAIN, run_worker
 from repro.campaign.configuration import RESULTS, Folders, check_study
 from repro.campaign.receipts import code_hash
 from repro.codegen.targets import find_gpu
-from repro.config.models import Config
-from repro.config.spaces import TUNED
+from repro.config.models import TUNED, Config
 from repro.devices.base import LaunchError
 from repro.devices.device_group import Devices
 from repro.devices.locks import DeviceLocks, lock_devices

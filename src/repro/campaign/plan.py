@@ -1,12 +1,13 @@
 """The plan of a campaign: it names the device and all problems, modules and artifacts before anything runs.
 
-Snakemake's rules and `repro plan` use the plan. Snakemake makes it at each start, so slow imports are inside functions.
+Small problems are dealt into batches, each of which one job builds or measures. Snakemake's rules and `repro plan` use
+the plan. Snakemake makes it at each start, so slow imports are inside functions.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -461,3 +462,166 @@ def _artifacts(config: Config, study_name: str, kind: Literal["table", "figure"]
     from repro.campaign.artifacts import select_artifacts
 
     return tuple(artifact.name for artifact in select_artifacts(config, study_name, bool(config.beside), kind))
+
+
+#: Limit of non-zeros for problems that are put into batches.
+SMALL = 1_000_000
+#: Value of `ProblemBatch.what` for batches that build problems.
+PROBLEMS = "problems"
+
+
+@dataclass(frozen=True)
+class ProblemBatch:
+    """Small problems that one job builds or measures."""
+
+    #: `problems` for a batch that builds problems, `STUDY/PRECISION` for a batch that measures.
+    what: str
+    #: Position among the batches with the same `what`.
+    number: int
+    #: Names of the problems in the order of the plan.
+    problems: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """Unique name in the campaign: `compressed_coo/double/0012`."""
+        return f"{self.what}/{self.number:04}"
+
+    @property
+    def cases(self) -> list[tuple[str, str, str]]:
+        """(study, problem, precision) of each measured case; empty for a batch that builds problems."""
+        study, _, precision = self.what.partition("/")
+        return [(study, problem, precision) for problem in self.problems] if precision else []
+
+    @property
+    def steps(self) -> list[str]:
+        """Names of the steps (`repro.campaign.receipts.Step`) that the batch makes."""
+        if self.what == PROBLEMS:
+            return [f"problem {problem}" for problem in self.problems]
+        return [f"measure {' '.join(case)}" for case in self.cases]
+
+
+class ProblemBatches:
+    """All batches of a campaign; there are none with `batch: 1` or in a replay.
+
+    A finished batch writes one marker file. Snakemake's rules use it as input instead of the outputs of the single
+    problems, to keep the number of files small. Receipts still decide for each problem and case whether it is stale.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._most = 1 if plan.config.replay else plan.config.batch
+
+    @cached_property
+    def building(self) -> list[ProblemBatch]:
+        return self._dealt(PROBLEMS, self._plan.problems)
+
+    @cached_property
+    def measuring(self) -> list[ProblemBatch]:
+        """Measuring batches; each has cases of one study and precision."""
+        return [
+            batch
+            for study in self._plan.studies.values()
+            for precision in study.settings.precisions
+            for batch in self._dealt(f"{study.name}/{precision}", study.problems)
+        ]
+
+    @cached_property
+    def _named(self) -> dict[str, ProblemBatch]:
+        return {batch.name: batch for batch in (*self.building, *self.measuring)}
+
+    @cached_property
+    def _builds(self) -> dict[str, ProblemBatch]:
+        """The building batch of each problem."""
+        return {problem: batch for batch in self.building for problem in batch.problems}
+
+    def __getitem__(self, name: str) -> ProblemBatch:
+        return self._named[name]
+
+    @cached_property
+    def starting(self) -> frozenset[tuple[str, str, str]]:
+        """The first case of each measuring job (batch or single case)."""
+        return frozenset([*self.alone, *(batch.cases[0] for batch in self.measuring)])
+
+    @property
+    def alone(self) -> list[tuple[str, str, str]]:
+        """Cases outside of batches."""
+        return [run for run in self._plan.runs if run[1] not in self._builds]
+
+    @property
+    def built_by_job(self) -> list[tuple[str, ...]]:
+        alone = ((name,) for name in self._plan.problems if name not in self._builds)
+        return [*(batch.problems for batch in self.building), *alone]
+
+    @property
+    def jobs(self) -> tuple[int, int]:
+        """Number of building jobs and number of measuring jobs."""
+        return len(self.built_by_job), len(self.measuring) + len(self.alone)
+
+    def stale(self, stale: Container[str]) -> list[str]:
+        """Return the marker files of batches with a stale step; `stale` contains names of steps."""
+        return [self.path(batch) for batch in self._named.values() if any(step in stale for step in batch.steps)]
+
+    def path(self, problem_batch: ProblemBatch) -> str:
+        """Return the file that marks a batch as done."""
+        return f"{self._plan.results}/batches/{problem_batch.name}"
+
+    @property
+    def matrices(self) -> list[str]:
+        """The file of each problem, or the marker file of its batch; empty in a replay."""
+        return [] if self._plan.config.replay else self._of_problems(self._plan.problems)
+
+    def raw(self, study_name: str) -> list[str]:
+        """Return the inputs of a study's artifacts: `Plan.raw`, with marker files for cases in batches."""
+        if not self.building:
+            return self._plan.raw(study_name)
+        alone = self._plan.raw(
+            study_name, [name for name in self._plan.studies[study_name].problems if name not in self._builds]
+        )
+        measured = [self.path(batch) for batch in self.measuring if batch.what.startswith(f"{study_name}/")]
+        batches = dict.fromkeys(
+            self.path(self._builds[name]) for name in self._plan.studies[study_name].problems if name in self._builds
+        )
+        return [*batches, *measured, *alone]
+
+    @cached_property
+    def all_raw(self) -> list[str]:
+        return [*dict.fromkeys(path for study in self._plan.studies for path in self.raw(study))]
+
+    def ahead(self, study_name: str) -> list[str]:
+        """Return the inputs of all measuring jobs of a study; empty in a replay."""
+        groups = () if self._plan.config.replay else self._plan.module_groups
+        modules = [
+            path for of in groups if of.study == study_name for path in self._plan.manifests_of(study_name, of.keys)
+        ]
+        common = [self._plan.common_manifest] if modules else []
+        problems = [] if self._plan.config.replay else self._of_problems(self._plan.studies[study_name].problems)
+        return [*problems, *modules, *common]
+
+    @property
+    def all_ahead(self) -> list[str]:
+        """All problem files and module manifests: the inputs of all measuring jobs."""
+        return [*self.matrices, *self._plan.all_manifests]
+
+    def read_by(self, problem_batch: ProblemBatch) -> list[str]:
+        """Return the inputs of a measuring batch."""
+        manifests = dict.fromkeys(path for case in problem_batch.cases for path in self._plan.manifests(*case))
+        return [*self._of_problems(problem_batch.problems), *manifests]
+
+    def _of_problems(self, names: Iterable[str]) -> list[str]:
+        files = (
+            self.path(self._builds[name]) if name in self._builds else f"{self._plan.results}/problems/{name}.npz"
+            for name in names
+        )
+        return [*dict.fromkeys(files)]
+
+    def _dealt(self, what: str, names: Iterable[str]) -> list[ProblemBatch]:
+        small = [name for name in names if is_small(self._plan.problems[name])] if self._most > 1 else []
+        return [
+            ProblemBatch(what, number, tuple(small[first : first + self._most]))
+            for number, first in enumerate(range(0, len(small), self._most))
+        ]
+
+
+def is_small(problem: Outline) -> bool:
+    """Return whether a problem has few non-zeros, as far as known before it is built."""
+    return problem.size is not None and problem.size[1] <= SMALL

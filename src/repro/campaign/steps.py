@@ -88,7 +88,7 @@ def _compiled_from(study_name: str, target: Target, kernels: Path) -> dict[str, 
     """Return the inputs of a study's compile steps."""
     return {
         "compiler": compiler_identity(target),
-        "templates": _templates(kernels, (study_name, "sparse", "filtering", "dialects")),
+        "templates": _templates(kernels, (study_name, "sparse", "filtering", COMMON, "dialects")),
         "packages": _versions(RENDERING),
         "code": _compiling_code(study_name),
     }

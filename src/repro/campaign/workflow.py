@@ -1,7 +1,10 @@
-"""Running a campaign with Snakemake: lock of the run, forced jobs, configuration and environment for jobs.
+"""Running a campaign with Snakemake: lock of the run, forced jobs, configuration, environment and resources of jobs.
 
 Receipts instead of file times decide what has to be made: jobs with a stale step are forced, and Snakemake's check of
 file times is turned off.
+
+A resource request to a cluster is the estimate times a factor, at least a minimum, and grows with each retry: a job
+above its request is killed, but large requests wait longer.
 """
 
 from __future__ import annotations
@@ -14,19 +17,33 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
+from math import ceil
 from pathlib import Path
 from typing import Any, Literal
 
 from repro.campaign.configuration import RESULTS, load
-from repro.campaign.plan import Plan, as_yaml, make_plan
+from repro.campaign.estimate import (
+    FIGURE_SECONDS,
+    RATES,
+    TABLE_SECONDS,
+    Job,
+    building_seconds,
+    estimate_job,
+    module_seconds,
+)
+from repro.campaign.plan import ModuleGroup, Plan, ProblemBatches, as_yaml, make_plan
 from repro.campaign.receipts import Receipt
 from repro.campaign.steps import CHECK, Freshness, receipt_of
 from repro.codegen.build_cache import MODULES
+from repro.codegen.targets import Target
 from repro.config import read_mapping
 from repro.errors import ReproError
 from repro.filesystem import describe_process, try_lock, write_holder, write_whole
 from repro.package_data import PACKED, shipped
+from repro.studies import get_study
 from repro.untrusted_files import open_file, read_json
 
 #: Lock file that allows one run per results folder; the lock ends with its process, even if that is killed.
@@ -248,3 +265,135 @@ def environment_file(on_gpu: bool) -> str:
     text = path.read_text()
     assert text.count(OWN) == 1
     return text.replace(OWN, f"- {own}")
+
+
+#: Requested time / estimated time, to allow for slower GPUs and hosts.
+SLACK = 4
+#: Minutes added to each requested time, since shared file systems can be slow.
+SHORTEST = 10
+MIB = 1 << 20
+#: Base of requested memory in MiB: for measuring jobs (including CUDA context and libraries) and for other jobs. The
+#: smallest observed values are 534 (measuring on a CPU) and 126.
+MEASURING, OTHERS = 4000, 2000
+#: Host memory per byte of the operand, for building and for measuring (all formats). Observed values are 2.6 for
+#: building, and for measuring on a CPU (host memory = device memory) 5 (COO) to 64 (products of two matrices).
+BUILD_MEMORY_FACTOR, MEASURE_MEMORY_FACTOR = 16, 80
+#: Memory in MiB for one compiler process; nvcc used 172 for a module with 120 kernels.
+COMPILER = 1000
+#: Memory in bytes and seconds to read one row for tables, figures or the report; bytes per row on disk. The values are
+#: twice those observed for the 140,966 rows in `results/h200`.
+ROW, READING, RECORDED = 14_000, 5e-4, 40
+
+
+@dataclass(frozen=True)
+class Request:
+    """Resources that a job requests from the cluster."""
+
+    #: Wall time in minutes.
+    minutes: int
+    #: Host memory in MiB.
+    megabytes: int
+
+
+class Requests:
+    """Resource requests for the jobs of a plan, from the problem sizes known at the time of the call."""
+
+    def __init__(self, plan: Plan, batches: ProblemBatches) -> None:
+        self._plan, self._batches = plan, batches
+        self._jobs: dict[tuple[str, str, str], Job] = {}
+
+    def building(self, problems: Iterable[str]) -> Request:
+        """Return the request for building problems one after the other.
+
+        The time is the expected time of all problems plus one time limit (`limits.seconds`). One limit per problem is
+        far too much: a job with fifty problems would wait half a day in the queue and run for a minute.
+        """
+        jobs = [self._job(*run) for name in problems for run in self._runs[name]]
+        seconds = sum(map(building_seconds, {job.problem: job.size for job in jobs}.values()))
+        largest = max(job.operand_bytes for job in jobs)
+        return _request(
+            seconds + self._plan.config.limits.seconds / SLACK, OTHERS * MIB + BUILD_MEMORY_FACTOR * largest
+        )
+
+    def compiling(self, group: ModuleGroup | None = None) -> Request:
+        """Return the request for compiling a group of modules, or (None) the module common to all studies."""
+        rates = RATES[self._target.dialect]
+        keys = group.keys if group else ()
+        dialect = self._target.dialect
+        seconds = sum(module_seconds(group.study, key, dialect) for key in keys) if group else rates.compile
+        return _request(seconds / rates.threads, (OTHERS + rates.threads * COMPILER) * MIB)
+
+    def measuring(self, cases: Iterable[tuple[str, str, str]]) -> Request:
+        """Return the request for measuring cases one after the other (on a CPU, operands are in host memory)."""
+        jobs = [self._job(*case) for case in cases]
+        largest = max(job.operand_bytes for job in jobs)
+        return _request(sum(job.seconds for job in jobs), MEASURING * MIB + MEASURE_MEMORY_FACTOR * largest)
+
+    def presenting(self, study_name: str) -> Request:
+        """Return the request for a study's tables or figures."""
+        planned = self._plan.studies[study_name]
+        drawn = TABLE_SECONDS * len(planned.tables) + FIGURE_SECONDS * len(planned.figures)
+        return _request(drawn + READING * self._rows[study_name], OTHERS * MIB + ROW * self._rows[study_name])
+
+    def concluding(self) -> Request:
+        """Return the request for the report or the final check, which read the rows of all studies."""
+        rows = sum(self._rows.values())
+        return _request(FIGURE_SECONDS + READING * rows, OTHERS * MIB + ROW * rows)
+
+    @property
+    def _target(self) -> Target:
+        assert self._plan.target is not None, "a replay measures nothing"
+        return self._plan.target
+
+    def _job(self, *run: *tuple[str, str, str]) -> Job:
+        """Estimate a case and cache the result, since Snakemake asks for each resource separately and repeatedly."""
+        if run not in self._jobs:
+            self._jobs[run] = estimate_job(self._plan, self._target, *run, starts=run in self._batches.starting)
+        return self._jobs[run]
+
+    @cached_property
+    def _runs(self) -> dict[str, list[tuple[str, str, str]]]:
+        runs: dict[str, list[tuple[str, str, str]]] = {}
+        for run in self._plan.runs:
+            runs.setdefault(run[1], []).append(run)
+        return runs
+
+    @cached_property
+    def _rows(self) -> dict[str, int]:
+        """Upper bound of the number of rows for each study."""
+        rows = dict.fromkeys(self._plan.studies, 0)
+        if self._plan.target is None:
+            raw = Path(self._plan.results, "raw")
+            for study in rows:
+                files = (path for path in self._plan.recorded_files if path.is_relative_to(raw / study))
+                rows[study] = sum(path.stat().st_size for path in files) // RECORDED
+        else:
+            for run in self._plan.runs:
+                rows[run[0]] += self._job(*run).tried
+        return rows
+
+
+def _request(seconds: float, nbytes: float) -> Request:
+    return Request(SHORTEST + ceil(SLACK * seconds / 60), ceil(nbytes / MIB))
+
+
+def processes_per_device(plan: Plan, study_name: str, limit: int | None) -> int:
+    """Return the number of measuring processes of a study that share the devices.
+
+    `limit` is the value of Snakemake's resource `gpu` on this machine; None if it is not set, or if a cluster gives
+    each job its own GPUs.
+    """
+    return _at_once(plan, limit) if get_study(study_name).gpu_sharing else 1
+
+
+def claimed_gpus(plan: Plan, study_name: str, limit: int | None) -> int:
+    """Return the amount of Snakemake's resource `gpu` that a measuring job takes; `limit` as in `processes_per_device`.
+
+    A study without GPU sharing leaves room for only one other job. More jobs would keep the host busy with packing and
+    disturb the study's times by the host clock.
+    """
+    return plan.gpus * (1 if get_study(study_name).gpu_sharing else max(1, _at_once(plan, limit) - 1))
+
+
+def _at_once(plan: Plan, limit: int | None) -> int:
+    return max(1, limit // plan.gpus) if plan.on_gpu and limit else 1

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from repro.cli.options import AsJson, ConfigFile, ConfigFiles, NamedFiles, print_json
-from repro.config.spaces import EXTENDED
+from repro.config.models import EXTENDED
 from repro.errors import ReproError
 from repro.package_data import DEFAULT_CONFIG, shipped
 
 if TYPE_CHECKING:
-    from repro.campaign.jobs import Estimate, Job
+    from repro.campaign.estimate import Estimate, Job
     from repro.campaign.plan import Plan
     from repro.codegen.targets import GpuModel
 
@@ -315,7 +315,7 @@ def plan(
         repro plan --config config/paper.yaml --gpu "RTX 3070"
     """
 
-    from repro.campaign.jobs import RATES, count_steps, estimate
+    from repro.campaign.estimate import RATES, count_steps, estimate
     from repro.campaign.steps import Freshness
     from repro.cli.console import duration, in_columns, terminal_width, wrapped
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import (
     AfterValidator,
@@ -21,7 +21,6 @@ from pydantic import (
     model_validator,
 )
 
-from repro.config.spaces import PAPER, SPACES, Space
 from repro.config.validation_errors import refuse_unknown
 from repro.entries import entries
 from repro.galerkin import BASES
@@ -43,6 +42,23 @@ def names_device(words: object) -> bool:
         return False
     numbers = [int(number) for number in words.partition(":")[2].split(",") if number.isdigit()]
     return len(set(numbers)) == len(numbers)
+
+
+#: `paper`: what the paper describes, to the letter; what it leaves open is tried alike for all its methods.
+#: `paper_tuned`: the paper's kernels with choices that it does not make, such as unrolled loops or more blocks.
+#: `extended`: our kernels.
+Space = Literal["paper", "paper_tuned", "extended"]
+SPACES: tuple[Space, ...] = get_args(Space)
+PAPER, PAPER_TUNED, EXTENDED = SPACES
+#: Prefix of tunings that choose among `paper_tuned` instead of `paper`.
+TUNED = "tuned_"
+#: Prefix of the names of tunings, for each space of the paper's kernels.
+TUNING_PREFIXES: Mapping[Space, str] = {PAPER: "", PAPER_TUNED: TUNED}
+
+
+def find_space(name: str) -> Space | None:
+    """Return the space of this name, None if there is none."""
+    return next((space for space in SPACES if space == name), None)
 
 
 Precision = Literal["single", "double"]

@@ -15,10 +15,9 @@ from math import comb
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.bench.errors import Unsupported
 from repro.devices.base import Argument, Buffer
 from repro.devices.opencl import OpenClDevice
-from repro.errors import ReproError
+from repro.errors import ReproError, Unsupported
 from repro.filtering.grids import Grid, Patches, SortedCells, begins_of
 from repro.filtering.kernels import LOCAL, SUM_ROWS
 from repro.filtering.spline_kernel import kernel

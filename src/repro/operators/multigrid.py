@@ -36,10 +36,9 @@ from repro.operators.sparse_products import check_pattern, load_products, matrix
 from repro.sparse.device_primitives import Load
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.elementwise import Kernels
-from repro.sparse.multigrid.hierarchy import DeviceLevel, set_up_on
+from repro.sparse.multigrid.hierarchy import DeviceLevel, refresh_on, set_up_on
 from repro.sparse.multigrid.kernels import MODULES, render_multigrid
 from repro.sparse.multigrid.reference import SMOOTHER_DEGREES, MultigridSettings, Smoother, checked_diagonal
-from repro.sparse.multigrid.refresh import refresh_on
 from repro.sparse.multigrid.solver import Solver, SolveResult, check_finite, shifted
 
 

@@ -17,12 +17,11 @@ from weakref import ref
 
 import numpy as np
 
-from repro.bench.errors import Unsupported
 from repro.bench.runnable import Workspace
 from repro.codegen.targets import DTYPES, Target
 from repro.devices.base import Buffer, OutOfDeviceMemory
 from repro.entries import get_entry
-from repro.errors import ReproError
+from repro.errors import ReproError, Unsupported
 from repro.export.campaign_choice import find_campaign_choice
 from repro.operators.arrays import DeviceArray, VectorType, on_device
 from repro.operators.base import Closeable, DeviceOperator, one_of

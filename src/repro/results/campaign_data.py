@@ -21,8 +21,7 @@ from repro.bench.records import code_of, read_commits, read_environments, read_p
 from repro.bench.rows import LATER, NO_COLUMNS, PRECISIONS, ClockName, ColumnType, RecordedRow, schema_of
 from repro.bench.store import read_rows, recorded_studies
 from repro.bench.yardsticks import EMPTY, YARDSTICKS
-from repro.config.models import Timing
-from repro.config.spaces import TUNED
+from repro.config.models import TUNED, Timing
 from repro.errors import ReproError
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.font_manager import get_font_names
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from repro.config.validation_errors import suggestion
 from repro.errors import ReproError
@@ -229,7 +229,7 @@ def log_ticks(axis: Axis, steps: Sequence[float] = (1, 2, 5)) -> None:
 
 
 class _Decades(LogLocator):
-    """Tick locator for a logarithmic axis that omits ticks if their labels would overlap."""
+    """Tick locator for a logarithmic axis that omits ticks whose labels would overlap, but keeps two."""
 
     def __init__(self, steps: Sequence[float]) -> None:
         super().__init__(10)
@@ -240,7 +240,9 @@ class _Decades(LogLocator):
         low, high = sorted(axis.get_view_interval())
         powers = [10.0**power for power in range(floor(log10(low)), ceil(log10(high)) + 1)]
         finest = [[step * power for power in powers for step in steps] for steps in (self.steps, range(1, 10))]
-        choices = [*finest, *(powers[::apart] for apart in range(1, len(powers) + 1))]
+        # on an axis of less than an octave all of these can be too few: evenly spaced ticks are as plain there
+        even = [MaxNLocator(most, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high) for most in range(6, 0, -1)]
+        choices = [*finest, *(powers[::apart] for apart in range(1, len(powers) + 1)), *even]
         shown = [[tick for tick in ticks if low <= tick <= high] for ticks in choices]
         fit = [ticks for ticks in shown if not _meet(axis, ticks)]
         return next((ticks for ticks in fit if len(ticks) > 1), fit[0])

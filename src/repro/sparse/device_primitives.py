@@ -19,13 +19,12 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.bench.errors import ModuleError, Unsupported
 from repro.bench.guards import Guards
 from repro.bench.runnable import Workspace
 from repro.codegen.build_cache import Module, manifest_path
 from repro.codegen.targets import Target
 from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Captured, CaptureError, Device, Program
-from repro.errors import ReproError
+from repro.errors import ModuleError, ReproError, Unsupported
 from repro.sparse.elementwise import BLOCK_SIZE, Kernels, Launch, in_order
 
 

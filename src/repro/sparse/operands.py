@@ -18,7 +18,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from repro.bench.errors import IncorrectError
 from repro.bench.rows import RecordedRow
 from repro.bench.runnable import Candidate, Runnable, Workspace, not_prepared
 from repro.codegen.build_cache import Module, ModuleOnDemand
@@ -26,7 +25,7 @@ from repro.codegen.targets import DTYPES, INDEX_BYTES
 from repro.codegen.templates import VERIFY_BLOCK_SIZE
 from repro.devices.base import Argument, Buffer, Device, Program
 from repro.entries import Entry, get_entry
-from repro.errors import ReproError
+from repro.errors import IncorrectError, ReproError
 from repro.problems.matrix import Matrix
 from repro.sparse.device_primitives import ModuleFile
 from repro.sparse.elementwise import in_order, pack_vector, padded_size

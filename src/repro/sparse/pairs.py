@@ -24,8 +24,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.bench.errors import Unsupported
 from repro.codegen.targets import STATIC_SHARED
+from repro.errors import Unsupported
 from repro.problems.matrix import Matrix
 from repro.sparse.symmetry import HERMITIAN, SYMMETRIC, Symmetry
 

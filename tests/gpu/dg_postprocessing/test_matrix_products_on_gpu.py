@@ -5,7 +5,7 @@ from contextlib import ExitStack
 import numpy as np
 import pytest
 
-from repro.bench.errors import Unsupported
+from repro.errors import Unsupported
 from repro.filtering.kernels import FIELDS
 from repro.filtering.matrix import MatrixRows
 from repro.sparse.library.cusparse_bindings import load as load_library

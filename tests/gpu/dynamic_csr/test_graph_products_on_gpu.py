@@ -6,7 +6,7 @@ import pytest
 
 from repro.bench.timing import SamplingPlan
 from repro.codegen.build_cache import compile_module
-from repro.config.spaces import SPACES
+from repro.config.models import SPACES
 from repro.devices.device_group import Devices
 from repro.sparse.library import for_problem
 from repro.studies.dynamic_csr.ids import product_ids

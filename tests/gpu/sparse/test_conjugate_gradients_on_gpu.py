@@ -7,12 +7,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from repro.bench.errors import Unsupported
 from repro.bench.timing import SamplingPlan
 from repro.campaign.measurement import measure
 from repro.codegen.build_cache import compile_module, manifest_path
 from repro.codegen.templates import render_common
 from repro.config.models import Config, StudySettings, Timing
+from repro.errors import Unsupported
 from repro.problems.generators import generate
 from repro.problems.matrix import Matrix
 from repro.problems.problem import Outline, describe_pattern

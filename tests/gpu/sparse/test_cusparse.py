@@ -1,8 +1,8 @@
 import pytest
 
-from repro.bench.errors import Unsupported
 from repro.bench.timing import SamplingPlan
 from repro.entries import entries
+from repro.errors import Unsupported
 from repro.sparse.library import for_problem
 from repro.sparse.library.cusparse import lacks_spmvop
 from repro.sparse.library.cusparse_bindings import load, version

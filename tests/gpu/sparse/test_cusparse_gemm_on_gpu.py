@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from repro.bench.errors import Unsupported
 from repro.devices.base import OutOfDeviceMemory
+from repro.errors import Unsupported
 from repro.sparse.library.cusparse_bindings import load
 from repro.sparse.library.cusparse_csr import SPGEMM_ALGORITHMS, Gemm, GemmReuse, GpuCsr
 from support.matrices import assert_csr_product, of_sizes, random

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from repro.bench.errors import Unsupported
 from repro.bench.timing import SamplingPlan
 from repro.codegen.build_cache import compile_module
+from repro.errors import Unsupported
 from repro.problems.matrix import Matrix
 from repro.sparse.compound.kernels import render_module
 from repro.sparse.compound.runnables import Variant

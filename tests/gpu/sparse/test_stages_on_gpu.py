@@ -6,8 +6,8 @@ import scipy.sparse as sp
 
 from repro.devices.base import LaunchError
 from repro.sparse.multigrid import reference
+from repro.sparse.multigrid.hierarchy import refresh_on
 from repro.sparse.multigrid.reference import MultigridSettings
-from repro.sparse.multigrid.refresh import refresh_on
 from support.hierarchies import bits_of, launch_each_phase, read, with_hubs
 from support.matrices import poisson
 

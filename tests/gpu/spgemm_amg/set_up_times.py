@@ -26,9 +26,8 @@ from repro.devices.device_group import Devices  # noqa: E402
 from repro.sparse.device_primitives import ModuleFile  # noqa: E402
 from repro.sparse.dynamic.host_layout import lay_out  # noqa: E402
 from repro.sparse.dynamic.storage import Storage  # noqa: E402
-from repro.sparse.multigrid.hierarchy import set_up_on  # noqa: E402
+from repro.sparse.multigrid.hierarchy import refresh_on, set_up_on  # noqa: E402
 from repro.sparse.multigrid.reference import HostLevel  # noqa: E402
-from repro.sparse.multigrid.refresh import refresh_on  # noqa: E402
 from repro.studies.spgemm_amg.kernels import modules_for, render_key  # noqa: E402
 from repro.studies.spgemm_amg.operands import AmgOperands  # noqa: E402
 from repro.studies.spgemm_amg.runnables_setup import LevelSetUp, SetUp  # noqa: E402

@@ -7,11 +7,11 @@ import faulthandler
 import pytest
 import scipy.sparse as sp
 
-from repro.bench.errors import Unsupported
 from repro.bench.runnable import Workspace
 from repro.codegen.build_cache import compile_module
-from repro.config.spaces import SPACES
+from repro.config.models import SPACES
 from repro.devices.device_group import Devices
+from repro.errors import Unsupported
 from repro.sparse.device_primitives import ModuleFile
 from repro.sparse.spgemm.kernels import BINS
 from repro.studies.spgemm_amg.kernels import modules_for, render_key

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from repro.bench.errors import IncorrectError
+from repro.errors import IncorrectError
 from repro.sparse.dynamic.host_layout import Arrays, consecutive, insert, lay_out
 
 SIZES = np.array([3, 0, 40, 1, 0, 7])

@@ -8,8 +8,8 @@ from repro.devices.base import OutOfDeviceMemory
 from repro.errors import ReproError
 from repro.sparse.device_primitives import Repeated
 from repro.sparse.multigrid import reference
+from repro.sparse.multigrid.hierarchy import refresh_on
 from repro.sparse.multigrid.reference import MultigridSettings
-from repro.sparse.multigrid.refresh import refresh_on
 from repro.sparse.multigrid.solver import Solver
 from support.device_memory import fill_after
 from support.hierarchies import assert_levels, read

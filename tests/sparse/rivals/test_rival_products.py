@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from spoilt_forms import HERE, of_python
 
-from repro.bench.errors import ModuleError
 from repro.bench.store import Store
 from repro.bench.timing import SamplingPlan
 from repro.bench.trial import Bench
@@ -19,7 +18,7 @@ from repro.codegen import nvcc
 from repro.codegen.targets import get_target
 from repro.config.models import Rival
 from repro.entries import entries
-from repro.errors import ReproError
+from repro.errors import ModuleError, ReproError
 from repro.problems.matrix import Matrix
 from repro.sparse.rivals.c_interface import CBatch, CMatrix, CProblem, LibraryRival
 from repro.sparse.rivals.files import files_of, identity_of, include_folder

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from repro.bench.errors import Unsupported
 from repro.bench.timing import SamplingPlan
 from repro.codegen.build_cache import compile_module
 from repro.codegen.targets import CPU
+from repro.errors import Unsupported
 from repro.sparse.compound.kernels import render_module
 from repro.sparse.compound.runnables import Variant
 from repro.sparse.compound.variants import Layout, Schedule, VariantId

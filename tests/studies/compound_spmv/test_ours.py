@@ -149,6 +149,9 @@ def test_bars(extended: Campaign, gpu: Campaign, published: Published) -> None:
         bar.label: bar
         for bar in speedup_bars([s for s in all_times(extended, published) if s.case.precision == "single"])
     }
+    assert [label for label, bar in rows.items() if bar.heading] == [
+        "complex entries", "quaternion entries", "3×3 entries",
+    ]  # fmt: skip
     hubs = rows[f"{HUBS}‡"]
     assert (hubs.ours, hubs.papers, hubs.floor) == pytest.approx((15 / 6, 1.5, 15 / 8))
     assert rows["fem/NX_MotorH67k"].missing == "unavailable"

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from repro.bench.errors import Unsupported
+from repro.errors import Unsupported
 from repro.problems.matrix import Matrix
 from repro.sparse import operands, pairs
 from repro.sparse.compound import runnables

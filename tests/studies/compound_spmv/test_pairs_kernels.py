@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from repro.bench.errors import Unsupported
 from repro.bench.timing import SamplingPlan
 from repro.bench.trial import Bench
 from repro.codegen import nvcc
 from repro.codegen.build_cache import compile_module
 from repro.codegen.targets import CPU, STATIC_SHARED, get_target
 from repro.entries import entries, get_entry
-from repro.errors import ReproError
+from repro.errors import ReproError, Unsupported
 from repro.problems.matrix import Matrix
 from repro.sparse.compound.kernels import kernel_name, render_module
 from repro.sparse.compound.runnables import Variant

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from test_pairs_kernels import PRECISIONS, emulated
 
-from repro.bench.errors import Unsupported
+from repro.errors import Unsupported
 from repro.problems.matrix import Matrix
 from repro.sparse.compound.variants import TILE_ROWS, Layout, Schedule, VariantId
 from repro.sparse.symmetry import HERMITIAN

@@ -42,7 +42,7 @@ def test_kernels_look_where_the_host_puts_entries(
     templates: Path, small_problem: Callable[..., Matrix], name: str, warp: int
 ) -> None:
     problem, outer = small_problem("real"), get_outer(name)
-    device = macros(templates, f"compound_spmv/{outer.template}.j2", **outer.constants)
+    device = macros(templates, f"sparse/compound/{outer.template}.j2", **outer.constants)
     place = outer.locate(problem, warp)
     slots, _ = outer.count(problem.row_lengths, warp)
     arguments = {"n": problem.n, "slots": slots, "stride": place.stride, "index": place.index.tolist()}

@@ -10,6 +10,7 @@ from repro.results.published import Published
 from repro.results.registry import get_artifact
 from repro.results.tables import Figure, Table
 from repro.sparse.compound.variants import REFERENCE, VariantId
+from repro.studies.compound_spmv.figures import search
 from repro.studies.compound_spmv.figures.search import curves
 from repro.studies.compound_spmv.searches import searched
 from repro.studies.compound_spmv.tables.search import BUDGET, PRODUCTS, SEQUENCES, lost, times_and_bytes
@@ -60,6 +61,21 @@ def test_curves_fall(gpu: Campaign) -> None:
         losses = curves(judged, key)
         assert losses is not None and losses.shape[0] == 4
         assert np.all(np.diff(losses, axis=1) <= 0)
+
+
+def test_a_panel_whose_losses_are_beyond_its_limit_is_left_out(
+    gpu: Campaign, published: Published, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def made() -> Figure:
+        artifact = get_artifact(STUDY, "figure-predicted").make(gpu, published)
+        assert isinstance(artifact, Figure)
+        return artifact
+
+    assert len(made().draw().axes) == 1 and "not drawn" not in made().caption
+    monkeypatch.setattr(search, "LIMIT", 0.0)
+    beyond = made()
+    assert [text.get_text() for text in beyond.draw().texts] == ["every loss is above 0 %"]
+    assert "In the papers’ space every loss is above 0 %: not drawn." in beyond.caption
 
 
 def test_orders_lose_what_their_schedule_loses(gpu: Campaign) -> None:

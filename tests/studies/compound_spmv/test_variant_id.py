@@ -9,8 +9,7 @@ import pytest
 
 from repro.codegen.build_cache import Module
 from repro.codegen.targets import get_target
-from repro.config.models import StudySettings
-from repro.config.spaces import SPACES
+from repro.config.models import SPACES, StudySettings
 from repro.entries import entries
 from repro.errors import ReproError
 from repro.sparse.compound.runnables import Variant

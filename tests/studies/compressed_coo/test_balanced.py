@@ -5,8 +5,7 @@ from balanced_matrices import Csr, chunkings, matrices
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from repro.bench.errors import Unsupported
-from repro.errors import ReproError
+from repro.errors import ReproError, Unsupported
 from repro.studies.compressed_coo.coordinate_format import Chunking, balance, count_slots, deinterleave, interleave
 
 

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from repro.bench.errors import Unsupported
 from repro.bench.timing import SamplingPlan
 from repro.bench.trial import Bench
 from repro.codegen import nvcc
 from repro.codegen.build_cache import Module, compile_module
 from repro.codegen.targets import CPU, STATIC_SHARED, get_target
+from repro.errors import Unsupported
 from repro.problems.generators import generate
 from repro.problems.matrix import Matrix
 from repro.sparse.operands import csr_bytes, make_operands

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sliced_reader import packed, read
 
-from repro.bench.errors import Unsupported
+from repro.errors import Unsupported
 from repro.studies.compressed_coo import sliced_format
 from repro.studies.compressed_coo.sliced_format import MAX_STEPS, PIECE, make_slices
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from scipy.spatial import cKDTree
 
-from repro.bench.errors import IncorrectError, Unsupported
 from repro.bench.runnable import Workspace
 from repro.codegen import nvcc
 from repro.codegen.build_cache import compile_module, manifest_path
 from repro.codegen.targets import CPU, get_target
 from repro.devices.device_group import Devices
+from repro.errors import IncorrectError, Unsupported
 from repro.filtering.spline_kernel import kernel as siac_kernel
 from repro.sparse.device_primitives import ModuleFile
 from repro.sparse.dynamic.kernels import render_module

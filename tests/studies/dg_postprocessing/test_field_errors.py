@@ -22,7 +22,7 @@ from dg_campaign import (
     values,
 )
 
-from repro.bench.errors import IncorrectError
+from repro.errors import IncorrectError
 from repro.filtering.reference import contour_rows
 from repro.filtering.stencil_geometry import at_points
 from repro.filtering.triangulation import evaluation_points, of_field

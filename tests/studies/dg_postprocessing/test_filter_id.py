@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from repro.codegen.targets import CPU, get_target
-from repro.config.spaces import EXTENDED, PAPER, PAPER_TUNED, SPACES
+from repro.config.models import EXTENDED, PAPER, PAPER_TUNED, SPACES
 from repro.errors import ReproError
 from repro.studies.dg_postprocessing.ids import FilterId, filter_ids
 

@@ -7,12 +7,12 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from repro.bench.errors import IncorrectError
 from repro.bench.timing import SamplingPlan
 from repro.codegen.build_cache import compile_module
 from repro.codegen.targets import CPU
 from repro.devices.device_group import Devices, numbers_of
 from repro.devices.opencl import OpenClDevice
+from repro.errors import IncorrectError
 from repro.filtering.grids import consecutive, grid_of_points, parts_of, patches_of, work_of_cells
 from repro.filtering.reference import count_work
 from repro.filtering.spline_kernel import kernel

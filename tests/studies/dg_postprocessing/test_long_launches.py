@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from repro.bench.errors import Unsupported
+from repro.errors import Unsupported
 from repro.studies.dg_postprocessing.ids import FilterId, FilterMethod
 from repro.studies.dg_postprocessing.study import MIN_LAUNCHES, PEAK_SHARES, predicted_seconds, refuse_long
 

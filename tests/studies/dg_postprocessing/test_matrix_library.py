@@ -2,7 +2,7 @@
 
 import pytest
 
-from repro.bench.errors import IncorrectError, Unsupported
+from repro.errors import IncorrectError, Unsupported
 from repro.filtering.matrix import MatrixRows
 from repro.sparse.library import cusparse_bindings, cusparse_csr
 from repro.studies.dg_postprocessing import runnables_plane as library_module

@@ -7,12 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from repro.bench.errors import IncorrectError, Unsupported
 from repro.bench.rows import split_columns
 from repro.codegen import nvcc
 from repro.codegen.build_cache import compile_module
 from repro.codegen.targets import CPU, STATIC_SHARED, get_target
-from repro.errors import ReproError
+from repro.errors import IncorrectError, ReproError, Unsupported
 from repro.filtering.spline_kernel import kernel as siac_kernel
 from repro.studies.dg_postprocessing.ids import (
     RegionId,

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from repro.bench.errors import Unsupported
 from repro.devices.cuda_driver import CudaBuffer
+from repro.errors import Unsupported
 from repro.sparse.library import cusparse_bindings
 from repro.sparse.library.cusparse_bindings import Handle
 from repro.studies.dynamic_csr.operands import CsrMemory

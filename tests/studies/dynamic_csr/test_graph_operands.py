@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from repro.bench.errors import IncorrectError
-from repro.errors import ReproError
+from repro.errors import IncorrectError, ReproError
 from repro.problems.matrix import Updates
 from repro.studies.dynamic_csr.operands import GraphOperands, MatrixRunnable, make_operands
 from support.growing_matrices import around_limits, growing

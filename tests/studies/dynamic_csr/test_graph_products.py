@@ -9,8 +9,7 @@ import pytest
 
 from repro.bench.timing import SamplingPlan
 from repro.codegen.targets import CPU
-from repro.config.models import Rival
-from repro.config.spaces import SPACES
+from repro.config.models import SPACES, Rival
 from repro.sparse.library import for_problem
 from repro.sparse.rivals.runnables import products_of
 from repro.studies.dynamic_csr.ids import ProductId, product_ids

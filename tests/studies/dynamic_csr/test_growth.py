@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from repro.bench.errors import IncorrectError, Unsupported
-from repro.config.models import StudySettings
-from repro.config.spaces import EXTENDED
-from repro.errors import ReproError
+from repro.config.models import EXTENDED, StudySettings
+from repro.errors import IncorrectError, ReproError, Unsupported
 from repro.sparse.device_primitives import KernelLauncher
 from repro.sparse.dynamic.host_layout import SEGMENTS, lay_out
 from repro.studies.dynamic_csr.operands import grow

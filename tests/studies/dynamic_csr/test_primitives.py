@@ -5,10 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from repro.bench.errors import IncorrectError
 from repro.codegen.build_cache import compile_module
 from repro.codegen.targets import CPU, get_target
-from repro.errors import ReproError
+from repro.errors import IncorrectError, ReproError
 from repro.sparse.device_primitives import FEW_TILES, SORT_BLOCK_SIZE, SORT_ITEMS, RadixSort, Scan, bits_of
 from repro.sparse.device_primitives import SCAN_ITEMS as SUMMED
 from repro.sparse.elementwise import BLOCK_SIZE

@@ -12,7 +12,7 @@ import pytest
 from matplotlib.text import Text
 
 from repro.bench.rows import Row
-from repro.config.spaces import PAPER_TUNED
+from repro.config.models import PAPER_TUNED
 from repro.results import figure_style
 from repro.results.published import Published
 from repro.studies.dynamic_csr import PUBLISHED, STUDY_NAME, TARGETS

@@ -8,7 +8,6 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 
-from repro.bench.errors import IncorrectError, Unsupported
 from repro.bench.store import Store
 from repro.bench.timing import SamplingPlan
 from repro.codegen.build_cache import compile_module
@@ -16,6 +15,7 @@ from repro.codegen.targets import CPU
 from repro.devices.base import LaunchError
 from repro.devices.device_group import Devices
 from repro.devices.opencl import OpenClDevice
+from repro.errors import IncorrectError, Unsupported
 from repro.sparse.device_primitives import ModuleFile
 from repro.studies.dynamic_csr import runnables_devices
 from repro.studies.dynamic_csr.kernels import render_key

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from repro.bench.errors import Unsupported
 from repro.codegen.targets import CPU, get_target
-from repro.config.spaces import EXTENDED, PAPER, PAPER_TUNED
+from repro.config.models import EXTENDED, PAPER, PAPER_TUNED
+from repro.errors import Unsupported
 from repro.sparse.device_primitives import BLOCKS_PER_SM
 from repro.sparse.dynamic.host_layout import SEGMENTS
 from repro.sparse.dynamic.storage import Storage

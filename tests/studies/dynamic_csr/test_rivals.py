@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from repro.bench.errors import IncorrectError, ModuleError, Unsupported
+from repro.errors import IncorrectError, ModuleError, Unsupported
 from repro.sparse.device_primitives import KernelLauncher, ModuleFile
 from repro.studies.dynamic_csr.operands import (
     DeviceEntries,

@@ -55,8 +55,19 @@ def test_figure_6_1_has_bars_marks_and_what_is_published(amg_campaign_of_some):
     assert (points(left, "D"), points(right, "D")) == ([3.0], [1.4])
     assert sum(text == "unavailable" for text in texts) == 2
     assert {"products were not timed", "set-ups were not timed"} <= set(texts)
-    assert "R·(A·P), ours: 8.40×" in caption
+    assert "A·P and R·(A·P), ours: 8.40×" in caption
     assert "3× for the products of poisson/7pt_64, 1.4× for the set-up" in caption
+
+
+def test_figure_6_1_leaves_out_what_was_only_squared(tmp_path):
+    maker = Maker(tmp_path)
+    maker.case("poisson/7pt_64")
+    maker.record("squared", entry="real", n=5, nnz=13)
+    maker.write("squared", "double", "report", maker.product("squared", "AA"))
+    figure, texts, caption = drawn(maker.load(), "figure-6-1")
+    assert "squared" not in " ".join(texts) and "not timed" not in " ".join(texts)
+    assert "Neither was tried of squared: not drawn." in caption
+    assert figure.axes[0].get_title() == "the first level’s A·P and R·(A·P)"
 
 
 def test_figure_6_1_of_a_cpu_has_no_published_marks(tmp_path):

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from repro.bench.errors import IncorrectError
 from repro.bench.runnable import Runnable
 from repro.config.models import StudySettings
-from repro.errors import ReproError
+from repro.errors import IncorrectError, ReproError
 from repro.problems.matrix import Matrix
 from repro.problems.problem import Outline
 from repro.sparse.spgemm.kernels import LIMITS

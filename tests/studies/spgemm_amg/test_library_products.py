@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 import scipy
 
-from repro.bench.errors import IncorrectError, Unsupported
 from repro.codegen.targets import CPU, get_target
 from repro.config.models import StudySettings
-from repro.errors import ReproError
+from repro.errors import IncorrectError, ReproError, Unsupported
 from repro.sparse.library.cusparse_csr import SPGEMM_ALGORITHMS
 from repro.studies import get_study
 from repro.studies.spgemm_amg import STUDY_NAME

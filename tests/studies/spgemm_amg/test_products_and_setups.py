@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from repro.bench.errors import IncorrectError, ModuleError, Unsupported
 from repro.codegen.targets import CPU
-from repro.config.spaces import SPACES
+from repro.config.models import SPACES
 from repro.devices.base import OutOfDeviceMemory
+from repro.errors import IncorrectError, ModuleError, Unsupported
 from repro.sparse.device_primitives import KernelLauncher, ModuleFile
 from repro.sparse.multigrid.hierarchy import NearNull
 from repro.sparse.spgemm.kernels import BINS, LIMITS

@@ -17,7 +17,7 @@ from repro.sparse.pairs import NO_PAIR, SIGNS, SLICE, shared_entries
 from repro.sparse.symmetry import KINDS, SYMMETRIC, adjoint_members, diagonal_members, kept_on_diagonal
 
 #: The folder of the templates.
-TEMPLATES = "compound_spmv"
+TEMPLATES = "sparse/compound"
 #: Foreign columns that a thread of pairs loads at once: meshes have fewer than two for each thread.
 HALO_IN_FLIGHT = 2
 
@@ -148,7 +148,7 @@ def _context(entry: str, precision: str, layout: Layout, target: Target) -> dict
     loads = chunks(len(what.members), scalar_bytes)
     return {
         "dialect": target.dialect,
-        "title": f"{TEMPLATES}: {entry}, {precision} precision, {layout.stored}",
+        "title": f"compound_spmv: {entry}, {precision} precision, {layout.stored}",
         "entry": what,
         "scalar": scalar,
         "scalar_bytes": scalar_bytes,

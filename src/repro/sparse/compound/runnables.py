@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.bench.errors import ModuleError, Unsupported
 from repro.bench.runnable import Operands, Workspace
 from repro.bench.yardsticks import Floor
 from repro.codegen.build_cache import Module, ModuleOnDemand
 from repro.codegen.templates import StreamConfig
-from repro.config.spaces import EXTENDED, PAPER, Space
+from repro.config.models import EXTENDED, PAPER, Space
 from repro.devices.base import Argument, Buffer, Device
+from repro.errors import ModuleError, Unsupported
 from repro.problems.matrix import Matrix
 from repro.sparse.compound.kernels import kernel_name
 from repro.sparse.compound.outer import get_outer

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from repro.bench.variant_id import BaseId, SearchPoint
 from repro.codegen.targets import Target
 from repro.codegen.templates import LOAD_BYTES
-from repro.config.spaces import EXTENDED, PAPER, Space
+from repro.config.models import EXTENDED, PAPER, Space
 from repro.entries import Entry
 from repro.errors import ReproError
 from repro.sparse.compound.outer import get_outer, outer_formats

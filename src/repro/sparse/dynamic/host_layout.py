@@ -16,8 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from repro.bench.errors import IncorrectError
-from repro.errors import ReproError
+from repro.errors import IncorrectError, ReproError
 
 #: The pitch of the table is a multiple of this many words, 128 bytes, which is a GPU's cache line.
 PITCH_ALIGNMENT = 32

@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.bench.errors import Unsupported
 from repro.bench.guards import Guards
 from repro.bench.runnable import Workspace
 from repro.codegen.targets import INDEX_BYTES
 from repro.devices.base import Buffer
+from repro.errors import Unsupported
 from repro.sparse.expansions import Bsr, Csr, Representation, representations, to_bsr, to_coo, to_csr, to_sell
 from repro.sparse.library import baseline, suffix
 from repro.sparse.library.cusparse_bindings import TYPES, WORKING_MEMORY, Handle, address, scalars, version

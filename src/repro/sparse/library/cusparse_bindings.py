@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from repro.bench.errors import Unsupported
 from repro.bench.guards import Guards
 from repro.devices.base import Buffer, LaunchError, OutOfDeviceMemory
 from repro.devices.cuda import CudaDevice
 from repro.devices.cuda_driver import CudaBuffer
+from repro.errors import Unsupported
 
 #: Values of cudaDataType.
 TYPES: dict[np.dtype[Any], int] = {

@@ -17,12 +17,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from repro.bench.errors import Unsupported
 from repro.bench.guards import Guards
 from repro.codegen.targets import DTYPES, INDEX_BYTES
 from repro.devices.base import Buffer, Device, LaunchError
 from repro.devices.cuda import CudaDevice
-from repro.errors import ReproError
+from repro.errors import ReproError, Unsupported
 from repro.sparse.device_primitives import check_factors, keep
 from repro.sparse.library.cusparse_bindings import TYPES, Handle, address, scalars
 

@@ -10,9 +10,9 @@ import scipy
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from repro.bench.errors import Unsupported
 from repro.bench.runnable import Workspace, not_prepared
 from repro.devices.base import Buffer, Device
+from repro.errors import Unsupported
 from repro.sparse.expansions import COMPLEX, Bsr, Representation, real_expansion, to_bsr, to_csr
 from repro.sparse.library import baseline, suffix
 from repro.sparse.operands import ProductRunnable, operands_of

@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from repro.bench.errors import IncorrectError, ModuleError, Unsupported
 from repro.codegen.targets import DTYPES
 from repro.config.models import RivalTask
 from repro.devices.base import LaunchError, OutOfDeviceMemory
-from repro.sparse.rivals.arrays import RivalArray, address_of
-from repro.sparse.rivals.problem import FUNCTIONS, RivalBatch, RivalMatrix, RivalProblem
+from repro.errors import IncorrectError, ModuleError, Unsupported
+from repro.sparse.rivals.problem import FUNCTIONS, RivalArray, RivalBatch, RivalMatrix, RivalProblem, address_of
 from repro.untrusted_files import shown
 
 INTERFACE = 1

@@ -11,17 +11,15 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from repro.bench.errors import IncorrectError, ModuleError, Unsupported
 from repro.codegen import nvcc
 from repro.codegen.build_cache import MODULES
 from repro.codegen.targets import Target
 from repro.config.models import Rival, RivalTask
 from repro.devices.base import Argument, Device, LaunchError, OutOfDeviceMemory
-from repro.errors import ReproError
-from repro.sparse.rivals.arrays import RivalArray
+from repro.errors import IncorrectError, ModuleError, ReproError, Unsupported
 from repro.sparse.rivals.c_interface import LibraryRival
 from repro.sparse.rivals.files import PYTHON, identity_of, include_folder, search_path
-from repro.sparse.rivals.problem import FUNCTIONS, RivalBatch, RivalProblem
+from repro.sparse.rivals.problem import FUNCTIONS, RivalArray, RivalBatch, RivalProblem
 from repro.untrusted_files import shown
 
 #: Types of C++ by precision, and of offsets by bits.

@@ -11,18 +11,17 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from repro.bench.errors import IncorrectError
 from repro.bench.rows import OUTSIDE
 from repro.bench.runnable import Runnable, Workspace, not_prepared
 from repro.bench.worker import Watchdog, restart
 from repro.config.models import Rival
 from repro.devices.base import Buffer, Device
+from repro.errors import IncorrectError
 from repro.sparse.expansions import Bsr, real_expansion, to_bsr
 from repro.sparse.operands import ProductRunnable, operands_of
-from repro.sparse.rivals.arrays import RivalArray, RivalArrays, as_array
 from repro.sparse.rivals.files import identity_of
 from repro.sparse.rivals.forms import RivalBackend, compile_source, open_form
-from repro.sparse.rivals.problem import RivalBatch, RivalProblem, give_matrix
+from repro.sparse.rivals.problem import RivalArray, RivalArrays, RivalBatch, RivalProblem, as_array, give_matrix
 
 #: Time limit in seconds for a rival's teardown.
 TEARDOWN_SECONDS = 60.0

@@ -20,7 +20,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
-from repro.bench.errors import IncorrectError, ModuleError
 from repro.bench.rows import PRECISIONS
 from repro.bench.runnable import Operands, Workspace
 from repro.bench.timing import host_seconds
@@ -30,6 +29,7 @@ from repro.config.models import Rival, RivalTask
 from repro.devices.device_group import Devices
 from repro.devices.selection import open_devices
 from repro.entries import get_entry
+from repro.errors import IncorrectError, ModuleError
 from repro.problems.matrix import Matrix
 from repro.sparse.expansions import real_expansion
 from repro.sparse.operands import make_operands

@@ -18,12 +18,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from repro.bench.errors import IncorrectError, ModuleError, UnstableError, Unsupported
 from repro.bench.guards import Guards
 from repro.bench.runnable import Runnable, Workspace
 from repro.codegen.build_cache import Module
 from repro.devices.base import Argument, Buffer, Device, Program
-from repro.errors import ReproError
+from repro.errors import IncorrectError, ModuleError, ReproError, UnstableError, Unsupported
 from repro.sparse.operands import ProductOperands, ProductRunnable, expand, operands_of
 from repro.sparse.solvers.kernels import BLOCK_SIZE, BLOCKS_PER_SM, WORD_BYTES, Breakdown, LaunchedBicgstabState
 

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.bench.errors import IncorrectError, ModuleError, Unsupported
 from repro.bench.guards import Guards
 from repro.bench.runnable import Runnable, Workspace, not_prepared
 from repro.codegen.build_cache import Module
 from repro.devices.base import Argument, Buffer, Device, Program
+from repro.errors import IncorrectError, ModuleError, Unsupported
 from repro.sparse.operands import ProductRunnable, expand, operands_of, symmetry_on
 from repro.sparse.solvers.bicgstab import OF_THE_PRODUCT
 from repro.sparse.solvers.kernels import BLOCK_SIZE, BLOCKS_PER_SM, KINDS, WORD_BYTES, CgState

@@ -21,12 +21,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.bench.errors import ModuleError, Unsupported
 from repro.bench.guards import Guards
 from repro.bench.runnable import Runnable, Workspace
 from repro.codegen.build_cache import Module
 from repro.devices.base import Argument, Buffer, Device, Program
-from repro.errors import ReproError
+from repro.errors import ModuleError, ReproError, Unsupported
 from repro.sparse.operands import operands_of
 from repro.sparse.solvers.bicgstab import error_of, expect, judge_error, true_residual
 from repro.sparse.solvers.kernels import KINDS, PERSISTENT_BLOCK_SIZE, STATES, CgState, StopReason, held_rows

@@ -442,7 +442,6 @@ def render_spgemm(templates: Path, key: str, target: Target, owner: str) -> str:
             "n_bins": BINS,
             "count_width": count_width,
             "long_row": COUNTED_BY_BLOCK,
-            "distances": [1 << bit for bit in range(count_width.bit_length() - 1)],
         }
     elif kernels == "expand":
         own = {"width": target.warp if target.dialect == "cuda" else 1}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from repro.codegen.targets import DTYPES, Target
-from repro.config.spaces import SPACES, Space, find_space
+from repro.config.models import SPACES, Space, find_space
 from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.sparse.compound.kernels import render_module

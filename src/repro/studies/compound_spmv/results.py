@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from repro.bench.rows import ClockName
-from repro.config.spaces import EXTENDED, PAPER, PAPER_TUNED, Space
+from repro.config.models import EXTENDED, PAPER, PAPER_TUNED, Space
 from repro.results.campaign_data import Campaign, Case, Method, ProblemRecord, ReportedTime, Selection
 from repro.results.claims import CaseNumber, ClaimQuantities, Measured, MissingCase, Quantity, StatisticName, Variants
 from repro.results.problem_rows import ABBREVIATIONS, ProblemRow, join_sentences, measurement_note, ours

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from repro.config.spaces import EXTENDED, PAPER, PAPER_TUNED
+from repro.config.models import EXTENDED, PAPER, PAPER_TUNED
 from repro.results.campaign_data import Campaign
 from repro.results.cross_campaign import conflicting_names
 from repro.sparse.compound.variants import KINDS, REFERENCE, Layout, Schedule, VariantId

@@ -20,8 +20,7 @@ from repro.bench.rows import CLOCKS, TIMED, RecordedRow, Row
 from repro.bench.runnable import Runnable
 from repro.codegen.build_cache import Module, ModuleOnDemand, compile_module, manifest_path
 from repro.codegen.targets import DTYPES, Target
-from repro.config.models import StudySettings
-from repro.config.spaces import EXTENDED, SPACES, TUNED, TUNING_PREFIXES, Space
+from repro.config.models import EXTENDED, SPACES, TUNED, TUNING_PREFIXES, Space, StudySettings
 from repro.entries import entries, get_entry
 from repro.errors import ReproError
 from repro.problems.matrix import Matrix

@@ -19,9 +19,8 @@ from typing import Any, Literal, NamedTuple, TypeVar, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.bench.errors import Unsupported
 from repro.codegen.templates import LOAD_BYTES
-from repro.errors import ReproError
+from repro.errors import ReproError, Unsupported
 
 T = TypeVar("T", bound=np.generic)
 Split = Literal["padded", "unpadded", "aligned"]

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from repro.bench.variant_id import BaseId, SearchPoint
 from repro.codegen.targets import Target
-from repro.config.spaces import EXTENDED, PAPER, PAPER_TUNED, Space
+from repro.config.models import EXTENDED, PAPER, PAPER_TUNED, Space
 from repro.errors import ReproError
 from repro.studies.compressed_coo.coordinate_format import ENTRIES
 

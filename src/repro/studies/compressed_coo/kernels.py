@@ -8,7 +8,7 @@ from typing import Any
 
 from repro.codegen.targets import DTYPES, SCALARS, Target
 from repro.codegen.templates import LOAD_BYTES, render_template
-from repro.config.spaces import SPACES, find_space
+from repro.config.models import SPACES, find_space
 from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.sparse.pairs import NO_PAIR, SLICE, shared_entries

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.bench.errors import Unsupported
 from repro.bench.runnable import Workspace
 from repro.codegen.build_cache import Module, ModuleOnDemand
 from repro.devices.base import Argument, Buffer, Program
+from repro.errors import Unsupported
 from repro.sparse.elementwise import in_order
 from repro.sparse.operands import Bind, CompiledProduct, clusters_on, operands_of, symmetry_on, x_on, y_on
 from repro.sparse.pairs import SLICE, Pairs, Tiles, cut_into_tiles, lay_out_pairs, shared_bytes

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.bench.errors import Unsupported
+from repro.errors import Unsupported
 from repro.studies.compressed_coo.coordinate_format import UNSIGNED, Lookup, frequent_with_zero
 
 #: Rows per window: a multiple of every slice height, and at most 2^16, so that 16 bits number a window's rows.

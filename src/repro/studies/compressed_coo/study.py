@@ -13,8 +13,7 @@ from pathlib import Path
 from repro.bench.rows import TIMED, RecordedRow, Row
 from repro.codegen.build_cache import Module, ModuleOnDemand, compile_module, manifest_path
 from repro.codegen.targets import DTYPES, Target
-from repro.config.models import StudySettings
-from repro.config.spaces import EXTENDED, PAPER, SPACES, TUNED, TUNING_PREFIXES, Space
+from repro.config.models import EXTENDED, PAPER, SPACES, TUNED, TUNING_PREFIXES, Space, StudySettings
 from repro.errors import ReproError
 from repro.problems.matrix import Matrix
 from repro.problems.problem import Outline, Problem

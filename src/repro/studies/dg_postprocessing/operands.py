@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.bench.errors import IncorrectError, Unsupported
 from repro.bench.runnable import Runnable, Workspace
-from repro.errors import ReproError
+from repro.errors import IncorrectError, ReproError, Unsupported
 from repro.filtering.grids import SortedCells
 from repro.filtering.matrix_free import Stencil
 from repro.filtering.reference import contour_rows, count_work

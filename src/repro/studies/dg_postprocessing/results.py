@@ -9,7 +9,7 @@ from math import floor, log
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from repro.bench.rows import ClockName
-from repro.config.spaces import PAPER, PAPER_TUNED
+from repro.config.models import PAPER, PAPER_TUNED
 from repro.problems.field import FUNCTIONS
 from repro.results.campaign_data import Campaign, Case, Method, ReportedTime, Selection, failure
 from repro.results.claims import CaseNumber, Measured, MissingCase, Quantity

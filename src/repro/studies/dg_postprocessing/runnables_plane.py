@@ -16,13 +16,13 @@ import scipy
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from repro.bench.errors import Unsupported
 from repro.bench.guards import Guards
 from repro.bench.rows import ClockName
 from repro.bench.runnable import Candidate, Runnable, Workspace, not_prepared
 from repro.config.models import StudySettings
 from repro.devices.base import PART_ALIGNMENT, Buffer, Copy
 from repro.devices.device_group import numbers_of
+from repro.errors import Unsupported
 from repro.filtering.grids import Grid, SortedCells, consecutive, work_of_cells
 from repro.filtering.kernels import IN_FLIGHT_COUNTS
 from repro.filtering.matrix import CSR_ENTRY_BYTES, FilterMatrix, MatrixRows, MatrixSize, StoredMatrix, TileLayout

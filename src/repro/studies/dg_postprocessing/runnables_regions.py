@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.bench.errors import Unsupported
 from repro.bench.runnable import Candidate, Runnable, Workspace, not_prepared
 from repro.codegen.targets import Target
-from repro.config.spaces import EXTENDED, PAPER, Space
+from repro.config.models import EXTENDED, PAPER, Space
 from repro.devices.base import Argument, Buffer, Device, Program
+from repro.errors import Unsupported
 from repro.sparse.device_primitives import ModuleFile, Scan, keep, read_total
 from repro.sparse.elementwise import BLOCK_SIZE, in_order
 from repro.sparse.operands import NAN_BYTE

@@ -11,14 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from repro.bench.errors import Unsupported
 from repro.bench.rows import RecordedRow, Row
 from repro.bench.runnable import Runnable
 from repro.codegen.build_cache import compile_module, manifest_path
 from repro.codegen.targets import CPU, Target, get_target
-from repro.config.models import StudySettings, UnusedWeight
-from repro.config.spaces import EXTENDED, PAPER, PAPER_TUNED, SPACES
-from repro.errors import ReproError
+from repro.config.models import EXTENDED, PAPER, PAPER_TUNED, SPACES, StudySettings, UnusedWeight
+from repro.errors import ReproError, Unsupported
 from repro.filtering.kernels import DEGREES as PLANE_DEGREES
 from repro.filtering.spline_kernel import kernel
 from repro.problems.field import FIELD_KINDS, Field

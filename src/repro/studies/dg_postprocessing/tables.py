@@ -11,8 +11,8 @@ import numpy as np
 
 from repro.bench.rows import median_column
 from repro.codegen.targets import TARGETS
+from repro.config.models import PAPER as PAPER_SPACE
 from repro.config.models import StudySettings
-from repro.config.spaces import PAPER as PAPER_SPACE
 from repro.results.campaign_data import Campaign, Method
 from repro.results.claims import targets_table, wanted_on
 from repro.results.common_tables import TITLE, baselines_table

@@ -17,11 +17,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from repro.bench.errors import IncorrectError
 from repro.bench.runnable import Runnable, Workspace
 from repro.codegen.targets import DTYPES, INDEX_BYTES
 from repro.devices.base import Buffer
-from repro.errors import ReproError
+from repro.errors import IncorrectError, ReproError
 from repro.problems.matrix import Matrix, Updates
 from repro.sparse.device_primitives import KernelLauncher, RadixSort, bits_of, runs_of
 from repro.sparse.dynamic.host_layout import SEGMENTS, Arrays, defragment, insert, lay_out, room_for

@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from repro.bench.rows import OUTSIDE, ClockName
-from repro.config.spaces import EXTENDED, PAPER, PAPER_TUNED, SPACES
+from repro.config.models import EXTENDED, PAPER, PAPER_TUNED, SPACES
 from repro.results.campaign_data import Campaign, Case, Method, ReportedTime, Selection
 from repro.results.claims import CaseNumber, Measured, MissingCase, Quantity, StatisticName
 from repro.results.problem_rows import ABBREVIATIONS, ProblemRow, ours, problem_rows

@@ -19,7 +19,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from repro.bench.errors import IncorrectError, ModuleError, Unsupported
 from repro.bench.rows import ClockName
 from repro.bench.runnable import Workspace, not_prepared
 from repro.codegen import nvcc
@@ -28,6 +27,7 @@ from repro.codegen.targets import Target
 from repro.devices.base import Buffer, LaunchError
 from repro.devices.cuda import CudaDevice
 from repro.devices.cuda_driver import CudaBuffer
+from repro.errors import IncorrectError, ModuleError, Unsupported
 from repro.filesystem import replacing
 from repro.programs import run_program
 from repro.sparse.device_primitives import KernelLauncher, ModuleFile, RadixSort, Scan, bits_of

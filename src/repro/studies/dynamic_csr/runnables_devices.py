@@ -21,13 +21,13 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from repro.bench.errors import IncorrectError, Unsupported
 from repro.bench.guards import Guarded
 from repro.bench.runnable import Runnable, Workspace, not_prepared
 from repro.bench.yardsticks import WORD
 from repro.devices.base import Argument, Buffer, Copy, Device, Kernel, LaunchError
 from repro.devices.cuda_driver import package_version
 from repro.devices.device_group import Devices, numbers_of
+from repro.errors import IncorrectError, Unsupported
 from repro.sparse.device_primitives import ModuleFile
 from repro.sparse.dynamic.kernels import PEERS
 from repro.sparse.dynamic.matrix import Run, bind_bins

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from repro.bench.errors import Unsupported
-from repro.config.spaces import PAPER
+from repro.config.models import PAPER
 from repro.devices.base import Buffer
+from repro.errors import Unsupported
 from repro.sparse.device_primitives import KernelLauncher, ModuleFile, RadixSort, Scan, bits_of
 from repro.sparse.dynamic.host_layout import SEGMENTS, pitch_of
 from repro.sparse.dynamic.kernels import STATE_WORDS

@@ -17,12 +17,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from repro.bench.errors import IncorrectError, Unsupported
 from repro.bench.rows import ClockName
 from repro.bench.runnable import Workspace, not_prepared
-from repro.config.models import Rival
-from repro.config.spaces import EXTENDED
+from repro.config.models import EXTENDED, Rival
 from repro.devices.base import Buffer
+from repro.errors import IncorrectError, Unsupported
 from repro.sparse.device_primitives import KernelLauncher, ModuleFile, Scan
 from repro.sparse.dynamic import kernels
 from repro.sparse.dynamic.host_layout import SEGMENTS, Arrays, lay_out, pitch_of, room_for

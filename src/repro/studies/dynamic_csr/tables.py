@@ -8,7 +8,7 @@ from functools import partial
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from repro.config.spaces import PAPER as PAPER_SPACE
+from repro.config.models import PAPER as PAPER_SPACE
 from repro.results.campaign_data import Campaign, Method
 from repro.results.claims import targets_table, wanted_on
 from repro.results.common_tables import TITLE, baselines_table

@@ -397,12 +397,14 @@ SET_UP_SERIES = (
 )
 def speedup(campaign: Campaign, published: Published) -> Figure:
     """One row for each problem: products on the left, set-up on the right."""
-    cases = all_times(campaign, published)
+    every = all_times(campaign, published)
+    cases = [case for case in every if not case.case.measured or _tried(case)]
+    left_out = [case.line.problem for case in every if case not in cases]
     on_gpu = not campaign.on_cpu
     band = published_range(published, SHORT_MIN, SHORT_MAX)
     panels = (
         Panel(
-            "the first level’s R·(A·P)",
+            "the first level’s A·P and R·(A·P)",
             PRODUCT_SERIES,
             "products were not timed",
             _stated(published, BEST) if on_gpu else {},
@@ -424,6 +426,7 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
         "by their products, sorted in shared memory. Ours: products by the fastest of ours in one phase and in two,",
         "the set-up by the kernels that are expected to be the fastest, in one phase.",
         WHISKERS if any(series.interval(case) for series in SET_UP_SERIES for case in cases) else "",
+        f"Neither was tried of {', '.join(left_out)}: not drawn." if left_out else "",
         _means(cases),
         _published_speedups(published, on_gpu),
         cpu_note(campaign),
@@ -435,6 +438,11 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
     return Figure(lambda: draw_speedups(panels, cases, footnote(lines)), join_sentences(caption))
 
 
+def _tried(case: ProblemTimes) -> bool:
+    """Return whether there are rows of what the figure compares, timed or failed: of some problems only A·A is."""
+    return any(case.product(product).rows for product in MARKS) or bool(case.case.select(what="setup"))
+
+
 def _stated(published: Published, quantity: str) -> dict[str, float]:
     numbers = {name: published_value(published, quantity, name) for name in published.problems}
     return {name: number for name, number in numbers.items() if number is not None}
@@ -443,7 +451,7 @@ def _stated(published: Published, quantity: str) -> dict[str, float]:
 def _means(cases: Sequence[ProblemTimes]) -> str:
     """Return the sentence with the geometric means; empty if there are none."""
     words = []
-    for what, all_series in (("R·(A·P)", PRODUCT_SERIES), ("set-up", SET_UP_SERIES)):
+    for what, all_series in (("A·P and R·(A·P)", PRODUCT_SERIES), ("set-up", SET_UP_SERIES)):
         for series in all_series:
             mean = geometric_mean(series.number(case) for case in cases)
             if mean:

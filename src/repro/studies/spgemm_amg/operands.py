@@ -17,10 +17,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from repro.bench.errors import IncorrectError, Unsupported
 from repro.bench.runnable import Runnable, Workspace, not_prepared
 from repro.codegen.targets import DTYPES, INDEX_BYTES
 from repro.devices.base import Buffer
+from repro.errors import IncorrectError, Unsupported
 from repro.problems.matrix import Matrix
 from repro.sparse.device_primitives import KernelLauncher, ModuleFile
 from repro.sparse.dynamic import kernels

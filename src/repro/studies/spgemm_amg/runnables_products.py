@@ -14,11 +14,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from repro.bench.errors import Unsupported
 from repro.bench.rows import ClockName, Row
 from repro.bench.runnable import Candidate, Runnable, Workspace, not_prepared
 from repro.codegen.targets import Target
 from repro.config.models import Rival, StudySettings
+from repro.errors import Unsupported
 from repro.sparse.device_primitives import KernelLauncher, ModuleFile
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.library import among

@@ -10,10 +10,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from repro.bench.errors import Unsupported
 from repro.bench.rows import ClockName
 from repro.bench.runnable import not_prepared
 from repro.devices.base import Buffer
+from repro.errors import Unsupported
 from repro.sparse.device_primitives import KernelLauncher, ModuleFile
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.multigrid.hierarchy import (

@@ -10,8 +10,7 @@ from repro.bench.rows import Row
 from repro.bench.runnable import Runnable
 from repro.codegen.build_cache import compile_module, manifest_path
 from repro.codegen.targets import DTYPES, Target
-from repro.config.models import StudySettings, UnusedLayouts, UnusedWeight
-from repro.config.spaces import EXTENDED
+from repro.config.models import EXTENDED, StudySettings, UnusedLayouts, UnusedWeight
 from repro.entries import get_entry
 from repro.problems.matrix import Matrix, Updates
 from repro.problems.problem import Outline, Problem

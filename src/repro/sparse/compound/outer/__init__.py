@@ -40,7 +40,7 @@ class Slots:
 class Outer:
     #: The first part of a layout's name: `CSR`, `ELL`, `Sl-16`.
     name: str
-    #: `kernels/compound_spmv/<template>.j2`, the device's counterpart of `locate`, has the macros `row_range()` (a
+    #: `kernels/sparse/compound/<template>.j2`, the device's counterpart of `locate`, has the macros `row_range()` (a
     #: row's first slot, its end, and the step), `index_size()`, and `padded_rows()` (the rows with slots).
     template: str
     #: ``count(row_lengths, warp)`` returns the number of slots, padding included, and the size of the index, without

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from matplotlib.lines import Line2D
@@ -33,6 +34,7 @@ from repro.results.tables import Figure
 from repro.sparse.baseline_times import library_of
 from repro.studies.compound_spmv import PAPER, STUDY_NAME
 from repro.studies.compound_spmv.results import (
+    ENTRY_WORDS,
     FLOOR,
     LIBRARY,
     OURS,
@@ -297,19 +299,26 @@ class SpeedupBars:
     """One row of a panel: its speedups, None for a missing one; and the reason if the whole row is empty."""
 
     label: str
-    ours: float | None
-    papers: float | None
+    ours: float | None = None
+    papers: float | None = None
     #: The speedup of a kernel that would run at the streaming floor.
-    floor: float | None
+    floor: float | None = None
     missing: str | None = None
     mostly_launch: bool = False
     ours_sure: Interval | None = None
     papers_sure: Interval | None = None
+    #: Whether the row is no problem, but the name of the entries of those below it.
+    heading: bool = False
 
 
 def speedup_bars(cases: Sequence[Times]) -> list[SpeedupBars]:
-    """Return the rows of one precision, the geometric mean last."""
-    rows = [_bars_of_case(case) for case in cases]
+    """Return the rows of one precision: problems of several kinds of entries below a heading each, the mean last."""
+    by_entry = {entry: [*group] for entry, group in groupby(cases, key=lambda case: case.line.entry)}
+    rows: list[SpeedupBars] = []
+    for entry, group in by_entry.items():
+        if len(by_entry) > 1:
+            rows.append(SpeedupBars(f"{ENTRY_WORDS.get(entry, entry)} entries", heading=True))
+        rows += [_bars_of_case(case) for case in group]
     if any(row.papers or row.ours for row in rows):
         means = [geometric_mean(values) for values in zip(*((r.ours, r.papers, r.floor) for r in rows), strict=True)]
         rows.append(SpeedupBars(MEAN, means[0], means[1], means[2]))
@@ -321,8 +330,10 @@ def _bars_of_case(case: Times) -> SpeedupBars:
     missing = None
     if ours is None and papers is None:
         missing = brief_reason(case.case.why_not()) if case[PAPERS] is None else "no routine of the library was timed"
-    sure = [interval_of_ratio(case[LIBRARY], kernel) for kernel in (case[OURS], case[PAPERS])]
-    return SpeedupBars(case.line.label, ours, papers, floor, missing, case.mostly_launch, *sure)
+    ours_sure, papers_sure = (interval_of_ratio(case[LIBRARY], kernel) for kernel in (case[OURS], case[PAPERS]))
+    return SpeedupBars(
+        case.line.label, ours, papers, floor, missing, case.mostly_launch, ours_sure=ours_sure, papers_sure=papers_sure
+    )
 
 
 @figure(STUDY_NAME, "figure-speedup", title="Speedup over the fastest routine of the library", numbering="ours")
@@ -361,12 +372,10 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
         remarks(lines),
         unavailable_note(campaign),
     ]  # fmt: skip
-    entries = [case.line.entry for case in cases if case.case.precision == campaign.precisions[0]]
-    kinds = [row for row in range(1, len(entries)) if entries[row] != entries[row - 1]]
-    return Figure(lambda: _draw_speedup(panels, kinds, library, footnote(lines)), join_sentences(caption))
+    return Figure(lambda: _draw_speedup(panels, library, footnote(lines)), join_sentences(caption))
 
 
-def _draw_speedup(panels: dict[str, list[SpeedupBars]], kinds: list[int], library: str, mark: str | None) -> Canvas:
+def _draw_speedup(panels: dict[str, list[SpeedupBars]], library: str, mark: str | None) -> Canvas:
     most = max((len(rows) for rows in panels.values()), default=0)
     if not most:
         return figure_style.empty("nothing was measured in this campaign")
@@ -374,11 +383,13 @@ def _draw_speedup(panels: dict[str, list[SpeedupBars]], kinds: list[int], librar
     every = drawn.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     largest = max((v for rows in panels.values() for r in rows for v in (r.ours, r.papers, r.floor) if v), default=1.0)
     for axes, (precision, rows) in zip(every, panels.items(), strict=True):
-        _speedup_panel(axes, rows, kinds, 1.05 * max(largest, 1.0))
+        _speedup_panel(axes, rows, 1.05 * max(largest, 1.0))
         axes.set_title(f"{precision} precision")
         axes.set_xlabel(f"speedup over the fastest {library} routine")
     labelled = max(panels.values(), key=len)
     figure_style.rows_axis(every[0], [row.label for row in labelled], missing=[])
+    for label, row in zip(every[0].get_yticklabels(), labelled, strict=True):
+        label.set_fontweight("bold" if row.heading else "normal")
     for axes, rows in zip(every, panels.values(), strict=True):
         figure_style.say_missing(axes, [row.missing for row in rows])
     for axes in every[1:]:
@@ -400,7 +411,7 @@ def _floor_mark(x: list[float], y: list[float], label: str | None = None) -> Lin
     )
 
 
-def _speedup_panel(axes: Axes, rows: list[SpeedupBars], kinds: list[int], right: float) -> None:
+def _speedup_panel(axes: Axes, rows: list[SpeedupBars], right: float) -> None:
     for at, row in enumerate(rows):
         both = row.ours is not None and row.papers is not None
         if row.ours is not None:
@@ -421,8 +432,9 @@ def _speedup_panel(axes: Axes, rows: list[SpeedupBars], kinds: list[int], right:
     figure_style.column(
         axes, texts, (figure_style.BAR, figure_style.DARK if searched else figure_style.LIGHT), bold=bold
     )
-    for row_of_kind in kinds:
-        axes.axhline(row_of_kind - 0.5, color=figure_style.GREY, linewidth=0.4)
+    for at, row in enumerate(rows):
+        if row.heading and at > 0:
+            axes.axhline(at - 0.5, color=figure_style.GREY, linewidth=0.4)
     if rows and rows[-1].label == MEAN:
         axes.axhline(len(rows) - 1.5, color="black", linewidth=0.6)
     axes.set_xlim(0, right)

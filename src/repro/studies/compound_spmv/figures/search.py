@@ -387,15 +387,25 @@ def progress(campaign: Campaign, published: Published) -> Figure:
     judged = {space: judged_searches(campaign, space, BUDGET) for space in SPACE_TITLES}
     judged = {space: replays for space, replays in judged.items() if replays}
     cases = ", ".join(f"{len(replays)} cases in {SPACE_TITLES[space]}" for space, replays in judged.items())
+    drawn = {space: replays for space, replays in judged.items() if _seen(replays)}
+    unseen = [SPACE_TITLES[space] for space in judged if space not in drawn]
     caption = [
         "By how many percent the fastest variant found so far is slower than the fastest of the exhaustive search,",
         f"over the variants measured: median (full lines) and worst (dashed) of all problems and precisions ({cases}).",
         "The predicted search has learnt from the other problems of the campaign, or from those of other entries",
         f"alone; random is the mean over {SEEDS} samples.",
+        f"In {' and in '.join(unseen)} every loss is above {LIMIT:g} %: not drawn." if unseen else "",
         sample_note(judged.values()),
         measurement_note(campaign, "event", "the search"),
     ]
-    return Figure(lambda: _draw_curves(judged), join_sentences(caption))
+    return Figure(lambda: _draw_curves(drawn, searched=bool(judged)), join_sentences(caption))
+
+
+def _seen(judged: Sequence[Evaluation]) -> bool:
+    """Return whether a curve of the space comes below the limit of the panels: the last loss is the least."""
+    return any(
+        losses is not None and np.median(losses[:, -1]) < LIMIT for losses in (curves(judged, key) for key in LOOKS)
+    )
 
 
 def curves(judged: Sequence[Evaluation], key: str) -> Array | None:
@@ -405,9 +415,11 @@ def curves(judged: Sequence[Evaluation], key: str) -> Array | None:
     return 100 * np.array([curve[:tried] for curve in losses]) if tried else None
 
 
-def _draw_curves(judged: Mapping[str, Sequence[Evaluation]]) -> Canvas:
+def _draw_curves(judged: Mapping[str, Sequence[Evaluation]], *, searched: bool) -> Canvas:
     if not judged:
-        return figure_style.empty("no problem of this campaign was searched in full")
+        return figure_style.empty(
+            f"every loss is above {LIMIT:g} %" if searched else "no problem of this campaign was searched in full"
+        )
     drawn = figure_style.canvas(figure_style.COLUMN if len(judged) == 1 else figure_style.TEXT, 2.5)
     panels = drawn.subplots(1, len(judged), squeeze=False, sharey=True)[0]
     for axes, (space, replays) in zip(panels, judged.items(), strict=True):

@@ -18,8 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from repro.bench.rows import median_column
-from repro.config.models import StudySettings
-from repro.config.spaces import EXTENDED
+from repro.config.models import EXTENDED, StudySettings
 from repro.results.campaign_data import NEAR_EMPTY, Campaign, Case
 from repro.results.cross_campaign import column_title, conflict_note, others_note
 from repro.results.problem_rows import PROBLEM, ProblemRow, join_sentences, measurement_note, name_cell, ours

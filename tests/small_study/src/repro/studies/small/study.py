@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.bench.errors import IncorrectError
 from repro.bench.rows import ColumnType
 from repro.bench.runnable import Candidate, Runnable, Workspace
 from repro.codegen.targets import DTYPES, SCALARS, Target
 from repro.codegen.templates import render_template
 from repro.config.models import StudySettings
 from repro.devices.base import Argument, Buffer, Program
+from repro.errors import IncorrectError
 from repro.problems.matrix import Matrix
 from repro.problems.problem import Outline, Problem
 from repro.sparse.device_primitives import ModuleFile, read_module

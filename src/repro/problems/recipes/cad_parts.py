@@ -1,0 +1,146 @@
+"""Parts as parametric CAD, meshed by Gmsh: a nut of about 37,000 tetrahedra, and a motor housing in two meshes.
+
+fem/NX_MotorH67k is the housing with about 67,000 vertices. fem/motor_257k is the same housing meshed finer, for a
+matrix that is larger than the caches of today's GPUs.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from math import cos, hypot, pi, sin, sqrt
+from typing import Any
+
+from repro.problems.recipes import Floats, Made, MeshRecipe, SurfaceSource, mesh_solid, register, versions
+
+# An M10 nut, in mm: width across flats, height, radius and pitch of the thread (ISO 4032 and 261)
+NUT_WIDTH, NUT_HEIGHT, NUT_RADIUS, NUT_PITCH, NUT_TURNS = 16.0, 8.4, 5.0, 1.5, 5
+NUT_CREST = NUT_RADIUS - 0.61 * NUT_PITCH
+NUT_CHAMFER = 0.6
+# Edge lengths at the thread and at the corners of the hexagon: the published mesh has many surface vertices
+NUT_FINE, NUT_COARSE = 0.301, 2.2
+
+
+def draw_nut(occ: Any) -> None:
+    """Draw a hexagonal prism, intersected with a body of revolution that has the thread and the chamfers."""
+    corner = NUT_WIDTH / sqrt(3)
+    hexagon = [(corner * cos(i * pi / 3), corner * sin(i * pi / 3), 0.0) for i in range(6)]
+    prism = occ.extrude([(2, _polygon(occ, hexagon))], 0, 0, NUT_HEIGHT)
+    # the thread is made of rings instead of a helix, so that it is a body of revolution
+    start = (NUT_HEIGHT - NUT_TURNS * NUT_PITCH) / 2
+    profile = [(NUT_RADIUS, 0.0), (NUT_RADIUS, start)]
+    for i in range(NUT_TURNS):
+        foot = start + i * NUT_PITCH
+        profile += [
+            (NUT_CREST, foot + 0.4 * NUT_PITCH),
+            (NUT_CREST, foot + 0.6 * NUT_PITCH),
+            (NUT_RADIUS, foot + NUT_PITCH),
+        ]
+    inner, outer = 0.97 * NUT_WIDTH / 2, corner + 0.1
+    profile += [
+        (NUT_RADIUS, NUT_HEIGHT),
+        (inner, NUT_HEIGHT),
+        (outer, NUT_HEIGHT - NUT_CHAMFER),
+        (outer, NUT_CHAMFER),
+        (inner, 0.0),
+    ]
+    turned = occ.revolve([(2, _polygon(occ, [(r, 0.0, z) for r, z in profile]))], 0, 0, 0, 0, 0, 1, 2 * pi)
+    occ.intersect(_solids(prism), _solids(turned))
+
+
+def nut_edge(position: Floats) -> float:
+    return NUT_FINE if hypot(position[0], position[1]) < NUT_RADIUS + 1e-6 else NUT_COARSE
+
+
+def make_nut(_: SurfaceSource) -> Made:
+    """Build the mesh; no input surface is needed."""
+    notes = ("an M10 nut with ring grooves for its thread", f"made with {versions('gmsh')}")
+    return Made(*mesh_solid(draw_nut, {}, nut_edge), notes)
+
+
+def _polygon(occ: Any, corners: list[tuple[float, float, float]]) -> int:
+    points = [occ.addPoint(*corner) for corner in corners]
+    lines = [occ.addLine(points[i - 1], points[i]) for i in range(len(points))]
+    surface: int = occ.addPlaneSurface([occ.addCurveLoop(lines)])
+    return surface
+
+
+def _solids(entities: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    return [entity for entity in entities if entity[0] == 3]
+
+
+register(MeshRecipe("nut_37k", make_nut, ell_factor=2.6))
+
+# The housing, in mm: along the z axis from the flange to the end shield with the bearing's seat; feet below.
+LENGTH, SHELL_RADIUS, BORE = 150.0, 62.0, 44.0
+FLANGE, FLANGE_RADIUS, BOLTS, BOLT_RADIUS = 16.0, 80.0, 8, 3.5
+SHIELD, SHAFT_RADIUS, SEAT, SEAT_RADIUS = 20.0, 18.0, 8.0, 30.0
+FINS, FIN_WIDTH, FIN_HEIGHT = 12, 8.0, 10.0
+BOX, BOX_WALL, BOX_CENTRE = 64.0, 9.0, 77.0  # terminal box: edge length, wall thickness, z
+# Edge lengths of its two meshes
+EDGE, FINE_EDGE = 2.81, 1.69
+
+Entity = tuple[int, int]
+
+
+def draw_housing(occ: Any) -> None:
+    """Draw the housing: the union of all added parts minus the union of all removed parts."""
+    solid, _ = occ.fuse(
+        [_cylinder(occ, 0, LENGTH, SHELL_RADIUS)],
+        [_cylinder(occ, 0, FLANGE, FLANGE_RADIUS), *_fins(occ), *_feet(occ), _box(occ, 48, BOX, 46)],
+    )
+    occ.cut(
+        solid,
+        [
+            _cylinder(occ, -1, LENGTH - SHIELD + 1, BORE),
+            _cylinder(occ, LENGTH - SHIELD - 1, SHIELD + 2, SHAFT_RADIUS),
+            _cylinder(occ, LENGTH - SEAT, SEAT + 1, SEAT_RADIUS),
+            _box(occ, 62, BOX - 2 * BOX_WALL, 46),
+            *_bolt_holes(occ),
+            *_foot_holes(occ),
+        ],
+    )
+
+
+def make_housing(_: SurfaceSource, edge: float) -> Made:
+    """Build a mesh with the given edge length in mm; no input surface is needed."""
+    notes = ("a finned housing with flange, feet and terminal box", f"made with {versions('gmsh')}")
+    return Made(*mesh_solid(draw_housing, {"Mesh.MeshSizeMax": edge}), notes)
+
+
+def _cylinder(occ: Any, z: float, length: float, radius: float, x: float = 0, y: float = 0) -> Entity:
+    return 3, occ.addCylinder(x, y, z, 0, 0, length, radius)
+
+
+def _box(occ: Any, bottom: float, edge: float, height: float) -> Entity:
+    """Draw a box at the terminal box, square in top view."""
+    return 3, occ.addBox(-edge / 2, bottom, BOX_CENTRE - edge / 2, edge, height, edge)
+
+
+def _fins(occ: Any) -> list[Entity]:
+    fins = []
+    for i in range(FINS):
+        # starting inside the shell, so that the union has no gap
+        low, length = SHELL_RADIUS - 4, LENGTH - FLANGE - 10
+        fin = 3, occ.addBox(low, -FIN_WIDTH / 2, FLANGE, FIN_HEIGHT + 4, FIN_WIDTH, length)
+        occ.rotate([fin], 0, 0, 0, 0, 0, 1, 2 * pi * (i + 0.5) / FINS)
+        fins.append(fin)
+    return fins
+
+
+def _feet(occ: Any) -> list[Entity]:
+    return [(3, occ.addBox(side * 44 - 18, -84, z, 36, 56, 30)) for z in (30, LENGTH - 50) for side in (-1, 1)]
+
+
+def _foot_holes(occ: Any) -> list[Entity]:
+    centres = [(side * 53, z) for z in (45, LENGTH - 35) for side in (-1, 1)]
+    return [(3, occ.addCylinder(x, -90, z, 0, 22, 0, 4.5)) for x, z in centres]
+
+
+def _bolt_holes(occ: Any) -> list[Entity]:
+    circle = (SHELL_RADIUS + FLANGE_RADIUS) / 2
+    angles = [2 * pi * (i + 0.5) / BOLTS for i in range(BOLTS)]
+    return [_cylinder(occ, -1, FLANGE + 2, BOLT_RADIUS, circle * cos(a), circle * sin(a)) for a in angles]
+
+
+register(MeshRecipe("NX_MotorH67k", partial(make_housing, edge=EDGE), ell_factor=1.9))
+register(MeshRecipe("motor_257k", partial(make_housing, edge=FINE_EDGE)))

@@ -1,0 +1,134 @@
+"""Finding studies by name, the modules of each, and what these register: facts, tables, claims and figures."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from repro.config.validation_errors import suggestion
+from repro.errors import ReproError
+from repro.extensions import STUDIES, Extension, extensions
+from repro.studies.contract import Study
+
+if TYPE_CHECKING:
+    from repro.problems.problem import Problem  # problems are built by steps of their own
+
+#: The package of the project's own studies, a folder each.
+PACKAGE = __name__.rpartition(".")[0]
+
+
+def study_names() -> tuple[str, ...]:
+    """Return the names of all studies: folders next to this file with a `study.py`, and those of extensions."""
+    return tuple(sorted([*_own_names(), *_extensions()]))
+
+
+def _own_names() -> list[str]:
+    return [path.parent.name for path in Path(__file__).parent.glob("*/study.py")]
+
+
+@cache
+def _extensions() -> Mapping[str, Extension]:
+    """Return the studies of packages outside by name; refuse a name that is taken or cannot be one."""
+    found: dict[str, Extension] = {}
+    for extension in extensions(STUDIES):
+        if extension.name in (*_own_names(), *found):
+            raise extension.error("a study of this name is there already", actual=extension.name)
+        if not re.fullmatch(r"[a-z][a-z0-9_]*", extension.name):
+            raise extension.error(
+                "not a valid name for a study", expected="lower-case letters, digits and _", actual=extension.name
+            )
+        found[extension.name] = extension
+    return found
+
+
+def study_module(name: str, part: str) -> str | None:
+    """Return the full name of a module of a study, such as its `study` or `tables`; None if it has none.
+
+    Raises
+    ------
+    ReproError
+        The package of the study cannot be imported.
+    """
+    extension = _extensions().get(name)
+    if extension is not None:
+        extension.load()
+    module = f"{extension.module if extension else f'{PACKAGE}.{name}'}.{part}"
+    return module if find_spec(module) is not None else None
+
+
+@cache
+def get_study(name: str) -> Study:
+    """Return the study with this name.
+
+    Raises
+    ------
+    ReproError
+        There is no such study.
+    """
+    if name not in study_names():
+        raise ReproError(
+            "unknown study",
+            expected=f"one of {', '.join(study_names())}",
+            actual=f"{name}{suggestion(name, study_names())}",
+        )
+    if (extension := _extensions().get(name)) is not None:
+        return _study_of(extension)
+    study = import_module(f"{PACKAGE}.{name}.study").STUDY
+    assert isinstance(study, Study)
+    return study
+
+
+def _study_of(extension: Extension) -> Study:
+    """Return the study of a package outside, which has to have the name of its entry point."""
+    extension.load()
+    part = replace(extension, module=f"{extension.module}.study")
+    part.load()
+    study = getattr(import_module(part.module), "STUDY", None)
+    if not isinstance(study, Study) or study.name != extension.name:
+        expected = f"an object STUDY of a subclass of repro.studies.Study, whose name is {extension.name}"
+        raise part.error("a module without the study", expected=expected, actual=getattr(study, "name", study))
+    return study
+
+
+def study_facts(problem: Problem) -> dict[str, Mapping[str, object]]:
+    """Return, for each study, the additional data of a problem for its tables: the result of `facts()` in `facts.py`.
+
+    `facts.py` is a separate module, so that problems are rebuilt after an edit of it but not of other study code.
+    """
+    by_study = {}
+    for name in study_names():
+        module = study_module(name, "facts")
+        if module is not None and (facts := import_module(module).facts(problem)):
+            by_study[name] = facts
+    return by_study
+
+
+def check_facts(study_name: str, facts: Mapping[str, object]) -> None:
+    """Validate facts of a study by the model `Facts` in its `facts.py`, if there is one.
+
+    Raises
+    ------
+    pydantic.ValidationError
+        The facts do not fit the model.
+    """
+    module = study_module(study_name, "facts")
+    if module is not None and (model := getattr(import_module(module), "Facts", None)):
+        model.model_validate(facts, strict=True)
+
+
+@cache
+def load_artifacts(name: str) -> None:
+    """Import the modules `tables`, `claims` and `figures` of a study, if present, which register artifacts.
+
+    If such a module is a folder, its `__init__` imports all files in it; see `repro.plugins`. Studies themselves are
+    not imported that way, because their package contains all of them.
+    """
+    for part in ("tables", "claims", "figures"):
+        if (module := study_module(name, part)) is not None:
+            import_module(module)
