@@ -10,6 +10,7 @@ from repro.campaign.workflow import (
     Requests,
     begin,
     drop_unasked_limit,
+    failures,
     plan_of_run,
     refuse_file_in_the_way,
     report_compiled,
@@ -110,8 +111,10 @@ onsuccess:
 
 
 onerror:
-    print(
-        f"\nnot complete: the messages above name what failed; logs are in {plan.logs} and {' '.join(log)}"
-    )
     if Path(plan.results, "report.html").exists():
         conclude()
+    told = [
+        *filter(None, map(failures, map(Path, log))),
+        f"not complete: logs are in {plan.logs} and {' '.join(log)}",
+    ]
+    print("", "\n\n".join(told), sep="\n")

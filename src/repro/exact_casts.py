@@ -15,7 +15,9 @@ PART = 1 << 15
 _NUMBERS = "biufc"
 
 
-def cast(array: Any, dtype: DTypeLike, what: str, todo: str | None = None, *, as_vector: bool = False) -> NDArray[Any]:
+def cast(
+    array: Any, dtype: DTypeLike, subject: str, todo: str | None = None, *, as_vector: bool = False
+) -> NDArray[Any]:
     """Return numbers in another type, if it can hold each of them.
 
     Whole numbers have to stay exact. Real and imaginary parts may be rounded by the new type's relative precision, but
@@ -27,7 +29,7 @@ def cast(array: Any, dtype: DTypeLike, what: str, todo: str | None = None, *, as
         Numbers of any shape.
     dtype
         The new type.
-    what
+    subject
         Name of the numbers in messages.
     todo
         Advice for numbers that do not fit.
@@ -46,7 +48,7 @@ def cast(array: Any, dtype: DTypeLike, what: str, todo: str | None = None, *, as
     """
     given, wanted = np.asarray(array), np.dtype(dtype)
     if given.dtype.kind not in _NUMBERS:
-        raise ReproError("these are no numbers", where=what, expected=f"numbers of {wanted}", actual=given.dtype)
+        raise ReproError("these are no numbers", where=subject, expected=f"numbers of {wanted}", actual=given.dtype)
     if given.dtype == wanted:
         return given
     with np.errstate(all="ignore"):
@@ -55,10 +57,10 @@ def cast(array: Any, dtype: DTypeLike, what: str, todo: str | None = None, *, as
         first = _first_lost(given, new, as_vector)
     if first is not None:
         place = tuple(int(i) for i in np.unravel_index(first, given.shape))
-        at = ", ".join(map(str, place))
+        position = ", ".join(map(str, place))
         raise ReproError(
             f"a number does not fit into {wanted}",
-            where=f"{what}[{at}]" if place else what,
+            where=f"{subject}[{position}]" if place else subject,
             expected=expectation(wanted),
             actual=str(given[place]),  # `str` keeps all digits of types wider than Python's float
             todo=todo,
@@ -139,8 +141,8 @@ def _not_exact(given: NDArray[Any], new: NDArray[Any]) -> NDArray[np.bool_]:
     exact = 2 ** (np.finfo(new.dtype).nmant + 1)
     lost = (given > exact) | (given < -exact) if given.dtype.kind == "i" else np.asarray(given > exact)
     for place in np.argwhere(lost):  # few numbers; compare them as Python integers, since NumPy rounds before comparing
-        at = tuple(place)
-        lost[at] = not np.isfinite(new[at]) or int(new[at]) != int(given[at])
+        position = tuple(place)
+        lost[position] = not np.isfinite(new[position]) or int(new[position]) != int(given[position])
     return lost
 
 

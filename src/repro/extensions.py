@@ -102,5 +102,7 @@ def load_extensions(group: str) -> None:
 
 def extension_folders(name: str) -> Iterator[Path]:
     """Yield the folders of this name, `kernels` or `config`, of packages outside."""
-    folders = (folder for group in (STUDIES, *LOADERS) for one in extensions(group) for folder in one.folders)
+    folders = (
+        folder for group in (STUDIES, *LOADERS) for extension in extensions(group) for folder in extension.folders
+    )
     yield from (folder / name for folder in dict.fromkeys(folders) if (folder / name).is_dir())

@@ -38,7 +38,7 @@ class Ended:
 
 
 def run_program(
-    command: Sequence[str | Path], seconds: float, what: str, environment: Mapping[str, str] | None = None
+    command: Sequence[str | Path], seconds: float, subject: str, environment: Mapping[str, str] | None = None
 ) -> Ended:
     """Run a program until it ends, then kill its process group; also kill it if this process is interrupted.
 
@@ -50,7 +50,7 @@ def run_program(
         The program and its arguments.
     seconds
         Time limit.
-    what
+    subject
         What the program is called in messages: `the compiler`.
     environment
         Environment variables; None passes those of this process.
@@ -72,7 +72,7 @@ def run_program(
     except (OSError, ValueError) as error:
         reason = (isinstance(error, OSError) and error.strerror) or error
         todo = "install it again, or take it from PATH"
-        raise ReproError(f"{what} cannot be started", where=command[0], actual=reason, todo=todo) from None
+        raise ReproError(f"{subject} cannot be started", where=command[0], actual=reason, todo=todo) from None
     try:
         said = _listen(process, seconds)
     finally:
@@ -84,7 +84,7 @@ def run_program(
                 stream.close()
     if said is None:
         raise ReproError(
-            f"{what} did not end",
+            f"{subject} did not end",
             where=" ".join(map(str, command)),
             expected=f"an end within {seconds:g} s",
             actual="it was killed, with all that it had started",

@@ -150,7 +150,10 @@ def test_a_winner_that_was_not_timed_again_is_named(campaign: Plan) -> None:
     table.to_parquet(report)
     make_all(campaign)
     [missing] = find_missing(campaign)
-    assert (missing.what.rpartition(" ")[2], missing.reason) == ("(report)", "1 rows timeout, the first a: did not end")
+    assert (missing.what.rpartition(" ")[2], missing.reason) == (
+        "(report)",
+        "1 rows timeout, the first a: did not end",
+    )
 
 
 @pytest.mark.parametrize(("backend", "complete"), [("opencl", True), ("cuda", False)])
@@ -320,7 +323,13 @@ def test_what_is_part_done_is_counted_by_kind_and_reason(campaign: Plan, capsys:
     missing += [Missing("s on p3, double (search)", f"{n} rows crashed, the first v{n}: at {n}") for n in (2, 3)]
     missing += [Missing("module m", "not compiled"), Missing("s on p, single", "3 rows disturbed, the first v", True)]
     counted = count_alike(missing)
-    assert [part.what for part in counted] == ["3 cases", "2 problems", missing[8].what, "module m", "s on p, single"]
+    assert [part.what for part in counted] == [
+        "3 cases",
+        "2 problems",
+        missing[8].what,
+        "module m",
+        "s on p, single",
+    ]
     assert counted[0].reason == "not measured; the first is s on p0, double"
     assert counted[1].reason == "no such file; the first is problem p0"
     assert counted[3:] == missing[10:]

@@ -242,7 +242,7 @@ def test_what_is_kept_apart_stays_linked_to_its_own_environment(
         assert (own / "config.yaml").read_bytes() == (results / part / "config.yaml").read_bytes()
     difference = merged.differences[0]
     notes = (merged.folder / "NOTES.md").read_text()
-    assert f"{difference.what}. In 1-first {difference.expected}; in 2-second {difference.actual}." in notes
+    assert f"{difference.kind}. In 1-first {difference.expected}; in 2-second {difference.actual}." in notes
 
 
 @pytest.mark.wording

@@ -19,7 +19,7 @@ from repro.campaign.configuration import resolve
 from repro.campaign.plan import Plan, make_plan
 from repro.campaign.receipts import making
 from repro.campaign.steps import Freshness, presenting
-from repro.campaign.workflow import RUN, begin, drop_unasked_limit, plan_of_run, report_compiled
+from repro.campaign.workflow import RUN, begin, drop_unasked_limit, failures, plan_of_run, report_compiled
 from repro.errors import ReproError
 
 REPOSITORY = Path(__file__).parents[2]
@@ -165,6 +165,24 @@ def test_what_changed_since_it_was_planned_is_planned_again() -> None:
     with pytest.raises(ReproError, match="the campaign changed since this run was planned"):
         begin(planned, {})
     assert not Path(planned.config_file).exists()
+
+
+def test_the_end_of_a_run_says_what_failed_without_what_snakemake_says_around_it() -> None:
+    failed = "Error in rule {0}:\n    message: None\n    jobid: 8\n    input: a.npz, b.npz\n    log: {0}.log (check log"
+    failed += " file(s) for error details)\n    shell:\n        repro {0}\nLogfile {0}.log:\n====\n"
+    names = ["measure", "check", "report", "tables", "figures", "last"]
+    for name in names:
+        lines = range(30) if name == "measure" else range(1)
+        Path(f"{name}.log").write_text("".join(f"{name} {line}\n" for line in lines))
+    Path("check.log").unlink()
+    record = Path("run.snakemake.log")
+    record.write_text("Building DAG\n" + "".join(failed.format(name) for name in [*names, "measure"]))
+    said = failures(record)
+    assert said.startswith("measure, by measure.log:\n  … 10 lines before these\n  measure 10\n")
+    assert "\n  measure 29\n\ncheck, by check.log:\n\nreport, by report.log:\n  report 0\n" in said
+    assert said.endswith("\n\nand 1 more: last.log") and "input" not in said
+    record.write_text("nothing failed\n")
+    assert failures(record) == ""
 
 
 @pytest.mark.parametrize(("asked", "stays"), [("100/1s", False), ("10/1s", True), ("100/1m", True)])

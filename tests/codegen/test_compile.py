@@ -4,6 +4,7 @@ import os
 import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -218,6 +219,14 @@ def test_a_compile_error_can_be_recorded_instead(tmp_path):
     assert module.status == "compile_error"
     assert module.binary is None
     assert "error" in module.message
+
+
+def test_an_error_on_the_cpu_names_source_line_and_what_stands_there(tmp_path):
+    code = "__kernel void broken(__global int* a)\n{\n    a[0] = 1\n}\n"
+    message = compile_module(code, CPU, tmp_path / "m.json", record_errors=True).message
+    source, line, _ = message.split(":", 2)
+    assert (Path(source).read_text(), line) == (code, "3")
+    assert message.endswith(": a[0] = 1")
 
 
 def test_a_missing_or_damaged_manifest_is_one_message(tmp_path):

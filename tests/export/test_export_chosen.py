@@ -111,6 +111,21 @@ def test_a_campaign_that_chose_with_a_cold_cache_has_none_by_the_graph_clock(tmp
         find(tmp_path)
 
 
+@pytest.mark.parametrize("tuning", ["joint", "static"])
+def test_the_readme_says_which_choice_of_the_search_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tuning: str
+) -> None:
+    campaign(tmp_path, SPEED)
+    monkeypatch.chdir(Path(__file__).parents[2])
+    words = ["export", "fem/nut", "--precision", "single", "--campaign", "toy", "--results", str(tmp_path)]
+    with pytest.raises(SystemExit) as stopped:
+        app.run([*words, "--tuning", tuning, "--to", str(tmp_path / "kernel")])
+    assert not stopped.value.code
+    readme = (tmp_path / "kernel/README.md").read_text()
+    assert f"| chosen | by the campaign's search, as the fastest of its choice `{tuning}` |" in readme
+    assert f"{1e6 * SPEED[tuning][1]:.3f} µs" in readme and "`raw/environment/abc.json`" in readme
+
+
 def test_a_cpus_winner_is_no_gpu_kernel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -120,7 +135,8 @@ def test_a_cpus_winner_is_no_gpu_kernel(
     words = ["export", "fem/nut", "--precision", "single", "--campaign", "toy", "--results", str(tmp_path)]
     with pytest.raises(SystemExit):
         app.run([*words, "--to", str(tmp_path / "kernel")])
-    assert "measured on a CPU" in capsys.readouterr().err
+    said = " ".join(capsys.readouterr().err.split())
+    assert "measured on a CPU" in said and "`repro best toy` prints a line with one" in said
     assert not (tmp_path / "kernel").exists()
 
 

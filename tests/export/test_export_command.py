@@ -12,7 +12,7 @@ from repro.errors import ReproError
 from repro.export.bundle import write_folder, write_matrix
 
 REPOSITORY = Path(__file__).parents[2]
-BY_HAND = ("--precision", "double", "--entry", "complex", "--variant", "Sl-32-SoA-AoS/static-256-4")
+BY_NAME = ("--precision", "double", "--entry", "complex", "--variant", "Sl-32-SoA-AoS/static-256-4")
 
 
 @pytest.fixture(autouse=True)
@@ -27,17 +27,18 @@ def run(*words: object) -> int:
     return int(stopped.value.code or 0)
 
 
-def test_a_variant_by_hand_needs_no_campaign(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_named_variant_needs_no_campaign(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "new" / "kernel"
-    assert run(*BY_HAND, "--to", folder) == 0
+    assert run(*BY_NAME, "--to", folder) == 0
     names = {"complex_double.h", "complex_double.cu", "CMakeLists.txt", "example.cpp", "README.md"}
     assert {path.name for path in folder.iterdir()} == names
     assert capsys.readouterr().out.splitlines()[0] == f"wrote {folder / 'complex_double.h'}"
+    assert "| chosen | by its name, with `--variant`" in (folder / "README.md").read_text()
     assert "namespace complex_double {" in (folder / "complex_double.cu").read_text()
 
 
 def test_the_name_can_be_chosen(tmp_path: Path) -> None:
-    assert run(*BY_HAND, "--to", tmp_path / "kernel", "--name", "helmholtz") == 0
+    assert run(*BY_NAME, "--to", tmp_path / "kernel", "--name", "helmholtz") == 0
     assert "add_library(helmholtz STATIC helmholtz.cu)" in (tmp_path / "kernel/CMakeLists.txt").read_text()
 
 
@@ -48,11 +49,11 @@ def test_the_name_can_be_chosen(tmp_path: Path) -> None:
         (["bunny", "--precision", "single", "--entry", "real"], "--entry is the campaign's"),
         (["bunny", "--precision", "single", "--campaign", "no-such"], "no such result"),
         (["--precision", "single", "--variant", "CSR-AoS-AoS/static-32-1"], "needs an entry"),
-        ([*BY_HAND, "--target", "cpu"], "only kernels for GPUs"),
-        ([*BY_HAND, "--target", "sm_11"], "unknown target"),
-        ([*BY_HAND, "--entry", "octonion"], "unknown entry"),
-        ([*BY_HAND, "--matrix"], "--matrix needs a problem"),
-        ([*BY_HAND, "no-such", "--matrix"], "no-such.npz"),
+        ([*BY_NAME, "--target", "cpu"], "only kernels for GPUs"),
+        ([*BY_NAME, "--target", "sm_11"], "unknown target"),
+        ([*BY_NAME, "--entry", "octonion"], "unknown entry"),
+        ([*BY_NAME, "--matrix"], "--matrix needs a problem"),
+        ([*BY_NAME, "no-such", "--matrix"], "no-such.npz"),
     ],
 )
 def test_what_is_wrong_is_one_message(
@@ -66,7 +67,7 @@ def test_what_is_wrong_is_one_message(
 def test_the_problems_matrix_comes_along(tmp_path: Path, capsys: pytest.CaptureFixture[str], small_problem) -> None:
     for entry in ("complex", "real"):
         small_problem(entry).save(tmp_path / f"toy/problems/{entry}.npz")
-    words = [*BY_HAND, "--results", tmp_path, "--campaign", "toy", "--matrix", "--to", tmp_path / "kernel"]
+    words = [*BY_NAME, "--results", tmp_path, "--campaign", "toy", "--matrix", "--to", tmp_path / "kernel"]
     assert run("real", *words) == 1
     assert "another entry" in capsys.readouterr().err
     assert run("complex", *words) == 0
@@ -75,7 +76,7 @@ def test_the_problems_matrix_comes_along(tmp_path: Path, capsys: pytest.CaptureF
 
 def test_a_folder_that_holds_something_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "mine.txt").write_text("")
-    assert run(*BY_HAND, "--to", tmp_path) == 1
+    assert run(*BY_NAME, "--to", tmp_path) == 1
     assert "not empty" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 

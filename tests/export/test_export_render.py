@@ -24,7 +24,7 @@ ORDERS = list(product(INNER, VECTOR))
 
 def export(entry: str, precision: str, variant: str, name: str = "kernel") -> Export:
     id = parse_variant(variant, SM_90)
-    return Export(name, entry, precision, id.layout, id.schedule, SM_90, [("chosen", "by hand")])
+    return Export(name, entry, precision, id.layout, id.schedule, SM_90, [("chosen", "by its name")])
 
 
 @pytest.mark.parametrize("precision", ["single", "double"])
@@ -102,7 +102,7 @@ def test_the_last_step_past_the_end_is_counted_too(templates: Path, layout: str,
 
 def test_the_readme_says_where_it_came_from(templates: Path) -> None:
     readme = render_export(templates, export("complex", "single", "ELL-SoA-AoS/dynamic-96-6"))["README.md"]
-    assert "| chosen | by hand |" in readme
+    assert "| chosen | by its name |" in readme
     assert "layout ELL-SoA-AoS, schedule dynamic-96-6" in readme
     assert max(map(len, readme.splitlines())) <= 120
 

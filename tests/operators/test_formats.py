@@ -147,7 +147,7 @@ def coo(rows, columns):
 @pytest.mark.parametrize("name", DAMAGES)
 def test_a_wrong_number_is_named_before_anything_is_converted(name):
     matrix = DAMAGES[name]()
-    for call in (lambda: as_rows(matrix, what="a"), lambda: as_problem(matrix, None, None)):
+    for call in (lambda: as_rows(matrix, subject="a"), lambda: as_problem(matrix, None, None)):
         with pytest.raises(ReproError, match="damaged") as refused:
             call()
         assert refused.value.where and refused.value.expected and refused.value.actual is not None

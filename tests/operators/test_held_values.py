@@ -84,7 +84,7 @@ def test_what_are_no_numbers_is_refused(what):
     damaged = eye(1.0)
     damaged.data = what
     with pytest.raises(ReproError, match=r"no numbers[\s\S]*a: data"):
-        as_rows(damaged, what="a")
+        as_rows(damaged, subject="a")
 
 
 @pytest.mark.parametrize("what", [np.eye(3), None, 3, "a", [[1.0]]])

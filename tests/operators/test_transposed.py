@@ -12,10 +12,11 @@ from scipy.sparse.linalg import LinearOperator, bicg, lsmr, lsqr, qmr, svds
 import repro
 from repro.entries import entries
 from repro.errors import ReproError
-from repro.operators.scipy_matrices import transposed
 from repro.operators.spmv import Product
+from repro.problems.matrix import Matrix
 from repro.sparse import symmetry
 from repro.sparse.operands import expand
+from repro.sparse.symmetry import transposed
 
 pytestmark = pytest.mark.medium
 
@@ -94,13 +95,23 @@ def test_arrays_on_the_device_stay_there(small_problem, as_scipy, entry, precisi
 def test_the_transposed_matrix_is_exact_and_back_again_the_same(small_problem, entry):
     problem = small_problem(entry)
     for conjugate in (False, True):
-        other = transposed(problem, conjugate).validate()
+        other = transposed(problem, conjugate=conjugate).validate()
         assert other.checksum() != problem.checksum()
-        again = transposed(other, conjugate)
+        again = transposed(other, conjugate=conjugate)
         for name, array in problem.arrays().items():
             np.testing.assert_array_equal(again.arrays()[name], array)
     # the expansion's transpose is that of the conjugated: complex numbers are conjugated in theirs
     assert np.array_equal(expand(other, other.values).toarray(), expand(problem, problem.values).toarray().T)
+
+
+def test_a_matrix_that_is_not_square_has_a_transpose():
+    wide = sp.csr_array(np.array([[0.0, 2, 0, 3], [1, 0, 0, 0]]))
+    matrix = Matrix("wide", "real", 2, wide.indptr, wide.indices, wide.data[:, None], columns=4).validate()
+    tall = transposed(matrix).validate()
+    assert tall.shape == (4, 2)
+    stored = sp.csr_array((tall.values[:, 0], tall.indices, tall.indptr), shape=tall.shape)
+    assert np.array_equal(stored.toarray(), wide.toarray().T)
+    assert transposed(tall).shape == (2, 4)
 
 
 def test_an_entry_whose_transpose_is_none_is_refused(small_problem, monkeypatch):
@@ -108,7 +119,7 @@ def test_an_entry_whose_transpose_is_none_is_refused(small_problem, monkeypatch)
     lower = replace(get("real"), members=("a", "b"), vector_members=("x", "y"), expand=lambda v: v[:, [[0, 0], [1, 0]]])
     monkeypatch.setattr(symmetry, "get_entry", lambda name: lower)
     with pytest.raises(ReproError, match="transpose of this entry type is not of the same type"):
-        transposed(small_problem("complex"), True)
+        transposed(small_problem("complex"), conjugate=True)
 
 
 def test_it_is_made_once_of_the_same_kernel_and_closed_with_its_matrix(small_problem, made):

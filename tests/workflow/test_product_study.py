@@ -86,10 +86,10 @@ def test_a_wrong_transpose_is_wrong_where_the_matrix_is_not_symmetric(
     found: dict[tuple[str, str, bool], str] = {}
     for kind, problem in (("any", matrix), ("symmetric", symmetric(matrix))):
         for right in (True, False):
-            bench = make_bench(study.transpose(problem), precision, study="compressed_coo")
+            bench = make_bench(study.transposed(problem), precision, study="compressed_coo")
             with monkeypatch.context() as patched:
                 if not right:
-                    patched.setattr(study, "transpose", lambda matrix: matrix)
+                    patched.setattr(study, "transposed", lambda matrix: matrix)
                 for way in WAYS:
                     product = study.CsrProduct(way, module, study.N_T, adds=way == "scatter")
                     row = bench.try_once(product, "search", EFFORT)

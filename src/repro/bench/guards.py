@@ -42,7 +42,7 @@ class Guarded:
             raise
 
     @property
-    def held(self) -> bool:
+    def in_use(self) -> bool:
         return self._whole is not None
 
     def arm(self) -> None:
@@ -84,7 +84,7 @@ class GuardedArray:
         start = ZONE + -(whole.ctypes.data + ZONE) % PART_ALIGNMENT
         self.array: NDArray[Any] = whole[start : start + nbytes].view(dtype).reshape(shape)
         self._zones = whole[start - ZONE : start], whole[start + nbytes : start + nbytes + ZONE]
-        self.held = True
+        self.in_use = True
         self.arm()
 
     def arm(self) -> None:
@@ -97,7 +97,7 @@ class GuardedArray:
         return _outside(self._name, before, behind)
 
     def release(self) -> None:
-        self.held = False
+        self.in_use = False
 
 
 class Guards:
@@ -113,10 +113,10 @@ class Guards:
         self._add(guarded)
         return guarded
 
-    def zeros(self, held: ExitStack, nbytes: int, name: str) -> Buffer:
-        """Allocate memory of zeros with guard zones, which `held` releases."""
+    def zeros(self, stack: ExitStack, nbytes: int, name: str) -> Buffer:
+        """Allocate memory of zeros with guard zones, which `stack` releases."""
         guarded = self.allocate(nbytes, name)
-        held.callback(guarded.release)
+        stack.callback(guarded.release)
         self._device.fill(guarded.memory, 0)
         return guarded.memory
 
@@ -127,13 +127,13 @@ class Guards:
         return guarded
 
     def _add(self, guarded: Guarded | GuardedArray) -> None:
-        self._guarded = [*(one for one in self._guarded if one.held), guarded]
+        self._guarded = [*(earlier for earlier in self._guarded if earlier.in_use), guarded]
 
     def out_of_bounds_writes(self) -> list[str]:
         """Wait for the queue, return one line for each overwritten guard zone, and refill overwritten zones."""
         out_of_bounds_writes = []
         for guarded in self._guarded:
-            outside = guarded.out_of_bounds_writes() if guarded.held else []
+            outside = guarded.out_of_bounds_writes() if guarded.in_use else []
             if outside:
                 guarded.arm()
             out_of_bounds_writes += outside

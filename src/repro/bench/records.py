@@ -175,7 +175,7 @@ def _names(folder: Path) -> list[str]:
     return [str(path.relative_to(folder).with_suffix("")) for path in files_below(folder, "*.json")]
 
 
-def _read(path: Path, model: type[M], what: str) -> dict[str, Any]:
+def _read(path: Path, model: type[M], subject: str) -> dict[str, Any]:
     try:
         record: dict[str, Any] = read_json(path)
         if not isinstance(record, dict):
@@ -184,26 +184,26 @@ def _read(path: Path, model: type[M], what: str) -> dict[str, Any]:
     except FileNotFoundError:
         raise
     except ValidationError as error:
-        raise misfitting(path, what, error) from None
+        raise misfitting(path, subject, error) from None
     except OSError as error:
-        raise _unreadable(path, what, error.strerror or error) from error
+        raise _unreadable(path, subject, error.strerror or error) from error
     except ValueError as error:
-        raise _unreadable(path, what, shown(error)) from error
+        raise _unreadable(path, subject, shown(error)) from error
     return record
 
 
-def misfitting(path: Path, what: str, error: ValidationError, above: str = "") -> ReproError:
+def misfitting(path: Path, subject: str, error: ValidationError, above: str = "") -> ReproError:
     """Return an error for record values with wrong types. `above` is the key that contains the invalid values."""
     wrong = []
     for item in error.errors():
         key = shown(above + ".".join(map(str, item["loc"])))
         wrong.append(f"{key}: {item['msg'].lower()}, and is {shown(repr(item['input'])):.60}")
-    return _unreadable(path, what, "; ".join(wrong[:3]))
+    return _unreadable(path, subject, "; ".join(wrong[:3]))
 
 
-def _unreadable(path: Path, what: str, reason: object) -> ReproError:
+def _unreadable(path: Path, subject: str, reason: object) -> ReproError:
     return ReproError(
-        f"unreadable record of {what}: it is damaged, or no such record",
+        f"unreadable record of {subject}: it is damaged, or no such record",
         where=path,
         actual=reason,
         todo=f"delete it and run the campaign again; {_TAKE}",

@@ -331,8 +331,8 @@ class Workspace:
     def _evict_for(self, nbytes: int) -> None:
         """Free least recently used packed operands until `nbytes` of new memory fit."""
         while self._packings:
-            held = sum(buffer.nbytes for _, buffers in self._packings.values() for buffer in buffers.values())
-            too_large = self.packing_bytes is not None and held + nbytes > self.packing_bytes
+            packed_bytes = sum(buffer.nbytes for _, buffers in self._packings.values() for buffer in buffers.values())
+            too_large = self.packing_bytes is not None and packed_bytes + nbytes > self.packing_bytes
             if len(self._packings) < self.resident and not too_large:
                 break
             _release(self._packings.popitem(last=False)[1][1])
@@ -364,9 +364,9 @@ class Workspace:
         self._packings.clear()
         self._packed = None
 
-    def program(self, binary: Path, at: int = 0) -> Program:
-        """Load a compiled module on device number `at`; raise `ModuleError` if its file is damaged."""
-        key = at, binary
+    def program(self, binary: Path, index: int = 0) -> Program:
+        """Load a compiled module on device number `index`; raise `ModuleError` if its file is damaged."""
+        key = index, binary
         if key not in self._programs:
             try:
                 check_binary(binary)
@@ -374,7 +374,7 @@ class Workspace:
                 raise ModuleError(str(damage)) from None
             while len(self._programs) >= self.resident * len(self.devices):
                 self._programs.popitem(last=False)
-            self._programs[key] = self.devices[at].load(binary)
+            self._programs[key] = self.devices[index].load(binary)
         return self._programs[key]
 
     def buffer(self, key: Hashable, make: Callable[[], Buffer]) -> Buffer:
@@ -391,10 +391,10 @@ class Workspace:
         """
         return self.guarded(key, nbytes, name).memory
 
-    def guarded(self, key: Hashable, nbytes: int, name: str, at: int = 0) -> Guarded:
-        """Like `written`, but return the memory together with its guard zones, on device number `at`."""
+    def guarded(self, key: Hashable, nbytes: int, name: str, index: int = 0) -> Guarded:
+        """Like `written`, but return the memory together with its guard zones, on device number `index`."""
         if key not in self._written:
-            self._written[key] = self.guards.allocate(nbytes, name, self.devices[at])
+            self._written[key] = self.guards.allocate(nbytes, name, self.devices[index])
         return self._written[key]
 
     def cached(self, key: Hashable, compute: Callable[[], T], *, lend_device: bool = False) -> T:

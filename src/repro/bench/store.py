@@ -341,7 +341,7 @@ def _read_lines(path: Path, quiet: bool = False) -> list[_Line]:
         with path.open("r+b") as file:
             file.truncate(len(whole))
     parsed = [_parse(line) for line in whole.split(b"\n")[:-1]]
-    damaged = [f"{path}:{number} ({what})" for number, what in enumerate(parsed, 1) if isinstance(what, str)]
+    damaged = [f"{path}:{number} ({reason})" for number, reason in enumerate(parsed, 1) if isinstance(reason, str)]
     if damaged and not quiet:
         more = f" and {len(damaged) - _NAMED} more" if len(damaged) > _NAMED else ""
         print(f"damaged lines of the store, measured again: {', '.join(damaged[:_NAMED])}{more}", flush=True)
@@ -380,7 +380,7 @@ def read_rows(study_folder: Path, step: str) -> pa.Table:
     files = case_files(study_folder, step)
     measured = {path.parent.relative_to(study_folder).parts: _read_steps(path, study_folder.name) for path in files}
     for (case, rows), path in zip(measured.items(), files, strict=True):
-        if foreign := {_folder(*of) for of in distinct_cases(rows)} - {case}:
+        if foreign := {_folder(*key) for key in distinct_cases(rows)} - {case}:
             raise ReproError(
                 "rows of another problem",
                 where=path,
@@ -392,7 +392,7 @@ def read_rows(study_folder: Path, step: str) -> pa.Table:
     if os.path.lexists(path := study_folder / f"{step}.parquet"):  # a dangling link is reported as damaged
         kept = _read_steps(path, study_folder.name)
         if measured:
-            kept = kept.filter(pa.array([_folder(*of) not in measured for of in cases_of(kept)], pa.bool_()))
+            kept = kept.filter(pa.array([_folder(*key) not in measured for key in cases_of(kept)], pa.bool_()))
         tables.append(kept)
     return join_cases(tables, study_folder / f"**/{step}.parquet")
 

@@ -200,12 +200,12 @@ def constraints_of(raw: Path, record: str | None = None) -> str:
         )
     ((text, names),) = texts.items()
     codes = code_of(named, read_commits(raw.parent))
-    of = [
+    versions = [
         f"# Measured with, by {len(names)} environment {'record' if len(names) == 1 else 'records'} of campaign "
         f"{raw.resolve().parent.name}",
         f"# of this software: {', '.join(codes)}",
     ]
-    return "\n".join([*of, text])
+    return "\n".join([*versions, text])
 
 
 def _united(records: Iterable[Mapping[str, str]]) -> dict[str, str]:

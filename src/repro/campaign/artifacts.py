@@ -141,11 +141,11 @@ def select_artifacts(config: Config, study_name: str, beside: bool, kind: Kind |
         there = {"beside": beside, "rivals": bool(contract.rivals_of(config.rivals)), "devices": config.several}
         parts = contract.all_parts_of(settings)
         chosen = [
-            one
-            for one in everything
-            if (one.needs is None or there[one.needs])
-            and one.part in ("", *parts)
-            and not (settings.own_alone and one.of_papers)
+            candidate
+            for candidate in everything
+            if (candidate.needs is None or there[candidate.needs])
+            and candidate.part in ("", *parts)
+            and not (settings.own_alone and candidate.of_papers)
         ]
     else:
         names = [artifact.name for artifact in everything]

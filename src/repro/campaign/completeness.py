@@ -187,7 +187,7 @@ def _rows_by_case(study_folder: Path, step: str) -> dict[tuple[str, str], list[d
     return cases
 
 
-def _failed(what: str, rows: Sequence[Mapping[str, Any]], winners: Container[str]) -> Iterator[Missing]:
+def _failed(subject: str, rows: Sequence[Mapping[str, Any]], winners: Container[str]) -> Iterator[Missing]:
     """Yield failed rows, counted by status; those of rivals one by one. Harmless statuses fail only for `winners`;
     compile errors are found elsewhere.
     """
@@ -202,12 +202,12 @@ def _failed(what: str, rows: Sequence[Mapping[str, Any]], winners: Container[str
     remarks = [row["status"] == "disturbed" and row.get("backend") == "opencl" for row in failed]
     for remark in (False, True):
         for words in _counted([row for row, only in zip(failed, remarks, strict=True) if only is remark]):
-            yield Missing(what, words, remark)
+            yield Missing(subject, words, remark)
     for row in rows:
         if row.get("kind") == OUTSIDE and (status := row.get("status") or "ok") not in HARMLESS_OF_RIVALS:
             first = (row.get("message") or "").partition("\n")[0]
             words = status.replace("_", " ")
-            yield Missing(f"{row['name']} in {what}", f"{words}: {first}" if first else words, remark=True)
+            yield Missing(f"{row['name']} in {subject}", f"{words}: {first}" if first else words, remark=True)
 
 
 def _counted(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:

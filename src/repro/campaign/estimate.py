@@ -185,11 +185,11 @@ def estimate(plan: Plan, target: Target, stale: Container[str] | None = None) ->
     presented = [
         (study.name, START_SECONDS + seconds * len(names))
         for study in plan.studies.values()
-        for what, seconds, names in (
+        for kind, seconds, names in (
             ("tables", TABLE_SECONDS, study.tables),
             ("figures", FIGURE_SECONDS, study.figures),
         )
-        if names and due(f"{what} {study.name}")
+        if names and due(f"{kind} {study.name}")
     ]
     concluding = 2 * START_SECONDS + PLACED_SECONDS * len(plan.artifact_files) + CHECK_SECONDS
     compiled = [(study, START_SECONDS + sum(seconds) / rates.threads) for study, seconds in absent]
@@ -245,10 +245,12 @@ class CompileTimes:
         known = [
             (study, group) for study, group in self._mean if study in study_names() and not group.startswith(SINGLE)
         ]
-        took = sum(sum(measured[of]) for of in known)
-        reckoned = sum(len(measured[of]) * module_seconds(of[0], f"{of[1]}/", self._dialect) for of in known)
+        took = sum(sum(measured[module]) for module in known)
+        reckoned = sum(
+            len(measured[module]) * module_seconds(module[0], f"{module[1]}/", self._dialect) for module in known
+        )
         #: Number of compilations measured here.
-        self.measured = sum(len(measured[of]) for of in known)
+        self.measured = sum(len(measured[module]) for module in known)
         #: How much longer compiling takes here than by the rates.
         self.pace = took / reckoned if reckoned else 1.0
 
@@ -276,7 +278,10 @@ def count_steps(plan: Plan, stale: Container[str] | None = None) -> dict[str, in
     counts = {
         "build": count([f"problem {name}" for name in names] for names in batches.built_by_job),
         "compile": count(
-            [*([f"compile {of.study} {key}" for key in of.keys] for of in plan.module_groups), ["compile common"]]
+            [
+                *([f"compile {modules.study} {key}" for key in modules.keys] for modules in plan.module_groups),
+                ["compile common"],
+            ]
         ),
         "measure": count(
             [*(batch.steps for batch in batches.measuring), *([f"measure {' '.join(run)}"] for run in batches.alone)]
@@ -309,11 +314,11 @@ def recorded_bytes(study_name: str) -> dict[tuple[str, str], int]:
                 rows = read_rows(folder, step)
             except ReproError:  # a damaged record is for `repro check` to name
                 continue
-            held = [name for name in ("peak_bytes", "matrix_bytes") if name in rows.column_names]
-            if not held or "least_bytes" not in rows.column_names:
+            columns = [name for name in ("peak_bytes", "matrix_bytes") if name in rows.column_names]
+            if not columns or "least_bytes" not in rows.column_names:
                 continue
             timed = rows.filter(pc.is_in(rows["status"], pa.array(sorted(TIMED))))
-            largest = pc.max_element_wise(*(pc.cast(timed[name], pa.float64()) for name in held))
+            largest = pc.max_element_wise(*(pc.cast(timed[name], pa.float64()) for name in columns))
             total = pc.add(pc.fill_null(largest, 0), pc.cast(pc.fill_null(timed["least_bytes"], 0), pa.float64()))
             cases = (
                 timed.select(["problem", "precision"]).append_column("bytes", total).group_by(["problem", "precision"])

@@ -44,7 +44,7 @@ class OpenDevices:
     """Open and locked devices with their timing data, shared by the cases of a batch."""
 
     devices: Devices
-    held: DeviceLocks
+    locks: DeviceLocks
     timed: dict[str, DeviceSamples] = field(default_factory=dict)
 
 
@@ -52,10 +52,10 @@ class OpenDevices:
 def opened(config: Config, work: str) -> Iterator[OpenDevices]:
     """Lock and open the configured devices; `work` is shown to other processes that wait for the lock."""
     resolved = resolve_device(config.device)
-    with lock_devices(identities(resolved), f"campaign {config.campaign}: {work}") as held:
+    with lock_devices(identities(resolved), f"campaign {config.campaign}: {work}") as locks:
         devices = open_devices(resolved)
         try:
-            yield OpenDevices(devices, held)
+            yield OpenDevices(devices, locks)
         finally:
             devices.close()
 
@@ -86,7 +86,7 @@ def open_bench(
         alone = opened(config, f"{study.name} {problem_name} {operands.precision}")
         place = open_devices() if open_devices else stack.enter_context(alone)
         # on a CPU packing disturbs the measurements of other processes
-        lend = place.held.lent if turns > 1 and place.devices.backend == "cuda" else nullcontext
+        lend = place.locks.lent if turns > 1 and place.devices.backend == "cuda" else nullcontext
         workspace = Workspace(place.devices, operands, say=partial(print, flush=True), lend=lend, turns=turns)
         _load_common(workspace, config.device)
         environment: Mapping[str, Any] = describe_environment(workspace, study.packages)
@@ -104,7 +104,7 @@ def open_bench(
             driver=str(environment.get("driver")),
             code=code_hash,
             timed=place.timed if open_devices else None,
-            idle=lambda: place.held.idle,
+            idle=lambda: place.locks.idle,
         )
         stack.callback(bench.release)
         bench.neighbours.look()

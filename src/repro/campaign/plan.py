@@ -280,8 +280,8 @@ class Plan:
         records = [f"{raw}/problems/{name}.json" for name in self.studies[study_name].problems if name in asked]
         rows = [
             f"{raw}/{study_name}/{problem}/{precision}/{step}"
-            for of, problem, precision in self.runs
-            if of == study_name and problem in asked
+            for study, problem, precision in self.runs
+            if study == study_name and problem in asked
             for step in self.steps(study_name)
         ]
         counted = (str(path) for path in self.recorded_files if path.is_relative_to(raw / study_name))
@@ -466,7 +466,7 @@ def _artifacts(config: Config, study_name: str, kind: Literal["table", "figure"]
 
 #: Limit of non-zeros for problems that are put into batches.
 SMALL = 1_000_000
-#: Value of `ProblemBatch.what` for batches that build problems.
+#: Value of `ProblemBatch.work` for batches that build problems.
 PROBLEMS = "problems"
 
 
@@ -475,8 +475,8 @@ class ProblemBatch:
     """Small problems that one job builds or measures."""
 
     #: `problems` for a batch that builds problems, `STUDY/PRECISION` for a batch that measures.
-    what: str
-    #: Position among the batches with the same `what`.
+    work: str
+    #: Position among the batches with the same `work`.
     number: int
     #: Names of the problems in the order of the plan.
     problems: tuple[str, ...]
@@ -484,18 +484,18 @@ class ProblemBatch:
     @property
     def name(self) -> str:
         """Unique name in the campaign: `compressed_coo/double/0012`."""
-        return f"{self.what}/{self.number:04}"
+        return f"{self.work}/{self.number:04}"
 
     @property
     def cases(self) -> list[tuple[str, str, str]]:
         """(study, problem, precision) of each measured case; empty for a batch that builds problems."""
-        study, _, precision = self.what.partition("/")
+        study, _, precision = self.work.partition("/")
         return [(study, problem, precision) for problem in self.problems] if precision else []
 
     @property
     def steps(self) -> list[str]:
         """Names of the steps (`repro.campaign.receipts.Step`) that the batch makes."""
-        if self.what == PROBLEMS:
+        if self.work == PROBLEMS:
             return [f"problem {problem}" for problem in self.problems]
         return [f"measure {' '.join(case)}" for case in self.cases]
 
@@ -577,7 +577,7 @@ class ProblemBatches:
         alone = self._plan.raw(
             study_name, [name for name in self._plan.studies[study_name].problems if name not in self._builds]
         )
-        measured = [self.path(batch) for batch in self.measuring if batch.what.startswith(f"{study_name}/")]
+        measured = [self.path(batch) for batch in self.measuring if batch.work.startswith(f"{study_name}/")]
         batches = dict.fromkeys(
             self.path(self._builds[name]) for name in self._plan.studies[study_name].problems if name in self._builds
         )
@@ -591,7 +591,10 @@ class ProblemBatches:
         """Return the inputs of all measuring jobs of a study; empty in a replay."""
         groups = () if self._plan.config.replay else self._plan.module_groups
         modules = [
-            path for of in groups if of.study == study_name for path in self._plan.manifests_of(study_name, of.keys)
+            path
+            for group in groups
+            if group.study == study_name
+            for path in self._plan.manifests_of(study_name, group.keys)
         ]
         common = [self._plan.common_manifest] if modules else []
         problems = [] if self._plan.config.replay else self._of_problems(self._plan.studies[study_name].problems)
@@ -614,10 +617,10 @@ class ProblemBatches:
         )
         return [*dict.fromkeys(files)]
 
-    def _dealt(self, what: str, names: Iterable[str]) -> list[ProblemBatch]:
+    def _dealt(self, work: str, names: Iterable[str]) -> list[ProblemBatch]:
         small = [name for name in names if is_small(self._plan.problems[name])] if self._most > 1 else []
         return [
-            ProblemBatch(what, number, tuple(small[first : first + self._most]))
+            ProblemBatch(work, number, tuple(small[first : first + self._most]))
             for number, first in enumerate(range(0, len(small), self._most))
         ]
 

@@ -105,7 +105,9 @@ def claim_tables(asked: CampaignSelection, study_name: str | None = None) -> dic
 def _tables_of_claims(campaigns: Iterable[Campaign]) -> dict[str, tuple[Campaign, Table]]:
     found = {}
     for campaign in campaigns:
-        artifact = next((one for one in all_artifacts(campaign.study, "table") if one.name == CLAIMS), None)
+        artifact = next(
+            (candidate for candidate in all_artifacts(campaign.study, "table") if candidate.name == CLAIMS), None
+        )
         if artifact is not None:
             table = artifact.make(campaign, published_of(campaign.study))
             assert isinstance(table, Table)
@@ -138,16 +140,16 @@ def write_reproduction(asked: CampaignSelection, tables: Mapping[str, tuple[Camp
 
 def _facts(campaigns: list[Campaign]) -> dict[str, str]:
     """Return the device, date and code version of a campaign's measurement."""
-    environments = [record for one in campaigns for record in one.environments.values()]
-    sources = sorted({source for one in campaigns for source in one.sources})
-    codes = dict.fromkeys(words for one in campaigns for words in one.codes)
+    environments = [record for campaign in campaigns for record in campaign.environments.values()]
+    sources = sorted({source for campaign in campaigns for source in campaign.sources})
+    codes = dict.fromkeys(words for campaign in campaigns for words in campaign.codes)
     facts = {
-        "Device": ", ".join(sorted({one.column for one in campaigns})),
+        "Device": ", ".join(sorted({campaign.column for campaign in campaigns})),
         "Measured": days_measured(campaigns) or "nothing yet",
         "Code of the records": ", ".join(codes) or "not recorded",
         "Hashes of the sources": ", ".join(source[:12] for source in sources) or "none recorded",
     }
-    letter = sorted({one.as_published.name for one in campaigns if one.as_published})
+    letter = sorted({campaign.as_published.name for campaign in campaigns if campaign.as_published})
     if letter:
         facts["Kernels to the letter"] = f"campaign {', '.join(letter)}, which judges first what it measured"
     for key, title in (("driver", "Driver"), ("cuda_runtime", "CUDA runtime"), ("compiler", "Compiler")):
@@ -197,7 +199,8 @@ NO_CLAIMS = "None of the campaign’s studies has claims."
 def _markdown(asked: CampaignSelection, tables: Mapping[str, tuple[Campaign, Table]]) -> str:
     lines = [f"# Reproduction report: campaign {markdown_escape(asked.campaign)}", "", OPENING, ""]
     lines += [
-        f"- {key}: {markdown_escape(value)}" for key, value in _facts([one for one, _ in tables.values()]).items()
+        f"- {key}: {markdown_escape(value)}"
+        for key, value in _facts([campaign for campaign, _ in tables.values()]).items()
     ]
     if not tables:
         lines += ["", NO_CLAIMS]
@@ -225,7 +228,7 @@ def _latex(asked: CampaignSelection, tables: Mapping[str, tuple[Campaign, Table]
         r"\begin{description}",
         *(
             rf"\item[{latex_escape(key)}] {latex_escape(value)}"
-            for key, value in _facts([one for one, _ in tables.values()]).items()
+            for key, value in _facts([campaign for campaign, _ in tables.values()]).items()
         ),
         r"\end{description}",
     ]

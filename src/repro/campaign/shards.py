@@ -179,8 +179,8 @@ class Shard:
     def linked(self, study_name: str) -> list[str]:
         """Return the sorted hashes of the environment records to which a study's rows refer."""
         names: set[str] = set()
-        for (of, step), table in self.rows.items():
-            if of == study_name and "environment" in table.column_names:
+        for (owner, step), table in self.rows.items():
+            if owner == study_name and "environment" in table.column_names:
                 linked = table["environment"]
                 names |= {name for name in linked.unique().to_pylist() if name is not None}
                 # profiler counters are not times and need no environment record
@@ -204,7 +204,7 @@ class Shard:
 
     def _check_choices(self, study_name: str) -> None:
         """Refuse chosen variants that have no measured row in the same case."""
-        tables = {step: table for (of, step), table in self.rows.items() if of == study_name}
+        tables = {step: table for (owner, step), table in self.rows.items() if owner == study_name}
         choices = tables.pop(CHOICES, None)
         if choices is None or not choices.num_rows:
             return
@@ -317,7 +317,7 @@ class Difference:
     """A difference between the first shard and another one, in one study."""
 
     #: Kind of difference: `another protocol`, `other code`, `another environment`.
-    what: str
+    kind: str
     study: str
     #: Names of the two shards; equal if the difference is within one shard.
     first: str
@@ -358,7 +358,7 @@ def merge(given: Sequence[str], results: Path, name: str, keep_apart: bool = Fal
     if differences and not keep_apart:
         first = differences[0]
         raise ReproError(
-            f"parts with {first.what}",
+            f"parts with {first.kind}",
             where=f"study {first.study}",
             expected=f"as in {first.first}: {first.expected}",
             actual=f"in {first.other}: {first.actual}",
@@ -367,7 +367,7 @@ def merge(given: Sequence[str], results: Path, name: str, keep_apart: bool = Fal
     cases: dict[str, set[CaseKey]] = {}
     for (study, _), table in tables.items():
         cases.setdefault(study, set()).update(cases_of(table))
-    merged = Merged(folder, parts, {study: len(of) for study, of in cases.items()}, differences)
+    merged = Merged(folder, parts, {study: len(own_cases) for study, own_cases in cases.items()}, differences)
     with making_folder(folder) as partial:
         _write(partial, merged, config, problems, tables)
     return merged
@@ -424,13 +424,13 @@ def _configuration(parts: Sequence[Shard], name: str) -> Config:
     return config
 
 
-def _union(one: Any, other: Any) -> Any:
+def _union(known: Any, other: Any) -> Any:
     """Return the union of two lists of names in order of first mention; `all` includes every name."""
-    if one in (other, "all"):
-        return one
+    if known in (other, "all"):
+        return known
     if other == "all":
         return other
-    first, second = ([words] if isinstance(words, str) else list(words) for words in (one, other))
+    first, second = ([words] if isinstance(words, str) else list(words) for words in (known, other))
     return [*first, *(word for word in second if word not in first)]
 
 
@@ -540,24 +540,24 @@ def _differences(parts: Sequence[Shard]) -> Iterator[Difference]:
             if words:
                 yield Difference("another protocol", study, having[0].name, part.name, *words)
         linked = [(part, name) for part in having for name in part.linked(study)]
-        for what, of in (("other code", Shard.code), ("another environment", Shard.surroundings)):
+        for kind, hashes in (("other code", Shard.code), ("another environment", Shard.surroundings)):
             seen: list[dict[str, Any]] = []
             for part, name in linked:
-                mine = of(part, name)
+                mine = hashes(part, name)
                 if seen and mine not in seen:
-                    yield Difference(what, study, linked[0][0].name, part.name, *(_words(seen[0], mine) or ("", "")))
+                    yield Difference(kind, study, linked[0][0].name, part.name, *(_words(seen[0], mine) or ("", "")))
                 if mine not in seen:
                     seen.append(mine)
 
 
-def _words(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[str, str] | None:
+def _words(base: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[str, str] | None:
     """Return the differing entries of two flat mappings as two texts, one per mapping; None if they agree."""
-    keys = [key for key in dict.fromkeys([*one, *other]) if one.get(key) != other.get(key)]
+    keys = [key for key in dict.fromkeys([*base, *other]) if base.get(key) != other.get(key)]
     if not keys:
         return None
     more = f" and {len(keys) - NAMED} more" if len(keys) > NAMED else ""
     first, second = (
-        ", ".join(shown(f"{key} {side.get(key, '–')}") for key in keys[:NAMED]) + more for side in (one, other)
+        ", ".join(shown(f"{key} {side.get(key, '–')}") for key in keys[:NAMED]) + more for side in (base, other)
     )
     return first, second
 
@@ -582,7 +582,7 @@ def _notes(merged: Merged) -> str:
     if merged.differences:
         lines += ["", "## What differs", ""]
         lines += [
-            f"- {difference.study}: {difference.what}. In {difference.first} {difference.expected}; "
+            f"- {difference.study}: {difference.kind}. In {difference.first} {difference.expected}; "
             f"in {difference.other} {difference.actual}."
             for difference in merged.differences
         ]

@@ -17,13 +17,13 @@ from repro.config.models import OwnProblem
 from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.export.bundle import parse_variant
+from repro.export.campaign_choice import STUDY
 from repro.problems.registry import own_name
 from repro.results.campaign_data import UNAVAILABLE, Campaign, Case, ProblemRecord, ReportedTime, one_line
 from repro.results.report import PageWinners, same_kernel_twice
 from repro.results.rivals import RivalLine, contests_of, rival_lines
 from repro.results.significance import ratio_of
 from repro.results.tables import Cell, Column, Table
-from repro.sparse.compound.kernels import TEMPLATES
 from repro.sparse.tuning_features import OPERATOR
 from repro.studies import get_study, load_artifacts
 
@@ -113,7 +113,7 @@ def studies_without(asked: CampaignSelection, study_name: str | None = None) -> 
     """Yield the studies that choose no single kernel for a problem, each with the file of the table to look into."""
     for name in asked.studies(study_name):
         if not get_study(name).winners:
-            table = next((one for one in get_study(name).highlights if one.startswith("table-")), "")
+            table = next((artifact for artifact in get_study(name).highlights if artifact.startswith("table-")), "")
             yield name, f"{asked.results}/{asked.campaign}/tables/{name}/{table}.md" if table else "its tables"
 
 
@@ -130,7 +130,7 @@ def find_rivals(asked: CampaignSelection, study_name: str | None = None) -> list
 def as_json(winners: Iterable[Winner], rivals: Iterable[RivalLine]) -> str:
     """Return the winners and the rivals as JSON, with seconds and bytes."""
     told = {
-        "winners": [{**asdict(one), "speedup": one.speedup} for one in winners],
+        "winners": [{**asdict(winner), "speedup": winner.speedup} for winner in winners],
         "rivals": [
             {
                 "rival": line.rival,
@@ -153,46 +153,48 @@ def as_json(winners: Iterable[Winner], rivals: Iterable[RivalLine]) -> str:
 
 #: Heads of `table_rows`.
 HEADS = (
-    "problem", "entry", "precision", "fastest", "µs", "clock", "library", "library µs", "speedup over it", "matrix",
+    "problem", "precision", "fastest", "speedup", "µs", "clock", "library", "library µs", "entry", "matrix",
 )  # fmt: skip
 
 
 def table_rows(winners: Iterable[Winner]) -> Iterator[tuple[str | None, ...]]:
-    """Yield the cells of a table with a line for each case; of one without a winner, the reason is the fourth cell."""
-    for one in winners:
+    """Yield the cells of a table with a line for each case; of one without a winner, the reason is the third cell."""
+    for winner in winners:
         yield (
-            one.problem,
-            one.entry,
-            one.precision,
-            one.variant or one_line((one.reason or "").partition("\n")[0], REASON_ROOM),
-            None if one.seconds is None else f"{one.seconds * 1e6:.2f}",
-            f"{one.clock}, noisy" if one.noisy else one.clock,
-            one.library,
-            None if one.library_seconds is None else f"{one.library_seconds * 1e6:.2f}",
-            None if one.speedup is None else f"{one.speedup:.2f}",
-            None if one.matrix_bytes is None else f"{one.matrix_bytes / 2**20:.3g} MiB",
+            winner.problem,
+            winner.precision,
+            winner.variant or one_line((winner.reason or "").partition("\n")[0], REASON_ROOM),
+            None if winner.speedup is None else f"{winner.speedup:.2f}",
+            None if winner.seconds is None else f"{winner.seconds * 1e6:.2f}",
+            f"{winner.clock}, noisy" if winner.noisy else winner.clock,
+            winner.library,
+            None if winner.library_seconds is None else f"{winner.library_seconds * 1e6:.2f}",
+            winner.entry,
+            None if winner.matrix_bytes is None else f"{winner.matrix_bytes / 2**20:.3g} MiB",
         )
 
 
 def notes(winners: Sequence[Winner]) -> Iterator[str]:
     """Yield what has to be said below the table: lost cases, contradicted choices, how sure a time is, and reasons."""
-    slower = [one for one in winners if one.speedup is not None and one.speedup < 1]
-    for library, cases in groupby(sorted(slower, key=lambda one: one.library or ""), key=lambda one: one.library):
-        names = ", ".join(f"{one.problem} ({one.precision})" for one in cases)
+    slower = [winner for winner in winners if winner.speedup is not None and winner.speedup < 1]
+    for library, cases in groupby(
+        sorted(slower, key=lambda winner: winner.library or ""), key=lambda winner: winner.library
+    ):
+        names = ", ".join(f"{winner.problem} ({winner.precision})" for winner in cases)
         yield f"No kernel here beats {library} on {names}."
-    contradicted = [one for one in winners if one.faster and one.faster_seconds]
-    for one in contradicted:
-        assert one.faster_seconds is not None
+    contradicted = [winner for winner in winners if winner.faster and winner.faster_seconds]
+    for winner in contradicted:
+        assert winner.faster_seconds is not None
         yield (
-            f"{one.problem} ({one.precision}): {one.faster} took {one.faster_seconds * 1e6:.2f} µs in the same rounds, "
-            f"which do not confirm that {one.variant} is the fastest."
+            f"{winner.problem} ({winner.precision}): {winner.faster} took {winner.faster_seconds * 1e6:.2f} µs in the "
+            f"same rounds, which do not confirm that {winner.variant} is the fastest."
         )
     if contradicted:
         yield "The search's choice stands all the same: the least of several noisy times would flatter it."
-    for twice in dict.fromkeys(one.same_kernel_twice for one in winners if one.variant):
+    for twice in dict.fromkeys(winner.same_kernel_twice for winner in winners if winner.variant):
         if twice:
             yield f"The same kernel twice: {twice}."
-    yield from dict.fromkeys(f"{one.problem}: {one.reason}" for one in winners if one.reason)
+    yield from dict.fromkeys(f"{winner.problem}: {winner.reason}" for winner in winners if winner.reason)
 
 
 #: Heads of `rival_rows`.
@@ -218,15 +220,15 @@ def rival_rows(rivals: Iterable[RivalLine]) -> Iterator[tuple[str | None, ...]]:
 
 def ways_out(winners: Iterable[Winner]) -> Iterator[tuple[str, list[str]]]:
     """Yield for each problem its name and the lines to paste: commands for a shell, then lines of Python."""
-    for problem, cases in groupby(winners, key=lambda one: one.problem):
-        found = [one for one in cases if one.variant]
-        lines = [line for one in found if one.python for line in _export_lines(one)]
+    for problem, cases in groupby(winners, key=lambda winner: winner.problem):
+        found = [winner for winner in cases if winner.variant]
+        lines = [line for winner in found if winner.python for line in _export_lines(winner)]
         if lines and found[0].on_cpu:
             lines.insert(0, CHOSEN_ON_CPU)
-        lines += dict.fromkeys(line for one in found for line in one.python[:-1])
-        for one in found:
-            if one.python:
-                lines += [*_operator_remark(one), one.python[-1]]
+        lines += dict.fromkeys(line for winner in found for line in winner.python[:-1])
+        for winner in found:
+            if winner.python:
+                lines += [*_operator_remark(winner), winner.python[-1]]
         if lines:
             yield problem, lines
 
@@ -258,8 +260,8 @@ def page_winners(winners: Sequence[Winner], campaign: str) -> PageWinners | None
         return None
     shown = winners[:SHOWN]
     rows = [tuple(map(Cell, row)) for row in table_rows(shown)]
-    numeric = ("µs", "library µs", "speedup over it", "matrix")
-    caption = f"{REHEARSAL.capitalize()}. " if winners[0].on_cpu else ""
+    numeric = ("speedup", "µs", "library µs", "matrix")
+    caption = f"{REHEARSAL[0].upper()}{REHEARSAL[1:]}. " if winners[0].on_cpu else ""
     caption += (
         "The fastest kernel of each that leaves the unknowns in their order, as the search chose it, by medians of the "
         "shuffled rounds with a warm cache, beside the library’s fastest routine. A speedup below 1 is a kernel that "
@@ -298,7 +300,7 @@ def _winner(asked: CampaignSelection, campaign: Campaign, problem_name: str, pre
         library_seconds=library.seconds if library else None,
         matrix_bytes=best.row.get("matrix_bytes"),
     )
-    if campaign.study != TEMPLATES:
+    if campaign.study != STUDY:
         return found
     operator = case.winner(OPERATOR, clock) or best
     return replace(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import sys
 import threading
@@ -22,6 +23,7 @@ from datetime import datetime
 from functools import cached_property
 from math import ceil
 from pathlib import Path
+from textwrap import indent
 from typing import Any, Literal
 
 from repro.campaign.configuration import RESULTS, load
@@ -122,7 +124,12 @@ def report_compiled(
     """
     began = time.time()
     since = began - 1  # file systems keep times less exactly
-    keys = [(of.study, key) for of in plan.module_groups for key in of.keys if f"compile {of.study} {key}" in stale]
+    keys = [
+        (group.study, key)
+        for group in plan.module_groups
+        for key in group.keys
+        if f"compile {group.study} {key}" in stale
+    ]
     paths = [Path(path) for study, key in keys for path in plan.manifests_of(study, [key])]
 
     def watch() -> None:
@@ -137,6 +144,32 @@ def report_compiled(
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()
     return thread
+
+
+#: A failed step in Snakemake's record of a run: its rule, and the file of its log.
+_FAILED = re.compile(r"^Error in rule (\S+):\n(?: {4}.*\n)*? {4}log: ([^,\n]+?)(?:,.*)? \(check log", re.MULTILINE)
+#: How many failed steps are told of, and how many lines of each, the last ones.
+STEPS_TOLD, LINES_TOLD = 5, 20
+
+
+def failures(record: Path) -> str:
+    """Return what the failed steps of a run said last, from their logs, which Snakemake's record of the run names.
+
+    Snakemake prints it as well, but among the inputs and commands of a step, and before what else is made.
+    """
+    rules = {log: rule for rule, log in _FAILED.findall(record.read_text("utf-8", "replace"))}
+    told = []
+    for log, rule in [*rules.items()][:STEPS_TOLD]:
+        try:
+            lines = Path(log).read_text("utf-8", "replace").strip().splitlines()
+        except OSError:
+            lines = []
+        begun = [f"… {len(lines) - LINES_TOLD} lines before these"] if len(lines) > LINES_TOLD else []
+        said = "\n".join([*begun, *lines[-LINES_TOLD:]])
+        told.append(f"{rule}, by {log}:\n{indent(said, '  ')}".rstrip())
+    if more := [*rules][STEPS_TOLD:]:
+        told.append(f"and {len(more)} more: {', '.join(more[:STEPS_TOLD])}{', …' * (len(more) > STEPS_TOLD)}")
+    return "\n\n".join(told)
 
 
 def plan_of_run() -> Plan | None:

@@ -122,9 +122,9 @@ def explain(error: OSError) -> ReproError | None:
         return ReproError("standard output is closed, and there is something to print", todo=todo)
     if error.errno not in EXPLANATIONS:
         return None
-    what, todo = EXPLANATIONS[error.errno]
+    failure, todo = EXPLANATIONS[error.errno]
     where = error.filename2 or error.filename or "a file"
-    return ReproError(what, where=where, actual=error.strerror, todo=todo)
+    return ReproError(failure, where=where, actual=error.strerror, todo=todo)
 
 
 def reported(command: Callable[..., None], failed: int = 1) -> Callable[..., None]:

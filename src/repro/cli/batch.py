@@ -14,7 +14,7 @@ from repro.cli.measurement import Jobs
 from repro.cli.options import ConfigFile, Run
 from repro.package_data import DEFAULT_CONFIG
 
-What = Annotated[str, typer.Argument(metavar="WHAT", help="`problems`, or STUDY/PRECISION: compressed_coo/double.")]
+Work = Annotated[str, typer.Argument(metavar="WHAT", help="`problems`, or STUDY/PRECISION: compressed_coo/double.")]
 Problems = Annotated[list[str], typer.Argument(metavar="PROBLEM...", help="Problems of the configuration.")]
 Output = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Write this file when all of them have been built or measured.")
@@ -23,7 +23,7 @@ Output = Annotated[
 
 def batch(
     context: typer.Context,
-    what: What,
+    work: Work,
     problems: Problems,
     config: ConfigFile = DEFAULT_CONFIG,
     output: Output = None,
@@ -44,14 +44,14 @@ def batch(
     """
     from repro.bench.worker import signals_held
 
-    if what == "problems":
+    if work == "problems":
         _build(problems, config)
     elif run is not None:
-        _measure(what, problems, config, run, jobs)
+        _measure(work, problems, config, run, jobs)
         return
     else:
         with signals_held():
-            _supervise(context, what, problems, config, jobs)
+            _supervise(context, work, problems, config, jobs)
     if output is not None:
         from repro.filesystem import write_whole
 
@@ -79,18 +79,18 @@ def _build(names: Sequence[str], config: Path) -> None:
         typer.echo(f"{number} of {len(stale)}: {name}")
 
 
-def _parts(what: str) -> tuple[str, str]:
+def _parts(work: str) -> tuple[str, str]:
     from repro.codegen.targets import DTYPES
     from repro.errors import ReproError
 
-    study, _, precision = what.partition("/")
+    study, _, precision = work.partition("/")
     if precision not in DTYPES:
         expected = f"`problems`, or STUDY/PRECISION with one of {', '.join(DTYPES)}"
-        raise ReproError("no such batch", where="WHAT", expected=expected, actual=what)
+        raise ReproError("no such batch", where="WHAT", expected=expected, actual=work)
     return study, precision
 
 
-def _supervise(context: typer.Context, what: str, problems: Sequence[str], config: Path, jobs: int) -> None:
+def _supervise(context: typer.Context, work: str, problems: Sequence[str], config: Path, jobs: int) -> None:
     """Run this command in a child process that measures the stale cases, and restart it after crashes."""
     from repro.campaign.completeness import making_case, stale_cases
     from repro.campaign.configuration import check_study, load
@@ -100,7 +100,7 @@ def _supervise(context: typer.Context, what: str, problems: Sequence[str], confi
     from repro.cli.measurement import python, repeat_first
     from repro.errors import ReproError
 
-    study, precision = _parts(what)
+    study, precision = _parts(work)
     settings = load(config)
     check_study(settings, study)
     plan = plan_of_cases(settings, problems, study)
@@ -119,7 +119,7 @@ def _supervise(context: typer.Context, what: str, problems: Sequence[str], confi
     run = uuid.uuid4().hex
     debug = ["--debug"] if context.find_root().params.get("debug") else []
     options = ["--config", str(config), "--jobs", str(jobs), "--run", run]
-    command = [*python(), "-m", "repro", *debug, "batch", what, *stale, *options]
+    command = [*python(), "-m", "repro", *debug, "batch", work, *stale, *options]
     while (name := ahead()) is not None:
         try:
             if code := supervise(command, store, run):
@@ -132,7 +132,7 @@ def _supervise(context: typer.Context, what: str, problems: Sequence[str], confi
     repeat_first(context, settings, study, precision, stale, config)
 
 
-def _measure(what: str, problems: Sequence[str], config: Path, run: str, jobs: int) -> None:
+def _measure(work: str, problems: Sequence[str], config: Path, run: str, jobs: int) -> None:
     from repro.bench.worker import ContextLost, end_with_parent, restart
     from repro.campaign.completeness import making_case
     from repro.campaign.configuration import load
@@ -142,7 +142,7 @@ def _measure(what: str, problems: Sequence[str], config: Path, run: str, jobs: i
     from repro.cli.measurement import recorded
 
     end_with_parent()
-    study, precision = _parts(what)
+    study, precision = _parts(work)
     settings = load(config)
     plan = plan_of_cases(settings, problems, study)
     try:

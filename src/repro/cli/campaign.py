@@ -40,7 +40,7 @@ class ListTopic(StrEnum):
 
 
 def list_(
-    what: Annotated[
+    topic: Annotated[
         ListTopic | None,
         typer.Argument(metavar="WHAT", help="What to list; without it all there is to list.", show_default=False),
     ] = None,
@@ -59,7 +59,7 @@ def list_(
     """
     from repro.cli.console import in_columns, terminal_width
 
-    heads, rows = LISTS[what](config) if what else list_lists(config)
+    heads, rows = LISTS[topic](config) if topic else list_lists(config)
     if as_json:
         print_json([dict(zip(heads, row, strict=True)) for row in rows])
         return
@@ -72,11 +72,11 @@ def list_lists(config: Path) -> tuple[list[str], Rows]:
     from repro.errors import ReproError
 
     rows: list[tuple[object, ...]] = []
-    for what, function in LISTS.items():
+    for topic, function in LISTS.items():
         count = None
         with suppress(ReproError):  # for example an unreadable configuration; the single list reports it
             count = len(list(function(config)[1]))
-        rows.append((what.value, count, f"repro list {what.value}"))
+        rows.append((topic.value, count, f"repro list {topic.value}"))
     return ["what", "how many", "command"], rows
 
 
@@ -92,8 +92,8 @@ def list_problems(config: Path) -> tuple[list[str], Rows]:
         size = f"{item.published.rows:,}; {item.published.nonzeros:,}" if item.published else None
         remark = "rebuilt" if item.rebuilt else f"stands in for {item.stand_in}" if item.stand_in else None
         kind = item.kind_of_problem
-        what = item.entry if isinstance(item, MatrixItem) and kind == "matrix" else kind
-        rows.append((item.name, what, item.source, size, ", ".join(item.sets), remark))
+        content = item.entry if isinstance(item, MatrixItem) and kind == "matrix" else kind
+        rows.append((item.name, content, item.source, size, ", ".join(item.sets), remark))
     for study in settings.studies.values():
         for wish in study.problems if not isinstance(study.problems, str) else ():
             if isinstance(wish, OwnProblem):
@@ -347,14 +347,14 @@ def plan(
     _print_line(f"{len(planned.artifact_files)}", "artifacts")
     batched = f"; small problems in batches of up to {planned.config.batch}" if planned.config.batch > 1 else ""
     steps = count_steps(planned, stale)
-    counted = ", ".join(f"{n} {what}" for what, n in steps.items())
+    counted = ", ".join(f"{n} {step}" for step, n in steps.items())
     _print_line(f"{sum(steps.values())}: {counted}{batched}" if any(steps.values()) else "nothing to do", "steps")
     for line in freshness.described() if freshness else ():
         _print_line(f"out of date: {line}", " ")
     _print_line(f"about {_size(needs.disk_bytes)}, inputs that are downloaded aside", "disk")
     _print_singular(planned)
-    held = f"; the {model.name} has {_size(model.memory_bytes)}" if model else ""
-    _print_line(f"about {_size(needs.device_bytes)}{held}", "device memory")
+    available = f"; the {model.name} has {_size(model.memory_bytes)}" if model else ""
+    _print_line(f"about {_size(needs.device_bytes)}{available}", "device memory")
     for line in _unfit_lines(needs, model) if model else ():
         _print_line(line, " ")
     untold = sorted({job.study for job in needs.jobs if not job.told})
@@ -374,7 +374,8 @@ def plan(
         "measured campaigns. What is measured or compiled already is not done again.",
         _compile_model(needs),
         "Sizes are `built` (known exactly), `stated` (by registry, generator or the file's header), `at most` (a bound "
-        "by these), `by length` (guessed from that of a mesh's file) or `assumed`.",
+        "by these), `by vertices` (of those that a mesh's file states), `by length` (guessed from that of a mesh's "
+        "file) or `assumed`.",
     ):
         for line in wrapped(text, terminal_width() or READING_WIDTH):
             typer.echo(line)
@@ -541,10 +542,10 @@ def _summary_lines(needs: Estimate) -> tuple[list[str], list[tuple[str, ...]]]:
     for job in needs.jobs:
         alike.setdefault((job.study, job.what, job.precision), []).append(job)
     rows = []
-    for what, jobs in alike.items():
+    for group, jobs in alike.items():
         seconds = [job.seconds for job in jobs]
         times = map(duration, (median(seconds), max(seconds), sum(seconds)))
-        rows.append((*what, f"{len(jobs):,}", *(times if jobs[0].told else [UNKNOWN] * 3)))
+        rows.append((*group, f"{len(jobs):,}", *(times if jobs[0].told else [UNKNOWN] * 3)))
     return ["study", "what", "precision", "cases", "median", "longest", "expected"], rows
 
 

@@ -182,20 +182,20 @@ def rival(
     else:
         keys = {"of": of, "kernel": kernel, "format": format, "offsets": offsets}
         rivals, wanted = (_named(file, {**keys, "block": block, "threads_per_row": threads_per_row}),), device
-    for one in rivals:
-        files_of(one)
+    for member in rivals:
+        files_of(member)
     resolved = resolve_device(wanted)
     wrong = []
-    for one in rivals:
-        typer.echo(f"{one.name}: {one.source or one.library or one.python}, {one.of} on {resolved}")
-        if one.source is not None and not resolved.startswith("cuda"):
-            outcomes = compile_alone(one, get_target(target), _say_begun, _say)
+    for member in rivals:
+        typer.echo(f"{member.name}: {member.source or member.library or member.python}, {member.of} on {resolved}")
+        if member.source is not None and not resolved.startswith("cuda"):
+            outcomes = compile_alone(member, get_target(target), _say_begun, _say)
         else:
-            outcomes = try_apart(one, resolved, seconds, _say_begun, _say)
+            outcomes = try_apart(member, resolved, seconds, _say_begun, _say)
         failed = [outcome for outcome in outcomes if outcome.status not in ("ok", "compiled", "unsupported")]
         unable = all(outcome.status == "unsupported" for outcome in outcomes)
         if failed or unable:
-            wrong.append(f"{one.name}: {_counted(failed or outcomes, len(outcomes))}")
+            wrong.append(f"{member.name}: {_counted(failed or outcomes, len(outcomes))}")
     if wrong:
         raise ReproError(
             "a rival is not right",
@@ -252,6 +252,6 @@ def _say(outcome: Outcome) -> None:
     typer.echo(words)
 
 
-def _counted(outcomes: Sequence[Outcome], of: int) -> str:
+def _counted(outcomes: Sequence[Outcome], total: int) -> str:
     statuses = list(dict.fromkeys(outcome.status.replace("_", " ") for outcome in outcomes))
-    return f"{', '.join(statuses)} in {len(outcomes)} of {of} trials"
+    return f"{', '.join(statuses)} in {len(outcomes)} of {total} trials"

@@ -205,7 +205,7 @@ def export(
     settings = load(config)
     campaign = settings.campaign if campaign is None else campaign
     if variant is not None:
-        wanted = _by_hand(variant, entry, precision.value, target, name)
+        wanted = _by_name(variant, entry, precision.value, target, name)
     else:
         wanted = _of_campaign(results, campaign, study, problem, precision.value, tuning, entry, name)
     binaries = _matrix_writers(campaign_folder(results, campaign) / "problems", problem, wanted) if matrix else {}
@@ -228,7 +228,7 @@ def _matrix_writers(folder: Path, problem: str | None, wanted: Export) -> dict[s
     return {f"{wanted.name}.matrix": lambda path: write_matrix(built, wanted.precision, path)}
 
 
-def _by_hand(variant: str, entry: str | None, precision: str, target_name: str, name: str | None) -> Export:
+def _by_name(variant: str, entry: str | None, precision: str, target_name: str, name: str | None) -> Export:
     from repro.codegen.targets import get_target
     from repro.entries import get_entry
     from repro.errors import ReproError
@@ -242,7 +242,7 @@ def _by_hand(variant: str, entry: str | None, precision: str, target_name: str, 
         raise ReproError("only kernels for GPUs can be exported", expected="--target sm_…", actual=target_name)
     id = parse_variant(variant, target)
     provenance = [
-        ("chosen", "by hand"),
+        ("chosen", "by its name, with `--variant`: nothing here says how fast it is"),
         ("layout", str(id.layout)),
         ("schedule", str(id.schedule)),
         ("target", target_name),
@@ -276,19 +276,20 @@ def _of_campaign(
         raise ReproError(
             "the campaign was measured on a CPU, and its winner is no GPU's",
             where=f"campaign {campaign}",
-            todo="name a campaign of a GPU with --campaign, or a variant with --variant",
+            todo="name a campaign of a GPU with --campaign, or a variant with --variant; "
+            f"`repro best {campaign}` prints a line with one",
         )
     id = parse_variant(chosen.name, chosen.target)
     time = "not timed again" if chosen.seconds is None else f"{chosen.seconds * 1e6:.3f} µs (median, graph clock, warm)"
     provenance = [
         ("campaign", chosen.campaign),
         ("problem", f"{problem}, {chosen.entry}, {precision} precision"),
-        ("chosen", f"by {chosen.tuning} tuning"),
+        ("chosen", f"by the campaign's search, as the fastest of its choice `{chosen.tuning}`"),
         ("layout", str(id.layout)),
         ("schedule", str(id.schedule)),
         ("measured time", time),
         ("GPU", f"{chosen.device or 'not recorded'} ({chosen.target.name})"),
-        ("environment record", str(chosen.environment)),
+        ("environment", f"`raw/environment/{chosen.environment}.json` of the campaign"),
     ]
     return Export(
         f"{chosen.entry}_{precision}" if name is None else name,

@@ -178,7 +178,7 @@ def report(
 
 @contextmanager
 def _receipt(
-    wanted: bool, config: Path | None, what: Literal["tables", "figures", "report"], study: str | None
+    wanted: bool, config: Path | None, kind: Literal["tables", "figures", "report"], study: str | None
 ) -> Iterator[None]:
     """If `wanted`, write the receipt for a study's tables or figures, or for the report."""
     if not wanted:
@@ -190,7 +190,7 @@ def _receipt(
     from repro.campaign.steps import presenting, reporting
 
     plan = make_plan(load(config or DEFAULT_CONFIG))
-    with making(reporting(plan) if what == "report" or study is None else presenting(plan, study, what)):
+    with making(reporting(plan) if kind == "report" or study is None else presenting(plan, study, kind)):
         yield
 
 
@@ -497,7 +497,7 @@ def print_winners(winners: Sequence[Winner], more: str = "") -> None:
     from repro.campaign.winners import HEADS, REHEARSAL, notes, table_rows, ways_out
     from repro.cli.console import INDENT, in_columns, terminal_width, wrapped
 
-    if any(one.on_cpu for one in winners):
+    if any(winner.on_cpu for winner in winners):
         typer.echo(f"{typer.style(REHEARSAL, fg='yellow')}\n")
     for number, line in enumerate(in_columns(HEADS, table_rows(winners), terminal_width()) if winners else ()):
         typer.echo(line if number else typer.style(line, bold=True))
@@ -596,9 +596,9 @@ def claims(
     else:
         shown = ("verdict", "id", "published", "measured", "cases", "kernels", "claim")
         for name, (measured, table) in tables.items():
-            at = [next(i for i, column in enumerate(table.columns) if column.key == key) for key in shown]
+            indices = [next(i for i, column in enumerate(table.columns) if column.key == key) for key in shown]
             typer.echo(f"{name} on {measured.column}: {verdict_line(table)}")
-            lines = [[row[i].shown for i in at] for row in table.rows]
+            lines = [[row[i].shown for i in indices] for row in table.rows]
             for line in in_columns(
                 ["verdict", "id", "published", "here", "cases", "kernels", "claim"], lines, terminal_width()
             ):
@@ -655,11 +655,11 @@ def results_(
     elif csv:
         write_csv(raw, studies, sys.stdout)
     elif t4 is not None:
-        for one in studies:
-            for (problem, precision), search in t4_of(raw, one).items():
-                path = t4 / one.name / problem / f"{precision}.json"
+        for folder in studies:
+            for (problem, precision), search in t4_of(raw, folder).items():
+                path = t4 / folder.name / problem / f"{precision}.json"
                 write_whole(path, json.dumps(search) + "\n")
                 typer.echo(f"{path}: {len(search['results'])} variants")
     else:
-        rows = [row for one in studies for row in exported_rows(raw, one)]
+        rows = [row for folder in studies for row in exported_rows(raw, folder)]
         typer.echo(json.dumps({"schema": SCHEMA, "campaign": campaign, "rows": rows}))

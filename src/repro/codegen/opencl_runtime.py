@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import sys
 import tempfile
 import warnings
@@ -19,7 +20,7 @@ from repro.codegen.targets import Target
 from repro.errors import ReproError
 from repro.filesystem import write_whole
 from repro.package_data import install
-from repro.untrusted_files import read_text
+from repro.untrusted_files import read_text, shown
 
 _VENDORS = tempfile.TemporaryDirectory(prefix="repro-opencl-")
 atexit.register(_VENDORS.cleanup)  # delete the folder explicitly to avoid a warning at exit
@@ -170,6 +171,16 @@ def build_identity() -> list[str]:
     return [*runtime_identity(), str(processor())]
 
 
+def _located(error: str, source: Path) -> str:
+    """Have an error name the source, which the runtime does not know, and say what stands in its line."""
+    if not (place := re.match(r"(?:[^:]*:)?(\d+):(\d+): (.*)", error)):
+        return error
+    lines = source.read_text().splitlines()
+    number = int(place[1])
+    line = shown(lines[number - 1].strip()) if 0 < number <= len(lines) else ""
+    return f"{source}:{number}:{place[2]}: {place[3]}: {line}"
+
+
 def build(source: Path, binary: Path, target: Target) -> dict[str, dict[str, int]]:
     """Compile a source file; raise `CompileError` if this fails. The result is empty, since CPUs report no
     registers.
@@ -183,6 +194,6 @@ def build(source: Path, binary: Path, target: Target) -> dict[str, dict[str, int
         try:
             program = cl.Program(context, source.read_text()).build(list(FLAGS), devices=[device])
         except cl.Error as error:
-            raise CompileError(first_error(str(error))) from None
+            raise CompileError(_located(first_error(str(error)), source)) from None
     write_whole(binary, program.get_info(cl.program_info.BINARIES)[0])
     return {}

@@ -35,8 +35,8 @@ MAX_INTEGER_BITS = 63
 _CORRECT = "correct the file's syntax"
 
 
-def read_yaml(path: Path, what: str = "configuration file") -> Any:
-    """Parse a YAML file in UTF-8; return None if it is empty. Error messages call the file `what`.
+def read_yaml(path: Path, subject: str = "configuration file") -> Any:
+    """Parse a YAML file in UTF-8; return None if it is empty. Error messages call the file `subject`.
 
     Raises
     ------
@@ -45,7 +45,7 @@ def read_yaml(path: Path, what: str = "configuration file") -> Any:
         deeply; or expanded aliases give too many values. The message states line and column.
     """
     try:
-        loader = _Loader(_read_text(path, what))
+        loader = _Loader(_read_text(path, subject))
         try:
             return loader.get_single_data()
         finally:
@@ -57,13 +57,13 @@ def read_yaml(path: Path, what: str = "configuration file") -> Any:
         raise ReproError("unreadable YAML", where=path, actual=" ".join(str(error).split()), todo=_CORRECT) from None
 
 
-def _read_text(path: Path, what: str) -> str:
+def _read_text(path: Path, subject: str) -> str:
     try:
         if path.is_file():
             size = path.stat().st_size
             if size > MAX_BYTES:
                 raise ReproError(
-                    f"too large for a {what}",
+                    f"too large for a {subject}",
                     where=path,
                     expected=f"at most {MAX_BYTES:,} bytes",
                     actual=f"{size:,} bytes",
@@ -71,7 +71,9 @@ def _read_text(path: Path, what: str) -> str:
             return path.read_bytes().decode("utf-8-sig")
         if path.exists():
             kind = "a folder" if path.is_dir() else "a pipe or a device"
-            raise ReproError(f"no {what}", where=path, expected="a regular file", actual=kind, todo="name a YAML file")
+            raise ReproError(
+                f"no {subject}", where=path, expected="a regular file", actual=kind, todo="name a YAML file"
+            )
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise ReproError(
@@ -83,8 +85,8 @@ def _read_text(path: Path, what: str) -> str:
         ) from None
     except (OSError, ValueError) as error:  # ValueError: the path contains a zero byte
         reason = getattr(error, "strerror", None) or error
-        raise ReproError(f"the {what} cannot be read", where=repr(str(path)), actual=reason) from None
-    raise ReproError(f"no such {what}", where=path, todo="correct the path")
+        raise ReproError(f"the {subject} cannot be read", where=repr(str(path)), actual=reason) from None
+    raise ReproError(f"no such {subject}", where=path, todo="correct the path")
 
 
 class _Loader(Composer, CParser, SafeConstructor, Resolver):

@@ -118,10 +118,10 @@ class Copy(NamedTuple):
 
     #: Source buffer, followed by the index of the device that owns it.
     source: Buffer
-    at: int
+    source_device: int
     #: Target buffer, followed by the index of the device that owns it.
     target: Buffer
-    to: int
+    target_device: int
     nbytes: int
 
 

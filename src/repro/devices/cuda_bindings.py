@@ -78,7 +78,7 @@ class CudaCooperativeKernel:
         address = ctypes.addressof(pointers)
 
         # the default argument keeps the buffers, the argument values and the pointers to them alive
-        def launch(held: tuple[Any, ...] = (arguments, values, pointers)) -> None:
+        def launch(referenced: tuple[Any, ...] = (arguments, values, pointers)) -> None:
             check_cuda(
                 driver.cuLaunchCooperativeKernel(function, grid, 1, 1, block, 1, 1, shared, stream, address), failure
             )

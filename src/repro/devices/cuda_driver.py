@@ -205,7 +205,7 @@ def bind_launch(kernel: Any, grid: int, block: int, stream: Any, arguments: Sequ
     shared = getattr(kernel, _SHARED, 0)
     queue = partial(kernel._launch_kernel, (int(grid), 1, 1), (int(block), 1, 1), packed, shared, stream)
 
-    def launch(held: Sequence[Argument] = arguments) -> None:  # default: keeps buffers alive
+    def launch(referenced: Sequence[Argument] = arguments) -> None:  # default: keeps buffers alive
         queue()
 
     return launch

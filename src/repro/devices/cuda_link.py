@@ -60,20 +60,24 @@ class CudaLink:
             wait()
 
     def exchange(self, copies: Sequence[Copy], meanwhile: Callable[[], None] | None = None) -> None:
-        pairs = list(dict.fromkeys((copy.at, copy.to) for copy in copies if copy.at != copy.to))
+        pairs = list(
+            dict.fromkeys(
+                (copy.source_device, copy.target_device) for copy in copies if copy.source_device != copy.target_device
+            )
+        )
         if meanwhile is not None:
             self._exchange_beside(copies, pairs, meanwhile)
             return
         for index in dict.fromkeys(index for pair in pairs for index in pair):
             self._record[index]()
-        for at, to in pairs:
-            self._wait[to, at]()
+        for source, target in pairs:
+            self._wait[target, source]()
         for copy in copies:
-            self._copy(copy, self._devices[copy.to].stream)
-        for to in dict.fromkeys(to for _, to in pairs):
-            self._record[to]()
-        for at, to in pairs:
-            self._wait[at, to]()  # the source's device may overwrite the source only after this
+            self._copy(copy, self._devices[copy.target_device].stream)
+        for target in dict.fromkeys(target for _, target in pairs):
+            self._record[target]()
+        for source, target in pairs:
+            self._wait[source, target]()  # the source's device may overwrite the source only after this
 
     def _exchange_beside(
         self, copies: Sequence[Copy], pairs: Sequence[tuple[int, int]], meanwhile: Callable[[], None]
@@ -81,37 +85,37 @@ class CudaLink:
         """Queue copies on side streams of the target GPUs, and the launches of `meanwhile` on the main streams."""
         if not self._sides:
             self._sides = [_Side.open(device) for device in self._devices]
-        ends = list(dict.fromkeys(copy.to for copy in copies))
-        for index in dict.fromkeys(index for copy in copies for index in (copy.at, copy.to)):
+        ends = list(dict.fromkeys(copy.target_device for copy in copies))
+        for index in dict.fromkeys(index for copy in copies for index in (copy.source_device, copy.target_device)):
             self._record[index]()
-        for at, to in dict.fromkeys([*((to, to) for to in ends), *pairs]):
-            self._sides[to].wait(self._events[at])
+        for source, target in dict.fromkeys([*((target, target) for target in ends), *pairs]):
+            self._sides[target].wait(self._events[source])
         for copy in copies:
-            self._copy(copy, self._sides[copy.to].stream)
+            self._copy(copy, self._sides[copy.target_device].stream)
         meanwhile()
-        for to in ends:
-            self._sides[to].record()
-        for at, to in dict.fromkeys([*((to, to) for to in ends), *pairs]):
-            device = self._devices[at]
-            _call(device, driver.cuStreamWaitEvent, device.stream, self._sides[to].event, 0)
+        for target in ends:
+            self._sides[target].record()
+        for source, target in dict.fromkeys([*((target, target) for target in ends), *pairs]):
+            device = self._devices[source]
+            _call(device, driver.cuStreamWaitEvent, device.stream, self._sides[target].event, 0)
 
     def _copy(self, copy: Copy, stream: Any) -> None:
         source, target = _pointer(copy.source), _pointer(copy.target)
-        device = self._devices[copy.to]
-        if copy.at == copy.to or (copy.to, copy.at) in self._peers:
+        device = self._devices[copy.target_device]
+        if copy.source_device == copy.target_device or (copy.target_device, copy.source_device) in self._peers:
             _call(device, driver.cuMemcpyDtoDAsync, target, source, copy.nbytes, stream)
         else:  # the driver copies through host memory
             _call(
                 device,
                 driver.cuMemcpyPeerAsync,
-                *(target, self._contexts[copy.to], source, self._contexts[copy.at]),
+                *(target, self._contexts[copy.target_device], source, self._contexts[copy.source_device]),
                 *(copy.nbytes, stream),
             )
 
-    def _enable_peer(self, at: int, peer: int) -> bool:
+    def _enable_peer(self, index: int, peer: int) -> bool:
         """Give one GPU access to the memory of another; return whether this is possible."""
-        device = self._devices[at]
-        if not _call(device, driver.cuDeviceCanAccessPeer, self._gpus[at], self._gpus[peer]):
+        device = self._devices[index]
+        if not _call(device, driver.cuDeviceCanAccessPeer, self._gpus[index], self._gpus[peer]):
             return False
         codes = driver.CUresult
         (status,) = device.within(driver.cuCtxEnablePeerAccess)(self._contexts[peer], 0)

@@ -101,9 +101,9 @@ class Devices:
             self._leading[count] = Devices(self._devices[:count])
         return self._leading[count]
 
-    def copy(self, source: Buffer, at: int, target: Buffer, to: int, nbytes: int) -> None:
-        """Queue one copy from device number `at` to device number `to`; see `exchange`."""
-        self.exchange([Copy(source, at, target, to, nbytes)])
+    def copy(self, source: Buffer, source_device: int, target: Buffer, target_device: int, nbytes: int) -> None:
+        """Queue one copy from device number `source_device` to device number `target_device`; see `exchange`."""
+        self.exchange([Copy(source, source_device, target, target_device, nbytes)])
 
     def meet(self) -> None:
         """Make later work on each device wait for all work queued so far on all devices."""

@@ -158,12 +158,12 @@ def lock_devices(devices: Iterable[str], work: str) -> Iterator[DeviceLocks]:
     ReproError
         A lock file cannot be opened or is not a regular file.
     """
-    held = DeviceLocks(devices, work)
-    held.take()
+    locks = DeviceLocks(devices, work)
+    locks.take()
     try:
-        yield held
+        yield locks
     finally:
-        held.free()
+        locks.free()
 
 
 def _locked(device: str, *, say: bool) -> int:

@@ -49,15 +49,15 @@ class OpenClBuffer:
 
     def __init__(self, handle: Any) -> None:
         self.handle = handle
-        self._held = True
+        self._owned = True
 
     @property
     def nbytes(self) -> int:
         return int(self.handle.size)
 
     def release(self) -> None:
-        if self._held:
-            self._held = False
+        if self._owned:
+            self._owned = False
             self.handle.release()
 
 
@@ -237,7 +237,7 @@ class OpenClDevice:
         size, group = (grid * block,), (block,)
 
         # The default argument keeps the kernel and the buffers alive.
-        def launch(held: tuple[OpenClKernel, Sequence[Argument]] = (kernel, arguments)) -> None:
+        def launch(referenced: tuple[OpenClKernel, Sequence[Argument]] = (kernel, arguments)) -> None:
             try:
                 enqueue(queue, handle, size, group)
             except error as problem:
@@ -361,7 +361,9 @@ class OpenClLink:
     def exchange(self, copies: Sequence[Copy], meanwhile: Callable[[], None] | None = None) -> None:
         """Copy the buffers one after the other, waiting for each copy; then queue the launches of `meanwhile`."""
         for each in copies:
-            self._devices[each.to].receive(each.target, self._devices[each.at], each.source, each.nbytes)
+            self._devices[each.target_device].receive(
+                each.target, self._devices[each.source_device], each.source, each.nbytes
+            )
         if meanwhile is not None:
             meanwhile()
 

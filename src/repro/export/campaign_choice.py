@@ -18,6 +18,10 @@ from repro.sparse.tuning_features import WINNERS
 CLOCK = "graph"
 
 
+#: The study whose choices are operators and exported kernels: rows, not templates, are looked up by this name.
+STUDY = "compound_spmv"
+
+
 @dataclass(frozen=True)
 class CampaignChoice:
     """A variant that a campaign chose for a problem."""

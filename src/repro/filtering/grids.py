@@ -189,8 +189,8 @@ def patches_of(
     """
     # a device may round a point on the line between two cells into either cell
     half *= 1 + ROUNDING
-    at, shares = share
-    own = parts[len(parts) * at // shares : len(parts) * (at + 1) // shares]
+    index, shares = share
+    own = parts[len(parts) * index // shares : len(parts) * (index + 1) // shares]
     if not own:
         raise ValueError(f"{len(parts)} patches for {shares} shares")
     parts = own
@@ -235,9 +235,9 @@ def bisected(positions: Floats, count: int, weights: Floats | None = None) -> li
         members = members[np.argsort(own[:, axis], kind="stable")]
         left = parts // 2
         before = np.cumsum(shares[members])
-        at = int(np.searchsorted(before, before[-1] * left / parts, side="right"))
-        at = min(max(at, left), len(members) - (parts - left))
-        return [*cut(members[:at], left), *cut(members[at:], parts - left)]
+        place = int(np.searchsorted(before, before[-1] * left / parts, side="right"))
+        place = min(max(place, left), len(members) - (parts - left))
+        return [*cut(members[:place], left), *cut(members[place:], parts - left)]
 
     return cut(np.arange(len(positions)), count)
 

@@ -115,13 +115,13 @@ class MatrixRows:
         )
         return TileLayout(self._tiles, columns, entries, mode_count(self._stencil.degree, 2))
 
-    def make(self, layout: TileLayout, held: ExitStack) -> FilterMatrix:
-        """Allocate the matrix, which `held` releases, and queue the kernels that fill it.
+    def make(self, layout: TileLayout, stack: ExitStack) -> FilterMatrix:
+        """Allocate the matrix, which `stack` releases, and queue the kernels that fill it.
 
         If a triangle is wider than a lattice square, it raises `ReproError`.
         """
         self._stencil.for_contours()
-        own = self._launches.within(held)
+        own = self._launches.within(stack)
         size = layout.size
         matrix = FilterMatrix(
             size,

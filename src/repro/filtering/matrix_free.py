@@ -324,8 +324,8 @@ class LocalPerPoint(MatrixFree):
 
     def count(self) -> int:
         """Return the number of pairs of a point and a periodic image of a triangle that meets the point's stencil."""
-        with ExitStack() as held:
-            launches = Launches(self._launches.device, self._launches.load, held)
+        with ExitStack() as stack:
+            launches = Launches(self._launches.device, self._launches.load, stack)
             counts = launches.numbers(self._count, np.int32)
             self._kernels.blocks("count", self._blocks, [*self._search, counts])()
             return int(launches.download(counts, self._count, np.int32).sum(dtype=np.int64))

@@ -202,18 +202,18 @@ def _moments(
     pairs: StencilPairs,
     pair: Integers,
     square: Integers,
-    at: tuple[Floats, Floats],
+    coordinates: tuple[Floats, Floats],
     weights: Floats,
     kernels: tuple[SplineKernel, SplineKernel],
     degree: int,
 ) -> Floats:
     """Sum K K times each monomial over the quadrature points `(pieces, q)` of all pieces of a pair: `(pairs, m)`."""
-    for axis, (factor, where) in enumerate(zip(kernels, at, strict=True)):
+    for axis, (factor, where) in enumerate(zip(kernels, coordinates, strict=True)):
         weights = weights * factor.on_pieces(square[:, axis, None], where)
     first = pairs.corners[pair, 0]
     a, b = (pairs.corners[pair, corner] - first for corner in (1, 2))
     determinant = (a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0])[:, None]
-    x, y = (where - first[:, axis, None] for axis, where in enumerate(at))
+    x, y = (where - first[:, axis, None] for axis, where in enumerate(coordinates))
     r = (x * b[:, 1, None] - y * b[:, 0, None]) / determinant
     s = (y * a[:, 0, None] - x * a[:, 1, None]) / determinant
     powers = exponents(degree, 2)

@@ -160,8 +160,8 @@ def _means(mesh: Triangulation) -> Floats:
     x, y = ([places[:, i, axis] for i in range(3)] for axis in range(2))
     along_x, along_y = x[0] + x[1] + x[2], y[0] + y[1] + y[2]
 
-    def second(one: list[Floats], other: list[Floats], sums: Floats) -> float:
-        return float(areas @ (one[0] * other[0] + one[1] * other[1] + one[2] * other[2] + sums)) / 12
+    def second(first: list[Floats], other: list[Floats], sums: Floats) -> float:
+        return float(areas @ (first[0] * other[0] + first[1] * other[1] + first[2] * other[2] + sums)) / 12
 
     first = areas @ along_x / 3, areas @ along_y / 3
     squares = second(x, x, along_x**2), second(x, y, along_x * along_y), second(y, y, along_y**2)

@@ -47,9 +47,9 @@ class VectorType:
         """Number of elements of a user's vector per vector entry: 4 for quaternions, 3 for `block3`, else 1."""
         return self.algebra.size * self.scalar.itemsize // self.dtype.itemsize
 
-    def members(self, vector: NDArray[Any], what: str) -> NDArray[np.floating]:
+    def members(self, vector: NDArray[Any], subject: str) -> NDArray[np.floating]:
         """Return a host vector as members `(n, k)`, without a copy if possible; overflow raises `ReproError`."""
-        exact = np.ascontiguousarray(cast(vector, self.dtype, what, TODO, as_vector=True))
+        exact = np.ascontiguousarray(cast(vector, self.dtype, subject, TODO, as_vector=True))
         return exact.reshape(-1).view(self.scalar).reshape(-1, self.algebra.size)
 
     def vector(self, members: NDArray[np.floating]) -> NDArray[Any]:
@@ -146,11 +146,11 @@ def not_copied(thing: object, todo: str) -> ReproError:
     return ReproError("it lies on a device, and can be neither copied nor pickled", where=repr(thing), todo=todo)
 
 
-def refuse_mask(array: object, what: str) -> None:
+def refuse_mask(array: object, subject: str) -> None:
     """Refuse a masked host array, whose mask NumPy and SciPy would ignore."""
     if np.ma.is_masked(array):
         todo = "say what masked numbers are by `filled`"
-        raise ReproError("an array with a mask cannot be multiplied", where=what, todo=todo)
+        raise ReproError("an array with a mask cannot be multiplied", where=subject, todo=todo)
 
 
 def on_device(array: object) -> bool:
@@ -158,28 +158,28 @@ def on_device(array: object) -> bool:
     return isinstance(array, DeviceArray) or hasattr(array, INTERFACE)
 
 
-def view(array: Any, what: str, dtype: np.dtype[Any], count: int, alignment: int = 1, write: bool = False) -> View:
+def view(array: Any, subject: str, dtype: np.dtype[Any], count: int, alignment: int = 1, write: bool = False) -> View:
     """Check an array on the device and return a view of its memory.
 
-    `array` is a `DeviceArray` or has `__cuda_array_interface__`; `what` is its name in errors. It raises `ReproError`
-    if the array has another dtype or size, is not contiguous, has a mask, is not aligned to `alignment` bytes, or is
-    read-only although `write` is set.
+    `array` is a `DeviceArray` or has `__cuda_array_interface__`; `subject` is its name in errors. It raises
+    `ReproError` if the array has another dtype or size, is not contiguous, has a mask, is not aligned to `alignment`
+    bytes, or is read-only although `write` is set.
     """
     if isinstance(array, DeviceArray):
-        _expect(what, "dtype", dtype, array.dtype)
-        _expect(what, "size", count, array.size)
+        _expect(subject, "dtype", dtype, array.dtype)
+        _expect(subject, "size", count, array.size)
         return View(array.buffer, None, array.shape)
     interface = getattr(array, INTERFACE)
     shape = tuple(interface["shape"])
     pointer, read_only = interface["data"]
-    _expect(what, "dtype", dtype, np.dtype(interface["typestr"]))
-    _expect(what, "size", count, math.prod(shape))
+    _expect(subject, "dtype", dtype, np.dtype(interface["typestr"]))
+    _expect(subject, "size", count, math.prod(shape))
     if interface.get("mask") is not None:
-        raise ReproError("an array with a mask cannot be multiplied", where=what)
+        raise ReproError("an array with a mask cannot be multiplied", where=subject)
     if not _contiguous(shape, interface.get("strides"), dtype.itemsize):
         raise ReproError(
             "an array on the GPU has to be contiguous",
-            where=what,
+            where=subject,
             expected="C order without gaps",
             actual=f"shape {shape}, strides {interface['strides']}",
             todo="copy it first, with `cupy.ascontiguousarray(x)` or `x.contiguous()`",
@@ -187,19 +187,21 @@ def view(array: Any, what: str, dtype: np.dtype[Any], count: int, alignment: int
     if pointer % alignment:
         raise ReproError(
             "an array on the GPU starts at an address that the kernel cannot load from",
-            where=what,
+            where=subject,
             expected=f"a multiple of {alignment} bytes",
             actual=hex(pointer),
             todo="copy it first: new arrays are aligned, slices need not be",
         )
     if write and read_only:
-        raise ReproError("an array on the GPU cannot be written to", where=what)
+        raise ReproError("an array on the GPU cannot be written to", where=subject)
     return View(ExternalArray(pointer, count * dtype.itemsize, array), interface.get("stream"), shape)
 
 
-def _expect(what: str, quality: str, expected: object, actual: object) -> None:
+def _expect(subject: str, quality: str, expected: object, actual: object) -> None:
     if expected != actual:
-        raise ReproError(f"an array on the device has another {quality}", where=what, expected=expected, actual=actual)
+        raise ReproError(
+            f"an array on the device has another {quality}", where=subject, expected=expected, actual=actual
+        )
 
 
 def _contiguous(shape: tuple[int, ...], strides: tuple[int, ...] | None, itemsize: int) -> bool:

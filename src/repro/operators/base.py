@@ -66,20 +66,20 @@ def check_shape(shape: Any, segments: int) -> tuple[int, int]:
     )
 
 
-def whole_number(value: Any, what: str, minimum: int, maximum: int) -> int:
+def whole_number(value: Any, subject: str, minimum: int, maximum: int) -> int:
     """Return a user's argument as an int; raise `ReproError` unless it is an integer from `minimum` to `maximum`."""
     whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     if not whole or not minimum <= value <= maximum:
         raise ReproError(
             "this is no such number",
-            where=what,
+            where=subject,
             expected=f"a whole number from {minimum:,} to {maximum:,}",
             actual=repr(value),
         )
     return int(value)
 
 
-def real_number(value: Any, what: str, least: float = -np.inf) -> float:
+def real_number(value: Any, subject: str, least: float = -np.inf) -> float:
     """Return a user's argument as a float; raise `ReproError` unless it is finite and at least `least`."""
     real = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
     try:
@@ -89,13 +89,13 @@ def real_number(value: Any, what: str, least: float = -np.inf) -> float:
     if not (np.isfinite(number) and number >= least):
         limit = "" if least == -np.inf else f" of at least {least:g}"
         expected = f"a finite real number{limit}"
-        raise ReproError("this is no such number", where=what, expected=expected, actual=repr(value))
+        raise ReproError("this is no such number", where=subject, expected=expected, actual=repr(value))
     return number
 
 
-def one_of(word: Any, what: str, words: tuple[str, ...]) -> None:
+def one_of(word: Any, subject: str, words: tuple[str, ...]) -> None:
     if not isinstance(word, str) or word not in words:
-        raise ReproError(f"unknown {what}", where=what, expected=" or ".join(words), actual=repr(word))
+        raise ReproError(f"unknown {subject}", where=subject, expected=" or ".join(words), actual=repr(word))
 
 
 class Closeable:

@@ -43,7 +43,7 @@ class BatchArray:
     """One checked array of a batch: row indices, column indices or values."""
 
     #: `rows`, `columns` or `values`.
-    what: str
+    subject: str
     #: Length; None: one number for all entries.
     count: int | None
     dtype: np.dtype[Any]
@@ -73,29 +73,29 @@ class BatchUpload:
         if len(counts) > 1:
             raise ReproError(
                 "the arrays of a batch are of unequal length",
-                where=" and ".join(array.what for array in given),
+                where=" and ".join(array.subject for array in given),
                 expected="as many of each, or one number for all",
-                actual=", ".join(f"{array.what}: {array.count}" for array in given),
+                actual=", ".join(f"{array.subject}: {array.count}" for array in given),
             )
         return given, counts.pop() if counts else 1
 
-    def index(self, array: Any, what: str, limit: int) -> BatchArray:
+    def index(self, array: Any, subject: str, limit: int) -> BatchArray:
         if on_device(array):
-            return self._on_device(array, what, INDEX_TYPES, limit)
-        host = self._array(array, what)
+            return self._on_device(array, subject, INDEX_TYPES, limit)
+        host = self._array(array, subject)
         if host.dtype.kind == "f" and np.isnan(host).any():
-            raise ReproError("NaN is no index", where=what, expected="whole numbers", actual=host.dtype)
+            raise ReproError("NaN is no index", where=subject, expected="whole numbers", actual=host.dtype)
         if host.size and host.dtype.kind not in "iu":
-            raise ReproError("an index is no whole number", where=what, expected="integers", actual=host.dtype)
+            raise ReproError("an index is no whole number", where=subject, expected="integers", actual=host.dtype)
         wrong = np.flatnonzero((host < 0) | (host >= limit)) if host.size else np.empty(0, np.intp)
         if wrong.size:
             raise ReproError(
                 "entries lie outside of the matrix; nothing was done",
-                where=f"{what}[{wrong[0]}]",
-                expected=f"{what} from 0 to {limit - 1}" if limit else f"none: the matrix has no {what}",
+                where=f"{subject}[{wrong[0]}]",
+                expected=f"{subject} from 0 to {limit - 1}" if limit else f"none: the matrix has no {subject}",
                 actual=f"{host.ravel()[wrong[0]]}, and {len(wrong) - 1:,} more",
             )
-        return BatchArray(what, _count(host), host.dtype, host=host.astype(np.int32, copy=False), limit=limit)
+        return BatchArray(subject, _count(host), host.dtype, host=host.astype(np.int32, copy=False), limit=limit)
 
     def value(self, array: Any) -> BatchArray:
         if on_device(array):
@@ -105,25 +105,25 @@ class BatchUpload:
             raise ReproError("values are no real numbers", where="values", expected="real numbers", actual=host.dtype)
         return BatchArray("values", _count(host), host.dtype, host=cast(host, self._dtype, "values", SCALE))
 
-    def _array(self, array: Any, what: str) -> NDArray[Any]:
+    def _array(self, array: Any, subject: str) -> NDArray[Any]:
         try:
             host = np.asarray(array)
         except (TypeError, ValueError) as error:
-            raise ReproError("this is no array", where=what, actual=error) from None
+            raise ReproError("this is no array", where=subject, actual=error) from None
         if host.ndim > 1:
-            raise ReproError("an array of a batch has more than one axis", where=what, actual=f"shape {host.shape}")
+            raise ReproError("an array of a batch has more than one axis", where=subject, actual=f"shape {host.shape}")
         return host
 
-    def _on_device(self, array: Any, what: str, types: tuple[str, ...], limit: int | None) -> BatchArray:
+    def _on_device(self, array: Any, subject: str, types: tuple[str, ...], limit: int | None) -> BatchArray:
         dtype, shape = described(array)
         if dtype.name not in types or not dtype.isnative:
             raise ReproError(
-                "an array on the device has another dtype", where=what, expected=" or ".join(types), actual=dtype
+                "an array on the device has another dtype", where=subject, expected=" or ".join(types), actual=dtype
             )
         if len(shape) != 1:
-            raise ReproError("an array on the device has more than one axis", where=what, actual=f"shape {shape}")
-        seen = self._runtime.view(array, what, dtype, shape[0], dtype.itemsize)
-        return BatchArray(what, shape[0], dtype, seen=seen, limit=limit)
+            raise ReproError("an array on the device has more than one axis", where=subject, actual=f"shape {shape}")
+        seen = self._runtime.view(array, subject, dtype, shape[0], dtype.itemsize)
+        return BatchArray(subject, shape[0], dtype, seen=seen, limit=limit)
 
     # bringing --------------------------------------------------------------------------------------------------------
 
@@ -152,7 +152,7 @@ class BatchUpload:
         A device array with this dtype is returned without a copy if its indices need no check.
         """
         wanted = self._dtype if array.limit is None else INT32
-        buffer = self._scratch.take(array.what, max(count, 1) * wanted.itemsize)
+        buffer = self._scratch.take(array.subject, max(count, 1) * wanted.itemsize)
         if array.host is not None:
             host = np.broadcast_to(array.host.reshape(-1), (count,)) if array.count is None else array.host
             if count:
@@ -176,8 +176,8 @@ class BatchUpload:
             if wrong:
                 raise ReproError(
                     "entries lie outside of the matrix; nothing was done",
-                    where=array.what,
-                    expected=f"{array.what} from 0 to {array.limit - 1}",
+                    where=array.subject,
+                    expected=f"{array.subject} from 0 to {array.limit - 1}",
                     actual=f"{wrong:,} elsewhere",
                 )
         elif holds(array.dtype, self._dtype):
@@ -185,7 +185,7 @@ class BatchUpload:
         elif lost := self._counting(f"values_{array.dtype.name}", array.count, m, source, target):
             raise ReproError(
                 f"numbers do not fit into {self._dtype}; nothing was done",
-                where=array.what,
+                where=array.subject,
                 expected=expectation(self._dtype),
                 actual=f"{lost:,} others",
                 todo=SCALE,
@@ -241,12 +241,12 @@ def is_cupys(thing: Any, module: str) -> bool:
     return any(f"{base.__module__}.".startswith(f"{module}.") for base in type(thing).__mro__)
 
 
-def cupys_rows(matrix: Any, what: str) -> tuple[Any, str]:
+def cupys_rows(matrix: Any, subject: str) -> tuple[Any, str]:
     """Return a CuPy matrix as canonical CSR, and its precision; a complex or damaged matrix raises `ReproError`."""
     if matrix.dtype.kind not in "fiub":
-        raise ReproError("the matrix is not real", where=what, expected="real numbers", actual=matrix.dtype)
+        raise ReproError("the matrix is not real", where=subject, expected="real numbers", actual=matrix.dtype)
     precision = precision_of_values(matrix.dtype)
-    _check_cupys(matrix, what)
+    _check_cupys(matrix, subject)
     if matrix.format == "csr":  # a new object, without cached and possibly wrong flags about the order of columns
         end = int(matrix.indptr[-1])
         arrays = matrix.data[:end], matrix.indices[:end], matrix.indptr
@@ -259,15 +259,15 @@ def cupys_rows(matrix: Any, what: str) -> tuple[Any, str]:
     return rows, precision
 
 
-def _check_cupys(matrix: Any, what: str) -> None:
+def _check_cupys(matrix: Any, subject: str) -> None:
     """Check shape, indices and offsets of a CuPy matrix, on the GPU, before any conversion."""
-    check_extent(matrix.shape, what, MAX_ENTRIES)
+    check_extent(matrix.shape, subject, MAX_ENTRIES)
     rows, columns = matrix.shape
     if matrix.format == "coo":
-        check_places(len(matrix.data), (matrix.row, matrix.col), matrix.shape, what)
+        check_places(len(matrix.data), (matrix.row, matrix.col), matrix.shape, subject)
     elif matrix.format in ("csr", "csc"):
         shape = (rows, columns) if matrix.format == "csr" else (columns, rows)
-        check_compressed(len(matrix.data), matrix.indices, matrix.indptr, shape, what)
+        check_compressed(len(matrix.data), matrix.indices, matrix.indptr, shape, subject)
 
 
 def device_of(matrix: Any) -> str:
@@ -331,8 +331,8 @@ def store_cupys(runtime: Runtime, matrix: Any, precision: str) -> Storage:
 def csr_arrays(runtime: Runtime, load: Load, storage: Storage) -> tuple[DeviceArray, DeviceArray, DeviceArray]:
     """Copy a matrix to CSR arrays on the device: data, indices and offsets."""
     device, rows = runtime.device, storage.shape[0]
-    with ExitStack() as held:
-        run = Launches(device, load, held)
+    with ExitStack() as stack:
+        run = Launches(device, load, stack)
         offsets = device.allocate(4 * (rows + 1))
         nnz = run.offsets(storage.sizes, offsets, rows)
         copied = Storage.empty(device, storage.shape, 1, nnz, storage.dtype)

@@ -191,8 +191,8 @@ class DynamicCSR(DeviceOperator):
         return made
 
     def _begin(self, runtime: Runtime, precision: str, matrix: sp.csr_array, room: Capacity) -> None:
-        held = np.maximum(np.diff(matrix.indptr), room.width).sum(dtype=np.int64)
-        arrays = lay_out(matrix, room.segments, room.for_entries(int(held)), room.width)
+        places = np.maximum(np.diff(matrix.indptr), room.width).sum(dtype=np.int64)
+        arrays = lay_out(matrix, room.segments, room.for_entries(int(places)), room.width)
         self._hold(runtime, precision, arrays, matrix.nnz, room.slack_of(matrix.nnz, matrix.shape[0]))
 
     def _hold(self, runtime: Runtime, precision: str, start: Arrays | Storage, entries: int, slack: int) -> None:

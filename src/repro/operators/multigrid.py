@@ -72,8 +72,8 @@ class Level:
         Number of the aggregate that contains each node, int32; -1: no aggregate. The coarsest level has no such array.
     """
 
-    def __init__(self, memory: Memory, at: int) -> None:
-        self._memory, self._level = memory, memory.levels[at]
+    def __init__(self, memory: Memory, index: int) -> None:
+        self._memory, self._level = memory, memory.levels[index]
 
     @cached_property
     def A(self) -> Any:
@@ -186,7 +186,7 @@ def amg(
         The arguments are invalid, or the device cannot be used.
     """
     cupys = is_cupys(A, CUPYS_MATRICES)
-    rows, precision = cupys_rows(A, "A") if cupys else as_rows(A, what="A")
+    rows, precision = cupys_rows(A, "A") if cupys else as_rows(A, subject="A")
     if cupys and device == "auto":
         device = device_of(rows)
     n = rows.shape[0]
@@ -233,7 +233,7 @@ class MultilevelSolver:
         self._runtime, self._memory, self._solver = memory.runtime, memory, memory.solver
         finest = memory.levels[0].a
         self._n, self._dtype = finest.shape[0], finest.dtype
-        self.levels = [Level(memory, at) for at in range(len(memory.levels))]
+        self.levels = [Level(memory, index) for index in range(len(memory.levels))]
         self._cycle = self._solver.cycle(self._solver.b, self._solver.x)
         self._whole = True
 
@@ -363,7 +363,7 @@ class MultilevelSolver:
                 raise self._runtime.no_room(error) from None
             self._cycle = self._solver.cycle(self._solver.b, self._solver.x)
             self._whole = True
-            self.levels = [Level(self._memory, at) for at in range(len(levels))]
+            self.levels = [Level(self._memory, index) for index in range(len(levels))]
 
     @contextmanager
     def _working(self, *streams: int | None) -> Iterator[None]:
@@ -391,18 +391,18 @@ class MultilevelSolver:
         check_finite(x, "the cycle's solution")
         return x
 
-    def _vector(self, array: Any, what: str) -> NDArray[np.floating] | View:
+    def _vector(self, array: Any, subject: str) -> NDArray[np.floating] | View:
         if on_the_device(array):
-            return self._runtime.view(array, what, self._dtype, self._n, self._dtype.itemsize)
-        todo = f"scale it, or set up for a matrix whose type holds {what}"
-        return cast(self._host_vector(array, what), self._dtype, what, todo, as_vector=True)
+            return self._runtime.view(array, subject, self._dtype, self._n, self._dtype.itemsize)
+        todo = f"scale it, or set up for a matrix whose type holds {subject}"
+        return cast(self._host_vector(array, subject), self._dtype, subject, todo, as_vector=True)
 
-    def _host_vector(self, array: Any, what: str) -> NDArray[Any]:
-        vector = _host_array(array, what)
+    def _host_vector(self, array: Any, subject: str) -> NDArray[Any]:
+        vector = _host_array(array, subject)
         if vector.shape != (self._n,) or vector.dtype.kind not in "fiub":
             raise ReproError(
                 "this is no vector of the matrix",
-                where=what,
+                where=subject,
                 expected=f"{self._n} real numbers",
                 actual=f"{vector.dtype} of shape {vector.shape}",
             )
@@ -437,12 +437,12 @@ class MultilevelSolver:
         return f"<{type(self).__name__}: levels of {sizes} rows, {self._dtype}, on {self.device_name}>"
 
 
-def _host_array(array: Any, what: str) -> NDArray[Any]:
-    refuse_mask(array, what)
+def _host_array(array: Any, subject: str) -> NDArray[Any]:
+    refuse_mask(array, subject)
     try:
         return np.ascontiguousarray(array)
     except (TypeError, ValueError) as error:
-        raise ReproError("this is no array of numbers", where=what, actual=error) from None
+        raise ReproError("this is no array of numbers", where=subject, actual=error) from None
 
 
 def _on_host(A: Any) -> Any:
@@ -489,10 +489,12 @@ def _report(solved: SolveResult, tol: float) -> None:
             todo="cycles alone (accel=None) need not converge for every matrix; the matrix may be singular",
         )
     if not solved.converged:
-        of = f"the residual is {solved.reached:.3g} times the norm of b"
+        sentence = f"the residual is {solved.reached:.3g} times the norm of b"
         if solved.rounding is not None and solved.reached <= AT_ROUNDING * solved.rounding:
-            of += f"; rounding x leaves about {solved.rounding:.1g}"
-        warnings.warn(f"multigrid did not converge to {tol:g} in {steps} steps: {of}", RuntimeWarning, stacklevel=3)
+            sentence += f"; rounding x leaves about {solved.rounding:.1g}"
+        warnings.warn(
+            f"multigrid did not converge to {tol:g} in {steps} steps: {sentence}", RuntimeWarning, stacklevel=3
+        )
 
 
 def _report_rounding(b: Any, rounded: NDArray[np.floating], tol: float) -> None:
@@ -503,8 +505,8 @@ def _report_rounding(b: Any, rounded: NDArray[np.floating], tol: float) -> None:
     largest = np.abs(given).max(initial=0) or 1
     off = np.linalg.norm((given - rounded) / largest) / (np.linalg.norm(given / largest) or 1)
     if off > tol:
-        of = f"the residual is that of b in {rounded.dtype}, which is off by {off:.3g} times its norm"
-        warnings.warn(f"multigrid cannot converge to {tol:g}: {of}", RuntimeWarning, stacklevel=3)
+        sentence = f"the residual is that of b in {rounded.dtype}, which is off by {off:.3g} times its norm"
+        warnings.warn(f"multigrid cannot converge to {tol:g}: {sentence}", RuntimeWarning, stacklevel=3)
 
 
 @cache

@@ -113,33 +113,33 @@ class ChipSolver(Closeable):
                 self._runtime.device.synchronize()
                 solver.release()
 
-    def _vector(self, array: Any, what: str) -> NDArray[np.floating] | View:
+    def _vector(self, array: Any, subject: str) -> NDArray[np.floating] | View:
         size = self._n * self._kind.numbers
         if on_device(array):
             entry = self._kind.algebra.size * self._kind.scalar.itemsize
-            return self._runtime.view(array, what, self._kind.dtype, size, min(entry & -entry, 16))
-        refuse_mask(array, what)
+            return self._runtime.view(array, subject, self._kind.dtype, size, min(entry & -entry, 16))
+        refuse_mask(array, subject)
         try:
             vector = np.asarray(array)
         except (TypeError, ValueError) as error:
-            raise ReproError("this is no array of numbers", where=what, actual=error) from None
+            raise ReproError("this is no array of numbers", where=subject, actual=error) from None
         kinds = "fiub" + "c" * (self._kind.dtype.kind == "c")
         if vector.shape not in ((size,), (size, 1)) or vector.dtype.kind not in kinds:
             raise ReproError(
                 "this is no vector of the matrix",
-                where=what,
+                where=subject,
                 expected=f"{size} {'numbers' if 'c' in kinds else 'real numbers'}",
                 actual=f"{vector.dtype} of shape {vector.shape}",
             )
         if not np.isfinite(vector).all():
-            at = int(np.argmin(np.isfinite(vector.ravel())))
+            position = int(np.argmin(np.isfinite(vector.ravel())))
             raise ReproError(
                 "a vector has to be finite",
-                where=f"{what}[{at}]",
+                where=f"{subject}[{position}]",
                 expected="a finite number",
-                actual=vector.ravel()[at],
+                actual=vector.ravel()[position],
             )
-        return self._kind.members(vector, what)
+        return self._kind.members(vector, subject)
 
     def _load(self, vector: NDArray[np.floating] | View, target: Any, exponent: int) -> None:
         """Bring a vector into the solver's order, a host vector divided by two to the power of `exponent`."""
@@ -170,7 +170,7 @@ class ChipSolver(Closeable):
         return x
 
     def _refuse(self, solved: PersistentSolution, right: NDArray[np.floating] | View) -> None:
-        at = f"iteration {solved.iterations}"
+        iteration = f"iteration {solved.iterations}"
         if solved.right < MIN_NORM and isinstance(right, View):
             host = np.empty(self._n * self._kind.algebra.size, self._kind.scalar)
             self._runtime.device.download(right.buffer, host)
@@ -181,19 +181,21 @@ class ChipSolver(Closeable):
         if solved.status == "not finite":
             raise ReproError(
                 "the iteration came to no solution",
-                where=at,
+                where=iteration,
                 expected="finite sums",
                 actual=f"the residual is {solved.residual:.3g}, the norm of b {solved.right:.3g}",
                 todo="b may have infinite numbers or NaN, the matrix be singular, or numbers be too large: scale them",
             )
         if solved.status == "breakdown":
-            what, todo = (
+            failure, todo = (
                 ("the matrix is not positive definite: a direction p has (p, A p) of at most 0",
                  'see that A is symmetric and not singular; or solve with method="bicgstab"')
                 if self.method == "cg"
                 else ("BiCGSTAB breaks down: a divisor is 0", "start from another x0; the matrix may be singular")
             )  # fmt: skip
-            raise ReproError(what, where=at, actual=f"a residual of {_relative(solved)} times the norm of b", todo=todo)
+            raise ReproError(
+                failure, where=iteration, actual=f"a residual of {_relative(solved)} times the norm of b", todo=todo
+            )
 
     def __reduce__(self) -> NoReturn:
         raise not_copied(self, "make it anew from the operator")

@@ -99,31 +99,31 @@ class Runtime:
         )
 
     def view(
-        self, array: Any, what: str, dtype: np.dtype[Any], count: int, alignment: int, write: bool = False
+        self, array: Any, subject: str, dtype: np.dtype[Any], count: int, alignment: int, write: bool = False
     ) -> View:
         """Check that an array is on this device, and return a view of its memory; see `repro.operators.arrays.view`."""
         if not on_device(array):
             raise ReproError(
                 "this is no array on the device",
-                where=what,
+                where=subject,
                 expected=f"an array on {self.device.name}",
                 actual=type(array).__name__,
                 todo="bring a NumPy array there with the `put` of `repro.vectors` or of an operator's `vectors`",
             )
         if isinstance(array, DeviceArray):
             if array.device is not self.device:
-                raise self._elsewhere(what, f"memory of {_which(array.device)}")
-            return view(array, what, dtype, count, alignment, write)
-        seen = view(array, what, dtype, count, alignment, write)
+                raise self._elsewhere(subject, f"memory of {_which(array.device)}")
+            return view(array, subject, dtype, count, alignment, write)
+        seen = view(array, subject, dtype, count, alignment, write)
         memory: Any = seen.buffer
         if self._streams is None or (memory.nbytes and not self._streams.holds(memory.pointer)):
-            raise self._elsewhere(what, "an address that is not in its memory")
+            raise self._elsewhere(subject, "an address that is not in its memory")
         return seen
 
-    def _elsewhere(self, what: str, actual: str) -> ReproError:
+    def _elsewhere(self, subject: str, actual: str) -> ReproError:
         return ReproError(
             "an array lies on another device",
-            where=what,
+            where=subject,
             expected=f"memory of {_which(self.device)}",
             actual=actual,
             todo="bring it there first: nothing is copied from device to device unasked",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -23,10 +22,9 @@ from repro.exact_casts import cast
 from repro.problems.assembly import fold
 from repro.problems.matrix import MAX_DIMENSION, Matrix
 from repro.sparse.dynamic.host_layout import MAX_ENTRIES
-from repro.sparse.symmetry import adjoint_factors, transposed_order
 
 
-def sound(matrix: Any, what: str, max_rows: int = MAX_DIMENSION) -> Any:
+def sound(matrix: Any, subject: str, max_rows: int = MAX_DIMENSION) -> Any:
     """Return a checked copy of a SciPy sparse matrix that is safe to convert; a damaged matrix raises `ReproError`.
 
     SciPy's conversions trust indices and cached flags (such as "sorted"). The new matrix has no cached flags; it shares
@@ -36,49 +34,51 @@ def sound(matrix: Any, what: str, max_rows: int = MAX_DIMENSION) -> Any:
     if not sp.issparse(matrix):
         raise ReproError(
             "this is no sparse matrix",
-            where=what,
+            where=subject,
             expected="a SciPy sparse matrix or array",
             actual=type(matrix).__name__,
             todo="wrap a dense matrix in scipy.sparse.csr_array",
         )
-    check_extent(matrix.shape, what, max_rows)
+    check_extent(matrix.shape, subject, max_rows)
     read = _FORMATS.get(matrix.format)
     if read is None:
-        raise ReproError("unknown format", where=what, expected=f"one of {', '.join(_FORMATS)}", actual=matrix.format)
-    return read(matrix, what)
+        raise ReproError(
+            "unknown format", where=subject, expected=f"one of {', '.join(_FORMATS)}", actual=matrix.format
+        )
+    return read(matrix, subject)
 
 
-def sound_arrays(arrays: Sequence[Any], shape: tuple[int, int], what: str) -> sp.csr_array:
+def sound_arrays(arrays: Sequence[Any], shape: tuple[int, int], subject: str) -> sp.csr_array:
     """Return data, indices and offsets, arrays or lists, as a checked CSR matrix; `ReproError` if inconsistent."""
     names = ("data", "indices", "indptr")
     try:
         data, indices, offsets = (np.asarray(array) for array in arrays)
     except (TypeError, ValueError) as error:
-        raise ReproError("these are no arrays of CSR", where=what, actual=error) from None
+        raise ReproError("these are no arrays of CSR", where=subject, actual=error) from None
     for name, array in zip(names, (data, indices, offsets), strict=True):
-        _check_axes(array, 1, f"{what}: {name}")
+        _check_axes(array, 1, f"{subject}: {name}")
     columns, ends = _whole(indices), _whole(offsets)
-    check_compressed(len(data), columns, ends, shape, what)
+    check_compressed(len(data), columns, ends, shape, subject)
     end = int(ends[-1])
     return sp.csr_array((data[:end], columns[:end], ends), shape=shape)
 
 
-def check_extent(shape: Any, what: str, max_rows: int = MAX_DIMENSION) -> None:
+def check_extent(shape: Any, subject: str, max_rows: int = MAX_DIMENSION) -> None:
     """Refuse a shape without two dimensions, or with too many rows or columns."""
     if len(shape) != 2:
-        raise ReproError("this is no matrix", where=what, expected="rows and columns", actual=f"shape {shape}")
+        raise ReproError("this is no matrix", where=subject, expected="rows and columns", actual=f"shape {shape}")
     for count, most, name in zip(shape, (max_rows, MAX_DIMENSION), ("rows", "columns"), strict=True):
         if not 0 <= count <= most:
             raise ReproError(
                 f"the matrix has more {name} than can be told apart" if count > 0 else "the matrix has a negative size",
-                where=what,
+                where=subject,
                 expected=f"at most {most:,} {name}",
                 actual=f"{count:,}",
                 todo=f"leave {name} without entries out, and number the others anew" if count > 0 else None,
             )
 
 
-def check_compressed(count: int, indices: Any, offsets: Any, shape: tuple[int, int], what: str) -> None:
+def check_compressed(count: int, indices: Any, offsets: Any, shape: tuple[int, int], subject: str) -> None:
     """Refuse inconsistent indices and offsets of CSR, CSC or BSR, which are integer arrays of NumPy or CuPy.
 
     `count` is the number of values, for BSR of blocks. `offsets` has one number more than the major axis, and `indices`
@@ -86,45 +86,45 @@ def check_compressed(count: int, indices: Any, offsets: Any, shape: tuple[int, i
     """
     major, minor = shape
     for name, array in (("indices", indices), ("indptr", offsets)):
-        _check_whole(array, f"{what}: {name}")
+        _check_whole(array, f"{subject}: {name}")
     if len(indices) != count:
-        raise _damaged(f"{what}: data and indices", "as many data as indices", f"{count} and {len(indices)}")
+        raise _damaged(f"{subject}: data and indices", "as many data as indices", f"{count} and {len(indices)}")
     if len(offsets) != major + 1:
-        raise _damaged(f"{what}: indptr", f"{major + 1}, one more than rows (of CSC, columns)", f"{len(offsets)}")
+        raise _damaged(f"{subject}: indptr", f"{major + 1}, one more than rows (of CSC, columns)", f"{len(offsets)}")
     first, last = int(offsets[0]), int(offsets[-1])
     if first != 0 or not 0 <= last <= count:
-        raise _damaged(f"{what}: indptr", f"from 0 to {count} at most", f"from {first} to {last}")
+        raise _damaged(f"{subject}: indptr", f"from 0 to {count} at most", f"from {first} to {last}")
     falls = offsets[1:] < offsets[:-1]
     if bool(falls.any()):
-        at = int(falls.argmax())
-        raise _damaged(f"{what}: indptr[{at + 1}]", f"{int(offsets[at])} at least", f"{int(offsets[at + 1])}")
-    check_indices(indices[:last], minor, f"{what}: indices")
+        row = int(falls.argmax())
+        raise _damaged(f"{subject}: indptr[{row + 1}]", f"{int(offsets[row])} at least", f"{int(offsets[row + 1])}")
+    check_indices(indices[:last], minor, f"{subject}: indices")
 
 
-def check_indices(indices: Any, count: int, what: str) -> None:
+def check_indices(indices: Any, count: int, subject: str) -> None:
     """Refuse indices outside 0 to `count` - 1, in an array of NumPy or CuPy."""
     if not len(indices):
         return
-    for wrong, at in ((int(indices.min()) < 0, indices.argmin), (int(indices.max()) >= count, indices.argmax)):
+    for wrong, find in ((int(indices.min()) < 0, indices.argmin), (int(indices.max()) >= count, indices.argmax)):
         if wrong:
-            place = int(at())
+            place = int(find())
             expected = f"0 to {count - 1}" if count else "none: there are none to name"
-            raise _damaged(f"{what}[{place}]", expected, int(indices[place]))
+            raise _damaged(f"{subject}[{place}]", expected, int(indices[place]))
 
 
-def check_places(count: int, places: Sequence[Any], shape: tuple[int, int], what: str) -> None:
+def check_places(count: int, places: Sequence[Any], shape: tuple[int, int], subject: str) -> None:
     """Refuse rows and columns of entries outside the matrix, in arrays of NumPy or CuPy."""
     for place, limit, name in zip(places, shape, ("rows", "columns"), strict=True):
-        _check_whole(place, f"{what}: {name}")
+        _check_whole(place, f"{subject}: {name}")
         if len(place) != count:
-            raise _damaged(f"{what}: data and {name}", "as many of each", f"{count} and {len(place)}")
-        check_indices(place, limit, f"{what}: {name}")
+            raise _damaged(f"{subject}: data and {name}", "as many of each", f"{count} and {len(place)}")
+        check_indices(place, limit, f"{subject}: {name}")
 
 
-def _check_whole(array: Any, what: str) -> None:
-    _check_axes(array, 1, what)
+def _check_whole(array: Any, subject: str) -> None:
+    _check_axes(array, 1, subject)
     if array.dtype.kind not in "iu":
-        raise _damaged(what, "whole numbers", array.dtype)
+        raise _damaged(subject, "whole numbers", array.dtype)
 
 
 def _damaged(where: str, expected: str, actual: object) -> ReproError:
@@ -135,9 +135,13 @@ def _damaged(where: str, expected: str, actual: object) -> ReproError:
 # -----------------------------------------------------------------------------------------------
 
 
-def _compressed(matrix: Any, what: str) -> Any:
-    data, indices, offsets = _values(matrix, what), _indices(matrix, "indices", what), _indices(matrix, "indptr", what)
-    check_compressed(len(data), indices, offsets, _swapped(matrix), what)
+def _compressed(matrix: Any, subject: str) -> Any:
+    data, indices, offsets = (
+        _values(matrix, subject),
+        _indices(matrix, "indices", subject),
+        _indices(matrix, "indptr", subject),
+    )
+    check_compressed(len(data), indices, offsets, _swapped(matrix), subject)
     end = int(offsets[-1])
     kind = sp.csc_array if matrix.format == "csc" else sp.csr_array
     return kind((data[:end], indices[:end], offsets), shape=_shape(matrix))
@@ -148,78 +152,78 @@ def _swapped(matrix: Any) -> tuple[int, int]:
     return (columns, rows) if matrix.format == "csc" else (rows, columns)
 
 
-def _block_rows(matrix: Any, what: str) -> Any:
+def _block_rows(matrix: Any, subject: str) -> Any:
     data, indices, offsets = (
-        _values(matrix, what, 3),
-        _indices(matrix, "indices", what),
-        _indices(matrix, "indptr", what),
+        _values(matrix, subject, 3),
+        _indices(matrix, "indices", subject),
+        _indices(matrix, "indptr", subject),
     )
     shape, size = _shape(matrix), data.shape[1:]
     if not all(size) or any(count % length for count, length in zip(shape, size, strict=True)):
-        raise _damaged(f"{what}: data", "blocks that rows and columns are multiples of", f"{size} in {shape}")
-    check_compressed(len(data), indices, offsets, (shape[0] // size[0], shape[1] // size[1]), what)
+        raise _damaged(f"{subject}: data", "blocks that rows and columns are multiples of", f"{size} in {shape}")
+    check_compressed(len(data), indices, offsets, (shape[0] // size[0], shape[1] // size[1]), subject)
     end = int(offsets[-1])
     return sp.bsr_array((data[:end], indices[:end], offsets), shape=shape)
 
 
-def _coordinates(matrix: Any, what: str) -> Any:
-    data = _values(matrix, what)
+def _coordinates(matrix: Any, subject: str) -> Any:
+    data = _values(matrix, subject)
     places = matrix.coords if hasattr(matrix, "coords") else (matrix.row, matrix.col)  # as of SciPy before 1.13
     if not isinstance(places, (tuple, list)) or len(places) != 2:
-        raise _damaged(f"{what}: coords", "two arrays", type(places).__name__)
+        raise _damaged(f"{subject}: coords", "two arrays", type(places).__name__)
     return _of_places(
-        data, [_plain(place, f"{what}: coords[{axis}]") for axis, place in enumerate(places)], matrix, what
+        data, [_plain(place, f"{subject}: coords[{axis}]") for axis, place in enumerate(places)], matrix, subject
     )
 
 
-def _of_places(data: NDArray[Any], places: Sequence[NDArray[Any]], matrix: Any, what: str) -> Any:
+def _of_places(data: NDArray[Any], places: Sequence[NDArray[Any]], matrix: Any, subject: str) -> Any:
     whole, shape = tuple(map(_whole, places)), _shape(matrix)
-    check_places(len(data), whole, shape, what)
+    check_places(len(data), whole, shape, subject)
     return sp.coo_array((data, whole), shape=shape)
 
 
-def _diagonals(matrix: Any, what: str) -> Any:
+def _diagonals(matrix: Any, subject: str) -> Any:
     """Read a `dia` matrix: the part of each diagonal inside the matrix, without zeros, as SciPy converts it."""
-    data = _values(matrix, what, 2)
-    offsets = _indices(matrix, "offsets", what)
-    _check_whole(offsets, f"{what}: offsets")
+    data = _values(matrix, subject, 2)
+    offsets = _indices(matrix, "offsets", subject)
+    _check_whole(offsets, f"{subject}: offsets")
     if len(offsets) != len(data) or len(np.unique(offsets)) != len(offsets):
-        raise _damaged(f"{what}: offsets", f"{len(data)}, as many as diagonals, none twice", f"{len(offsets)}")
+        raise _damaged(f"{subject}: offsets", f"{len(data)}, as many as diagonals, none twice", f"{len(offsets)}")
     rows, columns = _shape(matrix)
     width = min(columns, data.shape[1])
-    values, at, diagonal_of = [data[:0].ravel()], [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    values, places, diagonal_of = [data[:0].ravel()], [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for diagonal, offset in zip(data, offsets.tolist(), strict=True):
         begin, end = max(0, offset), min(width, rows + offset)
         if begin < end:
             kept = np.flatnonzero(diagonal[begin:end]) + begin
             values.append(diagonal[kept])
-            at.append(kept)
+            places.append(kept)
             diagonal_of.append(kept - offset)
-    return _of_places(np.concatenate(values), [np.concatenate(diagonal_of), np.concatenate(at)], matrix, what)
+    return _of_places(np.concatenate(values), [np.concatenate(diagonal_of), np.concatenate(places)], matrix, subject)
 
 
-def _lists(matrix: Any, what: str) -> Any:
+def _lists(matrix: Any, subject: str) -> Any:
     columns: Any = getattr(matrix, "rows", None)
     values: Any = getattr(matrix, "data", None)
     rows = _shape(matrix)[0]
     for name, lists in (("rows", columns), ("data", values)):
         if not isinstance(lists, np.ndarray) or lists.shape != (rows,) or not all(isinstance(i, list) for i in lists):
-            raise _damaged(f"{what}: {name}", f"{rows} lists", _described(lists))
+            raise _damaged(f"{subject}: {name}", f"{rows} lists", _described(lists))
     lengths = np.fromiter(map(len, columns), np.int64, rows)
     uneven = np.flatnonzero(lengths != np.fromiter(map(len, values), np.int64, rows))
     if len(uneven):
         row = int(uneven[0])
-        raise _damaged(f"{what}: row {row}", f"{lengths[row]} data, as columns", len(values[row]))
-    places = [np.repeat(np.arange(rows), lengths), _listed(chain.from_iterable(columns), f"{what}: rows")]
-    return _of_places(_typed(chain.from_iterable(values), matrix, what), places, matrix, what)
+        raise _damaged(f"{subject}: row {row}", f"{lengths[row]} data, as columns", len(values[row]))
+    places = [np.repeat(np.arange(rows), lengths), _listed(chain.from_iterable(columns), f"{subject}: rows")]
+    return _of_places(_typed(chain.from_iterable(values), matrix, subject), places, matrix, subject)
 
 
-def _keys(matrix: Any, what: str) -> Any:
+def _keys(matrix: Any, subject: str) -> Any:
     keys = list(matrix.keys())
     if not all(isinstance(key, tuple) and len(key) == 2 for key in keys):
-        raise _damaged(f"{what}: keys", "pairs of a row and a column", "others")
-    places = [_listed((key[axis] for key in keys), f"{what}: keys") for axis in range(2)]
-    return _of_places(_typed(matrix.values(), matrix, what), places, matrix, what)
+        raise _damaged(f"{subject}: keys", "pairs of a row and a column", "others")
+    places = [_listed((key[axis] for key in keys), f"{subject}: keys") for axis in range(2)]
+    return _of_places(_typed(matrix.values(), matrix, subject), places, matrix, subject)
 
 
 _FORMATS: dict[str, Callable[[Any, str], Any]] = {
@@ -240,49 +244,49 @@ def _shape(matrix: Any) -> tuple[int, int]:
     return int(rows), int(columns)
 
 
-def _values(matrix: Any, what: str, axes: int = 1) -> NDArray[Any]:
-    values = _plain(getattr(matrix, "data", None), f"{what}: data", axes)
+def _values(matrix: Any, subject: str, axes: int = 1) -> NDArray[Any]:
+    values = _plain(getattr(matrix, "data", None), f"{subject}: data", axes)
     if values.dtype.kind not in "biufc":
-        raise ReproError("these are no numbers", where=f"{what}: data", expected="numbers", actual=values.dtype)
+        raise ReproError("these are no numbers", where=f"{subject}: data", expected="numbers", actual=values.dtype)
     return values.astype(np.float64) if values.dtype == np.float16 else values  # SciPy has no float16
 
 
-def _indices(matrix: Any, name: str, what: str) -> NDArray[Any]:
-    return _whole(_plain(getattr(matrix, name, None), f"{what}: {name}"))
+def _indices(matrix: Any, name: str, subject: str) -> NDArray[Any]:
+    return _whole(_plain(getattr(matrix, name, None), f"{subject}: {name}"))
 
 
-def _plain(given: Any, what: str, axes: int = 1) -> NDArray[Any]:
+def _plain(given: Any, subject: str, axes: int = 1) -> NDArray[Any]:
     """Return an array of a matrix as a contiguous NumPy array in native byte order."""
     if not isinstance(given, np.ndarray):
-        raise _damaged(what, "an array", type(given).__name__)
+        raise _damaged(subject, "an array", type(given).__name__)
     if np.ma.is_masked(given):
-        raise _damaged(what, "an array without a mask", "masked numbers")
+        raise _damaged(subject, "an array without a mask", "masked numbers")
     array = np.asarray(given)
-    _check_axes(array, axes, what)
+    _check_axes(array, axes, subject)
     return np.ascontiguousarray(array, array.dtype.newbyteorder("="))
 
 
-def _check_axes(array: NDArray[Any], axes: int, what: str) -> None:
+def _check_axes(array: NDArray[Any], axes: int, subject: str) -> None:
     if array.ndim != axes:
-        raise _damaged(what, f"an array of {axes} {'axis' if axes == 1 else 'axes'}", f"shape {array.shape}")
+        raise _damaged(subject, f"an array of {axes} {'axis' if axes == 1 else 'axes'}", f"shape {array.shape}")
 
 
 def _whole(array: NDArray[Any]) -> NDArray[Any]:
     return array if array.size else array.astype(np.int32)  # an empty list becomes float64
 
 
-def _listed(numbers: Any, what: str) -> NDArray[Any]:
+def _listed(numbers: Any, subject: str) -> NDArray[Any]:
     items = list(numbers)
     try:
         array = np.array(items) if items else np.empty(0, np.int64)
     except (TypeError, ValueError, OverflowError) as error:
-        raise _damaged(what, "numbers", error) from None
-    _check_axes(array, 1, what)
+        raise _damaged(subject, "numbers", error) from None
+    _check_axes(array, 1, subject)
     return array
 
 
-def _typed(numbers: Any, matrix: Any, what: str) -> NDArray[Any]:
-    return cast(_listed(numbers, f"{what}: data"), matrix.dtype, f"{what}: data")
+def _typed(numbers: Any, matrix: Any, subject: str) -> NDArray[Any]:
+    return cast(_listed(numbers, f"{subject}: data"), matrix.dtype, f"{subject}: data")
 
 
 def _described(thing: Any) -> str:
@@ -328,18 +332,18 @@ def _of_scipy(matrix: Any, entry: str | None, precision: str | None) -> tuple[Ma
 
 
 def as_rows(
-    matrix: Any, dtype: DTypeLike | None = None, what: str = "matrix", max_rows: int = MAX_ENTRIES
+    matrix: Any, dtype: DTypeLike | None = None, subject: str = "matrix", max_rows: int = MAX_ENTRIES
 ) -> tuple[sp.csr_array, str]:
     """Return a real matrix as CSR, and its precision; entries are not sorted, and duplicates are not added.
 
     `dtype` None: float32 if the values are float32, else float64. It raises `ReproError` if the matrix is unsuitable or
     damaged, or if a value exceeds the dtype.
     """
-    given = sound(matrix, what, max_rows)
+    given = sound(matrix, subject, max_rows)
     if given.dtype.kind == "c":
-        raise ReproError("the matrix is not real", where=what, expected="real numbers", actual=given.dtype)
+        raise ReproError("the matrix is not real", where=subject, expected="real numbers", actual=given.dtype)
     precision = precision_of_values(given.dtype) if dtype is None else precision_of(dtype)
-    given.data = cast(given.data, DTYPES[precision], f"{what}: data", SCALE)
+    given.data = cast(given.data, DTYPES[precision], f"{subject}: data", SCALE)
     return sp.csr_array(given), precision
 
 
@@ -359,22 +363,6 @@ def precision_of(dtype: DTypeLike) -> str:
             if asked == np.dtype(working):
                 return name
     raise ReproError("a matrix cannot be of that dtype", where="dtype", expected="float32 or float64", actual=dtype)
-
-
-def transposed(matrix: Matrix, conjugate: bool) -> Matrix:
-    """Return the transpose of a square matrix, or the matrix itself if both are the same bit for bit.
-
-    Entries are transposed too: blocks are transposed and quaternions conjugated, which transposes the real expansion.
-    `conjugate`: also conjugate complex entries. It raises `ReproError` if the transpose of an entry has another type.
-    """
-    indptr, columns, order = transposed_order(matrix)
-    values = matrix.values[order]
-    if conjugate or matrix.entry != "complex":
-        values = values @ adjoint_factors(matrix.entry)
-    arrays: dict[str, Any] = {"indptr": indptr, "indices": columns, "values": values}
-    if all(np.array_equal(array, arrays[name]) for name, array in matrix.arrays().items()):
-        return matrix
-    return replace(matrix, statistics={}, **arrays)
 
 
 def precision_of_values(dtype: np.dtype[Any]) -> str:

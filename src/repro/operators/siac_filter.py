@@ -79,9 +79,9 @@ def _of_meshio(mesh: Any) -> tuple[Floats, NDArray[Any]]:
 def as_polynomials(mesh: Any, degree: int | None, basis: str | None) -> tuple[int, str]:
     """Return degree and basis of the polynomials; a `Field` brings both."""
     if isinstance(mesh, Field):
-        for what, given, own in (("degree", degree, mesh.degree), ("basis", basis, mesh.basis)):
+        for attribute, given, own in (("degree", degree, mesh.degree), ("basis", basis, mesh.basis)):
             if given not in (None, own):
-                raise ReproError(f"the field has another {what}", where=what, expected=own, actual=given)
+                raise ReproError(f"the field has another {attribute}", where=attribute, expected=own, actual=given)
         degree, basis = mesh.degree, mesh.basis
     elif degree is None:
         raise ReproError("the degree is not given", where="degree", expected="that of the field's polynomials")
@@ -119,18 +119,18 @@ def as_orders(derivative: Any) -> tuple[int, int]:
     return along_x, along_y
 
 
-def _numbers(array: Any, what: str) -> Floats:
-    numbers = _array(array, what)
+def _numbers(array: Any, subject: str) -> Floats:
+    numbers = _array(array, subject)
     if numbers.dtype.kind not in "fiu":
-        raise ReproError("these are no real numbers", where=what, actual=numbers.dtype)
-    return cast(numbers, np.float64, what)
+        raise ReproError("these are no real numbers", where=subject, actual=numbers.dtype)
+    return cast(numbers, np.float64, subject)
 
 
-def _array(array: Any, what: str) -> NDArray[Any]:
+def _array(array: Any, subject: str) -> NDArray[Any]:
     try:
         return np.asarray(array)
     except ValueError as error:
-        raise ReproError("this is no array", where=what, actual=error) from None
+        raise ReproError("this is no array", where=subject, actual=error) from None
 
 
 #: `matrix="auto"` makes a matrix if it takes at most this share of free device memory; fields need the remainder.
@@ -205,8 +205,8 @@ def siac(
     there = evaluation_points(triangles, degree) if given is None else given
     if not len(there):
         raise ReproError("there are no points to filter at", where="points", expected="(n, 2), at least one")
-    for what, count in (("points", len(there)), ("triangles", len(triangles.triangles))):
-        whole_number(count, f"number of {what}", 1, MAX_COUNT)
+    for items, count in (("points", len(there)), ("triangles", len(triangles.triangles))):
+        whole_number(count, f"number of {items}", 1, MAX_COUNT)
     h = scales(triangles, len(there), kernel(degree).width, as_scale(scale, triangles, degree, given))
     typical = float(np.sqrt(np.mean(h**2)))  # the number of triangles grows with a stencil's area
     met = predicted_pairs(triangles, kernel(degree).width, typical)
@@ -267,14 +267,14 @@ class SiacFilter(DeviceOperator, Closeable):
         self._closed = False
         self._filter: FilterMatrix | MatrixFree
         try:
-            with ExitStack() as held, runtime.after():
+            with ExitStack() as stack, runtime.after():
                 if local is None:
-                    self._filter, size = _made(runtime, stencil, points, basis, matrix, held)
+                    self._filter, size = _made(runtime, stencil, points, basis, matrix, stack)
                     self.pairs, self.nbytes = size.pairs, size.nbytes
                 else:
-                    self._filter = _made_local(runtime, stencil, points, basis, matrix, local, held)
+                    self._filter = _made_local(runtime, stencil, points, basis, matrix, local, stack)
                     self.pairs, self.nbytes = self._filter.count(), 0
-                self._held = held.pop_all()
+                self._stack = stack.pop_all()
         except OutOfDeviceMemory as error:
             raise runtime.no_room(error) from None
         way = _way(stencil) if local is None else "clipping"
@@ -321,7 +321,7 @@ class SiacFilter(DeviceOperator, Closeable):
                 self._closed = True
                 self._runtime.device.synchronize()
                 self.__dict__.pop("_staging", None)
-                self._held.close()
+                self._stack.close()
 
     def _multiply(self, x: Any, y: Any, fields: int = 1) -> None:
         if fields:
@@ -368,14 +368,14 @@ class SiacFilter(DeviceOperator, Closeable):
         order = f", derivative {self.derivative}" if any(self.derivative) else ""
         least, most = np.min(self.scale), np.max(self.scale)
         h = f"h = {least:.6g}" if least == most else f"h = {least:.6g} to {most:.6g}"
-        what = f"degree {self.degree}{order}, {h}, {self.pairs:,} pairs, {made} on {self.device_name}"
-        return f"<{size} {type(self).__name__}: {what}>"
+        details = f"degree {self.degree}{order}, {h}, {self.pairs:,} pairs, {made} on {self.device_name}"
+        return f"<{size} {type(self).__name__}: {details}>"
 
 
 def _made(
-    runtime: Runtime, stencil: Stencil, points: Floats, basis: str, matrix: bool | Literal["auto"], held: ExitStack
+    runtime: Runtime, stencil: Stencil, points: Floats, basis: str, matrix: bool | Literal["auto"], stack: ExitStack
 ) -> tuple[FilterMatrix | PerPoint, MatrixSize]:
-    """Return the filter, and the size of its matrix, whether it was made or not; `held` frees the filter's memory."""
+    """Return the filter, and the size of its matrix, whether it was made or not; `stack` frees the filter's memory."""
     load, there = _load(runtime), SortedCells(stencil.mesh, points)
     if matrix is True:
         stencil.for_contours()
@@ -389,12 +389,12 @@ def _made(
                 with ExitStack() as own:
                     made = rows.make(layout, own)
                     runtime.device.synchronize()  # before `passing` frees the inputs of the kernels
-                    held.enter_context(own.pop_all())
+                    stack.enter_context(own.pop_all())
                     return made, size
             except OutOfDeviceMemory:
                 if matrix is True:
                     raise
-    launches = Launches(runtime.device, load, held)
+    launches = Launches(runtime.device, load, stack)
     return PerPoint(launches, stencil, Points(launches, there), basis, method=_WAYS[_way(stencil)]), size
 
 
@@ -405,9 +405,9 @@ def _made_local(
     basis: str,
     matrix: bool | Literal["auto"],
     scales: Floats,
-    held: ExitStack,
+    stack: ExitStack,
 ) -> LocalPerPoint:
-    """Return the filter with one h per point; `held` frees its memory."""
+    """Return the filter with one h per point; `stack` frees its memory."""
     if matrix is True:
         raise ReproError(
             "the filter is made a matrix only with one h, since its rows are integrated by contours",
@@ -416,7 +416,7 @@ def _made_local(
             actual=f"{scales.min():.6g} to {scales.max():.6g}",
             todo="filter without a matrix (matrix=False), or with one h",
         )
-    launches = Launches(runtime.device, _load(runtime), held)
+    launches = Launches(runtime.device, _load(runtime), stack)
     return LocalPerPoint(launches, stencil, Points(launches, SortedCells(stencil.mesh, points)), scales, basis)
 
 

@@ -77,13 +77,13 @@ class ProductPlan:
         self.shape: tuple[int, int] = c.shape
         self.nnz = int(rows.nnz)
         self._destinations = Destinations(runtime.device, load, factors, c)
-        self._held = held = ExitStack()
-        keep(held, self._destinations)
+        self._stack = stack = ExitStack()
+        keep(stack, self._destinations)
         for matrix in (factors.a, factors.b, c):
             matrix.retain()
-            keep(held, matrix)
+            keep(stack, matrix)
         self._own: Callable[[], None] | None = None
-        self._release = finalize(self, _give_back, runtime, held)
+        self._release = finalize(self, _give_back, runtime, stack)
 
     @property
     def nbytes(self) -> int:
@@ -125,35 +125,35 @@ class ProductPlan:
             )
         dtype = self._c.dtype
         factors = {"a_values": (self._factors.a, a_values), "b_values": (self._factors.b, b_values)}
-        given = {name: self._values(of, values, name) for name, (of, values) in factors.items()}
+        given = {name: self._values(storage, values, name) for name, (storage, values) in factors.items()}
         into = None if out is None else self._runtime.view(out, "out", dtype, self.nnz, dtype.itemsize, write=True)
         streams = [view.stream for view in (*given.values(), into) if isinstance(view, View)]
         try:
             with self._runtime.after(*streams):
-                a, b = (self._given(of, given[name]) for name, (of, _) in factors.items())
+                a, b = (self._given(storage, given[name]) for name, (storage, _) in factors.items())
                 self._launch(a, b, self._c.values if into is None else into.buffer)
                 return self._read() if out is None else out
         except OutOfDeviceMemory as error:
             raise self._runtime.no_room(error) from None
 
-    def _values(self, storage: Storage, values: Any, what: str) -> NDArray[np.floating] | View | None:
+    def _values(self, storage: Storage, values: Any, subject: str) -> NDArray[np.floating] | View | None:
         """Return checked values: a host array in the product's dtype, or a view of an array on the device."""
         count = int(storage.capacity)
         if values is None:
             return None
         if on_device(values):
-            return self._runtime.view(values, what, storage.dtype, count, storage.dtype.itemsize)
-        refuse_mask(values, what)
+            return self._runtime.view(values, subject, storage.dtype, count, storage.dtype.itemsize)
+        refuse_mask(values, subject)
         array = np.asarray(values)
         if array.shape != (count,) or array.dtype.kind not in "fiub":
             raise ReproError(
                 "these are no values of the matrix",
-                where=what,
+                where=subject,
                 expected=f"{count:,} real numbers, as it has entries",
                 actual=f"{array.dtype} of shape {array.shape}",
             )
         todo = "scale them, or make a plan for matrices in float64"
-        return np.ascontiguousarray(cast(array, storage.dtype, what, todo, as_vector=True))
+        return np.ascontiguousarray(cast(array, storage.dtype, subject, todo, as_vector=True))
 
     def _given(self, storage: Storage, values: NDArray[np.floating] | View | None) -> Buffer:
         """Return the memory of an operand's values, after values of the host were written there."""
@@ -167,12 +167,12 @@ class ProductPlan:
         a, b, c = self._factors.a, self._factors.b, self._c
         if a_values is a.values and b_values is b.values and c_values is c.values:
             if self._own is None:
-                self._own = self._destinations.bind(self._factors, c, self._held)
+                self._own = self._destinations.bind(self._factors, c, self._stack)
             self._own()
             return
-        with ExitStack() as held:
+        with ExitStack() as stack:
             factors = Factors(replace(a, values=a_values), replace(b, values=b_values))
-            self._destinations.bind(factors, replace(c, values=c_values), held)()
+            self._destinations.bind(factors, replace(c, values=c_values), stack)()
             if self._destinations.unplanned:
                 self._runtime.device.synchronize()  # memory of theirs is released here
 
@@ -201,9 +201,9 @@ class ProductPlan:
         return f"<ProductPlan: {rows} x {columns} with {self.nnz:,} entries, {self._c.dtype}, {self.nbytes:,} bytes>"
 
 
-def _give_back(runtime: Runtime, held: ExitStack) -> None:
+def _give_back(runtime: Runtime, stack: ExitStack) -> None:
     with runtime.after():
-        held.close()
+        stack.close()
 
 
 def spgemm(
@@ -258,8 +258,8 @@ def spgemm(
     precision = "single" if all(operand.precision == "single" for operand in operands) else "double"
     runtime = _common_runtime(device, operands)
     try:
-        with ExitStack() as held, runtime.after():
-            first, second = (held.enter_context(operand.stored(runtime, precision)) for operand in operands)
+        with ExitStack() as stack, runtime.after():
+            first, second = (stack.enter_context(operand.stored(runtime, precision)) for operand in operands)
             load = load_products(runtime, precision)
             products = Multiplication(runtime.device, load, DTYPES[precision])
             cupys = any(is_cupys(operand.matrix, CUPYS_MATRICES) for operand in operands)
@@ -270,7 +270,7 @@ def spgemm(
             # a plan needs values stored row by row, an order that a product in one launch does not have
             single = None if plan else products.in_one_launch(factors)
             product = products.in_two_phases(factors) if single is None else single
-            held.callback(product.release)
+            stack.callback(product.release)
             if cupys:
                 rows = to_cupy(runtime, load, product)
             else:
@@ -289,7 +289,7 @@ def spgemm(
 def _refuse_plan(sort: bool, format: str, operands: Sequence[Operand]) -> None:
     for operand in operands:
         if isinstance(operand.matrix, DynamicCSR):
-            raise ReproError("a matrix that grows keeps no pattern that a plan could be for", where=operand.what)
+            raise ReproError("a matrix that grows keeps no pattern that a plan could be for", where=operand.subject)
     if sort or format != "csr":
         raise ReproError(
             "a product with a plan is CSR, its columns in the order in which they were computed",
@@ -300,7 +300,7 @@ def _refuse_plan(sort: bool, format: str, operands: Sequence[Operand]) -> None:
 
 def _refuse_overflow(product: sp.csr_array, operands: Sequence[Operand]) -> None:
     bad = np.flatnonzero(~np.isfinite(product.data))
-    if bad.size and all(sp.issparse(of.matrix) and np.isfinite(of.matrix.data).all() for of in operands):
+    if bad.size and all(sp.issparse(operand.matrix) and np.isfinite(operand.matrix.data).all() for operand in operands):
         row = int(np.searchsorted(product.indptr, bad[0], side="right")) - 1
         raise ReproError(
             f"sums of the product are too large for {product.dtype}",
@@ -313,11 +313,11 @@ def _refuse_overflow(product: sp.csr_array, operands: Sequence[Operand]) -> None
 
 @dataclass(frozen=True)
 class Operand:
-    """A checked operand: CSR of SciPy or CuPy, or a `DynamicCSR`; `what` is the operand's name in errors."""
+    """A checked operand: CSR of SciPy or CuPy, or a `DynamicCSR`; `subject` is the operand's name in errors."""
 
     matrix: Any
     precision: str
-    what: str
+    subject: str
 
     @contextmanager
     def stored(self, runtime: Runtime, precision: str) -> Iterator[Storage]:
@@ -326,7 +326,7 @@ class Operand:
             if self.precision != precision:
                 raise ReproError(
                     "a matrix that grows has another dtype than the product",
-                    where=self.what,
+                    where=self.subject,
                     expected=np.dtype(DTYPES[precision]),
                     actual=self.matrix.dtype,
                     todo="make the other operand float32",
@@ -344,11 +344,13 @@ class Operand:
             storage.release()
 
 
-def _operand(matrix: Any, what: str) -> Operand:
+def _operand(matrix: Any, subject: str) -> Operand:
     if isinstance(matrix, DynamicCSR):
-        return Operand(matrix, precision_of(matrix.dtype), what)
-    rows, precision = cupys_rows(matrix, what) if is_cupys(matrix, CUPYS_MATRICES) else as_rows(matrix, what=what)
-    return Operand(rows, precision, what)
+        return Operand(matrix, precision_of(matrix.dtype), subject)
+    rows, precision = (
+        cupys_rows(matrix, subject) if is_cupys(matrix, CUPYS_MATRICES) else as_rows(matrix, subject=subject)
+    )
+    return Operand(rows, precision, subject)
 
 
 def _common_runtime(device: str, operands: Sequence[Operand]) -> Runtime:
@@ -363,7 +365,7 @@ def _common_runtime(device: str, operands: Sequence[Operand]) -> Runtime:
         if operand.matrix.runtime is not runtime:
             raise ReproError(
                 "the matrix lies on another device",
-                where=operand.what,
+                where=operand.subject,
                 expected=runtime.device.name,
                 actual=operand.matrix.device_name,
             )

@@ -22,13 +22,13 @@ from repro.codegen.targets import DTYPES, Target
 from repro.devices.base import Buffer, OutOfDeviceMemory
 from repro.entries import get_entry
 from repro.errors import ReproError, Unsupported
-from repro.export.campaign_choice import find_campaign_choice
+from repro.export.campaign_choice import STUDY, find_campaign_choice
 from repro.operators.arrays import DeviceArray, VectorType, on_device
 from repro.operators.base import Closeable, DeviceOperator, one_of
 from repro.operators.device_exchange import CUPYS_MATRICES, cupys_rows, device_of, is_cupys
 from repro.operators.persistent_solver import ChipSolver
 from repro.operators.runtime import KERNELS, Runtime, open_runtime
-from repro.operators.scipy_matrices import as_problem, transposed
+from repro.operators.scipy_matrices import as_problem
 from repro.operators.vectors import Vectors
 from repro.problems.matrix import Matrix
 from repro.sparse.compound.kernels import TEMPLATES, render_module
@@ -36,7 +36,7 @@ from repro.sparse.compound.runnables import Variant
 from repro.sparse.compound.variants import VariantId, fitting_variant
 from repro.sparse.operands import ProductOperands
 from repro.sparse.solvers.kernels import METHODS
-from repro.sparse.symmetry import symmetry_of
+from repro.sparse.symmetry import symmetry_of, transposed
 from repro.sparse.tuning_features import OPERATOR, WINNERS
 
 #: Number of cached launches, one for each pair (x, y) of buffers: an iterative solver uses the same pairs repeatedly.
@@ -155,7 +155,7 @@ def find_variant(
         tuned = DEFAULTS.get((problem.entry, precision), DEFAULT) if on_gpu else CPU_DEFAULT
     elif ":" in tuned:
         campaign, _, name = tuned.partition(":")
-        chosen = find_campaign_choice(results, campaign, TEMPLATES, name, precision, preferred=(OPERATOR, *WINNERS))
+        chosen = find_campaign_choice(results, campaign, STUDY, name, precision, preferred=(OPERATOR, *WINNERS))
         if chosen.entry != problem.entry:
             raise ReproError(
                 "the campaign's problem has another entry",
@@ -321,7 +321,7 @@ class SpmvOperator(DeviceOperator, Closeable):
             product, kept = self._open(), self._transposes.get(conjugate)
             there = None if kept is None else kept()
             if there is None or there._product is None:
-                matrix = transposed(self._problem, conjugate)
+                matrix = transposed(self._problem, conjugate=conjugate)
                 if matrix is self._problem:
                     there = self
                 else:

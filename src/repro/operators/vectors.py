@@ -109,7 +109,9 @@ class Vectors:
         reads = bool(np.any(b))
         real = _is_real(a) and _is_real(b)
         name = ("" if real else "entry_") + ("axpby" if reads else "ax")
-        left, right = (self._number(f, what) if real else self._entry(f, what) for f, what in ((a, "a"), (b, "b")))
+        left, right = (
+            self._number(f, subject) if real else self._entry(f, subject) for f, subject in ((a, "a"), (b, "b"))
+        )
         arguments = [np.int32(self.n), *left, from_x.buffer, *(right if reads else ()), to_y.buffer]
         with self.runtime.after(from_x.stream, to_y.stream):
             self._launch(name, arguments)
@@ -164,10 +166,10 @@ class Vectors:
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, (self.n, self.kind, self.order, self._rows, self.runtime.words)
 
-    def _number(self, value: Any, what: str) -> list[Any]:
-        return [self.kind.scalar.type(cast(value, self.kind.scalar, what, TODO))]
+    def _number(self, value: Any, subject: str) -> list[Any]:
+        return [self.kind.scalar.type(cast(value, self.kind.scalar, subject, TODO))]
 
-    def _entry(self, value: complex | ArrayLike, what: str) -> list[Any]:
+    def _entry(self, value: complex | ArrayLike, subject: str) -> list[Any]:
         """Return the members of a factor of `axpby`, which is given as an entry or as a real number."""
         algebra = self.kind.algebra
         members = len(algebra.members)
@@ -180,14 +182,14 @@ class Vectors:
         if not members or given.size != members or np.iscomplexobj(given):
             raise ReproError(
                 "a factor is neither a number nor an entry",
-                where=what,
+                where=subject,
                 expected="a real number" + f", or the {members} members of a {self.kind.entry} entry" * bool(members),
                 actual=repr(value),
             )
-        return [self.kind.scalar.type(member) for member in cast(given.ravel(), self.kind.scalar, what, TODO)]
+        return [self.kind.scalar.type(member) for member in cast(given.ravel(), self.kind.scalar, subject, TODO)]
 
-    def _view(self, vector: Any, what: str, write: bool = False) -> View:
-        return self.runtime.view(vector, what, self.dtype, self.size, self._alignment, write)
+    def _view(self, vector: Any, subject: str, write: bool = False) -> View:
+        return self.runtime.view(vector, subject, self.dtype, self.size, self._alignment, write)
 
     @property
     def _alignment(self) -> int:

@@ -8,7 +8,7 @@ vertices of its mesh are fixed, and which rigid motions are left without them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -381,6 +381,8 @@ def _spell(form: np.ndarray[tuple[int, ...], np.dtype[np.float64]], members: tup
 Mask = NDArray[np.bool_]
 #: Vertices within this distance of a plane or a box count as inside, relative to the diagonal of the mesh.
 CLOSE = 1e-9
+#: What notes on a stiffness matrix begin with where it is singular, and end with where vertices are left out.
+SINGULAR, HELD = "singular: ", "vertices fixed"
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six")
 
 
@@ -399,9 +401,9 @@ def fixed_vertices(vertices: Floats, fixed: Sequence[Fixed], groups: Mapping[str
     ReproError
         No vertex lies where a support says, or all vertices are fixed.
     """
-    held = np.zeros(len(vertices), bool)
+    is_fixed = np.zeros(len(vertices), bool)
     for support in fixed:
-        here = _held_by(vertices, support, groups)
+        here = _fixed_by(vertices, support, groups)
         if not here.any():
             low, high = (tuple(map(float, ends)) for ends in (vertices.min(axis=0), vertices.max(axis=0)))
             raise ReproError(
@@ -411,28 +413,28 @@ def fixed_vertices(vertices: Floats, fixed: Sequence[Fixed], groups: Mapping[str
                 actual=support.model_dump(exclude_none=True),
                 todo="correct `fixed:` of the problem",
             )
-        held |= here
-    if held.all():
+        is_fixed |= here
+    if is_fixed.all():
         raise ReproError("all vertices of the mesh are fixed", where=path, todo="correct `fixed:` of the problem")
-    return held
+    return is_fixed
 
 
-def _held_by(vertices: Floats, support: Fixed, groups: Mapping[str | int, Floats]) -> Mask:
+def _fixed_by(vertices: Floats, support: Fixed, groups: Mapping[str | int, Floats]) -> Mask:
     low, high = vertices.min(axis=0), vertices.max(axis=0)
     close = CLOSE * float(np.linalg.norm(high - low))
-    held = np.ones(len(vertices), bool)
+    fixed = np.ones(len(vertices), bool)
     for axis, place in enumerate((support.x, support.y, support.z)):
         if place is not None:
-            at = {"min": low[axis], "max": high[axis]}[place] if isinstance(place, str) else place
-            held &= np.abs(vertices[:, axis] - at) <= close
+            coordinate = {"min": low[axis], "max": high[axis]}[place] if isinstance(place, str) else place
+            fixed &= np.abs(vertices[:, axis] - coordinate) <= close
     if support.box is not None:
         first, second = (np.asarray(corner) for corner in support.box)
-        held &= ((vertices >= first - close) & (vertices <= second + close)).all(axis=1)
+        fixed &= ((vertices >= first - close) & (vertices <= second + close)).all(axis=1)
     if support.group is not None:
         rows = np.concatenate([vertices, groups[support.group]])
         places = np.unique(rows, axis=0, return_inverse=True)[1].ravel()
-        held &= np.isin(places[: len(vertices)], places[len(vertices) :])
-    return held
+        fixed &= np.isin(places[: len(vertices)], places[len(vertices) :])
+    return fixed
 
 
 def rigid_motions(vertices: Floats, cells: Integers, fixed: Mask | None = None) -> int:
@@ -448,8 +450,8 @@ def rigid_motions(vertices: Floats, cells: Integers, fixed: Mask | None = None) 
     if fixed is None:
         return left
     for number in np.unique(part[fixed]):
-        held = vertices[fixed & (part == number)]
-        spread = held - held[0]
+        points = vertices[fixed & (part == number)]
+        spread = points - points[0]
         size = float(np.abs(spread).max())
         rank = int(np.linalg.matrix_rank(spread / size, tol=CLOSE)) if size else 0
         left -= {0: 3, 1: 5}.get(rank, 6)
@@ -461,7 +463,16 @@ def singular_note(motions: int) -> tuple[str, ...]:
     if not motions:
         return ()
     number = _NUMBERS[motions] if motions < len(_NUMBERS) else f"{motions:,}"
-    return (f"singular: {number} rigid motion{'s' if motions > 1 else ''}",)
+    return (f"{SINGULAR}{number} rigid motion{'s' if motions > 1 else ''}",)
+
+
+def definiteness(notes: Iterable[str]) -> str:
+    """Say whether a matrix that is positive semidefinite by construction is definite, as far as its notes tell."""
+    notes = [*notes]
+    for note in notes:
+        if note.startswith(SINGULAR):
+            return f"semidefinite, {note}"
+    return "definite (held)" if any(note.endswith(HELD) for note in notes) else "semidefinite or definite"
 
 
 def elastic_body(
@@ -480,7 +491,7 @@ def elastic_body(
     notes = singular_note(rigid_motions(vertices, cells, fixed))
     if fixed is None:
         return replace(assembled, notes=notes)
-    notes = (f"{np.count_nonzero(fixed)} of {len(vertices)} vertices fixed", *notes)
+    notes = (f"{np.count_nonzero(fixed)} of {len(vertices)} {HELD}", *notes)
     return replace(without_fixed(assembled, fixed), notes=notes)
 
 

@@ -251,7 +251,7 @@ def _check_size(item: ProblemSpec, assembled: Assembled) -> None:
     if item.published is None:
         return
     columns = assembled.n if assembled.columns is None else assembled.columns
-    for what, built, published, tolerance in (
+    for items, built, published, tolerance in (
         ("rows", assembled.n, item.published.rows, ROWS_TOLERANCE),
         ("columns", columns, item.published.columns or item.published.rows, ROWS_TOLERANCE),
         ("non-zeros", len(assembled.indices), item.published.nonzeros, NONZEROS_TOLERANCE),
@@ -261,8 +261,8 @@ def _check_size(item: ProblemSpec, assembled: Assembled) -> None:
             raise ReproError(
                 "the matrix is of another size than published",
                 where=item.name,
-                expected=f"{published} {what}" + (f" within {tolerance:.0%}" if item.rebuilt else ""),
-                actual=f"{built} {what}",
+                expected=f"{published} {items}" + (f" within {tolerance:.0%}" if item.rebuilt else ""),
+                actual=f"{built} {items}",
                 todo="the input is another one than the papers': delete it and fetch it again"
                 if not item.rebuilt
                 else "a newer meshing package may cut differently: try the versions in pyproject.toml",

@@ -76,9 +76,9 @@ def proxy_of(url: str) -> str | None:
         return None
     names = (f"{url.partition(':')[0].lower()}_proxy", "all_proxy")
     name = next((name for name in os.environ if name.lower() in names and os.environ[name] == value), "proxy")
-    before, at, host = value.rpartition("@")
+    before, separator, host = value.rpartition("@")
     scheme, slashes, _ = before.partition("://")
-    return f"{name}={scheme + slashes if slashes else ''}{host}" if at else f"{name}={value}"
+    return f"{name}={scheme + slashes if slashes else ''}{host}" if separator else f"{name}={value}"
 
 
 def flaw_of_proxy(url: str) -> str | None:
@@ -335,9 +335,9 @@ def partial_folder(beside: Path) -> Iterator[Path]:
     The folder is locked while this process lives. Other machines with the same file system see the lock.
     """
     remove_leftovers(beside)
-    with tempfile.TemporaryDirectory(prefix=PREFIX, dir=beside) as folder, ExitStack() as held:
+    with tempfile.TemporaryDirectory(prefix=PREFIX, dir=beside) as folder, ExitStack() as stack:
         with suppress(OSError):  # if the file system has no locks, no folder is removed as a leftover
-            held.enter_context(_locked(Path(folder)))
+            stack.enter_context(_locked(Path(folder)))
         yield Path(folder)
 
 

@@ -294,11 +294,11 @@ def size_of(kind: str, parameters: Mapping[str, Any]) -> tuple[int, int] | None:
     """Return the approximate numbers of cells and modes without generating the field; None for invalid parameters."""
     if kind not in FIELD_KINDS:
         return None
-    of = FIELD_KINDS[kind]
-    defaults = {name: parameter.default for name, parameter in signature(of.build).parameters.items()}
+    law = FIELD_KINDS[kind]
+    defaults = {name: parameter.default for name, parameter in signature(law.build).parameters.items()}
     try:
-        cells, degree = of.cells({**defaults, **parameters}), int({**defaults, **parameters}["degree"])
-        return cells, cells * mode_count(degree, of.dimension)
+        cells, degree = law.cells({**defaults, **parameters}), int({**defaults, **parameters}["degree"])
+        return cells, cells * mode_count(degree, law.dimension)
     except (TypeError, ValueError):
         return None
 

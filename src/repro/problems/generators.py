@@ -369,11 +369,11 @@ def size_of(kind: str, parameters: Mapping[str, Any]) -> Size | None:
         return None
 
 
-def computed(what: str, kinds: Mapping[str, Computes[T_co]], kind: str, parameters: Mapping[str, Any]) -> T_co:
-    """Call the `build` function of a kind; errors are those of `generate` and call the result `what`."""
+def computed(subject: str, kinds: Mapping[str, Computes[T_co]], kind: str, parameters: Mapping[str, Any]) -> T_co:
+    """Call the `build` function of a kind; errors are those of `generate` and call the result `subject`."""
     if kind not in kinds:
         names = ", ".join(sorted(kinds))
-        raise ReproError(f"unknown kind of generated {what}", expected=f"one of {names}", actual=kind)
+        raise ReproError(f"unknown kind of generated {subject}", expected=f"one of {names}", actual=kind)
     try:
         return kinds[kind].build(**parameters)
     except ValidationError as error:
@@ -382,7 +382,7 @@ def computed(what: str, kinds: Mapping[str, Computes[T_co]], kind: str, paramete
             unknown = item["type"] == "unexpected_keyword_argument"
             text = "unknown parameter" if unknown else f"{item['msg']} (is {item['input']!r})"
             wrong.append(f"{'.'.join(map(str, item['loc']))}: {text}")
-        raise ReproError(f"wrong parameters of a generated {what}", where=kind, actual="; ".join(wrong)) from None
+        raise ReproError(f"wrong parameters of a generated {subject}", where=kind, actual="; ".join(wrong)) from None
 
 
 def _kind(

@@ -19,7 +19,7 @@ from pyarrow import csv
 from repro.config.models import Limits
 from repro.errors import ReproError
 from repro.exact_casts import cast
-from repro.problems.files import exceeds, locate, matrix_checksum, open_plain
+from repro.problems.files import ANEW, exceeds, locate, matrix_checksum, open_plain
 from repro.problems.subprocess_reader import read_isolated
 
 ENDINGS = (".mtx", ".mtx.gz", ".mtx.xz", ".tar.gz", ".tgz")
@@ -157,7 +157,7 @@ def _no_header(path: Path, line: int, expected: str, actual: bytes) -> ReproErro
         where=f"{path}, line {line}",
         expected=expected,
         actual=quote(actual),
-        todo="delete it and fetch it again, or write it anew",
+        todo=ANEW,
     )
 
 
@@ -412,7 +412,7 @@ class MatrixFile:
     @property
     def notes(self) -> tuple[str, ...]:
         said = {"explicit_zeros": "explicit zeros dropped", "duplicates": "duplicate entries added up"}
-        notes = tuple(f"{self.counts[key]} {what}" for key, what in said.items() if self.counts[key])
+        notes = tuple(f"{self.counts[key]} {remark}" for key, remark in said.items() if self.counts[key])
         return (*notes, LOWER) if self.lower else notes
 
     def checksum(self) -> str:
@@ -530,17 +530,17 @@ def _check_entries(
 ) -> None:
     """Raise `ReproError` for the first entry that contradicts the header."""
 
-    def refuse(what: str, bad: NDArray[np.bool_], expected: str, todo: str) -> None:
+    def refuse(axis: str, bad: NDArray[np.bool_], expected: str, todo: str) -> None:
         if bad.any():
             first = int(bad.argmax())
             where, text = line_of(first)
             where += f", row {rows[first]}, column {columns[first]}" if rows[first] > 0 < columns[first] else ""
-            raise ReproError(what, where=where, expected=expected, actual=text, todo=todo)
+            raise ReproError(axis, where=where, expected=expected, actual=text, todo=todo)
 
     anew = "correct the file, or write it anew"
-    for index, count, what in ((rows, header.rows, "rows"), (columns, header.columns, "columns")):
+    for index, count, axis in ((rows, header.rows, "rows"), (columns, header.columns, "columns")):
         if len(index) and (index.min() < 1 or index.max() > count):
-            expected = f"{what} from 1 to {count}" if count else f"no entries, since there are no {what}"
+            expected = f"{axis} from 1 to {count}" if count else f"no entries, since there are no {axis}"
             refuse("an entry lies outside the matrix", (index < 1) | (index > count), expected, anew)
     if not np.isfinite(values).all():
         refuse("the matrix has NaN or infinite values", ~np.isfinite(values), "finite values", anew)
@@ -662,5 +662,5 @@ def _bad_count(path: Path, header: Header, actual: str) -> ReproError:
         where=path,
         expected=f"{header.stored:,} entries, as line {header.lines} says",
         actual=actual,
-        todo="delete it and fetch it again, or write it anew",
+        todo=ANEW,
     )

@@ -9,6 +9,7 @@ vertex numbers need graphics software.
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -65,6 +66,34 @@ def companions(path: Path) -> tuple[Path, ...]:
     if suffix not in TETGEN_PAIR:
         return (path,)
     return (path, *[other for other in _others(path, suffix) if other.is_file()][:1])
+
+
+#: Where the head of a file states the number of vertices; of Gmsh's format, only files in text do. Its versions 1 and 2
+#: have one number in this line, version 4 has the number of blocks before it.
+_STATED = {
+    ".mesh": rb"^[ \t]*Vertices\s+(\d+)\s",
+    ".msh": rb"\A\s*(?:\$MeshFormat\s+\S+\s+0\s[\s\S]*?)?\$(?:Nodes|NOD)\s+(?:\d+[ \t]+)?(\d+)\s",
+    ".node": rb"\A(?:\s|#.*\n)*(\d+)\s",
+    ".off": rb"\A\s*\w*OFF\s(?:\s|#.*\n)*(\d+)\s",
+    ".ply": rb"^element\s+vertex\s+(\d+)\s",
+    ".vtk": rb"^POINTS\s+(\d+)\s",
+}
+
+
+def stated_vertices(path: Path, limits: Limits) -> int | None:
+    """Return the number of vertices that the head of a mesh's file states, or None; a damaged file is no error here."""
+    file = next((part for part in companions(path) if format_of(part) in _STATED), path)
+    pattern = _STATED.get(format_of(file) or "")
+    if pattern is None:
+        return None
+    try:
+        with open_plain(file, limits) as stream:
+            found = re.search(pattern, stream.read(limits.header), re.IGNORECASE | re.MULTILINE)
+    except ReproError:
+        return None
+    # more digits than a limit has are no count
+    count = int(found[1][:20]) if found else 0
+    return count if 0 < count <= limits.rows else None
 
 
 @contextmanager
@@ -131,15 +160,15 @@ def cut(points: Floats, blocks: list[Cells], path: Path) -> tuple[Corners, tuple
     before = 0
     for block in blocks:
         data = block.data
-        at = np.arange(before, before + len(data)) if block.places is None else block.places
+        indices = np.arange(before, before + len(data)) if block.places is None else block.places
         before += len(data)
         triangles = data[:, None]
         if data.shape[1] > 3 and len(data):
-            triangles, warped = _cut_alike(points, data, at, path)
+            triangles, warped = _cut_alike(points, data, indices, path)
             number += len(data)
             bent += warped
         faces.append(triangles.reshape(-1, 3))
-        places.append(np.repeat(at, data.shape[1] - 2))
+        places.append(np.repeat(indices, data.shape[1] - 2))
     order = np.argsort(np.concatenate(places), kind="stable")
     notes = [f"{number} polygons cut into triangles"] if number else []
     if bent:
@@ -460,7 +489,7 @@ def _cut_faces(points: Floats, cells: list[Cells], path: Path) -> tuple[Floats, 
     return points, *cut(points, polygons, path)
 
 
-def _linear_blocks(cells: list[Cells], dimension: int, what: str, path: Path) -> list[Cells]:
+def _linear_blocks(cells: list[Cells], dimension: int, subject: str, path: Path) -> list[Cells]:
     """Return the blocks of linear elements; raise `ReproError` for unsupported elements of this dimension."""
     counts: dict[str, int] = {}
     for block in cells:
@@ -468,19 +497,20 @@ def _linear_blocks(cells: list[Cells], dimension: int, what: str, path: Path) ->
     listed = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()) if count)
     wanted = [block for block in cells if _is_read(block, dimension)]
     others = sum(len(block.data) for block in cells if block.dimension == dimension and not _is_read(block, dimension))
-    linear = f"linear {what}: {'three or more' if dimension == 2 else 'four'} vertices each, the corners"
+    linear = f"linear {subject}: {'three or more' if dimension == 2 else 'four'} vertices each, the corners"
     if others:
         raise ReproError(
-            f"the mesh has other elements than linear {what}",
+            f"the mesh has other elements than linear {subject}",
             where=path,
             expected=linear,
             actual=listed,
-            todo=f"export or convert the whole mesh to linear {what} (order 1; hexahedra, prisms and pyramids split)",
+            todo=f"export or convert the whole mesh to linear {subject} "
+            "(order 1; hexahedra, prisms and pyramids split)",
         )
     if not any(len(block.data) for block in wanted):
         needs = "quaternion problems need a surface, block3 problems a volume"
         raise ReproError(
-            f"the mesh has no {what}",
+            f"the mesh has no {subject}",
             where=path,
             expected=linear,
             actual=listed or "no elements",
@@ -510,8 +540,8 @@ def referenced(
 
 
 def _refuse_missing(points: Floats, blocks: list[Cells], path: Path) -> None:
-    places = np.concatenate([np.arange(len(of.data)) if of.places is None else of.places for of in blocks])
-    outside = np.concatenate([((of.data < 0) | (of.data >= len(points))).any(axis=1) for of in blocks])
+    places = np.concatenate([np.arange(len(cells.data)) if cells.places is None else cells.places for cells in blocks])
+    outside = np.concatenate([((cells.data < 0) | (cells.data >= len(points))).any(axis=1) for cells in blocks])
     outside = np.sort(places[outside])
     if outside.size:
         raise ReproError(
@@ -535,14 +565,14 @@ def _refuse_missing(points: Floats, blocks: list[Cells], path: Path) -> None:
         )
 
 
-def refuse_degenerate(measures: Floats, corners: Floats, power: int, what: str, path: Path) -> None:
+def refuse_degenerate(measures: Floats, corners: Floats, power: int, subject: str, path: Path) -> None:
     """Raise `ReproError` for elements whose area (power 2) or volume (power 3) is negligible compared with the longest
     edge.
     """
     bad = np.flatnonzero(measures <= DEGENERATE * longest_edges(corners) ** power)
     if bad.size:
         raise ReproError(
-            f"the mesh has degenerate {what}",
+            f"the mesh has degenerate {subject}",
             where=path,
             expected=f"more than {DEGENERATE:g} of the longest edge to the power of {power}",
             actual=f"{bad.size} of {len(measures)}, the first is number {bad[0]} (counted from 0)",

@@ -35,6 +35,7 @@ from repro.problems.meshes import (
     read_tetrahedra,
     referenced,
     refuse_degenerate,
+    stated_vertices,
 )
 from repro.problems.meshreaders import Cells
 from repro.problems.problem import Outline
@@ -231,7 +232,7 @@ def outline(problem: OwnProblem | LocalFile | OwnField, limits: Limits) -> Outli
         check_field_file(path)
         return Outline(name, "field", None, definition, (path,), size_by_length(path, "field"), BY_LENGTH)
     said = describe_file(problem, limits)
-    held = isinstance(problem, OwnProblem) and bool(problem.fixed)
+    is_fixed = isinstance(problem, OwnProblem) and bool(problem.fixed)
     return Outline(
         name,
         problem.kind_of_problem,
@@ -241,13 +242,13 @@ def outline(problem: OwnProblem | LocalFile | OwnField, limits: Limits) -> Outli
         said.size,
         said.size_from,
         columns=said.columns,
-        free_body=said.entry == "block3" and not held and not is_matrix_market(path),
+        free_body=said.entry == "block3" and not is_fixed and not is_matrix_market(path),
         refused=said.refused,
     )
 
 
 def describe_file(problem: OwnProblem | LocalFile, limits: Limits | None = None) -> OwnOutline:
-    """Return what the header of a matrix file tells about the problem; mesh files are not read.
+    """Return what the head of a file tells about the problem: its size, and of a matrix its entry.
 
     A wrong header is no error here, since a file that is refused costs the other problems nothing: it is `refused`.
 
@@ -263,6 +264,8 @@ def describe_file(problem: OwnProblem | LocalFile, limits: Limits | None = None)
         suffix = format_of(path)
         if suffix in TETGEN_PAIR:
             companion(path, suffix)
+        if rows := stated_vertices(path, limits):
+            return OwnOutline(entry, (rows, rows * LENGTHS[entry][1]), BY_VERTICES)
         return OwnOutline(entry, size_by_length(path, entry), BY_LENGTH)
     try:
         with open_plain(path, limits, member_of(path)) as stream:
@@ -278,7 +281,7 @@ def describe_file(problem: OwnProblem | LocalFile, limits: Limits | None = None)
     return OwnOutline(entry, (rows, nonzeros), size_from, None if rows == columns else columns)
 
 
-BY_LENGTH = "by length"
+BY_LENGTH, BY_VERTICES = "by length", "by vertices"
 #: Typical bytes of a mesh's file for each vertex (for a field, each cell), with the cells that belong to it, and
 #: non-zeros of a row (modes of a cell).
 LENGTHS = {"quaternion": (100, 7), "block3": (280, 14), "field": (150, 4)}
@@ -286,10 +289,10 @@ LENGTHS = {"quaternion": (100, 7), "block3": (280, 14), "field": (150, 4)}
 PACKED, COMPRESSED = (".gz", ".xz", ".vtu"), 3
 
 
-def size_by_length(path: Path, what: str) -> tuple[int, int]:
+def size_by_length(path: Path, subject: str) -> tuple[int, int]:
     """Guess the size of a problem on a mesh (an entry type, or `field`) from the length of the mesh's files."""
     nbytes = sum(file.stat().st_size * (COMPRESSED if file.suffix in PACKED else 1) for file in companions(path))
-    each, of_row = LENGTHS[what]
+    each, of_row = LENGTHS[subject]
     rows = max(1, nbytes // each)
     return rows, rows * of_row
 
@@ -371,9 +374,11 @@ def assemble_own(
         assembled = assemble_dirac(vertices, cells, seed=seed)
     else:
         vertices, cells, notes = read_tetrahedra(path, limits)
-        groups = {one.group: read_group(path, limits, one.group) for one in fixed if one.group is not None}
-        held = fixed_vertices(vertices, fixed, groups, path) if fixed else None
-        assembled = elastic_body(vertices, cells, held)
+        groups = {
+            support.group: read_group(path, limits, support.group) for support in fixed if support.group is not None
+        }
+        fixed_nodes = fixed_vertices(vertices, fixed, groups, path) if fixed else None
+        assembled = elastic_body(vertices, cells, fixed_nodes)
     origin = {
         "checksum": {"sha256": mesh_checksum(vertices, cells), "state": "own"},
         "counts": {"vertices": len(vertices), "cells": len(cells)},

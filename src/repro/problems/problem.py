@@ -39,7 +39,8 @@ class Outline:
     files: tuple[Path, ...] = ()
     #: Rows and non-zeros of a matrix, or approximate cells and modes of a field; None if unknown before the build.
     size: tuple[int, int] | None = None
-    #: How the size is known: `stated`, `at most` (an upper limit), or `by length` (guessed from the length of a file).
+    #: How the size is known: `stated`, `at most` (an upper limit), `by vertices` (rows are at most those that the
+    #: head of a mesh states, non-zeros guessed by them), or `by length` (guessed from the length of a file).
     size_from: str = "stated"
     #: Number of columns, if known and different from the number of rows.
     columns: int | None = None
@@ -97,38 +98,38 @@ def quantiles(values: NDArray[Any] | Floats) -> dict[str, float]:
     return {"min": low, "q1": q1, "median": median, "q3": q3, "max": high, "mean": float(np.mean(values))}
 
 
-def check_array(name: str, what: str, array: NDArray[Any], dtype: DTypeLike, shape: tuple[int, ...]) -> None:
-    """Raise `ReproError` for an array with wrong type or shape. `what` names the array's items in the plural, for
+def check_array(name: str, items: str, array: NDArray[Any], dtype: DTypeLike, shape: tuple[int, ...]) -> None:
+    """Raise `ReproError` for an array with wrong type or shape. `items` names the array's items in the plural, for
     messages.
     """
     expected = np.dtype(dtype)
     if not isinstance(array, np.ndarray):
-        raise ReproError(f"the {what} are no array", where=name, expected=expected, actual=type(array).__name__)
+        raise ReproError(f"the {items} are no array", where=name, expected=expected, actual=type(array).__name__)
     if (array.dtype, array.shape) != (expected, shape):
         raise ReproError(
-            f"the {what} do not fit",
+            f"the {items} do not fit",
             where=name,
             expected=f"{expected} {shape}",
             actual=f"{array.dtype} {array.shape}",
         )
 
 
-def check_pointers(name: str, what: str, pointers: Integers, end: int) -> None:
-    """Raise `ReproError` unless pointers `(intervals + 1,)` ascend from 0 to `end`. `what` names one interval in
+def check_pointers(name: str, interval: str, pointers: Integers, end: int) -> None:
+    """Raise `ReproError` unless pointers `(intervals + 1,)` ascend from 0 to `end`. `interval` names one interval in
     messages.
     """
     if pointers[0] != 0 or pointers[-1] != end:
         raise ReproError(
-            f"the {what} pointers do not fit",
+            f"the {interval} pointers do not fit",
             where=name,
             expected=f"from 0 to {end}",
             actual=f"from {pointers[0]} to {pointers[-1]}",
         )
     refuse(
         name,
-        f"the {what} pointers decrease",
+        f"the {interval} pointers decrease",
         pointers[1:] < pointers[:-1],
-        place=lambda i: f"{what} {i}",
+        place=lambda i: f"{interval} {i}",
         expected="pointers that never decrease",
     )
 

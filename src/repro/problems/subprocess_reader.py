@@ -150,8 +150,8 @@ class _Server:
 
 
 def _no_process(actual: object) -> ReproError:
-    what = "no process can be started to read files in"
-    return ReproError(what, where=sys.executable or None, actual=actual, todo=_TODO)
+    failure = "no process can be started to read files in"
+    return ReproError(failure, where=sys.executable or None, actual=actual, todo=_TODO)
 
 
 def _raised(end: socket.socket) -> socket.socket:

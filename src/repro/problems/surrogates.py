@@ -113,8 +113,8 @@ def row_lengths(wanted: LengthTargets) -> Lengths:
         base = _quantiles(_geometric(steps, total / rest - wanted.shortest), rest) + wanted.shortest
         if not wanted.reach:
             base[-1] = wanted.longest
-        held = 0 if wanted.reach else 1
-        _settle(base[: rest - held], total - held * wanted.longest, wanted.shortest, wanted.top)
+        reserved = 0 if wanted.reach else 1
+        _settle(base[: rest - reserved], total - reserved * wanted.longest, wanted.shortest, wanted.top)
     return np.concatenate([np.sort(beyond + wanted.width)[::-1], np.sort(base)[::-1]])
 
 
@@ -194,8 +194,8 @@ def _geometric(steps: int, mean: float) -> Floats:
 
 def _quantiles(share: Floats, count: int) -> Lengths:
     """Return `count` evenly spaced quantiles of a distribution in ascending order."""
-    at = (np.arange(count) + 0.5) / count
-    places = np.searchsorted(np.cumsum(share), at)
+    probabilities = (np.arange(count) + 0.5) / count
+    places = np.searchsorted(np.cumsum(share), probabilities)
     ascending: Lengths = np.minimum(places, len(share) - 1).astype(np.int64)
     return ascending
 
@@ -288,12 +288,12 @@ def _draw_distinct(first: int, pointers: Places, columns: int, draw: Draw, rng: 
         again = _repeated(keys)
         if not again.size:
             return keys - rows * columns
-        of = rows[again]
-        anew = draw(of + first, None) if attempt < AGAIN else rng.integers(columns, size=len(of))
-        keys[again] = of * columns + anew
+        redrawn = rows[again]
+        anew = draw(redrawn + first, None) if attempt < AGAIN else rng.integers(columns, size=len(redrawn))
+        keys[again] = redrawn * columns + anew
         # Only rows with redrawn entries have to be sorted again.
         changed = np.zeros(len(pointers) - 1, bool)
-        changed[of] = True
+        changed[redrawn] = True
         places = np.flatnonzero(changed[rows])
         keys[places] = np.sort(keys[places])
     for row in np.unique(rows[_repeated(keys)]):

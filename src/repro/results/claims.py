@@ -109,7 +109,7 @@ class Quantity(Generic[D]):
         if len(numbers) == 1 or statistic is None or self.statistic in ("most", "least"):
             value = self.value(numbers)
             return next((number.interval for number in numbers if number.value == value), None)
-        return None if self.statistic == "sum" else interval_of_statistic([one.value for one in numbers], statistic)
+        return None if self.statistic == "sum" else interval_of_statistic([case.value for case in numbers], statistic)
 
 
 _STATISTICS: Mapping[str, Callable[[Iterable[float]], float | None]] = {
@@ -147,14 +147,14 @@ def targets_table(
     return Table(target_columns(campaign), rows, caption)
 
 
-def target_cells(item: Record, quantity: Quantity[Any], measured: Measured, held: bool) -> tuple[Cell, ...]:
+def target_cells(item: Record, quantity: Quantity[Any], measured: Measured, with_targets: bool) -> tuple[Cell, ...]:
     """Return the table line (`target_columns`) for a target; without a wanted value it has no verdict.
 
-    `held` is the result of `has_targets`.
+    `with_targets` is the result of `has_targets`.
     """
     numbers, missing = measured.numbers, one_line(measured.why_not, MAX_NOTE_LETTERS)
-    wanted, limit = float(item["wanted"]) if item["wanted"] and held else None, "≤" if quantity.at_most else "≥"
-    asked = wanted_cell(item, held) if wanted is None else Cell(wanted, f"{limit} {item['wanted']}")
+    wanted, limit = float(item["wanted"]) if item["wanted"] and with_targets else None, "≤" if quantity.at_most else "≥"
+    asked = wanted_cell(item, with_targets) if wanted is None else Cell(wanted, f"{limit} {item['wanted']}")
     heads = Cell(item["what"].replace("'", "’")), asked
     if not numbers:
         return (*heads, Cell(), Cell(None, " "), Cell(0), Cell(), Cell(missing) if missing else Cell(None, " "))
@@ -179,11 +179,11 @@ def has_targets(campaign: Campaign) -> bool:
     return campaign.device in (None, WANTED_ON)
 
 
-def wanted_cell(item: Record, held: bool) -> Cell:
-    """Return the cell of the wanted value as it is written in `config/targets`; `held` is as in `target_cells`."""
+def wanted_cell(item: Record, with_targets: bool) -> Cell:
+    """Return the cell of the wanted value as it is written in `config/targets`; `with_targets` as in `target_cells`."""
     if not item["wanted"]:
         return Cell(None, "reported")
-    return Cell(float(item["wanted"]), item["wanted"]) if held else Cell(None, NO_TARGET)
+    return Cell(float(item["wanted"]), item["wanted"]) if with_targets else Cell(None, NO_TARGET)
 
 
 def wanted_on(campaign: Campaign) -> str:
@@ -390,53 +390,53 @@ def _value(number: float | None) -> Cell:
     return Cell() if number is None else Cell(number, f"{number:.3g}" if abs(number) < 1000 else f"{number:,.0f}")
 
 
-def _measured(one: Judgement) -> Cell:
-    return replace(_value(one.value), interval=one.interval)
+def _measured(judgement: Judgement) -> Cell:
+    return replace(_value(judgement.value), interval=judgement.interval)
 
 
-def _range(one: Judgement) -> Cell:
-    return Cell(" to ".join(_value(end).shown for end in one.interval)) if one.interval else Cell()
+def _range(judgement: Judgement) -> Cell:
+    return Cell(" to ".join(_value(end).shown for end in judgement.interval)) if judgement.interval else Cell()
 
 
-def _worst(one: Judgement) -> Cell:
-    return _value(one.worst.value) if one.worst else Cell()
+def _worst(judgement: Judgement) -> Cell:
+    return _value(judgement.worst.value) if judgement.worst else Cell()
 
 
-def _worst_case(one: Judgement) -> Cell:
-    if one.reason:
-        return Cell(one.reason, notes=one.notes)
-    return Cell(one.worst.case, notes=one.worst.notes) if one.worst else Cell()
+def _worst_case(judgement: Judgement) -> Cell:
+    if judgement.reason:
+        return Cell(judgement.reason, notes=judgement.notes)
+    return Cell(judgement.worst.case, notes=judgement.worst.notes) if judgement.worst else Cell()
 
 
-def _claim(one: Judgement) -> Cell:
-    return Cell(one.claim.claim, notes=(one.claim.note,) if one.claim.note else ())
+def _claim(judgement: Judgement) -> Cell:
+    return Cell(judgement.claim.claim, notes=(judgement.claim.note,) if judgement.claim.note else ())
 
 
-def _verdict(one: Judgement) -> Cell:
-    reached = f"its interval reaches: {', '.join(one.undecided)}" if one.undecided else ""
-    return Cell(str(one.verdict), notes=(reached,) if reached else ())
+def _verdict(judgement: Judgement) -> Cell:
+    reached = f"its interval reaches: {', '.join(judgement.undecided)}" if judgement.undecided else ""
+    return Cell(str(judgement.verdict), notes=(reached,) if reached else ())
 
 
-def _kernels(one: Judgement) -> Cell:
-    words = VARIANT_WORDS[one.claim.variants if one.value is None else one.variants]
-    other = one.value is not None and one.variants != one.claim.variants
-    notes = [f"those {VARIANT_WORDS[one.claim.variants]} were not measured"] if other else []
-    notes += [f"by the rows of campaign {one.campaign}"] if one.campaign else []
+def _kernels(judgement: Judgement) -> Cell:
+    words = VARIANT_WORDS[judgement.claim.variants if judgement.value is None else judgement.variants]
+    other = judgement.value is not None and judgement.variants != judgement.claim.variants
+    notes = [f"those {VARIANT_WORDS[judgement.claim.variants]} were not measured"] if other else []
+    notes += [f"by the rows of campaign {judgement.campaign}"] if judgement.campaign else []
     return Cell(words, notes=tuple(notes))
 
 
 def claim_columns(column: str) -> tuple[Column[Judgement], ...]:
     """Return the columns of a table of claims; `column` is the head of the measured values."""
     return (
-        Column("id", "id", numeric=False, cell=lambda one: Cell(one.claim.id)),
+        Column("id", "id", numeric=False, cell=lambda judgement: Cell(judgement.claim.id)),
         Column("claim", "claim", numeric=False, cell=_claim),
-        Column("place", "place", numeric=False, cell=lambda one: Cell(one.claim.place)),
-        Column("gpu", "on", "published", numeric=False, cell=lambda one: Cell(one.claim.gpu or None)),
-        Column("published", "value", "published", cell=lambda one: Cell(one.claim.published)),
+        Column("place", "place", numeric=False, cell=lambda judgement: Cell(judgement.claim.place)),
+        Column("gpu", "on", "published", numeric=False, cell=lambda judgement: Cell(judgement.claim.gpu or None)),
+        Column("published", "value", "published", cell=lambda judgement: Cell(judgement.claim.published)),
         Column("verdict", "verdict", column, numeric=False, cell=_verdict),
         Column("measured", "value", column, cell=_measured),
         Column("interval", "95 % interval", column, numeric=False, cell=_range),
-        Column("cases", "cases", column, cell=lambda one: count(len(one.numbers) or None)),
+        Column("cases", "cases", column, cell=lambda judgement: count(len(judgement.numbers) or None)),
         Column("worst", "worst", column, cell=_worst),
         Column("worst_case", "worst case, or why there is none", column, numeric=False, cell=_worst_case),
         Column("kernels", "kernels", column, numeric=False, cell=_kernels),
@@ -454,7 +454,7 @@ def claims_table(
     others = {other.name: judge(claims, other, quantities, data) for other in campaign.beside}
     columns = list(claim_columns(campaign.column))
     for other in campaign.beside:
-        by_id = {one.claim.id: one for one in others[other.name]}
+        by_id = {judgement.claim.id: judgement for judgement in others[other.name]}
         columns += _beside_columns(other, by_id)
     caption = [
         "What the papers claim, and what this campaign’s rows say of it by one rule. Holds: in the published range",
@@ -471,7 +471,7 @@ def claims_table(
 
 def _source_sentence(judgements: Sequence[Judgement]) -> str:
     """Return a sentence on the claims that another campaign's rows judge; empty if there are none."""
-    judged = [one for one in judgements if one.campaign]
+    judged = [judgement for judgement in judgements if judgement.campaign]
     if not judged:
         return ""
     return (
@@ -483,16 +483,20 @@ def _source_sentence(judgements: Sequence[Judgement]) -> str:
 def _beside_columns(other: Campaign, judgements: Mapping[str, Judgement]) -> tuple[Column[Judgement], ...]:
     """Return the additional columns for the verdicts of another campaign."""
 
-    def verdict(one: Judgement) -> Cell:
-        theirs = judgements[one.claim.id].verdict
-        tested = Verdict.NOT_TESTABLE not in (theirs, one.verdict)
-        return Cell(str(theirs), notes=("another verdict here",) if tested and theirs != one.verdict else ())
+    def verdict(judgement: Judgement) -> Cell:
+        theirs = judgements[judgement.claim.id].verdict
+        tested = Verdict.NOT_TESTABLE not in (theirs, judgement.verdict)
+        return Cell(str(theirs), notes=("another verdict here",) if tested and theirs != judgement.verdict else ())
 
     key, head = re.sub(r"\W", "_", other.name), f"{other.name}: {other.column}"
     return (
         Column(f"{key}_verdict", "verdict", head, numeric=False, campaign=other.name, cell=verdict),
         Column(
-            f"{key}_measured", "value", head, campaign=other.name, cell=lambda one: _measured(judgements[one.claim.id])
+            f"{key}_measured",
+            "value",
+            head,
+            campaign=other.name,
+            cell=lambda judgement: _measured(judgements[judgement.claim.id]),
         ),
     )
 
@@ -528,7 +532,7 @@ def load_claims(study_name: str, folder: Path = FOLDER) -> list[Claim]:
                 actual=", ".join(reader.fieldnames or ()),
             )
         claims = [_read_claim(line, f"{path}:{number}") for number, line in enumerate(reader, start=2)]
-    twice = [claim.id for at, claim in enumerate(claims) if claim.id in {other.id for other in claims[:at]}]
+    twice = [claim.id for index, claim in enumerate(claims) if claim.id in {other.id for other in claims[:index]}]
     if twice:
         raise ReproError("two claims have one id", where=path, actual=", ".join(twice))
     return claims

@@ -86,20 +86,33 @@ def times_table(
     def timed(method: Method) -> Callable[[CaseRow], ReportedTime | None]:
         return lambda row: row.case.time(method, clock)
 
+    def time_or_reason(method: Method) -> Callable[[CaseRow], Cell]:
+        return lambda row: microseconds(time) if (time := row.case.time(method, clock)) else _failure(row, method)
+
     columns = [
         Column[CaseRow]("problem", "problem", numeric=False, cell=lambda row: row.name),
         Column[CaseRow]("precision", "precision", numeric=False, cell=lambda row: precision_cell(row.case.precision)),
         time_column("floor_us", "floor", "µs", lambda row: row.case.bound("floor", clock)),
         time_column(f"{base.key}_us", base.title, "µs", timed(base)),
-        *(time_column(f"{one.key}_us", one.title, "µs", timed(one)) for one in methods),
+        *(Column(f"{shown.key}_us", shown.title, "µs", cell=time_or_reason(shown)) for shown in methods),
         *(
-            speedup_column(f"{one.key}_speedup", one.title, f"speedup over {base.title}", timed(base), timed(one))
-            for one in methods
+            speedup_column(f"{shown.key}_speedup", shown.title, f"speedup over {base.title}", timed(base), timed(shown))
+            for shown in methods
         ),
     ]
     rows = case_rows(campaign, published)
     said = [caption, measurement_note(campaign, clock), unavailable_note(campaign)]
     return table_of(columns, rows, join_sentences(said), nothing=not any(row.case.measured for row in rows))
+
+
+def _failure(row: CaseRow, method: Method) -> Cell:
+    """Return the cell without a time; it notes how the method's rows ended, unless the whole case has a reason."""
+    rows = [
+        *row.case.select(method.predicate, **method.columns),
+        *row.case.searched.select(method.predicate, **method.columns),
+    ]
+    failed = next((found.status for found in rows if found.status != "ok"), None)
+    return Cell(notes=(f"{method.title}: {failed.replace('_', ' ')}",)) if failed and row.case.measured else Cell()
 
 
 #: Maximum number of variants that have columns of their own in `table-times`; of more, the fastest has.
@@ -177,14 +190,17 @@ def baselines_table(
             for precision in campaign.precisions:
                 case = Case[R_co](campaign, problem, precision)
                 _add_case(contestants, task, case, name, task.clock or clock)
-    lines = sorted(contestants.values(), key=lambda one: ([task.title for task in tasks].index(one.task), one.name))
+    lines = sorted(
+        contestants.values(),
+        key=lambda contestant: ([task.title for task in tasks].index(contestant.task), contestant.name),
+    )
     clocks = dict.fromkeys(task.clock or clock for task in tasks)
     caption = [
         "All baselines and layouts that have rows, over all problems and precisions: the fastest of each in each case,",
         "as reported, or as searched where it was not reported. Cases: how many have a time. Over the fastest: its",
         "time over that of the fastest in the same case. Means are geometric. Fastest in: how many cases.",
-        f"Ours and others alike by the clock {' or '.join(f'{one} ({CLOCK_WORDS[one]})' for one in clocks)}, cache",
-        f"{campaign.cache}, on {campaign.device or 'no device yet'}.",
+        f"Ours and others alike by the clock {' or '.join(f'{clock} ({CLOCK_WORDS[clock]})' for clock in clocks)},",
+        f"cache {campaign.cache}, on {campaign.device or 'no device yet'}.",
         unavailable_note(campaign),
     ]
     return table_of(COLUMNS, lines, join_sentences(caption), nothing=not lines)
@@ -209,42 +225,47 @@ def _add_case(
     here = case.problem, case.precision
     timed = {}
     for label, groups in by_name.items():
-        one = contestants.setdefault((task.title, label), Contestant(task.title, label))
+        contestant = contestants.setdefault((task.title, label), Contestant(task.title, label))
         if fastest := next((time for group in groups if (time := group.fastest(clock))), None):
-            one.seconds[here] = timed[label] = fastest.seconds
+            contestant.seconds[here] = timed[label] = fastest.seconds
         else:
-            one.failures[here] = groups[0].rows[0].status
+            contestant.failures[here] = groups[0].rows[0].status
     least = min(timed.values(), default=0.0)
     for label, seconds in timed.items():
         contestants[task.title, label].ratios[here] = seconds / least
 
 
-def _cases(one: Contestant) -> Cell:
+def _cases(contestant: Contestant) -> Cell:
     statuses: dict[str, int] = {}
-    for status in one.failures.values():
+    for status in contestant.failures.values():
         statuses[status] = statuses.get(status, 0) + 1
-    without = ", ".join(f"{status.replace('_', ' ')} in {number}" for status, number in sorted(statuses.items()))
-    return Cell(len(one.seconds), notes=(f"without a time: {without}",) if without else ())
+    without = ", ".join(
+        f"{'timed by other clocks' if status == 'ok' else status.replace('_', ' ')} in {number}"
+        for status, number in sorted(statuses.items())
+    )
+    return Cell(len(contestant.seconds), notes=(f"without a time: {without}",) if without else ())
 
 
-def _worst(one: Contestant) -> Cell:
-    if not one.ratios:
+def _worst(contestant: Contestant) -> Cell:
+    if not contestant.ratios:
         return Cell()
-    problem, precision = max(one.ratios, key=one.ratios.__getitem__)
+    problem, precision = max(contestant.ratios, key=contestant.ratios.__getitem__)
     return Cell(f"{problem} ({ABBREVIATIONS[precision]})")
 
 
 COLUMNS: tuple[Column[Contestant], ...] = (
-    Column("task", "task", numeric=False, cell=lambda one: Cell(one.task)),
-    Column("name", "baseline or layout", numeric=False, cell=lambda one: Cell(one.name)),
+    Column("task", "task", numeric=False, cell=lambda line: Cell(line.task)),
+    Column("name", "baseline or layout", numeric=False, cell=lambda line: Cell(line.name)),
     Column("cases", "cases", cell=_cases),
-    Column("least_us", "least", "µs", cell=lambda one: seconds_cell(min(one.seconds.values(), default=None))),
-    Column("mean_us", "geometric mean", "µs", cell=lambda one: seconds_cell(geometric_mean(one.seconds.values()))),
-    Column("most_us", "largest", "µs", cell=lambda one: seconds_cell(max(one.seconds.values(), default=None))),
-    Column("mean_ratio", "mean", "over the fastest", cell=lambda one: ratio(geometric_mean(one.ratios.values()))),
-    Column("most_ratio", "largest", "over the fastest", cell=lambda one: ratio(max(one.ratios.values(), default=None))),
+    Column("least_us", "least", "µs", cell=lambda line: seconds_cell(min(line.seconds.values(), default=None))),
+    Column("mean_us", "geometric mean", "µs", cell=lambda line: seconds_cell(geometric_mean(line.seconds.values()))),
+    Column("most_us", "largest", "µs", cell=lambda line: seconds_cell(max(line.seconds.values(), default=None))),
+    Column("mean_ratio", "mean", "over the fastest", cell=lambda line: ratio(geometric_mean(line.ratios.values()))),
+    Column(
+        "most_ratio", "largest", "over the fastest", cell=lambda line: ratio(max(line.ratios.values(), default=None))
+    ),
     Column("worst_case", "in", "over the fastest", numeric=False, cell=_worst),
-    Column("fastest_in", "fastest in", cell=lambda one: count(sum(value == 1 for value in one.ratios.values()))),
+    Column("fastest_in", "fastest in", cell=lambda line: count(sum(value == 1 for value in line.ratios.values()))),
 )
 
 
@@ -392,5 +413,5 @@ def setup_costs_table(
         measurement_note(campaign, clock),
         unavailable_note(campaign),
     ]
-    columns = _columns(library, any(one.product for one in costs))
-    return table_of(columns, costs, join_sentences(caption), nothing=not any(one.ours for one in costs))
+    columns = _columns(library, any(cost.product for cost in costs))
+    return table_of(columns, costs, join_sentences(caption), nothing=not any(cost.ours for cost in costs))

@@ -29,8 +29,8 @@ def with_all_problems(campaign: Campaign) -> Campaign:
     Each problem has the record of the first campaign in which it is available.
     """
     records: dict[str, ProblemRecord] = {}
-    for one in (campaign, *campaign.beside):
-        for name, record in one.problems.items():
+    for compared in (campaign, *campaign.beside):
+        for name, record in compared.problems.items():
             if name not in records or (record.available and not records[name].available):
                 records[name] = record
     return replace(campaign, problems=dict(sorted(records.items())))
@@ -77,15 +77,15 @@ def column_title(campaign: Campaign, other: Campaign) -> str:
     return f"{other.column}, {other.name}" if _repeats(campaign, other) else other.column
 
 
-def campaign_label(campaign: Campaign, one: Campaign) -> str:
-    """Return a short label for campaign `one`, `campaign` itself or one beside it: its device, or its name if devices
+def campaign_label(campaign: Campaign, other: Campaign) -> str:
+    """Return a short label for campaign `other`, `campaign` itself or one beside it: its device, or its name if devices
     repeat.
     """
-    return one.name if _repeats(campaign, one) else one.column
+    return other.name if _repeats(campaign, other) else other.column
 
 
-def _repeats(campaign: Campaign, one: Campaign) -> bool:
-    return [each.column for each in (campaign, *campaign.beside)].count(one.column) > 1
+def _repeats(campaign: Campaign, other: Campaign) -> bool:
+    return [each.column for each in (campaign, *campaign.beside)].count(other.column) > 1
 
 
 Verdict = Literal["same", "faster", "slower", "undecided"]
@@ -204,10 +204,10 @@ def compare_campaigns(
             todo="compare campaigns of one model, or ask for ratios alone with --across-devices",
         )
     frames, counts, winners = [], dict[str, int](), list[Winner]()
-    for one, other in pairs:
-        phases = [(one.report, other.report)]
+    for base, other in pairs:
+        phases = [(base.report, other.report)]
         if search:
-            phases.append((_full(one.search), _full(other.search)))
+            phases.append((_full(base.search), _full(other.search)))
         for mine, theirs in phases:
             if mine.empty and theirs.empty:  # recorded campaigns may lack the rows of the search phase
                 continue
@@ -215,7 +215,7 @@ def compare_campaigns(
             frames.append(rows)
             for why, count in left_out.items():
                 counts[why] = counts.get(why, 0) + count
-        winners += _winners(one, other)
+        winners += _winners(base, other)
     timed = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
     if timed.empty:
         raise ReproError(
@@ -239,8 +239,8 @@ def compare_campaigns(
 
 def _devices(pairs: Sequence[tuple[Campaign, Campaign]]) -> tuple[str, str]:
     """Return the devices of the two campaigns, from their first study."""
-    one, other = pairs[0]
-    return one.device or "nothing measured", other.device or "nothing measured"
+    first, other = pairs[0]
+    return first.device or "nothing measured", other.device or "nothing measured"
 
 
 def _full(frame: pd.DataFrame) -> pd.DataFrame:
@@ -279,11 +279,14 @@ def _verdicts(pairs: pd.DataFrame, tolerance: float, *, judged: bool) -> pd.Data
     lines = pairs[[*KEY, "phase"]].copy()
     for clock in ALL_CLOCKS:
         sides = [
-            {what: pairs[f"{clock}_{what}_{side}"].to_numpy(float, na_value=np.nan) for what in (*SAMPLED, "launches")}
+            {
+                column: pairs[f"{clock}_{column}_{side}"].to_numpy(float, na_value=np.nan)
+                for column in (*SAMPLED, "launches")
+            }
             for side in ("first", "second")
         ]
         medians = [side["median"] for side in sides]
-        timed = np.logical_and.reduce([side[what] > 0 for side in sides for what in SAMPLED])  # false for NaN
+        timed = np.logical_and.reduce([side[column] > 0 for side in sides for column in SAMPLED])  # false for NaN
         lines[f"{clock}_first"], lines[f"{clock}_second"] = medians
         lines[f"{clock}_ratio"] = lines[f"{clock}_spread"] = lines[f"{clock}_p"] = np.nan
         lines.loc[timed, f"{clock}_ratio"] = medians[1][timed] / medians[0][timed]
@@ -310,27 +313,27 @@ def _verdicts(pairs: pd.DataFrame, tolerance: float, *, judged: bool) -> pd.Data
     return lines
 
 
-def _winners(one: Campaign, other: Campaign) -> Iterator[Winner]:
+def _winners(base: Campaign, other: Campaign) -> Iterator[Winner]:
     chosen = [
         {
             (*case, choice.clock, choice.tuning): choice
             for case, choices in campaign.choices_by_case.items()
             for choice in choices
         }
-        for campaign in (one, other)
+        for campaign in (base, other)
     ]
     for key in (key for key in chosen[0] if key in chosen[1]):
         problem, precision, clock, tuning = key
         first, second = (chosen[side][key] for side in (0, 1))
         losses = [
             loss
-            for campaign, own, foreign in ((one, first.name, second.name), (other, second.name, first.name))
+            for campaign, own, foreign in ((base, first.name, second.name), (other, second.name, first.name))
             if (loss := _loss(campaign, key, own, foreign)) is not None
         ]
         loss = min(losses, default=None)
         tied = first.name in (second.name, *second.ties) or second.name in first.ties
-        agree = tied or (loss is not None and loss <= one.tie)
-        yield Winner(one.study, problem, precision, clock, tuning, first.name, second.name, loss, agree)
+        agree = tied or (loss is not None and loss <= base.tie)
+        yield Winner(base.study, problem, precision, clock, tuning, first.name, second.name, loss, agree)
 
 
 def _loss(campaign: Campaign, key: tuple[str, str, ClockName, str], own: str, foreign: str) -> float | None:
@@ -345,9 +348,9 @@ def _loss(campaign: Campaign, key: tuple[str, str, ClockName, str], own: str, fo
     return times[foreign] / times[own] - 1 if {own, foreign} <= set(times) else None
 
 
-def _changes(one: Campaign, other: Campaign) -> dict[str, tuple[str, str]]:
+def _changes(first: Campaign, other: Campaign) -> dict[str, tuple[str, str]]:
     """Return the differing entries of the two campaigns' environments, with both values."""
-    mine, theirs = (_environment(campaign) for campaign in (one, other))
+    mine, theirs = (_environment(campaign) for campaign in (first, other))
     return {
         key: (mine.get(key, "–"), theirs.get(key, "–"))
         for key in sorted(mine | theirs)

@@ -174,11 +174,11 @@ def empty_kernel_reading(campaign: Campaign, clock: ClockName) -> str | None:
     return f"{low} µs" if low == high else f"{low} to {high} µs"
 
 
-def launch_note(marked: int, of: int) -> str:
+def launch_note(marked: int, total: int) -> str:
     """Return a sentence with the number of times that are mostly launch overhead; empty if there are none."""
     if not marked:
         return ""
-    return f"In {marked} of {of} cases a time is within {NEAR_EMPTY:g}× of that, and the ratio says little: marked."
+    return f"In {marked} of {total} cases a time is within {NEAR_EMPTY:g}× of that, and the ratio says little: marked."
 
 
 def unconfirmed_note(cases: Iterable[tuple[Case, ReportedTime | None, ReportedTime | None]]) -> str:

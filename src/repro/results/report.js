@@ -2,6 +2,7 @@
 // Tables: controls are made here, so that a page without scripts has none that do nothing.
 const FILTERED_FROM = 9; // rows
 const AT_FIRST = 12; // columns
+const NARROW = matchMedia("(max-width: 60rem)"); // as in the style sheet
 // statistics that a summary line can have, by the first words of its title
 const STATISTICS = {
   "geometric mean": (values) => Math.exp(values.reduce((sum, value) => sum + Math.log(value), 0) / values.length),
@@ -95,18 +96,26 @@ function filter(table) {
   return [field, count];
 }
 
+// How many columns are shown at first: on a narrow screen as many as fit, so that none is cut off.
+function columnsAtFirst(table) {
+  if (!NARROW.matches) return AT_FIRST;
+  let left = table.closest(".scroll").clientWidth;
+  const beyond = headsOf(table).findIndex((head) => (left -= head.offsetWidth) < 0);
+  return beyond < 0 ? AT_FIRST : Math.max(3, Math.min(beyond, AT_FIRST));
+}
+
 // Of a wide table the first columns are shown, and a switch brings the others; a box hides those of a group.
-function columns(table) {
+function columns(table, atFirst) {
   const groups = table.tHead.querySelector(".groups");
   const count = headsOf(table).length;
-  if (count <= AT_FIRST) return [];
+  if (count <= atFirst) return [];
   const spans = [];
   let first = 0;
   for (const head of groups?.cells ?? []) head.dataset.span = head.colSpan;
   for (const head of groups?.cells ?? []) spans.push({ head, from: first, end: (first += head.colSpan), shown: true });
   let all = false;
   const visible = (column) =>
-    (all || column < AT_FIRST) && !spans.some((one) => !one.shown && one.from <= column && column < one.end);
+    (all || column < atFirst) && !spans.some((one) => !one.shown && one.from <= column && column < one.end);
   table.showColumns = () => {
     for (const row of table.rows) {
       if (row !== groups) [...row.cells].forEach((cell, column) => (cell.hidden = !visible(column)));
@@ -128,7 +137,7 @@ function columns(table) {
   const button = make("button", { type: "button", className: "columns" });
   const turn = (to) => {
     all = to;
-    button.textContent = all ? `first ${AT_FIRST} columns` : `all ${count} columns`;
+    button.textContent = all ? `first ${atFirst} columns` : `all ${count} columns`;
     for (const box of boxes) box.hidden = !all;
     table.showColumns();
   };
@@ -142,9 +151,11 @@ function columns(table) {
   return [button, ...boxes];
 }
 
-for (const table of document.querySelectorAll("table.sortable")) {
-  const controls = [...filter(table), ...columns(table)];
-  sortable(table);
+const tables = [...document.querySelectorAll("table.sortable")];
+tables.forEach(sortable);
+const atFirst = tables.map(columnsAtFirst); // of all before the first is changed: widths are taken from one layout
+for (const [at, table] of tables.entries()) {
+  const controls = [...filter(table), ...columns(table, atFirst[at])];
   const box = table.closest(".scroll");
   if (controls.length) box.before(make("div", { className: "controls" }, ...controls));
   // a letter's note, without a way down and back

@@ -149,7 +149,7 @@ class Caption:
             count += len(sentence.split())
             end = count if count <= WORDS_SHOWN else end
         if not end:  # the first sentence is too long: split at a pause in the second half of the allowed words
-            pauses = [at for at, word in enumerate(words[:WORDS_SHOWN], 1) if word.endswith(PAUSES)]
+            pauses = [number for number, word in enumerate(words[:WORDS_SHOWN], 1) if word.endswith(PAUSES)]
             end = pauses[-1] if pauses and pauses[-1] > WORDS_SHOWN // 2 else WORDS_SHOWN
         cut = " …" if end < len(words) and not words[end - 1].endswith(PAUSES) else ""
         clocks = tuple(dict.fromkeys(re.findall(r"by the (event|graph|host) clock", text)))
@@ -195,20 +195,20 @@ def render_artifact(artifact: Artifact, campaign: Campaign, published: Published
 def lacks_ours(table: Table, campaign: Campaign) -> bool:
     """Return whether a table has columns for this campaign's numbers, and no line has one: only published ones."""
     columns = [*enumerate(table.columns)]
-    places = [at for at, column in columns if "measured" in (column.key, column.title, column.group)]
-    places = places or [at for at, column in columns if column.group.startswith(("ours", campaign.column))]
-    return bool(places) and all(row[at].value is None for row in table.rows for at in places)
+    places = [index for index, column in columns if "measured" in (column.key, column.title, column.group)]
+    places = places or [index for index, column in columns if column.group.startswith(("ours", campaign.column))]
+    return bool(places) and all(row[index].value is None for row in table.rows for index in places)
 
 
 def lead_first(table: Table, lead: Sequence[str]) -> Table:
     """Return a table with the columns of these keys behind the first ones without a group, which name the case."""
-    places = {column.key: at for at, column in enumerate(table.columns)}
+    places = {column.key: index for index, column in enumerate(table.columns)}
     first = [places[key] for key in lead if key in places]
-    naming = next((at for at, column in enumerate(table.columns) if column.group or at in first), len(places))
-    order = [*range(naming), *first, *(at for at in range(naming, len(table.columns)) if at not in first)]
+    naming = next((index for index, column in enumerate(table.columns) if column.group or index in first), len(places))
+    order = [*range(naming), *first, *(index for index in range(naming, len(table.columns)) if index not in first)]
 
     def ordered(row: Sequence[T]) -> tuple[T, ...]:
-        return tuple(row[at] for at in order)
+        return tuple(row[index] for index in order)
 
     rows, summary = ([ordered(row) for row in part] for part in (table.rows, table.summary))
     return replace(table, columns=ordered(table.columns), rows=rows, summary=summary)
@@ -268,21 +268,21 @@ def side_by_side(tables: Mapping[str, Table]) -> Table:
     Columns without a group do not depend on the campaign and are taken from the first table.
     """
     first = next(iter(tables.values()))
-    shared = [at for at, column in enumerate(first.columns) if not column.group]
-    columns = [first.columns[at] for at in shared]
+    shared = [index for index, column in enumerate(first.columns) if not column.group]
+    columns = [first.columns[index] for index in shared]
     own: dict[str, list[int]] = {}
     for name, table in tables.items():
-        own[name] = [at for at, column in enumerate(table.columns) if column.group]
-        columns += [_of(name, table.columns[at]) for at in own[name]]
+        own[name] = [index for index, column in enumerate(table.columns) if column.group]
+        columns += [_of(name, table.columns[index]) for index in own[name]]
     by_line = {name: {row[0].shown: row for row in table.rows} for name, table in tables.items()}
     lines = dict.fromkeys(line for rows in by_line.values() for line in rows)
     rows = []
     for line in lines:
         heads = by_line[next(iter(tables))].get(line)
-        cells = [heads[at] for at in shared] if heads else [Cell(line), *[Cell()] * (len(shared) - 1)]
+        cells = [heads[index] for index in shared] if heads else [Cell(line), *[Cell()] * (len(shared) - 1)]
         for name, places in own.items():
             row = by_line[name].get(line)
-            cells += [row[at] if row else Cell() for at in places]
+            cells += [row[index] if row else Cell() for index in places]
         rows.append(tuple(cells))
     return Table(tuple(columns), rows, f"{first.caption.partition('. ')[0].rstrip('.')}: {' beside '.join(tables)}.")
 
@@ -452,7 +452,7 @@ def _section(part: PageStudy, environment: jinja2.Environment, folder: Path, pro
         remarks=join_sentences([remarks(lines), missing_note(lines)]),
         rows=_rows(folder, campaign.study),
         claims=next((tally(item.table) for item in drawn if item.table and item.artifact.name == CLAIMS), {}),
-        highlights={name: what for name, what in part.highlights.items() if name in shown},
+        highlights={name: description for name, description in part.highlights.items() if name in shown},
         statuses=statuses(campaign),
         failures=failures(campaign),
         missing=missing(campaign, part.headline),
@@ -485,7 +485,7 @@ def _rows(folder: Path, study_name: str) -> dict[str, str]:
 
 def days_measured(campaigns: Sequence[Campaign]) -> str:
     """Return the first and the last day of measurement of some studies, `2026-11-24 to 2026-11-25`; empty if none."""
-    rows = (row for one in campaigns for row in (*one.searched, *one.reported))
+    rows = (row for campaign in campaigns for row in (*campaign.searched, *campaign.reported))
     stamps = [row.measured_at for row in rows if row.measured_at]
     return " to ".join(dict.fromkeys((min(stamps)[:10], max(stamps)[:10]))) if stamps else ""
 
@@ -493,7 +493,7 @@ def days_measured(campaigns: Sequence[Campaign]) -> str:
 def _summary(parts: Sequence[PageStudy]) -> dict[str, str]:
     campaigns = [part.campaign for part in parts]
     records = {name: record for campaign in campaigns for name, record in campaign.problems.items()}
-    rows = [row for one in campaigns for row in (*one.searched, *one.reported)]
+    rows = [row for measured in campaigns for row in (*measured.searched, *measured.reported)]
     days = days_measured(campaigns)
     devices = dict.fromkeys(campaign.device or "none yet" for campaign in campaigns)
     return {

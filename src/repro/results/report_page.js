@@ -9,9 +9,8 @@ for (const anchor of document.querySelectorAll("a.anchor")) {
 
 // The entry of the section that is being read is marked, and its study opened.
 const contents = document.getElementById("contents");
-const narrow = matchMedia("(max-width: 60rem)");
-const fold = () => (contents.open = !narrow.matches);
-narrow.addEventListener("change", fold);
+const fold = () => (contents.open = !NARROW.matches);
+NARROW.addEventListener("change", fold);
 fold();
 const entries = new Map([...contents.querySelectorAll("a")].map((link) => [link.hash.slice(1), link]));
 const seen = new Set();
@@ -26,7 +25,7 @@ const observer = new IntersectionObserver(
     link.setAttribute("aria-current", "location");
     const study = link.closest("li details");
     for (const other of contents.querySelectorAll("li details")) other.open = other === study;
-    if (!narrow.matches) link.scrollIntoView({ block: "nearest" });
+    if (!NARROW.matches) link.scrollIntoView({ block: "nearest" });
   },
   { rootMargin: "-10% 0px -85% 0px" },
 );

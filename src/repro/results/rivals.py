@@ -226,14 +226,14 @@ def _draw(lines: Sequence[RivalLine], several: bool) -> Canvas:
     axes = drawn.add_subplot()
     missing: list[str | None] = []
     shown: set[str] = set()
-    for at, of_case in enumerate(cases.values()):
+    for y, of_case in enumerate(cases.values()):
         ratios = {line.rival: ratio_of(line.time, line.ours) for line in of_case}
         ratios["library"] = ratio_of(of_case[0].library, of_case[0].ours)
         for name, ratio in ratios.items():
             if ratio:
                 shown.add(name)
                 colour, marker = _mark(name, names)
-                axes.plot(ratio, at, color=colour, marker=marker, markersize=4, linestyle="", zorder=3)
+                axes.plot(ratio, y, color=colour, marker=marker, markersize=4, linestyle="", zorder=3)
         why = next((line.why_not for line in of_case if line.why_not), "nothing of ours has a time")
         missing.append(None if any(ratios.values()) else brief_reason(why))
     axes.set_xscale("log")

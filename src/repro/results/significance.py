@@ -154,7 +154,7 @@ def _medians(rounds: Sequence[Floats], draws: NDArray[np.integer]) -> Floats:
     # hash of a draw, independent of order: the sum of random numbers, one per round
     codes = np.random.default_rng(1).integers(1 << 62, size=len(rounds))[flat].sum(axis=1)
     _, first, place = np.unique(codes, return_index=True, return_inverse=True)
-    medians = np.array([np.median(np.concatenate([rounds[number] for number in flat[one]])) for one in first])
+    medians = np.array([np.median(np.concatenate([rounds[number] for number in flat[draw]])) for draw in first])
     return medians[place].reshape(draws.shape[:-1])
 
 

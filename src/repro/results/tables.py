@@ -150,9 +150,9 @@ def table_of(
     for line in summary:
         counted = [row for row, case in zip(rows, cases, strict=True) if line.counts(case)]
         cells = []
-        for at, column in enumerate(columns):
+        for index, column in enumerate(columns):
             statistic = column.summary.get(line.statistic)
-            numbers = [float(value) for row in counted if (value := row[at].value) is not None] if statistic else []
+            numbers = [float(value) for row in counted if (value := row[index].value) is not None] if statistic else []
             cells.append(statistic(numbers) if statistic and numbers else Cell())
         if any(cell.value is not None for cell in cells):
             lines.append((Cell(line.title), *cells[1:]))
@@ -204,8 +204,8 @@ class Result:
 
 def _at(table: Table, name: str, key: str) -> Cell:
     """Return the cell of a column in the first row whose first cell starts with `name`; an empty cell if none does."""
-    at = next((at for at, column in enumerate(table.columns) if column.key == key), None)
-    rows = () if at is None else (row[at] for row in table.rows if row[0].shown.startswith(name))
+    index = next((index for index, column in enumerate(table.columns) if column.key == key), None)
+    rows = () if index is None else (row[index] for row in table.rows if row[0].shown.startswith(name))
     return next(iter(rows), Cell())
 
 

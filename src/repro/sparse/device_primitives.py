@@ -39,11 +39,11 @@ class ModuleFile:
     def read(cls, manifest: Path) -> ModuleFile:
         return cls(Module.load(manifest), manifest.parent)
 
-    def program(self, workspace: Workspace, at: int = 0) -> Program:
-        """Load the module on device number `at`; raise `ModuleError` if it has no valid binary."""
+    def program(self, workspace: Workspace, index: int = 0) -> Program:
+        """Load the module on device number `index`; raise `ModuleError` if it has no valid binary."""
         if self.module.binary is None:
             raise ModuleError(self.module.message)
-        return workspace.program(self.folder / self.module.binary, at)
+        return workspace.program(self.folder / self.module.binary, index)
 
 
 def read_module(target: Target, study_name: str, key: str) -> ModuleFile:
@@ -87,17 +87,17 @@ class Releasable(Protocol):
 R = TypeVar("R", bound=Releasable)
 
 
-def keep(held: ExitStack, thing: R) -> R:
+def keep(stack: ExitStack, thing: R) -> R:
     """Return `thing`, released when the stack is closed."""
-    held.callback(thing.release)
+    stack.callback(thing.release)
     return thing
 
 
-def reserve(held: ExitStack, device: Device, guards: Guards | None, nbytes: int, name: str) -> Buffer:
+def reserve(stack: ExitStack, device: Device, guards: Guards | None, nbytes: int, name: str) -> Buffer:
     """Allocate memory that is freed when the stack is closed; with `guards`, it lies between guard zones."""
     if guards is None:
-        return keep(held, device.allocate(nbytes))
-    return keep(held, guards.allocate(nbytes, name, device)).memory
+        return keep(stack, device.allocate(nbytes))
+    return keep(stack, guards.allocate(nbytes, name, device)).memory
 
 
 #: Number of elements per thread in a scan tile.
@@ -118,8 +118,8 @@ class Scan:
         self._device, self._program, self._capacity = device, program, capacity
         self._n_t = BLOCK_SIZE[device.backend]
         self._most = device.sm_count * SCAN_BLOCKS_PER_SM[device.backend]
-        self._held = ExitStack()
-        self._partial = reserve(self._held, device, guards, 4 * self._most, "the sums of runs")
+        self._stack = ExitStack()
+        self._partial = reserve(self._stack, device, guards, 4 * self._most, "the sums of runs")
 
     def bind(self, counts: Buffer, sums: Buffer, n: int) -> Callable[[], None]:
         """Return a launch of sums[i] = counts[0] + … + counts[i - 1] for i from 0 to n.
@@ -142,7 +142,7 @@ class Scan:
 
     def release(self) -> None:
         """Release the memory; a second call has no effect."""
-        self._held.close()
+        self._stack.close()
 
 
 def read_total(device: Device, sums: Buffer, n: int) -> int:
@@ -155,9 +155,9 @@ def read_total(device: Device, sums: Buffer, n: int) -> int:
     return int(numbers[-1])
 
 
-def check_size(n: int, capacity: int, what: str) -> None:
+def check_size(n: int, capacity: int, subject: str) -> None:
     if not 0 <= n <= capacity:
-        raise ReproError(f"more {what} than there is memory for", expected=f"0 to {capacity:,}", actual=f"{n:,}")
+        raise ReproError(f"more {subject} than there is memory for", expected=f"0 to {capacity:,}", actual=f"{n:,}")
 
 
 def runs_of(n: int, tile: int, max_runs: int, min_tiles: int = 1) -> tuple[int, int]:
@@ -201,15 +201,15 @@ class RadixSort:
         self._tile = SORT_BLOCK_SIZE[device.backend] * SORT_ITEMS[device.backend]
         self._most = device.sm_count * SORT_BLOCKS_PER_SM[device.backend]
         runs = max(1, min(-(-capacity // self._tile), self._most))  # sorts of fewer keys need no more runs
-        with ExitStack() as held:
+        with ExitStack() as stack:
 
             def allocate(name: str, count: int) -> Buffer:
-                return reserve(held, device, guards, 4 * count, f"the sort's {name}")
+                return reserve(stack, device, guards, 4 * count, f"the sort's {name}")
 
             self._keys = allocate("keys", capacity), allocate("keys", capacity)
             self._orders = allocate("order", capacity), allocate("order", capacity)
             self._counters, self._totals = allocate("counters", RADIX * runs), allocate("counters", RADIX)
-            self._held = held.pop_all()
+            self._stack = stack.pop_all()
 
     def bind(self, keys: Buffer, n: int, bits: int, order: Buffer | None = None) -> BoundSort:
         """Return a sort of n uint32 or non-negative int32 keys with `bits` significant bits; `keys` is not changed.
@@ -267,7 +267,7 @@ class RadixSort:
 
     def release(self) -> None:
         """Release the memory; a second call has no effect."""
-        self._held.close()
+        self._stack.close()
 
 
 def _other(pair: tuple[Buffer, Buffer], buffer: Buffer | None) -> Buffer:
@@ -288,19 +288,19 @@ class Launches:
     `load` loads a kernel module by name, such as `sort`. With `guards`, memory that kernels write has guard zones.
     """
 
-    def __init__(self, device: Device, load: Load, held: ExitStack, guards: Guards | None = None) -> None:
-        self.device, self.load, self.held, self.guards = device, load, held, guards
+    def __init__(self, device: Device, load: Load, stack: ExitStack, guards: Guards | None = None) -> None:
+        self.device, self.load, self.stack, self.guards = device, load, stack, guards
 
-    def within(self, held: ExitStack) -> Launches:
+    def within(self, stack: ExitStack) -> Launches:
         """Return a copy whose memory is freed by another stack; device and modules stay the same."""
-        return Launches(self.device, self.load, held, self.guards)
+        return Launches(self.device, self.load, stack, self.guards)
 
     def keep(self, thing: R) -> R:
         """Return `thing`, which is released when `held` is closed."""
-        return keep(self.held, thing)
+        return keep(self.stack, thing)
 
     def allocate(self, nbytes: int, name: str = "what is passed on") -> Buffer:
-        return reserve(self.held, self.device, self.guards, nbytes, name)
+        return reserve(self.stack, self.device, self.guards, nbytes, name)
 
     def numbers(self, count: int, dtype: Any) -> Buffer:
         """Return memory for `count` numbers, at least one."""
@@ -362,14 +362,14 @@ class KernelLauncher(Launches):
 
     guards: Guards
 
-    def __init__(self, workspace: Workspace, built: Mapping[str, ModuleFile], held: ExitStack, at: int = 0) -> None:
-        load = cache(lambda module: built[module].program(workspace, at))
-        super().__init__(workspace.devices[at], load, held, workspace.guards)
+    def __init__(self, workspace: Workspace, built: Mapping[str, ModuleFile], stack: ExitStack, index: int = 0) -> None:
+        load = cache(lambda module: built[module].program(workspace, index))
+        super().__init__(workspace.devices[index], load, stack, workspace.guards)
         self.workspace, self._built = workspace, built
 
-    def on(self, at: int) -> KernelLauncher:
-        """Return a `KernelLauncher` for device number `at`; its memory is released with that of this object."""
-        return KernelLauncher(self.workspace, self._built, self.held, at)
+    def on(self, index: int) -> KernelLauncher:
+        """Return a `KernelLauncher` for device number `index`; its memory is released with that of this object."""
+        return KernelLauncher(self.workspace, self._built, self.stack, index)
 
     def captured(self, launch: Launch) -> Launch:
         """Launch once, then return the launch as a captured graph; raise `Unsupported` if it cannot be captured."""
@@ -379,7 +379,7 @@ class KernelLauncher(Launches):
             captured = self.device.capture(launch)
         except CaptureError as error:
             raise Unsupported(f"the launch cannot be captured into a graph: {error}") from None
-        self.held.callback(captured.release)
+        self.stack.callback(captured.release)
         return captured.replay
 
 

@@ -103,22 +103,22 @@ def pack_vector(vector: NDArray[F], order: str) -> NDArray[F]:
 
 def render_vectors(templates: Path, entry: str, precision: str, order: str, target: Target) -> str:
     """Return the source of the vector module for an entry and an order: `AoS`, `SoA` or `Padded`."""
-    what = get_entry(entry)
+    algebra = get_entry(entry)
     scalar, scalar_bytes = SCALARS[precision]
-    size = padded_size(what.size) if order == "Padded" else what.size
+    size = padded_size(algebra.size) if order == "Padded" else algebra.size
     return render_template(
         templates,
         "sparse/vectors.j2",
         dialect=target.dialect,
         title=f"vectors: {entry}, {precision} precision, {order}",
-        entry=what,
+        entry=algebra,
         scalar=scalar,
         scalar_bytes=scalar_bytes,
         vector=order,
         vector_type="scalar" if order == "SoA" else "vector_entry",
-        vector_members=[*what.vector_members, *(f"padding{i}" for i in range(size - what.size))],
+        vector_members=[*algebra.vector_members, *(f"padding{i}" for i in range(size - algebra.size))],
         vector_alignment=alignment(size, scalar_bytes),
-        plain_alignment=alignment(what.size, scalar_bytes),
+        plain_alignment=alignment(algebra.size, scalar_bytes),
         conjugates=entry == "complex",
         block_size=BLOCK_SIZE[target.dialect],
         blocks_per_sm=VECTOR_BLOCKS_PER_SM[target.dialect],

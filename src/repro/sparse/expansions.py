@@ -73,9 +73,9 @@ COMPLEX2 = Representation("complex2", 2, True, quaternion_as_complex, (1, 1, 1, 
 
 def real_expansion(entry: str) -> Representation:
     """Return the representation of an entry type as real k×k blocks, which every entry type has."""
-    what = get_entry(entry)
-    name = "real" if what.size == 1 else f"real{what.size}"
-    return Representation(name, what.size, False, what.expand, (1,) * what.size)
+    algebra = get_entry(entry)
+    name = "real" if algebra.size == 1 else f"real{algebra.size}"
+    return Representation(name, algebra.size, False, algebra.expand, (1,) * algebra.size)
 
 
 def representations(entry: str) -> list[Representation]:

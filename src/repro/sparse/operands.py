@@ -459,9 +459,9 @@ def _require_products(matrix: Matrix, size: NDArray[np.float64], precision: str)
         )
 
 
-def _beyond(what: str, name: str, expected: str, actual: str, precision: str) -> ReproError:
+def _beyond(failure: str, name: str, expected: str, actual: str, precision: str) -> ReproError:
     other = "leave single out of the study's `precisions`, or scale" if precision == "single" else "scale"
-    return ReproError(what, where=name, expected=expected, actual=actual, todo=f"{other} the matrix")
+    return ReproError(failure, where=name, expected=expected, actual=actual, todo=f"{other} the matrix")
 
 
 def operands_of(workspace: Workspace) -> ProductOperands:

@@ -71,26 +71,26 @@ def bisect(graph: Graph, leaf: int) -> Order:
         return np.arange(n)
     order, joined = _traverse(graph)
     places, steps = _coordinates(_renumber(joined, order))
-    at = np.arange(n)  # vertex at each place, as an index into `order`
+    arrangement = np.arange(n)  # vertex at each place, as an index into `order`
     size = leaf
     while size < n:
         size *= 2
     while size > SMOOTH * leaf:
-        at = at[_sides(_lower(_axes(places, steps, at, size, 1)[:, 0], size), size)]
+        arrangement = arrangement[_sides(_lower(_axes(places, steps, arrangement, size, 1)[:, 0], size), size)]
         size //= 2
-    order, places = order[at], _axes(places, steps, at, size, AXES)
-    graph, at = _renumber(graph, order), np.arange(n)  # parts become contiguous
+    order, places = order[arrangement], _axes(places, steps, arrangement, size, AXES)
+    graph, arrangement = _renumber(graph, order), np.arange(n)  # parts become contiguous
     while size > leaf:
-        part = _cut(graph, at, size)
+        part = _cut(graph, arrangement, size)
         axes = np.empty((2, n), np.float32)
-        axes[:, at] = _axes(places, None, at, size, 2).T
+        axes[:, arrangement] = _axes(places, None, arrangement, size, 2).T
         degree = DEGREE + DEGREE_STEP * ((size // leaf).bit_length() - 2)
         first, *second = _smoothed(graph, axes[: 2 if size <= BOTH * leaf else 1], part, degree)
         turned = [direction for other in second for direction in (other, first + other, first - other)]
-        at = at[_sides(_shortest(graph, [first, *turned], part, at, size), size)]
-        at = at[_sides(_swapped(graph, at, size), size)]
+        arrangement = arrangement[_sides(_shortest(graph, [first, *turned], part, arrangement, size), size)]
+        arrangement = arrangement[_sides(_swapped(graph, arrangement, size), size)]
         size //= 2
-    return order[at]
+    return order[arrangement]
 
 
 def _traverse(graph: Graph) -> tuple[Order, Graph]:
@@ -169,13 +169,13 @@ def _blocks(values: NDArray[T], size: int) -> list[NDArray[T]]:
     return [block.reshape(-1, min(size, len(block)), *block.shape[1:]) for block in both if len(block)]
 
 
-def _axes(places: Floats, steps: Floats | None, at: Order, size: int, count: int) -> Floats:
+def _axes(places: Floats, steps: Floats | None, arrangement: Order, size: int, count: int) -> Floats:
     """Return coordinates of each part along its longest directions, `(n, count)`, longest first.
 
     `steps` are the differences of coordinates to a neighbour; they set the unit of length along each direction. None:
-    the coordinates already have this unit. Each `size` successive vertices of `at` are one part.
+    the coordinates already have this unit. Each `size` successive vertices of `arrangement` are one part.
     """
-    axes = [_axes_of(places, steps, part, count).reshape(-1, count) for part in _blocks(at, size)]
+    axes = [_axes_of(places, steps, part, count).reshape(-1, count) for part in _blocks(arrangement, size)]
     return np.concatenate(axes)
 
 
@@ -200,10 +200,10 @@ def _axes_of(places: Floats, steps: Floats | None, parts: Order, count: int) -> 
     return np.asarray(places[parts] @ along - mean @ along)
 
 
-def _cut(graph: Graph, at: Order, size: int) -> NDArray[np.int64]:
+def _cut(graph: Graph, arrangement: Order, size: int) -> NDArray[np.int64]:
     """Remove the edges between parts from `graph`, in place; return the part number of each vertex."""
-    part = np.empty(len(at), np.int32)
-    part[at] = np.arange(len(at), dtype=np.int32) // size
+    part = np.empty(len(arrangement), np.int32)
+    part[arrangement] = np.arange(len(arrangement), dtype=np.int32) // size
     graph.data *= np.repeat(part, np.diff(graph.indptr)) == part[graph.indices]
     graph.eliminate_zeros()
     return part.astype(np.int64)
@@ -238,16 +238,16 @@ def _smoothed(graph: Graph, axes: Floats, part: NDArray[np.int64], degree: int) 
 
 
 def _shortest(
-    graph: Graph, directions: Sequence[Floats], part: NDArray[np.int64], at: Order, size: int
+    graph: Graph, directions: Sequence[Floats], part: NDArray[np.int64], arrangement: Order, size: int
 ) -> NDArray[np.bool_]:
     """Return which places are in the lower half of their part; each part uses the direction that cuts fewest edges."""
     fewest = np.full(part.max() + 1, np.inf)
-    shortest, side = np.zeros(len(at), bool), np.empty(len(at), np.float32)
+    shortest, side = np.zeros(len(arrangement), bool), np.empty(len(arrangement), np.float32)
     for scores in directions:
-        lower = _lower(scores[at], size)
-        side[at] = np.where(lower, -1, 1)
+        lower = _lower(scores[arrangement], size)
+        side[arrangement] = np.where(lower, -1, 1)
         cut = -np.bincount(part, side * (graph @ side))
-        better = np.repeat(cut < fewest, size)[: len(at)]
+        better = np.repeat(cut < fewest, size)[: len(arrangement)]
         shortest[better] = lower[better]
         fewest = np.minimum(fewest, cut)
     return shortest
@@ -275,20 +275,20 @@ def _sides(lower: NDArray[np.bool_], size: int) -> Order:
     return np.concatenate([np.hstack(sides).ravel(), first[full * half :], second[full * half :]])
 
 
-def _swapped(graph: Graph, at: Order, size: int) -> NDArray[np.bool_]:
+def _swapped(graph: Graph, arrangement: Order, size: int) -> NDArray[np.bool_]:
     """Return which places are in the first half of their part after swaps.
 
     In each round, each part moves the vertex with the largest gain from the first half to the second, then one vertex
     from the second half to the first. A vertex moves at most once. A few rounds may lengthen the cut; each part keeps
     only the rounds up to its shortest cut.
     """
-    n, half = len(at), size // 2
+    n, half = len(arrangement), size // 2
     lower = np.arange(n) % size < half
     side, place = np.empty(n, np.float32), np.empty(n, np.int64)
-    side[at], place[at] = np.where(lower, -1, 1), np.arange(n)
+    side[arrangement], place[arrangement] = np.where(lower, -1, 1), np.arange(n)
     parts = -(-n // size)
     gains = np.full(parts * size, -np.inf, np.float32)  # by place; -inf: moved or absent
-    gains[:n] = -(side * (graph @ side))[at]
+    gains[:n] = -(side * (graph @ side))[arrangement]
     by_part = gains.reshape(parts, size)
     total, best = np.zeros(parts, np.float32), np.zeros(parts, np.float32)
     best_round = np.full(parts, -1)
@@ -302,7 +302,7 @@ def _swapped(graph: Graph, at: Order, size: int) -> NDArray[np.bool_]:
             total[active] += gains[moved]
             gains[moved] = -np.inf
             moves.append((now, moved))
-            _move(graph, at[moved], side, gains, place)
+            _move(graph, arrangement[moved], side, gains, place)
         better = active[total[active] > best[active]]
         best[better], best_round[better] = total[better], now
         active = active[best_round[active] >= now - PATIENCE]

@@ -222,10 +222,10 @@ def _place_rows(tile: NDArray[np.int64], lengths: NDArray[np.int64], tile_rows: 
     return Placement(tile, (np.arange(len(tile)) if natural else place) % tile_rows, place, order)
 
 
-def _rank(of: NDArray[np.bool_], problem: Matrix) -> NDArray[np.int32]:
-    """Return, for each entry, the number of entries marked by `of` before it in the same row."""
-    before = np.zeros(len(of) + 1, np.int32)
-    np.cumsum(of, out=before[1:])
+def _rank(chosen: NDArray[np.bool_], problem: Matrix) -> NDArray[np.int32]:
+    """Return, for each entry, the number of entries marked by `chosen` before it in the same row."""
+    before = np.zeros(len(chosen) + 1, np.int32)
+    np.cumsum(chosen, out=before[1:])
     ranks: NDArray[np.int32] = before[:-1] - np.repeat(before[problem.indptr[:-1]], problem.row_lengths)
     return ranks
 

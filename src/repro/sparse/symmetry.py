@@ -8,7 +8,8 @@ measures.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -48,7 +49,7 @@ def adjoint_factors(name: str) -> NDArray[np.float64]:
     entry = get_entry(name)
     members, k = len(entry.members), entry.size
     blocks = entry.expand(np.eye(members))
-    basis, swapped = (of.reshape(members, k * k) for of in (blocks, blocks.transpose(0, 2, 1)))
+    basis, swapped = (products.reshape(members, k * k) for products in (blocks, blocks.transpose(0, 2, 1)))
     factors = np.asarray(np.round(swapped @ np.linalg.pinv(basis)), np.float64)
     if not np.array_equal(factors @ basis, swapped):
         raise ReproError("the transpose of this entry type is not of the same type", where=name)
@@ -80,8 +81,36 @@ def kept_on_diagonal(name: str) -> list[int]:
 def transposed_order(matrix: Matrix) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
     """Return row pointers and columns of the transpose, and, for each transpose entry, its index in the matrix."""
     order = np.arange(matrix.nnz, dtype=np.int32)
-    columns = sp.csr_array((order, matrix.indices, matrix.indptr), shape=(matrix.n, matrix.n)).tocsc()
+    columns = sp.csr_array((order, matrix.indices, matrix.indptr), shape=matrix.shape).tocsc()
     return columns.indptr.astype(np.int32), columns.indices.astype(np.int32), columns.data
+
+
+def transposed(matrix: Matrix, *, conjugate: bool = False) -> Matrix:
+    """Return the transpose of a matrix, or the matrix itself if both are the same bit for bit.
+
+    Entries are transposed too: blocks are transposed and quaternions conjugated, which transposes the real expansion.
+
+    Parameters
+    ----------
+    matrix
+        Any matrix, square or not.
+    conjugate
+        Also conjugate complex entries.
+
+    Raises
+    ------
+    ReproError
+        The transpose of an entry has another type.
+    """
+    indptr, indices, order = transposed_order(matrix)
+    values = matrix.values[order]
+    if conjugate or matrix.entry != "complex":
+        values = values @ adjoint_factors(matrix.entry)
+    rows, columns = matrix.shape
+    arrays: dict[str, Any] = {"indptr": indptr, "indices": indices, "values": values}
+    if matrix.square and all(np.array_equal(array, arrays[name]) for name, array in matrix.arrays().items()):
+        return matrix
+    return replace(matrix, n=columns, columns=None if matrix.square else rows, statistics={}, **arrays)
 
 
 def symmetry_of(matrix: Matrix, values: NDArray[np.floating]) -> Symmetry:

@@ -73,7 +73,7 @@ def evaluate(
     problems. `elsewhere` contains recordings from other devices of the same backend.
     """
     judged = np.linspace(0, len(recordings) - 1, min(len(recordings), MAX_EVALUATED)).round().astype(int)
-    return [_evaluate_one(recordings[at], recordings, elsewhere, budget, id_class, reference) for at in judged]
+    return [_evaluate_one(recordings[index], recordings, elsewhere, budget, id_class, reference) for index in judged]
 
 
 def sample_note(judged: Iterable[Sequence[Evaluation]]) -> str:
@@ -84,7 +84,7 @@ def sample_note(judged: Iterable[Sequence[Evaluation]]) -> str:
 
 
 def _evaluate_one(
-    one: Recording,
+    judged: Recording,
     recordings: Sequence[Recording],
     elsewhere: Sequence[Recording],
     budget: float,
@@ -92,17 +92,19 @@ def _evaluate_one(
     reference: str | None,
 ) -> Evaluation:
     def predicted(recorded: Sequence[Recording], learnable: Callable[[Recording], bool]) -> Array | None:
-        others = [other for other in recorded if learnable(other) and covers(other, one.names)]
+        others = [other for other in recorded if learnable(other) and covers(other, judged.names)]
         if not others:
             return None
-        return one.losses(replay(Predicted(others, one.features, budget, id_class, reference), one))
+        return judged.losses(replay(Predicted(others, judged.features, budget, id_class, reference), judged))
 
-    sampled = [one.losses(replay(RandomSample(budget, seed), one)) for seed in range(SEEDS)]
+    sampled = [judged.losses(replay(RandomSample(budget, seed), judged)) for seed in range(SEEDS)]
     return Evaluation(
-        recording=one,
-        problem_unknown=predicted(recordings, lambda other: other.problem != one.problem),
-        family_unknown=predicted(recordings, lambda other: other.family != one.family),
-        device_unknown=predicted(elsewhere, lambda other: other.backend == one.backend),
-        both_unknown=predicted(elsewhere, lambda other: other.backend == one.backend and other.problem != one.problem),
+        recording=judged,
+        problem_unknown=predicted(recordings, lambda other: other.problem != judged.problem),
+        family_unknown=predicted(recordings, lambda other: other.family != judged.family),
+        device_unknown=predicted(elsewhere, lambda other: other.backend == judged.backend),
+        both_unknown=predicted(
+            elsewhere, lambda other: other.backend == judged.backend and other.problem != judged.problem
+        ),
         random=np.minimum(np.mean(sampled, axis=0), NOTHING_FOUND),
     )

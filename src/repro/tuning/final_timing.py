@@ -60,10 +60,10 @@ class Probe:
         """Time the yardsticks; return a `Slowdown` if any is slower than before, else None."""
         if self._ready is None:
             self._ready = self._prepared()
-        slow = [one for yardstick in self._ready if (one := self._slow(yardstick))]
+        slow = [slowdown for yardstick in self._ready if (slowdown := self._slow(yardstick))]
         if not slow:
             return None
-        return Slowdown("; ".join(one.words for one in slow), max(one.each_launch for one in slow))
+        return Slowdown("; ".join(slowdown.words for slowdown in slow), max(slowdown.each_launch for slowdown in slow))
 
     def release(self) -> None:
         ready, self._ready = self._ready or [], None

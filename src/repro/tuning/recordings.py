@@ -55,7 +55,7 @@ def prune_nothing(frame: pd.DataFrame) -> pd.Series:
     return pd.Series(False, index=frame.index)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # recordings are compared by identity, as keys of what is computed of them
 class Recording:
     """Recorded search of one problem in one precision."""
 
@@ -71,8 +71,9 @@ class Recording:
     #: Names of the variants that were timed with the full protocol.
     full: frozenset[str] = field(default=frozenset())
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
+        """Names of the measured variants: the space that was searched."""
         return tuple(self.seconds)
 
     @cached_property
@@ -165,8 +166,10 @@ def load_recordings(
                 expected=f"campaigns with rows of {study_name}: {', '.join(there) or 'there are none'}",
                 actual=name,
             )
-    recorded = [one for name in wanted for one in _campaign(results / name / "raw", study_name, features_of, prune)]
-    recorded = [one for one in recorded if one.backend == backend]
+    recorded = [
+        recording for name in wanted for recording in _campaign(results / name / "raw", study_name, features_of, prune)
+    ]
+    recorded = [recording for recording in recorded if recording.backend == backend]
     if not recorded:
         raise ReproError(
             "no recorded campaign to learn from",
@@ -188,7 +191,7 @@ def _campaign(raw: Path, study_name: str, features_of: FeaturesOf, prune: Prune)
         study_name,
         features_of,
         prune,
-        frozenset((path, at.st_size, at.st_ino, at.st_mtime_ns) for path, at in stats),
+        frozenset((path, stat.st_size, stat.st_ino, stat.st_mtime_ns) for path, stat in stats),
     )
 
 

@@ -105,14 +105,14 @@ class Search:
         self._progress = progress
         self._jobs = jobs
 
-    def exhaustive(self, runnables: Sequence[Runnable], what: str = "variants") -> list[Row]:
-        return self.by(Exhaustive(), runnables, what)
+    def exhaustive(self, runnables: Sequence[Runnable], subject: str = "variants") -> list[Row]:
+        return self.by(Exhaustive(), runnables, subject)
 
     def by(
         self,
         strategy: Strategy,
         runnables: Sequence[Runnable],
-        what: str = "variants",
+        subject: str = "variants",
         also: Callable[[Sequence[Row]], Container[str]] = lambda rows: (),
     ) -> list[Row]:
         """Measure the runnables that a strategy requests; return one row for each, from the full protocol if it was
@@ -120,21 +120,21 @@ class Search:
 
         `also` receives the rows so far and returns names of further variants to time with the full protocol.
         """
-        rows = {row.name: row for row in self._try(runnables, self._screen, f"screening {what}", strategy)}
+        rows = {row.name: row for row in self._try(runnables, self._screen, f"screening {subject}", strategy)}
         runnables = [runnable for runnable in runnables if runnable.name in rows]
         groups = {runnable.name: getattr(runnable, "group", None) for runnable in runnables}
         finalists = within_reach(rows.values(), groups, self._bench.timing)
-        rows |= self._timed([r for r in runnables if r.name in finalists], what)
+        rows |= self._timed([r for r in runnables if r.name in finalists], subject)
         wanted = also(list(rows.values()))
         missing = [r for r in runnables if r.name in wanted and r.name not in finalists and rows[r.name].status == "ok"]
-        rows |= self._timed(missing, what)
+        rows |= self._timed(missing, subject)
         return list(rows.values())
 
-    def screened(self, runnables: Sequence[Runnable], what: str = "variants") -> list[Row]:
-        return self._try(runnables, self._screen, f"screening {what}", Exhaustive())
+    def screened(self, runnables: Sequence[Runnable], subject: str = "variants") -> list[Row]:
+        return self._try(runnables, self._screen, f"screening {subject}", Exhaustive())
 
-    def _timed(self, runnables: Sequence[Runnable], what: str) -> dict[str, Row]:
-        return {row.name: row for row in self._try(runnables, self._full, f"timing {what}", Exhaustive())}
+    def _timed(self, runnables: Sequence[Runnable], subject: str) -> dict[str, Row]:
+        return {row.name: row for row in self._try(runnables, self._full, f"timing {subject}", Exhaustive())}
 
     def _try(self, runnables: Sequence[Runnable], effort: SamplingPlan, stage: str, strategy: Strategy) -> list[Row]:
         rows: list[Row] = []

@@ -75,21 +75,21 @@ class Session:
     def _search(self) -> Search:
         return Search(self.bench, self.store, self.settings.cache == "cold", self.progress, self.jobs)
 
-    def exhaustive(self, runnables: Sequence[Runnable], what: str) -> list[Row]:
-        return self._search.exhaustive(runnables, what)
+    def exhaustive(self, runnables: Sequence[Runnable], subject: str) -> list[Row]:
+        return self._search.exhaustive(runnables, subject)
 
-    def screened(self, runnables: Sequence[Runnable], what: str) -> list[Row]:
-        return self._search.screened(runnables, what)
+    def screened(self, runnables: Sequence[Runnable], subject: str) -> list[Row]:
+        return self._search.screened(runnables, subject)
 
     def search(
         self,
         strategy: Strategy,
         candidates: Sequence[Candidate],
-        what: str,
+        subject: str,
         also: Callable[[Sequence[Row]], Container[str]] = lambda rows: (),
     ) -> list[Row]:
         """Measure the variants that a strategy requests; see `repro.tuning.search.Search.by`."""
-        return self._search.by(strategy, candidates, what, also)
+        return self._search.by(strategy, candidates, subject, also)
 
     def keep_packed(self, candidates: Sequence[Candidate]) -> None:
         """Keep packed operands that are needed repeatedly, in at most half of the device's memory.

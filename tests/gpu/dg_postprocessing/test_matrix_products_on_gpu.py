@@ -85,7 +85,7 @@ def test_streams_move_what_a_product_does_and_write_nothing_else(gpu, load, degr
         with ready(runnable, gpu, load, operands) as guards:
             runnable.launch()
             assert guards.out_of_bounds_writes() == []
-            if runnable.what == "apply":
+            if runnable.operation == "apply":
                 assert operands.check(runnable, None) <= 1
             applied = applied or runnable.bytes_moved
-            assert runnable.what == "apply" or 0 <= applied - runnable.bytes_moved < 8 * 16
+            assert runnable.operation == "apply" or 0 <= applied - runnable.bytes_moved < 8 * 16

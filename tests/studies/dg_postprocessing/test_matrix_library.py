@@ -148,13 +148,13 @@ def test_without_the_library_nothing_is_made(operands, load, makings, monkeypatc
 def test_products_and_streams_of_ours_share_a_matrix(operands, load, makings):
     device = Gpu()
     [_], shared = matrix_runnables({})
-    assert {runnable.what for runnable in shared} == {"apply", "stream"}
+    assert {runnable.operation for runnable in shared} == {"apply", "stream"}
     with ready(shared[0], device, load, operands):
         for runnable in shared[1:]:
             with ready(runnable, device, load, operands) as guards:
                 runnable.launch()
                 assert guards.out_of_bounds_writes() == []
-                if runnable.what == "apply":
+                if runnable.operation == "apply":
                     assert operands.check(runnable, None) <= 1
                 else:
                     assert operands.check(runnable, None) is None

@@ -109,7 +109,7 @@ class _Work:
     """Memory of the host as a GPU's."""
 
     def __init__(self):
-        self.held, self.arrays = ExitStack(), []
+        self.stack, self.arrays = ExitStack(), []
 
     device = _Device()
 
@@ -134,7 +134,7 @@ def test_the_routine_is_called_as_cusparse_has_it(monkeypatch):
     )
     for matrix in (a, b, c):
         matrix.sort_indices()
-    added = _Addition(work, Handle(work.device, work.held), shape, np.dtype(float))
+    added = _Addition(work, Handle(work.device, work.stack), shape, np.dtype(float))
     most = a.nnz + b.nnz + c.nnz
     targets = [CsrMemory.allocate(work, shape[0], most, 8) for _ in range(2)]
     nnz = added(work.memory(a), a.nnz, work.memory(b), b.nnz, targets[0])
@@ -147,7 +147,7 @@ def test_the_routine_is_called_as_cusparse_has_it(monkeypatch):
         (_at(targets[1].values.pointer, nnz, float), _at(targets[1].columns.pointer, nnz, np.int32),
          _at(targets[1].offsets.pointer, shape[0] + 1, np.int32)), shape=shape)  # fmt: skip
     np.testing.assert_allclose(left.toarray(), expected.toarray(), rtol=1e-14)
-    work.held.close()
+    work.stack.close()
     assert sorted(library.destroyed) == [HANDLE, DESCRIPTION]
 
 

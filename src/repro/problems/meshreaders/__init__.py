@@ -90,41 +90,41 @@ class Content:
         found = _WORD.search(self.content, self.place)
         return found[0] if found else b""
 
-    def count(self, what: str) -> int:
-        """Return the next word as a count of `what`; raises `Flaw`."""
-        return whole(self.word(), what)
+    def count(self, subject: str) -> int:
+        """Return the next word as a count of `subject`; raises `Flaw`."""
+        return whole(self.word(), subject)
 
-    def array(self, count: int, dtype: Any, what: str) -> NDArray[Any]:
+    def array(self, count: int, dtype: Any, subject: str) -> NDArray[Any]:
         """Return the next `count` numbers, binary if the file has a byte order, else text; raise `Flaw` if invalid."""
-        return self.raw(count, np.dtype(dtype), what) if self.order else self.numbers(count, dtype, what)
+        return self.raw(count, np.dtype(dtype), subject) if self.order else self.numbers(count, dtype, subject)
 
-    def raw(self, count: int, dtype: np.dtype[Any], what: str) -> NDArray[Any]:
+    def raw(self, count: int, dtype: np.dtype[Any], subject: str) -> NDArray[Any]:
         """Return the next binary numbers in native byte order; raises `Flaw`."""
         left = max(len(self.content) - self.place, 0)
         if count * dtype.itemsize > left:
-            raise truncated(f"{count:,} {what}, {count * dtype.itemsize:,} bytes", f"{left:,} bytes")
+            raise truncated(f"{count:,} {subject}, {count * dtype.itemsize:,} bytes", f"{left:,} bytes")
         stored = np.frombuffer(self.content, dtype.newbyteorder(self.order or "="), count, self.place)
         self.place += count * dtype.itemsize
         return stored.astype(dtype)
 
-    def numbers(self, count: int, dtype: Any, what: str) -> NDArray[Any]:
+    def numbers(self, count: int, dtype: Any, subject: str) -> NDArray[Any]:
         """Return the next words as numbers; raises `Flaw`."""
-        end = self._behind(count, what)
+        end = self._behind(count, subject)
         text, self.place = self.content[self.place : end], end
-        return parse(text, dtype, count, what)
+        return parse(text, dtype, count, subject)
 
-    def rest(self, dtype: Any, what: str) -> NDArray[Any]:
+    def rest(self, dtype: Any, subject: str) -> NDArray[Any]:
         """Return the remaining words as numbers."""
         text, self.place = self.content[self.place :], len(self.content)
-        return parse(text, dtype, None, what)
+        return parse(text, dtype, None, subject)
 
-    def _behind(self, count: int, what: str) -> int:
+    def _behind(self, count: int, subject: str) -> int:
         """Return the position after the next `count` words."""
         left = max(len(self.content) - self.place, 0)
         if not count:
             return self.place
         if 2 * count - 1 > left:
-            raise truncated(f"{count:,} numbers of {what}", f"{left:,} bytes")
+            raise truncated(f"{count:,} numbers of {subject}", f"{left:,} bytes")
         found, before, place = 0, True, self.place
         while place < len(self.content):
             blank = _SPACE[np.frombuffer(self.content, np.uint8, min(_WINDOW, len(self.content) - place), place)]
@@ -134,22 +134,22 @@ class Content:
                 assert last is not None
                 return last.end()
             found, before, place = found + len(starts), bool(blank[-1]), place + len(blank)
-        raise truncated(f"{count:,} numbers of {what}", f"{found:,}")
+        raise truncated(f"{count:,} numbers of {subject}", f"{found:,}")
 
 
 _WORD = re.compile(rb"\S+")
 
 
-def whole(word: bytes, what: str) -> int:
-    """Return a word as a count of `what`; raises `Flaw`."""
+def whole(word: bytes, subject: str) -> int:
+    """Return a word as a count of `subject`; raises `Flaw`."""
     if not word.isdigit():
         if not word:
-            raise truncated(f"a number of {what}", "the end of the file")
-        raise Flaw("the mesh is damaged", expected=f"a number of {what}", actual=_quoted(word))
+            raise truncated(f"a number of {subject}", "the end of the file")
+        raise Flaw("the mesh is damaged", expected=f"a number of {subject}", actual=_quoted(word))
     return int(word)
 
 
-def parse(text: bytes, dtype: Any, count: int | None, what: str) -> NDArray[Any]:
+def parse(text: bytes, dtype: Any, count: int | None, subject: str) -> NDArray[Any]:
     """Return the words of a text as numbers, exactly `count` if given; raises `Flaw`."""
     if not text.strip():
         found = np.empty(0, dtype)
@@ -161,20 +161,20 @@ def parse(text: bytes, dtype: Any, count: int | None, what: str) -> NDArray[Any]
             except (ValueError, DeprecationWarning):
                 raise Flaw(
                     "the mesh is damaged: a word is no number",
-                    expected=f"{'whole ' if np.dtype(dtype).kind in 'iu' else ''}numbers of {what}",
+                    expected=f"{'whole ' if np.dtype(dtype).kind in 'iu' else ''}numbers of {subject}",
                     actual=_quoted(_no_number(text, np.dtype(dtype).kind)),
                 ) from None
     if count is not None and len(found) != count:
-        raise truncated(f"{count:,} numbers of {what}", f"{len(found):,}")
+        raise truncated(f"{count:,} numbers of {subject}", f"{len(found):,}")
     return found
 
 
-def whole_numbers(given: NDArray[Any], what: str) -> NDArray[np.int64]:
+def whole_numbers(given: NDArray[Any], subject: str) -> NDArray[np.int64]:
     """Convert numbers to integers; raise `Flaw` for a number that is too large or not an integer."""
     if given.dtype.kind == "f":
         wrong = ~((given == np.trunc(given)) & (np.abs(given) < 2.0**63))
         if wrong.any():
-            raise Flaw("the mesh is damaged: a number is not whole", f"whole numbers of {what}", given[wrong][0])
+            raise Flaw("the mesh is damaged: a number is not whole", f"whole numbers of {subject}", given[wrong][0])
     return given.astype(np.int64)
 
 
@@ -241,7 +241,7 @@ def split(
         code, size = int(codes[places[0]]), int(sizes[places[0]])
         whole = len(places) == len(sizes)
         data = corners.reshape(-1, size) if whole and size else corners[starts[places, None] + np.arange(size)]
-        kept = {name: of[places] for name, of in (values or {}).items()}
+        kept = {name: array[places] for name, array in (values or {}).items()}
         blocks.append(Cells(*kind_of(code, size), data, kept, places + first))
     return sorted(blocks, key=lambda block: int(places[0]) if (places := block.places) is not None else 0)
 
@@ -252,7 +252,7 @@ def face(_: int, size: int) -> tuple[str, int]:
     return kind, LINEAR[kind]
 
 
-def renumbered(cells: Numbers, numbers: Numbers, what: str) -> Numbers:
+def renumbered(cells: Numbers, numbers: Numbers, subject: str) -> Numbers:
     """Replace vertex numbers of a file by indices from 0; -1 for a missing vertex, `Flaw` for a repeated number."""
     if not len(numbers):
         return np.full_like(cells, -1)
@@ -264,7 +264,7 @@ def renumbered(cells: Numbers, numbers: Numbers, what: str) -> Numbers:
     twice = np.flatnonzero(np.diff(ordered) == 0)
     if twice.size:
         raise Flaw(
-            f"two {what} of the mesh have the same number",
+            f"two {subject} of the mesh have the same number",
             expected="a number for each",
             actual=f"{twice.size + 1} that share one, the first is {ordered[twice[0]]}",
         )

@@ -86,14 +86,16 @@ def once(parts: list[Elements]) -> Numbers:
     they have equal nodes and entities but different groups, since Gmsh writes an element once for each of its groups,
     with another number and with the orientation in this group.
     """
-    numbers, nodes = (np.concatenate(of) for of in zip(*((of.numbers, of.nodes) for of in parts), strict=True))
+    numbers, nodes = (
+        np.concatenate(arrays) for arrays in zip(*((part.numbers, part.nodes) for part in parts), strict=True)
+    )
     if parts[0].groups is None:
         if len(np.unique(numbers)) == len(numbers):
             return nodes
         groups = entities = np.zeros(len(nodes), np.int64)
     else:
-        groups = np.concatenate([of.groups for of in parts if of.groups is not None])
-        entities = np.concatenate([of.entities for of in parts if of.entities is not None])
+        groups = np.concatenate([part.groups for part in parts if part.groups is not None])
+        entities = np.concatenate([part.entities for part in parts if part.entities is not None])
         if len(np.unique(numbers)) == len(numbers) and len(np.unique(groups)) < 2:
             return nodes
     keys = np.column_stack([np.sort(nodes, axis=1), entities])
@@ -216,25 +218,25 @@ class Reader:
             raise Flaw("unknown size of numbers in the mesh file", expected="4 or 8", actual=repr(size))
         self._size = np.dtype(f"u{int(size)}")
         if kind == b"1":
-            one = content.content[content.place : content.place + 4]
+            word = content.content[content.place : content.place + 4]
             orders: dict[bytes, Order] = {b"\1\0\0\0": "<", b"\0\0\0\1": ">"}
-            if one not in orders:
-                raise truncated("a number 1 that tells the order of bytes", repr(one))
+            if word not in orders:
+                raise truncated("a number 1 that tells the order of bytes", repr(word))
             content.place += 4
-            content.order = orders[one]
+            content.order = orders[word]
         elif kind != b"0":
             raise Flaw("unknown kind of mesh file", expected="0 (text) or 1 (binary)", actual=repr(kind))
 
-    def _counts(self, count: int, what: str, dtype: np.dtype[Any] | None = None) -> list[int]:
+    def _counts(self, count: int, subject: str, dtype: np.dtype[Any] | None = None) -> list[int]:
         """Read integers; in binary files, the version determines their width."""
-        found = self._content.array(count, (dtype or self._size) if self._content.order else np.int64, what).tolist()
+        found = self._content.array(count, (dtype or self._size) if self._content.order else np.int64, subject).tolist()
         if min(found, default=0) < 0 and dtype is None:
-            raise Flaw("the mesh is damaged", expected=f"a number of {what}", actual=min(found))
-        return [int(of) for of in found]
+            raise Flaw("the mesh is damaged", expected=f"a number of {subject}", actual=min(found))
+        return [int(number) for number in found]
 
-    def _count(self, what: str) -> int:
+    def _count(self, subject: str) -> int:
         """Read the count at the start of a section; up to version 2, it is text in binary files too."""
-        return self._content.count(what)
+        return self._content.count(subject)
 
     def _begin(self) -> None:
         """In binary files of version 2, skip the end of the line before a section's data."""
@@ -315,14 +317,14 @@ class Reader:
                 table = content.numbers((1 + width) * count, np.float64, "nodes").reshape(count, 1 + width)
                 numbers, points = whole_numbers(table[:, 0], "nodes"), table[:, 1:]
             self._nodes.append((numbers.astype(np.int64), points[:, :3]))
-        self._check_sum(head[1], sum(len(of) for of, _ in self._nodes), "nodes")
+        self._check_sum(head[1], sum(len(tags) for tags, _ in self._nodes), "nodes")
 
     @staticmethod
-    def _check_sum(said: int, found: int, what: str) -> None:
+    def _check_sum(said: int, found: int, subject: str) -> None:
         if said != found:
             raise Flaw(
-                f"the mesh is damaged: its entities have more or fewer {what} than it says",
-                expected=f"{said:,} {what}",
+                f"the mesh is damaged: its entities have more or fewer {subject} than it says",
+                expected=f"{said:,} {subject}",
                 actual=f"{found:,}",
             )
 
@@ -460,8 +462,8 @@ class Reader:
         """Return nodes sorted by number, and each element once."""
         numbers, points = self._numbered()
         cells = []
-        for kind in dict.fromkeys(of.type for of in self._elements):
-            parts = [of for of in self._elements if of.type == kind]
+        for kind in dict.fromkeys(element.type for element in self._elements):
+            parts = [element for element in self._elements if element.type == kind]
             nodes = renumbered(once(parts), numbers, "nodes")
             name, dimension, _ = KINDS[kind]
             cells.append(Cells(name, dimension, nodes))
@@ -469,8 +471,8 @@ class Reader:
 
     def _numbered(self) -> tuple[Numbers, Floats]:
         """Return the numbers of all nodes, ascending, and their points."""
-        numbers = np.concatenate([of for of, _ in self._nodes]) if self._nodes else np.empty(0, np.int64)
-        points = np.concatenate([of for _, of in self._nodes]) if self._nodes else np.empty((0, 3))
+        numbers = np.concatenate([tags for tags, _ in self._nodes]) if self._nodes else np.empty(0, np.int64)
+        points = np.concatenate([places for _, places in self._nodes]) if self._nodes else np.empty((0, 3))
         if len(numbers) and (np.diff(numbers) <= 0).any():
             order = np.argsort(numbers, kind="stable")
             numbers, points = numbers[order], points[order]
@@ -518,7 +520,7 @@ class _GroupReader(Reader):
                 (entity,) = self._counts(1, "an entity", _INT)
                 content.array(3 if dimension == 0 and self._version == "4.1" else 6, np.float64, "a box")
                 (number,) = self._counts(1, "groups of an entity")
-                self._groups[dimension, entity] = [abs(of) for of in self._counts(number, "groups", _INT)]
+                self._groups[dimension, entity] = [abs(tag) for tag in self._counts(number, "groups", _INT)]
                 if dimension:
                     (borders,) = self._counts(1, "borders of an entity")
                     self._counts(borders, "borders", _INT)
@@ -532,7 +534,7 @@ class _GroupReader(Reader):
         nodes = [np.empty(0, np.int64)]
         for elements in self._elements:
             dimension = KINDS[elements.type][1]
-            asked = [number for of, number in wanted if of == dimension]
+            asked = [number for dimension_of, number in wanted if dimension_of == dimension]
             if elements.groups is not None:
                 chosen = elements.nodes[np.isin(np.abs(elements.groups), asked)]
             else:

@@ -68,10 +68,10 @@ def _text(path: Path) -> Contents:
             rows = content.numbers(4 * count, np.float64, "vertices")
             points = rows.reshape(count, 4)[:, :-1]
         elif name in _CELLS:
-            kind, of, corners = _CELLS[name]
+            kind, cell_kind, corners = _CELLS[name]
             count = content.count(name)
             rows = content.numbers(count * (corners + 1), np.int64, name).reshape(count, corners + 1)
-            cells.append(Cells(kind, of, rows[:, :-1] - 1))
+            cells.append(Cells(kind, cell_kind, rows[:, :-1] - 1))
         elif _HIGHER.fullmatch(name) and content.peek() != b"0":
             raise Flaw(
                 "the mesh has cells of a kind that is not read",
@@ -108,10 +108,10 @@ def _binary(path: Path, order: Order) -> Contents:
             row = np.dtype([("x", real, (3,)), ("reference", index)])
             points = content.raw(_count(content, index), row, "vertices")["x"].astype(np.float64)
         elif code in _CODES:
-            kind, of, corners = _CELLS[_CODES[code]]
+            kind, cell_kind, corners = _CELLS[_CODES[code]]
             count = _count(content, index)
             rows = content.raw(count * (corners + 1), index, _CODES[code]).reshape(count, corners + 1)
-            cells.append(Cells(kind, of, rows[:, :-1].astype(np.int64) - 1))
+            cells.append(Cells(kind, cell_kind, rows[:, :-1].astype(np.int64) - 1))
         if not start < following <= len(content.content):
             raise truncated("another section, or an end", f"a section that goes on at byte {following:,}")
         content.place = following

@@ -43,7 +43,7 @@ def read(path: Path, values: bool = False) -> Contents:
                 todo="export polygons, in one file",
             )
     points = _points(vertices)
-    sizes = np.array([len(of.split()) for of in faces], np.int64)
+    sizes = np.array([len(face.split()) for face in faces], np.int64)
     if (sizes < 3).any():
         few = int(sizes.argmin())
         raise Flaw(
@@ -55,7 +55,7 @@ def read(path: Path, values: bool = False) -> Contents:
 
 
 def _points(vertices: list[bytes]) -> Floats:
-    widths = np.array([len(of.split()) for of in vertices], np.int64)
+    widths = np.array([len(vertex.split()) for vertex in vertices], np.int64)
     odd = np.flatnonzero(~np.isin(widths, _WIDTHS))
     if odd.size:
         raise Flaw(
@@ -79,7 +79,7 @@ def _points(vertices: list[bytes]) -> Floats:
 def _corners(faces: list[bytes], sizes: Numbers, before: Numbers, count: int) -> Numbers:
     text = b"\n".join(faces)
     if _NO_CORNER.search(text):
-        wrong = next((of for of in faces if _NO_CORNER.search(of)), text)
+        wrong = next((face for face in faces if _NO_CORNER.search(face)), text)
         raise Flaw(
             "the mesh has faces whose corners are no numbers",
             expected="f with v, v/vt, v//vn or v/vt/vn for each corner",

@@ -91,13 +91,13 @@ def _points(lines: list[bytes]) -> Floats:
 
 def _faces(lines: list[bytes]) -> list[Cells]:
     words = [line.split() for line in lines]
-    sizes = [whole(of[0], "corners") for of in words]
-    odd = [i for i, of in enumerate(words) if sizes[i] >= len(of)]
+    sizes = [whole(listed[0], "corners") for listed in words]
+    odd = [i for i, listed in enumerate(words) if sizes[i] >= len(listed)]
     if odd:
         raise Flaw(
             "the mesh has faces with fewer corners than they say",
             expected="the number of corners, and so many numbers of vertices",
             actual=f"{lines[odd[0]].decode(errors='replace')[:80]} (number {odd[0]}, counted from 0)",
         )
-    text = b" ".join(b" ".join(of[1 : 1 + size]) for of, size in zip(words, sizes, strict=True))
+    text = b" ".join(b" ".join(listed[1 : 1 + size]) for listed, size in zip(words, sizes, strict=True))
     return split(np.array(sizes, np.int64), parse(text, np.int64, sum(sizes), "corners"), face)

@@ -60,7 +60,7 @@ def read(path: Path, values: bool = False) -> Contents:
     elements, order, start = _header(raw)
     _check_names("elements", [element.name for element in elements])
     for element in elements:
-        _check_names(f"properties of {element.name}", [of.name for of in element.properties])
+        _check_names(f"properties of {element.name}", [item.name for item in element.properties])
     content = np.frombuffer(raw, np.uint8, -1, start) if order else parse(raw[start:], np.float64, None, "a .ply file")
     body = _Body(content, order)
     points, cells = np.empty((0, 3)), []
@@ -131,10 +131,10 @@ def _no_header(actual: str) -> Flaw:
     )
 
 
-def _check_names(what: str, names: Sequence[str]) -> None:
+def _check_names(subject: str, names: Sequence[str]) -> None:
     twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
     if twice:
-        raise Flaw(f"the PLY file has {what} twice", expected="names that differ", actual=", ".join(twice)[:80])
+        raise Flaw(f"the PLY file has {subject} twice", expected="names that differ", actual=", ".join(twice)[:80])
 
 
 def _wrong(line: bytes, expected: str) -> Flaw:
@@ -174,18 +174,18 @@ class _Body:
         else:
             lengths = np.repeat(lengths, element.count, axis=0) if len(lengths) else lengths
         found = {}
-        widths = [self._width(of.dtype) for of in element.properties]
-        heads = [0 if of.count is None else self._width(of.count) for of in element.properties]
+        widths = [self._width(item.dtype) for item in element.properties]
+        heads = [0 if item.count is None else self._width(item.count) for item in element.properties]
         ends = np.cumsum(np.array(heads) + lengths * np.array(widths, np.int64), axis=1)
         total = ends[:, -1]
         rows = self.place + np.cumsum(total) - total
-        for i, of in enumerate(element.properties):
-            if of.name in wanted:
+        for i, item in enumerate(element.properties):
+            if item.name in wanted:
                 starts = rows + (ends[:, i - 1] if i else 0) + heads[i]
-                numbers = self._take(starts, lengths[:, i], of.dtype)
-                if of.dtype.kind in "iu":
-                    numbers = whole_numbers(numbers, f"{of.name} of {element.name}, a property of type {of.dtype}")
-                found[of.name] = (lengths[:, i], numbers)
+                numbers = self._take(starts, lengths[:, i], item.dtype)
+                if item.dtype.kind in "iu":
+                    numbers = whole_numbers(numbers, f"{item.name} of {element.name}, a property of type {item.dtype}")
+                found[item.name] = (lengths[:, i], numbers)
         self.place += int(total.sum())
         return found
 
@@ -194,20 +194,20 @@ class _Body:
 
     def _alike(self, element: _Element, lengths: Numbers) -> bool:
         """Return whether the lists of all rows of an element are as long as those of the first row."""
-        widths = [self._width(of.dtype) for of in element.properties]
-        heads = [0 if of.count is None else self._width(of.count) for of in element.properties]
+        widths = [self._width(item.dtype) for item in element.properties]
+        heads = [0 if item.count is None else self._width(item.count) for item in element.properties]
         ends = np.cumsum(np.array(heads, np.int64) + lengths * np.array(widths, np.int64))
         row = int(ends[-1])
-        listed = [i for i, of in enumerate(element.properties) if of.count is not None]
+        listed = [i for i, item in enumerate(element.properties) if item.count is not None]
         if element.count * row > self.left:
             if not listed:
                 raise self._truncated(element)
             return False
         for i in listed:
-            of = element.properties[i].count
-            assert of is not None
+            counter = element.properties[i].count
+            assert counter is not None
             start = self.place + (int(ends[i - 1]) if i else 0)
-            if (self._strided(start, row, element.count, of) != lengths[i]).any():
+            if (self._strided(start, row, element.count, counter) != lengths[i]).any():
                 return False
         return True
 
@@ -219,16 +219,16 @@ class _Body:
     def _lengths(self, element: _Element, count: int) -> Numbers:
         """Return the number of values of each property in the next rows."""
         count = min(count, element.count)
-        steps = [(self._width(of.dtype), of.count) for of in element.properties]
+        steps = [(self._width(item.dtype), item.count) for item in element.properties]
         place, end, lengths = self.place, len(self._content), []
         for _ in range(count):
-            for width, of in steps:
+            for width, counter in steps:
                 length = 1
-                if of is not None:
-                    if place + self._width(of) > end:
+                if counter is not None:
+                    if place + self._width(counter) > end:
                         raise self._truncated(element)
-                    length = self._length(place, of, element)
-                    place += self._width(of)
+                    length = self._length(place, counter, element)
+                    place += self._width(counter)
                 lengths.append(length)
                 place += length * width
             if place > end:
@@ -269,23 +269,23 @@ class _Body:
 
 
 def _points(element: _Element, found: dict[str, tuple[Numbers, NDArray[Any]]]) -> Floats:
-    listed = [of.name for of in element.properties if of.count is not None]
+    listed = [item.name for item in element.properties if item.count is not None]
     if any(name not in found or name in listed for name in _COORDINATES):
         raise Flaw(
             "the mesh has no vertices in three dimensions",
             expected="properties x, y and z, a number each",
-            actual=", ".join(of.name for of in element.properties) or "none",
+            actual=", ".join(item.name for item in element.properties) or "none",
         )
     return np.stack([found[name][1] for name in _COORDINATES], axis=1).astype(np.float64)
 
 
 def _faces(element: _Element, found: dict[str, tuple[Numbers, NDArray[Any]]]) -> list[Cells]:
-    corners = [of for of in element.properties if of.name in _CORNERS and of.count is not None]
+    corners = [item for item in element.properties if item.name in _CORNERS and item.count is not None]
     if len(corners) != 1 or corners[0].dtype.kind == "f":
         raise Flaw(
             "the faces of the mesh have no corners",
             expected=f"one list of whole numbers, {' or '.join(_CORNERS)}",
-            actual=", ".join(of.name for of in element.properties) or "no properties",
+            actual=", ".join(item.name for item in element.properties) or "no properties",
         )
     sizes, given = found[corners[0].name]
     return split(sizes, given, face)

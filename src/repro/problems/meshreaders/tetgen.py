@@ -27,20 +27,20 @@ def read(path: Path, values: bool = False) -> Contents:
     return points, [Cells(*_KINDS[size], renumbered(corners, numbers, "vertices"))]
 
 
-def _table(path: Path, what: str, defaults: tuple[int, ...]) -> tuple[list[int], NDArray[np.float64]]:
+def _table(path: Path, subject: str, defaults: tuple[int, ...]) -> tuple[list[int], NDArray[np.float64]]:
     """Return the numbers of the first line, and the rows after it; each row starts with its own number."""
     content = Content(load_text(path, b"#"))
     words = content.line().split()
     if not words or len(words) > 1 + len(defaults):
         raise Flaw(
             f"the first line of the {path.suffix} file is no header",
-            expected=f"the number of {what}, and up to {len(defaults)} more",
+            expected=f"the number of {subject}, and up to {len(defaults)} more",
             actual=b" ".join(words)[:80].decode(errors="replace") or "nothing",
         )
-    given = [whole(word, what) for word in words]
+    given = [whole(word, subject) for word in words]
     header = [*given, *defaults[len(given) - 1 :]]
     width = 1 + sum(header[1:])
-    rows = content.numbers(header[0] * width, np.float64, f"{what} in the {path.suffix} file")
+    rows = content.numbers(header[0] * width, np.float64, f"{subject} in the {path.suffix} file")
     if left := content.word():
         raise Flaw(
             f"the {path.suffix} file has more in it than its first line says",

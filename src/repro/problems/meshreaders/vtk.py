@@ -85,7 +85,7 @@ def blocks(types: Numbers, sizes: Numbers, corners: Numbers, values: Mapping[str
             turned = np.arange(size - 2)[:, None] + np.array([0, 1, 2])
             turned[1::2] = turned[1::2][:, [1, 0, 2]]
             kind, data = "triangle", data[:, turned].reshape(-1, 3)
-            kept = {name: np.repeat(of, size - 2, axis=0) for name, of in kept.items()}
+            kept = {name: np.repeat(array, size - 2, axis=0) for name, array in kept.items()}
             places = np.repeat(places, size - 2) if places is not None else None
         found.append(Cells(kind, dimension, data, kept, places))
     return found
@@ -279,15 +279,15 @@ class _Reader:
             raise self._not_understood(words)
         return words[place]
 
-    def _number(self, words: list[str], place: int, what: str) -> int:
-        return whole(self._word(words, place).encode(), what)
+    def _number(self, words: list[str], place: int, subject: str) -> int:
+        return whole(self._word(words, place).encode(), subject)
 
-    def _array(self, count: int, dtype: str, what: str) -> NDArray[Any]:
+    def _array(self, count: int, dtype: str, subject: str) -> NDArray[Any]:
         content, dtype = self._content, dtype.lower()
         if dtype == "bit":
             if not content.order:
-                return content.numbers(count, np.int64, what)
-            return np.unpackbits(content.raw(-(-count // 8), np.dtype("u1"), what))[:count]
+                return content.numbers(count, np.int64, subject)
+            return np.unpackbits(content.raw(-(-count // 8), np.dtype("u1"), subject))[:count]
         if dtype in ("string", "utf8_string", "variant"):
             self._pass_strings(count, dtype)
             return np.empty(0, "S1")
@@ -296,7 +296,7 @@ class _Reader:
         stored = np.dtype(_TYPES[dtype])
         # Numbers in text may be more precise than the stated type.
         return content.array(
-            count, stored if content.order else np.dtype(f"{'f' if stored.kind == 'f' else 'i'}8"), what
+            count, stored if content.order else np.dtype(f"{'f' if stored.kind == 'f' else 'i'}8"), subject
         )
 
     def _pass_strings(self, count: int, dtype: str) -> None:
@@ -332,26 +332,27 @@ class _Reader:
         if self._points is None or self._cells is None or self._types is None:
             parts = {"POINTS": self._points, "CELLS": self._cells, "CELL_TYPES": self._types}
             raise truncated("POINTS, CELLS and CELL_TYPES",
-                            f"no {' and no '.join(name for name, of in parts.items() if of is None)}")  # fmt: skip
+                            f"no {' and no '.join(name for name, part in parts.items() if part is None)}")  # fmt: skip
         sizes, corners = self._cells
         return self._points, blocks(self._types, sizes, corners, self._checked(len(sizes)))
 
     def _polydata(self) -> Contents:
         if self._points is None:
             raise truncated("POINTS", "the end of the file")
-        order = sorted(self._surface, key=lambda of: list(_SURFACE).index(of[0]))  # sort by the order of cell data
+        # sorted by the order of cell data
+        order = sorted(self._surface, key=lambda cells: list(_SURFACE).index(cells[0]))
         none = [np.empty(0, np.int64)]
-        sizes = np.concatenate(none + [of[1] for of in order])
-        corners = np.concatenate(none + [of[2] for of in order])
-        types = np.concatenate(none + [np.full(len(of[1]), _SURFACE[of[0]]) for of in order])
+        sizes = np.concatenate(none + [cells[1] for cells in order])
+        corners = np.concatenate(none + [cells[2] for cells in order])
+        types = np.concatenate(none + [np.full(len(cells[1]), _SURFACE[cells[0]]) for cells in order])
         return self._points, blocks(types, sizes, corners, self._checked(len(sizes)))
 
     def _checked(self, count: int) -> dict[str, Floats]:
         """Return the cell data after checking that there is one value for each cell."""
-        for name, of in self._values.items():
-            if len(of) != count:
+        for name, array in self._values.items():
+            if len(array) != count:
                 raise Flaw("the mesh is damaged: cells and their data are not as many",
-                           expected=f"{count} of {name}", actual=len(of))  # fmt: skip
+                           expected=f"{count} of {name}", actual=len(array))  # fmt: skip
         return self._values
 
     def _structured(self) -> Contents:
@@ -367,10 +368,10 @@ class _Reader:
                     raise Flaw("a grid of points that the VTK file has no data for is not read",
                                expected="a grid with data of its points or cells", actual=f"dimensions {sizes}",
                                todo="export the surface as POLYDATA")  # fmt: skip
-                self._axes = {of: origin[i] + step[i] * np.arange(float(sizes[i])) for i, of in enumerate("xyz")}
-            if [len(self._axes.get(of, ())) for of in "xyz"] != sizes:
-                raise truncated(f"{sizes} coordinates", str([len(self._axes.get(of, ())) for of in "xyz"]))
-            z, y, x = np.meshgrid(*(self._axes[of] for of in "zyx"), indexing="ij")
+                self._axes = {axis: origin[i] + step[i] * np.arange(float(sizes[i])) for i, axis in enumerate("xyz")}
+            if [len(self._axes.get(axis, ())) for axis in "xyz"] != sizes:
+                raise truncated(f"{sizes} coordinates", str([len(self._axes.get(axis, ())) for axis in "xyz"]))
+            z, y, x = np.meshgrid(*(self._axes[axis] for axis in "zyx"), indexing="ij")
             self._points = np.stack([x.ravel(), y.ravel(), z.ravel()], axis=1)
         if self._points is None or len(self._points) != np.prod(np.array(sizes, float)):
             found = 0 if self._points is None else len(self._points)
@@ -387,8 +388,10 @@ def _between(sizes: list[int]) -> Numbers:
     steps = [(0,), (0, 1), (0, 1, 3, 2), (0, 1, 3, 2, 4, 5, 7, 6)][len(wide)]
     corners = []
     for step in steps:
-        at = {axis: (step >> i) & 1 for i, axis in enumerate(wide)}
-        part = tuple(slice(at[axis], sizes[axis] - 1 + at[axis]) if axis in at else slice(None) for axis in range(3))
+        corner = {axis: (step >> i) & 1 for i, axis in enumerate(wide)}
+        part = tuple(
+            slice(corner[axis], sizes[axis] - 1 + corner[axis]) if axis in corner else slice(None) for axis in range(3)
+        )
         corners.append(number[part].transpose(2, 1, 0).ravel())
     return np.stack(corners, axis=1)
 

@@ -92,7 +92,7 @@ class _Reader:
             raise Flaw("the .vtu file is kept in a form that is not read",
                        expected=f"byte_order {' or '.join(_ORDERS)}, header_type UInt32 or UInt64, compressor "
                        f"{', '.join(_COMPRESSORS)} or none",
-                       actual=", ".join(f"{key} {of}" for key, of in root.attrib.items()),
+                       actual=", ".join(f"{key} {text}" for key, text in root.attrib.items()),
                        todo="save it again in another mode of ParaView or VTK")  # fmt: skip
         self._unpack = _COMPRESSORS[packing] if packing else None
         self._raw, self._appended = False, appended
@@ -119,8 +119,8 @@ class _Reader:
         corners = np.concatenate([_moved(part[3], len(part[0]), int(before[i])) for i, part in enumerate(parts)])
         types, sizes = (np.concatenate([part[i] for part in parts]) for i in (1, 2))
         if len(parts) > 1 and not values:
-            points, at = _merged(points, before)
-            corners = np.where(corners >= 0, at[np.maximum(corners, 0)], -1)
+            points, merged = _merged(points, before)
+            corners = np.where(corners >= 0, merged[np.maximum(corners, 0)], -1)
         shared = set.intersection(*(set(part[4]) for part in parts))
         kept = {name: np.concatenate([part[4][name] for part in parts]) for name in shared}
         cells: list[Cells] = blocks(types, sizes, corners, kept)
@@ -140,7 +140,7 @@ class _Reader:
             if place is not None
             else np.empty((0, 3))
         )
-        arrays = {of.get("Name", ""): of for of in piece.findall("Cells/DataArray")}
+        arrays = {array.get("Name", ""): array for array in piece.findall("Cells/DataArray")}
         if count and not {"connectivity", "offsets", "types"} <= set(arrays):
             raise Flaw("a piece of the mesh has no cells", expected="connectivity, offsets and types",
                        actual=", ".join(arrays) or "none")  # fmt: skip
@@ -158,34 +158,41 @@ class _Reader:
         if ghosts is not None:
             stays = (self._array(ghosts, count).astype(np.int64) & _LEFT_OUT) == 0
             corners, types, sizes = corners[np.repeat(stays, sizes)], types[stays], sizes[stays]
-            data = {name: of[stays] for name, of in data.items()}
+            data = {name: array[stays] for name, array in data.items()}
         return points, types, sizes, corners, data
 
     def _data(self, piece: ElementTree.Element, count: int, values: bool) -> dict[str, Floats]:
         found = {}
-        for of in piece.findall("CellData/DataArray") if values else ():
-            if of.get("type") in _TYPES:
-                width = whole((of.get("NumberOfComponents") or "1").encode(), "components")
-                numbers = self._array(of, count * width).astype(np.float64)
-                found[of.get("Name", "")] = numbers if width == 1 else numbers.reshape(count, width)
+        for element in piece.findall("CellData/DataArray") if values else ():
+            if element.get("type") in _TYPES:
+                width = whole((element.get("NumberOfComponents") or "1").encode(), "components")
+                numbers = self._array(element, count * width).astype(np.float64)
+                found[element.get("Name", "")] = numbers if width == 1 else numbers.reshape(count, width)
         return found
 
-    def _array(self, of: ElementTree.Element, count: int) -> NDArray[Any]:
+    def _array(self, element: ElementTree.Element, count: int) -> NDArray[Any]:
         """Return the numbers of an array after checking their count."""
-        name, kind = of.get("Name", "points"), _TYPES.get(of.get("type", ""))
+        name, kind = element.get("Name", "points"), _TYPES.get(element.get("type", ""))
         if kind is None:
-            raise Flaw("unknown type in the .vtu file", expected=f"one of {', '.join(_TYPES)}", actual=of.get("type"))
+            raise Flaw(
+                "unknown type in the .vtu file", expected=f"one of {', '.join(_TYPES)}", actual=element.get("type")
+            )
         dtype = np.dtype(kind)
-        match of.get("format", "ascii"):
+        match element.get("format", "ascii"):
             case "ascii":
                 # Numbers in text may be more precise than the stated type.
                 wide = "f8" if dtype.kind == "f" else "i8"
-                return parse("".join(of.itertext() if not len(of) else [of.text or ""]).encode(), wide, count, name)
+                return parse(
+                    "".join(element.itertext() if not len(element) else [element.text or ""]).encode(),
+                    wide,
+                    count,
+                    name,
+                )
             case "binary":
-                text = of.text or ""
+                text = element.text or ""
                 stored = self._bytes("".join(text.split()).encode(), 0, False, name)
             case "appended":
-                start = whole((of.get("offset") or "").strip().encode(), f"offset of {name}")
+                start = whole((element.get("offset") or "").strip().encode(), f"offset of {name}")
                 stored = self._bytes(self._appended, start, self._raw, name)
             case other:
                 raise Flaw("unknown form in the .vtu file", expected="ascii, binary or appended", actual=other)
@@ -201,7 +208,7 @@ class _Reader:
         if not self._unpack:
             count = int(np.frombuffer(stream.take(0, size), head)[0])
             return stream.take(size, count)
-        parts, full, last = (int(of) for of in np.frombuffer(stream.take(0, 3 * size), head))
+        parts, full, last = (int(size_word) for size_word in np.frombuffer(stream.take(0, 3 * size), head))
         if not parts:
             return b""
         sizes = np.frombuffer(stream.take(0, (3 + parts) * size), head)[3:].astype(np.int64)
@@ -258,6 +265,6 @@ def _merged(points: Floats, before: NDArray[Any]) -> tuple[Floats, Numbers]:
     # Equal points within one piece are kept separate.
     rank = np.empty(len(points))
     rank[order] = np.arange(len(points)) - np.flatnonzero(starts)[np.cumsum(starts) - 1]
-    _, first, at = np.unique(np.column_stack([points + 0.0, rank]), axis=0, return_index=True, return_inverse=True)
+    _, first, place = np.unique(np.column_stack([points + 0.0, rank]), axis=0, return_index=True, return_inverse=True)
     kept = np.sort(first)
-    return points[kept], np.searchsorted(kept, first)[at.ravel()]
+    return points[kept], np.searchsorted(kept, first)[place.ravel()]

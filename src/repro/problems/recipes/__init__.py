@@ -65,7 +65,7 @@ def versions(*packages: str) -> str:
 
 
 @contextmanager
-def failing_as(what: str) -> Iterator[None]:
+def failing_as(subject: str) -> Iterator[None]:
     """Convert exceptions of a mesh generator to `ReproError`."""
     try:
         yield
@@ -73,7 +73,7 @@ def failing_as(what: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise ReproError(
-            f"{what} failed",
+            f"{subject} failed",
             actual=" ".join(f"{type(error).__name__}: {error}".split()),
             todo="try the versions of the extra `mesh` in pyproject.toml",
         ) from error

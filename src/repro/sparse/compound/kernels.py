@@ -45,7 +45,7 @@ def render_module(
     """Return the source of the module with all schedules of an entry, precision and layout."""
     if layout.of_pairs:
         return _render_pairs(templates, entry, precision, layout, schedules, target)
-    what, outer = get_entry(entry), get_outer(layout.outer)
+    algebra, outer = get_entry(entry), get_outer(layout.outer)
     clustered = layout.ordering == "clustered"
     unique = {kernel_name(s, target): s for s in schedules}
     # the first blocks of these schedules process one long row each, at the end of a clustered layout
@@ -58,27 +58,29 @@ def render_module(
         rows_adjacent=outer.rows_adjacent,
         **outer.constants,
         # padding of entries without members needs a check, as they have no zero
-        absent_entries=outer.padded and not what.members,
+        absent_entries=outer.padded and not algebra.members,
         warp=target.warp,
         warp_distances=_distances(target.warp, 1),
         # long rows use plain loads
         loads=sorted(
-            {s.load for s in unique.values() if s.shape and not _copies(s, what)}
+            {s.load for s in unique.values() if s.shape and not _copies(s, algebra)}
             | ({"ca"} if with_long_rows else set())
         ),
-        copies=any(_copies(s, what) for s in unique.values()),
+        copies=any(_copies(s, algebra) for s in unique.values()),
         blocks_of_long_rows=sorted({unique[name].block_size for name in with_long_rows}),
         papers_schedules=any(not s.shape for s in unique.values()),
         row_loops=sorted({"_rolled" if s.rolled else "" for s in unique.values() if not s.shape}),
         loads_vectors=True,
         stores_vectors=True,
-        shapes=[_shape(s, outer, what, target.warp) for s in {s.shape: s for s in unique.values() if s.shape}.values()],
+        shapes=[
+            _shape(s, outer, algebra, target.warp) for s in {s.shape: s for s in unique.values() if s.shape}.values()
+        ],
         schedules=[
             {
                 "kernel": name,
                 "shape": s.shape,
                 "long_rows": name in with_long_rows,
-                "staged": _staged(s, what, target.warp),
+                "staged": _staged(s, algebra, target.warp),
                 **_launch(s),
             }
             for name, s in unique.items()
@@ -89,8 +91,8 @@ def render_module(
 def _render_pairs(
     templates: Path, entry: str, precision: str, layout: Layout, schedules: Sequence[Schedule], target: Target
 ) -> str:
-    what = get_entry(entry)
-    if not what.members:
+    algebra = get_entry(entry)
+    if not algebra.members:
         raise ReproError(
             "a matrix without values has no pairs to store once",
             where=f"{layout} of the entry {entry}",
@@ -143,22 +145,22 @@ def pairs_constants(entry: str, layout: Layout) -> dict[str, Any]:
 
 def _context(entry: str, precision: str, layout: Layout, target: Target) -> dict[str, Any]:
     """Return the template context of all formats."""
-    what, size = get_entry(entry), _vector_numbers(entry, layout)
+    algebra, size = get_entry(entry), _vector_numbers(entry, layout)
     scalar, scalar_bytes = SCALARS[precision]
-    loads = chunks(len(what.members), scalar_bytes)
+    loads = chunks(len(algebra.members), scalar_bytes)
     return {
         "dialect": target.dialect,
         "title": f"compound_spmv: {entry}, {precision} precision, {layout.stored}",
-        "entry": what,
+        "entry": algebra,
         "scalar": scalar,
         "scalar_bytes": scalar_bytes,
-        "matrix_alignment": alignment(len(what.members), scalar_bytes),
+        "matrix_alignment": alignment(len(algebra.members), scalar_bytes),
         "vector_alignment": alignment(size, scalar_bytes),
-        "vector_members": [*what.vector_members, *(f"padding{i}" for i in range(size - what.size))],
+        "vector_members": [*algebra.vector_members, *(f"padding{i}" for i in range(size - algebra.size))],
         "inner": layout.inner,
         "vector": layout.vector,
         "clustered": layout.ordering == "clustered",
-        "matrix_type": "matrix_entry" if layout.inner == "AoS" and what.members else "scalar",
+        "matrix_type": "matrix_entry" if layout.inner == "AoS" and algebra.members else "scalar",
         "vector_type": "scalar" if layout.vector == "SoA" else "vector_entry",
         "tile": TILE,
         "chunks": loads,
@@ -199,9 +201,9 @@ def _staged(schedule: Schedule, entry: Entry, warp: int) -> dict[str, int] | Non
     """
     if not _copies(schedule, entry):
         return None
-    one = warp * len(entry.members)
-    batch = schedule.unroll * one
-    return {"buffer0": 0, "buffer1": batch, "entry": one, "warp": 2 * batch}
+    step_numbers = warp * len(entry.members)
+    batch = schedule.unroll * step_numbers
+    return {"buffer0": 0, "buffer1": batch, "entry": step_numbers, "warp": 2 * batch}
 
 
 def _shape(schedule: Schedule, outer: Outer, entry: Entry, warp: int) -> dict[str, Any]:

@@ -175,11 +175,11 @@ def _packer(
         if layout.of_pairs:
             symmetry = symmetry_on(workspace, layout.unknowns)
             rows = clusters_on(workspace) if symmetry.kind and clustered else None
-            held = pack_pairs(matrix, values, symmetry, layout, rows)
+            stored = pack_pairs(matrix, values, symmetry, layout, rows)
         else:
             rows = clusters_on(workspace) if clustered else None
-            held = pack(matrix, values, layout, workspace.device.target.warp, rows)
-        return held.facts, held.arrays
+            stored = pack(matrix, values, layout, workspace.device.target.warp, rows)
+        return stored.facts, stored.arrays
 
     return packed
 

@@ -330,7 +330,7 @@ def _pairs_space(target: Target, n_rows: int) -> list[Schedule]:
             continue
         # several of these coincide on small multiprocessors
         three_quarters, five_eighths, half, quarter = (
-            (DIRECT, block_size, _resident(target, block_size, eighth * of)) for of in (6, 5, 4, 2)
+            (DIRECT, block_size, _resident(target, block_size, eighth * eighths)) for eighths in (6, 5, 4, 2)
         )
         crowded = [shape for shape in (three_quarters, five_eighths) if shape not in (half, quarter)]
         schedules += [

@@ -38,11 +38,11 @@ class Inserted:
 class NoRoom(ReproError):
     """The device has no memory for some entries of a batch; all others are in the matrix, which is intact."""
 
-    def __init__(self, left: NDArray[np.int32], of: int, reason: object) -> None:
+    def __init__(self, left: NDArray[np.int32], total: int, reason: object) -> None:
         self.left, self.reason = left, reason
         super().__init__(
             "there is no room on the device for all of a batch",
-            expected=f"room for {of:,} entries",
+            expected=f"room for {total:,} entries",
             actual=f"{len(left):,} of them found none, and none could be made: {reason}",
             todo="insert those named by `left` of this error again once there is memory",
         )
@@ -269,10 +269,10 @@ class DynamicMatrix:
     # interrupted operations -------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _operation(self, what: str) -> Iterator[None]:
+    def _operation(self, operation: str) -> Iterator[None]:
         """Refuse a matrix after an interrupted operation, and record an interruption of this one."""
         self.check()
-        self._under_way = what
+        self._under_way = operation
         try:
             yield
         except (ReproError, OutOfDeviceMemory) as refusal:  # raised between kernels: the matrix is intact
@@ -427,7 +427,7 @@ class ConcurrentReader:
         """Return the launch, reused for the same arrays."""
         if self._bound is not None:
             *arrays, launch = self._bound
-            if all(one is other for one, other in zip(arrays, (storage, x, y), strict=True)):
+            if all(bound is other for bound, other in zip(arrays, (storage, x, y), strict=True)):
                 return launch
         launch = self._bind(storage, x, y)
         self._bound = storage, x, y, launch

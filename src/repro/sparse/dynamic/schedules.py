@@ -79,9 +79,9 @@ def deal_parts(rows: NDArray[Any], sizes: NDArray[np.int32], part_length: int) -
     """
     counts = -(-sizes.astype(np.int64) // part_length)
     firsts = np.cumsum(counts) - counts
-    of = np.repeat(np.arange(len(rows)), counts)
-    begins = (np.arange(len(of)) - firsts[of]) * part_length
-    return np.stack([rows[of], begins, firsts[of], counts[of]], axis=1).astype(np.int32)
+    row_of_part = np.repeat(np.arange(len(rows)), counts)
+    begins = (np.arange(len(row_of_part)) - firsts[row_of_part]) * part_length
+    return np.stack([rows[row_of_part], begins, firsts[row_of_part], counts[row_of_part]], axis=1).astype(np.int32)
 
 
 def parts_of(bins: RowBins, sizes: NDArray[np.int32], target: Target, by_place: bool = False) -> NDArray[np.int32]:

@@ -87,7 +87,7 @@ class Storage:
     def upload(cls, device: Device, arrays: Arrays) -> Storage:
         words = np.zeros(kernels.STATE_WORDS, np.int32)
         words[kernels.STATE_BUFFER_END] = arrays.pointer
-        held: list[Buffer] = []
+        buffers: list[Buffer] = []
         try:
             for array in (
                 arrays.columns,
@@ -98,14 +98,14 @@ class Storage:
                 words,
             ):
                 # devices have no empty buffers
-                held.append(device.upload(array if array.size else np.zeros(1, array.dtype)))
+                buffers.append(device.upload(array if array.size else np.zeros(1, array.dtype)))
         except Exception:
-            for buffer in held:
+            for buffer in buffers:
                 buffer.release()
             raise
         longest = int(arrays.sizes.max(initial=0))
         of_arrays = device, arrays.shape, arrays.segments, arrays.capacity, arrays.values.dtype
-        return cls(*of_arrays, *held, entries=arrays.nnz, longest=longest)
+        return cls(*of_arrays, *buffers, entries=arrays.nnz, longest=longest)
 
     @classmethod
     def empty(
@@ -113,18 +113,18 @@ class Storage:
     ) -> Storage:
         """Return a matrix with undefined entries and table, before any operation."""
         rows = shape[0]
-        held: list[Buffer] = []
+        buffers: list[Buffer] = []
         try:
             for nbytes in (4 * capacity, dtype.itemsize * capacity, 4 * segments * pitch_of(rows), 4 * rows):
-                held.append(device.allocate(max(nbytes, 4)))
+                buffers.append(device.allocate(max(nbytes, 4)))
             for words in (max(rows, 1), kernels.STATE_WORDS):
-                held.append(device.allocate(4 * words))
-                device.fill(held[-1], 0)
+                buffers.append(device.allocate(4 * words))
+                device.fill(buffers[-1], 0)
         except Exception:
-            for buffer in held:
+            for buffer in buffers:
                 buffer.release()
             raise
-        return cls(device, shape, segments, capacity, dtype, *held)
+        return cls(device, shape, segments, capacity, dtype, *buffers)
 
     def make_room(self, capacity: int) -> None:
         """Allocate another capacity; the entries are lost. Without memory for it the capacity is 0."""

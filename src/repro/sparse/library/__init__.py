@@ -39,7 +39,7 @@ def for_problem(entry: str, backend: str, ordering: str = "natural") -> list[Pro
     for provider in (provider for name, provider in _PROVIDERS if name == backend):
         for runnable in provider(entry, ordering):
             if runnable.name in found:
-                modules = [one.__module__ for one in (found[runnable.name][1], provider)]
+                modules = [author.__module__ for author in (found[runnable.name][1], provider)]
                 raise ReproError(
                     "two baselines of one name",
                     where=runnable.name,

@@ -180,12 +180,12 @@ class CuSparse(ProductRunnable):
         self._representation = representation
         self._ordering = ordering
         self._resident = resident
-        what = f"{routine.name}/{representation.name}"
-        self.name = f"cusparse/{what}{suffix(ordering)}"
+        choice = f"{routine.name}/{representation.name}"
+        self.name = f"cusparse/{choice}{suffix(ordering)}"
         self.arrangement = f"{representation.arrangement}@{ordering}"
-        self._papers_choice = PAPERS_CHOICE.get(entry) == what
+        self._papers_choice = PAPERS_CHOICE.get(entry) == choice
         self._preprocess: float | None = None
-        self._held = ExitStack()
+        self._stack = ExitStack()
         self._bind: _Bind | None = None
         self._permutation = np.empty(0, np.int64)
         self._y: Buffer | None = None
@@ -212,18 +212,18 @@ class CuSparse(ProductRunnable):
         The seconds of the library's analysis become the column `preprocess`.
         """
         self.release()
-        with ExitStack() as held:
-            handle = Handle(workspace.device, held, label="")
+        with ExitStack() as stack:
+            handle = Handle(workspace.device, stack, label="")
             with handle.refusals():
                 try:
                     *matrix, x = self._resident.take(workspace, self._routine.format)
                 except OverflowError as error:
                     raise Unsupported(str(error)) from None
-                held.callback(self._resident.give_back, self._routine.format)
+                stack.callback(self._resident.give_back, self._routine.format)
                 operands, y, size = operands_of(workspace), y_on(workspace), self._representation.size
                 dtype, problem = self._representation.dtype(operands.dtype), operands.problem
                 product = _Product(
-                    handle, *problem.shape, problem.nnz, size, dtype, matrix, (x, y), workspace.guards, held
+                    handle, *problem.shape, problem.nnz, size, dtype, matrix, (x, y), workspace.guards, stack
                 )
                 if self._routine.function == "bsrmv":
                     bind, seconds = product.bsrmv(), 0.0
@@ -235,7 +235,7 @@ class CuSparse(ProductRunnable):
                 run = bind(x, y)
                 run()
                 handle.device.synchronize()
-            self._held = product.held = held.pop_all()
+            self._stack = product.stack = stack.pop_all()
         self._preprocess = seconds
         self._permutation = operands.permutation(self._ordering)
         self.matrix_bytes = sum(buffer.nbytes for buffer in matrix)
@@ -261,8 +261,8 @@ class CuSparse(ProductRunnable):
 
     def release(self) -> None:
         self._bind = None
-        self._held, held = ExitStack(), self._held
-        held.close()
+        self._stack, stack = ExitStack(), self._stack
+        stack.close()
 
 
 @dataclass
@@ -280,7 +280,7 @@ class _Product:
     vectors: tuple[Buffer, Buffer]
     guards: Guards
     #: Releases the routine's descriptors and memory.
-    held: ExitStack
+    stack: ExitStack
 
     @property
     def rows(self) -> int:
@@ -298,7 +298,7 @@ class _Product:
         first = arguments(*self.vectors)
         handle.device.synchronize()
         start = time.perf_counter()
-        working = handle.prepare(self.held, "sp_mv", first, self.guards)
+        working = handle.prepare(self.stack, "sp_mv", first, self.guards)
         handle.device.synchronize()
         seconds = time.perf_counter() - start
         return lambda x, y: partial(handle.library.sp_mv, *arguments(x, y), working), seconds
@@ -308,24 +308,24 @@ class _Product:
         handle, matrix = self.handle, self._describe("csr")
         # z = A x + 0 y: the library's manual does not promise to ignore an uninitialised y
         zeros = handle.device.allocate(self.rows * self.dtype.itemsize)
-        self.held.callback(zeros.release)
+        self.stack.callback(zeros.release)
         handle.device.fill(zeros, 0)
 
         def vectors(x: Buffer, z: Buffer) -> tuple[int, int, int]:
             of_x, of_z = self._describe_vectors(x, z)
-            return of_x, handle.make_vector(self.held, zeros, self.rows, self.dtype), of_z
+            return of_x, handle.make_vector(self.stack, zeros, self.rows, self.dtype), of_z
 
         first = vectors(*self.vectors)
         handle.device.synchronize()
         start = time.perf_counter()
         if why := lacks_spmvop(version()):
             raise Unsupported(f"cuSPARSE {version()}: {why}")
-        what = handle.plain, matrix, *first, TYPES[self.dtype], SPMVOP_ALGORITHMS[algorithm]
+        operands = handle.plain, matrix, *first, TYPES[self.dtype], SPMVOP_ALGORITHMS[algorithm]
         size = c_size_t()
-        handle.run("cusparseSpMVOp_bufferSize", handle.value, *what, byref(size))
+        handle.run("cusparseSpMVOp_bufferSize", handle.value, *operands, byref(size))
         working = self.guards.allocate(size.value, WORKING_MEMORY)
-        self.held.callback(working.release)
-        described = self._make("Descr", handle.value, after=(*what, address(working.memory)))
+        self.stack.callback(working.release)
+        described = self._make("Descr", handle.value, after=(*operands, address(working.memory)))
         plan = self._make("Plan", handle.value, described, after=(None, 0))  # without code for an epilogue
         handle.device.synchronize()
         seconds = time.perf_counter() - start
@@ -342,15 +342,15 @@ class _Product:
 
         return bind, seconds
 
-    def _make(self, what: str, *before: int, after: tuple[Any, ...]) -> int:
-        create, destroyer = f"cusparseSpMVOp_create{what}", f"cusparseSpMVOp_destroy{what}"
-        return self.handle.make_directly(self.held, create, destroyer, before, after)
+    def _make(self, suffix: str, *before: int, after: tuple[Any, ...]) -> int:
+        create, destroyer = f"cusparseSpMVOp_create{suffix}", f"cusparseSpMVOp_destroy{suffix}"
+        return self.handle.make_directly(self.stack, create, destroyer, before, after)
 
     def bsrmv(self) -> _Bind:
         """Return the binding of the older block function `cusparse?bsrmv`, which has no analysis."""
         handle, library = self.handle, self.handle.library
         function = getattr(library, {"f": "s", "d": "d", "F": "c", "D": "z"}[self.dtype.char] + "bsrmv")
-        description = handle.make(self.held, "create_mat_descr", "destroy_mat_descr")  # general, counted from 0
+        description = handle.make(self.stack, "create_mat_descr", "destroy_mat_descr")  # general, counted from 0
         offsets, columns, values = (address(buffer) for buffer in self.arrays)
         one, zero = scalars(self.dtype)
         orders = library.Direction.ROW, handle.plain
@@ -359,7 +359,7 @@ class _Product:
         return lambda x, y: partial(function, *before, address(x), zero, address(y))
 
     def _describe_vectors(self, x: Buffer, y: Buffer) -> tuple[int, int]:
-        make = partial(self.handle.make_vector, self.held, dtype=self.dtype)
+        make = partial(self.handle.make_vector, self.stack, dtype=self.dtype)
         return make(x, self.m * self.size), make(y, self.rows)
 
     def _describe(self, name: str) -> int:
@@ -367,9 +367,9 @@ class _Product:
         shape, count = (self.rows, self.m * size), self.blocks * size**2
         pointers = [address(buffer) for buffer in self.arrays]
         if name == "csr":
-            return self.handle.make_csr(self.held, shape, count, pointers, self.dtype)
+            return self.handle.make_csr(self.stack, shape, count, pointers, self.dtype)
         index, base, kind = library.IndexType.INDEX_32I, library.IndexBase.ZERO, TYPES[self.dtype]
-        make = partial(self.handle.make, self.held)
+        make = partial(self.handle.make, self.stack)
         if name == "coo":
             return make("create_coo", "destroy_sp_mat", *shape, count, *pointers, index, base, kind)
         if name == "sell":

@@ -130,36 +130,36 @@ class Handle:
     `label` is the function name in errors of the bindings; None: the name of the called function.
     """
 
-    def __init__(self, device: Any, held: ExitStack, label: str | None = None) -> None:
+    def __init__(self, device: Any, stack: ExitStack, label: str | None = None) -> None:
         self.device: CudaDevice = gpu(device)
         self.library = load()
         self._label = label
-        self.value = self.make(held, "create", "destroy")
+        self.value = self.make(stack, "create", "destroy")
         self.bound("set_stream", self.value, self.device.stream)
         self.plain = self.library.Operation.NON_TRANSPOSE
 
     @contextmanager
     def refusals(self, function: str = "") -> Iterator[None]:
         """Translate library errors: out of memory, a failed kernel, or an unsupported call."""
-        status, what = self.library.Status, function and f"{function}: "
+        status, prefix = self.library.Status, function and f"{function}: "
         try:
             yield
         except self.library.cuSPARSEError as error:
             if error.status in (status.ALLOC_FAILED, status.INSUFFICIENT_RESOURCES):
-                raise OutOfDeviceMemory(f"cuSPARSE: {what}{error}") from None
+                raise OutOfDeviceMemory(f"cuSPARSE: {prefix}{error}") from None
             if error.status in (status.EXECUTION_FAILED, status.INTERNAL_ERROR, status.MAPPING_ERROR):
                 self.device.synchronize()  # raises its own error where the context is lost
-                raise LaunchError(f"cuSPARSE: {what}{error}") from None
-            raise Unsupported(f"cuSPARSE {version()}: {what}{error}") from None
+                raise LaunchError(f"cuSPARSE: {prefix}{error}") from None
+            raise Unsupported(f"cuSPARSE {version()}: {prefix}{error}") from None
         except RuntimeError as error:  # this version of the library has no such function
-            raise Unsupported(f"cuSPARSE {version()}: {what}{error}") from None
+            raise Unsupported(f"cuSPARSE {version()}: {prefix}{error}") from None
 
     def bound(self, name: str, *arguments: Any) -> Any:
         """Call a function of nvmath-python's bindings."""
         with self.refusals(name if self._label is None else self._label):
             return getattr(self.library, name)(*arguments)
 
-    def make(self, held: ExitStack, create: str, destroyer: str, *arguments: Any) -> int:
+    def make(self, stack: ExitStack, create: str, destroyer: str, *arguments: Any) -> int:
         """Return a handle or descriptor made by the bindings, destroyed when the stack is closed."""
         made, function = int(self.bound(create, *arguments)), getattr(self.library, destroyer)
 
@@ -167,11 +167,11 @@ class Handle:
             with suppress(self.library.cuSPARSEError):  # a lost context has its own error to report
                 function(made)
 
-        held.callback(destroy)
+        stack.callback(destroy)
         return made
 
     def make_directly(
-        self, held: ExitStack, create: str, destroyer: str, before: tuple[Any, ...] = (), after: tuple[Any, ...] = ()
+        self, stack: ExitStack, create: str, destroyer: str, before: tuple[Any, ...] = (), after: tuple[Any, ...] = ()
     ) -> int:
         """Return an object made by a function of `PARAMETERS`, destroyed when the stack is closed.
 
@@ -179,7 +179,7 @@ class Handle:
         """
         made, destroy = c_void_p(), self.function(destroyer)
         self.run(create, *before, byref(made), *after)
-        held.callback(destroy, made.value)
+        stack.callback(destroy, made.value)
         return int(made.value or 0)
 
     @cached_property
@@ -210,26 +210,26 @@ class Handle:
         return int(algorithm)
 
     def make_csr(
-        self, held: ExitStack, shape: tuple[int, int], nnz: int, arrays: Iterable[int], dtype: np.dtype[Any]
+        self, stack: ExitStack, shape: tuple[int, int], nnz: int, arrays: Iterable[int], dtype: np.dtype[Any]
     ) -> int:
         """Return the CSR descriptor of arrays at these addresses (offsets, columns, values)."""
         index = self.library.IndexType.INDEX_32I
         kinds = index, index, self.library.IndexBase.ZERO, TYPES[dtype]
-        return self.make(held, "create_csr", "destroy_sp_mat", *shape, nnz, *arrays, *kinds)
+        return self.make(stack, "create_csr", "destroy_sp_mat", *shape, nnz, *arrays, *kinds)
 
-    def make_vector(self, held: ExitStack, buffer: Buffer, length: int, dtype: np.dtype[Any]) -> int:
-        return self.make(held, "create_dn_vec", "destroy_dn_vec", length, address(buffer), TYPES[dtype])
+    def make_vector(self, stack: ExitStack, buffer: Buffer, length: int, dtype: np.dtype[Any]) -> int:
+        return self.make(stack, "create_dn_vec", "destroy_dn_vec", length, address(buffer), TYPES[dtype])
 
-    def make_vectors(self, held: ExitStack, buffer: Buffer, length: int, count: int, dtype: np.dtype[Any]) -> int:
+    def make_vectors(self, stack: ExitStack, buffer: Buffer, length: int, count: int, dtype: np.dtype[Any]) -> int:
         """Return the descriptor of `(length, count)` numbers, row by row."""
         shape = length, count, count, address(buffer), TYPES[dtype], self.library.Order.ROW
-        return self.make(held, "create_dn_mat", "destroy_dn_mat", *shape)
+        return self.make(stack, "create_dn_mat", "destroy_dn_mat", *shape)
 
-    def prepare(self, held: ExitStack, function: str, arguments: tuple[Any, ...], guards: Guards) -> int:
+    def prepare(self, stack: ExitStack, function: str, arguments: tuple[Any, ...], guards: Guards) -> int:
         """Let the library analyse a call of `sp_mv` or `sp_mm`; return the address of its working memory."""
         nbytes = self.bound(f"{function}_buffer_size", *arguments)
         working = guards.allocate(nbytes, WORKING_MEMORY)
-        held.callback(working.release)
+        stack.callback(working.release)
         library = self.library
         with self.refusals(self._label or ""):
             try:

@@ -47,10 +47,10 @@ class GpuCsr:
 
     @classmethod
     def allocate(cls, device: Device, shape: tuple[int, int], nnz: int, dtype: np.dtype[Any]) -> GpuCsr:
-        with ExitStack() as held:
+        with ExitStack() as stack:
             sizes = INDEX_BYTES * (shape[0] + 1), INDEX_BYTES * nnz, dtype.itemsize * nnz
-            offsets, columns, values = (keep(held, device.allocate(size)) for size in sizes)
-            held.pop_all()
+            offsets, columns, values = (keep(stack, device.allocate(size)) for size in sizes)
+            stack.pop_all()
             return cls(device, shape, nnz, offsets, columns, values, dtype)
 
     @classmethod
@@ -68,14 +68,14 @@ class GpuCsr:
                 actual=f"{matrix.shape[0]:,} × {matrix.shape[1]:,} with {matrix.nnz:,} entries",
             )
         rows, columns = matrix.shape
-        with ExitStack() as held:
-            csr = keep(held, cls.allocate(device, (rows, columns), int(matrix.nnz), matrix.dtype))
+        with ExitStack() as stack:
+            csr = keep(stack, cls.allocate(device, (rows, columns), int(matrix.nnz), matrix.dtype))
             device.write(csr.offsets, matrix.indptr.astype(np.int32, copy=False))
             if csr.nnz:
                 # SciPy's arrays may be longer than the matrix has entries
                 device.write(csr.columns, matrix.indices[: csr.nnz].astype(np.int32, copy=False))
                 device.write(csr.values, matrix.data[: csr.nnz])
-            held.pop_all()
+            stack.pop_all()
             return csr
 
     def download(self) -> sp.csr_array:
@@ -126,33 +126,34 @@ def csr_routines(fields: int) -> tuple[CsrRoutine, ...]:
 
 
 def bind_csr_product(
-    matrix: GpuCsr, routine: CsrRoutine, x: Buffer, y: Buffer, fields: int, guards: Guards, held: ExitStack
+    matrix: GpuCsr, routine: CsrRoutine, x: Buffer, y: Buffer, fields: int, guards: Guards, stack: ExitStack
 ) -> Callable[[], None]:
     """Let the library analyse Y = A X, run it once, and return its launch.
 
     `routine` is one of `csr_routines(fields)`. X is `(m, fields)` and Y `(n, fields)`, row by row, of A's type; columns
-    of a row of A may have any order. `held` releases descriptors and working memory.
+    of a row of A may have any order. `stack` releases descriptors and working memory.
 
     Raises
     ------
     Unsupported, OutOfDeviceMemory, LaunchError
         There is no GPU or no cuSPARSE, or the library refuses; the message is its own.
     """
-    handle = Handle(matrix.device, held, label=routine.name)
+    handle = Handle(matrix.device, stack, label=routine.name)
     algorithm = handle.algorithm(_ALGORITHMS[routine.function], routine.algorithm)
     dtype, (rows, columns) = matrix.dtype, matrix.shape
     with handle.refusals(routine.name):
-        described = handle.make_csr(held, matrix.shape, matrix.nnz, matrix.addresses, dtype)
+        described = handle.make_csr(stack, matrix.shape, matrix.nnz, matrix.addresses, dtype)
         if fields == 1:
-            dense = [handle.make_vector(held, buffer, length, dtype) for buffer, length in ((x, columns), (y, rows))]
+            dense = [handle.make_vector(stack, buffer, length, dtype) for buffer, length in ((x, columns), (y, rows))]
         else:
             dense = [
-                handle.make_vectors(held, buffer, length, fields, dtype) for buffer, length in ((x, columns), (y, rows))
+                handle.make_vectors(stack, buffer, length, fields, dtype)
+                for buffer, length in ((x, columns), (y, rows))
             ]
         one, zero = scalars(dtype)
         plain = [handle.plain] * (1 if fields == 1 else 2)
         arguments = handle.value, *plain, one, described, dense[0], zero, dense[1], TYPES[dtype], algorithm
-        working = handle.prepare(held, routine.function, arguments, guards)
+        working = handle.prepare(stack, routine.function, arguments, guards)
         run = partial(getattr(handle.library, routine.function), *arguments, working)
         run()
         handle.device.synchronize()
@@ -172,10 +173,10 @@ class _WorkingMemory:
         self._device = device
         self._bytes = self.peak = 0
 
-    def allocate(self, nbytes: int, held: ExitStack) -> int:
+    def allocate(self, nbytes: int, stack: ExitStack) -> int:
         """Return the address of memory, never 0, released when the stack is closed."""
         buffer = self._device.allocate(nbytes)
-        held.callback(self._release, buffer)
+        stack.callback(self._release, buffer)
         self._bytes += nbytes
         self.peak = max(self.peak, self._bytes)
         return address(buffer)
@@ -195,20 +196,20 @@ class _Product:
         check_factors(a, b)
         self.workspace_bytes = 0
         self._device, self._dtype, self._shape = device, a.dtype, (a.shape[0], b.shape[1])
-        with ExitStack() as held:
-            self._handle = handle = Handle(device, held)
-            self._a, self._b = (handle.make_csr(held, m.shape, m.nnz, m.addresses, m.dtype) for m in (a, b))
-            self._held = held.pop_all()
+        with ExitStack() as stack:
+            self._handle = handle = Handle(device, stack)
+            self._a, self._b = (handle.make_csr(stack, m.shape, m.nnz, m.addresses, m.dtype) for m in (a, b))
+            self._stack = stack.pop_all()
 
     def release(self) -> None:
         """Release the library's objects; products stay."""
-        self._held.close()
+        self._stack.close()
 
-    def _describe_product(self, held: ExitStack) -> int:
-        return self._handle.make_csr(held, self._shape, 0, (0, 0, 0), self._dtype)
+    def _describe_product(self, stack: ExitStack) -> int:
+        return self._handle.make_csr(stack, self._shape, 0, (0, 0, 0), self._dtype)
 
-    def _make_state(self, held: ExitStack) -> int:
-        return self._handle.make_directly(held, "cusparseSpGEMM_createDescr", "cusparseSpGEMM_destroyDescr")
+    def _make_state(self, stack: ExitStack) -> int:
+        return self._handle.make_directly(stack, "cusparseSpGEMM_createDescr", "cusparseSpGEMM_destroyDescr")
 
     def _arguments(self, c: int, algorithm: int, state: int) -> tuple[int, ...]:
         """Return the leading arguments of functions that read values."""
@@ -217,23 +218,23 @@ class _Product:
         matrices = one, self._a, self._b, zero, c
         return self._handle.value, plain, plain, *matrices, TYPES[self._dtype], algorithm, state
 
-    def _call_twice(self, name: str, arguments: tuple[int, ...], memory: _WorkingMemory, held: ExitStack) -> None:
+    def _call_twice(self, name: str, arguments: tuple[int, ...], memory: _WorkingMemory, stack: ExitStack) -> None:
         """Query a function's working memory, allocate it, and call the function with it."""
         size = c_size_t()
         self._handle.run(name, *arguments, byref(size), None)
-        self._handle.run(name, *arguments, byref(size), memory.allocate(size.value, held))
+        self._handle.run(name, *arguments, byref(size), memory.allocate(size.value, stack))
 
     def _allocate(self, c: int) -> GpuCsr:
         """Allocate C in the size found by the library, and set its pointers."""
         nnz = int(self._handle.bound("sp_mat_get_size", c)[2])
         if nnz > MAX_CSR_ENTRIES:
             raise Unsupported(f"cuSPARSE: a product of {nnz:,} entries, more than 32-bit offsets can tell apart")
-        with ExitStack() as held:
-            product = keep(held, GpuCsr.allocate(self._device, self._shape, nnz, self._dtype))
+        with ExitStack() as stack:
+            product = keep(stack, GpuCsr.allocate(self._device, self._shape, nnz, self._dtype))
             if not nnz:
                 self._device.fill(product.offsets, 0)  # the manual does not promise offsets of an empty product
             self._handle.bound("csr_set_pointers", c, *product.addresses)
-            held.pop_all()
+            stack.pop_all()
             return product
 
 
@@ -258,15 +259,15 @@ class Gemm(_Product):
             C or the working memory does not fit, a kernel failed, or the library refuses.
         """
         memory = _WorkingMemory(self._device)
-        with ExitStack() as made, ExitStack() as held:
-            c = self._describe_product(held)
-            arguments = self._arguments(c, self._algorithm, self._make_state(held))
-            self._call_twice("cusparseSpGEMM_workEstimation", arguments, memory, held)
+        with ExitStack() as made, ExitStack() as stack:
+            c = self._describe_product(stack)
+            arguments = self._arguments(c, self._algorithm, self._make_state(stack))
+            self._call_twice("cusparseSpGEMM_workEstimation", arguments, memory, stack)
             if self._estimates:
                 size = self._estimate(arguments, memory)
-                self._handle.run("cusparseSpGEMM_compute", *arguments, byref(size), memory.allocate(size.value, held))
+                self._handle.run("cusparseSpGEMM_compute", *arguments, byref(size), memory.allocate(size.value, stack))
             else:
-                self._call_twice("cusparseSpGEMM_compute", arguments, memory, held)
+                self._call_twice("cusparseSpGEMM_compute", arguments, memory, stack)
             product = keep(made, self._allocate(c))
             self._handle.run("cusparseSpGEMM_copy", *arguments)
             self._device.synchronize()
@@ -277,9 +278,9 @@ class Gemm(_Product):
     def _estimate(self, arguments: tuple[int, ...], memory: _WorkingMemory) -> c_size_t:
         """Return the working bytes of computing; the estimate's own memory is released here."""
         name, size, needed = "cusparseSpGEMM_estimateMemory", c_size_t(), c_size_t()
-        with ExitStack() as held:
+        with ExitStack() as stack:
             self._handle.run(name, *arguments, CHUNK_FRACTION, byref(size), None, None)
-            given = memory.allocate(size.value, held)
+            given = memory.allocate(size.value, stack)
             self._handle.run(name, *arguments, CHUNK_FRACTION, byref(size), given, byref(needed))
         return needed
 
@@ -328,8 +329,8 @@ class GemmReuse(_Product):
         asked: list[Any] = [argument for size in sizes for argument in (byref(size), None)]
         self._handle.run("cusparseSpGEMMreuse_nnz", *pattern, *asked)
         given: list[Any] = []
-        for size, held in zip(sizes, until, strict=True):
-            given += [byref(size), memory.allocate(size.value, held)]
+        for size, stack in zip(sizes, until, strict=True):
+            given += [byref(size), memory.allocate(size.value, stack)]
         self._handle.run("cusparseSpGEMMreuse_nnz", *pattern, *given)
 
     def bind(self) -> Callable[[], None]:

@@ -43,8 +43,8 @@ def row_arguments(matrix: Storage) -> list[Argument]:
 class LevelLaunches(Launches):
     """Kernels of multigrid, launched immediately, for numbers of one precision."""
 
-    def __init__(self, device: Device, load: Load, dtype: np.dtype[Any], held: ExitStack) -> None:
-        super().__init__(device, load, held)
+    def __init__(self, device: Device, load: Load, dtype: np.dtype[Any], stack: ExitStack) -> None:
+        super().__init__(device, load, stack)
         self.dtype = dtype
         self._scratch = self.keep(Scratch(device))
 
@@ -57,9 +57,9 @@ class LevelLaunches(Launches):
     def cycle(self, kernel: str, count: int, *arguments: Argument, lanes: int = 1) -> None:
         self.over("cycle", kernel, count, *arguments, lanes=lanes)
 
-    def column(self, numbers: Buffer, at: int) -> Buffer:
+    def column(self, numbers: Buffer, index: int) -> Buffer:
         """Return a column of a buffer of float64 columns as a buffer."""
-        return self.keep(self.device.part(numbers, 8 * at * COLUMN, 8 * COLUMN))
+        return self.keep(self.device.part(numbers, 8 * index * COLUMN, 8 * COLUMN))
 
     def blocks_over(self, n: int) -> int:
         """Return the blocks of a dot product over n elements."""
@@ -516,26 +516,26 @@ class Refresh:
 
     def __init__(self, device: Device, load: Load, levels: Sequence[DeviceLevel], settings: MultigridSettings) -> None:
         self._device, self._load = device, load
-        with device.pooling(), ExitStack() as held:
-            self._run = run = LevelLaunches(device, load, levels[0].a.dtype, held)
+        with device.pooling(), ExitStack() as stack:
+            self._run = run = LevelLaunches(device, load, levels[0].a.dtype, stack)
             self._multiplication = Multiplication(device, load, run.dtype)
             self._words = run.numbers(len(levels) * PART_ALIGNMENT // 4, np.int32)
-            product = self._products(levels, held)
+            product = self._products(levels, stack)
             self._steps: list[Coarsening] = []
             launches: list[Launch] = []
-            for at, level in enumerate(levels):
-                words = run.keep(device.part(self._words, at * PART_ALIGNMENT, 4 * COUNTERS.size))
+            for index, level in enumerate(levels):
+                words = run.keep(device.part(self._words, index * PART_ALIGNMENT, 4 * COUNTERS.size))
                 step = Coarsening(run, self._multiplication.whole, settings, words)
                 self._steps.append(step)
                 if level.p is None:
                     launches.append(step.take_diagonal(level))
                 else:
-                    launches += [step.measure(level), step.refill(level, levels[at + 1].a, product)]
+                    launches += [step.measure(level), step.refill(level, levels[index + 1].a, product)]
             whole = in_order(launches)
-            self._launch: Launch = keep(held, Repeated(device, whole, behind_first=True)) if self._stored else whole
-            self._held = held.pop_all()
+            self._launch: Launch = keep(stack, Repeated(device, whole, behind_first=True)) if self._stored else whole
+            self._stack = stack.pop_all()
 
-    def _products(self, levels: Sequence[DeviceLevel], held: ExitStack) -> Callable[[Factors, Storage], Launch]:
+    def _products(self, levels: Sequence[DeviceLevel], stack: ExitStack) -> Callable[[Factors, Storage], Launch]:
         """Return what binds products: to stored destinations where all rows of all products have them."""
         plans: dict[int, Destinations] = {}
         with ExitStack() as planned:
@@ -546,9 +546,9 @@ class Refresh:
                         # a row without them may change the order of its columns, which later products rely on
                         self._stored = False
                         return self._bind_refill
-            held.push(planned.pop_all())
+            stack.push(planned.pop_all())
         self._stored = True
-        return lambda factors, c: plans[id(c)].bind(factors, c, held)
+        return lambda factors, c: plans[id(c)].bind(factors, c, stack)
 
     def _bind_refill(self, factors: Factors, c: Storage) -> Launch:
         def refill() -> None:
@@ -575,7 +575,7 @@ class Refresh:
 
     def release(self) -> None:
         """Release the memory; a second call has no effect."""
-        self._held.close()
+        self._stack.close()
 
 
 def products_of(level: DeviceLevel, coarse: Storage) -> list[tuple[Factors, Storage]]:

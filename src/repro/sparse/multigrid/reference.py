@@ -386,18 +386,18 @@ class Cycle:
             weight = JACOBI / spectral_radius(coarsest, steps)
             self._steps.append(COARSE_STEPS * [weight / coarsest.diagonal()])
 
-    def __call__(self, b: NDArray[np.floating], at: int = 0) -> NDArray[np.floating]:
+    def __call__(self, b: NDArray[np.floating], depth: int = 0) -> NDArray[np.floating]:
         """Return an approximation of A⁻¹ b."""
-        level = self._levels[at]
+        level = self._levels[depth]
         if level.p is None or level.r is None:
             return self._solve_coarsest(b)
-        x = self._smoothed(at, b, np.zeros_like(b))
-        x = x + level.p @ self(level.r @ (b - level.a @ x), at + 1)
-        return self._smoothed(at, b, x)
+        x = self._smoothed(depth, b, np.zeros_like(b))
+        x = x + level.p @ self(level.r @ (b - level.a @ x), depth + 1)
+        return self._smoothed(depth, b, x)
 
-    def _smoothed(self, at: int, b: NDArray[np.floating], x: NDArray[np.floating]) -> NDArray[np.floating]:
-        for step in self._steps[at]:
-            x = x + step * (b - self._levels[at].a @ x)
+    def _smoothed(self, depth: int, b: NDArray[np.floating], x: NDArray[np.floating]) -> NDArray[np.floating]:
+        for step in self._steps[depth]:
+            x = x + step * (b - self._levels[depth].a @ x)
         return x
 
     def _solve_coarsest(self, b: NDArray[np.floating]) -> NDArray[np.floating]:

@@ -151,9 +151,9 @@ class Solver:
         self._device, self._load, self._levels, self._smoother = device, load, levels, smoother or Smoother()
         self._dtype, self._n = levels[0].a.dtype, levels[0].a.shape[0]
         self._eps = float(np.finfo(self._dtype).eps)
-        self._held = ExitStack()
+        self._stack = ExitStack()
         try:
-            self._run = run = LevelLaunches(device, load, self._dtype, self._held)
+            self._run = run = LevelLaunches(device, load, self._dtype, self._stack)
             self._kernels = Kernels(device, load("cycle"))
             self._vectors = [CycleVectors(*(run.scalars(level.a.shape[0]) for _ in range(4))) for level in levels]
             self.b, self.x = run.scalars(self._n), run.scalars(self._n)
@@ -164,9 +164,9 @@ class Solver:
                 coarsest if isinstance(coarsest, np.float64) else self._run.keep(device.upload(coarsest))
             )
             #: Launches bound to the current levels, and their memory.
-            self._bound = self._held.enter_context(ExitStack())
+            self._bound = self._stack.enter_context(ExitStack())
         except BaseException:
-            self._held.close()
+            self._stack.close()
             raise
 
     def cycle(self, b: Buffer, x: Buffer) -> Launch:
@@ -199,12 +199,12 @@ class Solver:
         return self._solve_scaled(method, tolerance, max_iterations)
 
     def _by_cycles(self, size: float, tolerance: float, max_iterations: int) -> SolveResult:
-        with ExitStack() as held:
-            run = LevelLaunches(self._device, self._load, self._dtype, held)
+        with ExitStack() as stack:
+            run = LevelLaunches(self._device, self._load, self._dtype, stack)
             r, correction = run.scalars(self._n), run.scalars(self._n)
             residual = self._residual(r)
             add = self._kernels.over("add_vector", self._n, [np.int32(self._n), correction, self.x])
-            cycle = self._repeated_cycle(r, correction, held)
+            cycle = self._repeated_cycle(r, correction, stack)
             residual()
             residuals, wanted = [self._first(r)], tolerance * size
             while residuals[-1] > wanted and len(residuals) <= max_iterations and np.isfinite(residuals[-1]):
@@ -218,9 +218,9 @@ class Solver:
 
     def _by_gradients(self, size: float, tolerance: float, max_iterations: int) -> SolveResult:
         if self._gradients is None:
-            with ExitStack() as held:
-                self._gradients = self._bind_gradients(held)
-                self._bound.enter_context(held.pop_all())
+            with ExitStack() as stack:
+                self._gradients = self._bind_gradients(stack)
+                self._bound.enter_context(stack.pop_all())
         gradients, wanted = self._gradients, tolerance * size
         gradients.begin()
         first = self._first(gradients.r)
@@ -248,8 +248,8 @@ class Solver:
                 gradients.begin()
         return self._solved(course.residuals, wanted, size, gradients.computed)
 
-    def _bind_gradients(self, held: ExitStack) -> CgVectors:
-        run, n = LevelLaunches(self._device, self._load, self._dtype, held), np.int32(self._n)
+    def _bind_gradients(self, stack: ExitStack) -> CgVectors:
+        run, n = LevelLaunches(self._device, self._load, self._dtype, stack), np.int32(self._n)
         r, z, p, ap = (run.scalars(self._n) for _ in range(4))
         numbers = run.numbers(4 * COLUMN, np.float64)  # read together, once a step
         products = [run.column(numbers, i) for i in range(4)]
@@ -293,18 +293,18 @@ class Solver:
 
     def release(self) -> None:
         """Release the memory; the levels stay."""
-        self._held.close()
+        self._stack.close()
 
     # ------------------------------------------------------------------------------------------------------------------
 
-    def _repeated_cycle(self, b: Buffer, x: Buffer, held: ExitStack) -> Launch:
-        return keep(held, Repeated(self._device, in_order(self._bind_cycle(0, b, x))))
+    def _repeated_cycle(self, b: Buffer, x: Buffer, stack: ExitStack) -> Launch:
+        return keep(stack, Repeated(self._device, in_order(self._bind_cycle(0, b, x))))
 
-    def _bind_cycle(self, at: int, b: Buffer, x: Buffer) -> list[Launch]:
-        level, own = self._levels[at], self._vectors[at]
+    def _bind_cycle(self, depth: int, b: Buffer, x: Buffer) -> list[Launch]:
+        level, own = self._levels[depth], self._vectors[depth]
         if level.p is None or level.r is None:
             return self._bind_coarsest(b, x)
-        below, weights = self._vectors[at + 1], self._smoother.weights(level.radius)
+        below, weights = self._vectors[depth + 1], self._smoother.weights(level.radius)
         # steps alternate between two buffers, so that the last one writes x
         first, second = own.other, x
         steps = 2 * len(weights) - 1
@@ -315,7 +315,7 @@ class Solver:
             *self._relaxed(level, b, weights[1:], places[: middle + 1]),
             self._product("residual", level.a, places[middle], [b], own.left),
             self._product("multiply", level.r, own.left, [], below.b),
-            *self._bind_cycle(at + 1, below.b, below.x),
+            *self._bind_cycle(depth + 1, below.b, below.x),
             self._product("add_product", level.p, below.x, [], places[middle]),
             *self._relaxed(level, b, weights, places[middle:]),
         ]
@@ -338,8 +338,8 @@ class Solver:
                 raise ReproError("multigrid needs finite numbers", where="the coarsest matrix")
             inverse: NDArray[np.float64] = np.ascontiguousarray(np.linalg.pinv(dense).T).ravel()
             return inverse
-        with ExitStack() as held:
-            run = LevelLaunches(self._device, self._load, self._dtype, held)
+        with ExitStack() as stack:
+            run = LevelLaunches(self._device, self._load, self._dtype, stack)
             multiply = Multiplication(self._device, self._load, self._dtype).in_one_phase
             step = Coarsening(run, multiply, MultigridSettings())
             step.measure(level)()
@@ -423,9 +423,9 @@ class Solver:
                 actual=f"{np.abs(scaled).max():.3g} times 2**{exponent}",
                 todo="scale b",
             )
-        residuals, held = solved.residuals, shifted(x, -exponent)
-        if np.isfinite(solved.reached) and not np.array_equal(held, scaled):
-            self._write(self.x, held)
+        residuals, rescaled = solved.residuals, shifted(x, -exponent)
+        if np.isfinite(solved.reached) and not np.array_equal(rescaled, scaled):
+            self._write(self.x, rescaled)
             size, last = self._norm(self.b), self._norm_of_residual()
             residuals = [*residuals[:-1], last]
             solved = SolveResult(residuals, last <= tolerance * size, last / size, last / size)
@@ -433,8 +433,8 @@ class Solver:
             return replace(solved, residuals=np.ldexp(residuals, exponent).tolist())
 
     def _norm_of_residual(self) -> float:
-        with ExitStack() as held:
-            r = LevelLaunches(self._device, self._load, self._dtype, held).scalars(self._n)
+        with ExitStack() as stack:
+            r = LevelLaunches(self._device, self._load, self._dtype, stack).scalars(self._n)
             self._residual(r)()
             return self._norm(r)
 
@@ -452,12 +452,12 @@ def shifted(vector: NDArray[Any], exponent: int) -> NDArray[Any]:
     return shifted
 
 
-def check_finite(vector: NDArray[Any], what: str) -> None:
+def check_finite(vector: NDArray[Any], subject: str) -> None:
     bad = np.flatnonzero(~np.isfinite(vector))
     if len(bad):
         raise ReproError(
             "multigrid needs finite numbers",
-            where=f"{what}[{bad[0]}], the first of {len(bad)}",
+            where=f"{subject}[{bad[0]}], the first of {len(bad)}",
             expected="a finite number",
             actual=vector[bad[0]],
         )
@@ -479,12 +479,12 @@ def _not_definite(step: int, curvature: float, of_cycle: float) -> ReproError | 
         "r^T M r, M the cycle": (of_cycle, of_cycle < 0),
         "p^T A p": (curvature, curvature <= 0 < of_cycle),
     }
-    for what, (number, refused) in wrong.items():
+    for product, (number, refused) in wrong.items():
         if refused:
             return ReproError(
                 "conjugate gradients need a matrix that is symmetric and positive definite",
                 where=f"step {step}",
-                expected=f"{what} above 0",
+                expected=f"{product} above 0",
                 actual=f"{number:.3g}",
                 todo="solve for -A where that is positive definite, or give `ml.aspreconditioner()` to another solver",
             )

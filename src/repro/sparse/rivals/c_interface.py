@@ -128,7 +128,7 @@ class LibraryRival:
         if told.arrays is not None:
             told.c = _matrix_c(given.c, told)
 
-    def _raise(self, status: int, what: str) -> None:
+    def _raise(self, status: int, function: str) -> None:
         if status == OK:
             return
         why = self._text("error")
@@ -136,7 +136,7 @@ class LibraryRival:
             raise Unsupported(why or "it does not say why")
         if "out of memory" in why.lower():
             raise OutOfDeviceMemory(why)
-        raise LaunchError(f"{what} returned {status}: {why or 'it does not say why'}")
+        raise LaunchError(f"{function} returned {status}: {why or 'it does not say why'}")
 
     def teardown(self) -> None:
         problem, self._problem = self._problem, None

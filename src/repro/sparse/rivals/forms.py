@@ -207,15 +207,15 @@ def _import(name: str) -> Any:
 
 
 @contextmanager
-def _foreign(what: str) -> Iterator[None]:
+def _foreign(function: str) -> Iterator[None]:
     """Make what foreign code raises an error of a runnable."""
     try:
         yield
     except (Exception, SystemExit) as error:
-        raise _translated(what, error) from None
+        raise _translated(function, error) from None
 
 
-def _translated(what: str, error: BaseException) -> Exception:
+def _translated(function: str, error: BaseException) -> Exception:
     """Return the error of a runnable for one that foreign code raised."""
     if isinstance(error, Unsupported | ModuleError | LaunchError | OutOfDeviceMemory | IncorrectError | MemoryError):
         return error
@@ -224,7 +224,7 @@ def _translated(what: str, error: BaseException) -> Exception:
         return Unsupported(words)
     if "out of memory" in words.lower():
         return OutOfDeviceMemory(words)
-    return LaunchError(f"{what} raised {type(error).__name__}: {words}")
+    return LaunchError(f"{function} raised {type(error).__name__}: {words}")
 
 
 class KernelRival:

@@ -75,7 +75,7 @@ class RivalArrays:
     def __init__(self, device: Device, guards: Guards) -> None:
         self._device, self._guards = device, guards
         self.on_gpu = device.backend == "cuda"
-        self._held: list[Guarded | GuardedArray] = []
+        self._allocated: list[Guarded | GuardedArray] = []
         #: Read-only arrays: name, memory, and checksum of the content.
         self._read_only: list[tuple[str, RivalArray, int]] = []
         #: Memory that a rival asked for in its last run, in that order, and how much of it this run has taken again.
@@ -123,7 +123,7 @@ class RivalArrays:
         else:
             self._drop_results(self._taken)
             array, _ = self.empty((nbytes,), np.uint8, "its result")
-            self._results.append((nbytes, array, self._held.pop()))
+            self._results.append((nbytes, array, self._allocated.pop()))
         self._taken += 1
         return array
 
@@ -158,10 +158,10 @@ class RivalArrays:
     def _allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> tuple[RivalArray, Buffer | None]:
         if not self.on_gpu:
             host = self._guards.allocate_array(shape, dtype, name)
-            self._held.append(host)
+            self._allocated.append(host)
             return host.array, None
         guarded = self._guards.allocate(math.prod(shape) * dtype.itemsize, name)
-        self._held.append(guarded)
+        self._allocated.append(guarded)
         pointer: int = getattr(guarded.memory, "pointer")  # noqa: B009 (of CUDA's buffers)
         return GpuArray(pointer, shape, dtype, self.stream), guarded.memory
 
@@ -174,9 +174,9 @@ class RivalArrays:
 
     def release(self) -> None:
         self._drop_results(0)
-        held, self._held = self._held, []
+        allocated, self._allocated = self._allocated, []
         self._read_only.clear()
-        for guarded in held:
+        for guarded in allocated:
             guarded.release()
 
 

@@ -300,7 +300,7 @@ def _leak(runnable: RivalRunnable, workspace: Workspace) -> str:
         workspace.devices.synchronize()
         runnable.release()
         gc.collect()
-        readings.append(_held(workspace))
+        readings.append(_used_bytes(workspace))
     for memory in readings[0]:
         growth = np.diff([reading[memory] for reading in readings])
         if (growth >= LEAK_BYTES).all():
@@ -308,10 +308,10 @@ def _leak(runnable: RivalRunnable, workspace: Workspace) -> str:
     return ""
 
 
-def _held(workspace: Workspace) -> dict[str, int]:
+def _used_bytes(workspace: Workspace) -> dict[str, int]:
     """Return the bytes that this process holds, as far as they are known."""
-    held = {} if (host := _host_bytes()) is None else {"host": host}
-    return held if workspace.device.backend == "opencl" else {**held, "GPU": -workspace.device.free_bytes()}
+    used_bytes = {} if (host := _host_bytes()) is None else {"host": host}
+    return used_bytes if workspace.device.backend == "opencl" else {**used_bytes, "GPU": -workspace.device.free_bytes()}
 
 
 class _MallocInfo(ctypes.Structure):

@@ -153,11 +153,11 @@ class BiCGSTAB:
         self._grid = device.sm_count * BLOCKS_PER_SM[device.backend]
         words = -(-n * self._dtype.itemsize // WORD_BYTES)
         self.vector_bytes = words * WORD_BYTES
-        with ExitStack() as held:
+        with ExitStack() as stack:
 
             def zeros(name: str, nbytes: int = self.vector_bytes) -> Buffer:
                 # padding at the end of a vector has to be zero
-                return guards.zeros(held, nbytes, f"the solver's {name}")
+                return guards.zeros(stack, nbytes, f"the solver's {name}")
 
             b, x, r, p, v, t = (zeros(name) for name in "bxrpvt")
             partial, squares = zeros("sums", 8 * SUMS * self._grid), zeros("squares", 8 * self._grid)
@@ -179,7 +179,7 @@ class BiCGSTAB:
                 bind("full_step", x, r, p, v, t, partial, squares, state),
             ]
             self._b, self._x, self._t, self._squares, self._state = b, x, t, squares, state
-            self._held = held.pop_all()
+            self._stack = stack.pop_all()
 
     def load(self, b: NDArray[np.floating]) -> None:
         """Copy the right-hand side `(n,)`, in the order of the product's vectors, to the device."""
@@ -255,7 +255,7 @@ class BiCGSTAB:
             return float(np.linalg.norm(b.astype(self._dtype).astype(np.float64) - product))
 
     def release(self) -> None:
-        self._held.close()
+        self._stack.close()
 
 
 def _judge(now: SolverState, first: float, tolerance: float) -> Status | None:

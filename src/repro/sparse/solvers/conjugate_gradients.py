@@ -85,11 +85,11 @@ class ProductCg(RestartedSolver):
         self.vector_bytes = words * WORD_BYTES
         n_t = BLOCK_SIZE[device.backend]
         grid = min(device.sm_count * BLOCKS_PER_SM[device.backend], -(-words // n_t))
-        with ExitStack() as held:
+        with ExitStack() as stack:
 
             def zeros(name: str, nbytes: int = self.vector_bytes) -> Buffer:
                 # padding at the end of a vector has to be zero
-                return guards.zeros(held, nbytes, f"the solver's {name}")
+                return guards.zeros(stack, nbytes, f"the solver's {name}")
 
             b, x, r, u, p, s, w, diagonal = (zeros(name) for name in (*"bxrupsw", "diagonal"))
             device.write(diagonal, scale)
@@ -108,7 +108,7 @@ class ProductCg(RestartedSolver):
             self._iteration = [product, add, bind("update", x, r, u, p, s, w, diagonal, parts, self._state)]
             self._end = [product, add, bind_block("sum_residual")]
             self.b, self.x = b, x
-            self._held = held.pop_all()
+            self._stack = stack.pop_all()
 
     def begin(self) -> None:
         for launch in self._begin:
@@ -269,10 +269,10 @@ class CgRun(Runnable):
         if solution.status in ("limit", "rounding"):
             why = "rounding leaves no less" if solution.status == "rounding" else "it has not converged"
             raise Unsupported(f"{why} {after}")
-        what = "a direction p has (p, A p) of at most 0" if solution.status == "breakdown" else "a sum is not finite"
+        failure = "a direction p has (p, A p) of at most 0" if solution.status == "breakdown" else "a sum is not finite"
         if known:
-            raise IncorrectError(f"{what} {after}, though the matrix is positive semidefinite", np.inf)
-        raise Unsupported(f"not positive definite: {what} {after}")
+            raise IncorrectError(f"{failure} {after}, though the matrix is positive semidefinite", np.inf)
+        raise Unsupported(f"not positive definite: {failure} {after}")
 
     def release(self) -> None:
         if self._solver is not None:

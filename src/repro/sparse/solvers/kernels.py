@@ -99,9 +99,9 @@ def rows_in_registers(method: str, entry: str, precision: str) -> dict[int, bool
     The last is 0: vectors in memory, for any number of rows.
     """
     words = get_entry(entry).size * SCALARS[precision][1] // 4
-    held = VECTORS_HELD[method]
-    fitting = [rows for rows in ROWS_IN_REGISTERS if rows * words * held <= MAX_WORDS]
-    return {rows: rows * words * (held + 1) <= MAX_WORDS for rows in fitting} | {0: False}
+    vectors = VECTORS_HELD[method]
+    fitting = [rows for rows in ROWS_IN_REGISTERS if rows * words * vectors <= MAX_WORDS]
+    return {rows: rows * words * (vectors + 1) <= MAX_WORDS for rows in fitting} | {0: False}
 
 
 def held_rows(method: str, entry: str, precision: str, needed: int) -> int:

@@ -91,7 +91,7 @@ class RestartedSolver(ABC):
     def __init__(self, device: Device, dtype: np.dtype[Any], state_type: type[IntEnum]) -> None:
         self._device, self._dtype, self._state_type = device, dtype, state_type
         self._state: Buffer
-        self._held = ExitStack()
+        self._stack = ExitStack()
 
     @abstractmethod
     def begin(self) -> None:
@@ -167,7 +167,7 @@ class RestartedSolver(ABC):
         return "rounding" if stopped == StopReason.CONVERGED or now.residual <= self.rounding() else "breakdown"
 
     def release(self) -> None:
-        self._held.close()
+        self._stack.close()
 
 
 class PersistentSolver(RestartedSolver):
@@ -194,11 +194,11 @@ class PersistentSolver(RestartedSolver):
         super().__init__(device, slices.scale.dtype, STATES[method])
         n_t = PERSISTENT_BLOCK_SIZE[device.backend]
         blocks, vector_bytes = slices.blocks, slices.scale.nbytes
-        with ExitStack() as held:
+        with ExitStack() as stack:
 
             def keep(array: NDArray[Any], name: str) -> Buffer:
                 guarded = guards.allocate(array.nbytes, f"the solver's {name}")
-                held.callback(guarded.release)
+                stack.callback(guarded.release)
                 if array.nbytes:
                     device.write(guarded.memory, array)
                 return guarded.memory
@@ -244,7 +244,7 @@ class PersistentSolver(RestartedSolver):
 
                 self._many = many
             self._bound: dict[int, Callable[[], None]] = {}
-            self._held = held.pop_all()
+            self._stack = stack.pop_all()
 
     @property
     def together(self) -> bool:

@@ -166,9 +166,9 @@ def _fill(
     lengths = np.diff(matrix.indptr).astype(np.int64)
     row = np.repeat(number, lengths)  # the solver's row of each entry
     of_row = lanes[rows][row]
-    at = np.arange(len(row)) - np.repeat(matrix.indptr[:-1].astype(np.int64), lengths)
-    step = slices[slice_of[row], 2] + at // of_row
-    lane = place_of[row] * of_row + at % of_row
+    place = np.arange(len(row)) - np.repeat(matrix.indptr[:-1].astype(np.int64), lengths)
+    step = slices[slice_of[row], 2] + place // of_row
+    lane = place_of[row] * of_row + place % of_row
     columns = np.repeat(slices[:, 0], slices[:, 3]).astype(np.int32)[:, None].repeat(LANES, axis=1)
     columns[step, lane] = number[matrix.indices]
     members = matrix.values.shape[1]

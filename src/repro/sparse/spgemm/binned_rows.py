@@ -117,12 +117,12 @@ class ProductBins:
 
     def __init__(self, device: Device, program: Program, n_rows: int) -> None:
         self._device, self._kernels, self.stride = device, Kernels(device, program), max(n_rows, 1)
-        with ExitStack() as held:
-            self.lists = keep(held, device.allocate(4 * BINS * self.stride))
+        with ExitStack() as stack:
+            self.lists = keep(stack, device.allocate(4 * BINS * self.stride))
             # counts and totals share one buffer, so that one call clears or reads both
-            self.counts = keep(held, device.allocate(PART_ALIGNMENT + 4 * _WORDS))
-            self._totals = keep(held, device.part(self.counts, PART_ALIGNMENT, 4 * _WORDS))
-            self._held = held.pop_all()
+            self.counts = keep(stack, device.allocate(PART_ALIGNMENT + 4 * _WORDS))
+            self._totals = keep(stack, device.part(self.counts, PART_ALIGNMENT, 4 * _WORDS))
+            self._stack = stack.pop_all()
 
     def by_products(self, a: Storage, b: Storage, c: Storage, listed: tuple[Buffer, int] | None = None) -> None:
         """Queue the binning of rows of C = A B by products, all or `listed` (int32 rows, count), and empty them."""
@@ -149,7 +149,7 @@ class ProductBins:
         return BinCounts(tuple(words[:BINS].tolist()), totals, tuple(of_bins[2::3]), entries)
 
     def release(self) -> None:
-        self._held.close()
+        self._stack.close()
 
 
 #: A bin that uses less than 1/IDLE of the device's lanes gets more lanes for each row.
@@ -296,10 +296,10 @@ class ProductRows:
         self._device, self._load = device, load
         self._factors, self._c, self._bins, self._unfinished = factors, c, bins, unfinished
 
-    def bind(self, mode: Mode, counts: BinCounts, plan: BinPlan, held: ExitStack) -> Callable[[], None]:
+    def bind(self, mode: Mode, counts: BinCounts, plan: BinPlan, stack: ExitStack) -> Callable[[], None]:
         """Return a launch of all bins' rows, in no defined order.
 
-        C needs memory for the output of `mode`. `held` releases the kernels' working memory after they are done.
+        C needs memory for the output of `mode`. `stack` releases the kernels' working memory after they are done.
         """
         tried = list(enumerate(zip(plan.shapes, counts.rows, strict=True)))
         share = DENSE_BYTES // max(sum(rows > 0 and shape is None for _, (shape, rows) in tried), 1)
@@ -310,7 +310,7 @@ class ProductRows:
                 continue
             shape, blocks, more = planned or by_column, rows, list[Argument]()
             if planned is None:
-                blocks, more = self._dense(rows, share, held)
+                blocks, more = self._dense(rows, share, stack)
             module, name = shape.kernel(mode)
             shared = shape.table_bytes(mode, self._c.dtype.itemsize) if isinstance(shape, LongShape) else 0
             kernel = self._load(f"{module}-{self._factors.format}").kernel(name, shared)
@@ -320,12 +320,12 @@ class ProductRows:
             return in_order([])
         return self._device.bind(*launches[0]) if len(launches) == 1 else self._device.bind_concurrent(launches)
 
-    def _dense(self, n_rows: int, share: int, held: ExitStack) -> tuple[int, list[Argument]]:
+    def _dense(self, n_rows: int, share: int, stack: ExitStack) -> tuple[int, list[Argument]]:
         """Return the blocks that have a sum for every column each, and their memory, in which kernels leave no mark."""
         columns = self._c.shape[1]
         nbytes = 4 * -(-columns // 32), columns * self._c.dtype.itemsize
         blocks = max(1, min(n_rows, DENSE_BLOCKS, share // max(sum(nbytes), 1)))
-        marks, sums = (keep(held, self._device.allocate(max(blocks * each, 4))) for each in nbytes)
+        marks, sums = (keep(stack, self._device.allocate(max(blocks * each, 4))) for each in nbytes)
         self._device.fill(marks, 0)
         return blocks, [np.int32(columns), marks, sums]
 
@@ -394,12 +394,12 @@ def take_sample(
     device: Device, load: Load, factors: Factors, c: Storage, bins: ProductBins, counts: BinCounts
 ) -> Sample:
     """Find the sizes of some rows of each bin, and wait; other rows of C stay unchanged."""
-    with ExitStack() as held:
+    with ExitStack() as stack:
         kernels = Kernels(device, load(f"count-{factors.format}"))
         listed = DeviceBinLists(
-            SAMPLE_ROWS, keep(held, device.allocate(4 * BINS * SAMPLE_ROWS)), keep(held, device.allocate(4 * BINS))
+            SAMPLE_ROWS, keep(stack, device.allocate(4 * BINS * SAMPLE_ROWS)), keep(stack, device.allocate(4 * BINS))
         )
-        unfinished, sums = keep(held, device.allocate(4 * BINS * SAMPLE_ROWS)), keep(held, device.allocate(8 * BINS))
+        unfinished, sums = keep(stack, device.allocate(4 * BINS * SAMPLE_ROWS)), keep(stack, device.allocate(8 * BINS))
         given: list[Argument] = [np.int32(bins.stride), bins.lists, bins.counts, listed.lists, listed.counts]
         kernels.blocks("take_sample", BINS, [np.int32(SAMPLE_ROWS), *given])()
         least = MIN_SHARE * sum(counts.totals)
@@ -408,7 +408,7 @@ def take_sample(
             counts, rows=tuple(min(rows, SAMPLE_ROWS) if total >= least else 0 for rows, total in given_rows)
         )
         plan = roomy_plan(device.target, c.dtype.itemsize)
-        ProductRows(device, load, factors, c, listed, unfinished).bind("symbolic", some, plan, held)()
+        ProductRows(device, load, factors, c, listed, unfinished).bind("symbolic", some, plan, stack)()
         kernels.blocks("sum_sample", BINS, [np.int32(SAMPLE_ROWS), listed.lists, listed.counts, c.sizes, sums])()
         device.fill(c.state, 0)  # rows beyond the largest table are computed later
         numbers = np.empty((BINS, 2), np.int32)

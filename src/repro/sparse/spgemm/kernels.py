@@ -349,11 +349,11 @@ def single_shapes(target: Target, scalar_bytes: int) -> tuple[SingleShape, ...]:
                     continue
                 if table < MIN_TABLE[lanes]:
                     continue
-                one = SingleShape(table, lanes, groups, 1, 1)
-                rows = min(SINGLE_BLOCK_SIZE // width, SHARED_BYTES["cuda"] // one.shared_bytes(scalar_bytes))
+                single_row = SingleShape(table, lanes, groups, 1, 1)
+                rows = min(SINGLE_BLOCK_SIZE // width, SHARED_BYTES["cuda"] // single_row.shared_bytes(scalar_bytes))
                 if rows < target.warp // width:  # whole warps
                     continue
-                shape = replace(one, rows=1 << (rows.bit_length() - 1))
+                shape = replace(single_row, rows=1 << (rows.bit_length() - 1))
                 # the runtime reserves one KiB of shared memory per block
                 fitting = target.shared_bytes // (shape.shared_bytes(scalar_bytes) + 1024)
                 resident = min(fitting, SINGLE_REGISTERED * SINGLE_BLOCK_SIZE // shape.threads, target.blocks_per_sm)

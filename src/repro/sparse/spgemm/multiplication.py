@@ -116,10 +116,10 @@ class Multiplication:
     @contextmanager
     def steps(self, factors: Factors, names: tuple[str, ...], segments: int = 1) -> Iterator[Steps]:
         """Yield the steps of a product, `ONE_PHASE` or `TWO_PHASES`; the caller owns C unless the body fails."""
-        with self.device.pooling(), ExitStack() as held:
+        with self.device.pooling(), ExitStack() as stack:
             c = Storage.empty(self.device, factors.shape, segments, 1, factors.a.dtype)
             try:
-                yield Steps(self, factors, names, c, held)
+                yield Steps(self, factors, names, c, stack)
             except BaseException:
                 c.release()
                 raise
@@ -127,13 +127,13 @@ class Multiplication:
     @contextmanager
     def refilled(self, factors: Factors, c: Storage) -> Iterator[Callable[[], None]]:
         """Yield a launch of C = A B into a product of factors with the same patterns."""
-        with self.device.pooling(), ExitStack() as held:
-            bins = keep(held, ProductBins(self.device, self.load(f"count-{factors.format}"), c.shape[0]))
+        with self.device.pooling(), ExitStack() as stack:
+            bins = keep(stack, ProductBins(self.device, self.load(f"count-{factors.format}"), c.shape[0]))
             bins.by_sizes(c)
             rows = ProductRows(self.device, self.load, factors, c, bins, bins.counts)
             counts = bins.read()
             means = (matrix.report().pointer / max(matrix.shape[0], 1) for matrix in (factors.a, factors.b))
-            yield rows.bind("numeric", counts, self.plan_filling(counts, *means), held)
+            yield rows.bind("numeric", counts, self.plan_filling(counts, *means), stack)
             self.device.synchronize()
 
 
@@ -141,18 +141,20 @@ class Steps:
     """The steps of one product, to be taken in order; `c` is complete after the last one."""
 
     def __init__(
-        self, of: Multiplication, factors: Factors, names: tuple[str, ...], c: Storage, held: ExitStack
+        self, multiplication: Multiplication, factors: Factors, names: tuple[str, ...], c: Storage, stack: ExitStack
     ) -> None:
-        self._of, self._factors, self._names, self.c, self._held = of, factors, names, c, held
-        self._bins = keep(held, ProductBins(of.device, of.load(f"count-{factors.format}"), factors.shape[0]))
-        self._left = keep(held, of.device.allocate(4 * self._bins.stride))
-        self._rows = ProductRows(of.device, of.load, factors, c, self._bins, self._left)
+        self._multiplication, self._factors, self._names, self.c, self._stack = multiplication, factors, names, c, stack
+        self._bins = keep(
+            stack, ProductBins(multiplication.device, multiplication.load(f"count-{factors.format}"), factors.shape[0])
+        )
+        self._left = keep(stack, multiplication.device.allocate(4 * self._bins.stride))
+        self._rows = ProductRows(multiplication.device, multiplication.load, factors, c, self._bins, self._left)
         self._counts = self._products = BinCounts((), (), ())
         self._expected = 0
         #: The most entries that C can have, where tables and memory are made for that; else 0.
         self._bound = 0
         self._reserved: Range | None = None
-        self._usual = of.usual or of.careful
+        self._usual = multiplication.usual or multiplication.careful
 
     @property
     def all(self) -> Mapping[str, Callable[[], None]]:
@@ -165,11 +167,11 @@ class Steps:
 
     def count(self) -> None:
         """Bin rows by products; sample large problems, unless rows differ and memory suffices for all products."""
-        of, factors, c = self._of, self._factors, self.c
+        multiplication, factors, c = self._multiplication, self._factors, self.c
         self._bins.by_products(factors.a, factors.b, c)
         counts = self._counts = self._products = self._bins.read()
-        target, number = of.device.target, c.dtype.itemsize
-        usual = of.usual
+        target, number = multiplication.device.target, c.dtype.itemsize
+        usual = multiplication.usual
         if usual is None and counts.differ:
             usual = self._spread(plan_bounds(target, number, counts, c.shape[1]), counts)
             self._bound = counts.bound(c.shape[1])
@@ -181,7 +183,7 @@ class Steps:
         if usual is not None and self._affords(self._bound):
             self._expected, self._usual = self._bound, usual
             return
-        sample = take_sample(of.device, of.load, factors, c, self._bins, counts)
+        sample = take_sample(multiplication.device, multiplication.load, factors, c, self._bins, counts)
         self._expected = min(sample.entries_of(counts), MAX_ENTRIES)
         self._usual = usual or self._spread(sample.plan(target, number), counts)
 
@@ -193,10 +195,10 @@ class Steps:
     @property
     def _kept(self) -> SingleLaunch:
         """Cached memory of earlier products, whose arena a product by bins shares."""
-        return single_launch(self._of.device, self._factors.a.dtype)
+        return single_launch(self._multiplication.device, self._factors.a.dtype)
 
     def _spread(self, plan: BinPlan, counts: BinCounts) -> BinPlan:
-        return self._of.spread(plan, counts, self._products.mean_of_a, self._products.mean_row)
+        return self._multiplication.spread(plan, counts, self._products.mean_of_a, self._products.mean_row)
 
     # one phase -----------------------------------------------------------------------------------------------------
 
@@ -204,8 +206,8 @@ class Steps:
         """Compute rows into newly allocated segments, in memory of the expected size, or for the most that C can be."""
         if not self._reserve():
             self.c.make_room(self._expected)
-        self._of.device.fill(self.c.state, 0)
-        self._rows.bind("one", self._counts, self._usual, self._held)()
+        self._multiplication.device.fill(self.c.state, 0)
+        self._rows.bind("one", self._counts, self._usual, self._stack)()
 
     def _reserve(self) -> bool:
         """Take memory of the arena for the most that C can be, where that is known; return False without."""
@@ -220,7 +222,7 @@ class Steps:
 
     def settle(self) -> None:
         """Compute rows that did not fit into their table or into memory, and give back what C does not need."""
-        c, plans = self.c, [self._usual, self._of.roomy, self._of.careful]
+        c, plans = self.c, [self._usual, self._multiplication.roomy, self._multiplication.careful]
         while (words := self._state())[STATE_UNPLACED]:
             pointer = int(words[STATE_BUFFER_END])
             crowded = pointer <= c.capacity
@@ -234,52 +236,52 @@ class Steps:
                     raise too_many(needed)
                 c.grow(min(needed, MAX_ENTRIES), partial(self._copy, used))
             words[STATE_BUFFER_END], words[STATE_UNPLACED] = used, 0
-            self._of.device.write(c.state, words)
-            self._rows.bind("one", again, plans[0], self._held)()
+            self._multiplication.device.write(c.state, words)
+            self._rows.bind("one", again, plans[0], self._stack)()
         if self._reserved is not None and c.lease is self._reserved:
             c.capacity = int(words[STATE_BUFFER_END])
             self._reserved.cut(c.capacity)
 
     def _copy(self, entries: int, *buffers: Buffer) -> None:
-        kernels = Kernels(self._of.device, self._of.load(f"expand-{self._factors.format}"))
+        kernels = Kernels(self._multiplication.device, self._multiplication.load(f"expand-{self._factors.format}"))
         kernels.over("copy_slice", entries, [np.int32(entries), np.int32(0), *buffers])()
 
     # two phases ----------------------------------------------------------------------------------------------------
 
     def symbolic(self) -> None:
-        self._rows.bind("symbolic", self._counts, self._usual, self._held)()
-        for plan in (self._of.roomy, self._of.careful):
+        self._rows.bind("symbolic", self._counts, self._usual, self._stack)()
+        for plan in (self._multiplication.roomy, self._multiplication.careful):
             words = self._state()
             if not words[STATE_UNPLACED]:
                 return
             self._bins.by_products(self._factors.a, self._factors.b, self.c, (self._left, int(words[STATE_UNPLACED])))
             again = self._bins.read()
-            self._of.device.fill(self.c.state, 0)
-            self._rows.bind("symbolic", again, plan, self._held)()
+            self._multiplication.device.fill(self.c.state, 0)
+            self._rows.bind("symbolic", again, plan, self._stack)()
 
     def place(self) -> None:
         """Bin rows by size, and allocate C with an offset for each row."""
-        c, device = self.c, self._of.device
+        c, device = self.c, self._multiplication.device
         self._bins.by_sizes(c)
         self._counts = self._bins.read()
         total, rows = sum(self._counts.totals), c.shape[0]
         if total > MAX_ENTRIES:
             raise too_many(total)
         c.make_room(total)
-        offsets = keep(self._held, device.allocate(4 * (rows + 1)))
-        scan = keep(self._held, Scan(device, self._of.load("sort"), rows))
+        offsets = keep(self._stack, device.allocate(4 * (rows + 1)))
+        scan = keep(self._stack, Scan(device, self._multiplication.load("sort"), rows))
         scan.bind(c.sizes, offsets, rows)()
         adopt: list[Argument] = [np.int32(rows), np.int32(1), np.int32(c.pitch), offsets, c.table, c.sizes, c.state]
-        Kernels(device, self._of.load("matrix")).over("segments_from_offsets", rows, adopt)()
+        Kernels(device, self._multiplication.load("matrix")).over("segments_from_offsets", rows, adopt)()
 
     def numeric(self) -> None:
         """Compute rows at their offsets."""
-        plan = self._of.plan_filling(self._counts, self._products.mean_of_a, self._products.mean_row)
-        self._rows.bind("numeric", self._counts, plan, self._held)()
+        plan = self._multiplication.plan_filling(self._counts, self._products.mean_of_a, self._products.mean_row)
+        self._rows.bind("numeric", self._counts, plan, self._stack)()
 
     def _state(self) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
         words = np.empty(STATE_WORDS, np.int32)
-        self._of.device.download(self.c.state, words)
+        self._multiplication.device.download(self.c.state, words)
         return words
 
 
@@ -306,8 +308,8 @@ class CoordinateMultiplication:
     def multiply(self, factors: Factors) -> Storage:
         """Return C = A B with contiguous rows and sorted columns."""
         rows, dtype = factors.shape[0], factors.a.dtype
-        with self._device.pooling(), ExitStack() as held:
-            run = Launches(self._device, self._load, held)
+        with self._device.pooling(), ExitStack() as stack:
+            run = Launches(self._device, self._load, stack)
             module, given = f"expand-{factors.format}", [*arguments_of(factors.a), *arguments_of(factors.b)]
             products = run.numbers(rows, np.int32)
             run.over(module, "count_row_products", rows, rows, *given, products)
@@ -409,9 +411,9 @@ class Destinations:
         self._means = _mean_row(factors.a), _mean_row(factors.b)
         self._kept: list[Buffer] = []
         self._launches: list[RoomRows] = []
-        with device.pooling(), ExitStack() as held:
-            self._make(held, factors, c)
-            self._held = held.pop_all()
+        with device.pooling(), ExitStack() as stack:
+            self._make(stack, factors, c)
+            self._stack = stack.pop_all()
 
     @property
     def nbytes(self) -> int:
@@ -423,7 +425,7 @@ class Destinations:
         """Return the rows of each kernel that adds to stored destinations."""
         return {self._shape(rows).kernel: rows.number for rows in self._launches}
 
-    def _make(self, held: ExitStack, factors: Factors, c: Storage) -> None:
+    def _make(self, stack: ExitStack, factors: Factors, c: Storage) -> None:
         device, n = self._device, self._rows
         stride = -(-max(n, 1) // _ALIGNED) * _ALIGNED
         with ExitStack() as passing:
@@ -433,7 +435,7 @@ class Destinations:
             lists = keep(passing, device.allocate(4 * _LISTS * stride))
             sizes = keep(passing, device.allocate(4 * max(n, 1)))
             unplanned = device.allocate(4 * max(n, 1))
-            held.callback(unplanned.release)
+            stack.callback(unplanned.release)
             device.fill(counts, 0)
             given = [*arguments_of(factors.a), *arguments_of(factors.b), c.table]
             own: list[Argument] = [np.int32(stride), lists, counts, sizes, unplanned, totals]
@@ -452,23 +454,23 @@ class Destinations:
             else:
                 unplanned.release()
             if any(of_rooms):
-                self._base = self._keep(held, 4 * (n + 1))
+                self._base = self._keep(stack, 4 * (n + 1))
                 scan = keep(passing, Scan(device, self._load("sort"), n))
                 scan.bind(sizes, self._base, n)()
-                self._steps = self._keep(held, STEP_BYTES * factors.a.capacity)
-                self._destinations = self._keep(held, nbytes)
-                self._launches = self._list(held, of_rooms, lists, stride)
+                self._steps = self._keep(stack, STEP_BYTES * factors.a.capacity)
+                self._destinations = self._keep(stack, nbytes)
+                self._launches = self._list(stack, of_rooms, lists, stride)
             for rows in self._launches:
                 found = [*given, c.columns, self._base, self._steps, self._destinations]
                 self._find(rows, [*rows.arguments(lists), *found])
             device.synchronize()  # what is passed on is released here
 
-    def _keep(self, held: ExitStack, nbytes: int) -> Buffer:
-        buffer = keep(held, self._device.allocate(max(nbytes, 4)))
+    def _keep(self, stack: ExitStack, nbytes: int) -> Buffer:
+        buffer = keep(stack, self._device.allocate(max(nbytes, 4)))
         self._kept.append(buffer)
         return buffer
 
-    def _list(self, held: ExitStack, counts: list[int], lists: Buffer, stride: int) -> list[RoomRows]:
+    def _list(self, stack: ExitStack, counts: list[int], lists: Buffer, stride: int) -> list[RoomRows]:
         """Choose between one launch over all rows and one for each room, with a list of its rows."""
         used = [room for room, count in enumerate(counts) if count]
         top = used[-1]
@@ -482,7 +484,7 @@ class Destinations:
             numbers = np.empty(counts[room], np.int32)
             self._device.download(part, numbers)
             part.release()
-            listed = self._keep(held, numbers.nbytes)
+            listed = self._keep(stack, numbers.nbytes)
             self._device.write(listed, np.sort(numbers))
             launches.append(RoomRows(ROOMS[room], counts[room], listed))
         return launches
@@ -500,8 +502,8 @@ class Destinations:
         resident = self._device.sm_count * target.threads_per_sm
         return refill_shape(target, self._dtype.itemsize, rows.room, rows.number, *self._means, resident)
 
-    def bind(self, factors: Factors, c: Storage, held: ExitStack) -> Callable[[], None]:
-        """Return a launch of the values of C = A B; `held` releases working memory for rows without destinations."""
+    def bind(self, factors: Factors, c: Storage, stack: ExitStack) -> Callable[[], None]:
+        """Return a launch of the values of C = A B; `stack` releases working memory for rows without destinations."""
         launches: list[Callable[[], None]] = []
         for rows in self._launches:
             shape = self._shape(rows)
@@ -510,20 +512,20 @@ class Destinations:
             arguments = [*rows.arguments(self._base), *of_a, factors.b.values, c.table, c.values]
             launches.append(self._device.bind(kernel, -(-rows.number // shape.rows), shape.threads, arguments))
         if self.unplanned:
-            launches.append(self._bind_unplanned(factors, c, held))
+            launches.append(self._bind_unplanned(factors, c, stack))
         return in_order(launches)
 
-    def _bind_unplanned(self, factors: Factors, c: Storage, held: ExitStack) -> Callable[[], None]:
+    def _bind_unplanned(self, factors: Factors, c: Storage, stack: ExitStack) -> Callable[[], None]:
         device = self._device
         with device.pooling():
-            bins = keep(held, ProductBins(device, self._load(f"count-{factors.format}"), self._rows))
+            bins = keep(stack, ProductBins(device, self._load(f"count-{factors.format}"), self._rows))
             bins.by_sizes(c, self._unplanned)
             rows = ProductRows(device, self._load, factors, c, bins, bins.counts)
-            return rows.bind("numeric", bins.read(), plan_for_any(device.target, c.dtype.itemsize), held)
+            return rows.bind("numeric", bins.read(), plan_for_any(device.target, c.dtype.itemsize), stack)
 
     def release(self) -> None:
         """Release the memory; a second call has no effect."""
-        self._held.close()
+        self._stack.close()
 
 
 def _mean_row(matrix: Storage) -> float:

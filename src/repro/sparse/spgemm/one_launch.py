@@ -105,10 +105,10 @@ class Arena:
         count = _aligned(capacity)
         with self._lock:
             for block in self._blocks:
-                for at, (begin, end) in enumerate(block.free):
+                for index, (begin, end) in enumerate(block.free):
                     if end - begin >= count:
                         rest = [(begin + count, end)] if end - begin > count else []
-                        block.free[at : at + 1] = rest
+                        block.free[index : index + 1] = rest
                         return Range(self, block, begin, begin + count)
             block = self._new_block(max(count, MIN_ENTRIES))
             block.free = [(count, block.capacity)] if block.capacity > count else []
@@ -131,13 +131,13 @@ class Arena:
             return
         with self._lock:
             free = block.free
-            at = bisect_left(free, (begin, end))
-            if at < len(free) and free[at][0] == end:
-                end = free.pop(at)[1]
-            if at and free[at - 1][1] == begin:
-                at -= 1
-                begin = free.pop(at)[0]
-            free.insert(at, (begin, end))
+            index = bisect_left(free, (begin, end))
+            if index < len(free) and free[index][0] == end:
+                end = free.pop(index)[1]
+            if index and free[index - 1][1] == begin:
+                index -= 1
+                begin = free.pop(index)[0]
+            free.insert(index, (begin, end))
             if block.empty and block.capacity > MIN_ENTRIES and block in self._blocks and not self._stays(block):
                 self._blocks.remove(block)
                 block.release()
@@ -209,8 +209,8 @@ class Sizes(NamedTuple):
     @property
     def entries_of_row(self) -> int:
         """Return the expected entries of the longest row of C, generously: too small a table costs a second launch."""
-        at = next((bin for bin, limit in enumerate(LIMITS) if self.products <= limit), len(EXPECTED) - 1)
-        return min(max(self.products * 5 // (4 * EXPECTED[at]), self.longest, self.b_longest), self.columns)
+        number = next((bin for bin, limit in enumerate(LIMITS) if self.products <= limit), len(EXPECTED) - 1)
+        return min(max(self.products * 5 // (4 * EXPECTED[number]), self.longest, self.b_longest), self.columns)
 
 
 def sizes_of(factors: Factors) -> Sizes | None:
@@ -278,9 +278,9 @@ class RowArrayPool:
     def take(self, n_rows: int) -> RowArrays:
         """Return arrays for `n_rows` rows, with undefined content."""
         with self._lock:
-            for at, arrays in enumerate(self._left):
+            for index, arrays in enumerate(self._left):
                 if arrays.rows == n_rows:
-                    return self._left.pop(at)
+                    return self._left.pop(index)
         return RowArrays(self, n_rows)
 
     def leave(self, arrays: RowArrays) -> None:

@@ -240,7 +240,7 @@ class Sensitivity:
     def spread(self, kind: str) -> tuple[float, Time, Time] | None:
         """Return the slowest time over the fastest for a kind of schedule in the best layout, and both times."""
         timed = [time for row in self.used.select(schedule=kind) if (time := Selection([row]).fastest("event"))]
-        timed.sort(key=lambda one: one.seconds)
+        timed.sort(key=lambda timing: timing.seconds)
         return (timed[-1].seconds / timed[0].seconds, timed[0], timed[-1]) if timed else None
 
     @property
@@ -293,8 +293,8 @@ def _quantity(
     def measure(data: ClaimCases) -> Measured:
         numbers, missing = [], []
         for times in filter(counts, data.cases):
-            if one := number(times):
-                numbers.append(one)
+            if measured := number(times):
+                numbers.append(measured)
             else:
                 why = next(iter(times.why_not), "not timed")
                 missing.append(MissingCase(_name(times), why, notes=_remark(times)))
@@ -381,10 +381,10 @@ def _memory(outer: str, statistic: StatisticName, problem_name: str | None = Non
     def measure(data: ClaimCases) -> Measured:
         numbers = []
         for times in data.cases:
-            held = memory_of(times.line.record).get("double", {})
+            layouts = memory_of(times.line.record).get("double", {})
             named = problem_name in (None, times.line.problem, times.line.published)
-            if named and times.case.precision == "double" and held.get("CSR") and held.get(outer):
-                numbers.append(CaseNumber(held[outer] / held["CSR"], times.line.problem))
+            if named and times.case.precision == "double" and layouts.get("CSR") and layouts.get(outer):
+                numbers.append(CaseNumber(layouts[outer] / layouts["CSR"], times.line.problem))
         return Measured(numbers, [] if numbers else [MissingCase(problem_name or outer, "not in this campaign")])
 
     return Quantity(measure, statistic)

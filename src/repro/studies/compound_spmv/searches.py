@@ -36,9 +36,13 @@ def searched(campaign: Campaign, space: str) -> list[Recording]:
     """
     searches = all_searched(campaign, space)
     names: dict[tuple[str, str], set[str]] = {}
-    for one in searches:
-        names.setdefault((one.family, one.precision), set()).update(one.seconds)
-    return [one for one in searches if len(one.seconds) >= COMPLETE * len(names[one.family, one.precision])]
+    for recording in searches:
+        names.setdefault((recording.family, recording.precision), set()).update(recording.seconds)
+    return [
+        recording
+        for recording in searches
+        if len(recording.seconds) >= COMPLETE * len(names[recording.family, recording.precision])
+    ]
 
 
 def all_searched(campaign: Campaign, space: str | None = None) -> list[Recording]:
@@ -57,7 +61,12 @@ def judged_searches(campaign: Campaign, space: str, budget: float) -> list[Evalu
 
     Where campaigns on other devices stand beside it, searches that learn from these alone are replayed too.
     """
-    elsewhere = [one for other in campaign.beside if other.device != campaign.device for one in searched(other, space)]
+    elsewhere = [
+        recording
+        for other in campaign.beside
+        if other.device != campaign.device
+        for recording in searched(other, space)
+    ]
     return evaluate(searched(campaign, space), budget, VariantId, str(REFERENCE), elsewhere)
 
 
@@ -84,10 +93,18 @@ def journeys(campaign: Campaign, other: Campaign) -> dict[tuple[str, str], Trans
     content are not compared.
     """
     others = conflicting_names(campaign, other)
-    elsewhere = {(one.problem, one.precision): one for one in all_searched(other) if one.problem not in others}
-    pairs = [(one, elsewhere.get((one.problem, one.precision))) for one in all_searched(campaign)]
-    made = [_journey(one, far) for one, far in pairs if far is not None and far.backend == one.backend]
-    return {(one.problem, one.precision): one for one in made if one is not None}
+    elsewhere = {
+        (recording.problem, recording.precision): recording
+        for recording in all_searched(other)
+        if recording.problem not in others
+    }
+    pairs = [
+        (recording, elsewhere.get((recording.problem, recording.precision))) for recording in all_searched(campaign)
+    ]
+    made = [
+        _journey(recording, far) for recording, far in pairs if far is not None and far.backend == recording.backend
+    ]
+    return {(recording.problem, recording.precision): recording for recording in made if recording is not None}
 
 
 def _journey(near: Recording, far: Recording) -> Transfer | None:
@@ -136,7 +153,7 @@ def times_of(recording: Recording) -> Times:
 
 def default_schedule(times: Times) -> Schedule:
     """Return the untuned schedule: static, 256 threads per block (or the most below), as many blocks as fit."""
-    schedules = {one for by_schedule in times.values() for one in by_schedule if one.kind == "static"}
+    schedules = {candidate for by_schedule in times.values() for candidate in by_schedule if candidate.kind == "static"}
     fitting = [schedule for schedule in schedules if schedule.block_size <= CUSTOMARY_THREADS] or list(schedules)
     return max(fitting, key=lambda schedule: (schedule.block_size, schedule.blocks_per_sm))
 
@@ -183,7 +200,7 @@ def by_product(prefer: Callable[[Schedule], float]) -> Order:
     def order(times: Times) -> Outcome:
         schedules = {schedule for by_schedule in times.values() for schedule in by_schedule}
         kept: dict[tuple[str, int], Schedule] = {}
-        for schedule in sorted(schedules, key=lambda one: (prefer(one), one)):
+        for schedule in sorted(schedules, key=lambda candidate: (prefer(candidate), candidate)):
             kept.setdefault((schedule.kind, schedule.block_size * schedule.blocks_per_sm), schedule)
         wanted = set(kept.values())
         return _outcome(

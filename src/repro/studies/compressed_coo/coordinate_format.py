@@ -354,8 +354,8 @@ def compress(balanced: Balanced) -> Compressed:
             _write(parts[0], offsets, chunking, chunking.entries // chunking.unit)
         offsets = _subtract(columns[same], chunks[same, 2], COLUMN_BYTES[encoding.columns])
         _write(parts[1], offsets, chunking, chunking.entries)
-        held = bits[same]
-        _write(parts[2], lookup.places(held) if encoding.values else held, chunking, chunking.entries)
+        patterns = bits[same]
+        _write(parts[2], lookup.places(patterns) if encoding.values else patterns, chunking, chunking.entries)
         blob[np.repeat(same, units)] = block.view(UNIT).ravel()
 
     one_row = chunks[:, 3] & ROWS_MASK == 0
@@ -390,8 +390,8 @@ def decompress(compressed: Compressed) -> Balanced:
             rows[same] += _read(parts[0], ROW_BYTES[encoding.rows], chunking, chunking.entries // chunking.unit)
         offsets = _read(parts[1], COLUMN_BYTES[encoding.columns], chunking, chunking.entries)
         columns[same] = offsets + chunks[same, 2, None]
-        held = _read(parts[2], 1 if encoding.values else value_bytes, chunking, chunking.entries)
-        bits[same] = table[held] if encoding.values else held
+        patterns = _read(parts[2], 1 if encoding.values else value_bytes, chunking, chunking.entries)
+        bits[same] = table[patterns] if encoding.values else patterns
     values: NDArray[Any] = bits.ravel().view(compressed.dtype)
     return Balanced(compressed.n, compressed.nnz, chunking, rows.ravel(), columns.ravel(), values)
 

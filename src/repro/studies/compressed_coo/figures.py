@@ -122,7 +122,7 @@ class Panel:
         Text above the panel, and text below the panel's axis.
     printed
         Function that formats the number beside a row.
-    one
+    unity
         None, or the legend entry of a line at 1; if the text is empty, the line has no legend entry.
     reference, referred
         Published numbers by GPU, drawn as dashed lines, and their legend entry.
@@ -137,7 +137,7 @@ class Panel:
     title: str
     unit: str
     printed: Callable[[float], str] = "{:.2f}".format
-    one: str | None = None
+    unity: str | None = None
     reference: Mapping[str, float] = field(default_factory=dict)
     referred: str = "published most"
     absent: Callable[[Times], str] = lambda case: "not recorded"
@@ -194,18 +194,20 @@ def draw(panel: Panel, rows: Sequence[BarRow], mark: str | None) -> Canvas:
     drawn = figure_style.canvas(figure_style.TEXT, figure_style.height(len(rows), extra=1.05, per_row=0.19))
     axes = drawn.add_subplot()
     shown = [index for index in range(len(panel.bars)) if any(row.bars and row.bars[index] for row in rows)]
-    for at, row in enumerate(rows):
-        _draw_row(axes, panel, at, row, shown)
+    values = [value for row in rows for value in (*row.bars, *row.marks)]
+    values += [*panel.reference.values(), *([1.0] if panel.unity is not None else [])]
+    right = figure_style.right_end(values, [sure for row in rows for sure in row.sure], 1.05)
+    for y, row in enumerate(rows):
+        _draw_row(axes, panel, y, row, shown, right)
     if shown:
         first = [row.bars[shown[0]] if row.bars else None for row in rows]
         texts = [
             None if number is None else panel.printed(number) + "*" * row.mostly_launch
             for number, row in zip(first, rows, strict=True)
         ]
-        bold = [at for at, row in enumerate(rows) if row.label in (MEDIAN, LARGE_MEDIAN)]
-        figure_style.column(axes, texts, (figure_style.BAR, panel.bars[shown[0]].colour), bold=bold)
-    values = [value for row in rows for value in (*row.bars, *row.marks) if value is not None]
-    axes.set_xlim(0, 1.05 * max([*values, *panel.reference.values(), *([1.0] if panel.one is not None else [])]))
+        bold = [y for y, row in enumerate(rows) if row.label in (MEDIAN, LARGE_MEDIAN)]
+        figure_style.column(axes, texts, (panel.bars[shown[0]].label.replace(" ", "\n"), "black"), bold=bold)
+    axes.set_xlim(0, right)
     axes.grid(axis="x")
     axes.set_title(panel.title)
     axes.set_xlabel(panel.unit)
@@ -217,10 +219,10 @@ def draw(panel: Panel, rows: Sequence[BarRow], mark: str | None) -> Canvas:
     for index, series in enumerate(panel.marks):
         if any(row.marks and row.marks[index] is not None for row in rows):
             handles.append(series.line([], [], label=series.label))
-    if panel.one is not None:
+    if panel.unity is not None:
         axes.axvline(1, color=figure_style.GREY, linewidth=0.7, zorder=3)
-        if panel.one:
-            handles.append(Line2D([], [], color=figure_style.GREY, linewidth=0.7, label=panel.one))
+        if panel.unity:
+            handles.append(Line2D([], [], color=figure_style.GREY, linewidth=0.7, label=panel.unity))
     if panel.reference:
         label = f"{panel.referred}: " + ", ".join(f"{value:g} ({gpu})" for gpu, value in panel.reference.items())
         dashed: dict[str, Any] = {"color": figure_style.GREY, "linewidth": 0.7, "linestyle": (0, (4, 2))}
@@ -232,21 +234,21 @@ def draw(panel: Panel, rows: Sequence[BarRow], mark: str | None) -> Canvas:
     return drawn
 
 
-def _draw_row(axes: Axes, panel: Panel, at: int, row: BarRow, shown: Sequence[int]) -> None:
+def _draw_row(axes: Axes, panel: Panel, y: int, row: BarRow, shown: Sequence[int], right: float) -> None:
     if not row.bars:
-        if at:
-            axes.axhline(at - 0.5, color=figure_style.GREY, linewidth=0.4)
+        if y:
+            axes.axhline(y - 0.5, color=figure_style.GREY, linewidth=0.4)
         return
     there = [index for index in shown if row.bars[index] is not None]
     for place, index in enumerate(there):
         two = len(there) > 1
         offset = (0.4 * place - 0.2) if two else 0.0
         series, value = panel.bars[index], row.bars[index] or 0.0
-        axes.barh(at + offset, value, height=NARROW_BAR if two else WIDE_BAR, color=series.colour, linewidth=0)
-        figure_style.whisker(axes, row.sure[index] if row.sure else None, at + offset)
+        axes.barh(y + offset, value, height=NARROW_BAR if two else WIDE_BAR, color=series.colour, linewidth=0)
+        figure_style.whisker(axes, row.sure[index] if row.sure else None, y + offset, right)
     for place, (mark, number) in enumerate(zip(panel.marks, row.marks, strict=True)):
         if number is not None:  # each in a line of its own, so that none covers another where numbers are alike
-            axes.add_line(mark.line([number], [at + MARKS_APART * (place - (len(panel.marks) - 1) / 2)]))
+            axes.add_line(mark.line([number], [y + MARKS_APART * (place - (len(panel.marks) - 1) / 2)]))
 
 
 @figure(STUDY_NAME, "figure-4", title="GFLOPS of the library and of compressed COO", numbering=f"Figure 4 of {PAPER}")
@@ -317,7 +319,7 @@ def memory(campaign: Campaign, published: Published) -> Figure:
         marks=(MarkerSeries("our fastest", "D", figure_style.ACCENT, lambda s: s.memory(s[OURS])),),
         title=f"{precision} precision, K as tuned",
         unit="memory over that of CSR",
-        one="CSR",
+        unity="CSR",
     )
     lines = [case.line for case in cases]
     medians = [
@@ -372,7 +374,7 @@ def bicgstab(campaign: Campaign, published: Published) -> Figure:
         marks=marks,
         title=f"{precision} precision",
         unit=f"speedup of BiCGSTAB over the fastest with a routine of {library}",
-        one="",
+        unity="",
         reference=stated,
         referred="published median over the default",
         absent=_why_not,

@@ -125,8 +125,8 @@ class Times:
 
     def memory(self, kernel: Time | None) -> float | None:
         """Return the bytes of the matrix in a kernel's format, over the bytes of CSR."""
-        held = kernel.row.matrix_bytes if kernel else None
-        return held / self.csr_bytes if held and self.csr_bytes else None
+        nbytes = kernel.row.matrix_bytes if kernel else None
+        return nbytes / self.csr_bytes if nbytes and self.csr_bytes else None
 
     def gflops(self, kernel: Time | None) -> float | None:
         """Return a kernel's rate in GFLOPS: 2 nnz / time, without padding."""
@@ -255,52 +255,52 @@ class ClaimTimes:
         return next((row.matrix_bytes for row in rows if row.matrix_bytes), None)
 
 
-def _number(one: ClaimTimes, value: float | None, *pair: Time | None) -> CaseNumber | None:
+def _number(case: ClaimTimes, value: float | None, *pair: Time | None) -> CaseNumber | None:
     if value is None:
         return None
-    remark = one.times.line.record.remark if one.times.line.record else None
+    remark = case.times.line.record.remark if case.times.line.record else None
     interval = interval_of_ratio(*pair) if len(pair) == 2 else None
-    return CaseNumber(value, one.times.line.problem, (remark,) if remark else (), interval)
+    return CaseNumber(value, case.times.line.problem, (remark,) if remark else (), interval)
 
 
-def _over_csr(one: ClaimTimes) -> CaseNumber | None:
-    base = one.times.csr_default
-    return _number(one, ratio_of(base, one.compressed), base, one.compressed)
+def _over_csr(case: ClaimTimes) -> CaseNumber | None:
+    base = case.times.csr_default
+    return _number(case, ratio_of(base, case.compressed), base, case.compressed)
 
 
-def _over_coo(one: ClaimTimes) -> CaseNumber | None:
-    base = one.times[COO]
-    return _number(one, ratio_of(base, one.compressed), base, one.compressed)
+def _over_coo(case: ClaimTimes) -> CaseNumber | None:
+    base = case.times[COO]
+    return _number(case, ratio_of(base, case.compressed), base, case.compressed)
 
 
-def _bicgstab(one: ClaimTimes) -> CaseNumber | None:
-    if one.variants == "as_published" and not as_published(one.times.case.campaign):
+def _bicgstab(case: ClaimTimes) -> CaseNumber | None:
+    if case.variants == "as_published" and not as_published(case.times.case.campaign):
         return None  # no solver ran with the claim's fixed product
-    base, ours = one.times.default_solver, one.times[COMPRESSED_SOLVER]
-    return _number(one, ratio_of(base, ours), base, ours)
+    base, ours = case.times.default_solver, case.times[COMPRESSED_SOLVER]
+    return _number(case, ratio_of(base, ours), base, ours)
 
 
-def _gflops(one: ClaimTimes) -> CaseNumber | None:
-    return _number(one, one.times.gflops(one.compressed))
+def _gflops(case: ClaimTimes) -> CaseNumber | None:
+    return _number(case, case.times.gflops(case.compressed))
 
 
-def _more_than_coo(one: ClaimTimes) -> CaseNumber | None:
+def _more_than_coo(case: ClaimTimes) -> CaseNumber | None:
     """60, as many as the paper's matrices, if compressed COO with the fastest K needs more bytes than COO; else 0."""
-    held = one.compressed.row.matrix_bytes if one.compressed else None
-    plain = one.plain_bytes
-    return _number(one, float(PAPERS_MATRICES * (held > plain))) if held and plain else None
+    nbytes = case.compressed.row.matrix_bytes if case.compressed else None
+    plain = case.plain_bytes
+    return _number(case, float(PAPERS_MATRICES * (nbytes > plain))) if nbytes and plain else None
 
 
-def _best_k(one: ClaimTimes) -> CaseNumber | None:
+def _best_k(case: ClaimTimes) -> CaseNumber | None:
     """1 if K = 2 or K = 4 is the fastest, else 0."""
-    return _number(one, float(one.compressed.row.per_thread in (2, 4))) if one.compressed else None
+    return _number(case, float(case.compressed.row.per_thread in (2, 4))) if case.compressed else None
 
 
 def _quantity(
     number: Callable[[ClaimTimes], CaseNumber | None], statistic: StatisticName
 ) -> Quantity[list[ClaimTimes]]:
     def measure(cases: list[ClaimTimes]) -> Measured:
-        return Measured([value for one in cases if (value := number(one)) is not None])
+        return Measured([value for case in cases if (value := number(case)) is not None])
 
     return Quantity(measure, statistic)
 

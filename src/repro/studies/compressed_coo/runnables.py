@@ -368,16 +368,16 @@ class SlicedVariant(CoordinateVariant):
         problem, values = operands_of(workspace).problem, operands_of(workspace).values.ravel()
         slices = make_slices(problem.row_lengths, self.height)
         refuse_padding(slices.slots(problem.row_lengths), problem.nnz)
-        held = slice_up(slices, problem.indptr, problem.indices, values)
+        stored = slice_up(slices, problem.indptr, problem.indices, values)
         facts = SlicedFacts(
-            held.nbytes,
-            len(held.slices),
-            held.steps,
-            len(held.long_rows),
-            held.pieces,
-            held.parts * values.itemsize,
+            stored.nbytes,
+            len(stored.slices),
+            stored.steps,
+            len(stored.long_rows),
+            stored.pieces,
+            stored.parts * values.itemsize,
         )
-        return facts, held.arrays
+        return facts, stored.arrays
 
 
 @dataclass(frozen=True)
@@ -424,5 +424,5 @@ class PairsVariant(CoordinateVariant):
         pairs = lay_out_pairs(tiles, self.blocking.entries)
         refuse_padding(pairs.slots, problem.nnz)  # pairs within tiles are stored once instead of twice
         shared = shared_bytes(tiles.shared, tile_rows, operands.dtype.itemsize)
-        held = store_pairs(pairs, operands.values.ravel(), tile_rows, self.blocking.entries)
-        return PairsFacts(held.nbytes, len(held.tiles), held.encodings(), 0, shared, tiles.leading), held.arrays
+        stored = store_pairs(pairs, operands.values.ravel(), tile_rows, self.blocking.entries)
+        return PairsFacts(stored.nbytes, len(stored.tiles), stored.encodings(), 0, shared, tiles.leading), stored.arrays

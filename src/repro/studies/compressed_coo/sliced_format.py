@@ -314,8 +314,8 @@ class Groups:
             of_word = CODES_OF_WORD[width]
             mine = np.flatnonzero(self._group % WIDTHS == width)
             parts = words.view(UNSIGNED[WORD // of_word]).reshape(-1, height, of_word)
-            at = starts[self._group[mine]] + self._rank[mine] // of_word
-            parts[at, :, self._rank[mine] % of_word] = codes[self.order[mine]]
+            place = starts[self._group[mine]] + self._rank[mine] // of_word
+            parts[place, :, self._rank[mine] % of_word] = codes[self.order[mine]]
         return words.ravel(), starts.reshape(-1, WIDTHS)[:, 0]
 
     def write_values(
@@ -334,12 +334,12 @@ class Groups:
         stored = np.zeros(int(taken.sum()) * height, np.uint8)
         looked_up = tabled[self._group // WIDTHS]
         mine = np.flatnonzero(looked_up)
-        at = starts[self._group[mine]] // WORD + self._rank[mine] // WORD
+        place = starts[self._group[mine]] // WORD + self._rank[mine] // WORD
         indices: NDArray[Any] = lookup.places(bits[self.order[mine]])
-        stored.reshape(-1, height, WORD)[at, :, self._rank[mine] % WORD] = indices
+        stored.reshape(-1, height, WORD)[place, :, self._rank[mine] % WORD] = indices
         mine = np.flatnonzero(~looked_up)
-        at = (starts[self._group[mine]] + self._rank[mine] * size) * height // size
-        stored.view(bits.dtype)[at[:, None] + np.arange(height)] = bits[self.order[mine]]
+        place = (starts[self._group[mine]] + self._rank[mine] * size) * height // size
+        stored.view(bits.dtype)[place[:, None] + np.arange(height)] = bits[self.order[mine]]
         return stored, starts.reshape(-1, WIDTHS)[:, 0]
 
 

@@ -198,7 +198,7 @@ def _share(chunks: int, total: int) -> Cell:
     "table-problems",
     title="Our kernels, the library and the floor, problem by problem",
     numbering="ours",
-    lead=("ours_speedup", "cold_speedup", "bicgstab_speedup"),
+    lead=("ours_speedup", "ours", "cold_speedup", "bicgstab_speedup"),
 )
 def problems(campaign: Campaign, published: Published) -> Table:
     """One line for each problem and precision."""
@@ -345,7 +345,7 @@ class Line:
 
     Attributes
     ----------
-    what
+    title
         Printed text of the line; `{library}` stands for the library's name.
     published
         Name of the quantity in the paper's text that is printed beside our number; empty if there is none.
@@ -359,7 +359,7 @@ class Line:
         Statistic of the speedups.
     """
 
-    what: str
+    title: str
     published: str
     base: Pick | None
     kernels: tuple[Pick, Pick]
@@ -416,7 +416,7 @@ def medians(campaign: Campaign, published: Published) -> Table:
     printed = {(item["quantity"], item["gpu"]): item["value"] for item in published["text"]}
     rows = [
         (
-            Cell(line.what.format(library=library_of(campaign))),
+            Cell(line.title.format(library=library_of(campaign))),
             *(Cell(printed.get((line.published, gpu))) for gpu in GPUS),
             *(_median_cell(line.measure(cases, pick), line.base is None) for pick in line.kernels),
         )
@@ -480,18 +480,18 @@ STATISTICS: Mapping[str, Literal["worst", "median"]] = {"worst": "worst", "media
 
 def _quantity(name: str, side: Side) -> Quantity[Sequence[Times]]:
     """Return how to measure a quantity such as `library_repeat_median`: number, selected problems, statistic."""
-    what, *values, statistic = name.split("_")
+    number, *values, statistic = name.split("_")
 
     def measure(cases: Sequence[Times]) -> Measured:
         numbers = []
         for case in cases:
-            if values in ([], [case.values]) and (value := NUMBERS[what](case, side)) is not None:
+            if values in ([], [case.values]) and (value := NUMBERS[number](case, side)) is not None:
                 remark = case.line.record.remark if case.line.record else None
                 notes = ((remark,) if remark else ()) + case.case.launch_note(case.clock, case[side.product])
                 numbers.append(CaseNumber(value, case.line.problem, notes))
         return Measured(numbers)
 
-    return Quantity(measure, STATISTICS[statistic], at_most=what == "memory")
+    return Quantity(measure, STATISTICS[statistic], at_most=number == "memory")
 
 
 @table(STUDY_NAME, "table-targets", title="Targets, and what was reached", numbering="ours")
@@ -511,12 +511,12 @@ def targets(campaign: Campaign, published: Published) -> Table:
             Column(f"{key}_worst_case", "worst case", side.title, numeric=False),
         ]
     rows = []
-    held = has_targets(campaign)
+    with_targets = has_targets(campaign)
     for item in published.targets:
         prefix = next((prefix for prefix in by_prefix if item["quantity"].startswith(prefix)), "")
         name, timed = item["quantity"].removeprefix(prefix), by_prefix.get(prefix, cases)
         quantities = [_quantity(name, side) for side in SIDES]
-        first, second = (target_cells(item, quantity, quantity.measure(timed), held) for quantity in quantities)
+        first, second = (target_cells(item, quantity, quantity.measure(timed), with_targets) for quantity in quantities)
         rows.append((*first, *second[2:]))
     library = library_of(campaign)
     caption = [

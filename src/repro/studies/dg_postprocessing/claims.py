@@ -165,7 +165,7 @@ def _lead(width: int) -> Callable[[WidthTimes], float | None]:
 
 def _largest_gain(*widths: int) -> Callable[[WidthTimes], float | None]:
     def gain(times: WidthTimes) -> float | None:
-        return max((one for width in widths if (one := times.gain(width)) is not None), default=None)
+        return max((ratio for width in widths if (ratio := times.gain(width)) is not None), default=None)
 
     return gain
 

@@ -518,7 +518,7 @@ def draw_region_flops(items: Sequence[WidthTimes]) -> Canvas:
 def region_rates(item: WidthTimes) -> dict[str, float]:
     """Return the rates of a problem's timed kernels by vector width; our kernel's key is `lane`."""
     timed = {str(width): item.of_width(width) for width in WIDTHS[item.degree]} | {LANE.key: item[LANE]}
-    return {name: rate for name, one in timed.items() if (rate := region_gflops(one)) is not None}
+    return {name: rate for name, time in timed.items() if (rate := region_gflops(time)) is not None}
 
 
 NO_TIMES = "no kernels of regions were timed in this campaign"
@@ -597,11 +597,11 @@ def draw_times(items: Sequence[WidthTimes], counts: Sequence[int]) -> Canvas:
     norm = BoundaryNorm(np.arange(len(counts) + 1) - 0.5, len(counts))
     for axes, item in zip(panels, items, strict=True):
         widths = WIDTHS[item.degree]
-        searched = [one for one in item.searched if one.width in widths and one.regions in counts]
-        ranks = [counts.index(one.regions) for one in searched]
+        searched = [point for point in item.searched if point.width in widths and point.regions in counts]
+        ranks = [counts.index(point.regions) for point in searched]
         beside = [MARK_SPREAD * ((rank + 0.5) / len(counts) - 0.5) for rank in ranks]
-        places = [widths.index(one.width) + aside for one, aside in zip(searched, beside, strict=True)]
-        axes.scatter(places, [one.nano for one in searched], c=ranks, cmap=colours, norm=norm, s=5, linewidths=0)
+        places = [widths.index(point.width) + aside for point, aside in zip(searched, beside, strict=True)]
+        axes.scatter(places, [point.nano for point in searched], c=ranks, cmap=colours, norm=norm, s=5, linewidths=0)
         width_axis(axes, widths)
         axes.set_xlim(-0.5, len(widths) - 0.5)
         axes.set_yscale("log")

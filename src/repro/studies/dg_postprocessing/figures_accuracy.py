@@ -292,9 +292,9 @@ class FieldSample:
 def picture(campaign: Campaign, published: Published) -> Figure:
     """Four panels: the field, the filtered field, and the errors of both."""
     chosen = pictured_field(all_filterings(campaign, published))
-    what = "No mesh of this campaign can be drawn." if chosen is None else _picture_sentences(chosen)
+    sentences = "No mesh of this campaign can be drawn." if chosen is None else _picture_sentences(chosen)
     caption = [
-        what,
+        sentences,
         "Left the field, which jumps between triangles, and the filtered one; right how far both are from the function",
         f"that the field is the projection of, over {ERROR_DECADES} powers of ten, smaller ones in the colour of the",
         "least. The values are not those that kernels left: the field is generated again as its record says, and",
@@ -362,7 +362,7 @@ def lattice(count: int) -> tuple[Floats, NDArray[np.int64]]:
     float64 `(n, 2)` and int64 `(count², 3)`.
     """
     rows = [(i, j) for j in range(count + 1) for i in range(count + 1 - j)]
-    number = {place: at for at, place in enumerate(rows)}
+    number = {place: index for index, place in enumerate(rows)}
     upright = [[number[i, j], number[i + 1, j], number[i, j + 1]] for i, j in rows if i + j < count]
     turned = [[number[i + 1, j], number[i + 1, j + 1], number[i, j + 1]] for i, j in rows if i + j < count - 1]
     return np.array(rows, np.float64) / count, np.array(upright + turned, np.int64)

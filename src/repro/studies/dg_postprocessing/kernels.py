@@ -60,7 +60,10 @@ def render_regions(templates: Path, key: str, target: Target) -> str:
 
 def _render_vector(templates: Path, degree: int, width: int, target: Target, common: dict[str, object]) -> str:
     nodes = [axis_nodes(axis, count) for axis, count in enumerate(element_points(degree))]
-    scales = [[1 / np.prod([node - other for other in of if other != node]) for node in of] for of in nodes]
+    scales = [
+        [1 / np.prod([node - other for other in axis_points if other != node]) for node in axis_points]
+        for axis_points in nodes
+    ]
     ids = [
         RegionId(degree, "vector", wide, regions, 1)
         for wide, regions in width_region_pairs(degree, target)
@@ -76,8 +79,8 @@ def _render_vector(templates: Path, degree: int, width: int, target: Target, com
         templates,
         f"{STUDY_NAME}/king_regions.j2",
         **common,
-        nodes=[[repr(float(node)) for node in of] for of in nodes],
-        scales=[[repr(float(scale)) for scale in of] for of in scales],
+        nodes=[[repr(float(node)) for node in axis_points] for axis_points in nodes],
+        scales=[[repr(float(scale)) for scale in axis_points] for axis_points in scales],
         kernels=[
             {"name": id.kernel, "width": id.width, "regions": id.regions, "launched_bytes": id.launched_bytes}
             for id in ids

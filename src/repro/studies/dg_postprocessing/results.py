@@ -72,11 +72,11 @@ def library_product(fields: int, clock: ClockName = PRODUCT_CLOCK) -> Method:
     return Method(f"library_{fields}", f"{fields}", columns={"what": "library", "fields": fields}, clock=clock)
 
 
-def over_devices(method: Method, devices: int, what: str = FILTER) -> Method:
+def over_devices(method: Method, devices: int, task: str = FILTER) -> Method:
     """Return a method over several devices; for one device, the same variant, timed in the same rounds."""
     if devices == 1:
         return method
-    columns = {"kind": SEVERAL, "way": method.columns["way"], "what": what, "devices": devices}
+    columns = {"kind": SEVERAL, "way": method.columns["way"], "what": task, "devices": devices}
     return Method(f"{method.key}_{devices}", method.title, columns=columns)
 
 
@@ -156,10 +156,10 @@ class Filtering:
 
     def unequal_choices(self, first: Method, second: Method) -> tuple[str, ...]:
         """Return a note if two published methods were not timed with the same choices."""
-        one, other = self.choices(first), self.choices(second)
-        if one == other:
+        chosen, other = self.choices(first), self.choices(second)
+        if chosen == other:
             return ()
-        named = (f"{method.columns['way']} {', '.join(names)}" for method, names in ((first, one), (second, other)))
+        named = (f"{method.columns['way']} {', '.join(names)}" for method, names in ((first, chosen), (second, other)))
         return (f"not of equal choices: {'; '.join(named)}",)
 
     def overhead(self, patches: int) -> float | None:
@@ -210,9 +210,9 @@ class Filtering:
             return None
         return floor(make.seconds / (direct.seconds - apply.seconds)) + 1
 
-    def why_no_matrix(self, what: str = "make") -> str:
+    def why_no_matrix(self, task: str = "make") -> str:
         """Return the reason why making the matrix, or a product with the matrix, has no time."""
-        return (self.case.select(what=what).failure or "not timed") if self.case.measured else self.case.why_not()
+        return (self.case.select(what=task).failure or "not timed") if self.case.measured else self.case.why_not()
 
     def device_speedup(self, method: Method, devices: int) -> float | None:
         """Return the time on one device over the time on several; our method's values stay distributed."""
@@ -220,8 +220,12 @@ class Filtering:
 
     def gathered_speedup(self, devices: int) -> float | None:
         """Return our method's speed-up, including the time for copying all values to the first device."""
-        one, several, copies = self[OURS], self[over_devices(OURS, devices)], self[over_devices(OURS, devices, GATHER)]
-        return one.seconds / (several.seconds + copies.seconds) if one and several and copies else None
+        alone, several, copies = (
+            self[OURS],
+            self[over_devices(OURS, devices)],
+            self[over_devices(OURS, devices, GATHER)],
+        )
+        return alone.seconds / (several.seconds + copies.seconds) if alone and several and copies else None
 
 
 def peak_of(case: Case[DgRow]) -> float | None:
@@ -368,9 +372,9 @@ class WidthTimes:
     def pairs(self) -> dict[tuple[int, int], float]:
         """Nanoseconds per region by vector width and regions per block: the minimum over all numbers of blocks."""
         best: dict[tuple[int, int], float] = {}
-        for one in self.searched:
-            pair = one.width, one.regions
-            best[pair] = min(one.nano, best.get(pair, one.nano))
+        for point in self.searched:
+            pair = point.width, point.regions
+            best[pair] = min(point.nano, best.get(pair, point.nano))
         return best
 
     def of_width(self, width: int) -> Time | None:

@@ -66,7 +66,7 @@ class FieldRunnable(Runnable):
     modules: tuple[str, ...]
 
     def __init__(self, built: Mapping[str, ModuleFile]) -> None:
-        self._built, self._held = built, ExitStack()
+        self._built, self._stack = built, ExitStack()
         self._columns: dict[str, Any] = {}
 
     @property
@@ -84,16 +84,16 @@ class FieldRunnable(Runnable):
         assert isinstance(operands, DgOperands)
         self.release()
         self.bytes_moved, self.errors = sum(operands.min_bytes), None
-        with ExitStack() as held:
-            self.bind(KernelLauncher(workspace, self._built, held), operands)
-            self._held = held.pop_all()
+        with ExitStack() as stack:
+            self.bind(KernelLauncher(workspace, self._built, stack), operands)
+            self._stack = stack.pop_all()
 
     def bind(self, launches: KernelLauncher, operands: DgOperands) -> None:
         """Bind the kernels to their arguments and set `launch`."""
         raise NotImplementedError
 
     def release(self) -> None:
-        self._held.close()
+        self._stack.close()
 
 
 class FieldFilter(FieldRunnable, Filters, Candidate):
@@ -186,19 +186,19 @@ class DistributedFilter(FieldRunnable, Filters):
     kind = SEVERAL
     clocks: tuple[ClockName, ...] = (FILTER_CLOCK,)
     cold = False
-    what = FILTER
+    operation = FILTER
 
     def __init__(self, built: Mapping[str, ModuleFile], id: FilterId, count: int) -> None:
         super().__init__(built)
         self.id, self.devices, self.modules = id, count, (id.module, "rows")
-        self.name = f"{self.what}-{count}/{id}"
+        self.name = f"{self.operation}-{count}/{id}"
 
     @property
     def columns(self) -> Mapping[str, Any]:
         return {
             **super().columns,
             **self.id.columns,
-            "what": self.what,
+            "what": self.operation,
             "devices": self.devices,
             "space": self.id.space,
         }
@@ -206,7 +206,7 @@ class DistributedFilter(FieldRunnable, Filters):
     def bind(self, launches: KernelLauncher, operands: DgOperands) -> None:
         if len(launches.workspace.devices) < self.devices:
             raise Unsupported(f"there are {len(launches.workspace.devices)} devices, not {self.devices}")
-        self.over([launches.on(at) for at in range(self.devices)], operands, operands.stencil)
+        self.over([launches.on(index) for index in range(self.devices)], operands, operands.stencil)
 
     def over(self, launches: Sequence[KernelLauncher], operands: DgOperands, stencil: Stencil) -> None:
         """Set `launch` and `read` for filtering over all devices."""
@@ -264,20 +264,20 @@ class FilterParts(DistributedFilter):
 class GatherParts(FilterParts):
     """Gathering: values of all devices are copied to the first device, without filtering."""
 
-    what = GATHER
+    operation = GATHER
 
     def over(self, launches: Sequence[KernelLauncher], operands: DgOperands, stencil: Stencil) -> None:
         first, devices = launches[0], launches[0].workspace.devices.leading(self.devices)
         parts = self.parts(launches, operands, stencil)
         brought: list[Buffer] = []
         copies: list[Copy] = []
-        for at, part in enumerate(parts):
+        for index, part in enumerate(parts):
             part.direct.launch()
             count = len(part.numbers)
-            brought.append(first.numbers(count, np.float64) if at else part.direct.values)
-            if at:
-                first.device.fill(brought[at], NAN_BYTE)
-                copies.append(Copy(part.direct.values, at, brought[at], 0, count * WORD))
+            brought.append(first.numbers(count, np.float64) if index else part.direct.values)
+            if index:
+                first.device.fill(brought[index], NAN_BYTE)
+                copies.append(Copy(part.direct.values, index, brought[index], 0, count * WORD))
         self.bytes_moved = sum(copy.nbytes for copy in copies)
         self.launch = lambda: devices.exchange(copies)
 
@@ -299,18 +299,18 @@ class FilterPatches(DistributedFilter):
         if len(mesh.triangles) < shares:
             raise Unsupported(f"{len(mesh.triangles)} triangles are too few for {shares} devices")
         filters = []
-        for at, own in enumerate(launches):
+        for index, own in enumerate(launches):
             points = Points(own, operands.host, id.cell * mesh.longest)
             patches = shares * id.blocks * own.device.sm_count
             direct = PerElement(
-                own, stencil, points, operands.basis, patches=patches, threads=id.threads, share=(at, shares)
+                own, stencil, points, operands.basis, patches=patches, threads=id.threads, share=(index, shares)
             )
             load_field(own, direct, operands)
             filters.append(direct)
         self._columns = {"copies": sum(direct.patches.copies for direct in filters) + shares * count}
         first, grid, order = launches[0], points.cells.grid, points.order
         solutions, values, add = _second_stage(first, f"element-p{stencil.degree}", grid, shares)
-        copies = [Copy(direct.values, at, solutions[at], 0, count * WORD) for at, direct in enumerate(filters)]
+        copies = [Copy(direct.values, index, solutions[index], 0, count * WORD) for index, direct in enumerate(filters)]
         devices = first.workspace.devices.leading(self.devices)
         self.launch = in_order([*(direct.launch for direct in filters), lambda: devices.exchange(copies), add])
 
@@ -334,7 +334,7 @@ def _second_stage(
     stride = -(-count // step) * step
     stack = first.keep(first.guards.allocate(shares * stride * WORD, "what is filtered", first.device))
     first.device.fill(stack.memory, NAN_BYTE)
-    solutions = [stack.part(at * stride * WORD, count * WORD) for at in range(shares)]
+    solutions = [stack.part(index * stride * WORD, count * WORD) for index in range(shares)]
     values = first.numbers(count, np.float64)
     first.device.fill(values, NAN_BYTE)
     offsets = starts[:-1, None].astype(np.int64) + stride * np.arange(shares)
@@ -384,7 +384,7 @@ class SharedMatrix(Generic[T]):
 
     def __init__(self) -> None:
         self.size: MatrixSize | None = None
-        self._users, self._held = 0, ExitStack()
+        self._users, self._stack = 0, ExitStack()
         self._made: T | None = None
         self._refused = ""
 
@@ -421,16 +421,16 @@ class SharedMatrix(Generic[T]):
                     self._refused = str(why_not)
                     raise
                 launches.device.synchronize()  # release the intermediate memory
-                self._held, self._made = own.pop_all(), made
+                self._stack, self._made = own.pop_all(), made
         self._users += 1
-        launches.held.callback(self._give_back)
+        launches.stack.callback(self._give_back)
         return self._made
 
     def _give_back(self) -> None:
         self._users -= 1
         if not self._users:
             self._made = None
-            self._held.close()
+            self._stack.close()
 
 
 class BlockMatrix(SharedMatrix[FilterMatrix]):
@@ -446,7 +446,7 @@ class FilterMatrixRunnable(FieldRunnable):
 
     kind = "variant"
     cold = False
-    what: str
+    operation: str
     modules = ("rows", "apply")
 
     def __init__(self, built: Mapping[str, ModuleFile], shared: SharedMatrix[Any]) -> None:
@@ -457,14 +457,14 @@ class FilterMatrixRunnable(FieldRunnable):
     def columns(self) -> Mapping[str, Any]:
         size = self._shared.size
         sizes = {"matrix_pairs": size.pairs, "matrix_bytes": size.nbytes} if size else {}
-        return {**super().columns, "what": self.what, **sizes}
+        return {**super().columns, "what": self.operation, **sizes}
 
 
 class MakeMatrix(FilterMatrixRunnable, Filters):
     """Making the filter's matrix: count, allocate and compute its blocks; points and triangles are sorted already."""
 
     clocks: tuple[ClockName, ...] = (HOST_CLOCK,)
-    name, what = "matrix/make", "make"
+    name, operation = "matrix/make", "make"
 
     def __init__(self, built: Mapping[str, ModuleFile], shared: SharedMatrix[Any]) -> None:
         super().__init__(built, shared)
@@ -516,7 +516,7 @@ class MultiFieldRunnable(FilterMatrixRunnable):
 
 
 class ApplyMatrix(MultiFieldRunnable, Filters):
-    what = "apply"
+    operation = "apply"
 
     def __init__(self, built: Mapping[str, ModuleFile], shared: SharedMatrix[Any], fields: int) -> None:
         super().__init__(built, shared, fields)
@@ -536,7 +536,7 @@ class ApplyMatrix(MultiFieldRunnable, Filters):
 class StreamMatrix(MultiFieldRunnable):
     """Lower bound of a product's time: read matrix and modes, write a result; `unroll` words in flight."""
 
-    what = "stream"
+    operation = "stream"
     modules = ("rows", "stored")
 
     def __init__(self, built: Mapping[str, ModuleFile], shared: SharedMatrix[Any], unroll: int) -> None:
@@ -604,7 +604,7 @@ class ScalarMatrix(SharedMatrix[GpuCsr]):
             raise Unsupported(f"CSR of scalars: {entries:,} entries, and 32-bit offsets count {MAX_CSR_ENTRIES:,}")
         if needed > MAX_MEMORY_SHARE * free:
             raise Unsupported(f"CSR of scalars: {needed / 1e9:.1f} GB with its blocks, and {free / 1e9:.1f} are free")
-        csr, expand = StoredMatrix(rows.make(layout, launches.held)).expand()
+        csr, expand = StoredMatrix(rows.make(layout, launches.stack)).expand()
         keep(own, csr)
         expand()
         return csr
@@ -619,12 +619,12 @@ class HostMatrix(SharedMatrix[csr_array]):
         nbytes = CSR_ENTRY_BYTES * layout.size.modes * layout.size.pairs
         if nbytes > MAX_HOST_BYTES:
             raise Unsupported(f"SciPy's matrix has {nbytes / 1e9:.1f} GB; at most {MAX_HOST_BYTES / 1e9:g} are made")
-        return rows.make(layout, launches.held).download()
+        return rows.make(layout, launches.stack).download()
 
 
 class LibraryProduct(MultiFieldRunnable, Filters):
     kind = "baseline"
-    what = "library"
+    operation = "library"
     modules = ("rows", "stored")
     routine_name: str
 
@@ -654,7 +654,7 @@ class CusparseProduct(LibraryProduct):
         values = launches.numbers(count * fields, np.float64)
         launches.device.fill(values, NAN_BYTE)
         guards = launches.guards or Guards(launches.device)
-        self.launch = bind_csr_product(csr, self._routine, modes, values, fields, guards, launches.held)
+        self.launch = bind_csr_product(csr, self._routine, modes, values, fields, guards, launches.stack)
         self.bytes_moved = csr.nbytes + modes.nbytes + 8 * count * fields
         order = operands.host.points(row_cell_size(operands)).members  # the matrix's rows are in the order of cells
 

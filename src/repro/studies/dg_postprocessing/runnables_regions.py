@@ -51,7 +51,7 @@ class RegionKernel(Candidate):
         self.packing = "vector" if id.method == "vector" else "lane"
         self.group = id.degree, id.method, id.width
         self.launch: Callable[[], None] = not_prepared
-        self._held = ExitStack()
+        self._stack = ExitStack()
         self._read: Callable[[], NDArray[np.float64]] | None = None
 
     @property
@@ -75,13 +75,13 @@ class RegionKernel(Candidate):
         target = workspace.device.target
         if self.id.threads > target.threads_per_block or self.id.shared_bytes > target.shared_bytes:
             raise Unsupported(f"{self.id.threads} threads with {self.id.shared_bytes} bytes of shared memory")
-        with ExitStack() as held:
-            result = self._bind(workspace, operands, held)
-            self._held = held.pop_all()
+        with ExitStack() as stack:
+            result = self._bind(workspace, operands, stack)
+            self._stack = stack.pop_all()
         workspace.device.fill(result, NAN_BYTE)  # fill with NaN, so that missing values are detected
         self._read = lambda: _download(workspace, result, operands.count)
 
-    def _bind(self, workspace: Workspace, operands: RegionOperands, held: ExitStack) -> Buffer:
+    def _bind(self, workspace: Workspace, operands: RegionOperands, stack: ExitStack) -> Buffer:
         device, id, count = workspace.device, self.id, operands.count
         result = workspace.written(("integrals", count), 8 * count, "its result")
         method: RegionMethod = "vector" if id.method == "vector" else "lane"
@@ -99,7 +99,7 @@ class RegionKernel(Candidate):
             arguments = [*listed, arrays["modes"], result]
         if id.method == "matrix":
             guarded = workspace.guards.allocate(modes * count, "the rows of the matrix")
-            held.callback(guarded.release)
+            stack.callback(guarded.release)
             weights = guarded.memory
             n_t = BLOCK_SIZE[device.backend]
             device.bind(program.kernel("matrix_rows"), device.sm_count * _SUM_BLOCKS, n_t, [*listed, weights])()
@@ -115,8 +115,8 @@ class RegionKernel(Candidate):
         return self._read()
 
     def release(self) -> None:
-        self._held, held = ExitStack(), self._held
-        held.close()
+        self._stack, stack = ExitStack(), self._stack
+        stack.close()
         self.launch, self._read = not_prepared, None
 
     def with_sums(self) -> RegionFilter:
@@ -147,7 +147,7 @@ class RegionFilter(RegionKernel):
         device.fill(sums, NAN_BYTE)
         buffers = [device.upload(array) for array in (offsets, order)]
         for buffer in buffers:
-            self._held.callback(buffer.release)
+            self._stack.callback(buffer.release)
         program = self._built[region_module_key(self.id.degree, "lane", 1)].program(workspace)
         arguments: list[Argument] = [np.int32(count), *buffers, integrals, sums]
         add = device.bind(
@@ -194,17 +194,17 @@ class DeviceClip:
         size: list[Argument] = [np.int32(len(regions.places)), np.int32(len(field.cells)), np.float64(regions.h)]
         size += [np.float64(length) for length in period]
         size += [np.int32(images) for images in image_count(period, regions.degree, regions.h)]
-        with ExitStack() as held:
+        with ExitStack() as stack:
 
             def allocate(nbytes: int) -> Buffer:
-                return keep(held, device.allocate(nbytes))
+                return keep(stack, device.allocate(nbytes))
 
             size += [
-                keep(held, device.upload(np.ascontiguousarray(array)))
+                keep(stack, device.upload(np.ascontiguousarray(array)))
                 for array in (regions.places, field.vertices[field.cells])
             ]
             offsets = allocate(4 * (pairs + 1))
-            scan = keep(held, Scan(device, sort, pairs))
+            scan = keep(stack, Scan(device, sort, pairs))
             n_t = CLIP_BLOCK_SIZE[device.backend]
             blocks = max(1, min(-(-pairs // n_t), device.sm_count * _CLIP_BLOCKS[device.backend]))
             # the prefix sums replace the counts
@@ -215,7 +215,7 @@ class DeviceClip:
             self.rows, self.cells = allocate(8 * NUMBERS_PER_REGION * self.count), allocate(4 * self.count)
             write = device.bind(clip.kernel("write_regions"), blocks, n_t, [*size, offsets, self.rows, self.cells])
             self.stages: dict[str, Callable[[], None]] = {"count": count, "scan": add, "write": write}
-            self._held = held.pop_all()
+            self._stack = stack.pop_all()
 
     def clip(self) -> None:
         for stage in self.stages.values():
@@ -228,7 +228,7 @@ class DeviceClip:
         return ClippedRegions(rows, cells)
 
     def release(self) -> None:
-        self._held.close()
+        self._stack.close()
 
 
 class ClipRegions(Runnable):

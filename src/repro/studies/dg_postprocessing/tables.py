@@ -260,7 +260,7 @@ def matrix(campaign: Campaign, published: Published) -> Table:
 
 
 def _matrix_columns(counts: Sequence[int]) -> tuple[Column[Filtering], ...]:
-    one, many, last_over_first = product(counts[0]), product(counts[-1]), f"{counts[-1]} fields over {counts[0]}"
+    fewest, many, last_over_first = product(counts[0]), product(counts[-1]), f"{counts[-1]} fields over {counts[0]}"
 
     def over_direct(n: int) -> Column[Filtering]:
         key, group = f"direct_over_apply_{n}", "direct over product, a field"
@@ -282,7 +282,7 @@ def _matrix_columns(counts: Sequence[int]) -> tuple[Column[Filtering], ...]:
         Column("make_over_direct", "over direct", "made in", cell=lambda field: speedup(field[MAKE], field[OURS])),
         *(milli_column(f"apply_{n}_ms", f"{n}", "product with fields, ms", product(n)) for n in counts),
         *map(over_direct, counts),
-        Column("sixteen_over_one", last_over_first, cell=lambda field: speedup(field[many], field[one])),
+        Column("sixteen_over_one", last_over_first, cell=lambda field: speedup(field[many], field[fewest])),
         milli_column("floor_ms", "floor, ms", "", FLOOR),
         Column("floor_share", "of the floor", cell=lambda field: share(field[FLOOR], field[product(1)])),
         *(
@@ -692,11 +692,11 @@ def complete_recordings(campaign: Campaign, space: str) -> list[Recording]:
     target = next((TARGETS[name] for name in names if name in TARGETS), None)
     ids = paper_region_ids if space == PAPER_SPACE else own_region_ids
 
-    def fitting(one: Recording) -> int:
-        record = records[one.problem]
+    def fitting(recording: Recording) -> int:
+        record = records[recording.problem]
         return len(ids(record["degree"], target)) if target else 0
 
-    return [one for one in searches if len(one.seconds) >= COMPLETE_SHARE * fitting(one)]
+    return [recording for recording in searches if len(recording.seconds) >= COMPLETE_SHARE * fitting(recording)]
 
 
 BUDGET = float(StudySettings.model_fields["budget"].default)
@@ -708,7 +708,7 @@ NOTHING_TO_LEARN = "no other field of this degree was searched in full: there is
 def losses(campaign: Campaign, published: Published) -> Table:
     """One line for each field on tetrahedra: percent lost if the search may not learn from this field."""
     replays = {space: evaluate(complete_recordings(campaign, space), BUDGET, RegionId) for space in SPACE_TITLES}
-    judged = {space: {one.recording.problem: one for one in replays[space]} for space in SPACE_TITLES}
+    judged = {space: {replay.recording.problem: replay for replay in replays[space]} for space in SPACE_TITLES}
     columns: tuple[Column[WidthTimes], ...] = (
         replace(PROBLEM, cell=lambda item: item.line.cell),
         Column("degree", "P", cell=lambda item: Cell(item.degree)),
@@ -736,16 +736,16 @@ def losses(campaign: Campaign, published: Published) -> Table:
 def _search_columns(space: str, judged: Mapping[str, Evaluation]) -> tuple[Column[WidthTimes], ...]:
     def column(key: str, title: str, cell: Callable[[Evaluation], Cell]) -> Column[WidthTimes]:
         def of_field(item: WidthTimes) -> Cell:
-            one = judged.get(item.line.problem)
-            return cell(one) if one else Cell()
+            evaluation = judged.get(item.line.problem)
+            return cell(evaluation) if evaluation else Cell()
 
         return Column(f"{space}_{key}", title, SPACE_TITLES[space], cell=of_field)
 
     return (
-        column("variants", "kernels", lambda one: Cell(len(one.recording.seconds))),
-        column("tried", "tried", lambda one: Cell(one.tried)),
-        column("problem_unknown", "predicted", lambda one: _loss_cell(one.problem_unknown)),
-        column("random", "random", lambda one: _loss_cell(one.random)),
+        column("variants", "kernels", lambda evaluation: Cell(len(evaluation.recording.seconds))),
+        column("tried", "tried", lambda evaluation: Cell(evaluation.tried)),
+        column("problem_unknown", "predicted", lambda evaluation: _loss_cell(evaluation.problem_unknown)),
+        column("random", "random", lambda evaluation: _loss_cell(evaluation.random)),
     )
 
 

@@ -147,7 +147,7 @@ def _iterated(case: DynamicCase, updated: Method) -> TimePair:
 def _over_rivals(case: DynamicCase, updated: Method) -> TimePair:
     """Two times in the iterative test: of the faster of HYB and CSR, and of dynamic CSR."""
     (hyb, dynamic), (_, csr) = iterative_pair(updated)(case), iterative_pair(REBUILD)(case)
-    return min((one for one in (hyb, csr) if one), key=lambda time: time.seconds, default=None), dynamic
+    return min((rival for rival in (hyb, csr) if rival), key=lambda time: time.seconds, default=None), dynamic
 
 
 def _over_sort(case: DynamicCase, defragmentation: Method) -> TimePair:
@@ -265,11 +265,11 @@ class ReadUpdate(NamedTuple):
 
     line: ProblemRow
     case: DynamicCase
-    what: str
+    operation: str
     protocol: UpdateProtocol
 
     def time(self, updated: Method) -> Time | None:
-        return fastest_update(self.case, updated, self.what, self.protocol)
+        return fastest_update(self.case, updated, self.operation, self.protocol)
 
 
 #: Title of each interpretation of the algorithms' text, by its name in rows.
@@ -291,7 +291,7 @@ def readings(campaign: Campaign, published: Published) -> Table:
 
     columns = (
         Column[ReadUpdate]("problem", "problem", numeric=False, cell=lambda case: case.line.cell),
-        Column[ReadUpdate]("update", "update", numeric=False, cell=lambda case: Cell(case.what)),
+        Column[ReadUpdate]("update", "update", numeric=False, cell=lambda case: Cell(case.operation)),
         Column[ReadUpdate]("order", "order", numeric=False, cell=lambda case: Cell(case.protocol.title)),
         *(
             micro(name.replace("-", "_"), title, read[name], "as published, µs")

@@ -124,7 +124,7 @@ class UpdatePanel:
         Published number for each of the paper's problems.
     lines
         Numbers stated in the paper's text, by legend entry.
-    whats
+    operations
         Names of the operations (`what` of a row) that the panel shows.
     missing
         Text for a measured problem that has no bar although nothing failed.
@@ -132,7 +132,7 @@ class UpdatePanel:
 
     title: str
     series: tuple[UpdateSeries, ...]
-    whats: tuple[str, ...]
+    operations: tuple[str, ...]
     missing: str
     marks: Mapping[str, float] = field(default_factory=dict)
     lines: Mapping[str, float] = field(default_factory=dict)
@@ -156,17 +156,12 @@ STREAMING_SERIES = (
 def updates(campaign: Campaign, published: Published) -> Figure:
     """One row for each problem; iterative updates on the left, streaming updates on the right."""
     sweeps = {sweep.line.problem for sweep in batch_sweeps(campaign, published)}
-    lines = [
-        line for line in problem_rows(campaign, published) if line.problem not in sweeps and line.record is not None
-    ]
+    built = [line for line in problem_rows(campaign, published) if line.record is not None]
+    lines = [line for line in built if line.problem not in sweeps]
     cases = [DynamicCase(campaign, line.problem, operation_precision(campaign)) for line in lines]
     mean, best, most = (
-        published.quantity(f"speedup of {what}", gpu=PUBLISHED_GPU)
-        for what in (
-            "streaming updates over HYB, mean",
-            "streaming updates over HYB, largest",
-            "iterative updates over HYB, largest",
-        )
+        published.quantity(f"speedup of {updates} updates over HYB, {rank}", gpu=PUBLISHED_GPU)
+        for updates, rank in (("streaming", "mean"), ("streaming", "largest"), ("iterative", "largest"))
     )
     on_gpu = not campaign.on_cpu
     drawn = "diamonds" if on_gpu else "they are not drawn beside a CPU’s"
@@ -235,10 +230,12 @@ def published_bars(published: Published) -> dict[str, float]:
 def _means_sentence(cases: Sequence[DynamicCase]) -> str:
     """Return the sentence with our means and our largest ratio; empty if there are no ratios."""
     words = []
-    for what, series in (("iterative", ITERATIVE_SERIES[0]), *(("streaming", one) for one in STREAMING_SERIES[:2])):
+    streaming = [("streaming", series) for series in STREAMING_SERIES[:2]]
+    for updates, series in [("iterative", ITERATIVE_SERIES[0]), *streaming]:
         numbers = [number for case in cases if (number := series.number(case)) is not None]
         if numbers:
-            words.append(f"{what}, {series.label}: {fmean(numbers):.2f}× in the mean, as much as {max(numbers):.2f}×")
+            mean, largest = fmean(numbers), max(numbers)
+            words.append(f"{updates}, {series.label}: {mean:.2f}× in the mean, as much as {largest:.2f}×")
     return f"Ours: {'; '.join(words)}." if words else ""
 
 
@@ -257,7 +254,7 @@ def draw_updates(
     drawn = figure_style.canvas(figure_style.TEXT, figure_style.height(len(lines), extra=1.45, per_row=UPDATES_ROW))
     for number, (panel, axes) in enumerate(zip(panels, drawn.subplots(1, len(panels)), strict=True)):
         missing = [
-            _draw_bars(axes, panel, at, line, case) for at, (line, case) in enumerate(zip(lines, cases, strict=True))
+            _draw_bars(axes, panel, y, line, case) for y, (line, case) in enumerate(zip(lines, cases, strict=True))
         ]
         for value in panel.lines.values():
             axes.axvline(value, color=figure_style.GREY, linewidth=0.7, linestyle=(0, (4, 2)), zorder=1)
@@ -272,22 +269,22 @@ def draw_updates(
     return drawn
 
 
-def _draw_bars(axes: Axes, panel: UpdatePanel, at: int, line: ProblemRow, case: DynamicCase) -> str | None:
+def _draw_bars(axes: Axes, panel: UpdatePanel, y: int, line: ProblemRow, case: DynamicCase) -> str | None:
     """Draw the bars of one problem; if there are none, return the reason."""
     numbers = [series.number(case) for series in panel.series]
     shown = [(series, number) for series, number in zip(panel.series, numbers, strict=True) if number is not None]
     thickness = UPDATES_FILLED / max(len(shown), 1)
     for place, (series, number) in enumerate(shown):
         offset = (place - (len(shown) - 1) / 2) * thickness
-        axes.barh(at + offset, number, height=thickness, color=series.colour, linewidth=0, zorder=2)
-        figure_style.whisker(axes, interval_of_ratio(*series.times(case)), at + offset)
+        axes.barh(y + offset, number, height=thickness, color=series.colour, linewidth=0, zorder=2)
+        figure_style.whisker(axes, interval_of_ratio(*series.times(case)), y + offset)
     theirs = panel.marks.get(line.published or "")
     if theirs is not None:
-        axes.plot([theirs], [at], **_DIAMOND)
+        axes.plot([theirs], [y], **_DIAMOND)
     if shown:
         return None
     if case.measured:
-        return update_failure(case, (DCSR, HYB), *panel.whats) or panel.missing
+        return update_failure(case, (DCSR, HYB), *panel.operations) or panel.missing
     return brief_reason(case.why_not())
 
 
@@ -433,11 +430,11 @@ def draw_crossover(trades: Sequence[RebuildTradeoff], missing: Sequence[tuple[Ti
     colours = [
         mpl.colormaps[GAIN_COLOURS](GAIN_DARKEST * i / (len(PRODUCT_COUNTS) - 1)) for i in range(len(PRODUCT_COUNTS))
     ]
-    for at, trade in enumerate(trades):
+    for y, trade in enumerate(trades):
         gains = [trade.gain(products) for products in PRODUCT_COUNTS]
-        axes.plot([min(gains), max(gains)], [at, at], color=figure_style.PALE, linewidth=1.0, zorder=2)
+        axes.plot([min(gains), max(gains)], [y, y], color=figure_style.PALE, linewidth=1.0, zorder=2)
         for gain, colour in zip(gains, colours, strict=True):
-            axes.plot([gain], [at], **_gain_look(colour))
+            axes.plot([gain], [y], **_gain_look(colour))
     figure_style.column(axes, [trade.in_words for trade in trades], ("break-even n", "black"), points=4)
     axes.set_xscale("log")
     figure_style.log_ticks(axes.xaxis)
@@ -651,24 +648,24 @@ def _flops_mark(marker: str, size: float, edge: float, label: str) -> Line2D:
 
 def _draw_flops_panel(axes: Axes, cases: Sequence[ProductTimes], shown: Sequence[ProductSeries]) -> None:
     thickness = FLOPS_FILLED / len(shown)
-    for at, case in enumerate(cases):
+    for y, case in enumerate(cases):
         for place, series in enumerate(shown):
             rate = case.gflops(series.method)
             if rate is not None:
                 offset = (place - (len(shown) - 1) / 2) * thickness
-                axes.barh(at + offset, rate, height=thickness, color=series.colour, linewidth=0)
+                axes.barh(y + offset, rate, height=thickness, color=series.colour, linewidth=0)
         library = case.gflops(LIBRARY_CSR)
         if library is not None:
             axes.plot(
                 [library, library],
-                [at - FLOPS_FILLED / 2, at + FLOPS_FILLED / 2],
+                [y - FLOPS_FILLED / 2, y + FLOPS_FILLED / 2],
                 color="black",
                 linewidth=1.2,
                 zorder=4,
             )
         fastest = case.gflops(OURS)
         if fastest is not None:
-            axes.plot([fastest], [at], "D", color="black", markersize=3.6, markeredgewidth=0.5, zorder=5)
+            axes.plot([fastest], [y], "D", color="black", markersize=3.6, markeredgewidth=0.5, zorder=5)
     axes.set_xlim(left=0)
     axes.grid(axis="x")
 

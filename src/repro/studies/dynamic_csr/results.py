@@ -233,8 +233,8 @@ ANY, SORTED, ANY_UNIQUE, SORTED_UNIQUE = UPDATE_PROTOCOLS
 CONTESTED = {"stream": "all at once", "insert": "batches of {batch:,}", "batch": "a batch of {batch:,}"}
 
 
-def _contest(what: str, title: str, protocol: UpdateProtocol) -> Contest:
-    alike = {"what": what, **protocol._asdict()}
+def _contest(operation: str, title: str, protocol: UpdateProtocol) -> Contest:
+    alike = {"what": operation, **protocol._asdict()}
     ours = replace(DCSR, columns={**DCSR.columns, **alike})
     library = replace(GEAM, columns={**GEAM.columns, **alike}, clock="host")
     words = f"{title}, {'by row' if protocol.order == 'sorted' else 'any order'}"
@@ -251,10 +251,10 @@ register_contests(
 
 
 def fastest_update(
-    case: DynamicCase, updated: Method, what: str, protocol: UpdateProtocol, **columns: object
+    case: DynamicCase, updated: Method, operation: str, protocol: UpdateProtocol, **columns: object
 ) -> Time | None:
     """Return the fastest update of a format by the event clock, or by the host clock if events timed no update."""
-    rows = case.select(what=what, **updated.columns, **protocol._asdict(), **columns)
+    rows = case.select(what=operation, **updated.columns, **protocol._asdict(), **columns)
     return rows.fastest(OPERATION_CLOCK) or rows.fastest("host")
 
 
@@ -263,10 +263,10 @@ def time_notes(timed: ReportedTime) -> tuple[str, ...]:
     return (*timed.notes, *((BY_HOST,) if timed.row.seconds(OPERATION_CLOCK) is None else ()))
 
 
-def update_failure(case: DynamicCase, formats: Iterable[Method], *whats: str) -> str | None:
+def update_failure(case: DynamicCase, formats: Iterable[Method], *operations: str) -> str | None:
     """Return the first of these formats with a failed update, and the failure's status; None if no update failed."""
     for updated in formats:
-        for row in case.select(lambda row: not row.timed, what=whats, mode=(None, "add"), **updated.columns):
+        for row in case.select(lambda row: not row.timed, what=operations, mode=(None, "add"), **updated.columns):
             return f"{updated.title}: {row.status.replace('_', ' ')}"
     return None
 
@@ -556,10 +556,10 @@ class DeviceTimes(Times):
         steps = [step.seconds for step in (self.exchanged(devices), self.overlapped(devices)) if step]
         return 1 - alone.seconds / min(steps) if alone and steps else None
 
-    def _fastest(self, what: str, ways: tuple[str, ...], devices: int, repeated: bool = True) -> StepTime | None:
+    def _fastest(self, operation: str, ways: tuple[str, ...], devices: int, repeated: bool = True) -> StepTime | None:
         steps = [
             StepTime(seconds / row.steps, row)
-            for row in self.rows.select(what=what, devices=devices, exchange=ways)
+            for row in self.rows.select(what=operation, devices=devices, exchange=ways)
             if row.steps and (row.steps > 1) == repeated and (seconds := row.seconds(self.clock)) is not None
         ]
         return min(steps, key=lambda step: step.seconds, default=None)
@@ -677,11 +677,12 @@ def _over_rebuild(least: int) -> DynamicQuantity:
             if times.grown_entries < least:
                 continue
             for protocol in (ANY, SORTED):
-                for what in ("batch",) if is_sweep else ("batch", "insert"):  # batches of sweeps have all sizes
-                    sizes = {row.batch for row in case.select(what=what) if row.batch}
+                for operation in ("batch",) if is_sweep else ("batch", "insert"):  # batches of sweeps have all sizes
+                    sizes = {row.batch for row in case.select(what=operation) if row.batch}
                     for size in sorted(size for size in sizes if size <= MAX_REBUILT_BATCH):
                         dynamic, rebuilt = (
-                            fastest_update(case, updated, what, protocol, batch=size) for updated in (DCSR, REBUILD)
+                            fastest_update(case, updated, operation, protocol, batch=size)
+                            for updated in (DCSR, REBUILD)
                         )
                         if dynamic and rebuilt:
                             label = f", batches of {size:,}, {protocol.title}"
@@ -760,10 +761,12 @@ def _over_devices(devices: int, least: int, *, overlapped: bool = False) -> Dyna
             times = DeviceTimes(case.line, case.case)
             step = times.overlapped(devices) if overlapped else times.alone(devices)
             alone = times.alone(1)
-            ones = [one for one in (times.variant, alone.reported_time if alone else None) if one]
+            ones = [
+                alternative for alternative in (times.variant, alone.reported_time if alone else None) if alternative
+            ]
             if times.grown_entries >= least and step and ones:
-                one = min(ones, key=lambda timed: timed.seconds)
-                numbers.append(_case_number(one.seconds / step.seconds, times, one, step.reported_time))
+                alternative = min(ones, key=lambda timed: timed.seconds)
+                numbers.append(_case_number(alternative.seconds / step.seconds, times, alternative, step.reported_time))
         return Measured(numbers, nothing=nothing)
 
     return Quantity(measure)

@@ -133,12 +133,12 @@ class CoordinateUpdate(BatchUpdate):
     def __init__(
         self,
         built: Mapping[str, ModuleFile],
-        what: SingleUpdate = "insert",
+        operation: SingleUpdate = "insert",
         order: EntryOrder = "any",
         which: int | None = None,
     ) -> None:
-        super().__init__(built, what, order, which)
-        if what == "stream":  # a single batch: its two stages are timed separately
+        super().__init__(built, operation, order, which)
+        if operation == "stream":  # a single batch: its two stages are timed separately
             self.stages = {"update": not_prepared, "sort": not_prepared}
 
     def bind_updates(self, work: KernelLauncher, plan: UpdatePlan) -> None:
@@ -173,7 +173,7 @@ class HybridProduct(BoundProduct):
     def __init__(self, built: Mapping[str, ModuleFile]) -> None:
         super().__init__()
         self._built = built
-        self._held = ExitStack()
+        self._stack = ExitStack()
 
     @property
     def identity(self) -> str:
@@ -188,13 +188,13 @@ class HybridProduct(BoundProduct):
         matrix = operands_of(workspace).grown
         width = hybrid_width(matrix.shape[0], matrix.nnz)
         over = overflow(np.diff(matrix.indptr), width)
-        with ExitStack() as held:
-            work = KernelLauncher(workspace, self._built, held)
+        with ExitStack() as stack:
+            work = KernelLauncher(workspace, self._built, stack)
             hybrid = Hybrid(work, matrix, width, over)
             hybrid.bind_restore()()
             x, self._y = x_on(workspace, "AoS"), y_on(workspace)
             self.launch = hybrid.bind_product(0, over, x, self._y)
-            self._held = held.pop_all()
+            self._stack = stack.pop_all()
         self._bind = lambda x, y: hybrid.bind_product(0, over, x, y)
         number = matrix.dtype.itemsize
         rows = matrix.shape[0]
@@ -202,8 +202,8 @@ class HybridProduct(BoundProduct):
         self.bytes_moved = matrix.nnz * (4 + number) + 4 * (rows + over) + x.nbytes + self._y.nbytes
 
     def release(self) -> None:
-        self._held, held = ExitStack(), self._held
-        held.close()
+        self._stack, stack = ExitStack(), self._stack
+        stack.close()
         super().release()
 
 
@@ -220,12 +220,12 @@ class HybridUpdate(BatchUpdate):
     def __init__(
         self,
         built: Mapping[str, ModuleFile],
-        what: UpdateName = "insert",
+        operation: UpdateName = "insert",
         order: EntryOrder = "any",
         which: int | None = None,
     ) -> None:
-        super().__init__(built, what, order, which)
-        if what == "stream":  # a single batch: its two stages are timed separately
+        super().__init__(built, operation, order, which)
+        if operation == "stream":  # a single batch: its two stages are timed separately
             self.stages = {"update": not_prepared, "sort": not_prepared}
 
     def bind_updates(self, work: KernelLauncher, plan: UpdatePlan) -> None:
@@ -297,9 +297,11 @@ class Geam(BatchUpdate):
     clocks = ("host",)
     sums = True
 
-    def __init__(self, built: Mapping[str, ModuleFile], what: UpdateName = "insert", which: int | None = None) -> None:
-        super().__init__(built, what, "sorted", which)
-        self.name = f"cusparse/{GEAM}/{what}{'' if which is None else f'-{which}'}"
+    def __init__(
+        self, built: Mapping[str, ModuleFile], operation: UpdateName = "insert", which: int | None = None
+    ) -> None:
+        super().__init__(built, operation, "sorted", which)
+        self.name = f"cusparse/{GEAM}/{operation}{'' if which is None else f'-{which}'}"
 
     @property
     def columns(self) -> Mapping[str, Any]:
@@ -311,7 +313,7 @@ class Geam(BatchUpdate):
 
     def bind_updates(self, work: KernelLauncher, plan: UpdatePlan) -> None:
         """Upload the matrices and add them up once, to allocate the working memory."""
-        handle = Handle(work.device, work.held, label="")
+        handle = Handle(work.device, work.stack, label="")
         shape = plan.start.shape
         start, *batches = (_summed(matrix) for matrix in (plan.start, *(b.to_csr(shape) for b in plan.batches)))
         max_entries = int(start.nnz + sum(batch.nnz for batch in batches))
@@ -352,7 +354,7 @@ class _Addition:
     ) -> None:
         library = handle.library
         self._work, self._handle, self._shape = work, handle, shape
-        self._matrix = handle.make(work.held, "create_mat_descr", "destroy_mat_descr")  # type general, indices from 0
+        self._matrix = handle.make(work.stack, "create_mat_descr", "destroy_mat_descr")  # type general, indices from 0
         letter = {4: "s", 8: "d"}[dtype.itemsize]
         self._size = getattr(library, f"{letter}csrgeam2_buffer_size_ext")
         self._add = getattr(library, f"{letter}csrgeam2")

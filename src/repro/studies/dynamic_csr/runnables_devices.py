@@ -81,7 +81,7 @@ class NcclPackage(Protocol):
         """Return one communicator for each GPU."""
 
     def gather(
-        self, communicators: Sequence[Any], sent: Sequence[ArrayView], whole: Sequence[ArrayView], at: list[int]
+        self, communicators: Sequence[Any], sent: Sequence[ArrayView], whole: Sequence[ArrayView], streams: list[int]
     ) -> None:
         """Queue one all-gather as a group: each GPU sends its part on its own stream."""
 
@@ -98,10 +98,10 @@ class Nccl4py:
         return cast(list[Any], self._core.Communicator.init_all(list(ordinals)))
 
     def gather(
-        self, communicators: Sequence[Any], sent: Sequence[ArrayView], whole: Sequence[ArrayView], at: list[int]
+        self, communicators: Sequence[Any], sent: Sequence[ArrayView], whole: Sequence[ArrayView], streams: list[int]
     ) -> None:
         with self._core.group():
-            for communicator, own, vector, stream in zip(communicators, sent, whole, at, strict=True):
+            for communicator, own, vector, stream in zip(communicators, sent, whole, streams, strict=True):
                 communicator.allgather(own, vector, stream=stream)
 
     def close(self, communicator: Any) -> None:
@@ -120,12 +120,12 @@ class Cupy:
         return cast(list[Any], self._nccl.NcclCommunicator.initAll(list(ordinals)))
 
     def gather(
-        self, communicators: Sequence[Any], sent: Sequence[ArrayView], whole: Sequence[ArrayView], at: list[int]
+        self, communicators: Sequence[Any], sent: Sequence[ArrayView], whole: Sequence[ArrayView], streams: list[int]
     ) -> None:
         nccl = self._nccl
         nccl.groupStart()
         try:
-            for communicator, own, vector, stream in zip(communicators, sent, whole, at, strict=True):
+            for communicator, own, vector, stream in zip(communicators, sent, whole, streams, strict=True):
                 kind = nccl.NCCL_FLOAT64 if own.dtype.itemsize == 8 else nccl.NCCL_FLOAT32
                 communicator.allGather(own.pointer, vector.pointer, own.count, kind, stream)
         finally:
@@ -156,7 +156,9 @@ class Nccl:
     def bind_all_gather(self, vectors: Sequence[Buffer], part: int, dtype: np.dtype[Any]) -> Callable[[], None]:
         """Return a launch that sends `part` numbers of each GPU's vector to all other GPUs."""
         pointers = [int(cast(Any, vector).pointer) for vector in vectors]
-        sent = [ArrayView(pointer + at * part * dtype.itemsize, part, dtype) for at, pointer in enumerate(pointers)]
+        sent = [
+            ArrayView(pointer + index * part * dtype.itemsize, part, dtype) for index, pointer in enumerate(pointers)
+        ]
         whole = [ArrayView(pointer, part * len(pointers), dtype) for pointer in pointers]
         streams = [gpu.stream for gpu in self._gpus]
 
@@ -209,9 +211,9 @@ class RowDistribution:
         """Deal rows of these sizes, `(rows,)`, to a number of devices."""
         return cls(np.argsort(-sizes.astype(np.int64), kind="stable"), devices)
 
-    def rows(self, at: int) -> NDArray[np.int64]:
+    def rows(self, index: int) -> NDArray[np.int64]:
         """Return the rows of a device, the longest first."""
-        return self.order[at :: self.devices]
+        return self.order[index :: self.devices]
 
     @property
     def part(self) -> int:
@@ -243,9 +245,9 @@ class RowDistribution:
         return dealt[self.places]
 
 
-def split_columns(matrix: sp.csr_array, at: int, part: int) -> tuple[sp.csr_array, sp.csr_array]:
+def split_columns(matrix: sp.csr_array, index: int, part: int) -> tuple[sp.csr_array, sp.csr_array]:
     """Split entries in two: those with columns in a device's own part of x (in the dealt order), and all others."""
-    own = matrix.indices // part == at
+    own = matrix.indices // part == index
     return _masked_entries(matrix, own), _masked_entries(matrix, ~own)
 
 
@@ -289,41 +291,45 @@ class DistributedMatrix:
     def dtype(self) -> np.dtype[np.floating]:
         return self._operands.x.dtype
 
-    def kernel(self, at: int, module: str, name: str) -> Kernel:
-        return self._built[module].program(self._workspace, at).kernel(name)
+    def kernel(self, index: int, module: str, name: str) -> Kernel:
+        return self._built[module].program(self._workspace, index).kernel(name)
 
-    def x(self, at: int) -> Buffer:
+    def x(self, index: int) -> Buffer:
         """Return x on a device, in its natural order."""
-        device, x = self.devices[at], self._operands.x
-        return self._workspace.buffer(("whole x", at), lambda: device.upload(x))
+        device, x = self.devices[index], self._operands.x
+        return self._workspace.buffer(("whole x", index), lambda: device.upload(x))
 
-    def vector(self, at: int, which: int) -> Guarded:
+    def vector(self, index: int, which: int) -> Guarded:
         """Return memory for a vector in the dealt order on a device; all runnables use this memory in turn."""
         count, nbytes = len(self.devices), self.dealing.length * self.dtype.itemsize
-        return self._workspace.guarded(("dealt vector", count, at, which), nbytes, f"vector {which} of device {at}", at)
+        return self._workspace.guarded(
+            ("dealt vector", count, index, which), nbytes, f"vector {which} of device {index}", index
+        )
 
-    def part(self, at: int, which: int, of: int) -> Buffer:
-        """Return the part of a vector that holds the results of device `of`, in the memory of device `at`."""
-        key = at, which, of
+    def part(self, index: int, which: int, owner: int) -> Buffer:
+        """Return the part of a vector that holds the results of device `owner`, in the memory of device `index`."""
+        key = index, which, owner
         if key not in self._parts:
-            offset, rows = self.dealing.part * of, len(self.dealing.rows(of))
-            self._parts[key] = self.vector(at, which).part(offset * self.dtype.itemsize, rows * self.dtype.itemsize)
+            offset, rows = self.dealing.part * owner, len(self.dealing.rows(owner))
+            self._parts[key] = self.vector(index, which).part(offset * self.dtype.itemsize, rows * self.dtype.itemsize)
         return self._parts[key]
 
-    def write(self, at: int, which: int, dealt: NDArray[np.floating]) -> None:
-        self.devices[at].write(self.vector(at, which).memory, dealt)
+    def write(self, index: int, which: int, dealt: NDArray[np.floating]) -> None:
+        self.devices[index].write(self.vector(index, which).memory, dealt)
 
-    def read(self, at: int, which: int) -> NDArray[np.floating]:
+    def read(self, index: int, which: int) -> NDArray[np.floating]:
         """Wait for the queue and return a vector in the dealt order."""
         dealt = np.empty(self.dealing.length, self.dtype)
-        self.devices[at].download(self.vector(at, which).memory, dealt)
+        self.devices[index].download(self.vector(index, which).memory, dealt)
         return dealt
 
     def nccl(self) -> Nccl:
         """Return NCCL over the devices, opened at first use."""
         return cast(Nccl, self._workspace.buffer(("nccl", len(self.devices)), lambda: Nccl(self.devices)))
 
-    def product(self, at: int, columns: ColumnOrder, x: Buffer, y: Buffer, peers: Sequence[Buffer] = ()) -> Run | None:
+    def product(
+        self, index: int, columns: ColumnOrder, x: Buffer, y: Buffer, peers: Sequence[Buffer] = ()
+    ) -> Run | None:
         """Return a launch of the product of a device's rows; None if the device has no rows.
 
         Parameters
@@ -335,35 +341,35 @@ class DistributedMatrix:
         peers
             The device's part of y in other devices' memory, where the kernel also stores it.
         """
-        part = self._part(at, columns)
+        part = self._part(index, columns)
         if not part.rows:
             return None
         name = f"bins_exact{'_fused' if peers else ''}_u{DEVICE_SCHEDULE.unroll}_{DEVICE_SCHEDULE.load}"
-        kernel = self.kernel(at, "product", name)
-        held = part.buffers
-        for_parts = [held["parts"], held["sums"], held["done"]]
-        rest: list[Argument] = [*(held[name] for name in ("order", "table", "columns", "values")), x, y]
+        kernel = self.kernel(index, "product", name)
+        buffers = part.buffers
+        for_parts = [buffers["parts"], buffers["sums"], buffers["done"]]
+        rest: list[Argument] = [*(buffers[name] for name in ("order", "table", "columns", "values")), x, y]
         if peers:
             rest += [np.int32(len(peers)), *peers, *[y] * (PEERS - len(peers))]
-        return bind_bins(self.devices[at], kernel, part.bins, (part.parts, for_parts), rest)
+        return bind_bins(self.devices[index], kernel, part.bins, (part.parts, for_parts), rest)
 
-    def _part(self, at: int, columns: ColumnOrder) -> DeviceRows:
+    def _part(self, index: int, columns: ColumnOrder) -> DeviceRows:
         """Return the rows of a device, uploaded at first use; `own` and `other` columns are uploaded together."""
         together: tuple[ColumnOrder, ...] = ("own", "other") if columns in ("own", "other") else (columns,)
-        key = "rows of a device", len(self.devices), at, together
-        parts = self._workspace.cached(key, lambda: self._upload_all(key, at, together))
+        key = "rows of a device", len(self.devices), index, together
+        parts = self._workspace.cached(key, lambda: self._upload_all(key, index, together))
         return parts[together.index(columns)]
 
-    def _upload_all(self, key: Hashable, at: int, together: Sequence[ColumnOrder]) -> list[DeviceRows]:
-        matrices = [rows := self._operands.grown[self.dealing.rows(at)]]
+    def _upload_all(self, key: Hashable, index: int, together: Sequence[ColumnOrder]) -> list[DeviceRows]:
+        matrices = [rows := self._operands.grown[self.dealing.rows(index)]]
         if together != ("natural",):
             columns = self.dealing.places[rows.indices]
             dealt = sp.csr_array((rows.data, columns, rows.indptr), shape=rows.shape, copy=False)
-            matrices = [dealt] if len(together) == 1 else [*split_columns(dealt, at, self.dealing.part)]
-        return [self._upload((key, which), at, matrix) for which, matrix in enumerate(matrices)]
+            matrices = [dealt] if len(together) == 1 else [*split_columns(dealt, index, self.dealing.part)]
+        return [self._upload((key, which), index, matrix) for which, matrix in enumerate(matrices)]
 
-    def _upload(self, key: tuple[Hashable, ...], at: int, matrix: sp.csr_array) -> DeviceRows:
-        device: Device = self.devices[at]
+    def _upload(self, key: tuple[Hashable, ...], index: int, matrix: sp.csr_array) -> DeviceRows:
+        device: Device = self.devices[index]
         sizes = np.diff(matrix.indptr).astype(np.int32)
         bins = bin_rows(sizes, our_min_lengths(device.target, DEVICE_SCHEDULE.per_thread))
         parts = parts_of(bins, sizes, device.target, by_place=True)
@@ -405,7 +411,7 @@ class DistributedProduct(DistributedRunnable):
     ----------
     built
         The modules `product` and `exchange`.
-    what
+    operation
         `product`, with or without an exchange, or `exchange` alone.
     exchange
         `none`: y stays distributed, and each step multiplies the same x, which each device has from the beginning.
@@ -422,10 +428,15 @@ class DistributedProduct(DistributedRunnable):
     cold = False
 
     def __init__(
-        self, built: Mapping[str, ModuleFile], what: StepName, exchange: Exchange, count: int, steps: int
+        self, built: Mapping[str, ModuleFile], operation: StepName, exchange: Exchange, count: int, steps: int
     ) -> None:
-        self._built, self.what, self.exchange, self.devices, self.steps = built, what, exchange, count, steps
-        words = [what, str(count), *([exchange] if exchange != "none" else []), *([f"x{steps}"] if steps > 1 else [])]
+        self._built, self.operation, self.exchange, self.devices, self.steps = built, operation, exchange, count, steps
+        words = [
+            operation,
+            str(count),
+            *([exchange] if exchange != "none" else []),
+            *([f"x{steps}"] if steps > 1 else []),
+        ]
         self.name = "-".join(words)
         self._over: DistributedMatrix | None = None
         self.launch = not_prepared
@@ -438,9 +449,9 @@ class DistributedProduct(DistributedRunnable):
     @property
     def columns(self) -> Mapping[str, Any]:
         """The exchange, the number of devices and steps; no `format`, so tables for one device skip these rows."""
-        schedule = DEVICE_SCHEDULE.kind if self.what == "product" else None
+        schedule = DEVICE_SCHEDULE.kind if self.operation == "product" else None
         return {
-            "what": self.what,
+            "what": self.operation,
             "devices": self.devices,
             "exchange": self.exchange,
             "steps": self.steps,
@@ -465,8 +476,8 @@ class DistributedProduct(DistributedRunnable):
         over = self._over = DistributedMatrix(workspace, self._built, self.devices)
         if self.exchange != "none":
             given = over.dealing.spread(operands.x)
-            for at in range(self.devices):
-                over.write(at, 0, given)
+            for index in range(self.devices):
+                over.write(index, 0, given)
         runs = [run for step in range(1, self.steps + 1) for run in self._step(step)]
         self.launch = in_order(runs)
         self.bytes_moved = self.steps * self._bytes(operands)
@@ -474,7 +485,7 @@ class DistributedProduct(DistributedRunnable):
     def _bytes(self, operands: GraphOperands) -> int:
         """Return the minimum bytes of one step: matrix and vectors, or for an exchange the bytes that devices send."""
         rows, number = len(operands.reference), operands.x.itemsize
-        if self.what == "exchange":
+        if self.operation == "exchange":
             return (self.devices - 1) * rows * number
         matrix = int(operands.grown.nnz) * (4 + number) + 12 * rows
         return matrix + self.devices * operands.x.nbytes + rows * number
@@ -483,7 +494,7 @@ class DistributedProduct(DistributedRunnable):
         before, after = _step_vector(step - 1), _step_vector(step)
         if self.exchange == "overlapped":
             return self._overlapped(before, after)
-        if self.what == "exchange":
+        if self.operation == "exchange":
             return [self._bring(1)]
         products = self._products("natural" if self.exchange == "none" else "dealt", before, after)
         if self.exchange == "none":
@@ -493,24 +504,30 @@ class DistributedProduct(DistributedRunnable):
     def _products(self, columns: Literal["natural", "dealt"], before: int, after: int) -> list[Run]:
         over = self.over
         runs = []
-        for at in range(self.devices):
-            x = over.x(at) if columns == "natural" else over.vector(at, before).memory
-            y = over.part(at, 1 if columns == "natural" else after, at)
-            runs.append(over.product(at, columns, x, y, self._of_others(at, after) if self.exchange == "fused" else ()))
+        for index in range(self.devices):
+            x = over.x(index) if columns == "natural" else over.vector(index, before).memory
+            y = over.part(index, 1 if columns == "natural" else after, index)
+            runs.append(
+                over.product(index, columns, x, y, self._of_others(index, after) if self.exchange == "fused" else ())
+            )
         return [run for run in runs if run is not None]
 
     def _overlapped(self, before: int, after: int) -> list[Run]:
         """Return a step: multiply each device's own part of x while x is sent to all devices, then the other parts."""
         over, own, rest = self.over, [], []
-        for at, device in enumerate(over.devices):
-            rows = len(over.dealing.rows(at))
-            x, y, scratch = over.vector(at, before).memory, over.part(at, after, at), over.part(at, SCRATCH_VECTOR, at)
-            first, then = over.product(at, "own", x, scratch), over.product(at, "other", x, y)
+        for index, device in enumerate(over.devices):
+            rows = len(over.dealing.rows(index))
+            x, y, scratch = (
+                over.vector(index, before).memory,
+                over.part(index, after, index),
+                over.part(index, SCRATCH_VECTOR, index),
+            )
+            first, then = over.product(index, "own", x, scratch), over.product(index, "other", x, y)
             if first is None or then is None:
                 continue
             own.append(first)
             n_t = BLOCK_SIZE[device.backend]
-            kernel = over.kernel(at, "exchange", "add_vectors")
+            kernel = over.kernel(index, "exchange", "add_vectors")
             rest += [then, device.bind(kernel, -(-rows // n_t), n_t, [np.int32(rows), y, scratch, y])]
         copies, meanwhile = self._copies(before), in_order(own)
         return [lambda: over.devices.exchange(copies, meanwhile), *rest]
@@ -522,34 +539,40 @@ class DistributedProduct(DistributedRunnable):
             copies = self._copies(which)
             return lambda: over.devices.exchange(copies)
         if self.exchange == "nccl":
-            vectors = [over.vector(at, which).memory for at in range(self.devices)]
+            vectors = [over.vector(index, which).memory for index in range(self.devices)]
             return over.nccl().bind_all_gather(vectors, over.dealing.part, over.dtype)
         return in_order([*self._stores(which), over.devices.meet])
 
     def _copies(self, which: int) -> list[Copy]:
         over = self.over
         return [
-            Copy(over.part(at, which, at), at, over.part(to, which, at), to, over.part(at, which, at).nbytes)
-            for at in range(self.devices)
-            if len(over.dealing.rows(at))
+            Copy(
+                over.part(index, which, index),
+                index,
+                over.part(to, which, index),
+                to,
+                over.part(index, which, index).nbytes,
+            )
+            for index in range(self.devices)
+            if len(over.dealing.rows(index))
             for to in range(self.devices)
-            if to != at
+            if to != index
         ]
 
-    def _of_others(self, at: int, which: int) -> list[Buffer]:
+    def _of_others(self, index: int, which: int) -> list[Buffer]:
         """Return a device's part of a vector in the memory of each other device."""
-        return [self.over.part(to, which, at) for to in range(self.devices) if to != at]
+        return [self.over.part(to, which, index) for to in range(self.devices) if to != index]
 
     def _stores(self, which: int) -> list[Run]:
         over, runs = self.over, []
-        for at, device in enumerate(over.devices):
-            own = over.part(at, which, at)
-            others = self._of_others(at, which)
-            if not len(over.dealing.rows(at)) or not others:
+        for index, device in enumerate(over.devices):
+            own = over.part(index, which, index)
+            others = self._of_others(index, which)
+            if not len(over.dealing.rows(index)) or not others:
                 continue
             n_t = BLOCK_SIZE[device.backend]
             words = -(-own.nbytes // WORD[device.backend])  # a part is padded to whole words
-            kernel = over.kernel(at, "exchange", "store_to_peers")
+            kernel = over.kernel(index, "exchange", "store_to_peers")
             unused = [own] * (PEERS - len(others))
             arguments: list[Argument] = [np.int32(words), np.int32(len(others)), own, *others, *unused]
             runs.append(device.bind(kernel, min(-(-words // n_t), 4 * device.sm_count), n_t, arguments))
@@ -562,7 +585,7 @@ class DistributedProduct(DistributedRunnable):
             return self._compare(operands)
         given = self.over.dealing.spread(operands.x)
         try:
-            if self.what == "exchange":
+            if self.operation == "exchange":
                 self._hide(given, 1)
                 self.launch()
                 self._same_everywhere(1, given)
@@ -575,8 +598,8 @@ class DistributedProduct(DistributedRunnable):
                 self._same_everywhere(which, self._assembled(which))
             return error
         finally:  # the launches of the other devices begin together with that of device 0
-            for at in range(self.devices):
-                self.over.write(at, 0, given)
+            for index in range(self.devices):
+                self.over.write(index, 0, given)
 
     def _compare(self, operands: GraphOperands) -> float:
         self.launch()
@@ -588,33 +611,37 @@ class DistributedProduct(DistributedRunnable):
         written = {_step_vector(step) for step in range(1, self.steps + 1)}
         if self.exchange == "overlapped":
             written.add(SCRATCH_VECTOR)
-        for at, device in enumerate(self.over.devices):
+        for index, device in enumerate(self.over.devices):
             for which in written:
-                device.fill(self.over.vector(at, which).memory, NAN_BYTE)
+                device.fill(self.over.vector(index, which).memory, NAN_BYTE)
         self.over.devices.meet()  # other devices store into this memory as well
 
     def _hide(self, given: NDArray[np.floating], which: int) -> None:
         """Leave each device only its own part of a vector; fill all other parts with NaN."""
         over, part = self.over, self.over.dealing.part
-        for at in range(self.devices):
+        for index in range(self.devices):
             own = np.full_like(given, np.nan)
-            own[at * part : (at + 1) * part] = given[at * part : (at + 1) * part]
-            over.write(at, which, own)
+            own[index * part : (index + 1) * part] = given[index * part : (index + 1) * part]
+            over.write(index, which, own)
 
     def _assembled(self, which: int) -> NDArray[np.floating]:
         """Return a vector in the dealt order, assembled from each device's own part."""
         over, part = self.over, self.over.dealing.part
-        return np.concatenate([over.read(at, which)[at * part : (at + 1) * part] for at in range(self.devices)])
+        return np.concatenate(
+            [over.read(index, which)[index * part : (index + 1) * part] for index in range(self.devices)]
+        )
 
     def _same_everywhere(self, which: int, wanted: NDArray[np.floating]) -> None:
         """Raise an error unless a vector has the wanted bits on all devices."""
         self.over.devices.synchronize()
         places = self.over.dealing.places
         bits = np.dtype(f"u{wanted.itemsize}")
-        for at in range(self.devices):
-            other = np.count_nonzero(self.over.read(at, which)[places].view(bits) != wanted[places].view(bits))
+        for index in range(self.devices):
+            other = np.count_nonzero(self.over.read(index, which)[places].view(bits) != wanted[places].view(bits))
             if other:
-                raise IncorrectError(f"{other} of {len(places)} numbers on device {at} are not what they are elsewhere")
+                raise IncorrectError(
+                    f"{other} of {len(places)} numbers on device {index} are not what they are elsewhere"
+                )
 
     def release(self) -> None:
         self._over = None

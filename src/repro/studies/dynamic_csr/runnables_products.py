@@ -223,9 +223,9 @@ class ProductVariant(CompiledProduct):
         """Return the maximum registers and the maximum spills over all kernels."""
         of_kernels = [self.resources(kernel) for kernel in kernels]
         said: dict[str, Any] = {}
-        for what in ("registers", "spills"):
-            numbers = [number for resources in of_kernels if (number := resources.get(what)) is not None]
-            said[what] = max(numbers, default=None)
+        for resource in ("registers", "spills"):
+            numbers = [number for resources in of_kernels if (number := resources.get(resource)) is not None]
+            said[resource] = max(numbers, default=None)
         return said
 
     def _pack(self, workspace: Workspace, operands: GraphOperands) -> tuple[PackedMatrix, Mapping[str, NDArray[Any]]]:

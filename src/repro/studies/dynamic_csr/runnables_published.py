@@ -87,12 +87,12 @@ class PublishedUpdate(BatchUpdate):
     def __init__(
         self,
         built: Mapping[str, ModuleFile],
-        what: UpdateName = "insert",
+        operation: UpdateName = "insert",
         order: EntryOrder = "sorted",
         which: int | None = None,
         reading: Interpretation = TEXT,
     ) -> None:
-        super().__init__(built, what, order, which)
+        super().__init__(built, operation, order, which)
         self.name = f"{PUBLISHED}/{self.name.partition('/')[2]}/{reading.name}"
         self.reading = reading
         if order == "any":
@@ -114,21 +114,21 @@ class PublishedUpdate(BatchUpdate):
 
     def bind_updates(self, work: KernelLauncher, plan: UpdatePlan) -> None:
         """Upload the matrix and the batches, and insert them once, to learn when a chain is full."""
-        arrays, self._slack = initial_matrix(plan, self.what, self.reading.slack)
+        arrays, self._slack = initial_matrix(plan, self.operation, self.reading.slack)
         storage = first = guarded_storage(work, arrays)
         words = arrays.segments * pitch_of(arrays.shape[0]), STATE_WORDS, arrays.shape[0]
         pristine = [work.upload(array) for array in (arrays.table, state_words(arrays), arrays.sizes)]
         self._restore = bind_csr_copy(work, words, pristine, [storage.table, storage.state, storage.sizes])
         bind_batch = self._grouping(work, plan) if self.order == "any" else _grouped
         bins = bin_rows(arrays.sizes, PAPERS_MIN_LENGTHS)
-        order = work.upload(bins.order) if self.what == "iterate" else None
+        order = work.upload(bins.order) if self.operation == "iterate" else None
         other: Storage | None = None
         updates: list[Launcher] = []
         products: list[Callable[[Buffer, Buffer], Run]] = []
 
-        def bind_streams_of(of: Storage) -> Callable[[Buffer, Buffer], Run]:
+        def bind_streams_of(storage: Storage) -> Callable[[Buffer, Buffer], Run]:
             assert order is not None
-            rows = [order, *matrix_of(of).arguments(False)]
+            rows = [order, *matrix_of(storage).arguments(False)]
             return lambda x, y: bind_streams(work.device, work.load("product").kernel, STREAMS, bins, [*rows, x, y])
 
         self._restore()
@@ -155,7 +155,7 @@ class PublishedUpdate(BatchUpdate):
                 storage, other = other, storage
                 self._defragmentations += 1
             updates.append(update)
-            if self.what == "iterate":
+            if self.operation == "iterate":
                 products.append(bind_streams_of(storage))
         if self._defragmentations > 1:  # the first buffer is written over
             given = arrays.columns[: arrays.pointer], arrays.values[: arrays.pointer]

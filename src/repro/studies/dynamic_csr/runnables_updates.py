@@ -75,12 +75,14 @@ class UpdatePlan(NamedTuple):
         return round((self.after - int(self.start.nnz)) / len(self.batches))
 
 
-def update_plan(operands: GraphOperands, what: UpdateName, order: EntryOrder, which: int | None = None) -> UpdatePlan:
+def update_plan(
+    operands: GraphOperands, operation: UpdateName, order: EntryOrder, which: int | None = None
+) -> UpdatePlan:
     """Return the initial matrix of an update, and its batches.
 
     Parameters
     ----------
-    what
+    operation
         `insert`: all batches into the problem's initial matrix. `iterate`: like `insert`, with products after each
         batch. `stream`: the grown matrix as one batch into an empty matrix. `batch`: one batch into the initial matrix.
     order
@@ -89,7 +91,7 @@ def update_plan(operands: GraphOperands, what: UpdateName, order: EntryOrder, wh
         Number of the batch, for `batch`.
     """
     problem, grown = operands.problem, operands.grown
-    if what == "stream":
+    if operation == "stream":
         entries = Entries.of(grown)
         if order == "any":
             entries = entries.take(np.random.default_rng(SHUFFLE_SEED).permutation(grown.nnz))
@@ -104,10 +106,10 @@ def update_plan(operands: GraphOperands, what: UpdateName, order: EntryOrder, wh
     return UpdatePlan(operands.base, batches)
 
 
-def plan_on(workspace: Workspace, what: UpdateName, order: EntryOrder, which: int | None = None) -> UpdatePlan:
+def plan_on(workspace: Workspace, operation: UpdateName, order: EntryOrder, which: int | None = None) -> UpdatePlan:
     """Return an update's plan, which the workspace keeps."""
-    key = "updating", what, order, which
-    return workspace.cached(key, lambda: update_plan(operands_of(workspace), what, order, which))
+    key = "updating", operation, order, which
+    return workspace.cached(key, lambda: update_plan(operands_of(workspace), operation, order, which))
 
 
 class MatrixOperation(MatrixRunnable):
@@ -121,7 +123,7 @@ class MatrixOperation(MatrixRunnable):
 
     def __init__(self, built: Mapping[str, ModuleFile]) -> None:
         self._built = built
-        self._held = ExitStack()
+        self._stack = ExitStack()
         self._read: Callable[[], sp.csr_array] = not_prepared
         self._restore: Callable[[], None] = not_prepared
 
@@ -131,9 +133,9 @@ class MatrixOperation(MatrixRunnable):
 
     def prepare(self, workspace: Workspace) -> None:
         self.release()
-        with ExitStack() as held:
-            self.bind(KernelLauncher(workspace, self._built, held), operands_of(workspace))
-            self._held = held.pop_all()
+        with ExitStack() as stack:
+            self.bind(KernelLauncher(workspace, self._built, stack), operands_of(workspace))
+            self._stack = stack.pop_all()
 
     @abstractmethod
     def bind(self, work: KernelLauncher, operands: GraphOperands) -> None:
@@ -143,8 +145,8 @@ class MatrixOperation(MatrixRunnable):
         return self._read()
 
     def release(self) -> None:
-        self._held, held = ExitStack(), self._held
-        held.close()
+        self._stack, stack = ExitStack(), self._stack
+        stack.close()
         self.launch = self._read = self._restore = not_prepared
         self.stages = dict.fromkeys(self.stages, not_prepared)
 
@@ -162,25 +164,25 @@ class BatchUpdate(MatrixOperation):
     def __init__(
         self,
         built: Mapping[str, ModuleFile],
-        what: UpdateName = "insert",
+        operation: UpdateName = "insert",
         order: EntryOrder = "any",
         which: int | None = None,
     ) -> None:
         super().__init__(built)
-        self.what, self.order, self._which = what, order, which
-        self.name = f"{self.format}/{what}{'' if which is None else f'-{which}'}/{order}"
+        self.operation, self.order, self._which = operation, order, which
+        self.name = f"{self.format}/{operation}{'' if which is None else f'-{which}'}/{order}"
         self._batch: int | None = None
         self._y: Buffer | None = None
         self._read_y: Callable[[], NDArray[np.floating]] | None = None
         if which is not None:
             self.leaves = which
-        if what == "iterate":
+        if operation == "iterate":
             self.modules = (*self.modules, "product")
 
     @property
     def columns(self) -> Mapping[str, Any]:
         return {
-            "what": self.what,
+            "what": self.operation,
             "format": self.format,
             "order": self.order,
             "mode": "unique" if self.sums else "add",
@@ -189,7 +191,7 @@ class BatchUpdate(MatrixOperation):
 
     def bind(self, work: KernelLauncher, operands: GraphOperands) -> None:
         """Bind the update; its row records the mean batch size."""
-        plan = plan_on(work.workspace, self.what, self.order, self._which)
+        plan = plan_on(work.workspace, self.operation, self.order, self._which)
         self._batch = plan.mean_batch
         self.bind_updates(work, plan)
         if len(plan.batches) > 1 and "event" in self.clocks:
@@ -214,7 +216,7 @@ class BatchUpdate(MatrixOperation):
         product
             Returns a launch of y = A x with the matrix after a batch, given its number, x and y.
         """
-        if self.what != "iterate":
+        if self.operation != "iterate":
             return [*updates]
         x, y = x_on(work.workspace, "AoS"), y_on(work.workspace)
         shape = operands_of(work.workspace).reference.shape
@@ -361,12 +363,12 @@ class DynamicUpdate(BatchUpdate):
     def __init__(
         self,
         built: Mapping[str, ModuleFile],
-        what: UpdateName = "insert",
+        operation: UpdateName = "insert",
         order: EntryOrder = "any",
         which: int | None = None,
         mode: InsertionMode = "add",
     ) -> None:
-        super().__init__(built, what, order, which)
+        super().__init__(built, operation, order, which)
         self.sums = mode == "unique"
         self.name += f"/{mode}"
         self._slack: int | None = None
@@ -377,7 +379,7 @@ class DynamicUpdate(BatchUpdate):
 
     def bind_updates(self, work: KernelLauncher, plan: UpdatePlan) -> None:
         """Upload the matrix and the batches; raise Unsupported if the batches would need a defragmentation."""
-        arrays, self._slack = initial_matrix(plan, self.what)
+        arrays, self._slack = initial_matrix(plan, self.operation)
         storage = guarded_storage(work, arrays)
         operations = operations_on(work, storage)
         pristine = [work.upload(array) for array in (arrays.table, state_words(arrays), arrays.sizes)]
@@ -422,10 +424,10 @@ class RivalUpdate(RivalUpdates, MatrixRunnable):
 
     sums = True
 
-    def __init__(self, rival: Rival, what: SingleUpdate, order: EntryOrder, which: int | None = None) -> None:
+    def __init__(self, rival: Rival, operation: SingleUpdate, order: EntryOrder, which: int | None = None) -> None:
         super().__init__(rival)
-        self.what, self.order, self._which = what, order, which
-        self.name += f"/{what}{'' if which is None else f'-{which}'}/{order}"
+        self.operation, self.order, self._which = operation, order, which
+        self.name += f"/{operation}{'' if which is None else f'-{which}'}/{order}"
         self._batch: int | None = None
         if which is not None:
             self.leaves = which
@@ -433,7 +435,7 @@ class RivalUpdate(RivalUpdates, MatrixRunnable):
     @property
     def columns(self) -> Mapping[str, Any]:
         return {
-            "what": self.what,
+            "what": self.operation,
             "routine": self.label,
             "format": self.rival.format,
             "order": self.order,
@@ -443,7 +445,7 @@ class RivalUpdate(RivalUpdates, MatrixRunnable):
         }
 
     def _growth(self, workspace: Workspace) -> tuple[sp.csr_array, Sequence[Entries]]:
-        plan = plan_on(workspace, self.what, self.order, self._which)
+        plan = plan_on(workspace, self.operation, self.order, self._which)
         self._batch = plan.mean_batch
         return plan
 
@@ -541,19 +543,19 @@ def bind_defragmentation(operations: Operations, target: Storage) -> Callable[[]
     return in_order([rooms, operations.copy(offsets, target, slack=False)])
 
 
-def initial_matrix(plan: UpdatePlan, what: UpdateName, slack: int | None = None) -> tuple[Arrays, int]:
+def initial_matrix(plan: UpdatePlan, operation: UpdateName, slack: int | None = None) -> tuple[Arrays, int]:
     """Return the initial matrix of dynamic CSR, and the slack of new segments.
 
     `slack` None: the mean row size, for a streamed matrix that of the grown matrix.
     """
     rows, start = plan.start.shape[0], plan.start
     counts = [len(batch.rows) for batch in plan.batches]
-    mean = (plan.after if what == "stream" else start.nnz) // max(rows, 1)
+    mean = (plan.after if operation == "stream" else start.nnz) // max(rows, 1)
     slack = mean if slack is None else slack
     coming = room_for(counts, rows, SEGMENTS, slack)
-    if what == "stream":
+    if operation == "stream":
         return lay_out(start, SEGMENTS, rows * mean + coming, width=mean), slack
-    if what in ("insert", "iterate"):
+    if operation in ("insert", "iterate"):
         return lay_out(start, SEGMENTS, start.nnz + coming), slack
     # a single batch: twice the mean space that it needs, and a margin for rows drawn at random
     room = 2 * (-(-sum(counts) // max(rows, 1))) + MIN_CAPACITY

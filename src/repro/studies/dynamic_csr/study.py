@@ -133,27 +133,27 @@ def _update_groups(
 
 
 def _published(
-    built: Mapping[str, ModuleFile], what: UpdateName, order: EntryOrder, which: int | None = None
+    built: Mapping[str, ModuleFile], operation: UpdateName, order: EntryOrder, which: int | None = None
 ) -> list[Runnable]:
-    return [PublishedUpdate(built, what, order, which, reading) for reading in READINGS[what]]
+    return [PublishedUpdate(built, operation, order, which, reading) for reading in READINGS[operation]]
 
 
 def _batch_groups(
     built: Mapping[str, ModuleFile],
     published: bool,
     rivals: Sequence[Rival],
-    what: SingleUpdate,
+    operation: SingleUpdate,
     which: int | None = None,
 ) -> Iterator[list[Runnable]]:
     for order in ORDERS:
         yield [
-            *(DynamicUpdate(built, what, order, which, mode) for mode in MODES),
-            *(_published(built, what, order, which) if published else []),
-            HybridUpdate(built, what, order, which),
-            CoordinateUpdate(built, what, order, which),
-            Rebuild(built, what, order, which),
-            *([Geam(built, what, which)] if order == "sorted" else []),
-            *(RivalUpdate(rival, what, order, which) for rival in rivals),
+            *(DynamicUpdate(built, operation, order, which, mode) for mode in MODES),
+            *(_published(built, operation, order, which) if published else []),
+            HybridUpdate(built, operation, order, which),
+            CoordinateUpdate(built, operation, order, which),
+            Rebuild(built, operation, order, which),
+            *([Geam(built, operation, which)] if order == "sorted" else []),
+            *(RivalUpdate(rival, operation, order, which) for rival in rivals),
         ]
 
 

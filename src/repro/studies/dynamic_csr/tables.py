@@ -233,12 +233,12 @@ def memory(campaign: Campaign, published: Published) -> Table:
 
 def _memory_columns(counted: str, key: str, head: str) -> tuple[Column[Times], ...]:
     def size(case: Times) -> Cell:
-        held = case.facts.get("memory", {}).get(counted, {}).get("HYB")
-        return Cell(held, f"{held // MIB}M" if held >= MIB else f"{held // KIB}K") if held else Cell()
+        nbytes = case.facts.get("memory", {}).get(counted, {}).get("HYB")
+        return Cell(nbytes, f"{nbytes // MIB}M" if nbytes >= MIB else f"{nbytes // KIB}K") if nbytes else Cell()
 
     def fraction(name: str, case: Times) -> Cell:
-        held = case.facts.get("memory", {}).get(counted, {})
-        return _fraction(held[name] / held["HYB"]) if held.get("HYB") else Cell()
+        formats = case.facts.get("memory", {}).get(counted, {})
+        return _fraction(formats[name] / formats["HYB"]) if formats.get("HYB") else Cell()
 
     fractions = (
         Column(f"{key}_{name}", name, head, cell=partial(fraction, name), summary=MEAN_FRACTION)
@@ -260,7 +260,7 @@ def _ratio_columns(
     return (
         _name_column(lambda case: None if case[base] else lacking),
         *(_printed_column(key, title, "published, K20c") for key, title in printed.items()),
-        *(Column(one.key, one.title, campaign.column, cell=partial(over, one), summary=MEAN) for one in operations),
+        *(Column(task.key, task.title, campaign.column, cell=partial(over, task), summary=MEAN) for task in operations),
         time_column(f"{base.key}_us", f"{base.title}, µs", campaign.column, lambda case: case[base]),
     )
 
@@ -327,8 +327,8 @@ OWN_PRODUCT = Method("product", "CSR product", columns={"kind": "variant", "what
 def updates(campaign: Campaign, published: Published) -> Table:
     lacking = "no product with CSR was timed"
     cases = published_times(campaign, published, "operations")
-    literal = [as_published(one) for one in OPERATIONS if "space" in one.columns]
-    shown = [*OPERATIONS, *(one for one in literal if any(case[one] for case in cases))]
+    literal = [as_published(operation) for operation in OPERATIONS if "space" in operation.columns]
+    shown = [*OPERATIONS, *(operation for operation in literal if any(case[operation] for case in cases))]
     columns = _ratio_columns(campaign, PUBLISHED_OPERATIONS, shown, OWN_PRODUCT, lacking)
     caption = [
         "The time of an operation over that of one product with CSR.",
@@ -568,16 +568,16 @@ SECTION = f"Section 5.3.4 of {PAPER}"
 @table(STUDY_NAME, "table-devices", title="Products over several devices", numbering=SECTION, needs="devices")
 def devices(campaign: Campaign, published: Published) -> Table:
     cases, counts = _measured_devices(campaign, published)
-    one = "1 device"
+    single = "1 device"
     columns: list[Column[DeviceTimes]] = [
         DEVICE_NAME,
         PRECISION,
-        time_column("variant_us", "fastest variant, µs", one, lambda case: case.variant),
+        time_column("variant_us", "fastest variant, µs", single, lambda case: case.variant),
     ]
     if counts:  # without counts, the baseline was not timed either
         columns += [
-            _step_column("one_launch_us", "a launch each, µs", one, lambda case: case.alone(1, repeated=False)),
-            _step_column("one_us", "µs", one, lambda case: case.alone(1)),
+            _step_column("one_launch_us", "a launch each, µs", single, lambda case: case.alone(1, repeated=False)),
+            _step_column("one_us", "µs", single, lambda case: case.alone(1)),
         ]
     for number in counts:
         columns += _speedup_columns(number)
@@ -693,7 +693,7 @@ class Statement:
     """A statement in the paper's text about all graphs together."""
 
     #: Text of the statement, as printed in the table.
-    what: str
+    title: str
     #: Key of the published number, the quantity of `CLAIMED` that measures ours, and the precision.
     published: str
     quantity: str
@@ -725,7 +725,7 @@ STATEMENTS = (
 def _stated(graphs: Sequence[PaperGraphs], statement: Statement) -> tuple[Cell, ...]:
     """Return value, extremes and number of cases of a statement, of the first kernels that have any."""
     quantity = CLAIMED[statement.quantity]
-    cases = next((cases for one in graphs if (cases := quantity.measure(one).numbers)), [])
+    cases = next((cases for graph in graphs if (cases := quantity.measure(graph).numbers)), [])
     if not cases:
         return (Cell(notes=("of no graph was this measured",)), Cell(), Cell(), Cell(0))
     numbers = [case.value for case in cases]
@@ -742,7 +742,7 @@ def text(campaign: Campaign, published: Published) -> Table:
         record = stated_record(published, item.published, item.precision)
         as_printed, measured = _stated([literal], item), _stated([tuned, own], item)
         cells = replace(as_printed[0], notes=()), as_printed[3]
-        rows.append((Cell(item.what), published_cell(record["value"] if record else None), *cells, *measured))
+        rows.append((Cell(item.title), published_cell(record["value"] if record else None), *cells, *measured))
     columns = (
         Column("statement", "statement", numeric=False),
         Column("published", "K20c", "published"),
@@ -778,8 +778,8 @@ def baselines(campaign: Campaign, published: Published) -> Table:
     tasks = (
         Method("product", "product", columns={"kind": MULTIPLYING, "what": (None, "product")}),
         *(
-            Method(what, f"{title}, {protocol.title}", columns={"what": what, **protocol._asdict()})
-            for what, title in updates.items()
+            Method(operation, f"{title}, {protocol.title}", columns={"what": operation, **protocol._asdict()})
+            for operation, title in updates.items()
             for protocol in (ANY, SORTED)
         ),
         Method("geam", "batches, by row, unique", columns={"what": "insert", "routine": GEAM_ROUTINE}, clock="host"),

@@ -183,7 +183,7 @@ def draw_flops(cases: Sequence[ProblemTimes], library: str, mark: str | None) ->
     names = [case.line.label for case in cases]
     panels = drawn.subplots(1, len(PRODUCTS))
     for number, (product, axes) in enumerate(zip(PRODUCTS, panels, strict=True)):
-        missing = [_draw_flops_row(axes, at, times, shown, looks) for at, times in enumerate(products[product])]
+        missing = [_draw_flops_row(axes, y, times, shown, looks) for y, times in enumerate(products[product])]
         axes.set_xscale("log")
         figure_style.log_ticks(axes.xaxis, (1, 3))
         axes.grid(axis="both")
@@ -202,7 +202,7 @@ def draw_flops(cases: Sequence[ProblemTimes], library: str, mark: str | None) ->
 
 
 def _draw_flops_row(
-    axes: Axes, at: int, times: ProductTimes, shown: Sequence[Method], looks: dict[str, tuple[str, str]]
+    axes: Axes, y: int, times: ProductTimes, shown: Sequence[Method], looks: dict[str, tuple[str, str]]
 ) -> str | None:
     """Draw the marks of one problem's product; if there are none, return the reason."""
     rates = {method.key: rate for method in shown if (rate := times.gflops(method))}
@@ -210,10 +210,10 @@ def _draw_flops_row(
         if times.case.measured:
             return "not timed" if times.rows else "not made coarser"
         return brief_reason(times.case.why_not())
-    axes.plot([min(rates.values()), max(rates.values())], [at, at], color=figure_style.PALE, linewidth=0.8, zorder=2)
+    axes.plot([min(rates.values()), max(rates.values())], [y, y], color=figure_style.PALE, linewidth=0.8, zorder=2)
     for place, method in enumerate(shown):
         if method.key in rates:
-            here = at + SPREAD * (place / max(len(shown) - 1, 1) - 0.5)
+            here = y + SPREAD * (place / max(len(shown) - 1, 1) - 0.5)
             axes.plot([rates[method.key]], [here], **_method_look(*looks[method.key]))
     return None
 
@@ -274,10 +274,10 @@ def draw_phases(cases: Sequence[ProblemTimes], band: tuple[float, float] | None,
         return figure_style.empty("no set-up was timed phase by phase in this campaign")
     drawn = figure_style.canvas(figure_style.TEXT, figure_style.height(len(cases), extra=1.35, per_row=PHASE_ROW))
     times, shares = drawn.subplots(1, 2)
-    for at, case in enumerate(cases):
+    for y, case in enumerate(cases):
         if case.phases:
-            _draw_times(times, at, case)
-            _draw_shares(shares, at, case)
+            _draw_times(times, y, case)
+            _draw_shares(shares, y, case)
     times.set_xlabel("time of the phases, level by level, ms")
     shares.set_xlabel("share of all phases, %")
     shares.set_xlim(0, 100)
@@ -300,25 +300,25 @@ def draw_phases(cases: Sequence[ProblemTimes], band: tuple[float, float] | None,
 _ENDS: dict[str, Any] = {"color": "black", "linewidth": 0.9, "linestyle": (0, (4, 2))}
 
 
-def _draw_times(axes: Axes, at: int, case: ProblemTimes) -> None:
+def _draw_times(axes: Axes, y: int, case: ProblemTimes) -> None:
     begin = 0.0
     for number, level in enumerate(case.levels):
         if number:
-            axes.plot([begin, begin], [at - 0.5, at + 0.5], color="black", linewidth=0.9, zorder=4)
+            axes.plot([begin, begin], [y - 0.5, y + 0.5], color="black", linewidth=0.9, zorder=4)
         for name, seconds in phases_of(level.row).items():
             width = MILLI * seconds
-            axes.barh(at, width, left=begin, height=PHASE_FILLED, color=COLOURS[name], linewidth=0, zorder=2)
+            axes.barh(y, width, left=begin, height=PHASE_FILLED, color=COLOURS[name], linewidth=0, zorder=2)
             begin += width
 
 
-def _draw_shares(axes: Axes, at: int, case: ProblemTimes) -> None:
+def _draw_shares(axes: Axes, y: int, case: ProblemTimes) -> None:
     phases, begin = case.phases, 0.0
     whole = sum(phases.values())
     for name, colour in COLOURS.items():
         width = 100 * phases[name] / whole
-        axes.barh(at, width, left=begin, height=PHASE_FILLED, color=colour, linewidth=0, zorder=2)
+        axes.barh(y, width, left=begin, height=PHASE_FILLED, color=colour, linewidth=0, zorder=2)
         if name == "galerkin":
-            axes.text(1.5, at, f"{width:.0f} %", va="center", fontsize=6, color="white", zorder=5)  # left of the range
+            axes.text(1.5, y, f"{width:.0f} %", va="center", fontsize=6, color="white", zorder=5)  # left of the range
         begin += width
 
 
@@ -357,10 +357,10 @@ def _galerkin(method: Method, *products: str) -> Number:
 
     def number(problem: ProblemTimes) -> float | None:
         times = [problem.product(name) for name in products]
-        base, over = ([one[timed] for one in times] for timed in (COORDINATES, method))
+        base, over = ([time[timed] for time in times] for timed in (COORDINATES, method))
         if not all(base) or not all(over):
             return None
-        return sum(one.seconds for one in base if one) / sum(one.seconds for one in over if one)
+        return sum(time.seconds for time in base if time) / sum(time.seconds for time in over if time)
 
     return number
 
@@ -451,11 +451,11 @@ def _stated(published: Published, quantity: str) -> dict[str, float]:
 def _means(cases: Sequence[ProblemTimes]) -> str:
     """Return the sentence with the geometric means; empty if there are none."""
     words = []
-    for what, all_series in (("A·P and R·(A·P)", PRODUCT_SERIES), ("set-up", SET_UP_SERIES)):
+    for task, all_series in (("A·P and R·(A·P)", PRODUCT_SERIES), ("set-up", SET_UP_SERIES)):
         for series in all_series:
             mean = geometric_mean(series.number(case) for case in cases)
             if mean:
-                words.append(f"{what}, {series.label}: {mean:.2f}×")
+                words.append(f"{task}, {series.label}: {mean:.2f}×")
     return f"Geometric means: {'; '.join(words)}." if words else ""
 
 
@@ -466,8 +466,8 @@ def _published_speedups(published: Published, on_gpu: bool) -> str:
         return ""
     drawn = "line, band and diamonds" if on_gpu else "not drawn beside a CPU’s"
     single = [
-        f"{number:g}× for the {what} of {name}"
-        for what, quantity in (("products", BEST), ("set-up", SET_UP))
+        f"{number:g}× for the {task} of {name}"
+        for task, quantity in (("products", BEST), ("set-up", SET_UP))
         for name, number in _stated(published, quantity).items()
     ]
     return (
@@ -483,7 +483,7 @@ def draw_speedups(panels: Sequence[Panel], cases: Sequence[ProblemTimes], mark: 
     drawn = figure_style.canvas(figure_style.TEXT, figure_style.height(len(cases), extra=1.2, per_row=SPEEDUP_ROW))
     names = [case.line.label for case in cases]
     for number, (panel, axes) in enumerate(zip(panels, drawn.subplots(1, len(panels)), strict=True)):
-        missing = [_draw_speedup_row(axes, panel, at, case) for at, case in enumerate(cases)]
+        missing = [_draw_speedup_row(axes, panel, y, case) for y, case in enumerate(cases)]
         if panel.band:
             axes.axvspan(*panel.band, color=figure_style.BAND, zorder=0)
         if panel.best is not None:
@@ -500,11 +500,11 @@ def draw_speedups(panels: Sequence[Panel], cases: Sequence[ProblemTimes], mark: 
     return drawn
 
 
-def _draw_speedup_row(axes: Axes, panel: Panel, at: int, case: ProblemTimes) -> str | None:
+def _draw_speedup_row(axes: Axes, panel: Panel, y: int, case: ProblemTimes) -> str | None:
     """Draw the bars of one problem; if there are none, return the reason."""
     thickness, drawn = SPEEDUP_FILLED / len(panel.series), False
     for place, series in enumerate(panel.series):
-        here = at + (place - (len(panel.series) - 1) / 2) * thickness
+        here = y + (place - (len(panel.series) - 1) / 2) * thickness
         number = series.number(case)
         if number is not None:
             drawn = True
@@ -516,7 +516,7 @@ def _draw_speedup_row(axes: Axes, panel: Panel, at: int, case: ProblemTimes) -> 
                 axes.plot([single], [here], **_triangle(product))
     theirs = panel.diamonds.get(case.line.published or "")
     if theirs is not None:
-        axes.plot([theirs], [at], **_DIAMOND)
+        axes.plot([theirs], [y], **_DIAMOND)
     if drawn:
         return None
     if case.case.measured:

@@ -127,13 +127,13 @@ def compare_product(c: sp.csr_array, expected: ExpectedProduct, rows: NDArray[np
     return max(largest, _within(np.abs(chosen.data - wanted.data), terms * eps * size.data, "values"))
 
 
-def _within(error: NDArray[np.float64], bound: NDArray[np.float64], what: str) -> float:
+def _within(error: NDArray[np.float64], bound: NDArray[np.float64], items: str) -> float:
     outside = ~(error <= bound)
     with np.errstate(divide="ignore", invalid="ignore"):
         largest = float(np.max(np.where(error > 0, error / bound, 0.0), initial=0.0))
     if outside.any():
         worst = "some are NaN" if np.isnan(error).any() else f"the largest error is {largest:.3g} of its bound"
-        raise IncorrectError(f"{np.count_nonzero(outside)} of {len(bound)} {what} are wrong; {worst}", largest)
+        raise IncorrectError(f"{np.count_nonzero(outside)} of {len(bound)} {items} are wrong; {worst}", largest)
     return largest
 
 
@@ -151,25 +151,25 @@ class StackedRunnable(Runnable):
 
     def __init__(self, built: Mapping[str, ModuleFile] = MappingProxyType({})) -> None:
         self._built = built
-        self._held = ExitStack()
+        self._stack = ExitStack()
         self._work: KernelLauncher | None = None
         #: Columns whose values are known after preparation.
         self._amounts: dict[str, Any] = {}
 
     def prepare(self, workspace: Workspace) -> None:
         self.release()
-        with ExitStack() as held:
-            self._work = KernelLauncher(workspace, self._built, held)
+        with ExitStack() as stack:
+            self._work = KernelLauncher(workspace, self._built, stack)
             self.bind(self._work)
-            self._held = held.pop_all()
+            self._stack = stack.pop_all()
 
     def bind(self, work: KernelLauncher) -> None:
         """Set `launch`; `work` holds all memory."""
         raise NotImplementedError
 
     def release(self) -> None:
-        self._held, held = ExitStack(), self._held
-        held.close()
+        self._stack, stack = ExitStack(), self._stack
+        stack.close()
         if self._work is not None:
             trim_products(self._work.device)
         self._work = None
@@ -445,12 +445,12 @@ def factors_on(workspace: Workspace, product: ProductName) -> Factors:
         laid_out = {"a": lay_out(given.a, 1)}
         if given.b is not given.a:
             laid_out["b"] = lay_out(given.b, 1)
-        named = {f"{name} {what}": array for name, arrays in laid_out.items() for what, array in _named(arrays)}
+        named = {f"{name} {part}": array for name, arrays in laid_out.items() for part, array in _named(arrays)}
         return [*laid_out.values()], named
 
     laid_out, buffers = workspace.upload_packed(("factors", product), pack)
     stored = [
-        _storage(workspace, arrays, {what: buffers[f"{name} {what}"] for what in _ARRAYS})
+        _storage(workspace, arrays, {part: buffers[f"{name} {part}"] for part in _ARRAYS})
         for name, arrays in zip("ab", laid_out, strict=False)
     ]
     return Factors(stored[0], stored[-1])
@@ -467,12 +467,12 @@ def _named(arrays: Arrays) -> list[tuple[str, NDArray[Any]]]:
     given = (arrays.columns, arrays.values, arrays.table, arrays.sizes, np.zeros_like(arrays.sizes), words)
     # devices cannot allocate empty buffers
     return [
-        (what, array if array.size else np.zeros(1, array.dtype)) for what, array in zip(_ARRAYS, given, strict=True)
+        (part, array if array.size else np.zeros(1, array.dtype)) for part, array in zip(_ARRAYS, given, strict=True)
     ]
 
 
 def _storage(workspace: Workspace, arrays: Arrays, buffers: Mapping[str, Buffer]) -> Storage:
-    held = (buffers[what] for what in _ARRAYS)
+    ordered = (buffers[part] for part in _ARRAYS)
     longest = int(arrays.sizes.max(initial=0))
     of_arrays = workspace.device, arrays.shape, arrays.segments, arrays.capacity, arrays.values.dtype
-    return Storage(*of_arrays, *held, entries=arrays.nnz, longest=longest)
+    return Storage(*of_arrays, *ordered, entries=arrays.nnz, longest=longest)

@@ -210,7 +210,7 @@ class ProblemTimes:
 def phases_of(row: AmgRow) -> dict[str, float]:
     """Return the seconds of each phase on a level; empty if phases were not timed one by one."""
     seconds = {name: row.get(f"stage_{name}") for name in PHASES}
-    timed = {name: float(one) for name, one in seconds.items() if one is not None}
+    timed = {name: float(phase_seconds) for name, phase_seconds in seconds.items() if phase_seconds is not None}
     if len(timed) < len(PHASES):
         return {}
     if row.stage_diagonal is not None:  # a phase of its own in earlier rows
@@ -306,7 +306,9 @@ class BinTimes:
 
     @property
     def winner(self) -> str | None:
-        """The method that the fastest kernel uses."""
+        """The method that the fastest kernel uses; None if one method alone was tried, which wins over none."""
+        if len({row.method for row in self.kernels}) < 2:
+            return None
         return min(self._times, key=lambda name: self._times[name].seconds, default=None)
 
     @property
@@ -371,7 +373,7 @@ def _of_products(
                 title, value = f"{name}, {times.title}", number(times)
                 if value is None:
                     failures = [
-                        why for one in (OURS, LIBRARY, COORDINATES, REFILL, REUSE) for why in times.why_not(one)
+                        why for method in (OURS, LIBRARY, COORDINATES, REFILL, REUSE) for why in times.why_not(method)
                     ]
                     missing.append(MissingCase(title, next(iter(failures), "not timed")))
                 else:
@@ -471,7 +473,7 @@ DERIVED = (
 def _galerkin_speedup(case: ProblemTimes) -> CaseNumber | None:
     """Time of A·P and R·(A·P) by sorting all products, over the time of both by the paper's kernels."""
     pairs = [(case.product(name)[COORDINATES], case.product(name)[PAPER_KERNELS]) for name in GALERKIN]
-    seconds = [[one.seconds for one in side if one] for side in zip(*pairs, strict=True)]
+    seconds = [[time.seconds for time in side if time] for side in zip(*pairs, strict=True)]
     if any(len(side) < len(GALERKIN) for side in seconds):
         return None
     return CaseNumber(sum(seconds[0]) / sum(seconds[1]), case.line.problem)

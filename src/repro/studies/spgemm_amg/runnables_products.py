@@ -170,8 +170,8 @@ class Product(SpgemmRunnable):
         """Compute C x on the device that holds C."""
         assert self._c is not None and self._work is not None
         c, work = self._c, self._work
-        with ExitStack() as held:
-            run = LevelLaunches(work.device, work.load, c.dtype, held)
+        with ExitStack() as stack:
+            run = LevelLaunches(work.device, work.load, c.dtype, stack)
             y, given, lanes = run.scalars(c.shape[0]), run.upload(x.astype(c.dtype)), run.lanes(c, c.report().pointer)
             run.cycle(f"multiply_w{lanes}", c.shape[0], c.shape[0], *row_arguments(c), given, y, lanes=lanes)
             return run.download(c.sizes, c.shape[0], np.int32), run.download(y, c.shape[0], c.dtype)
@@ -317,7 +317,7 @@ class Refill(Product):
         multiplication = self.multiplication(work, 2)
         self._c = c = multiplication.in_two_phases(factors)
         bound = ExitStack()
-        work.held.callback(bound.close)
+        work.stack.callback(bound.close)
         self.launch = bound.enter_context(multiplication.refilled(factors, c))
         work.device.fill(c.values, NAN_BYTE)  # fill with NaN, so that missing values are detected
 
@@ -340,7 +340,7 @@ class StoredRefill(Product):
         self._c = c = self.multiplication(work, 2).in_two_phases(factors)
         destinations = work.keep(Destinations(work.device, work.load, factors, c))
         self._amounts["plan_bytes"] = destinations.nbytes
-        self.launch = destinations.bind(factors, c, work.held)
+        self.launch = destinations.bind(factors, c, work.stack)
         work.device.fill(c.values, NAN_BYTE)  # fill with NaN, so that missing values are detected
 
 
@@ -404,7 +404,7 @@ class BinKernel(Product, Candidate):
         shapes: list[Shape] = [None] * BINS
         plan = BinPlan((*shapes[: self.id.bin], self.id.shape, *shapes[self.id.bin + 1 :]))
         scratch = ExitStack()
-        work.held.callback(scratch.close)
+        work.stack.callback(scratch.close)
         rows = ProductRows(device, work.load, factors, c, bins, left)
         self.launch = rows.bind(self.id.mode, replace(counts, rows=only), plan, scratch)
         if self.mode == "one":
@@ -462,7 +462,7 @@ class LibraryProduct(SpgemmRunnable):
 
     kind = "baseline"
     clocks: tuple[ClockName, ...] = ("host",)
-    what: Literal["product", "numeric"] = "product"
+    operation: Literal["product", "numeric"] = "product"
     library: str
 
     def __init__(self, product: ProductName, routine: str) -> None:
@@ -472,7 +472,7 @@ class LibraryProduct(SpgemmRunnable):
 
     @property
     def columns(self) -> Mapping[str, Any]:
-        return {"what": self.what, "routine": self.routine, "format": "csr", **super().columns}
+        return {"what": self.operation, "routine": self.routine, "format": "csr", **super().columns}
 
 
 class CusparseProduct(LibraryProduct):
@@ -522,7 +522,7 @@ class CusparseRefill(LibraryProduct):
     """The numeric phase of cuSPARSE's `SpGEMMreuse` alone, for a product whose pattern is known."""
 
     library = "cusparse"
-    what = "numeric"
+    operation = "numeric"
     #: No graph clock, as for our numeric phase: a graph forks and joins kernels that run concurrently, which is slower.
     clocks: tuple[ClockName, ...] = ("event",)
 

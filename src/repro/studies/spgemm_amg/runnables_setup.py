@@ -123,7 +123,7 @@ class LevelSetUp(MultigridRunnable):
         near = NearNull(work.keep(work.device.upload(vectors.ravel())), vectors.shape[1])
         unknowns = operands.unknowns
         for _ in range(self._level):
-            steps = LevelSteps(work, a, unknowns, near, work.held.callback)
+            steps = LevelSteps(work, a, unknowns, near, work.stack.callback)
             for name in PHASES:
                 getattr(steps, name)()
             a, near, unknowns = steps.coarse, steps.coarse_near, near.count
@@ -170,10 +170,10 @@ class LevelSteps:
     ) -> None:
         self._work, self._a, self._unknowns, self._near, self._at_end = work, a, unknowns, near, at_end
         dtype = operands_of(work.workspace).dtype
-        held = ExitStack()
-        at_end(held.close)
+        stack = ExitStack()
+        at_end(stack.close)
         multiply = Multiplication(work.device, work.load, dtype).whole
-        self._step = Coarsening(LevelLaunches(work.device, work.load, dtype, held), multiply, MultigridSettings())
+        self._step = Coarsening(LevelLaunches(work.device, work.load, dtype, stack), multiply, MultigridSettings())
         self._level: DeviceLevel
         self._aggregates: Buffer
         self._facts: LevelReadback
@@ -237,7 +237,7 @@ class Solution(MultigridRunnable, SolveRunnable):
         operands = operands_of(work.workspace)
         a = upload(work.workspace, operands.a)
         levels = set_up_on(work.device, work.load, a, operands.given_null, operands.unknowns)
-        work.held.callback(lambda: _release(levels))
+        work.stack.callback(lambda: _release(levels))
         solver = work.keep(Solver(work.device, work.load, levels))
         work.device.write(solver.b, operands.b)
         self._amounts = {"levels": len(levels), "rows": operands.a.shape[0], "nonzeros": int(operands.a.nnz)}

@@ -413,8 +413,8 @@ def _step_columns(method: Method, steps: Sequence[str]) -> tuple[Column[ProductT
 
 
 def _two_over_one_bytes(times: ProductTimes) -> Cell:
-    one, two = (_row_of(times[method]).peak_bytes for method in (ONE_TUNED, TWO_TUNED))
-    return ratio(two / one if one and two else None)
+    one_phase, two = (_row_of(times[method]).peak_bytes for method in (ONE_TUNED, TWO_TUNED))
+    return ratio(two / one_phase if one_phase and two else None)
 
 
 SEARCHED = "a time of the search: not chosen, and so not timed again"
@@ -726,9 +726,11 @@ def _costs(times: ProductTimes) -> SetupCosts:
 @table(STUDY_NAME, "table-baselines", title="All baselines and layouts", numbering="ours")
 def baselines(campaign: Campaign, published: Published) -> Table:
     tasks = [
-        Method(f"{what}_{product}", f"{title}, {task}", columns={"what": what, "product": product}, clock=clock)
+        Method(
+            f"{operation}_{product}", f"{title}, {task}", columns={"what": operation, "product": product}, clock=clock
+        )
         for product, title in PRODUCTS.items()
-        for what, task, clock in (("product", "whole product", HOST), ("numeric", "numeric phase", EVENT))
+        for operation, task, clock in (("product", "whole product", HOST), ("numeric", "numeric phase", EVENT))
     ]
     return baselines_table(
         campaign, [*tasks, replace(OUR_SET_UP, title="set-up", columns={"what": "setup"})], _contestant

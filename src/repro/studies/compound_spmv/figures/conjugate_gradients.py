@@ -82,7 +82,7 @@ def _draw(cases: Sequence[Times], precisions: Sequence[str], library: str, chip:
         figure_style.log_ticks(axes.yaxis)
         axes.grid()
     panels[0].set_ylabel("time of an iteration [µs]")
-    handles = [one.handle() for one in series.values()]
+    handles = [line.handle() for line in series.values()]
     if chip:
         label = f"shared memory, {chip / MIB:.0f} MiB"
         handles.append(Line2D([], [], color=figure_style.GREY, linestyle=(0, (4, 2)), label=label))
@@ -93,7 +93,7 @@ def _draw(cases: Sequence[Times], precisions: Sequence[str], library: str, chip:
 def _draw_case(axes: Axes, case: Times, series: Mapping[Method, Series]) -> None:
     """Draw the points of one problem, joined by a line."""
     chip = case[CHIP_CG]
-    at = (chip.row.matrix_bytes or 0) / MEGA if chip else 0
+    megabytes = (chip.row.matrix_bytes or 0) / MEGA if chip else 0
     solvers = (CHIP_CG, OUR_CG, LIBRARY_CG)
     points = [(timed.seconds * MICRO, series[solver]) for solver in solvers if (timed := case.iteration(solver))]
-    draw_points(axes, at, points)
+    draw_points(axes, megabytes, points)

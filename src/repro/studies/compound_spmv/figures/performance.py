@@ -224,6 +224,9 @@ def _draw_baseline(
         return figure_style.empty("nothing was measured in this campaign")
     drawn = figure_style.canvas(figure_style.COLUMN, figure_style.height(len(bars), extra=1.15, per_row=0.24))
     axes = drawn.add_subplot()
+    values = [1.0, published_max, *(v for bar in bars for v in (bar.tuned, bar.untuned, bar.papers))]
+    intervals = [sure for bar in bars for sure in (bar.tuned_sure, bar.untuned_sure)]
+    right = figure_style.right_end(values, intervals, 1.15)
     for row, bar in enumerate(bars):
         for value, sure, offset, colour in (
             (bar.tuned, bar.tuned_sure, -0.2, figure_style.DARK),
@@ -231,7 +234,7 @@ def _draw_baseline(
         ):
             if value is not None:
                 axes.barh(row + offset, value, height=0.38, color=colour, linewidth=0)
-                figure_style.whisker(axes, sure, row + offset)
+                figure_style.whisker(axes, sure, row + offset, right)
         if bar.papers is not None:
             axes.plot(
                 bar.papers, row, "D", markersize=3.6, markerfacecolor="white", markeredgecolor=figure_style.ACCENT,
@@ -239,12 +242,10 @@ def _draw_baseline(
             )  # fmt: skip
     # numbers are in columns at the right, because beside a bar they would overlap the diamond
     tuned = [None if bar.tuned is None else f"{bar.tuned:.2f}{'*' * bar.mostly_launch}" for bar in bars]
-    figure_style.column(axes, tuned, (figure_style.BAR, figure_style.DARK))
+    figure_style.column(axes, tuned, ("tuned", figure_style.DARK))
     if any(bar.papers is not None for bar in bars):
         papers = [None if bar.papers is None else f"{bar.papers:.2f}" for bar in bars]
         figure_style.column(axes, papers, (figure_style.DIAMOND, figure_style.ACCENT), points=27)
-    values = [v for bar in bars for v in (bar.tuned, bar.untuned, bar.papers) if v is not None]
-    right = 1.15 * max([*values, published_max or 1.0, 1.0])
     axes.set_xlim(0, right)
     axes.axvline(1, color=figure_style.GREY, linewidth=0.7)
     if published_max is not None:
@@ -381,9 +382,11 @@ def _draw_speedup(panels: dict[str, list[SpeedupBars]], library: str, mark: str 
         return figure_style.empty("nothing was measured in this campaign")
     drawn = figure_style.canvas(figure_style.TEXT, figure_style.height(most, extra=0.95, per_row=0.22))
     every = drawn.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-    largest = max((v for rows in panels.values() for r in rows for v in (r.ours, r.papers, r.floor) if v), default=1.0)
+    shown = [row for rows in panels.values() for row in rows]
+    values = [1.0, *(value for row in shown for value in (row.ours, row.papers, row.floor))]
+    right = figure_style.right_end(values, [sure for row in shown for sure in (row.ours_sure, row.papers_sure)], 1.05)
     for axes, (precision, rows) in zip(every, panels.items(), strict=True):
-        _speedup_panel(axes, rows, 1.05 * max(largest, 1.0))
+        _speedup_panel(axes, rows, right)
         axes.set_title(f"{precision} precision")
         axes.set_xlabel(f"speedup over the fastest {library} routine")
     labelled = max(panels.values(), key=len)
@@ -394,7 +397,6 @@ def _draw_speedup(panels: dict[str, list[SpeedupBars]], library: str, mark: str 
         figure_style.say_missing(axes, [row.missing for row in rows])
     for axes in every[1:]:
         axes.tick_params(axis="y", labelleft=False, length=0)
-    shown = [row for rows in panels.values() for row in rows]
     handles: list[Patch | Line2D] = []
     if any(row.ours for row in shown):
         handles.append(Patch(color=figure_style.DARK, label="our space"))
@@ -412,29 +414,27 @@ def _floor_mark(x: list[float], y: list[float], label: str | None = None) -> Lin
 
 
 def _speedup_panel(axes: Axes, rows: list[SpeedupBars], right: float) -> None:
-    for at, row in enumerate(rows):
+    for y, row in enumerate(rows):
         both = row.ours is not None and row.papers is not None
         if row.ours is not None:
-            axes.barh(at - 0.19 * both, row.ours, height=0.4 if both else 0.6, color=figure_style.DARK, linewidth=0)
-            figure_style.whisker(axes, row.ours_sure, at - 0.19 * both)
+            axes.barh(y - 0.19 * both, row.ours, height=0.4 if both else 0.6, color=figure_style.DARK, linewidth=0)
+            figure_style.whisker(axes, row.ours_sure, y - 0.19 * both, right)
         if row.papers is not None:
-            axes.barh(at + 0.21 * both, row.papers, height=0.36 if both else 0.6, color=figure_style.LIGHT, linewidth=0)
-            figure_style.whisker(axes, row.papers_sure, at + 0.21 * both)
+            axes.barh(y + 0.21 * both, row.papers, height=0.36 if both else 0.6, color=figure_style.LIGHT, linewidth=0)
+            figure_style.whisker(axes, row.papers_sure, y + 0.21 * both, right)
         if row.floor is not None:
-            axes.add_line(_floor_mark([row.floor], [at]))
+            axes.add_line(_floor_mark([row.floor], [y]))
     searched = any(row.ours is not None for row in rows)
     numbers = [row.ours if searched else row.papers for row in rows]
     texts = [
         None if number is None else f"{number:.2f}{'*' * row.mostly_launch}"
         for number, row in zip(numbers, rows, strict=True)
     ]
-    bold = [at for at, row in enumerate(rows) if row.label == MEAN]
-    figure_style.column(
-        axes, texts, (figure_style.BAR, figure_style.DARK if searched else figure_style.LIGHT), bold=bold
-    )
-    for at, row in enumerate(rows):
-        if row.heading and at > 0:
-            axes.axhline(at - 0.5, color=figure_style.GREY, linewidth=0.4)
+    bold = [y for y, row in enumerate(rows) if row.label == MEAN]
+    figure_style.column(axes, texts, ("ours" if searched else "papers’", "black"), bold=bold)
+    for y, row in enumerate(rows):
+        if row.heading and y > 0:
+            axes.axhline(y - 0.5, color=figure_style.GREY, linewidth=0.4)
     if rows and rows[-1].label == MEAN:
         axes.axhline(len(rows) - 1.5, color="black", linewidth=0.6)
     axes.set_xlim(0, right)
@@ -499,12 +499,12 @@ def _draw_floor(
     drawn = figure_style.canvas(figure_style.COLUMN, figure_style.height(len(names), extra=1.1, per_row=0.22))
     axes = drawn.add_subplot()
     for point in points:
-        at, (colour, marker) = point.row + OFFSETS[point.precision], figure_style.PRECISIONS[point.precision]
+        y, (colour, marker) = point.row + OFFSETS[point.precision], figure_style.PRECISIONS[point.precision]
         if point.winner is not None and point.baseline is not None:
-            axes.plot([point.baseline, point.winner], [at, at], color=colour, linewidth=0.8, alpha=0.5)
+            axes.plot([point.baseline, point.winner], [y, y], color=colour, linewidth=0.8, alpha=0.5)
         for value, face in ((point.baseline, "white"), (point.winner, colour)):
             if value is not None:
-                axes.plot(value, at, marker, markersize=3.8, markerfacecolor=face, markeredgecolor=colour,
+                axes.plot(value, y, marker, markersize=3.8, markerfacecolor=face, markeredgecolor=colour,
                           markeredgewidth=0.9, zorder=3)  # fmt: skip
     largest = max([v for p in points for v in (p.winner, p.baseline) if v is not None], default=1.0)
     axes.set_xlim(0, 1.08 * max(1.0, largest))
@@ -514,9 +514,9 @@ def _draw_floor(
     figure_style.rows_axis(axes, names, missing=missing)
     handles = [
         Line2D([], [], linestyle="", marker=marker, markersize=3.8, markerfacecolor=colour if filled else "white",
-               markeredgecolor=colour, label=f"{what}, {precision}")
+               markeredgecolor=colour, label=f"{label}, {precision}")
         for precision, (colour, marker) in figure_style.PRECISIONS.items()
-        for what, filled in (("papers’ space", True), (f"fastest {library}", False))
+        for label, filled in (("papers’ space", True), (f"fastest {library}", False))
     ]  # fmt: skip
     drawn.legend(handles=handles, loc="outside upper left", ncols=2, handletextpad=0.3, columnspacing=1.2)
     figure_style.footnote(drawn, mark)
@@ -620,22 +620,22 @@ def _draw_fraction(cases: list[Times], precisions: tuple[str, ...], library: str
 def _draw_case(axes: Axes, case: Times, series: dict[str, Series]) -> dict[str, Series]:
     """Draw the points of one problem, joined by a line; return the series that it has."""
     timed = {"library": case[LIBRARY], "papers": case[PAPERS], "ours": case[OURS]}
-    fractions = {name: ratio_of(case[FLOOR], one) for name, one in timed.items()}
+    fractions = {name: ratio_of(case[FLOOR], time) for name, time in timed.items()}
     fractions["own"] = ratio_of(case.own_floor(case[OURS]), case[OURS])
     points = {name: value for name, value in fractions.items() if value is not None}
-    at = (case.operands or 0) / MEGA
-    draw_points(axes, at, [(value, series[name]) for name, value in points.items()])
+    megabytes = (case.operands or 0) / MEGA
+    draw_points(axes, megabytes, [(value, series[name]) for name, value in points.items()])
     return {name: series[name] for name in points}
 
 
-def draw_points(axes: Axes, at: float, points: Sequence[tuple[float, Series]]) -> None:
+def draw_points(axes: Axes, x: float, points: Sequence[tuple[float, Series]]) -> None:
     """Draw the points of one problem, a value and its series each, at the same x and joined by a line."""
     if len(points) > 1:
         values = [value for value, _ in points]
         ends = [min(values), max(values)]
-        axes.plot([at, at], ends, color=figure_style.GREY, linewidth=0.5, alpha=0.6, zorder=1)
-    for value, one in points:
+        axes.plot([x, x], ends, color=figure_style.GREY, linewidth=0.5, alpha=0.6, zorder=1)
+    for value, series in points:
         axes.plot(
-            at, value, one.marker, markersize=4.2, markerfacecolor=one.face, markeredgecolor=one.colour,
+            x, value, series.marker, markersize=4.2, markerfacecolor=series.face, markeredgecolor=series.colour,
             markeredgewidth=0.9, zorder=3,
         )  # fmt: skip

@@ -72,10 +72,10 @@ def draw_losses(rows: Mapping[str, Mapping[str, Sequence[float]]], label: str, e
             values = losses.get(precision, ())
             if not values:
                 continue
-            at = row + OFFSETS[precision]
+            y = row + OFFSETS[precision]
             spread = np.linspace(-0.09, 0.09, len(values))  # so that equal losses do not hide each other
-            axes.plot(values, at + spread, marker, color=colour, markersize=2.6, markeredgewidth=0, alpha=0.7)
-            axes.plot([np.median(values)] * 2, [at - 0.14, at + 0.14], color=colour, linewidth=1.6)
+            axes.plot(values, y + spread, marker, color=colour, markersize=2.6, markeredgewidth=0, alpha=0.7)
+            axes.plot([np.median(values)] * 2, [y - 0.14, y + 0.14], color=colour, linewidth=1.6)
             largest = max(largest, *values)
     axes.set_xscale("symlog", linthresh=1.0, linscale=0.6)
     axes.set_xlim(-0.1, 1.2 * largest)
@@ -124,11 +124,11 @@ def surface(campaign: Campaign, problem_name: str, layout: str, kind: str) -> Su
     failed = np.zeros(seconds.shape, dtype=bool)
     screened = 0
     for (blocks, threads), row in by_place.items():
-        at = blocks_per_sm.index(blocks), block_sizes.index(threads)
+        cell = blocks_per_sm.index(blocks), block_sizes.index(threads)
         time = row.seconds("event")
-        failed[at] = time is None
+        failed[cell] = time is None
         if time is not None:
-            seconds[at] = time
+            seconds[cell] = time
             screened += row.protocol == "screen"
     return Surface(f"{layout}, {kind}", block_sizes, blocks_per_sm, seconds, failed, screened)
 
@@ -147,7 +147,7 @@ def choose_problem(campaign: Campaign) -> tuple[str, str] | None:
     return largest.name, f"the largest {'3×3 ' if blocks else ''}problem searched in {PRECISION} precision"
 
 
-def _surface_figure(campaign: Campaign, number: int, pairs: tuple[tuple[str, str], ...], what: str) -> Figure:
+def _surface_figure(campaign: Campaign, number: int, pairs: tuple[tuple[str, str], ...], title: str) -> Figure:
     chosen = choose_problem(campaign)
     if chosen is None:
         why = f"Nothing was searched in {PRECISION} precision in this campaign."
@@ -166,7 +166,7 @@ def _surface_figure(campaign: Campaign, number: int, pairs: tuple[tuple[str, str
     timed = sum(int(np.isfinite(s.seconds).sum()) for s in surfaces)
     unit = "compute unit" if campaign.on_cpu else "SM"
     caption = [
-        f"Time over threads per block n_t and blocks per {unit} n_b: {what}, {PRECISION} precision.",
+        f"Time over threads per block n_t and blocks per {unit} n_b: {title}, {PRECISION} precision.",
         f"Figure {number} of {PAPER} shows NX_MotorH67k on the GP100 and prints no values;",
         f"ours is {problem}, {reason}. A white star marks the fastest pair, a cross one without a valid time;",
         "blank pairs are outside of the device’s limits.",
@@ -178,10 +178,10 @@ def _surface_figure(campaign: Campaign, number: int, pairs: tuple[tuple[str, str
         measurement_note(campaign, "event", "the search"),
         cpu_note(campaign),
     ]
-    what = f"{label}, {PRECISION} precision"
+    title = f"{label}, {PRECISION} precision"
     if is_marked(record):
-        what += f" ({MARK} {record.remark})"
-    return Figure(lambda: _draw_surfaces(surfaces, what, unit), join_sentences(caption))
+        title += f" ({MARK} {record.remark})"
+    return Figure(lambda: _draw_surfaces(surfaces, title, unit), join_sentences(caption))
 
 
 @figure(STUDY_NAME, "figure-1", title="Time over the schedule for two layouts", numbering=f"Figure 1 of {PAPER}")
@@ -198,24 +198,24 @@ def kinds(campaign: Campaign, published: Published) -> Figure:
     return _surface_figure(campaign, 7, pairs, "static and dynamic schedules in ELL-AoS-SoA")
 
 
-def _draw_surfaces(surfaces: list[Surface], what: str, unit: str) -> Canvas:
+def _draw_surfaces(surfaces: list[Surface], title: str, unit: str) -> Canvas:
     times = np.concatenate([s.seconds[np.isfinite(s.seconds)] for s in surfaces]) * MICRO
     if not times.size:
-        return figure_style.empty(f"no valid time of these layouts for {what}")
+        return figure_style.empty(f"no valid time of these layouts for {title}")
     norm = LogNorm(times.min(), times.max() if times.max() > times.min() else times.min() * 1.01)
     rows = max(len(s.blocks_per_sm) for s in surfaces)
     panel = 0.19 * max(rows, 4)  # inches
     drawn = figure_style.canvas(figure_style.TEXT, 1.0 + panel)
     panels = drawn.subplots(1, len(surfaces), squeeze=False)[0]
-    for axes, one in zip(panels, surfaces, strict=True):
-        _surface_panel(axes, one, norm)
+    for axes, surface in zip(panels, surfaces, strict=True):
+        _surface_panel(axes, surface, norm)
     panels[0].set_ylabel(f"blocks per {unit} $n_b$")
     bar = drawn.colorbar(
         ScalarMappable(norm, figure_style.HEAT), ax=list(panels), label="median time [µs]", pad=0.02, aspect=25
     )
     bar.set_ticks(ticks := _ticks(norm, 0.12 / panel), labels=[f"{x:g}" for x in ticks])
     bar.ax.yaxis.set_minor_locator(NullLocator())
-    drawn.suptitle(what, fontsize=7.5)
+    drawn.suptitle(title, fontsize=7.5)
     return drawn
 
 
@@ -232,25 +232,25 @@ def _ticks(norm: LogNorm, gap: float) -> list[float]:
     return sorted(set(chosen))
 
 
-def _surface_panel(axes: Axes, one: Surface, norm: LogNorm) -> None:
-    finite = one.seconds[np.isfinite(one.seconds)] * MICRO
+def _surface_panel(axes: Axes, surface: Surface, norm: LogNorm) -> None:
+    finite = surface.seconds[np.isfinite(surface.seconds)] * MICRO
     span = f": {digits(finite.min())} to {digits(finite.max())} µs" if finite.size else ""
-    axes.set_title(one.title + span)
+    axes.set_title(surface.title + span)
     axes.set_xlabel("threads per block $n_t$")
-    axes.set_xticks(np.arange(len(one.block_sizes)) + 0.5, [str(v) for v in one.block_sizes], rotation=45)
-    axes.set_yticks(np.arange(len(one.blocks_per_sm)) + 0.5, [str(v) for v in one.blocks_per_sm])
+    axes.set_xticks(np.arange(len(surface.block_sizes)) + 0.5, [str(v) for v in surface.block_sizes], rotation=45)
+    axes.set_yticks(np.arange(len(surface.blocks_per_sm)) + 0.5, [str(v) for v in surface.blocks_per_sm])
     axes.tick_params(length=0)
     for side in ("left", "bottom"):
         axes.spines[side].set_visible(False)
-    if not one.block_sizes:
+    if not surface.block_sizes:
         axes.text(0.5, 0.5, "not searched", ha="center", color=figure_style.GREY, transform=axes.transAxes)
         return
-    shown = np.ma.masked_invalid(one.seconds * MICRO)
+    shown = np.ma.masked_invalid(surface.seconds * MICRO)
     axes.pcolormesh(shown, cmap=figure_style.HEAT, norm=norm, edgecolors="white", linewidth=0.3)
-    for i, j in zip(*np.nonzero(one.failed), strict=True):
+    for i, j in zip(*np.nonzero(surface.failed), strict=True):
         axes.plot(j + 0.5, i + 0.5, "x", color=figure_style.ACCENT, markersize=5, markeredgewidth=1)
-    if np.isfinite(one.seconds).any():
-        i, j = np.unravel_index(int(np.nanargmin(one.seconds)), one.seconds.shape)
+    if np.isfinite(surface.seconds).any():
+        i, j = np.unravel_index(int(np.nanargmin(surface.seconds)), surface.seconds.shape)
         axes.plot(j + 0.5, i + 0.5, "*", color="white", markeredgecolor="black", markeredgewidth=0.6, markersize=8)
 
 
@@ -339,9 +339,11 @@ def portability(campaign: Campaign, published: Published) -> Figure:
     for other in campaign.beside:
         cases = [*journeys(campaign, other).values()]
         here, there = campaign_label(campaign, campaign), campaign_label(campaign, other)
-        rows[f"won on {there},\nrun on {here}"] = _percent_by_precision((one.precision, one.loss_here) for one in cases)
+        rows[f"won on {there},\nrun on {here}"] = _percent_by_precision(
+            (journey.precision, journey.loss_here) for journey in cases
+        )
         rows[f"won on {here},\nrun on {there}"] = _percent_by_precision(
-            (one.precision, one.loss_there) for one in cases
+            (journey.precision, journey.loss_there) for journey in cases
         )
     rows = {name: losses for name, losses in rows.items() if losses}
     caption = [
@@ -410,7 +412,7 @@ def _seen(judged: Sequence[Evaluation]) -> bool:
 
 def curves(judged: Sequence[Evaluation], key: str) -> Array | None:
     """Return the losses in percent of all cases after each variant: `(cases, tried)`; None where there are none."""
-    losses = [curve for one in judged if (curve := JUDGED[key][1](one)) is not None]
+    losses = [curve for evaluation in judged if (curve := JUDGED[key][1](evaluation)) is not None]
     tried = min((len(curve) for curve in losses), default=0)
     return 100 * np.array([curve[:tried] for curve in losses]) if tried else None
 
@@ -429,7 +431,7 @@ def _draw_curves(judged: Mapping[str, Sequence[Evaluation]], *, searched: bool) 
     handles = [
         Line2D([], [], color=colour, marker=marker, markersize=3, label=JUDGED[key][0], linewidth=1.2)
         for key, (colour, marker) in LOOKS.items()
-        if any(JUDGED[key][1](one) is not None for replays in judged.values() for one in replays)
+        if any(JUDGED[key][1](evaluation) is not None for replays in judged.values() for evaluation in replays)
     ]
     handles.append(Line2D([], [], color=figure_style.GREY, linestyle="-", label="median"))
     handles.append(Line2D([], [], color=figure_style.GREY, linestyle="--", label="worst"))
@@ -442,10 +444,11 @@ def _curve_panel(axes: Axes, judged: Sequence[Evaluation]) -> None:
         losses = curves(judged, key)
         if losses is None:
             continue
-        at = np.arange(1, losses.shape[1] + 1)
-        look: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 3, "markevery": -(-len(at) // MARKS)}
-        axes.plot(at, np.median(losses, axis=0), linewidth=1.2, **look)
-        axes.plot(at, losses.max(axis=0), linestyle="--", **look)
+        tried = np.arange(1, losses.shape[1] + 1)
+        every = -(-len(tried) // MARKS)
+        look: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 3, "markevery": every}
+        axes.plot(tried, np.median(losses, axis=0), linewidth=1.2, **look)
+        axes.plot(tried, losses.max(axis=0), linestyle="--", **look)
     axes.set_ylim(0, LIMIT)
     axes.set_xlim(1, None)
     axes.xaxis.set_major_locator(MaxNLocator(8, integer=True, steps=[1, 2, 5, 10]))
@@ -478,15 +481,15 @@ def products(campaign: Campaign, published: Published) -> Figure:
     )
 
 
-def _order_figure(campaign: Campaign, chosen: Mapping[str, Order], what: str) -> Figure:
+def _order_figure(campaign: Campaign, chosen: Mapping[str, Order], clause: str) -> Figure:
     recordings = searched(campaign, papers_space(campaign))
     rows = {
-        name: _percent_by_precision((one.recording.precision, one.loss) for one in lost(recordings, order))
+        name: _percent_by_precision((answer.recording.precision, answer.loss) for answer in lost(recordings, order))
         for name, order in chosen.items()
         if recordings
     }
     caption = [
-        f"By how many percent {what}, is slower than joint tuning; a dot is a problem in one precision, a bar the",
+        f"By how many percent {clause}, is slower than joint tuning; a dot is a problem in one precision, a bar the",
         f"median of a precision, {len(recordings)} dots a row. The axis is linear up to 1 % and logarithmic beyond.",
         kernels_note(campaign),
         measurement_note(campaign, "event", "the search"),

@@ -146,7 +146,7 @@ def _floor_columns(library: str) -> tuple[Column[Times], ...]:
     "table-floor",
     title="Fraction of the streaming floor, effective bandwidth",
     numbering="ours",
-    lead=("speedup_over_baseline",),
+    lead=("speedup_over_baseline", "winner"),
 )
 def floor(campaign: Campaign, published: Published) -> Table:
     """Winner, fastest baseline and floor of every problem and precision."""
@@ -184,7 +184,7 @@ OWN_SAID = (
     "table-problems",
     title="Our kernels, the library and the floor, problem by problem",
     numbering="ours",
-    lead=("speedup", "event_speedup", "cold_speedup"),
+    lead=("speedup", "ours", "event_speedup", "cold_speedup"),
 )
 def problems(campaign: Campaign, published: Published) -> Table:
     """One line for each problem and precision; the geometric means of the ratios at the bottom."""
@@ -215,7 +215,7 @@ def problems(campaign: Campaign, published: Published) -> Table:
     ]  # fmt: skip
     columns = [column for column in _problem_columns(library) if of_pairs or column.key not in OWN]
     lines = table_of(columns, cases, join_sentences(caption))
-    means = [_mean(column, [row[at] for row in lines.rows]) for at, column in enumerate(columns)]
+    means = [_mean(column, [row[index] for row in lines.rows]) for index, column in enumerate(columns)]
     return replace(lines, summary=[(Cell("geometric mean"), *means[1:])] if cases else [])
 
 
@@ -503,7 +503,7 @@ QUANTITIES: Mapping[str, Quantity] = {
     "floor_mean_large": Quantity(_of_floor, counts=_large_symmetric, only="ours"),
     "floor_mean_large_reordered": Quantity(_of_floor, counts=_large_symmetric, only="reordered"),
     "own_floor_mean_large": Quantity(
-        lambda case, one: ratio_of(case.own_floor(one.kernel), one.kernel), counts=_large_symmetric
+        lambda case, compared: ratio_of(case.own_floor(compared.kernel), compared.kernel), counts=_large_symmetric
     ),
     "unpaired_mean_large": Quantity(_over_unpaired, counts=_large_symmetric, only="ours"),
     "unpaired_mean_large_reordered": Quantity(_over_unpaired, counts=_large_symmetric, only="reordered"),
@@ -518,7 +518,7 @@ class TargetResult(NamedTuple):
     quantity: Quantity
     numbers: Mapping[str, tuple[float | None, Times | None]]
     #: Whether the wanted number is for the campaign's device.
-    held: bool
+    with_targets: bool
 
     @property
     def held_against(self) -> tuple[float | None, Times | None]:
@@ -530,7 +530,7 @@ def _target_columns() -> tuple[Column[TargetResult], ...]:
     return (
         Column("target", "target", numeric=False, cell=lambda line: Cell(line.item["what"].replace("'", "’"))),
         Column("prototype", "prototype", cell=_prototype),
-        Column("wanted", "wanted", cell=lambda line: wanted_cell(line.item, line.held)),
+        Column("wanted", "wanted", cell=lambda line: wanted_cell(line.item, line.with_targets)),
         *(_side_column(key, title) for key, (title, _) in SIDES.items()),
         Column("over_wanted", "over wanted", "ours", cell=_over_wanted),
         Column("worst_case", "worst case", "ours", numeric=False, cell=_worst_case),
@@ -554,7 +554,7 @@ def _side_column(key: str, title: str) -> Column[TargetResult]:
 
 
 def _over_wanted(line: TargetResult) -> Cell:
-    (measured, _), wanted = line.held_against, line.item["wanted"] if line.held else ""
+    (measured, _), wanted = line.held_against, line.item["wanted"] if line.with_targets else ""
     if measured is None or not wanted:
         return Cell(None, "" if wanted else " ")
     over = measured / float(wanted)

@@ -87,11 +87,11 @@ def memory(campaign: Campaign, published: Published) -> Table:
             size = float(printed["csr_size"]) * KIB ** {"KiB": 1, "MiB": 2}[printed["csr_unit"]]
             theirs = [Cell(round(size), f"{printed['csr_size']} {printed['csr_unit']}")]
             theirs += [Cell(float(printed[name]), printed[name]) for name in FORMATS]
-        held = memory_of(line.record).get("double", {})
-        csr = held.get("CSR")
+        layouts = memory_of(line.record).get("double", {})
+        csr = layouts.get("CSR")
         mine = [Cell(csr, size_text(csr)) if csr else Cell()]
         for name in FORMATS:
-            multiple = held[name] / csr if csr and held.get(name) else None
+            multiple = layouts[name] / csr if csr and layouts.get(name) else None
             mine.append(Cell() if multiple is None else Cell(multiple, f"{multiple:.1f}"))
         rows.append((line.cell, *theirs, *mine))
     columns = [NAME]
@@ -143,8 +143,8 @@ def best_layouts(campaign: Campaign, published: Published, number: int) -> Table
         best = case.winner("joint", "event")
         ties, timed = ties + bool(tied_layouts(case, best)), timed + (best is not None)
         marked += case.mostly_launch("event", best)
-        for one in (campaign, *campaign.beside):
-            cells += _layout_cells(Case(one, line.problem, precision), line)
+        for measured_on in (campaign, *campaign.beside):
+            cells += _layout_cells(Case(measured_on, line.problem, precision), line)
         rows.append(tuple(cells))
     columns = [NAME]
     for group, prefix, name in [
@@ -222,7 +222,7 @@ def preferred(campaign: Campaign, published: Published) -> Table:
         cells = [NAME.cell(line), ENTRY.cell(line)]
         for gpu in gpus(published):
             cells.append(_kind(printed[line.published, gpu]) if line.published else BLANK)
-        cells += [_preference_cell(one, line, count) for one, count in zip(measured, counts, strict=True)]
+        cells += [_preference_cell(preference, line, count) for preference, count in zip(measured, counts, strict=True)]
         rows.append(tuple(cells))
     columns = (
         NAME,
@@ -318,29 +318,29 @@ def _share(won: int, timed: int) -> Cell:
     return Cell(won / timed, f"{won}/{timed} ({100 * won / timed:.0f} %)") if timed else Cell()
 
 
-def _best_layout(one: Sensitivity) -> Cell:
-    why = one.best is None and one.line.available
-    return Cell(one.best.row.layout if one.best else None, notes=(one.case.why_not(),) if why else ())
+def _best_layout(measured: Sensitivity) -> Cell:
+    why = measured.best is None and measured.line.available
+    return Cell(measured.best.row.layout if measured.best else None, notes=(measured.case.why_not(),) if why else ())
 
 
 def _spread_column(kind: str) -> Column[Sensitivity]:
-    def cell(one: Sensitivity) -> Cell:
-        if not (spread := one.spread(kind)):
+    def cell(measured: Sensitivity) -> Cell:
+        if not (spread := measured.spread(kind)):
             return Cell()
         ratio, fastest, slowest = spread
-        return from_rows(Cell(ratio, f"{ratio:.2f}", one.case.launch_note("event", fastest)), fastest, slowest)
+        return from_rows(Cell(ratio, f"{ratio:.2f}", measured.case.launch_note("event", fastest)), fastest, slowest)
 
     return Column(f"{kind}_worst_over_best", kind, "slowest / fastest", cell=cell)
 
 
-def _registers(one: Sensitivity) -> Cell:
-    used = [row.registers for row in one.used if row.registers is not None]
+def _registers(measured: Sensitivity) -> Cell:
+    used = [row.registers for row in measured.used if row.registers is not None]
     return Cell(f"{min(used)}–{max(used)}") if used else Cell()
 
 
 SENSITIVITY_COLUMNS = (
-    Column[Sensitivity]("problem", "problem", numeric=False, cell=lambda one: one.line.cell),
-    Column[Sensitivity]("precision", "precision", numeric=False, cell=lambda one: Cell(one.case.precision)),
+    Column[Sensitivity]("problem", "problem", numeric=False, cell=lambda measured: measured.line.cell),
+    Column[Sensitivity]("precision", "precision", numeric=False, cell=lambda measured: Cell(measured.case.precision)),
     Column[Sensitivity]("layout", "best layout", numeric=False, cell=_best_layout),
     _spread_column("static"),
     _spread_column("dynamic"),
@@ -348,7 +348,7 @@ SENSITIVITY_COLUMNS = (
     Column[Sensitivity](
         "spilled_bytes",
         "spills [B/thread]",
-        cell=lambda one: Cell(max((row.spills for row in one.used if row.spills is not None), default=None)),
+        cell=lambda measured: Cell(max((row.spills for row in measured.used if row.spills is not None), default=None)),
     ),
 )
 
@@ -367,13 +367,13 @@ def sensitivity(campaign: Campaign, published: Published) -> Table:
         for precision in campaign.precisions
     ]
     both = [
-        (one, static, dynamic)
-        for one in cases
-        if (static := one.spread("static")) and (dynamic := one.spread("dynamic"))
+        (measured, static, dynamic)
+        for measured in cases
+        if (static := measured.spread("static")) and (dynamic := measured.spread("dynamic"))
     ]
     more = sum(dynamic[0] > static[0] for _, static, dynamic in both)
-    marked = sum(one.case.mostly_launch("event", static[1], dynamic[1]) for one, static, dynamic in both)
-    won = [one.layouts_won for one in cases]
+    marked = sum(measured.case.mostly_launch("event", static[1], dynamic[1]) for measured, static, dynamic in both)
+    won = [measured.layouts_won for measured in cases]
     few, most = (published.quantity(f"{word} registers") for word in ("fewest", "most"))
     caption = [
         "How much the choice of schedule matters: median time of the slowest schedule over that of the",
@@ -381,7 +381,7 @@ def sensitivity(campaign: Campaign, published: Published) -> Table:
         "a few screening launches only. Registers: least and most of its kernels; spills: the most of any.",
         f"Dynamic is the more sensitive one in {more} of {len(both)} cases; over all searched layouts its best",
         f"schedule beats static’s by more than {100 * campaign.tie:g} % in {sum(number for number, _ in won)} of",
-        f"{sum(of for _, of in won)}.",
+        f"{sum(possible for _, possible in won)}.",
         f"Section 5.4 of {PAPER} finds dynamic more sensitive, with {few} to {most} registers a thread",
         "and no spills.",
         kernels_note(campaign),

@@ -91,7 +91,10 @@ def described(campaign: Campaign) -> pd.DataFrame:
     """
     rows = campaign.search
     rows = rows[(rows.kind == "variant") & (rows.ordering == "natural") & (rows.cache == campaign.cache)]
-    full = {space: {(one.problem, one.precision) for one in searched(campaign, space)} for space in SPACE_TITLES}
+    full = {
+        space: {(recording.problem, recording.precision) for recording in searched(campaign, space)}
+        for space in SPACE_TITLES
+    }
     cases = pd.Series(list(zip(rows.problem, rows.precision, strict=True)), index=rows.index, dtype=object)
     kept = cases.isin(full["extended"]) & ((rows.space == EXTENDED) | cases.isin(full[papers_space(campaign)]))
     rows = rows.loc[kept, list(COLUMNS)]
@@ -176,14 +179,14 @@ def _idea_line(
 ) -> tuple[Cell, ...]:
     if not lost:
         return Cell(name), *(Cell() for _ in range(len(sizes) + 3))
-    worst = max(lost, key=lambda one: one.ratio)
+    worst = max(lost, key=lambda loss: loss.ratio)
     remarks = name_cell(campaign.problems[worst.problem]).notes
-    many = sum(one.ratio > 1 + NOTABLE for one in lost)
-    screened = sum(one.screened for one in lost)
+    many = sum(loss.ratio > 1 + NOTABLE for loss in lost)
+    screened = sum(loss.screened for loss in lost)
     note = f"in {screened} of {len(lost)} cases the best without was timed by the screening only"
     return (
         Cell(name, notes=(note,) if screened else ()),
-        *(_mean_slowdown(one.ratio for one in lost if one.cached is cached) for cached in sizes),
+        *(_mean_slowdown(loss.ratio for loss in lost if loss.cached is cached) for cached in sizes),
         _percent_cell(worst.ratio - 1),
         Cell(f"{worst.problem}, {worst.precision}", notes=remarks) if worst.ratio > 1 else Cell(),
         Cell(many, f"{many} of {len(lost)}"),
@@ -267,13 +270,15 @@ class ParetoPoint(NamedTuple):
 
 
 FRONT_COLUMNS = (
-    Column[ParetoPoint]("problem", "problem", numeric=False, cell=lambda one: one.line.cell),
-    Column[ParetoPoint]("precision", "precision", numeric=False, cell=lambda one: Cell(one.row.precision)),
-    Column[ParetoPoint]("variant", "variant", numeric=False, cell=lambda one: Cell(one.row.name, keys=(one.row.key,))),
-    Column[ParetoPoint]("bytes", "MiB", cell=lambda one: Cell(int(one.size), f"{one.size / 2**20:.3g}")),
-    Column[ParetoPoint]("bytes_over_least", "× least", cell=lambda one: _over(one.size, one.least_size)),
-    Column[ParetoPoint]("seconds", "µs", cell=lambda one: Cell(one.seconds, f"{one.seconds * MICRO:.2f}")),
-    Column[ParetoPoint]("seconds_over_best", "× best", cell=lambda one: _over(one.seconds, one.least_seconds)),
+    Column[ParetoPoint]("problem", "problem", numeric=False, cell=lambda point: point.line.cell),
+    Column[ParetoPoint]("precision", "precision", numeric=False, cell=lambda point: Cell(point.row.precision)),
+    Column[ParetoPoint](
+        "variant", "variant", numeric=False, cell=lambda point: Cell(point.row.name, keys=(point.row.key,))
+    ),
+    Column[ParetoPoint]("bytes", "MiB", cell=lambda point: Cell(int(point.size), f"{point.size / 2**20:.3g}")),
+    Column[ParetoPoint]("bytes_over_least", "× least", cell=lambda point: _over(point.size, point.least_size)),
+    Column[ParetoPoint]("seconds", "µs", cell=lambda point: Cell(point.seconds, f"{point.seconds * MICRO:.2f}")),
+    Column[ParetoPoint]("seconds_over_best", "× best", cell=lambda point: _over(point.seconds, point.least_seconds)),
 )
 
 
@@ -292,7 +297,9 @@ def fronts(campaign: Campaign, published: Published) -> Table:
         cases, alone = cases + 1, alone + (len(weighed.front) == 1)
         sizes, seconds = weighed.matrix_bytes.tolist(), weighed.seconds.tolist()
         least = min(sizes), min(seconds)
-        points += [ParetoPoint(line, weighed.rows[at], sizes[at], seconds[at], *least) for at in weighed.front]
+        points += [
+            ParetoPoint(line, weighed.rows[index], sizes[index], seconds[index], *least) for index in weighed.front
+        ]
     caption = [
         "Variants that no other beats both in time and in bytes of the matrix, from the smallest matrix to the fastest",
         "product; of each layout the fastest variant in natural ordering takes part.",
@@ -370,14 +377,14 @@ BUDGET = float(StudySettings.model_fields["budget"].default)
 Learnt = Mapping[str, tuple[str, Callable[[Evaluation], Array | None]]]
 #: Columns of search losses: key, head, and a function for the losses.
 JUDGED: Learnt = {
-    "problem_unknown": ("problem unknown", lambda one: one.problem_unknown),
-    "entry_unknown": ("entry unknown", lambda one: one.family_unknown),
-    "random": ("random", lambda one: one.random),
+    "problem_unknown": ("problem unknown", lambda evaluation: evaluation.problem_unknown),
+    "entry_unknown": ("entry unknown", lambda evaluation: evaluation.family_unknown),
+    "random": ("random", lambda evaluation: evaluation.random),
 }
 #: The same of searches that learn from other devices, where campaigns on such stand beside this one.
 ELSEWHERE: Learnt = {
-    "device_unknown": ("GPU unknown", lambda one: one.device_unknown),
-    "both_unknown": ("GPU and problem unknown", lambda one: one.both_unknown),
+    "device_unknown": ("GPU unknown", lambda evaluation: evaluation.device_unknown),
+    "both_unknown": ("GPU and problem unknown", lambda evaluation: evaluation.both_unknown),
 }
 LEARNT_ELSEWHERE = (
     "“GPU unknown” has learnt from the campaigns beside this one on other GPUs alone; “GPU and problem unknown” from "
@@ -422,13 +429,13 @@ def prediction_losses(campaign: Campaign, published: Published) -> Table:
     return Table(tuple(columns), rows, join_sentences(caption), summary)
 
 
-def _prediction_row(one: Evaluation | None, learnt: Learnt) -> list[Cell]:
-    if one is None:
+def _prediction_row(evaluation: Evaluation | None, learnt: Learnt) -> list[Cell]:
+    if evaluation is None:
         return [Cell() for _ in range(2 + len(learnt))]
-    curves = [losses_of(one) for _, losses_of in learnt.values()]
+    curves = [losses_of(evaluation) for _, losses_of in learnt.values()]
     return [
-        Cell(len(one.recording.seconds)),
-        Cell(one.tried),
+        Cell(len(evaluation.recording.seconds)),
+        Cell(evaluation.tried),
         *(Cell() if curve is None else _percent_cell(float(curve[-1])) for curve in curves),
     ]
 
@@ -438,7 +445,7 @@ def _prediction_summary(
 ) -> list[Cell]:
     cells = [Cell(None, " "), Cell(None, " ")]
     for _, losses_of in learnt.values():
-        final = [float(curve[-1]) for one in judged if (curve := losses_of(one)) is not None]
+        final = [float(curve[-1]) for evaluation in judged if (curve := losses_of(evaluation)) is not None]
         cells.append(_percent_cell(over(final)) if final else Cell())
     return cells
 
@@ -476,11 +483,11 @@ class OrderLoss:
 def lost(recordings: Sequence[Recording], order: Order) -> list[OrderLoss]:
     """Replay an order of tuning on every recorded problem."""
     answers = []
-    for one in recordings:
-        outcome = order(searches.times_of(one))
+    for recording in recordings:
+        outcome = order(searches.times_of(recording))
         answer = None if outcome.variant is None else str(outcome.variant)
-        loss = None if answer is None else float(one.losses([answer])[0])
-        answers.append(OrderLoss(one, outcome.tried, loss, answer not in one.full))
+        loss = None if answer is None else float(recording.losses([answer])[0])
+        answers.append(OrderLoss(recording, outcome.tried, loss, answer not in recording.full))
     return answers
 
 
@@ -500,7 +507,9 @@ def strategies(campaign: Campaign, published: Published) -> Table:
         *(Column(key, key, "slower than joint [%]") for key in ("median", "mean", "worst")),
         Column("where", "worst at", numeric=False),
     )
-    customary = ", ".join(sorted({str(searches.default_schedule(searches.times_of(one))) for one in recordings}))
+    customary = ", ".join(
+        sorted({str(searches.default_schedule(searches.times_of(recording))) for recording in recordings})
+    )
     rows = [
         _order_row(name, lost(recordings, order), campaign.tie)
         for name, order in {**SEQUENCES, **PRODUCTS}.items()
@@ -524,14 +533,14 @@ def strategies(campaign: Campaign, published: Published) -> Table:
 
 
 def _order_row(name: str, answers: Sequence[OrderLoss], tie: float) -> tuple[Cell, ...]:
-    judged = [(one.loss, one) for one in answers if one.loss is not None]
+    judged = [(answer.loss, answer) for answer in answers if answer.loss is not None]
     if not judged:
         return Cell(name), *(Cell() for _ in range(6))
     losses = np.array([loss for loss, _ in judged])
     worst = max(judged, key=lambda pair: pair[0])
     exact = int((losses <= tie).sum())
-    tried = [one.tried for one in answers]
-    screened = sum(one.screened for one in answers)
+    tried = [answer.tried for answer in answers]
+    screened = sum(answer.screened for answer in answers)
     notes = (f"{screened} of {len(answers)} answers timed by the screening only",) if screened else ()
     where = f"{worst[1].recording.problem}, {worst[1].recording.precision}" if worst[0] > 0 else None
     return (

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from repro.codegen.targets import SCALARS, Target
@@ -20,6 +18,7 @@ from repro.sparse.expansions import Bsr, real_expansion
 from repro.sparse.library import asked_for
 from repro.sparse.library.scipy_products import SciPy
 from repro.sparse.operands import KernelProduct, ProductOperands, ProductRow, make_operands
+from repro.sparse.symmetry import transposed
 from repro.studies import StepResult, Study
 from repro.tuning.session import Session
 
@@ -27,17 +26,12 @@ NAME, ENTRY = "transposed", "real"
 N_T = 128
 
 
-def transpose(matrix: Matrix) -> Matrix:
-    """Return the transpose of a square matrix of real numbers."""
-    csr = sp.csr_array((matrix.values[:, 0], matrix.indices, matrix.indptr), shape=matrix.shape).T.tocsr()
-    return replace(matrix, indptr=csr.indptr, indices=csr.indices, values=csr.data[:, None])
-
-
 class CsrProduct(KernelProduct):
     """One of the two ways, with A or Aᵀ in compressed rows."""
 
     def arrays(self, operands: ProductOperands) -> Mapping[str, NDArray[Any]]:
-        matrix = transpose(operands.problem) if self.adds else operands.problem
+        # the operands' matrix is Aᵀ, whose transpose is A
+        matrix = transposed(operands.problem) if self.adds else operands.problem
         values = matrix.values.ravel().astype(operands.dtype)
         return {"starts": matrix.indptr, "columns": matrix.indices, "values": values}
 
@@ -70,7 +64,7 @@ class Transposed(Study):
 
     def operands(self, problem: Problem, precision: str, seed: int) -> ProductOperands:
         assert isinstance(problem, Matrix)
-        return make_operands(transpose(problem), precision, seed)
+        return make_operands(transposed(problem.require_product()), precision, seed)
 
     def measure(self, session: Session) -> Iterator[tuple[str, StepResult]]:
         built = read_module(session.target, NAME, f"products/{session.precision}")
