@@ -94,7 +94,7 @@ def test_a_module_that_does_not_compile_is_named_and_tried_again(campaign: Plan)
     manifest = Path(campaign.all_manifests[0])
     write_json(manifest, {**MODULE, "status": "compile_error", "message": "error: expected ';'"})
     write_rows(campaign, [("a", "compile_error", "error: expected ';'")])
-    assert [(part.subject, part.reason) for part in find_missing(campaign)] == [
+    assert [(part.what, part.reason) for part in find_missing(campaign)] == [
         (f"module {manifest}", "error: expected ';'")
     ]
 
@@ -104,7 +104,7 @@ def test_rows_that_failed_are_counted_by_status(campaign: Plan) -> None:
     write_rows(
         campaign, [("a", "ok", None), ("b", "incorrect", None), ("c", "incorrect", "x"), ("d", "launch_error", "y")]
     )
-    reasons = [part.reason for part in find_missing(campaign) if "search" in part.subject]
+    reasons = [part.reason for part in find_missing(campaign) if "search" in part.what]
     assert reasons == ["2 rows incorrect, the first b", "1 rows launch_error, the first d: y"]
 
 
@@ -112,7 +112,7 @@ def test_a_case_without_a_winner_is_named_in_one_line(campaign: Plan) -> None:
     hung = [(f"CSR-AoS-AoS/static-{n}-1", "timeout", "did not end within 60 s") for n in (32, 64)]
     write_rows(campaign, [*hung, ("CSR-AoS-AoS/dynamic-32-1", "out_of_memory", None), ("b", "ok", None)], TUNINGS)
     [missing] = find_missing(campaign)
-    assert missing.subject == f"compound_spmv on {NAME}, single"
+    assert missing.what == f"compound_spmv on {NAME}, single"
     assert missing.reason == (
         "no winner of schedule, layout, joint, static, dynamic: 1 rows out_of_memory, the first "
         "CSR-AoS-AoS/dynamic-32-1; 2 rows timeout, the first CSR-AoS-AoS/static-32-1: did not end within 60 s"
@@ -150,7 +150,7 @@ def test_a_winner_that_was_not_timed_again_is_named(campaign: Plan) -> None:
     table.to_parquet(report)
     make_all(campaign)
     [missing] = find_missing(campaign)
-    assert (missing.subject.rpartition(" ")[2], missing.reason) == (
+    assert (missing.what.rpartition(" ")[2], missing.reason) == (
         "(report)",
         "1 rows timeout, the first a: did not end",
     )
@@ -323,10 +323,10 @@ def test_what_is_part_done_is_counted_by_kind_and_reason(campaign: Plan, capsys:
     missing += [Missing("s on p3, double (search)", f"{n} rows crashed, the first v{n}: at {n}") for n in (2, 3)]
     missing += [Missing("module m", "not compiled"), Missing("s on p, single", "3 rows disturbed, the first v", True)]
     counted = count_alike(missing)
-    assert [part.subject for part in counted] == [
+    assert [part.what for part in counted] == [
         "3 cases",
         "2 problems",
-        missing[8].subject,
+        missing[8].what,
         "module m",
         "s on p, single",
     ]

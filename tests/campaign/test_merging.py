@@ -133,7 +133,7 @@ def test_a_merged_campaign_is_complete_or_says_what_it_lacks(results: Path, monk
     change_config(Path("results/second"), lambda c: c["studies"][STUDY]["problems"].append("like_flickr"))
     merge(["first", "second"], Path("results"), "less")
     missing = find_missing(make_plan(load(Path("results/less/config.yaml"))))
-    assert {part.subject for part in missing} == {"problem like_flickr", f"{STUDY} on like_flickr, double"}
+    assert {part.what for part in missing} == {"problem like_flickr", f"{STUDY} on like_flickr, double"}
 
 
 def retime(part: Path) -> None:

@@ -141,11 +141,6 @@ def test_a_file_that_holds_another_problem_is_refused() -> None:
     other.problem.write_bytes(one.problem.read_bytes())
     with pytest.raises(ReproError, match=r"holds another problem[\s\S]*expected: other\n[\s\S]*actual: one\n"):
         measure(made.config, "compound_spmv", "other", "double", lambda *_: None)
-    Path("c.yaml").write_text("campaign: c\nstudies: {compound_spmv: {problems: [{path: other.mtx}]}}\n")
-    words = ["problem", "other", "--info", "--config", "c.yaml", "--output", str(other.problem)]
-    said = CliRunner().invoke(application(words), words)
-    assert said.exit_code == 1
-    assert "the problem file holds another problem" in said.output
 
 
 def test_one_that_cannot_be_built_keeps_the_entry_that_was_planned() -> None:

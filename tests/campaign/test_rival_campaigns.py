@@ -112,10 +112,8 @@ def test_what_crashes_hangs_or_leaves_costs_its_row_and_stands_in_tables_and_fig
 
     outline = Outline(NAME, "matrix", entry="complex")
     plan = replace(plan_of({"layouts": LAYOUTS[:1]}, campaign="c"), problems={NAME: outline})
-    remarks = [part for part in find_missing_of_case(plan, STUDY, NAME, "single") if "rival/" in part.subject]
-    assert {part.subject.split()[0] for part in remarks} == {
-        name for name in rivals.status.index if "right" not in name
-    }
+    remarks = [part for part in find_missing_of_case(plan, STUDY, NAME, "single") if "rival/" in part.what]
+    assert {part.what.split()[0] for part in remarks} == {name for name in rivals.status.index if "right" not in name}
     assert all(part.remark for part in remarks)
     assert f"timeout: rival/hanging did not end within {TIMEOUT:g} s" in {part.reason for part in remarks}
 

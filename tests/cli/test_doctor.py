@@ -66,7 +66,7 @@ def test_a_gpu_without_its_compiler_cannot_be_used(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(selection, "find_gpus", lambda: [GPU])
     monkeypatch.setattr(nvcc, "find", lambda: None)
     monkeypatch.setattr(doctor, "find_spec", lambda name: object() if name == "pycuda" else None)
-    found = {finding.subject: finding for finding in doctor.check_cuda()}
+    found = {finding.what: finding for finding in doctor.check_cuda()}
     assert not found["cuda:0"].good
     assert "lacks nvcc" in found["cuda:0"].found
     assert not found["cuSPARSE"].good
@@ -77,7 +77,7 @@ def test_a_gpu_with_all_it_needs_can_be_used(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(nvcc, "find", lambda: Path("/opt/bin/nvcc"))
     monkeypatch.setattr(nvcc, "version", lambda: "nvcc 12")
     monkeypatch.setattr(doctor, "find_spec", lambda name: object() if name == "pycuda" else None)
-    found = {finding.subject: finding for finding in doctor.check_cuda()}
+    found = {finding.what: finding for finding in doctor.check_cuda()}
     assert found["cuda:0"].good
     assert found["cuda:0"].device
     assert "NVIDIA Test, sm_90" in found["cuda:0"].found
@@ -92,7 +92,7 @@ def test_an_older_cusparse_says_what_it_lacks(
     monkeypatch.setitem(sys.modules, "nvmath", SimpleNamespace())
     monkeypatch.setitem(sys.modules, "nvmath.bindings", SimpleNamespace(cusparse=cusparse))
     monkeypatch.setattr(doctor, "find_spec", lambda name: object() if name == "nvmath" else None)
-    finding = {finding.subject: finding for finding in doctor.check_cuda()}["cuSPARSE"]
+    finding = {finding.what: finding for finding in doctor.check_cuda()}["cuSPARSE"]
     text = f"{'.'.join(map(str, version))} through nvmath-python"
     assert finding.good and finding.found.startswith(text + (found or ""))
     assert bool(found) == (finding.found != text)
@@ -127,11 +127,11 @@ def test_missing_libraries_are_read_from_the_loader(monkeypatch: pytest.MonkeyPa
 
 def test_outside_the_repository_the_default_is_the_packages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    found = {finding.subject: finding for finding in doctor.check_python()}
+    found = {finding.what: finding for finding in doctor.check_python()}
     assert found["configuration"].good
     assert str(REPOSITORY / "config/config.yaml") in found["configuration"].found
     (tmp_path / "config").mkdir()
     (tmp_path / "config/config.yaml").write_text("bogus: 1\nstudies: {}\n")
-    found = {finding.subject: finding for finding in doctor.check_python()}
+    found = {finding.what: finding for finding in doctor.check_python()}
     assert not found["configuration"].good
     assert "bogus" in found["configuration"].found

@@ -6,11 +6,14 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 import typer.main
 
+from repro.campaign.completeness import Missing
+from repro.campaign.estimate import Job
 from repro.cli import app
 from repro.cli.campaign import ListTopic
 
@@ -72,6 +75,11 @@ def test_what_a_machine_has_is_printed_as_json(capsys: pytest.CaptureFixture[str
     found = json.loads(said(capsys, "doctor", "--json"))
     assert {"what": "Python", "good": True}.items() <= found["findings"][0].items()
     assert found["usable"]
+
+
+def test_programs_read_the_names_of_a_plans_cases_and_of_what_is_missing() -> None:
+    assert [field.name for field in fields(Missing)] == ["what", "reason", "remark"]
+    assert [field.name for field in fields(Job)][:6] == ["study", "problem", "what", "precision", "size", "size_from"]
 
 
 @pytest.mark.parametrize(

@@ -359,7 +359,7 @@ def test_what_is_no_nvcc_is_one_message(as_nvcc, at_once, script, what, said):
         nvcc.version()
     assert len(str(caught.value)) < 1000
     assert str(caught.value).replace("\n", "").isprintable()
-    found = {finding.subject: finding for finding in doctor.check_cuda()}["nvcc"]
+    found = {finding.what: finding for finding in doctor.check_cuda()}["nvcc"]
     assert not found.good
     assert what in found.found
     assert found.todo

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from pydantic import Field
 from repro.campaign import configuration
 from repro.campaign.configuration import load, resolve
 from repro.campaign.plan import as_yaml
-from repro.config import MAX_BYTES, merge, read_yaml
+from repro.config import MAX_BYTES, merge, models, read_yaml
 from repro.config.models import MAX_PART_LENGTH, OwnProblem, StudySettings
 from repro.errors import ReproError
 from repro.problems.registry import MAX_NAME_LENGTH, load_registry, problem_names
@@ -164,6 +165,7 @@ def test_an_own_problem_is_read() -> None:
         ({"studies": {"compound_spmv": {"problems": [{"path": "~nobody_/x"}]}}}, "problems.0.path: .*home"),
         ({"studies": {"compound_spmv": {"precisions": ["double"] * 2}}}, "precisions: named twice: double"),
         ({"studies": {"compound_spmv": {"baselines": ["a", "b", "a"]}}}, "baselines: named twice: a"),
+        ({"rivals": [{"name": "a", "python": "m:o", "of": "spmv"}] * 2}, "rivals: named twice: a"),
         ({"studies": {"compound_spmv": {"layouts": "some"}}}, r"actual: studies.compound_spmv.layouts: .*'some'"),
         ({"studies": {"compound_spmv": {"timing": {"rounds": 1}}}}, "timing.rounds: "),
     ],
@@ -337,6 +339,21 @@ def test_the_readme_explains_every_key_with_its_default() -> None:
             if isinstance(default, str) or type(default) in (int, float):
                 printed = f"{default:g}" if isinstance(default, float) else str(default)
                 assert any(f"`{printed}`" in row for row in rows), f"config/README.md: {key} is {printed}"
+
+
+def test_a_table_of_the_readme_has_every_key_of_a_mapping() -> None:
+    tables: list[set[str]] = [set()]
+    for line in (REPOSITORY / "config/README.md").read_text().splitlines():
+        if line.startswith("|"):
+            tables[-1] |= set(re.findall(r"`([^`]+)`", line.split("|")[1]))
+        elif tables[-1]:
+            tables.append(set())
+    mappings = [value for value in vars(models).values() if isinstance(value, type) and issubclass(value, models.Model)]
+    assert len(mappings) > 8
+    for mapping in mappings:
+        missing = min((mapping.model_fields.keys() - table for table in tables), key=len)
+        # docs/bring-your-own-kernel.md explains rivals
+        assert not missing or mapping is models.Rival, f"config/README.md does not explain {missing} of {mapping}"
 
 
 def test_the_readme_has_the_defaults_that_depend_on_the_study() -> None:

@@ -59,12 +59,25 @@ def test_each_mistake_of_a_file_has_line_column_and_the_nearest(place: str, key:
     lines = [line for line in refused(WRONG).splitlines() if f" {key}: " in line]
     assert len(lines) == 1
     assert f"a.yaml:{place}: {key}: " in lines[0]
-    assert lines[0].endswith(f"; did you mean {near}?")
+    assert f"; did you mean {near}?" in lines[0]
+    assert lines[0].endswith("?") or f"; did you mean {near}? There are " in lines[0]  # before the whole list
 
 
 def test_an_unknown_key_has_those_that_can_stand_in_its_place() -> None:
     (line,) = (line for line in refused(WRONG).splitlines() if "entri" in line)
     assert all(f" {key}," in line for key in ("path", "entry", "name")) and "seed" not in line
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        (", entry: quaternion", "`entry: quaternion` is for surfaces and has no `fixed`: write `entry: block3`"),
+        ("", "`fixed` is of tetrahedral meshes: add `entry: block3`"),
+    ],
+)
+def test_a_mapping_is_not_told_that_it_is_no_text(entry: str, message: str) -> None:
+    said = refused(f"studies: {{compound_spmv: {{problems: [{{path: a.mesh{entry}, fixed: {{x: min}}}}]}}}}\n")
+    assert f" studies.compound_spmv.problems.0: {message}\n" in said
 
 
 def test_of_several_files_the_one_that_wrote_a_value_last_is_named() -> None:

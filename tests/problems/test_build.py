@@ -18,6 +18,7 @@ from repro.problems import generators, recipes
 from repro.problems.builder import build, find
 from repro.problems.matrix import Matrix
 from repro.problems.problem import Unavailable
+from repro.problems.repositories import write_mesh
 from repro.studies.compound_spmv.facts import measure_memory
 
 MTX = "%%MatrixMarket matrix coordinate real general\n4 4 4\n1 1 1\n2 2 2\n3 3 3\n4 1 4\n"
@@ -252,6 +253,22 @@ def test_info_prints_what_a_problem_is_and_builds_it_if_need_be(
     again = run("problem", "toy", "--info")
     assert again.exit_code == 0
     assert again.output == first.output
+
+
+def test_info_is_of_the_configuration_and_the_file_as_they_are_now(run: Callable[..., Any], tmp_path: Path) -> None:
+    mesh, config = tmp_path / "beam.meshb", tmp_path / "config.yaml"
+    write_mesh(mesh, *generators.lattice_box((2, 2, 2)))
+    campaign = config.read_text()
+
+    def shown(fixed: str) -> str:
+        config.write_text(campaign.replace("[toy]", f"[{{path: {mesh}, entry: block3{fixed}}}]"))
+        said = run("problem", "beam", "--info")
+        return str(said.output or said.exception)
+
+    assert "9 of 27 vertices fixed" in shown(", fixed: {x: min}")
+    assert "vertices fixed" not in shown("")
+    mesh.write_bytes(mesh.read_bytes()[:-100])
+    assert "truncated" in shown("")
 
 
 @pytest.mark.parametrize("size", ["0 0 0", "3 0 0", "2 5 0"])

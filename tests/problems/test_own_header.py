@@ -234,6 +234,34 @@ def test_a_mesh_needs_its_entry(tmp_path: Path) -> None:
         describe_file(OwnProblem(path=str(path)))
 
 
+@pytest.mark.parametrize(
+    ("name", "head"),
+    [
+        ("a.mesh", "MeshVersionFormatted 2\n# made by hand\nDimension 3\nRequiredVertices\n7\n1\nVertices\n1025\n"),
+        ("a.msh", "$MeshFormat\n2.2 0 8\n$EndMeshFormat\n$Nodes\n1025\n1 0 0 0\n"),
+        ("a.msh", "$MeshFormat\n4.0 0 8\n$EndMeshFormat\n$Entities\n9 9 9 9\n$EndEntities\n$Nodes\n9 1025\n"),
+        ("a.msh.gz", "$MeshFormat\n4.1 0 8\n$EndMeshFormat\n$Nodes\n9 1025 1 1030\n"),
+        ("a.msh", "$NOD\n1025\n1 0 0 0\n"),
+        ("a.ele", "# TetGen\n1025 3 0 0\n"),
+        ("a.off", "OFF\n# a comment of 3 words\n1025 2046 0\n"),
+        ("a.ply", "ply\nformat binary_little_endian 1.0\nelement vertex 1025\nproperty float x\n"),
+        ("a.vtk", "# vtk DataFile Version 2.0\n7\nASCII\nDATASET POLYDATA\nPOINTS 1025 float\n"),
+    ],
+)
+def test_the_vertices_that_a_mesh_states_are_its_size(tmp_path: Path, name: str, head: str) -> None:
+    path = tmp_path / name
+    content = head.encode()
+    path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    if name == "a.ele":
+        path.rename(tmp_path / "a.node")
+        path.write_text("5 4 0\n")
+    own = OwnProblem(path=str(path), entry="block3")
+    assert describe_file(own)[1:3] == ((1025, 14 * 1025), "by vertices")
+    # no file has so many: it is damaged, which the build says
+    path.with_name("a.node" if name == "a.ele" else name).write_text(head.replace("1025", "1025" * 9))
+    assert describe_file(own).size_from == "by length"
+
+
 @pytest.mark.parametrize("name", ["a.mtx.gz", "a.mtx.xz"])
 def test_a_file_that_is_not_packed_as_its_name_says_is_read(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("%%MatrixMarket matrix coordinate real general\n1 1 1\n1 1 1\n")

@@ -181,7 +181,7 @@ TOY = "{name: toy, source: generated, entry: real, kind: poisson, sets: [s]%s}"
         ("problems: [{name: toy, source: recipe, recipe: toy_1, young: -3}]", "1:55: problems.0.young: "),
         (
             "problems: [{name: toy, source: recipe, recipe: toy_1, yung: 3}]",
-            r"1:55: problems.0.yung: unknown key (?!.* group).* recipe,.*did you mean young\?",
+            r"1:55: problems.0.yung: unknown key (?!.* group).*did you mean young\? There are .* recipe,",
         ),
         ("problems: [{name: '../toy', source: generated, entry: real, kind: poisson}]", "name"),
         (

@@ -11,6 +11,7 @@ import pytest
 import scipy.sparse as sp
 from test_meshreaders_gmsh import by_entities, listed
 
+from repro.cli.problems import describe
 from repro.config.models import Config, Fixed, Limits, OwnProblem
 from repro.entries import get_entry
 from repro.errors import ReproError
@@ -42,6 +43,13 @@ def built(path: Path, fixed: Any = ()) -> Any:
     return build(problem, Config(studies={"compound_spmv": {"problems": [problem]}}))
 
 
+def positive(problem: Any) -> str:
+    """Return what `repro problem --info` prints of a matrix that is semidefinite by construction."""
+    labels, values = (list(column.cells) for column in describe(problem, Path("p.npz")).columns)
+    assert "semidefinite" not in labels
+    return str(values[labels.index("positive")])
+
+
 @pytest.mark.medium
 @pytest.mark.usefixtures("read_here")
 @pytest.mark.parametrize(
@@ -61,6 +69,8 @@ def test_a_body_that_is_held_is_the_free_one_without_rows_and_columns(mesh: Path
     assert np.linalg.eigvalsh(inner)[0] > 1e-3 > abs(np.linalg.eigvalsh(whole)[5])
     assert free.origin["notes"] == ["singular: six rigid motions"]
     assert held.origin["notes"] == [f"{BOTTOM.sum()} of {len(LATTICE)} vertices fixed"]
+    assert positive(free) == "semidefinite, singular: six rigid motions"
+    assert positive(held) == "definite (held)"
 
 
 @pytest.mark.parametrize(
@@ -146,7 +156,7 @@ def test_what_cannot_be_held_is_refused(mesh: Path, tmp_path: Path) -> None:
             fixed_vertices(LATTICE, [fixed], {}, mesh)
     with pytest.raises(ReproError, match="without physical groups"):
         read_group(tmp_path / "a.vtu", Limits(), "held")
-    with pytest.raises(ValueError, match="add `entry: block3`"):
+    with pytest.raises(ValueError, match="has no `fixed`: write `entry: block3`"):
         OwnProblem(path="a.msh", entry="quaternion", fixed={"x": 0})
     with pytest.raises(ValueError, match="at the least"):
         OwnProblem(path="a.msh", entry="block3", fixed=[{}])

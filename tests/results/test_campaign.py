@@ -56,6 +56,21 @@ def test_partial_campaign(maker: SmallCampaign) -> None:
     assert Case(maker.load(), "grid", "single").why_not() == "no winner was chosen yet"
 
 
+def test_a_finished_search_without_a_choice_by_a_clock_says_why(maker: SmallCampaign) -> None:
+    """`repro best` then shows the choice by the other clock: nothing is still to come."""
+    maker.all("grid")
+    chosen = [("joint", "event"), ("operator", "event"), ("operator", "graph")]
+    maker.choose("grid", "single", dict.fromkeys(chosen, (FAST, [])))
+    case = Case(maker.load(), "grid", "single")
+    assert case.winner("joint", "event") and not case.winner("joint", "graph")
+    assert case.why_not() == "no variant to choose from was timed by the graph clock"
+    rows = [replace(row, status="disturbed") if row.name != FAST else row for row in maker.search("grid", "single")]
+    maker.write("grid", "single", "search", rows)
+    assert Case(maker.load(), "grid", "single").why_not() == (
+        "by the graph clock no timing was quiet enough; run again on a quieter machine"
+    )
+
+
 def test_failed_and_noisy_winners(maker: SmallCampaign) -> None:
     def with_status(status: str) -> Case:
         rows = maker.report("grid", "single")

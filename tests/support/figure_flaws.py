@@ -102,10 +102,7 @@ def _struck_through(canvas: Canvas) -> Iterator[str]:
 def _pale(canvas: Canvas, texts: list[Text]) -> Iterator[str]:
     for text in texts:
         ratio = contrast(text.get_color(), _behind(text, canvas))
-        if ratio < READABLE and text.get_text() not in (
-            figure_style.BAR,
-            figure_style.DIAMOND,
-        ):  # samples of bars, not words
+        if ratio < READABLE and text.get_text() != figure_style.DIAMOND:  # a sample of a mark, not a word
             yield f"contrast of {ratio:.1f}: {text.get_text()!r}"
     for legend in canvas.findobj(Legend):
         for text, handle in _entries(legend):

@@ -39,7 +39,7 @@ CHOICES = "choices"
 @dataclass(frozen=True)
 class Missing:
     #: Name of the missing thing; `reason` says why it is missing.
-    subject: str
+    what: str
     reason: str
     #: Whether this is only a remark, and the campaign counts as complete nevertheless.
     remark: bool = False
@@ -47,10 +47,10 @@ class Missing:
     @property
     def kind(self) -> str:
         """What many of its like are called."""
-        first = self.subject.split()[0]
+        first = self.what.split()[0]
         if first.startswith("rival/"):
             return "cases of rivals"
-        return {"problem": "problems", "module": "modules"}.get(first, "cases" if " on " in self.subject else "steps")
+        return {"problem": "problems", "module": "modules"}.get(first, "cases" if " on " in self.what else "steps")
 
     @property
     def cause(self) -> str:
@@ -78,8 +78,8 @@ def count_alike(missing: Sequence[Missing]) -> list[Missing]:
         alike.setdefault((part.kind, part.cause, part.remark), []).append(part)
     counted = []
     for (kind, cause, remark), parts in alike.items():
-        number = len({part.subject for part in parts})
-        together = Missing(f"{number} {kind}", f"{cause}; the first is {parts[0].subject}", remark)
+        number = len({part.what for part in parts})
+        together = Missing(f"{number} {kind}", f"{cause}; the first is {parts[0].what}", remark)
         counted.append(together if number > 1 else parts[0])
     return counted
 

@@ -86,7 +86,7 @@ class Job:
     study: str
     problem: str
     #: Entry type for a matrix, else the kind of problem.
-    content: str
+    what: str
     precision: str
     #: Numbers of rows and non-zeros; `size_from` says how they are known: `built`, as `Outline.size_from` says, or
     #: `assumed`.
@@ -384,9 +384,9 @@ def estimate_job(
     seconds = _seconds(settings, rates, pace, work, tried, target.dialect, slowdown)
     seconds += rates.on_demand * tried if get_study(study_name).compiles_on_demand(settings) else 0
     seconds += RATES[target.dialect].start if first and work.variants else 0  # its winner is timed once more
-    content = problem.entry or problem.kind
+    what = problem.entry or problem.kind
     return Job(
-        *(study_name, name, content, precision, size, size_from),
+        *(study_name, name, what, precision, size, size_from),
         variants=work.variants,
         tried=tried,
         operand_bytes=work.operand_bytes,

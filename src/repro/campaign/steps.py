@@ -16,7 +16,9 @@ from repro.campaign.receipts import Receipt, Step, code_hash, files_digest, why_
 from repro.codegen.build_cache import MODULES, compiler_identity, manifest_path
 from repro.codegen.targets import Target
 from repro.codegen.templates import COMMON, SUFFIXES
+from repro.config.models import Config
 from repro.package_data import shipped
+from repro.problems.problem import Outline
 from repro.studies import get_study, study_module, study_names
 
 #: Packages whose versions are inputs of building problems, rendering modules, measuring, and making artifacts.
@@ -59,15 +61,20 @@ def _made(plan: Plan) -> Iterator[Step]:
 
 
 def building(plan: Plan, name: str) -> Step:
-    problem = plan.problems[name]
+    outputs = (Path(plan.results, "problems", f"{name}.npz"), Path(plan.results, "raw", "problems", f"{name}.json"))
+    return building_into(outputs, receipt_of(plan, "problem", name), plan.problems[name], plan.config)
+
+
+def building_into(outputs: tuple[Path, ...], receipt: Path, problem: Outline, config: Config) -> Step:
+    """Return the step that builds a problem, of a campaign or alone, into the given files."""
     return Step(
-        f"problem {name}",
-        receipt_of(plan, "problem", name),
-        (Path(plan.results, "problems", f"{name}.npz"), Path(plan.results, "raw", "problems", f"{name}.json")),
+        f"problem {problem.name}",
+        receipt,
+        outputs,
         {
             "definition": problem.definition,
-            "seed": plan.config.seed,
-            "limits": plan.config.limits.model_dump(mode="json"),
+            "seed": config.seed,
+            "limits": config.limits.model_dump(mode="json"),
             "packages": _versions(BUILDING),
             "code": _building_code(),
         },

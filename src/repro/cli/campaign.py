@@ -374,7 +374,8 @@ def plan(
         "measured campaigns. What is measured or compiled already is not done again.",
         _compile_model(needs),
         "Sizes are `built` (known exactly), `stated` (by registry, generator or the file's header), `at most` (a bound "
-        "by these), `by length` (guessed from that of a mesh's file) or `assumed`.",
+        "by these), `by vertices` (of those that a mesh's file states), `by length` (guessed from that of a mesh's "
+        "file) or `assumed`.",
     ):
         for line in wrapped(text, terminal_width() or READING_WIDTH):
             typer.echo(line)
@@ -527,7 +528,7 @@ def _case_lines(needs: Estimate) -> tuple[list[str], list[tuple[str, ...]]]:
     for job in needs.jobs:
         size = (*(f"{number:,}" for number in job.size), job.size_from)
         reckoned = (f"{job.variants:,}", duration(job.seconds)) if job.told else (UNKNOWN, UNKNOWN)
-        rows.append((job.problem, job.content, job.precision, *reckoned, *size, job.study))
+        rows.append((job.problem, job.what, job.precision, *reckoned, *size, job.study))
     return ["problem", "what", "precision", "variants", "expected", "rows", "non-zeros", "size", "study"], rows
 
 
@@ -539,7 +540,7 @@ def _summary_lines(needs: Estimate) -> tuple[list[str], list[tuple[str, ...]]]:
 
     alike: dict[tuple[str, str, str], list[Job]] = {}
     for job in needs.jobs:
-        alike.setdefault((job.study, job.content, job.precision), []).append(job)
+        alike.setdefault((job.study, job.what, job.precision), []).append(job)
     rows = []
     for group, jobs in alike.items():
         seconds = [job.seconds for job in jobs]

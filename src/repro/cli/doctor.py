@@ -29,7 +29,7 @@ class Finding:
     """Result of one check of `repro doctor`."""
 
     #: Subject of the check, such as a compiler.
-    subject: str
+    what: str
     #: Result, such as a version, or why it is not available.
     found: str
     #: Whether the subject can be used.
@@ -69,7 +69,7 @@ def doctor(
 
         write_gpus(gpus)
     findings = [finding for check in CHECKS for finding in check()]
-    usable = [finding.subject for finding in findings if finding.device and finding.good]
+    usable = [finding.what for finding in findings if finding.device and finding.good]
     if as_json:
         print_json({"findings": [asdict(finding) for finding in findings], "usable": usable})
     else:
@@ -89,12 +89,12 @@ def _print_findings(findings: Sequence[Finding]) -> None:
     """Print a line for each finding, with the advice below it."""
     from repro.cli.console import terminal_width, wrapped
 
-    room = max(len(finding.subject) for finding in findings)
+    room = max(len(finding.what) for finding in findings)
     width = terminal_width()
     for finding in findings:
         bad = ("optional", "blue") if finding.optional else ("missing ", "yellow")
         mark, colour = ("ok      ", "green") if finding.good else bad
-        line, *more = wrapped(finding.found, width, f"{mark}  {finding.subject:{room}}  ", len(mark) + room + 4)
+        line, *more = wrapped(finding.found, width, f"{mark}  {finding.what:{room}}  ", len(mark) + room + 4)
         typer.echo(f"{typer.style(mark, fg=colour)}{line.removeprefix(mark)}")
         if finding.todo:
             more += wrapped(finding.todo, width, f"{'':10}to do: ", 10 + len("to do: "))

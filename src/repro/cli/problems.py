@@ -17,16 +17,19 @@ from repro.campaign.configuration import load
 from repro.campaign.plan import plan_of_cases
 from repro.campaign.problem_files import build_problem
 from repro.campaign.problem_files import record_unavailable as write_unavailable
-from repro.campaign.receipts import RunningStep, making
-from repro.campaign.steps import building
+from repro.campaign.receipts import Receipt, RunningStep, making, why_stale
+from repro.campaign.steps import building, building_into
 from repro.cli.measurement import reason_of
-from repro.cli.options import ConfigFile, Receipt
+from repro.cli.options import ConfigFile
+from repro.cli.options import Receipt as WithReceipt
 from repro.config.models import Config, OwnProblem
 from repro.errors import ReproError
 from repro.package_data import DEFAULT_CONFIG
+from repro.problems.assembly import definiteness
 from repro.problems.builder import find, mesh_of
 from repro.problems.fetch import Found
 from repro.problems.files import mesh_checksum
+from repro.problems.own_problems import planned
 from repro.problems.problem import Problem, load_problem
 from repro.problems.registry import ProblemSpec, Recipe, Registry, Stanford, Suitesparse, Tetmesh, load_registry
 from repro.problems.repositories import MeshFile, read_stanford, read_suitesparse, read_tetmesh, write_mesh
@@ -122,14 +125,16 @@ def problem(
             help="Write the mesh that the problem is assembled on, and nothing else: .meshb, .meshb.gz or .meshb.xz.",
         ),
     ] = None,
-    info: Annotated[bool, typer.Option("--info", help="Print what the built problem is; build it if need be.")] = False,
+    info: Annotated[
+        bool, typer.Option("--info", help="Print what the problem is; build it where it is out of date.")
+    ] = False,
     record_unavailable: Annotated[
         bool,
         typer.Option(
             "--record-unavailable", help="Where it cannot be had, write a file that says why, and exit with 0."
         ),
     ] = False,
-    receipt: Receipt = False,
+    receipt: WithReceipt = False,
 ) -> None:
     """Build a problem into one file: its content, statistics, origin and checksums.
 
@@ -153,11 +158,19 @@ def problem(
             raise ReproError("--mesh writes the mesh and nothing else", todo="leave out --output, --record and --info")
         _write_mesh(mesh, mesh_of(item, settings))
         return
-    path = output or Path(settings.fetch.cache) / "problems" / f"{name}.npz"
-    if info and path.exists() and not record:
-        _out.print(describe(load_problem(path, name), path))
-        return
-    with making(building(plan_of_cases(settings, [name]), name)) if receipt else nullcontext() as made:
+    kept = Path(settings.fetch.cache) / "problems"
+    path = output or kept / f"{name}.npz"
+    step = None
+    if receipt:
+        step = building(plan_of_cases(settings, [name]), name)
+    elif output is None and not record_unavailable:
+        outline = planned(item, load_registry(Path(settings.registry)), settings.limits)
+        step = building_into((path,), kept / "receipts" / f"{name}.json", outline, settings)
+        before = Receipt.load(step.receipt)
+        if info and not record and before and not why_stale(step, {step.receipt: before}, {}):
+            _out.print(describe(load_problem(path, name), path))
+            return
+    with making(step) if step else nullcontext() as made:
         if record_unavailable:
             built = build_or_record(name, settings, path, record, made)
         else:
@@ -216,7 +229,9 @@ def describe(built: Problem, path: Path) -> Table:
     for part in (built.statistics, built.origin):
         for key, value in part.items():
             # these are printed above
-            if key not in ("rows", "nonzeros", "cells"):
+            if key == "semidefinite":
+                table.add_row("positive", definiteness(built.origin.get("notes", ())))
+            elif key not in ("rows", "nonzeros", "cells"):
                 table.add_row(key.replace("_", " "), _text(value))
         table.add_section()
     return table

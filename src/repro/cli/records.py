@@ -276,7 +276,8 @@ def _of_campaign(
         raise ReproError(
             "the campaign was measured on a CPU, and its winner is no GPU's",
             where=f"campaign {campaign}",
-            todo="name a campaign of a GPU with --campaign, or a variant with --variant",
+            todo="name a campaign of a GPU with --campaign, or a variant with --variant; "
+            f"`repro best {campaign}` prints a line with one",
         )
     id = parse_variant(chosen.name, chosen.target)
     time = "not timed again" if chosen.seconds is None else f"{chosen.seconds * 1e6:.3f} µs (median, graph clock, warm)"
@@ -351,7 +352,7 @@ def check(
         print_json({"campaign": plan.config.campaign, "named": [asdict(part) for part in named], "code": code})
     else:
         for part in named if each else count_alike(named):
-            typer.echo(f"{part.subject}: {part.reason}\n", err=True)
+            typer.echo(f"{part.what}: {part.reason}\n", err=True)
         for words, names in code.items():
             typer.echo(f"{words}: environment {', '.join(names)}")
     missing = [part for part in named if not part.remark]

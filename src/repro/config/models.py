@@ -18,6 +18,7 @@ from pydantic import (
     ValidatorFunctionWrapHandler,
     WithJsonSchema,
     WrapValidator,
+    field_validator,
     model_validator,
 )
 
@@ -369,7 +370,10 @@ class OwnProblem(FieldFile):
     @model_validator(mode="after")
     def _is_fixed_if_elastic(self) -> OwnProblem:
         if self.fixed and self.entry != "block3":
-            raise ValueError("`fixed` is of tetrahedral meshes: add `entry: block3`")
+            if self.entry is None:
+                raise ValueError("`fixed` is of tetrahedral meshes: add `entry: block3`")
+            use = "is for surfaces and" if self.entry == "quaternion" else "is not that of a tetrahedral mesh and"
+            raise ValueError(f"`entry: {self.entry}` {use} has no `fixed`: write `entry: block3`")
         return self
 
     @model_validator(mode="after")
@@ -598,7 +602,8 @@ class Config(Model):
         """Whether `device` names several devices of one host."""
         return self.device.endswith(":all") or any(sign in self.device for sign in ",/")
 
-    @model_validator(mode="after")
-    def _names_rivals_once(self) -> Config:
-        _once(tuple(rival.name for rival in self.rivals))
-        return self
+    @field_validator("rivals")
+    @classmethod
+    def _names_rivals_once(cls, rivals: tuple[Rival, ...]) -> tuple[Rival, ...]:
+        _once(tuple(rival.name for rival in rivals))
+        return rivals

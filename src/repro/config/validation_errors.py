@@ -14,6 +14,8 @@ from pydantic_core import PydanticCustomError
 SHOWN = 120
 #: Type of errors that list the allowed values, such as those of `refuse_unknown`.
 CHOICE = "choice"
+#: Types of errors of alternatives that are no mappings, which a mapping cannot mean.
+SCALAR = {"string_type", "int_type", "float_type", "bool_type", "literal_error"}
 #: Words for which a configuration has others.
 SYNONYMS = {
     "gpu": "cuda",
@@ -62,8 +64,16 @@ def misfits(
     words: dict[Key, list[str]] = {}
     values: dict[Key, Any] = {}
     hints: dict[Key, list[str]] = {}
-    for item in error.errors(include_url=False):
-        key, beside = _place(model, item["loc"], data, missing=item["type"] == "missing")
+    placed = [
+        (*_place(model, item["loc"], data, missing=item["type"] == "missing"), item)
+        for item in error.errors(include_url=False)
+    ]
+    # a sentence of a model's own on a mapping
+    whole = {key for key, _, item in placed if item["type"] == "value_error" and isinstance(item["input"], Mapping)}
+    for place, beside, item in placed:
+        if place in whole and item["type"] in SCALAR:
+            continue
+        key = place
         unknown = item["type"] == "extra_forbidden"
         message, value = item["msg"].removeprefix("Value error, "), item["input"]
         message = message.replace("a valid tuple", _list_for(value)).replace("a valid dictionary", "a mapping")
@@ -79,12 +89,14 @@ def misfits(
         words.setdefault(key, []).append(message)
         values[key] = value
         choices = beside if unknown else _choices(context)
-        allowed = f"; there are {', '.join(choices)}" if unknown else ""
-        hints.setdefault(key, []).append(allowed + suggestion(key[-1] if unknown else value, choices))
+        near = suggestion(key[-1] if unknown else value, choices)
+        # the nearest first, since the list may be long
+        allowed = f"{' There' if near else '; there'} are {', '.join(choices)}" if unknown else ""
+        hints.setdefault(key, []).append(near + allowed)
     deepest = [key for key in words if not any(other[: len(key)] == key and other != key for other in words)]
     return [
-        f"{locate(key)}{shorten('.'.join(key)) or '(top level)'}: {' or '.join(dict.fromkeys(words[key]))} "
-        f"(is {shorten(repr(values[key]))}){''.join(dict.fromkeys(hints[key]))}"
+        f"{locate(key)}{shorten('.'.join(key)) or '(top level)'}: {' or '.join(dict.fromkeys(words[key]))}"
+        f"{'' if key in whole else f' (is {shorten(repr(values[key]))})'}{''.join(dict.fromkeys(hints[key]))}"
         for key in deepest
     ]
 

@@ -8,7 +8,7 @@ vertices of its mesh are fixed, and which rigid motions are left without them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -381,6 +381,8 @@ def _spell(form: np.ndarray[tuple[int, ...], np.dtype[np.float64]], members: tup
 Mask = NDArray[np.bool_]
 #: Vertices within this distance of a plane or a box count as inside, relative to the diagonal of the mesh.
 CLOSE = 1e-9
+#: What notes on a stiffness matrix begin with where it is singular, and end with where vertices are left out.
+SINGULAR, HELD = "singular: ", "vertices fixed"
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six")
 
 
@@ -461,7 +463,16 @@ def singular_note(motions: int) -> tuple[str, ...]:
     if not motions:
         return ()
     number = _NUMBERS[motions] if motions < len(_NUMBERS) else f"{motions:,}"
-    return (f"singular: {number} rigid motion{'s' if motions > 1 else ''}",)
+    return (f"{SINGULAR}{number} rigid motion{'s' if motions > 1 else ''}",)
+
+
+def definiteness(notes: Iterable[str]) -> str:
+    """Say whether a matrix that is positive semidefinite by construction is definite, as far as its notes tell."""
+    notes = [*notes]
+    for note in notes:
+        if note.startswith(SINGULAR):
+            return f"semidefinite, {note}"
+    return "definite (held)" if any(note.endswith(HELD) for note in notes) else "semidefinite or definite"
 
 
 def elastic_body(
@@ -480,7 +491,7 @@ def elastic_body(
     notes = singular_note(rigid_motions(vertices, cells, fixed))
     if fixed is None:
         return replace(assembled, notes=notes)
-    notes = (f"{np.count_nonzero(fixed)} of {len(vertices)} vertices fixed", *notes)
+    notes = (f"{np.count_nonzero(fixed)} of {len(vertices)} {HELD}", *notes)
     return replace(without_fixed(assembled, fixed), notes=notes)
 
 

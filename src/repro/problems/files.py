@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 #: Number of bytes to which any compressed file may unpack, however small the file is.
 ALWAYS = 64 << 20
+#: What to do about an incomplete file of a user's own; of a fetched one the message says where to put another.
+ANEW = "write it anew"
 GZIP, XZ = b"\x1f\x8b", b"\xfd7zXZ\x00"
 DAMAGED = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, tarfile.TarError)
 
@@ -227,7 +229,7 @@ def check_entry(entry: str, is_complex: bool, shape: tuple[int, int], where: obj
 
 
 def damaged(path: Path, error: object) -> ReproError:
-    return ReproError("the file is truncated or corrupt", where=path, actual=error, todo="delete it and fetch it again")
+    return ReproError("the file is truncated or corrupt", where=path, actual=error, todo=ANEW)
 
 
 def unpack(path: Path, member: str | None = None, limits: Limits | None = None) -> bytes:

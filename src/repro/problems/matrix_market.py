@@ -19,7 +19,7 @@ from pyarrow import csv
 from repro.config.models import Limits
 from repro.errors import ReproError
 from repro.exact_casts import cast
-from repro.problems.files import exceeds, locate, matrix_checksum, open_plain
+from repro.problems.files import ANEW, exceeds, locate, matrix_checksum, open_plain
 from repro.problems.subprocess_reader import read_isolated
 
 ENDINGS = (".mtx", ".mtx.gz", ".mtx.xz", ".tar.gz", ".tgz")
@@ -157,7 +157,7 @@ def _no_header(path: Path, line: int, expected: str, actual: bytes) -> ReproErro
         where=f"{path}, line {line}",
         expected=expected,
         actual=quote(actual),
-        todo="delete it and fetch it again, or write it anew",
+        todo=ANEW,
     )
 
 
@@ -662,5 +662,5 @@ def _bad_count(path: Path, header: Header, actual: str) -> ReproError:
         where=path,
         expected=f"{header.stored:,} entries, as line {header.lines} says",
         actual=actual,
-        todo="delete it and fetch it again, or write it anew",
+        todo=ANEW,
     )

@@ -9,6 +9,7 @@ vertex numbers need graphics software.
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -65,6 +66,34 @@ def companions(path: Path) -> tuple[Path, ...]:
     if suffix not in TETGEN_PAIR:
         return (path,)
     return (path, *[other for other in _others(path, suffix) if other.is_file()][:1])
+
+
+#: Where the head of a file states the number of vertices; of Gmsh's format, only files in text do. Its versions 1 and 2
+#: have one number in this line, version 4 has the number of blocks before it.
+_STATED = {
+    ".mesh": rb"^[ \t]*Vertices\s+(\d+)\s",
+    ".msh": rb"\A\s*(?:\$MeshFormat\s+\S+\s+0\s[\s\S]*?)?\$(?:Nodes|NOD)\s+(?:\d+[ \t]+)?(\d+)\s",
+    ".node": rb"\A(?:\s|#.*\n)*(\d+)\s",
+    ".off": rb"\A\s*\w*OFF\s(?:\s|#.*\n)*(\d+)\s",
+    ".ply": rb"^element\s+vertex\s+(\d+)\s",
+    ".vtk": rb"^POINTS\s+(\d+)\s",
+}
+
+
+def stated_vertices(path: Path, limits: Limits) -> int | None:
+    """Return the number of vertices that the head of a mesh's file states, or None; a damaged file is no error here."""
+    file = next((part for part in companions(path) if format_of(part) in _STATED), path)
+    pattern = _STATED.get(format_of(file) or "")
+    if pattern is None:
+        return None
+    try:
+        with open_plain(file, limits) as stream:
+            found = re.search(pattern, stream.read(limits.header), re.IGNORECASE | re.MULTILINE)
+    except ReproError:
+        return None
+    # more digits than a limit has are no count
+    count = int(found[1][:20]) if found else 0
+    return count if 0 < count <= limits.rows else None
 
 
 @contextmanager

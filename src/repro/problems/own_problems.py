@@ -35,6 +35,7 @@ from repro.problems.meshes import (
     read_tetrahedra,
     referenced,
     refuse_degenerate,
+    stated_vertices,
 )
 from repro.problems.meshreaders import Cells
 from repro.problems.problem import Outline
@@ -247,7 +248,7 @@ def outline(problem: OwnProblem | LocalFile | OwnField, limits: Limits) -> Outli
 
 
 def describe_file(problem: OwnProblem | LocalFile, limits: Limits | None = None) -> OwnOutline:
-    """Return what the header of a matrix file tells about the problem; mesh files are not read.
+    """Return what the head of a file tells about the problem: its size, and of a matrix its entry.
 
     A wrong header is no error here, since a file that is refused costs the other problems nothing: it is `refused`.
 
@@ -263,6 +264,8 @@ def describe_file(problem: OwnProblem | LocalFile, limits: Limits | None = None)
         suffix = format_of(path)
         if suffix in TETGEN_PAIR:
             companion(path, suffix)
+        if rows := stated_vertices(path, limits):
+            return OwnOutline(entry, (rows, rows * LENGTHS[entry][1]), BY_VERTICES)
         return OwnOutline(entry, size_by_length(path, entry), BY_LENGTH)
     try:
         with open_plain(path, limits, member_of(path)) as stream:
@@ -278,7 +281,7 @@ def describe_file(problem: OwnProblem | LocalFile, limits: Limits | None = None)
     return OwnOutline(entry, (rows, nonzeros), size_from, None if rows == columns else columns)
 
 
-BY_LENGTH = "by length"
+BY_LENGTH, BY_VERTICES = "by length", "by vertices"
 #: Typical bytes of a mesh's file for each vertex (for a field, each cell), with the cells that belong to it, and
 #: non-zeros of a row (modes of a cell).
 LENGTHS = {"quaternion": (100, 7), "block3": (280, 14), "field": (150, 4)}

@@ -39,7 +39,8 @@ class Outline:
     files: tuple[Path, ...] = ()
     #: Rows and non-zeros of a matrix, or approximate cells and modes of a field; None if unknown before the build.
     size: tuple[int, int] | None = None
-    #: How the size is known: `stated`, `at most` (an upper limit), or `by length` (guessed from the length of a file).
+    #: How the size is known: `stated`, `at most` (an upper limit), `by vertices` (rows are at most those that the
+    #: head of a mesh states, non-zeros guessed by them), or `by length` (guessed from the length of a file).
     size_from: str = "stated"
     #: Number of columns, if known and different from the number of rows.
     columns: int | None = None

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from repro.bench import ncu
 from repro.bench.records import code_of, read_commits, read_environments, read_problems
-from repro.bench.rows import LATER, NO_COLUMNS, PRECISIONS, ClockName, ColumnType, RecordedRow, schema_of
+from repro.bench.rows import CLOCKS, LATER, NO_COLUMNS, PRECISIONS, ClockName, ColumnType, RecordedRow, schema_of
 from repro.bench.store import read_rows, recorded_studies
 from repro.bench.yardsticks import EMPTY, YARDSTICKS
 from repro.config.models import TUNED, Timing
@@ -610,7 +610,7 @@ class Case(Generic[R_co]):
         return f"floor failed: {', '.join(statuses)}" if statuses else "no floor was timed"
 
     def why_not(self) -> str:
-        """Return why there is no time: unavailable, refused by the study, not measured, failed, or not chosen yet."""
+        """Return why there is no time: unavailable, refused by the study, not measured, failed, or not chosen."""
         record = self.campaign.problems.get(self.problem)
         if record is not None and not record.available:
             return str(record.remark)
@@ -622,4 +622,19 @@ class Case(Generic[R_co]):
             return str(refused.message).partition("\n")[0]
         if variants and not any(row.timed for row in variants):
             return "failed: " + ", ".join(sorted({row.status for row in variants}))
-        return "no winner was chosen yet"
+        return self._why_not_chosen() if self.choices else "no winner was chosen yet"
+
+    def _why_not_chosen(self) -> str:
+        """Return why a finished search chose no winner, or one without a time."""
+        for choice in self.choices:
+            reported = self.select(name=choice.name)
+            if not any(row.timed for row in reported):
+                statuses = ", ".join(sorted({row.status for row in reported}))
+                return f"the chosen variant has no time: {statuses or 'not reported'}"
+        chosen = {clock: {choice.tuning for choice in self.choices if choice.clock == clock} for clock in CLOCKS}
+        lacking = next((clock for clock in CLOCKS if chosen[clock] < set().union(*chosen.values())), None)
+        if lacking is None:
+            return "no variant to choose from was timed"
+        if self.searched.select(kind="variant", status="disturbed"):
+            return f"by the {lacking} clock no timing was quiet enough; run again on a quieter machine"
+        return f"no variant to choose from was timed by the {lacking} clock"

@@ -87,7 +87,7 @@ def times_table(
         return lambda row: row.case.time(method, clock)
 
     def time_or_reason(method: Method) -> Callable[[CaseRow], Cell]:
-        return lambda row: microseconds(row.case.time(method, clock)) if timed(method)(row) else _failure(row, method)
+        return lambda row: microseconds(time) if (time := row.case.time(method, clock)) else _failure(row, method)
 
     columns = [
         Column[CaseRow]("problem", "problem", numeric=False, cell=lambda row: row.name),
@@ -239,7 +239,10 @@ def _cases(contestant: Contestant) -> Cell:
     statuses: dict[str, int] = {}
     for status in contestant.failures.values():
         statuses[status] = statuses.get(status, 0) + 1
-    without = ", ".join(f"{status.replace('_', ' ')} in {number}" for status, number in sorted(statuses.items()))
+    without = ", ".join(
+        f"{'timed by other clocks' if status == 'ok' else status.replace('_', ' ')} in {number}"
+        for status, number in sorted(statuses.items())
+    )
     return Cell(len(contestant.seconds), notes=(f"without a time: {without}",) if without else ())
 
 

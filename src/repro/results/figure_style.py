@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
-from math import ceil, floor, isfinite, log10
+from math import ceil, floor, inf, isfinite, log10
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -57,7 +57,9 @@ BAND = "#e8e4d8"
 #: Colour and marker for each precision; distinguishable in greyscale too.
 PRECISIONS = {"single": (ACCENT, "s"), "double": (DARK, "o")}
 #: Symbols of bars and diamonds, as heads of columns of numbers.
-BAR, DIAMOND = "■", "◇"
+DIAMOND = "◇"
+#: Largest end of a whisker that an axis makes room for, over the largest bar.
+LONGEST_WHISKER = 1.5
 #: White outline that makes thin lines visible on dark bars.
 ON_BARS: dict[str, Any] = {"path_effects": [withStroke(linewidth=1.4, foreground="white")]}
 # colour map with uniform luminance, safe for colour-blind readers; fast regions are bright
@@ -263,13 +265,15 @@ def _meet(axis: Axis, ticks: Sequence[float]) -> bool:
 def column(
     axes: Axes, texts: Sequence[str | None], head: tuple[str, str], *, points: float = 3, bold: Sequence[int] = ()
 ) -> None:
-    """Write a column of numbers to the right of an axes, one number per row.
+    """Write a column of numbers to the right of an axes, one number per row, below its head if there are any.
 
-    `head` has the symbol and colour of the series to which the numbers belong; `points` is the gap to the axes.
+    `head` has the name or symbol, and the colour, of the series to which the numbers belong; `points` is the gap to the
+    axes.
     """
-    mark, colour = head
+    name, colour = head
     beside: dict[str, Any] = {"textcoords": "offset points", "fontsize": 6, "annotation_clip": False}
-    axes.annotate(mark, (1, 1), xycoords="axes fraction", xytext=(points, 2), color=colour, va="bottom", **beside)
+    if any(text is not None for text in texts):
+        axes.annotate(name, (1, 1), xycoords="axes fraction", xytext=(points, 2), color=colour, va="bottom", **beside)
     for row, text in enumerate(texts):
         if text is not None:
             axes.annotate(
@@ -278,10 +282,30 @@ def column(
             )  # fmt: skip
 
 
-def whisker(axes: Axes, interval: tuple[float, float] | None, y: float) -> None:
-    """Draw a confidence interval over the end of a horizontal bar at height `y`, if there is one."""
-    if interval is not None:
-        axes.plot(interval, (y, y), color="black", linewidth=0.6, marker="|", markersize=2.5, zorder=4, **ON_BARS)
+def right_end(values: Iterable[float | None], intervals: Iterable[tuple[float, float] | None], room: float) -> float:
+    """Return where an axis of bars from 0 ends: `room` times the largest value, or where the last whisker ends.
+
+    A whisker that is longer than `LONGEST_WHISKER` times the largest value is cut off, lest it flatten all bars.
+    """
+    largest = max((value for value in values if value is not None), default=1.0)
+    ends = max((interval[1] for interval in intervals if interval is not None), default=0.0)
+    return max(room * largest, min(1.02 * ends, LONGEST_WHISKER * largest))
+
+
+def whisker(axes: Axes, interval: tuple[float, float] | None, y: float, right: float = inf) -> None:
+    """Draw a confidence interval over the end of a horizontal bar at height `y`, if there is one.
+
+    One that goes on beyond the end of the axis, `right`, ends there in an arrow.
+    """
+    if interval is None:
+        return
+    look: dict[str, Any] = {"color": "black", "markersize": 2.5, "zorder": 4, **ON_BARS}
+    low, high = interval
+    axes.plot(
+        (low, min(high, right)), (y, y), linewidth=0.6, marker="|", markevery=[0] if high > right else None, **look
+    )
+    if high > right:
+        axes.plot(right, y, linestyle="", marker=">", clip_on=False, **look)
 
 
 def say_missing(axes: Axes, missing: Sequence[str | None]) -> None:

@@ -55,7 +55,7 @@ def prune_nothing(frame: pd.DataFrame) -> pd.Series:
     return pd.Series(False, index=frame.index)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # recordings are compared by identity, as keys of what is computed of them
 class Recording:
     """Recorded search of one problem in one precision."""
 
@@ -71,8 +71,9 @@ class Recording:
     #: Names of the variants that were timed with the full protocol.
     full: frozenset[str] = field(default=frozenset())
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
+        """Names of the measured variants: the space that was searched."""
         return tuple(self.seconds)
 
     @cached_property

@@ -226,6 +226,8 @@ COVERED = 0.5
 ALIKE = 0.7
 #: Minimum weight of a recorded problem before normalisation: even another kind of problem is better than none.
 MIN_WEIGHT = 0.05
+#: Number of pairs of a recording and a space whose times are kept: an evaluation asks for each pair many times.
+LEARNED = 1 << 11
 #: After this fraction of the budget, each word that no measured variant has is tried once.
 LEADS = 0.5
 
@@ -309,6 +311,7 @@ def prior(
     The prior consists of the mean and covariance factors of log times relative to the best. Raises `ReproError` if no
     recorded problem covers enough of this space.
     """
+    space = tuple(space)
     covering = [recording for recording in recordings if covers(recording, space)]
     if not covering:
         raise ReproError(
@@ -325,13 +328,15 @@ def prior(
     return GaussianProcess(mean, factors, likeness, groups)
 
 
-def covers(recording: Recording, space: Sequence[str]) -> bool:
+@lru_cache(maxsize=LEARNED)
+def covers(recording: Recording, space: tuple[str, ...]) -> bool:
     """Return whether a recorded search tried enough of a space and has at least one time."""
     tried = [recording.seconds[name] for name in space if name in recording.seconds]
     return len(tried) >= COVERED * len(space) and any(seconds is not None for seconds in tried)
 
 
-def _losses(recording: Recording, space: Sequence[str], likeness: VariantCovariance) -> Array:
+@lru_cache(maxsize=LEARNED)
+def _losses(recording: Recording, space: tuple[str, ...], likeness: VariantCovariance) -> Array:
     """Return log times relative to the best: the slowest time for a failed variant, a mean of similar variants for an
     untried one.
     """

@@ -69,6 +69,17 @@ def test_the_clocks_choose_apart():
     assert answers(ROWS, "graph")["joint"].name == "ELL-AoS-AoS/dynamic-32-1"
 
 
+def test_a_disturbed_reference_takes_no_other_tuning_with_it():
+    disturbed = [row("CSR-AoS-AoS", "static", 32, 10.0, status="disturbed"), *ROWS[3:]]
+    for clock, winner in (("event", "ELL-AoS-AoS/static-32-1"), ("graph", "ELL-AoS-AoS/dynamic-32-1")):
+        got = {tuning: choice.name for tuning, choice in answers(disturbed, clock).items()}
+        assert got == {
+            "joint": winner,
+            "static": "ELL-AoS-AoS/static-64-1" if clock == "graph" else winner,
+            "dynamic": "ELL-AoS-AoS/dynamic-32-1",
+        }
+
+
 def test_ties_are_named():
     assert answers(ROWS)["joint"].ties == ("Sl-16-AoS-AoS/static-64-1",)
     assert answers(ROWS, tie=0.001)["joint"].ties == ()

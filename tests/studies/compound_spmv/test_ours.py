@@ -143,7 +143,15 @@ def test_without_the_extended_space_ours_is_absent(gpu: Campaign, published: Pub
     assert row["ours"] == row["cold_us"] == "" and float(row["papers_space_us"]) == pytest.approx(12.0)
     for name in ("table-problems", "table-targets"):
         assert "`extended` was not searched" in make(gpu, published, name).caption
-    assert "our space" not in texts(figure(gpu, published, "figure-speedup"))
+    assert {"our space", "ours"}.isdisjoint(texts(figure(gpu, published, "figure-speedup")))
+
+
+def test_a_column_of_numbers_is_headed_by_the_name_of_its_bars(
+    extended: Campaign, gpu: Campaign, published: Published
+) -> None:
+    for campaign, name, other in ((extended, "ours", "papers’"), (gpu, "papers’", "ours")):
+        written = texts(figure(campaign, published, "figure-speedup"))
+        assert written.count(name) == len(campaign.precisions) and other not in written
 
 
 def test_bars(extended: Campaign, gpu: Campaign, published: Published) -> None:

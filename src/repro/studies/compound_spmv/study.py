@@ -97,7 +97,8 @@ class CompoundRow(RecordedRow):
     LATER = ("ahead", "rolled", "product", "iterations", "to_tolerance", "kept_bytes", "chip_bytes")
 
 
-#: Tunings in the papers' space that need times of the reference layout, apart from the best of each schedule kind.
+#: Tunings in the papers' space, apart from the best of each schedule kind; the first two need times of the reference
+#: layout.
 TUNINGS = ("schedule", "layout", "joint")
 #: How many of the fastest products, of ours and of the library's, conjugate gradients are timed with; and how many of
 #: ours by dependent launches.
@@ -152,15 +153,18 @@ def _unpaired(rows: Iterable[Row]) -> list[Row]:
 
 
 def _of_the_papers(rows: Sequence[Row], clock: str) -> dict[str, list[Row]]:
-    """Return the rows of a space from which each of the papers' tunings chooses; {} without times of the reference."""
+    """Return the rows of a space from which each of the papers' tunings chooses; {} without rows.
+
+    Without times of the reference layout, `schedule` and `layout` choose from none.
+    """
     reference = _having(rows, layout=str(REFERENCE))
     schedule, joint = best_row(reference, clock), best_row(rows, clock)
-    if schedule is None or joint is None:
+    if joint is None:
         return {}
     in_layout = _having(rows, layout=CompoundRow.of(joint).layout)
     return {
         "schedule": reference,
-        "layout": _having(rows, **_schedule(schedule)),
+        "layout": _having(rows, **_schedule(schedule)) if schedule else [],
         "joint": [*rows],
         "static": _having(in_layout, schedule="static"),
         "dynamic": _having(in_layout, schedule="dynamic"),

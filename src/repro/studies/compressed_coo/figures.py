@@ -194,8 +194,11 @@ def draw(panel: Panel, rows: Sequence[BarRow], mark: str | None) -> Canvas:
     drawn = figure_style.canvas(figure_style.TEXT, figure_style.height(len(rows), extra=1.05, per_row=0.19))
     axes = drawn.add_subplot()
     shown = [index for index in range(len(panel.bars)) if any(row.bars and row.bars[index] for row in rows)]
+    values = [value for row in rows for value in (*row.bars, *row.marks)]
+    values += [*panel.reference.values(), *([1.0] if panel.unity is not None else [])]
+    right = figure_style.right_end(values, [sure for row in rows for sure in row.sure], 1.05)
     for y, row in enumerate(rows):
-        _draw_row(axes, panel, y, row, shown)
+        _draw_row(axes, panel, y, row, shown, right)
     if shown:
         first = [row.bars[shown[0]] if row.bars else None for row in rows]
         texts = [
@@ -203,9 +206,8 @@ def draw(panel: Panel, rows: Sequence[BarRow], mark: str | None) -> Canvas:
             for number, row in zip(first, rows, strict=True)
         ]
         bold = [y for y, row in enumerate(rows) if row.label in (MEDIAN, LARGE_MEDIAN)]
-        figure_style.column(axes, texts, (figure_style.BAR, panel.bars[shown[0]].colour), bold=bold)
-    values = [value for row in rows for value in (*row.bars, *row.marks) if value is not None]
-    axes.set_xlim(0, 1.05 * max([*values, *panel.reference.values(), *([1.0] if panel.unity is not None else [])]))
+        figure_style.column(axes, texts, (panel.bars[shown[0]].label.replace(" ", "\n"), "black"), bold=bold)
+    axes.set_xlim(0, right)
     axes.grid(axis="x")
     axes.set_title(panel.title)
     axes.set_xlabel(panel.unit)
@@ -232,7 +234,7 @@ def draw(panel: Panel, rows: Sequence[BarRow], mark: str | None) -> Canvas:
     return drawn
 
 
-def _draw_row(axes: Axes, panel: Panel, y: int, row: BarRow, shown: Sequence[int]) -> None:
+def _draw_row(axes: Axes, panel: Panel, y: int, row: BarRow, shown: Sequence[int], right: float) -> None:
     if not row.bars:
         if y:
             axes.axhline(y - 0.5, color=figure_style.GREY, linewidth=0.4)
@@ -243,7 +245,7 @@ def _draw_row(axes: Axes, panel: Panel, y: int, row: BarRow, shown: Sequence[int
         offset = (0.4 * place - 0.2) if two else 0.0
         series, value = panel.bars[index], row.bars[index] or 0.0
         axes.barh(y + offset, value, height=NARROW_BAR if two else WIDE_BAR, color=series.colour, linewidth=0)
-        figure_style.whisker(axes, row.sure[index] if row.sure else None, y + offset)
+        figure_style.whisker(axes, row.sure[index] if row.sure else None, y + offset, right)
     for place, (mark, number) in enumerate(zip(panel.marks, row.marks, strict=True)):
         if number is not None:  # each in a line of its own, so that none covers another where numbers are alike
             axes.add_line(mark.line([number], [y + MARKS_APART * (place - (len(panel.marks) - 1) / 2)]))

@@ -708,9 +708,7 @@ NOTHING_TO_LEARN = "no other field of this degree was searched in full: there is
 def losses(campaign: Campaign, published: Published) -> Table:
     """One line for each field on tetrahedra: percent lost if the search may not learn from this field."""
     replays = {space: evaluate(complete_recordings(campaign, space), BUDGET, RegionId) for space in SPACE_TITLES}
-    judged = {
-        space: {evaluation.recording.problem: evaluation for evaluation in replays[space]} for space in SPACE_TITLES
-    }
+    judged = {space: {replay.recording.problem: replay for replay in replays[space]} for space in SPACE_TITLES}
     columns: tuple[Column[WidthTimes], ...] = (
         replace(PROBLEM, cell=lambda item: item.line.cell),
         Column("degree", "P", cell=lambda item: Cell(item.degree)),

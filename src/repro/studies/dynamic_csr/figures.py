@@ -156,17 +156,12 @@ STREAMING_SERIES = (
 def updates(campaign: Campaign, published: Published) -> Figure:
     """One row for each problem; iterative updates on the left, streaming updates on the right."""
     sweeps = {sweep.line.problem for sweep in batch_sweeps(campaign, published)}
-    lines = [
-        line for line in problem_rows(campaign, published) if line.problem not in sweeps and line.record is not None
-    ]
+    built = [line for line in problem_rows(campaign, published) if line.record is not None]
+    lines = [line for line in built if line.problem not in sweeps]
     cases = [DynamicCase(campaign, line.problem, operation_precision(campaign)) for line in lines]
     mean, best, most = (
-        published.quantity(f"speedup of {quantity}", gpu=PUBLISHED_GPU)
-        for quantity in (
-            "streaming updates over HYB, mean",
-            "streaming updates over HYB, largest",
-            "iterative updates over HYB, largest",
-        )
+        published.quantity(f"speedup of {updates} updates over HYB, {rank}", gpu=PUBLISHED_GPU)
+        for updates, rank in (("streaming", "mean"), ("streaming", "largest"), ("iterative", "largest"))
     )
     on_gpu = not campaign.on_cpu
     drawn = "diamonds" if on_gpu else "they are not drawn beside a CPU’s"
@@ -235,15 +230,12 @@ def published_bars(published: Published) -> dict[str, float]:
 def _means_sentence(cases: Sequence[DynamicCase]) -> str:
     """Return the sentence with our means and our largest ratio; empty if there are no ratios."""
     words = []
-    for updates, series in (
-        ("iterative", ITERATIVE_SERIES[0]),
-        *(("streaming", streaming) for streaming in STREAMING_SERIES[:2]),
-    ):
+    streaming = [("streaming", series) for series in STREAMING_SERIES[:2]]
+    for updates, series in [("iterative", ITERATIVE_SERIES[0]), *streaming]:
         numbers = [number for case in cases if (number := series.number(case)) is not None]
         if numbers:
-            words.append(
-                f"{updates}, {series.label}: {fmean(numbers):.2f}× in the mean, as much as {max(numbers):.2f}×"
-            )
+            mean, largest = fmean(numbers), max(numbers)
+            words.append(f"{updates}, {series.label}: {mean:.2f}× in the mean, as much as {largest:.2f}×")
     return f"Ours: {'; '.join(words)}." if words else ""
 
 

@@ -260,10 +260,7 @@ def _ratio_columns(
     return (
         _name_column(lambda case: None if case[base] else lacking),
         *(_printed_column(key, title, "published, K20c") for key, title in printed.items()),
-        *(
-            Column(method.key, method.title, campaign.column, cell=partial(over, method), summary=MEAN)
-            for method in operations
-        ),
+        *(Column(task.key, task.title, campaign.column, cell=partial(over, task), summary=MEAN) for task in operations),
         time_column(f"{base.key}_us", f"{base.title}, µs", campaign.column, lambda case: case[base]),
     )
 

@@ -306,7 +306,9 @@ class BinTimes:
 
     @property
     def winner(self) -> str | None:
-        """The method that the fastest kernel uses."""
+        """The method that the fastest kernel uses; None if one method alone was tried, which wins over none."""
+        if len({row.method for row in self.kernels}) < 2:
+            return None
         return min(self._times, key=lambda name: self._times[name].seconds, default=None)
 
     @property

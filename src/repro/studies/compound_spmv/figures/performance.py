@@ -224,6 +224,9 @@ def _draw_baseline(
         return figure_style.empty("nothing was measured in this campaign")
     drawn = figure_style.canvas(figure_style.COLUMN, figure_style.height(len(bars), extra=1.15, per_row=0.24))
     axes = drawn.add_subplot()
+    values = [1.0, published_max, *(v for bar in bars for v in (bar.tuned, bar.untuned, bar.papers))]
+    intervals = [sure for bar in bars for sure in (bar.tuned_sure, bar.untuned_sure)]
+    right = figure_style.right_end(values, intervals, 1.15)
     for row, bar in enumerate(bars):
         for value, sure, offset, colour in (
             (bar.tuned, bar.tuned_sure, -0.2, figure_style.DARK),
@@ -231,7 +234,7 @@ def _draw_baseline(
         ):
             if value is not None:
                 axes.barh(row + offset, value, height=0.38, color=colour, linewidth=0)
-                figure_style.whisker(axes, sure, row + offset)
+                figure_style.whisker(axes, sure, row + offset, right)
         if bar.papers is not None:
             axes.plot(
                 bar.papers, row, "D", markersize=3.6, markerfacecolor="white", markeredgecolor=figure_style.ACCENT,
@@ -239,12 +242,10 @@ def _draw_baseline(
             )  # fmt: skip
     # numbers are in columns at the right, because beside a bar they would overlap the diamond
     tuned = [None if bar.tuned is None else f"{bar.tuned:.2f}{'*' * bar.mostly_launch}" for bar in bars]
-    figure_style.column(axes, tuned, (figure_style.BAR, figure_style.DARK))
+    figure_style.column(axes, tuned, ("tuned", figure_style.DARK))
     if any(bar.papers is not None for bar in bars):
         papers = [None if bar.papers is None else f"{bar.papers:.2f}" for bar in bars]
         figure_style.column(axes, papers, (figure_style.DIAMOND, figure_style.ACCENT), points=27)
-    values = [v for bar in bars for v in (bar.tuned, bar.untuned, bar.papers) if v is not None]
-    right = 1.15 * max([*values, published_max or 1.0, 1.0])
     axes.set_xlim(0, right)
     axes.axvline(1, color=figure_style.GREY, linewidth=0.7)
     if published_max is not None:
@@ -381,9 +382,11 @@ def _draw_speedup(panels: dict[str, list[SpeedupBars]], library: str, mark: str 
         return figure_style.empty("nothing was measured in this campaign")
     drawn = figure_style.canvas(figure_style.TEXT, figure_style.height(most, extra=0.95, per_row=0.22))
     every = drawn.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-    largest = max((v for rows in panels.values() for r in rows for v in (r.ours, r.papers, r.floor) if v), default=1.0)
+    shown = [row for rows in panels.values() for row in rows]
+    values = [1.0, *(value for row in shown for value in (row.ours, row.papers, row.floor))]
+    right = figure_style.right_end(values, [sure for row in shown for sure in (row.ours_sure, row.papers_sure)], 1.05)
     for axes, (precision, rows) in zip(every, panels.items(), strict=True):
-        _speedup_panel(axes, rows, 1.05 * max(largest, 1.0))
+        _speedup_panel(axes, rows, right)
         axes.set_title(f"{precision} precision")
         axes.set_xlabel(f"speedup over the fastest {library} routine")
     labelled = max(panels.values(), key=len)
@@ -394,7 +397,6 @@ def _draw_speedup(panels: dict[str, list[SpeedupBars]], library: str, mark: str 
         figure_style.say_missing(axes, [row.missing for row in rows])
     for axes in every[1:]:
         axes.tick_params(axis="y", labelleft=False, length=0)
-    shown = [row for rows in panels.values() for row in rows]
     handles: list[Patch | Line2D] = []
     if any(row.ours for row in shown):
         handles.append(Patch(color=figure_style.DARK, label="our space"))
@@ -416,10 +418,10 @@ def _speedup_panel(axes: Axes, rows: list[SpeedupBars], right: float) -> None:
         both = row.ours is not None and row.papers is not None
         if row.ours is not None:
             axes.barh(y - 0.19 * both, row.ours, height=0.4 if both else 0.6, color=figure_style.DARK, linewidth=0)
-            figure_style.whisker(axes, row.ours_sure, y - 0.19 * both)
+            figure_style.whisker(axes, row.ours_sure, y - 0.19 * both, right)
         if row.papers is not None:
             axes.barh(y + 0.21 * both, row.papers, height=0.36 if both else 0.6, color=figure_style.LIGHT, linewidth=0)
-            figure_style.whisker(axes, row.papers_sure, y + 0.21 * both)
+            figure_style.whisker(axes, row.papers_sure, y + 0.21 * both, right)
         if row.floor is not None:
             axes.add_line(_floor_mark([row.floor], [y]))
     searched = any(row.ours is not None for row in rows)
@@ -429,9 +431,7 @@ def _speedup_panel(axes: Axes, rows: list[SpeedupBars], right: float) -> None:
         for number, row in zip(numbers, rows, strict=True)
     ]
     bold = [y for y, row in enumerate(rows) if row.label == MEAN]
-    figure_style.column(
-        axes, texts, (figure_style.BAR, figure_style.DARK if searched else figure_style.LIGHT), bold=bold
-    )
+    figure_style.column(axes, texts, ("ours" if searched else "papers’", "black"), bold=bold)
     for y, row in enumerate(rows):
         if row.heading and y > 0:
             axes.axhline(y - 0.5, color=figure_style.GREY, linewidth=0.4)
