@@ -1,11 +1,14 @@
-"""CUDA graphs where the driver refuses one: nothing of it stays, and the error says whose fault it is."""
+"""Launches by NVIDIA's bindings: graphs that the driver refuses, of which nothing stays, and dependent launches."""
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import sys
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
+import numpy as np
 import pytest
 from fake_cuda import CUresult
 
@@ -71,3 +74,43 @@ def test_what_launches_did_before_is_no_fault_of_the_graph(machine):
     with pytest.raises(LaunchError, match="ILLEGAL_ADDRESS"):
         made(machine)
     assert not machine.there
+
+
+def test_a_dependent_launch_is_one_that_the_driver_may_start_early(machine):
+    driver, launched = sys.modules["cuda.bindings.driver"], []
+    machine.shared = 48 << 10
+
+    def set_attribute(function, attribute, value):
+        machine.shared = value
+        return (CUresult.CUDA_SUCCESS,)
+
+    def launch(config, function, arguments, extra):
+        addresses = (ctypes.c_void_p * 2).from_address(arguments)
+        number, pointer = ctypes.c_int.from_address(addresses[0]), ctypes.c_void_p.from_address(addresses[1])
+        launched.append((config, function, number.value, pointer.value))
+        return (machine.answers.get("kernel", CUresult.CUDA_SUCCESS),)
+
+    driver.__dict__.update(
+        CUlaunchAttribute=lambda: SimpleNamespace(value=SimpleNamespace()),
+        CUlaunchAttributeID=SimpleNamespace(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION=6),
+        CUlaunchConfig=SimpleNamespace,
+        CUfunction_attribute=SimpleNamespace(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8),
+        cuModuleLoad=lambda path: (CUresult.CUDA_SUCCESS, path),
+        cuModuleGetFunction=lambda module, name: (CUresult.CUDA_SUCCESS, (module, name)),
+        cuFuncGetAttribute=lambda attribute, function: (CUresult.CUDA_SUCCESS, machine.shared),
+        cuFuncSetAttribute=set_attribute,
+        cuLaunchKernelEx=launch,
+    )
+    bindings = importlib.import_module("repro.devices.cuda_bindings")
+    module = bindings.BindingsModule(Path("m.cubin"), 5, lambda launch: launch, LaunchError)
+    run = module.bind_dependent("product", 7, 64, 50 << 10, [np.int32(9), SimpleNamespace(pointer=1 << 40)])
+    run()
+    ((config, function, number, pointer),) = launched
+    assert (function, number, pointer) == ((b"m.cubin", b"product"), 9, 1 << 40)
+    assert (config.gridDimX, config.blockDimX, config.sharedMemBytes, config.hStream) == (7, 64, 50 << 10, 5)
+    assert machine.shared == 50 << 10
+    (attribute,) = config.attrs
+    assert (config.numAttrs, attribute.id, attribute.value.programmaticStreamSerializationAllowed) == (1, 6, 1)
+    machine.answers["kernel"] = CUresult.CUDA_ERROR_ILLEGAL_ADDRESS
+    with pytest.raises(LaunchError, match="ILLEGAL_ADDRESS"):
+        run()

@@ -227,3 +227,65 @@ def test_blocks_of_a_cooperative_launch_wait_for_each_other(gpu, tmp_path):
         assert (values == 1 << 20).all()
     with pytest.raises(LaunchError, match="COOPERATIVE_LAUNCH_TOO_LARGE"):
         kernel.bind(gpu.sm_count + 1, [np.int32(1), of_blocks, result])()
+
+
+CHAINED = """
+static __device__ long long now()
+{
+    long long time;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(time) :: "memory");
+    return time;
+}
+extern "C" __global__ void __launch_bounds__(32) link(int number, const int* from, int* to, long long* times)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+#endif
+    const long long start = now();
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+    for (const long long begin = now(); now() < begin + 200000;) { }
+    if (threadIdx.x == 0) {
+        to[0] = from[0] + 1;
+        times[2 * number] = start;
+        times[2 * number + 1] = now();
+    }
+}
+"""
+LINKS = 9
+
+
+@pytest.mark.parametrize("captured", [False, True])
+@pytest.mark.parametrize("dependent", [False, True])
+def test_dependent_launches_start_before_the_previous_one_has_ended(gpu, tmp_path, dependent, captured):
+    """In a stream and in a graph; what each reads is what the previous one wrote."""
+    module = compile_module(CHAINED, gpu.target, tmp_path / "chained.json")
+    program = gpu.load(tmp_path / str(module.binary))
+    buffers = [gpu.upload(np.zeros(1, np.int32)) for _ in range(2)]
+    times, result = gpu.upload(np.zeros((LINKS, 2), np.int64)), np.empty(1, np.int32)
+
+    def bind(number):
+        arguments = [np.int32(number), buffers[number % 2], buffers[1 - number % 2], times]
+        if dependent:
+            return gpu.bind_dependent(program, "link", 1, 32, arguments)
+        return gpu.bind(program.kernel("link"), 1, 32, arguments)
+
+    links = [bind(number) for number in range(LINKS)]
+
+    def chain():
+        for link in links:
+            link()
+
+    chain()
+    gpu.write(buffers[0], np.zeros(1, np.int32))  # waits
+    run = gpu.capture(chain).replay if captured else chain
+    run()
+    gpu.download(buffers[LINKS % 2], result)
+    assert result[0] == LINKS
+    measured = np.empty((LINKS, 2), np.int64)
+    gpu.download(times, measured)
+    start, end = measured.T
+    overlaps = dependent and gpu.target.dependent_launches
+    assert ((start[1:] < end[:-1]) == overlaps).all(), measured - measured[0, 0]
+    assert (np.diff(end) > 0).all(), "a launch ended before the previous one"

@@ -13,7 +13,7 @@ from repro.errors import ReproError
 from repro.operators.arrays import INTERFACE
 from repro.sparse.operands import expand
 from repro.sparse.solvers.kernels import METHODS, render_persistent
-from support.persistent_solves import PersistentSolve, as_matrix, dominant, laplacian, uneven
+from support.persistent_solves import PersistentSolve, as_matrix, dominant, laplacian, uneven, weighted
 
 methods = pytest.mark.parametrize("method", METHODS)
 
@@ -64,7 +64,7 @@ def test_the_solution_is_the_same_each_time_and_that_of_the_phases_and_of_scipy(
 @methods
 def test_what_is_kept_in_part_or_has_too_many_rows_for_registers_gives_the_same_solution(make, gpu, method):
     matrix, b = laplacian(40, 3), draw(40**3)
-    solved = [make(matrix, method, capacity=capacity) for capacity in (None, 20_000, 0)]
+    solved = [make(matrix, method, capacity=capacity) for capacity in (None, 8000, 0)]
     kept = [solve.solver.kept_bytes for solve in solved]
     assert kept[0] == solved[0].slices.nbytes > kept[1] > kept[2] == 0
     assert (
@@ -76,10 +76,12 @@ def test_what_is_kept_in_part_or_has_too_many_rows_for_registers_gives_the_same_
         )
         == 1
     )
-    many = laplacian(90, 3)
+    many = weighted(90)
     large = make(many, method)
     assert large.slices.max_slices_per_warp(16) > 8
-    assert 0 < large.solver.kept_bytes <= gpu.sm_count * gpu.target.shared_bytes < large.slices.nbytes
+    assert large.kept.form == "table"
+    assert large.kept.max_bytes <= gpu.target.shared_bytes
+    assert gpu.sm_count * gpu.target.shared_bytes < large.solver.kept_bytes < large.slices.nbytes
     b = draw(90**3)
     bits = set()
     for _ in range(3):
@@ -104,6 +106,41 @@ def test_every_entry(make, method, precision, entry, kind):
     solution, x = make(matrix, method, precision)(b, tolerance)
     assert solution.status == "converged"
     assert np.linalg.norm(b - exact @ x) <= 1.5 * tolerance * np.linalg.norm(b)
+
+
+@methods
+@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize(
+    ("entry", "kind"), [("complex", "hermitian"), ("quaternion", "hermitian"), ("block3", "symmetric")]
+)
+def test_a_table_of_values_keeps_more_and_gives_the_same_bits(make, method, precision, entry, kind):
+    matrix = dominant(entry, kind, 20_000)
+    b = draw(matrix.n * {"complex": 2, "quaternion": 4, "block3": 3}[entry])
+    none = make(matrix, method, precision, capacity=0)
+    capacity = none.slices.nbytes // (2 * none.slices.blocks)
+    table = make(matrix, method, precision, capacity=capacity)
+    slices = make(matrix, method, precision, capacity=capacity, forms=("slices",))
+    assert [solve.kept.form for solve in (table, slices)] == ["table", "slices"]
+    assert table.solver.kept_bytes > slices.solver.kept_bytes > none.solver.kept_bytes == 0
+    solved = [solve(b, {"single": 1e-5, "double": 1e-10}[precision]) for solve in (none, slices, table, table)]
+    assert solved[0][0].status == "converged"
+    assert len({(solution, x.tobytes()) for solution, x in solved}) == 1
+
+
+@methods
+def test_a_matrix_that_fits_as_a_table_only_stays_on_the_chip(make, gpu, method):
+    matrix, b = weighted(75), draw(75**3)
+    table, slices = make(matrix, method), make(matrix, method, forms=("slices",))
+    assert slices.solver.kept_bytes < table.solver.kept_bytes
+    assert table.kept.max_bytes <= gpu.target.shared_bytes
+    solved = [solve(b) for solve in (slices, table, table)]
+    assert solved[0][0].status == "converged"
+    assert len({(solution, x.tobytes()) for solution, x in solved}) == 1
+    exact = expand(matrix, matrix.values).tocsr()
+    with repro.operator(exact, device="cuda:0") as A:
+        x = A.solve(b, method, 1e-10)
+        assert A.solver(method).kept == table.solver.kept_bytes
+    assert np.linalg.norm(b - exact @ x) <= 1.3e-10 * np.linalg.norm(b)
 
 
 @methods

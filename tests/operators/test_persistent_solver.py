@@ -12,7 +12,7 @@ import repro
 from repro.bench.guards import Guards
 from repro.devices.base import OutOfDeviceMemory
 from repro.errors import ReproError
-from repro.sparse.solvers import persistent
+from repro.sparse.solvers import slices
 from repro.sparse.solvers.persistent import PersistentSolver
 from support.persistent_solves import dominant
 
@@ -162,7 +162,7 @@ def test_a_matrix_for_which_there_is_no_room_or_number_is_one_message(monkeypatc
             with pytest.raises(ReproError, match="no such room"):
                 A.solve(B)
         with monkeypatch.context() as patch:
-            patch.setattr(persistent, "MAX_SLOTS", 600)
+            patch.setattr(slices, "MAX_SLOTS", 600)
             with pytest.raises(ReproError, match=r"too large.*\n.*\n?.*at most 600 slots"):
                 A.solve(B)
         assert residual(LINE, A.solve(B), B) <= 1.01e-8

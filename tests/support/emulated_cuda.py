@@ -212,6 +212,12 @@ class EmulatedCuda:
         """Return a kernel of which a multiprocessor holds two blocks."""
         return Cooperative(self, program.together(name), block, 2 * self.sm_count)
 
+    def bind_dependent(
+        self, program: Program, name: str, grid: int, block: int, arguments: Sequence[Any], shared: int = 0
+    ) -> Callable[[], None]:
+        """Return what runs a kernel; the previous one has ended."""
+        return self.bind(program.kernel(name, shared), grid, block, arguments)
+
     def capture(self, launch: Callable[[], None]) -> Captured:
         """Return the launch."""
         return Captured(launch, lambda: None)

@@ -13,7 +13,8 @@ from repro.codegen.targets import DTYPES
 from repro.problems.matrix import Matrix
 from repro.sparse.operands import expand
 from repro.sparse.solvers.kernels import PERSISTENT_BLOCK_SIZE
-from repro.sparse.solvers.persistent import LANES, PersistentSolution, PersistentSolver, assign_rows
+from repro.sparse.solvers.persistent import PersistentSolution, PersistentSolver, chip_room
+from repro.sparse.solvers.slices import FORMS, LANES, Form, assign_rows, keep_slices
 from support.symmetric_problems import symmetric_problem
 
 #: Gives the module of a method, an entry and a precision, loaded on a device.
@@ -21,16 +22,22 @@ Load = Callable[[str, str, str], Any]
 
 
 class PersistentSolve:
-    """A persistent solver of a matrix on a device; keys are those of `PersistentSolver`."""
+    """A persistent solver of a matrix on a device, whose blocks keep slices in `capacity` bytes; None: as many as there
+    are. Other keys are those of `keep_slices` and `PersistentSolver`.
+    """
 
     def __init__(
-        self, device: Any, load: Load, matrix: Matrix, method: str, precision: str = "double", **keys: Any
-    ) -> None:
+        self, device: Any, load: Load, matrix: Matrix, method: str, precision: str = "double",
+        capacity: int | None = None, forms: tuple[Form, ...] = FORMS, **keys: Any,
+    ) -> None:  # fmt: skip
         self.device, self.matrix, self.dtype = device, matrix, np.dtype(DTYPES[precision])
         n_t = PERSISTENT_BLOCK_SIZE[device.backend]
         self.slices = assign_rows(matrix, self.dtype, device.sm_count, n_t // LANES)
         program = load(method, matrix.entry, precision)
-        self.solver = PersistentSolver(device, program, self.slices, method, (matrix.entry, precision), **keys)
+        room = chip_room(device) if capacity is None else capacity
+        self.kept = keep_slices(self.slices, matrix.entry, room, forms)
+        kernels = matrix.entry, precision
+        self.solver = PersistentSolver(device, program, self.slices, method, kernels, self.kept, **keys)
 
     def __call__(
         self, b: Any, tolerance: float = 1e-10, max_iterations: int = 500, check_every: int | None = None, x0: Any = 0
@@ -62,6 +69,15 @@ def laplacian(points: int, dimensions: int = 2, shift: float = 0.05) -> Matrix:
     for _ in range(dimensions - 1):
         matrix = sp.kronsum(one, matrix)
     return as_matrix(matrix)
+
+
+def weighted(points: int, dimensions: int = 3) -> Matrix:
+    """Return a Laplacian of a grid whose edges have random weights, positive definite: values repeat in pairs only."""
+    adjacent = sp.tril(expand(grid := laplacian(points, dimensions), grid.values), -1).tocoo()
+    weights = np.random.default_rng(points).uniform(0.5, 2, adjacent.nnz)
+    lower = sp.coo_array((-weights, adjacent.coords), shape=adjacent.shape)
+    both = sp.csr_array(lower + lower.T)
+    return as_matrix(both + sp.diags_array(0.05 - both.sum(axis=1)))
 
 
 def uneven(n: int = 900) -> Matrix:

@@ -23,6 +23,8 @@ DTYPES: dict[str, type[np.floating]] = {"single": np.float32, "double": np.float
 INDEX_BYTES = 4
 
 
+#: First generation with programmatic dependent launches (`griddepcontrol` in the PTX ISA).
+FIRST_DEPENDENT_LAUNCHES = 90
 #: Maximum static shared memory of a kernel in bytes, on every generation.
 STATIC_SHARED = 48 * 1024
 
@@ -45,6 +47,11 @@ class Target:
     def dialect(self) -> str:
         """Language of the kernels: `cuda` or `opencl`."""
         return "cuda" if self.name.startswith("sm_") else "opencl"
+
+    @property
+    def dependent_launches(self) -> bool:
+        """Whether a launch can start before the previous one of its queue has ended, and wait for that later."""
+        return self.dialect == "cuda" and int(self.name.removeprefix("sm_")) >= FIRST_DEPENDENT_LAUNCHES
 
 
 def _nvidia(capability: int, threads_per_sm: int, blocks_per_sm: int, shared_kib: int = 48) -> Target:

@@ -325,6 +325,17 @@ class Device(Clock, Queue, Protocol):
         memory each; None if the device cannot launch any.
         """
 
+    def bind_dependent(
+        self, program: Program, name: str, grid: int, block: int, arguments: Sequence[Argument], shared: int = 0
+    ) -> Callable[[], None]:
+        """Return a function that queues a launch which may start before the previous launch of the queue has ended.
+
+        The kernel itself waits for the previous launch, and before that uses only memory that no launch of the chain
+        writes. So that such memory is there, wait for the device once before the first launch of a chain. A graph
+        captures such launches as they are. Without `Target.dependent_launches` it is an ordinary launch, as after
+        anything but a launch. `shared` is as for `Program.kernel`.
+        """
+
     def capture(self, launch: Callable[[], None]) -> Captured:
         """Return a launch as a single queued operation: a graph on a GPU, the launch itself on a CPU.
 

@@ -453,15 +453,34 @@ class CudaDevice:
         return self._cooperative[key]
 
     def _find_cooperative(self, program: Any, name: str, block: int, shared: int) -> CooperativeKernel | None:
-        from repro.devices.cuda_bindings import CooperativeModule, has_cooperative_launches
+        from repro.devices.cuda_bindings import has_cooperative_launches
 
         with self._mapped():
             if not has_cooperative_launches(self.ordinal, self.failure):
                 return None
-            if program not in self._bindings_modules:
-                self._bindings_modules[program] = CooperativeModule(program.binary, self.failure)
-            module: CooperativeModule = self._bindings_modules[program]
-            return module.kernel(name, block, shared, self.sm_count, self.stream, self.within)
+            cooperative: CooperativeKernel = self._bindings_module(program).cooperative(
+                name, block, shared, self.sm_count
+            )
+            return cooperative
+
+    def bind_dependent(
+        self, program: Any, name: str, grid: int, block: int, arguments: Sequence[Argument], shared: int = 0
+    ) -> Callable[[], None]:
+        if not self.target.dependent_launches:
+            return self.bind(program.kernel(name, shared), grid, block, arguments)
+        with self._mapped():
+            launch: Callable[[], None] = self._bindings_module(program).bind_dependent(
+                name, grid, block, shared, arguments
+            )
+            return launch
+
+    def _bindings_module(self, program: Any) -> Any:
+        """Return a program's module as NVIDIA's bindings load it; this device's context must be current."""
+        from repro.devices.cuda_bindings import BindingsModule
+
+        if program not in self._bindings_modules:
+            self._bindings_modules[program] = BindingsModule(program.binary, self.stream, self.within, self.failure)
+        return self._bindings_modules[program]
 
     def capture(self, launch: Callable[[], None]) -> Captured:
         from repro.devices.cuda_bindings import Graph  # NVIDIA's Python bindings are optional

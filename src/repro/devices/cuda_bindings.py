@@ -1,6 +1,7 @@
-"""Launches by NVIDIA's own bindings, which are optional: CUDA graphs, and kernels whose blocks wait for each other.
+"""Launches by NVIDIA's own bindings, which are optional: CUDA graphs, kernels whose blocks wait for each other, and
+launches that start before the previous one has ended.
 
-PyCUDA has no launch of such kernels, and its handles are not taken: their modules are loaded once more.
+PyCUDA has no such launches, and its handles are not taken: their modules are loaded once more.
 """
 
 from __future__ import annotations
@@ -31,28 +32,59 @@ _C_TYPES: dict[type, Any] = {
 Within = Callable[[Callable[[], None]], Callable[[], None]]
 
 
-class CooperativeModule:
-    """A module as the bindings load it, beside PyCUDA, whose handles they do not take; its context must be current."""
+class BindingsModule:
+    """A module as the bindings load it, beside PyCUDA, whose handles they do not take; its context must be current.
 
-    def __init__(self, binary: Path, failure: Callable[[str], Exception]) -> None:
-        self._failure = failure
+    Launches are queued on a stream. `within` wraps a launch so that it runs with the GPU's context current. The
+    methods' `block` is the number of threads of a block, and `shared` its bytes of dynamic shared memory.
+    """
+
+    def __init__(self, binary: Path, stream: int, within: Within, failure: Callable[[str], Exception]) -> None:
+        self._stream, self._within, self._failure = stream, within, failure
         self._module = check_cuda(driver.cuModuleLoad(str(binary).encode()), failure)
 
-    def kernel(
-        self, name: str, block: int, shared: int, sm_count: int, stream: int, within: Within
-    ) -> CudaCooperativeKernel:
-        """Return a kernel, launched with `block` threads and `shared` bytes of dynamic shared memory a block on a
-        stream of a GPU with `sm_count` multiprocessors.
+    def cooperative(self, name: str, block: int, shared: int, sm_count: int) -> CudaCooperativeKernel:
+        """Return a kernel whose blocks wait for each other, for a GPU with `sm_count` multiprocessors."""
+        function = self._function(name, shared)
+        occupancy = driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(function, block, shared)
+        resident = int(check_cuda(occupancy, self._failure)) * sm_count
+        return CudaCooperativeKernel(function, block, shared, resident, self._stream, self._within, self._failure)
 
-        `within` wraps a launch so that it runs with the GPU's context current.
+    def bind_dependent(
+        self, name: str, grid: int, block: int, shared: int, arguments: Sequence[Argument]
+    ) -> Callable[[], None]:
+        """Bind a launch that the driver starts when all blocks of the stream's previous launch have ended or have let
+        it (programmatic stream serialization).
+
+        A chain y = A x, z = A y, y = A z, … of two buffers is safe, although launch i + 1 is there while launch i runs:
+        a launch reads its x and writes its y only after it has awaited the one before. That one has then ended, its
+        writes are visible, and, as it has awaited its own predecessor, all earlier launches have ended too. So nobody
+        still reads the buffer that is written next, though a launch lets the next one start before it waits itself.
         """
+        function, failure = self._function(name, shared), self._failure
+        values, pointers = _pack(arguments)
+        address = ctypes.addressof(pointers)
+        allowed = driver.CUlaunchAttribute()
+        allowed.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        allowed.value.programmaticStreamSerializationAllowed = 1
+        config = driver.CUlaunchConfig()
+        config.gridDimX, config.gridDimY, config.gridDimZ = grid, 1, 1
+        config.blockDimX, config.blockDimY, config.blockDimZ = block, 1, 1
+        config.sharedMemBytes, config.hStream = shared, driver.CUstream(self._stream)
+        config.attrs, config.numAttrs = [allowed], 1
+
+        # the default argument keeps the buffers, the argument values and the pointers to them alive
+        def launch(held: tuple[Any, ...] = (arguments, values, pointers)) -> None:
+            check_cuda(driver.cuLaunchKernelEx(config, function, address, 0), failure)
+
+        return self._within(launch)
+
+    def _function(self, name: str, shared: int) -> Any:
         function = check_cuda(driver.cuModuleGetFunction(self._module, name.encode()), self._failure)
         allowance = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         if shared > check_cuda(driver.cuFuncGetAttribute(allowance, function), self._failure):
             check_cuda(driver.cuFuncSetAttribute(function, allowance, shared), self._failure)
-        occupancy = driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(function, block, shared)
-        resident = int(check_cuda(occupancy, self._failure)) * sm_count
-        return CudaCooperativeKernel(function, block, shared, resident, stream, within, self._failure)
+        return function
 
 
 class CudaCooperativeKernel:
@@ -71,8 +103,7 @@ class CudaCooperativeKernel:
         return self._resident
 
     def bind(self, grid: int, arguments: Sequence[Argument]) -> Callable[[], None]:
-        values = [_as_c(argument) for argument in arguments]
-        pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
+        values, pointers = _pack(arguments)
         function, block, shared = self._function, self._block, self._shared
         stream, failure = self._stream, self._failure
         address = ctypes.addressof(pointers)
@@ -84,6 +115,12 @@ class CudaCooperativeKernel:
             )
 
         return self._within(launch)
+
+
+def _pack(arguments: Sequence[Argument]) -> tuple[list[Any], Any]:
+    """Return the arguments as C values, and the array of pointers to them that the driver takes."""
+    values = [_as_c(argument) for argument in arguments]
+    return values, (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
 
 
 def _as_c(argument: Argument) -> Any:

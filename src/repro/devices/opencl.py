@@ -257,6 +257,11 @@ class OpenClDevice:
     def cooperative(self, program: Program, name: str, block: int, shared: int = 0) -> None:
         """Return None: blocks run one after the other on a core."""
 
+    def bind_dependent(
+        self, program: Program, name: str, grid: int, block: int, arguments: Sequence[Argument], shared: int = 0
+    ) -> Callable[[], None]:
+        return self.bind(program.kernel(name, shared), grid, block, arguments)
+
     def capture(self, launch: Callable[[], None]) -> Captured:
         return Captured(launch, lambda: None)
 

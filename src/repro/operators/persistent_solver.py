@@ -20,7 +20,8 @@ from repro.operators.runtime import KERNELS, Runtime
 from repro.operators.vectors import Vectors
 from repro.problems.matrix import Matrix
 from repro.sparse.solvers.kernels import METHODS, PERSISTENT_BLOCK_SIZE, held_rows, render_persistent
-from repro.sparse.solvers.persistent import LANES, PersistentSolution, PersistentSolver, assign_rows
+from repro.sparse.solvers.persistent import PersistentSolution, PersistentSolver, chip_room
+from repro.sparse.solvers.slices import LANES, assign_rows, keep_slices
 
 #: Largest value accepted for `maxiter`; its default as a multiple of the number of unknowns, as SciPy's.
 MAX_ITERATIONS, ITERATIONS_PER_UNKNOWN = (1 << 31) - 1, 10
@@ -38,7 +39,8 @@ class ChipSolver(Closeable):
     method
         `cg` or `bicgstab`.
     kept, nbytes
-        Bytes of the matrix that stay in shared memory while a launch runs, and of all of it.
+        Bytes of the matrix that stay in shared memory while a launch runs, and of all of it, both as in the device's
+        memory: shared memory may hold a table of fewer bytes.
     iterations
         Number of iterations of the last solve.
     device_name
@@ -64,12 +66,13 @@ class ChipSolver(Closeable):
                 todo='solve with method="bicgstab"; where the matrix is negative definite, with -A and -b',
             )
         rows = held_rows(method, matrix.entry, precision, slices.max_slices_per_warp(warps))
-        source = render_persistent(KERNELS, method, matrix.entry, precision, device.target, rows)
-        program = runtime.program(source, f"solvers/{method}-{matrix.entry}-{precision}-{rows}")
+        kept = keep_slices(slices, matrix.entry, chip_room(device))
+        source = render_persistent(KERNELS, method, matrix.entry, precision, device.target, rows, (kept.form,))
+        program = runtime.program(source, f"solvers/{method}-{matrix.entry}-{precision}-{rows}-{kept.form}")
         try:
             with runtime.after():
                 self._solver: PersistentSolver | None = PersistentSolver(
-                    device, program, slices, method, (matrix.entry, precision)
+                    device, program, slices, method, (matrix.entry, precision), kept
                 )
         except OutOfDeviceMemory as error:
             raise runtime.no_room(error) from None

@@ -20,7 +20,7 @@ from repro.config.models import Rival, StudySettings, Timing
 from repro.problems.problem import Problem
 from repro.tuning.final_timing import Probe, shuffled_rounds
 from repro.tuning.recordings import FeaturesOf, Machine, Prune, load_recordings, prune_nothing
-from repro.tuning.search import Choice, ProgressCallback, Search, pick, ranked
+from repro.tuning.search import Choice, Compilation, ProgressCallback, Search, pick, ranked
 from repro.tuning.strategies import Exhaustive, Predicted, RandomSample, Strategy
 
 #: Number of device-copy configurations to time; a few suffice to find the bandwidth.
@@ -96,6 +96,10 @@ class Session:
     ) -> list[Row]:
         """Measure the variants that a strategy requests; see `repro.tuning.search.Search.by`."""
         return self._search.by(strategy, candidates, subject, also)
+
+    def compile(self, runnables: Sequence[Runnable]) -> None:
+        """Compile the modules of runnables that are compiled on demand, several at once."""
+        Compilation(self.bench, runnables, self.jobs)(range(len(runnables)))
 
     def keep_packed(self, candidates: Sequence[Candidate]) -> None:
         """Keep packed operands that are needed repeatedly, in at most half of the device's memory.

@@ -157,6 +157,25 @@ def test_all_phases_in_one_launch_give_the_bits_of_a_launch_a_phase(emulate, mon
 
 @needs_compiler
 @pytest.mark.medium
+@pytest.mark.parametrize(
+    ("method", "entry", "kind"),
+    [("cg", "real", ""), ("bicgstab", "complex", "hermitian"), ("cg", "quaternion", "hermitian"),
+     ("cg", "block3", "symmetric")],
+)  # fmt: skip
+def test_a_table_of_values_gives_the_bits_of_the_slices(emulate, method, entry, kind):
+    matrix = dominant(entry, kind, 400) if kind else uneven(500)
+    whole, none = emulate(matrix, method), emulate(matrix, method, capacity=0)
+    some = emulate(matrix, method, capacity=whole.slices.nbytes // 6)
+    assert (whole.kept.form, some.kept.form) == ("slices", "table")
+    assert some.solver.kept_bytes > whole.solver.kept_bytes // 6
+    b = draw(none.slices.scale.size)
+    solved = [solve(b, 1e-8) for solve in (none, some, some, whole)]
+    assert solved[0][0].status == "converged"
+    assert len({(solution, x.tobytes()) for solution, x in solved}) == 1
+
+
+@needs_compiler
+@pytest.mark.medium
 @pytest.mark.parametrize("resident", [None, 1])
 def test_a_gpu_whose_blocks_cannot_all_wait_for_each_other_has_a_launch_a_phase(emulate, monkeypatch, resident):
     matrix, b = laplacian(9), draw(81)

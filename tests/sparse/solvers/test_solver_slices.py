@@ -1,11 +1,15 @@
 """Rows dealt to blocks: every entry once, whatever the lengths of rows, little padding, and what fits is kept."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from repro.codegen.targets import DTYPES
 from repro.sparse.operands import expand
-from repro.sparse.solvers.persistent import LANES, assign_rows
+from repro.sparse.solvers.slices import LANES, assign_rows, keep_slices
+from repro.sparse.symmetry import adjoint_members
 from support.persistent_solves import as_matrix, dominant, laplacian, uneven
 
 EMPTY_ROWS = sp.csr_array((np.array([3.0, 4.0]), (np.array([2, 90]), np.array([2, 1]))), shape=(91, 91))
@@ -73,18 +77,78 @@ def test_rows_of_a_grid_stay_in_their_order_and_get_more_lanes_where_they_are_fe
 
 def test_a_block_keeps_its_first_slices_as_far_as_they_fit():
     slices = assign_rows(laplacian(40), np.dtype(float), 3, 2)
-    assert slices.kept_bytes(slices.kept(1 << 30))[0] == slices.nbytes
-    assert slices.kept_bytes(slices.kept(0)) == (0, 0)
+    assert keep_slices(slices, "real", 1 << 30).steps == len(slices.columns)
+    assert keep_slices(slices, "real", 0).steps == 0
+    slices = replace(slices, values=np.random.default_rng(0).normal(size=slices.values.shape))  # no two are the same
     for capacity in (2000, 10_000, 20_000):
-        kept = slices.kept(capacity)
-        in_all, most = slices.kept_bytes(kept)
-        assert 0 < most <= capacity
-        assert in_all <= 3 * most
-        for block, end in enumerate(kept):
+        kept = keep_slices(slices, "real", capacity)
+        assert kept.form == "slices"
+        assert 0 < kept.max_bytes <= capacity
+        assert kept.steps * slices.step_bytes <= 3 * kept.max_bytes
+        for block, end in enumerate(kept.ends):
             steps = slices.slices[slices.starts[block] : end, 3].sum()
             following = slices.slices[end, 3] if end < slices.starts[block + 1] else 0
             assert steps * slices.step_bytes <= capacity
             assert not following or (steps + following) * slices.step_bytes > capacity
+
+
+def decode(slices, kept, block, entry):
+    """Columns, and members of values, of the steps that a block keeps, read as kernels read them; and their number."""
+    first, end = (slices.slices[at, 2] for at in (slices.starts[block], kept.ends[block] - 1))
+    steps = end + slices.slices[kept.ends[block] - 1, 3] - first
+    first_word, words, count = kept.places[block]
+    image = kept.images[16 * first_word :][: 16 * words].tobytes()
+    members = slices.values.shape[1]
+    table = np.frombuffer(image, slices.values.dtype, members * count).reshape(members, count)
+    codes = np.frombuffer(image, np.uint32, 32 * steps, table.nbytes).reshape(steps, 32)
+    least = np.frombuffer(image, np.int32, steps, table.nbytes + codes.nbytes)
+    values = table[:, codes >> 16 & 0x7FFF]
+    transposed = np.stack([sign * values[source] for source, sign in adjoint_members(entry)])
+    values = np.where(codes >> 31, transposed, values).transpose(1, 0, 2)
+    return least[:, None] + (codes & 0xFFFF).astype(np.int32), values, slice(first, first + steps)
+
+
+@pytest.mark.parametrize(
+    ("entry", "kind", "precision"),
+    [("complex", "hermitian", "single"), ("quaternion", "hermitian", "double"), ("block3", "symmetric", "double")],
+)
+def test_a_table_holds_the_slots_with_one_value_for_each_pair(entry, kind, precision):
+    matrix = dominant(entry, kind, 600)
+    slices = assign_rows(matrix, np.dtype(DTYPES[precision]), 3, 2)
+    capacity = slices.nbytes // 12
+    kept = keep_slices(slices, entry, capacity)
+    assert kept.form == "table"
+    assert kept.max_bytes <= capacity
+    assert 0 < kept.steps < len(slices.columns)
+    assert len(kept.images) % 16 == 0
+    for block in range(3):
+        columns, values, steps = decode(slices, kept, block, entry)
+        np.testing.assert_array_equal(values, slices.values[steps])
+        filled = values.any(axis=1)
+        np.testing.assert_array_equal(columns[filled], slices.columns[steps][filled])
+        rows, others, _ = entries_of(
+            replace(slices, slices=slices.slices[slices.starts[block] : kept.ends[block]]), entry
+        )
+        pairs = set(zip(np.minimum(rows, others), np.maximum(rows, others), strict=True))
+        assert kept.places[block, 2] <= len(pairs) + 2  # the diagonal's value, and 0
+
+
+def test_a_table_is_taken_where_more_fits_and_columns_are_near_each_other():
+    slices = assign_rows(laplacian(40), np.dtype(float), 3, 2)
+    assert keep_slices(slices, "real", slices.nbytes).form == "slices"
+    kept = keep_slices(slices, "real", slices.nbytes // 5)
+    assert kept.form == "table"
+    assert kept.steps == len(slices.columns)
+    assert kept.places[:, 2].max() == 3  # -1, 4.1 and 0
+    columns = slices.columns.copy()
+    columns[len(columns) // 2, :2] = 0, 1 << 16
+    far = keep_slices(replace(slices, columns=columns), "real", slices.nbytes // 5)
+    assert far.form == "table"
+    assert far.steps < kept.steps
+    broken = np.flatnonzero(far.ends != kept.ends)
+    assert len(broken) == 1
+    last = slices.slices[far.ends[broken[0]]]
+    assert last[2] <= len(columns) // 2 < last[2] + last[3]
 
 
 def test_the_diagonal_is_that_of_the_real_expansion():

@@ -60,9 +60,17 @@ def test_matrices_of_stencils(multiply, name, dtype):
         c.release()
 
 
-def test_few_and_long_rows(multiply):
+@pytest.mark.parametrize("density", [0.1, 0.7])
+def test_few_and_long_rows(multiply, density):
     a = sp.csr_array(np.random.default_rng(1).random((40, 200)))
-    b = random(200, 30, 0.1, 2)
+    b = random(200, 30, density, 2)
+    assert_product(multiply(a, b), a, b)
+
+
+def test_several_entries_of_a_row_in_flight(multiply, device):
+    a, b = sp.csr_array(np.random.default_rng(1).random((9, 200))), random(200, 320, 0.07, 2)
+    resident = device.sm_count * device.target.threads_per_sm
+    assert single_shape(device.target, 8, 320, 9, 200, b.nnz / 200, resident).in_flight > 1
     assert_product(multiply(a, b), a, b)
 
 

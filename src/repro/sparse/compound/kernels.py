@@ -12,7 +12,7 @@ from repro.codegen.templates import LOAD_BYTES, alignment, render_template
 from repro.entries import Entry, get_entry
 from repro.errors import ReproError
 from repro.sparse.compound.outer import Outer, get_outer
-from repro.sparse.compound.variants import CHUNK, DIRECT, TILE, TILE_ROWS, Layout, Schedule, chunks
+from repro.sparse.compound.variants import CHUNK, DIRECT, DYNAMIC, TILE, TILE_ROWS, Layout, Schedule, chunks
 from repro.sparse.elementwise import padded_size
 from repro.sparse.pairs import NO_PAIR, SIGNS, SLICE, shared_entries
 from repro.sparse.symmetry import KINDS_OF_SYMMETRY, SYMMETRIC, adjoint_members, diagonal_members, kept_on_diagonal
@@ -43,14 +43,19 @@ def render_module(
     schedules: Sequence[Schedule],
     target: Target,
     owner: str,
+    *,
+    dependent: bool = False,
 ) -> str:
-    """Return the source of the module with all schedules of an entry, precision and layout.
+    """Return the source of the module with all schedules of an entry, precision and layout; `owner` is in its title.
 
-    `owner` stands in its title.
+    With `dependent` its kernels are of chains of dependent launches (`Device.bind_dependent`), if the target has them.
+    Blocks of a `dynamic` schedule need a counter that is reset between launches, so it has no such chain.
     """
     title = f"{owner}: {entry}, {precision} precision, {layout.stored}"
+    dependent = dependent and target.dependent_launches
+    assert not (dependent and any(s.kind == DYNAMIC for s in schedules))
     if layout.of_pairs:
-        return _render_pairs(templates, entry, precision, layout, schedules, target, title)
+        return _render_pairs(templates, entry, precision, layout, schedules, target, title, dependent)
     algebra, outer = get_entry(entry), get_outer(layout.outer)
     clustered = layout.ordering == "clustered"
     unique = {kernel_name(s, target): s for s in schedules}
@@ -61,6 +66,7 @@ def render_module(
         f"{TEMPLATES}/module.j2",
         title=title,
         **_context(entry, precision, layout, target),
+        dependent=dependent,
         outer=outer.template,
         rows_adjacent=outer.rows_adjacent,
         **outer.constants,
@@ -103,6 +109,7 @@ def _render_pairs(
     schedules: Sequence[Schedule],
     target: Target,
     title: str,
+    dependent: bool,
 ) -> str:
     algebra = get_entry(entry)
     if not algebra.members:
@@ -119,6 +126,7 @@ def _render_pairs(
         f"{TEMPLATES}/pairs.j2",
         title=title,
         **_context(entry, precision, layout, target),
+        dependent=dependent,
         **pairs_constants(entry, layout),
         absent_entries=False,
         papers_schedules=False,

@@ -1,4 +1,4 @@
-"""Runnables of compound entries: variants, and streaming floors of pairs, which move fewer bytes than CSR."""
+"""Runnables of compound entries: variants, the same in chains of dependent launches, and streaming floors of pairs."""
 
 from __future__ import annotations
 
@@ -15,15 +15,24 @@ from repro.bench.yardsticks import Floor
 from repro.codegen.build_cache import Module, ModuleOnDemand
 from repro.codegen.templates import StreamConfig
 from repro.config.models import EXTENDED, PAPER, Space
-from repro.devices.base import Argument, Buffer, Device
-from repro.errors import ModuleError, Unsupported
+from repro.devices.base import Argument, Buffer, Device, Program
+from repro.errors import IncorrectError, ModuleError, Unsupported
 from repro.problems.matrix import Matrix
 from repro.sparse.compound.kernels import kernel_name
 from repro.sparse.compound.outer import get_outer
 from repro.sparse.compound.packing import PackedFacts, pack, pack_pairs
-from repro.sparse.compound.variants import L2_SHARE, TILE_ROWS, Layout, VariantId
+from repro.sparse.compound.variants import DYNAMIC, L2_SHARE, TILE_ROWS, Layout, VariantId
 from repro.sparse.elementwise import in_order, pack_vector, padded_size
-from repro.sparse.operands import CompiledProduct, ProductOperands, clusters_on, operands_of, symmetry_on, x_on, y_on
+from repro.sparse.operands import (
+    NAN_BYTE,
+    CompiledProduct,
+    ProductOperands,
+    clusters_on,
+    operands_of,
+    symmetry_on,
+    x_on,
+    y_on,
+)
 from repro.sparse.pairs import shared_bytes
 
 #: Limit of slots per entry for our layouts.
@@ -120,10 +129,15 @@ class Variant(CompiledProduct):
 
         def bind(x: Buffer, y: Buffer) -> Callable[[], None]:
             arguments: list[Argument] = [*matrix, *buffers.values(), x, y, counter, *kept]
-            run = device.bind(program.kernel(name, shared), blocks, self.schedule.block_size, arguments)
-            return run if self.schedule.kind != "dynamic" else in_order([lambda: device.fill(counter, 0), run])
+            run = self._queue(device, program, name, blocks, arguments, shared)
+            return run if self.schedule.kind != DYNAMIC else in_order([lambda: device.fill(counter, 0), run])
 
         self._bind = bind
+
+    def _queue(
+        self, device: Device, program: Program, name: str, blocks: int, arguments: Sequence[Argument], shared: int
+    ) -> Callable[[], None]:
+        return device.bind(program.kernel(name, shared), blocks, self.schedule.block_size, arguments)
 
     def _padding(self, workspace: Workspace) -> float:
         """Return slots per entry for our layouts; 1 for pairs, whose padding is not limited."""
@@ -157,6 +171,71 @@ class Variant(CompiledProduct):
         """Bring `(n, k)` members into the layout's ordering and vector order; once prepared."""
         assert self._permutation is not None
         return pack_vector(values[self._permutation], self.layout.vector)
+
+
+#: Kind of its rows.
+DEPENDENT = "dependent"
+#: How often the three products of a chain are repeated where the chain is verified.
+CHAIN_REPEATS = 8
+
+
+class DependentVariant(Variant):
+    """A variant whose launches may each start before the previous one has ended: the matrix is loaded meanwhile.
+
+    Its module is rendered as `dependent`. A single launch gains nothing by it; launches in a graph do. Preparation
+    compares a chain of products with that of ordinary launches of the same kernel.
+    """
+
+    kind = DEPENDENT
+
+    def __init__(self, id: VariantId, module: Module | ModuleOnDemand, folder: Path, space: Space) -> None:
+        super().__init__(id, module, folder, space)
+        self.name = f"{DEPENDENT}/{id}"
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        return {**super().columns, "product": str(self.id)}
+
+    def prepare(self, workspace: Workspace) -> None:
+        """As of a variant; `IncorrectError` if a chain is not that of ordinary launches, bit by bit."""
+        super().prepare(workspace)
+        ordinary = Variant(self.id, self._module, self._folder, self.space)
+        ordinary.bind(workspace)
+        expected, chained = (self._chain(workspace, each) for each in (ordinary, self))
+        if wrong := int((expected != chained).sum()):
+            raise IncorrectError(
+                f"in a chain of dependent launches {wrong} of {expected.size} words differ from that of ordinary ones",
+                np.inf,
+            )
+
+    def _chain(self, workspace: Workspace, product: Variant) -> NDArray[np.uint32]:
+        """Return the words of z and y after y = A x, z = A y, y = A z, again and again, in one graph.
+
+        Both are NaN before, so that what is read too early is seen.
+        """
+        device, x, y = workspace.device, x_on(workspace, *self._order), self._y
+        assert y is not None
+        z = workspace.written(("chain", y.nbytes), y.nbytes, "the result of a chain")
+        launches = in_order([product.product(x, y), product.product(y, z), product.product(z, y)] * CHAIN_REPEATS)
+        for buffer in (y, z):
+            device.fill(buffer, NAN_BYTE)
+        launches()  # once before it is captured
+        chain = device.capture(launches)
+        try:
+            for buffer in (y, z):
+                device.fill(buffer, NAN_BYTE)
+            chain.replay()
+            words = np.empty((2, y.nbytes // 4), np.uint32)
+            for buffer, row in zip((z, y), words, strict=True):
+                device.download(buffer, row)
+        finally:
+            chain.release()
+        return words
+
+    def _queue(
+        self, device: Device, program: Program, name: str, blocks: int, arguments: Sequence[Argument], shared: int
+    ) -> Callable[[], None]:
+        return device.bind_dependent(program, name, blocks, self.schedule.block_size, arguments, shared)
 
 
 def padding(matrix: Matrix, outer: str, warp: int) -> float:

@@ -166,7 +166,8 @@ def extended_layouts(entry: Entry) -> list[Layout]:
     return natural + [replace(layout, ordering="clustered") for layout in natural if layout.outer in clustered]
 
 
-PAPERS_KINDS = ("static", "dynamic")
+DYNAMIC = "dynamic"
+PAPERS_KINDS = ("static", DYNAMIC)
 #: Our additional kinds.
 DIRECT, CHUNK = "direct", "chunk"
 LOADS = ("ca", "cg", "cs", "el")

@@ -26,13 +26,14 @@ from repro.sparse.solvers.kernels import BLOCK_SIZE, BLOCKS_PER_SM, KINDS, WORD_
 from repro.sparse.solvers.persistent import (
     AT_ROUNDING,
     ON_CHIP,
-    OWN_SHARED,
     PersistentSolution,
     PersistentSolver,
     RestartedSolver,
-    invert_diagonal,
+    chip_room,
+    kept_on,
     slices_on,
 )
+from repro.sparse.solvers.slices import invert_diagonal
 from repro.sparse.symmetry import HERMITIAN
 
 #: Routine in rows: over a product, and on the chip.
@@ -346,15 +347,15 @@ class PersistentCgRun(CgRun):
         self._persistent: PersistentSolver | None = None
 
     def pack(self, workspace: Workspace) -> None:
-        slices_on(workspace)
+        kept_on(workspace)
 
     def _open(self, workspace: Workspace, program: Program) -> PersistentSolver:
         operands, device = operands_of(workspace), workspace.device
         slices = slices_on(workspace)
         kernels = operands.problem.entry, operands.precision
-        solver = PersistentSolver(device, program, slices, "cg", kernels, guards=workspace.guards)
+        solver = PersistentSolver(device, program, slices, "cg", kernels, kept_on(workspace), guards=workspace.guards)
         self._persistent, self._matrix_bytes = solver, slices.nbytes
-        room = max(0, device.target.shared_bytes - OWN_SHARED) * device.sm_count if solver.together else 0
+        room = chip_room(device) * device.sm_count if solver.together else 0
         self._solved |= {"kept_bytes": solver.kept_bytes, "chip_bytes": room}
         return solver
 

@@ -9,6 +9,8 @@ from repro.codegen.targets import SCALARS, Target
 from repro.codegen.templates import alignment, render_template
 from repro.entries import get_entry
 from repro.errors import ReproError
+from repro.sparse.solvers.slices import COLUMN_BITS, FORMS, VALUE_BITS, Form
+from repro.sparse.symmetry import adjoint_members
 
 #: Threads per block, and blocks per multiprocessor, which are all resident at once.
 BLOCK_SIZE = {"cuda": 256, "opencl": 64}
@@ -108,11 +110,18 @@ def held_rows(method: str, entry: str, precision: str, needed: int) -> int:
 
 
 def render_persistent(
-    templates: Path, method: str, entry: str, precision: str, target: Target, n_rows: int | None = None
+    templates: Path,
+    method: str,
+    entry: str,
+    precision: str,
+    target: Target,
+    n_rows: int | None = None,
+    forms: tuple[Form, ...] = FORMS,
 ) -> str:
     """Return the source of the module of a persistent solver.
 
-    `n_rows`: for how many rows of a thread it has a kernel of many iterations; None: it has all.
+    `n_rows`: for how many rows of a thread it has kernels of many iterations; None: it has all. `forms`: for which
+    ways in which slices are kept.
     """
     if method not in METHODS:
         raise ReproError("unknown method", expected=" or ".join(METHODS), actual=method)
@@ -133,6 +142,10 @@ def render_persistent(
         word_members=aligned // scalar_bytes,
         block_size=PERSISTENT_BLOCK_SIZE[target.dialect],
         in_registers=in_registers if n_rows is None else {n_rows: in_registers[n_rows]},
+        forms=forms,
+        column_bits=COLUMN_BITS,
+        value_bits=VALUE_BITS,
+        adjoint=adjoint_members(entry),
         state={place.name.lower(): place.value for place in STATES[method]},
         reasons={reason.name.lower(): reason.value for reason in StopReason},
     )

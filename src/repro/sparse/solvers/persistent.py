@@ -4,9 +4,6 @@ Each block of a launch has the same rows in every iteration. It keeps as many of
 and reads the others from L2. Between phases all blocks wait for each other. A device that cannot launch blocks
 together, such as a CPU, gets a launch for each phase, with the same arithmetic. `PersistentRun` times and verifies a
 solve of BiCGSTAB with a fixed number of iterations, beside those by launches.
-
-Rows are dealt to blocks in slices of 32 slots, one for each lane of a warp. A row has one lane, or several if it is
-long or if rows are few, so that rows of any length cost little padding.
 """
 
 from __future__ import annotations
@@ -28,193 +25,11 @@ from repro.bench.guards import Guards
 from repro.bench.runnable import Runnable, Workspace
 from repro.codegen.build_cache import Module
 from repro.devices.base import Argument, Buffer, Device, Program
-from repro.entries import get_entry
 from repro.errors import ModuleError, ReproError, Unsupported
-from repro.problems.matrix import Matrix
 from repro.sparse.operands import operands_of
 from repro.sparse.solvers.bicgstab import error_of, expect, judge_error, true_residual
 from repro.sparse.solvers.kernels import KINDS, PERSISTENT_BLOCK_SIZE, STATES, CgState, StopReason, held_rows
-
-#: Slots of a step of a slice: the lanes of a warp.
-LANES = 32
-#: Cost of a row besides its slots, in slots: one for each vector of conjugate gradients. This and the limits below are
-#: choices of this project, without a published source; `_lanes_of_rows` and `assign_rows` use them.
-ROW_COST = 6
-#: A row gets twice the lanes while a lane has more than `SHORT` slots, and more than `LONG` times the mean row's slots
-#: per lane.
-LONG, SHORT = 2, 8
-#: All rows get twice the lanes while they fill less than this share of all warps, and a lane of the mean row keeps at
-#: least `MIN_STEPS` slots.
-FILLED, MIN_STEPS = 0.5, 4
-#: Largest number of slots: kernels count them in int32.
-MAX_SLOTS = (1 << 31) - 1
-
-
-@dataclass(frozen=True)
-class Slices:
-    """A square matrix with m members per entry, as the kernels of a persistent solver read it."""
-
-    #: int64 `(n,)`: row of the matrix for each row of the solver; columns are numbered alike.
-    rows: NDArray[np.int64]
-    #: int32 `(blocks + 1,)`: first slice of each block.
-    starts: NDArray[np.int32]
-    #: int32 `(slices, 4)`: first row, number of rows and lanes per row (rows + 64 · lanes), first step, steps.
-    slices: NDArray[np.int32]
-    #: int32 `(steps, 32)`: column of each slot; padding has value 0 and a column of its row.
-    columns: NDArray[np.int32]
-    #: `(steps, m, 32)`: members of each slot.
-    values: NDArray[np.floating]
-    #: `(n, k)`: reciprocal of the diagonal's real expansion, or 1 where the diagonal is 0 or absent.
-    scale: NDArray[np.floating]
-    #: Smallest number on the diagonal of the real expansion, and its row in the matrix.
-    least: tuple[float, int]
-
-    @property
-    def blocks(self) -> int:
-        return len(self.starts) - 1
-
-    @property
-    def step_bytes(self) -> int:
-        """Bytes of a step: values and columns of 32 slots."""
-        return int(LANES * (self.values.shape[1] * self.values.itemsize + self.columns.itemsize))
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the matrix."""
-        return len(self.columns) * self.step_bytes
-
-    def max_slices_per_warp(self, warps: int) -> int:
-        """Return the largest number of slices of a warp, if a block deals its slices to `warps` warps in turn."""
-        return int(-(-np.diff(self.starts).max(initial=0) // warps))
-
-    def kept(self, capacity: int) -> NDArray[np.int32]:
-        """Return the end of the slices that a block keeps in `capacity` bytes, for each block: its first ones."""
-        ends = (self.slices[:, 2] + self.slices[:, 3]).astype(np.int64)
-        firsts = self._first_steps()
-        limits = firsts[:-1] + capacity // self.step_bytes
-        kept = np.searchsorted(ends, limits, side="right").astype(np.int32)
-        return np.clip(kept, self.starts[:-1], self.starts[1:]).astype(np.int32)
-
-    def kept_bytes(self, kept: NDArray[np.int32]) -> tuple[int, int]:
-        """Return the bytes that all blocks keep, and the most that one of them does."""
-        ends = np.append(self.slices[:, 2], len(self.columns)).astype(np.int64)
-        steps = ends[kept] - self._first_steps()[:-1]
-        return int(steps.sum()) * self.step_bytes, int(steps.max(initial=0)) * self.step_bytes
-
-    def _first_steps(self) -> NDArray[np.int64]:
-        return np.append(self.slices[:, 2], len(self.columns)).astype(np.int64)[self.starts]
-
-
-def assign_rows(matrix: Matrix, dtype: np.dtype[Any], blocks: int, warps: int) -> Slices:
-    """Deal the rows of a matrix, of n ≥ 1 rows, to at most `blocks` blocks of `warps` warps each.
-
-    Blocks get successive rows of about equal cost; or of equal number, where the most slices of a warp are fewer then.
-    Inside a block, rows with as many lanes lie together, otherwise in
-    their order. Raise `ReproError` if the matrix has too many slots.
-    """
-    n, indptr = matrix.n, matrix.indptr.astype(np.int64)
-    lengths = np.diff(indptr)
-    lanes = _lanes_of_rows(lengths, blocks * warps)
-    steps = -(-lengths // lanes)
-    dealt = None
-    for costs in (lanes * (steps + ROW_COST), lanes):
-        owners = _owners(costs, lanes, blocks)
-        rows = np.lexsort((np.arange(n), lanes, owners))
-        slices, starts, slice_of, place_of = _cut(owners[rows], lanes[rows], steps[rows])
-        rounds = -(-np.diff(starts).max() // warps)
-        if dealt is None or rounds < dealt[0]:
-            dealt = rounds, rows, slices, starts, slice_of, place_of
-    assert dealt is not None
-    _, rows, slices, starts, slice_of, place_of = dealt
-    count = int(slices[-1, 2] + slices[-1, 3])
-    if count * LANES > MAX_SLOTS:
-        raise ReproError(
-            "the matrix is too large for a persistent solver",
-            expected=f"at most {MAX_SLOTS:,} slots",
-            actual=f"{count * LANES:,}",
-            todo="solve with SciPy and the operator's product",
-        )
-    columns, values = _fill(matrix, dtype, rows, lanes, slices, slice_of, place_of, count)
-    scale, least = invert_diagonal(matrix, dtype)
-    return Slices(rows, starts, slices.astype(np.int32), columns, values, scale[rows], least)
-
-
-def _lanes_of_rows(lengths: NDArray[np.int64], all_warps: int) -> NDArray[np.int64]:
-    """Return the number of lanes of each row, a power of two: of all rows, and more of long ones."""
-    mean, lanes = float(lengths.mean()), 1
-    while lanes < LANES and len(lengths) * lanes < FILLED * all_warps * LANES and mean >= 2 * MIN_STEPS * lanes:
-        lanes *= 2
-    max_steps = max(SHORT, LONG * mean / lanes)
-    excess = np.maximum(lengths / (max_steps * lanes), 1)
-    more = np.exp2(np.ceil(np.log2(excess))).astype(np.int64)
-    return np.minimum(lanes * more, LANES)
-
-
-def _owners(costs: NDArray[np.int64], lanes: NDArray[np.int64], blocks: int) -> NDArray[np.int64]:
-    """Return the block of each row: successive rows of equal cost, and at most as many blocks as there are slices."""
-    blocks = min(blocks, -(-int(lanes.sum()) // LANES))
-    before = np.cumsum(costs) - costs / 2
-    owners: NDArray[np.int64] = np.minimum((before * blocks / costs.sum()).astype(np.int64), blocks - 1)
-    return np.unique(owners, return_inverse=True)[1].astype(np.int64)
-
-
-def _cut(
-    owners: NDArray[np.int64], lanes: NDArray[np.int64], steps: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
-    """Cut rows, in the solver's order, into slices; return these, the first of each block, and each row's slice and
-    place in it.
-    """
-    n = len(owners)
-    runs = np.flatnonzero(np.append(True, (owners[1:] != owners[:-1]) | (lanes[1:] != lanes[:-1])))
-    run_of = np.repeat(np.arange(len(runs)), np.diff(np.append(runs, n)))
-    heights = LANES // lanes
-    in_run = np.arange(n) - runs[run_of]
-    slices_of_run = -(-np.diff(np.append(runs, n)) // heights[runs])
-    slice_of = (np.cumsum(slices_of_run) - slices_of_run)[run_of] + in_run // heights
-    place_of = in_run % heights
-    firsts = np.flatnonzero(place_of == 0)
-    widths = np.maximum.reduceat(steps, firsts)
-    counts = np.diff(np.append(firsts, n))
-    slices = np.stack([firsts, counts + 64 * lanes[firsts], np.cumsum(widths) - widths, widths], axis=1)
-    starts = np.searchsorted(owners[firsts], np.arange(owners[-1] + 2)).astype(np.int32)
-    return slices, starts, slice_of, place_of
-
-
-def _fill(
-    matrix: Matrix, dtype: np.dtype[Any], rows: NDArray[np.int64], lanes: NDArray[np.int64],
-    slices: NDArray[np.int64], slice_of: NDArray[np.int64], place_of: NDArray[np.int64], count: int,
-) -> tuple[NDArray[np.int32], NDArray[np.floating]]:  # fmt: skip
-    """Return columns and values of all slots."""
-    number = np.empty(matrix.n, np.int64)
-    number[rows] = np.arange(matrix.n)
-    lengths = np.diff(matrix.indptr).astype(np.int64)
-    row = np.repeat(number, lengths)  # the solver's row of each entry
-    of_row = lanes[rows][row]
-    place = np.arange(len(row)) - np.repeat(matrix.indptr[:-1].astype(np.int64), lengths)
-    step = slices[slice_of[row], 2] + place // of_row
-    lane = place_of[row] * of_row + place % of_row
-    columns = np.repeat(slices[:, 0], slices[:, 3]).astype(np.int32)[:, None].repeat(LANES, axis=1)
-    columns[step, lane] = number[matrix.indices]
-    members = matrix.values.shape[1]
-    values = np.zeros((count, members, LANES), dtype)
-    values[step[:, None], np.arange(members), lane[:, None]] = matrix.values
-    return columns, values
-
-
-def invert_diagonal(matrix: Matrix, dtype: np.dtype[Any]) -> tuple[NDArray[np.floating], tuple[float, int]]:
-    """Return `scale` and `least` of `Slices`, the former in the matrix's own order."""
-    entry = get_entry(matrix.entry)
-    diagonal = np.zeros((matrix.n, entry.size))
-    row = np.repeat(np.arange(matrix.n), np.diff(matrix.indptr))
-    on = np.flatnonzero(row == matrix.indices)
-    blocks = entry.expand(matrix.values[on].astype(np.float64))
-    np.add.at(diagonal, row[on], np.diagonal(blocks, axis1=1, axis2=2))
-    with np.errstate(divide="ignore", over="ignore"):
-        scale = (1 / diagonal).astype(dtype)
-    scale[~np.isfinite(scale) | (scale == 0)] = 1
-    least = np.unravel_index(int(np.argmin(diagonal)), diagonal.shape)
-    return scale, (float(diagonal[least]), int(least[0]))
-
+from repro.sparse.solvers.slices import LANES, Kept, Slices, assign_rows, keep_slices
 
 #: Vectors of each method, in the order of kernel parameters; other blocks read only u.
 VECTORS = {"cg": ("x", "r", "p", "s", "w", "u"), "bicgstab": ("x", "r", "p", "v", "t", "shadow", "u")}
@@ -359,8 +174,8 @@ class PersistentSolver(RestartedSolver):
     """A matrix dealt to the blocks of a device, the vectors of a solve, and the kernels bound to them.
 
     `program` is the module of `render_persistent`, for the entry and precision that `kernels` names; b and x are device
-    memory in the order of `slices.rows`. `capacity`: bytes of shared memory that a block may keep slices in; None: all
-    that the device has. `together`: False launches each phase for itself.
+    memory in the order of `slices.rows`. `kept`: what blocks keep in shared memory, of `keep_slices`. `together`: False
+    launches each phase for itself.
     """
 
     def __init__(
@@ -370,7 +185,7 @@ class PersistentSolver(RestartedSolver):
         slices: Slices,
         method: Method,
         kernels: tuple[str, str],
-        capacity: int | None = None,
+        kept: Kept,
         together: bool = True,
         guards: Guards | None = None,
     ) -> None:
@@ -414,14 +229,15 @@ class PersistentSolver(RestartedSolver):
             self._last_phases = [*(phases[name] for name in LAST_PHASES[method]), settle]
             self._many: Callable[[int], Callable[[], None]] | None = None
             self.kept_bytes = 0
-            room = device.target.shared_bytes - OWN_SHARED
-            kept = slices.kept(room if capacity is None else min(room, capacity))
-            in_all, shared_bytes = slices.kept_bytes(kept)
             rows = held_rows(method, *kernels, slices.max_slices_per_warp(n_t // LANES))
-            kernel = device.cooperative(program, f"iterate_{rows}", n_t, shared_bytes) if together else None
+            name = f"iterate_{kept.form}_{rows}"
+            kernel = device.cooperative(program, name, n_t, kept.max_bytes) if together else None
             if kernel is not None and kernel.resident >= blocks:
-                self.kept_bytes = in_all
-                arguments = [*matrix, keep(kept, "places of kept slices"), *given, parts, self._state]
+                self.kept_bytes = kept.steps * slices.step_bytes
+                on_chip = [keep(kept.ends, "places of kept slices")]
+                if kept.form == "table":
+                    on_chip += [keep(kept.images, "tables"), keep(kept.places, "places of tables")]
+                arguments = [*matrix, *on_chip, *given, parts, self._state]
 
                 def many(count: int) -> Callable[[], None]:
                     return kernel.bind(blocks, [*arguments, np.int32(count)])
@@ -457,7 +273,7 @@ class PersistentSolver(RestartedSolver):
         x = np.empty_like(slices.scale)
         self._device.download(self.x, x)
         of_x = np.abs(x).max(axis=1)[slices.columns].astype(np.float64)
-        of_entries = np.abs(slices.values).max(axis=1, initial=0 if slices.values.shape[1] else 1)
+        of_entries = np.abs(slices.values).max(axis=1)
         return AT_ROUNDING * float(np.finfo(x.dtype).eps) * float(np.linalg.norm(of_entries * of_x))
 
     def release(self) -> None:
@@ -467,6 +283,11 @@ class PersistentSolver(RestartedSolver):
 
 #: Name of the product in rows, and of the routine.
 ON_CHIP, ROUTINE = "persistent", "persistent bicgstab"
+
+
+def chip_room(device: Device) -> int:
+    """Return the bytes of shared memory in which a block can keep slices: none on a CPU."""
+    return max(0, device.target.shared_bytes - OWN_SHARED) if device.backend == "cuda" else 0
 
 
 def slices_on(workspace: Workspace) -> Slices:
@@ -481,6 +302,12 @@ def slices_on(workspace: Workspace) -> Slices:
             raise Unsupported(str(error)) from None
 
     return workspace.cached(ON_CHIP, assigned, lend_device=True)
+
+
+def kept_on(workspace: Workspace) -> Kept:
+    """Return what the blocks of a persistent solver keep in shared memory."""
+    slices, room, entry = slices_on(workspace), chip_room(workspace.device), operands_of(workspace).problem.entry
+    return workspace.cached((ON_CHIP, "kept"), lambda: keep_slices(slices, entry, room), lend_device=True)
 
 
 class PersistentRun(Runnable):
@@ -511,7 +338,7 @@ class PersistentRun(Runnable):
 
     def pack(self, workspace: Workspace) -> None:
         """Deal the rows, and compute the expected residual on the host."""
-        slices_on(workspace)
+        kept_on(workspace)
         expect(workspace, self._iterations, lend_device=True)
 
     def prepare(self, workspace: Workspace) -> None:
@@ -525,8 +352,8 @@ class PersistentRun(Runnable):
         program = workspace.program(self._folder / self._module.binary)
         kernels = operands.problem.entry, operands.precision
         solver = PersistentSolver(
-            workspace.device, program, slices, "bicgstab", kernels, guards=workspace.guards
-        )  # fmt: skip
+            workspace.device, program, slices, "bicgstab", kernels, kept_on(workspace), guards=workspace.guards
+        )
         self._solver, self._matrix_bytes = solver, slices.nbytes
         workspace.device.write(solver.b, operands.x[slices.rows])
         zeros = np.zeros_like(slices.scale)

@@ -299,6 +299,8 @@ SINGLE_WORDS = {"POINTER": 0, "ENTRIES": 1, "LONGEST": 2, "LACKING": 3, "DONE": 
 #: Tables of products in one launch, and wanted threads of a block.
 SINGLE_TABLES = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 SINGLE_BLOCK_SIZE = 256
+#: Registers of a multiprocessor, and of a thread that loads several entries of B at once.
+SM_REGISTERS, REGISTERS_IN_FLIGHT = 1 << 16, 56
 #: The smallest table of so many lanes: a row of C has the columns of each row of B that it is a sum of.
 MIN_TABLE = {4: 16, 8: 16, 16: 32, 32: 96}
 
@@ -326,6 +328,12 @@ class SingleShape:
     @property
     def kernel(self) -> str:
         return f"single_l{self.lanes}_g{self.groups}_t{self.table}"
+
+    @property
+    def in_flight(self) -> int:
+        """Return the entries of a row of B that a lane loads at once: several where few rows share the device."""
+        registers = SM_REGISTERS // (self.resident * self.threads)
+        return 4 if self.groups > 1 and self.lanes >= 8 and registers >= REGISTERS_IN_FLIGHT else 1
 
     @property
     def threads(self) -> int:

@@ -168,7 +168,7 @@ def _aligned(count: int) -> int:
 
 #: Maximum products of the longest row, as a multiple of the mean row's. Rows of at most `SHORT_PRODUCTS` need not meet
 #: it, since a warp adds up so many in less time than the host takes for bins.
-MAX_SKEW, SHORT_PRODUCTS = 16, 1 << 17
+MAX_SKEW, SHORT_PRODUCTS = 16, 1 << 18
 #: Share of the device's free memory that a product may reserve.
 MEMORY_SHARE = 4
 #: Bytes that are reserved without a question for the free memory.

@@ -9,5 +9,6 @@ REFERENCE = (
     "Mueller-Roemer, Stork, Fellner: VMV 2019 (10.2312/vmv.20191324), Computer Graphics Forum 39(6) 2020 "
     "(10.1111/cgf.13957)."
 )
-#: The part of the study that conjugate gradients are; they are timed in the space `extended`.
-CONJUGATE_GRADIENTS = "conjugate_gradients"
+#: The parts of the study, which are timed in the space `extended`: conjugate gradients, and chains of products whose
+#: launches start before the previous one has ended.
+CONJUGATE_GRADIENTS, DEPENDENT_LAUNCHES = "conjugate_gradients", "dependent_launches"

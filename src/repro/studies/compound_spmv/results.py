@@ -14,7 +14,7 @@ from repro.results.problem_rows import ABBREVIATIONS, MethodTimes, ProblemRow, j
 from repro.results.published import Published
 from repro.results.rivals import Contest, register_contests
 from repro.results.significance import interval_of_ratio, ratio_of
-from repro.sparse.compound.runnables import OWN_FLOOR
+from repro.sparse.compound.runnables import DEPENDENT, OWN_FLOOR
 from repro.sparse.compound.variants import TILE_ROWS
 from repro.sparse.expansions import real_expansion
 from repro.sparse.solvers.conjugate_gradients import OVER_PRODUCT, PERSISTENT_CG
@@ -46,6 +46,8 @@ def _is_the_librarys(row: CompoundRow) -> bool:
     return row.representation is not None
 
 
+#: Our fastest variants by dependent launches, which overlap in a graph; the library's launches do not.
+OURS_DEPENDENT = Method("dependent", "ours, dependent launches", columns={"kind": DEPENDENT})
 #: Conjugate gradients, timed by some iterations together: on the chip, and over our and the library's fastest products.
 CHIP_CG = Method("chip_cg", "on the chip", columns={"kind": "solver", "routine": PERSISTENT_CG})
 OUR_CG = Method("our_cg", "ours, in a graph", columns={"kind": "solver", "routine": OVER_PRODUCT}, predicate=_is_ours)
@@ -188,6 +190,11 @@ class Times(MethodTimes[CompoundRow]):
 def with_conjugate_gradients(cases: Sequence[Times]) -> list[Times]:
     """Return the cases in which conjugate gradients were tried; records of before have none."""
     return [case for case in cases if case.case.select(kind="solver")]
+
+
+def with_dependent_launches(cases: Sequence[Times]) -> list[Times]:
+    """Return the cases in which dependent launches were tried; records of before, and other devices, have none."""
+    return [case for case in cases if case.case.select(kind=DEPENDENT)]
 
 
 def of_pairs_or_none(kernel: Time | None) -> Time | None:

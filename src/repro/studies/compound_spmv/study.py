@@ -11,7 +11,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -26,8 +26,9 @@ from repro.errors import ReproError
 from repro.problems.matrix import Matrix
 from repro.problems.problem import Outline, Problem
 from repro.sparse.compound.kernels import kernel_name, render_module
-from repro.sparse.compound.runnables import Variant, own_floors
+from repro.sparse.compound.runnables import DependentVariant, Variant, own_floors
 from repro.sparse.compound.variants import (
+    DYNAMIC,
     PAPERS_KINDS,
     REFERENCE,
     TILE_ROWS,
@@ -49,16 +50,20 @@ from repro.sparse.symmetry import NOT_SYMMETRIC
 from repro.sparse.tuning_features import LIBRARIES, MEMORY, OPERATOR, WINNERS, Array, choose_by_memory
 from repro.sparse.tuning_features import features as features_of_a_product
 from repro.studies import CostModel, StepResult, Study, Workload
-from repro.studies.compound_spmv import CONJUGATE_GRADIENTS, STUDY_NAME
+from repro.studies.compound_spmv import CONJUGATE_GRADIENTS, DEPENDENT_LAUNCHES, STUDY_NAME
 from repro.studies.compound_spmv import REFERENCE as PAPERS
 from repro.studies.compound_spmv.kernels import render_key
 from repro.tuning.recordings import Machine
 from repro.tuning.search import Choice, best_row, pick, ranked
 from repro.tuning.session import Session, fastest_yardsticks
 
+P = TypeVar("P", bound=ProductRunnable)
+
 
 class CompoundRow(RecordedRow):
-    """A row of a variant, of a library routine, or of conjugate gradients with one of them or on the chip."""
+    """A row of a variant, also by dependent launches, of a library routine, or of conjugate gradients: with one of
+    them, or on the chip.
+    """
 
     entry: str | None
     ordering: str | None
@@ -80,12 +85,12 @@ class CompoundRow(RecordedRow):
     format: str | None
     papers_choice: bool | None
     matrix_bytes: int | None
-    #: For a solver, the name of its product.
+    #: For a solver, the name of its product; for dependent launches, the name of the variant.
     product: str | None
     #: Number of iterations of a launch, and of a solve to the tolerance.
     iterations: int | None
     to_tolerance: int | None
-    #: Bytes of the matrix that stay in shared memory, and bytes that all multiprocessors have for it.
+    #: Bytes of the matrix, as slices, that stay in shared memory, and bytes that all multiprocessors have for it.
     kept_bytes: int | None
     chip_bytes: int | None
 
@@ -95,7 +100,8 @@ class CompoundRow(RecordedRow):
 #: Tunings in the papers' space, apart from the best of each schedule kind; the first two need times of the reference
 #: layout.
 TUNINGS = ("schedule", "layout", "joint")
-#: How many of the fastest products, of ours and of the library's, conjugate gradients are timed with.
+#: How many of the fastest products, of ours and of the library's, conjugate gradients are timed with; and how many of
+#: ours by dependent launches.
 FASTEST = 2
 #: Tunings that need a search of our space.
 OUR_TUNINGS = (EXTENDED, "reordered")
@@ -209,7 +215,7 @@ class CompoundSpmv(Study):
     id_class = VariantId
     libraries = LIBRARIES
     columns = CompoundRow.own_columns()
-    parts = (CONJUGATE_GRADIENTS,)
+    parts = (CONJUGATE_GRADIENTS, DEPENDENT_LAUNCHES)
     published: Mapping[str, tuple[str, ...]] = {
         "sizes": ("table", "gpu", "problem", "entry", "rows", "nonzeros"),
         "layouts": ("table", "gpu", "entry", "precision", "problem", "layout", "speedup"),
@@ -273,6 +279,10 @@ class CompoundSpmv(Study):
         """Return whether conjugate gradients are tried where a matrix is symmetric; without values none is."""
         return CONJUGATE_GRADIENTS in self.parts_of(settings, precision) and bool(get_entry(entry).members)
 
+    def _chains(self, settings: StudySettings, precision: str, target: Target) -> bool:
+        """Return whether the fastest variants are timed by dependent launches too."""
+        return target.dependent_launches and DEPENDENT_LAUNCHES in self.parts_of(settings, precision)
+
     def compiles_on_demand(self, settings: StudySettings) -> bool:
         return settings.compile == "on_demand"
 
@@ -302,7 +312,10 @@ class CompoundSpmv(Study):
             library += asked_for(settings.baselines, entry, backend, ordering)
         chosen = [variant for variant in variants if variant.name in winners]
         rivals = products_of(session.rivals, entry)
-        report = session.rounds([*chosen, *floors, *library, *rivals])
+        dependent = []
+        if self._chains(settings, session.precision, session.target):
+            dependent = dependent_variants(variants, rows, session)
+        report = session.rounds([*chosen, *dependent, *floors, *library, *rivals])
         if self._solves(settings, entry, session.precision) and not refusal(session.bench.workspace):
             fastest = [product for side in (chosen, library) for product in fastest_of(side, report)]
             report += session.rounds(solvers_with(fastest, entry, session.precision, session.target))
@@ -347,6 +360,7 @@ class CompoundSpmv(Study):
         ]
         routines = len(for_problem(entry.name, target.dialect))
         routines += (1 + 2 * FASTEST) * self._solves(settings, entry.name, precision)
+        routines += FASTEST * self._chains(settings, precision, target)
         return Workload(sum(tried), len(tried), routines, matrix, matrix + 2 * rows * number * entry.size)
 
     def layouts(self) -> list[tuple[str, str | None]]:
@@ -437,13 +451,32 @@ def _solver_keys(entry: str, precision: str) -> tuple[str, str]:
     return solver_key(OVER_PRODUCT, precision, entry), solver_key(OVER_PRODUCT, precision)
 
 
-def fastest_of(products: Sequence[ProductRunnable], report: Sequence[Row]) -> list[ProductRunnable]:
+def fastest_of(products: Sequence[P], report: Sequence[Row]) -> list[P]:
     """Return the fastest products in the matrix's own order, by the graph clock if that clock was used."""
     names = {product.name for product in products if product.arrangement.endswith("@natural")}
     rows = [row for row in report if row.name in names and row.cache == "warm" and row.status in TIMED]
     clock = "graph" if any(row.median("graph") for row in rows) else "event"
     first = {row.name for row in ranked(rows, clock)[:FASTEST]}
     return [product for product in products if product.name in first]
+
+
+def dependent_variants(variants: Sequence[Variant], rows: Sequence[Row], session: Session) -> list[DependentVariant]:
+    """Return the fastest variants of a search by dependent launches, compiled.
+
+    Those of `dynamic` schedules are left out: a reset counter lies between launches, so that none follows another.
+    """
+    target, entry, precision = session.target, _matrix(session).entry, session.precision
+    made = []
+    for variant in fastest_of([variant for variant in variants if variant.schedule.kind != DYNAMIC], rows):
+        layout, schedule = variant.layout.stored, variant.schedule
+        key = f"{DEPENDENT_LAUNCHES}/{entry}-{precision}/{layout}/{schedule}"
+        path = manifest_path(target.name, STUDY_NAME, key)
+        render = partial(
+            render_module, session.templates, entry, precision, layout, [schedule], target, STUDY_NAME, dependent=True
+        )
+        made.append(DependentVariant(variant.id, ModuleOnDemand(render, target, path), path.parent, variant.space))
+    session.compile(made)
+    return made
 
 
 def solvers_with(products: Sequence[ProductRunnable], entry: str, precision: str, target: Target) -> list[CgRun]:

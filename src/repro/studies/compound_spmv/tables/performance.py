@@ -42,6 +42,7 @@ from repro.results.tables import (
     tied,
     time_column,
 )
+from repro.sparse.compound.runnables import DEPENDENT
 from repro.sparse.tuning_features import library_of, routine_text
 from repro.studies.compound_spmv import STUDY_NAME
 from repro.studies.compound_spmv.results import (
@@ -54,6 +55,7 @@ from repro.studies.compound_spmv.results import (
     LIBRARY_CSR,
     OUR_CG,
     OURS,
+    OURS_DEPENDENT,
     PAPERS,
     PAPERS_CHOICE,
     PUBLISHED_CLOCK,
@@ -65,6 +67,7 @@ from repro.studies.compound_spmv.results import (
     kernels_note,
     of_pairs_or_none,
     with_conjugate_gradients,
+    with_dependent_launches,
 )
 from repro.studies.compound_spmv.study import CompoundRow
 
@@ -179,6 +182,15 @@ OWN_SAID = (
 )
 
 
+#: Columns of a table where dependent launches were timed.
+CHAIN = ("dependent", "dependent_us", "dependent_percent_of_floor", "dependent_speedup", "dependent_speedup_over_ours")
+CHAIN_SAID = (
+    "Dependent launches: of our fastest variants, each launch in the graph starts before the previous one has ended,"
+    " loads the matrix meanwhile, and reads x once that one has ended. The library’s launches have none of it, nor have"
+    " those of any other column."
+)
+
+
 @table(
     STUDY_NAME,
     "table-problems",
@@ -190,6 +202,7 @@ def problems(campaign: Campaign, published: Published) -> Table:
     """One line for each problem and precision; the geometric means of the ratios at the bottom."""
     cases = all_times(campaign, published)
     of_pairs = any(of_pairs_or_none(kernel) for case in cases for kernel in (case[OURS], case.reordered))
+    chained = bool(with_dependent_launches(cases))
     timed = [case for case in cases if case[PAPERS] or case[OURS]]
     library = library_of(campaign)
     caption = [
@@ -202,6 +215,7 @@ def problems(campaign: Campaign, published: Published) -> Table:
         f"where that is faster by more than a tie, beside the fastest {library} routine on the matrix in the",
         "same order; permuting is not in the times.",
         OWN_SAID if of_pairs else "",
+        CHAIN_SAID if chained else "",
         "By events: variants and routines that are the fastest by the event clock.",
         "Cold: the same variants and the fastest routine with the L2 cache overwritten before each launch, by the event"
         " clock." if "cold" in campaign.caches and campaign.cache == "warm" else "",
@@ -213,7 +227,8 @@ def problems(campaign: Campaign, published: Published) -> Table:
         unconfirmed_note((case.case, case[OURS], case[PAPERS]) for case in cases),
         unavailable_note(campaign),
     ]  # fmt: skip
-    columns = [column for column in _problem_columns(library) if of_pairs or column.key not in OWN]
+    left_out = {*(() if of_pairs else OWN), *(() if chained else CHAIN)}
+    columns = [column for column in _problem_columns(library) if column.key not in left_out]
     lines = table_of(columns, cases, join_sentences(caption))
     means = [_mean(column, [row[index] for row in lines.rows]) for index, column in enumerate(columns)]
     return replace(lines, summary=[(Cell("geometric mean"), *means[1:])] if cases else [])
@@ -231,8 +246,9 @@ def _mean(column: Column[Times], cells: Sequence[Cell]) -> Cell:
 
 
 def _problem_columns(library: str) -> tuple[Column[Times], ...]:
-    fastest, events, cold = f"fastest {library}", "by events", "cold, by events"
+    fastest, events, cold, chain = f"fastest {library}", "by events", "cold, by events", "ours, dependent launches"
     base, best, papers = itemgetter(LIBRARY), itemgetter(OURS), itemgetter(PAPERS)
+    dependent = itemgetter(OURS_DEPENDENT)
 
     def reordered(case: Times) -> Time | None:
         return case.reordered
@@ -247,6 +263,10 @@ def _problem_columns(library: str) -> tuple[Column[Times], ...]:
         _own_share_column("ours", best),
         speedup_column("speedup", "speedup", "ours", base, best),
         speedup_column("speedup_over_papers_choice", "over papers’ choice", "ours", itemgetter(PAPERS_CHOICE), best),
+        Column("dependent", "variant", chain, numeric=False, cell=_dependent_variant),
+        *_kernel_columns("dependent", chain, dependent)[1:],
+        speedup_column("dependent_speedup", "speedup", chain, base, dependent),
+        speedup_column("dependent_speedup_over_ours", "over ordinary ones", chain, best, dependent),
         *_kernel_columns("papers_space", "papers’ space", papers, lambda case: case.why_not),
         speedup_column("papers_space_speedup", "speedup", "papers’ space", base, papers),
         Column("baseline", "routine", fastest, numeric=False, cell=_routine),
@@ -275,6 +295,14 @@ def _problem_columns(library: str) -> tuple[Column[Times], ...]:
 
 def _precision(case: Times) -> Cell:
     return Cell(case.case.precision, ABBREVIATIONS[case.case.precision])
+
+
+def _dependent_variant(case: Times) -> Cell:
+    timed = case[OURS_DEPENDENT]
+    if timed is not None:
+        return Cell(timed.row.product)
+    failure = case.case.select(kind=DEPENDENT).failure
+    return Cell(notes=(failure,) if failure else ())
 
 
 def _own_megabytes(case: Times) -> Cell:
@@ -479,6 +507,25 @@ CG_QUANTITIES: Mapping[str, Quantity] = {
 }
 
 
+def _chain_over(base: Method, counts: Callable[[Times], bool] = lambda case: True, *, worst: bool = False) -> Quantity:
+    """Return the speedup of our fastest variant by dependent launches."""
+    return Quantity(
+        lambda case, compared: ratio_of(case[base], case[OURS_DEPENDENT]),
+        worst=worst,
+        counts=counts,
+        only=OURS.key,
+        times=lambda case: (case[OURS_DEPENDENT], case[base]),
+    )
+
+
+#: Of dependent launches, by their names in `config/targets/compound_spmv.csv`.
+CHAIN_QUANTITIES: Mapping[str, Quantity] = {
+    "chain_worst": _chain_over(LIBRARY, worst=True),
+    "chain_mean": _chain_over(LIBRARY),
+    "chain_floor_worst_medium": _chain_over(FLOOR, _medium, worst=True),
+    "chain_floor_mean_medium": _chain_over(FLOOR, _medium),
+}
+
 #: The speedups that are wanted by each clock, by the ends of their names.
 _SPEEDUPS = {
     "worst": Quantity(_over_library, worst=True),
@@ -508,6 +555,7 @@ QUANTITIES: Mapping[str, Quantity] = {
     "unpaired_mean_large": Quantity(_over_unpaired, counts=_large_symmetric, only="ours"),
     "unpaired_mean_large_reordered": Quantity(_over_unpaired, counts=_large_symmetric, only="reordered"),
     **CG_QUANTITIES,
+    **CHAIN_QUANTITIES,
 }
 
 
@@ -583,9 +631,10 @@ def targets(campaign: Campaign, published: Published) -> Table:
         "cold": [cold for case in cases if (cold := case.cold)],
     }
     reached = []
-    solved = bool(with_conjugate_gradients(cases))
+    solved, chained = bool(with_conjugate_gradients(cases)), bool(with_dependent_launches(cases))
+    not_tried = {*(() if solved else CG_QUANTITIES), *(() if chained else CHAIN_QUANTITIES)}
     for item in published.targets:
-        if item["quantity"] in CG_QUANTITIES and not solved:
+        if item["quantity"] in not_tried:
             continue
         quantity = QUANTITIES[item["quantity"]]
         numbers = {side: quantity.measure(by_clock[quantity.clock], side) for side in SIDES}
@@ -613,6 +662,7 @@ def targets(campaign: Campaign, published: Published) -> Table:
         f"By the bytes of CSR-AoS {sizes[0]} cases are of 20 MB and more, and {sizes[1]} of these below 60 MB.",
         _pairs_said(sizes[2]),
         "Conjugate gradients: µs of an iteration; a matrix fits where all of it stays in shared memory." * solved,
+        CHAIN_SAID * chained,
         "Prototype: a C++ prototype on an H200, on eight other matrices; of symmetric matrices one of pairs, on four",
         "of these, seven cases.",
         kernels_note(campaign),

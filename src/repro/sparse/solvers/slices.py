@@ -1,0 +1,326 @@
+"""The rows of a matrix dealt to the blocks of a persistent solver, and what of them each block keeps in shared memory.
+
+Rows are dealt in slices of 32 slots, one for each lane of a warp. A row has one lane, or several if it is long or if
+rows are few, so that rows of any length cost little padding. A block keeps its first slices: as they are, or as a table
+of the different values among them and a code of 32 bits for each slot. The table has one value for a pair A_ij and
+A_ji whose rows lie in the same block, for entries that repeat, and for all padding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from repro.entries import get_entry
+from repro.errors import ReproError
+from repro.problems.matrix import Matrix
+from repro.sparse.symmetry import adjoint_members
+
+#: Slots of a step of a slice: the lanes of a warp.
+LANES = 32
+#: Cost of a row besides its slots, in slots: one for each vector of conjugate gradients. This and the limits below are
+#: choices of this project, without a published source; `_lanes_of_rows` and `assign_rows` use them.
+ROW_COST = 6
+#: A row gets twice the lanes while a lane has more than `SHORT` slots, and more than `LONG` times the mean row's slots
+#: per lane.
+LONG, SHORT = 2, 8
+#: All rows get twice the lanes while they fill less than this share of all warps, and a lane of the mean row keeps at
+#: least `MIN_STEPS` slots.
+FILLED, MIN_STEPS = 0.5, 4
+#: Largest number of slots: kernels count them in int32.
+MAX_SLOTS = (1 << 31) - 1
+
+
+@dataclass(frozen=True)
+class Slices:
+    """A square matrix with m ≥ 1 members per entry, as the kernels of a persistent solver read it."""
+
+    #: int64 `(n,)`: row of the matrix for each row of the solver; columns are numbered alike.
+    rows: NDArray[np.int64]
+    #: int32 `(blocks + 1,)`: first slice of each block.
+    starts: NDArray[np.int32]
+    #: int32 `(slices, 4)`: first row, number of rows and lanes per row (rows + 64 · lanes), first step, steps.
+    slices: NDArray[np.int32]
+    #: int32 `(steps, 32)`: column of each slot; padding has value 0 and a column of its row.
+    columns: NDArray[np.int32]
+    #: `(steps, m, 32)`: members of each slot.
+    values: NDArray[np.floating]
+    #: `(n, k)`: reciprocal of the diagonal's real expansion, or 1 where the diagonal is 0 or absent.
+    scale: NDArray[np.floating]
+    #: Smallest number on the diagonal of the real expansion, and its row in the matrix.
+    least: tuple[float, int]
+
+    @property
+    def blocks(self) -> int:
+        return len(self.starts) - 1
+
+    @property
+    def step_bytes(self) -> int:
+        """Bytes of a step: values and columns of 32 slots."""
+        return int(LANES * (self.values.shape[1] * self.values.itemsize + self.columns.itemsize))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the matrix."""
+        return len(self.columns) * self.step_bytes
+
+    def max_slices_per_warp(self, warps: int) -> int:
+        """Return the largest number of slices of a warp, if a block deals its slices to `warps` warps in turn."""
+        return int(-(-np.diff(self.starts).max(initial=0) // warps))
+
+    def ends(self) -> NDArray[np.int64]:
+        """Return the step at which each slice ends, `(slices,)`."""
+        return (self.slices[:, 2] + self.slices[:, 3]).astype(np.int64)
+
+    def first_steps(self) -> NDArray[np.int64]:
+        """Return the first step of each block, and the number of all, `(blocks + 1,)`."""
+        return np.append(self.slices[:, 2], len(self.columns)).astype(np.int64)[self.starts]
+
+
+def assign_rows(matrix: Matrix, dtype: np.dtype[Any], blocks: int, warps: int) -> Slices:
+    """Deal the rows of a matrix, of n ≥ 1 rows, to at most `blocks` blocks of `warps` warps each.
+
+    Blocks get successive rows of about equal cost; or of equal number, where the most slices of a warp are fewer then.
+    Inside a block, rows with as many lanes lie together, otherwise in
+    their order. Raise `ReproError` if the matrix has too many slots.
+    """
+    n, indptr = matrix.n, matrix.indptr.astype(np.int64)
+    lengths = np.diff(indptr)
+    lanes = _lanes_of_rows(lengths, blocks * warps)
+    steps = -(-lengths // lanes)
+    dealt = None
+    for costs in (lanes * (steps + ROW_COST), lanes):
+        owners = _owners(costs, lanes, blocks)
+        rows = np.lexsort((np.arange(n), lanes, owners))
+        slices, starts, slice_of, place_of = _cut(owners[rows], lanes[rows], steps[rows])
+        rounds = -(-np.diff(starts).max() // warps)
+        if dealt is None or rounds < dealt[0]:
+            dealt = rounds, rows, slices, starts, slice_of, place_of
+    assert dealt is not None
+    _, rows, slices, starts, slice_of, place_of = dealt
+    count = int(slices[-1, 2] + slices[-1, 3])
+    if count * LANES > MAX_SLOTS:
+        raise ReproError(
+            "the matrix is too large for a persistent solver",
+            expected=f"at most {MAX_SLOTS:,} slots",
+            actual=f"{count * LANES:,}",
+            todo="solve with SciPy and the operator's product",
+        )
+    columns, values = _fill(matrix, dtype, rows, lanes, slices, slice_of, place_of, count)
+    scale, least = invert_diagonal(matrix, dtype)
+    return Slices(rows, starts, slices.astype(np.int32), columns, values, scale[rows], least)
+
+
+def _lanes_of_rows(lengths: NDArray[np.int64], all_warps: int) -> NDArray[np.int64]:
+    """Return the number of lanes of each row, a power of two: of all rows, and more of long ones."""
+    mean, lanes = float(lengths.mean()), 1
+    while lanes < LANES and len(lengths) * lanes < FILLED * all_warps * LANES and mean >= 2 * MIN_STEPS * lanes:
+        lanes *= 2
+    max_steps = max(SHORT, LONG * mean / lanes)
+    excess = np.maximum(lengths / (max_steps * lanes), 1)
+    more = np.exp2(np.ceil(np.log2(excess))).astype(np.int64)
+    return np.minimum(lanes * more, LANES)
+
+
+def _owners(costs: NDArray[np.int64], lanes: NDArray[np.int64], blocks: int) -> NDArray[np.int64]:
+    """Return the block of each row: successive rows of equal cost, and at most as many blocks as there are slices."""
+    blocks = min(blocks, -(-int(lanes.sum()) // LANES))
+    before = np.cumsum(costs) - costs / 2
+    owners: NDArray[np.int64] = np.minimum((before * blocks / costs.sum()).astype(np.int64), blocks - 1)
+    return np.unique(owners, return_inverse=True)[1].astype(np.int64)
+
+
+def _cut(
+    owners: NDArray[np.int64], lanes: NDArray[np.int64], steps: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
+    """Cut rows, in the solver's order, into slices; return these, the first of each block, and each row's slice and
+    place in it.
+    """
+    n = len(owners)
+    runs = np.flatnonzero(np.append(True, (owners[1:] != owners[:-1]) | (lanes[1:] != lanes[:-1])))
+    run_of = np.repeat(np.arange(len(runs)), np.diff(np.append(runs, n)))
+    heights = LANES // lanes
+    in_run = np.arange(n) - runs[run_of]
+    slices_of_run = -(-np.diff(np.append(runs, n)) // heights[runs])
+    slice_of = (np.cumsum(slices_of_run) - slices_of_run)[run_of] + in_run // heights
+    place_of = in_run % heights
+    firsts = np.flatnonzero(place_of == 0)
+    widths = np.maximum.reduceat(steps, firsts)
+    counts = np.diff(np.append(firsts, n))
+    slices = np.stack([firsts, counts + 64 * lanes[firsts], np.cumsum(widths) - widths, widths], axis=1)
+    starts = np.searchsorted(owners[firsts], np.arange(owners[-1] + 2)).astype(np.int32)
+    return slices, starts, slice_of, place_of
+
+
+def _fill(
+    matrix: Matrix, dtype: np.dtype[Any], rows: NDArray[np.int64], lanes: NDArray[np.int64],
+    slices: NDArray[np.int64], slice_of: NDArray[np.int64], place_of: NDArray[np.int64], count: int,
+) -> tuple[NDArray[np.int32], NDArray[np.floating]]:  # fmt: skip
+    """Return columns and values of all slots."""
+    number = np.empty(matrix.n, np.int64)
+    number[rows] = np.arange(matrix.n)
+    lengths = np.diff(matrix.indptr).astype(np.int64)
+    row = np.repeat(number, lengths)  # the solver's row of each entry
+    of_row = lanes[rows][row]
+    place = np.arange(len(row)) - np.repeat(matrix.indptr[:-1].astype(np.int64), lengths)
+    step = slices[slice_of[row], 2] + place // of_row
+    lane = place_of[row] * of_row + place % of_row
+    columns = np.repeat(slices[:, 0], slices[:, 3]).astype(np.int32)[:, None].repeat(LANES, axis=1)
+    columns[step, lane] = number[matrix.indices]
+    members = matrix.values.shape[1]
+    values = np.zeros((count, members, LANES), dtype)
+    values[step[:, None], np.arange(members), lane[:, None]] = matrix.values
+    return columns, values
+
+
+def invert_diagonal(matrix: Matrix, dtype: np.dtype[Any]) -> tuple[NDArray[np.floating], tuple[float, int]]:
+    """Return `scale` and `least` of `Slices`, the former in the matrix's own order."""
+    entry = get_entry(matrix.entry)
+    diagonal = np.zeros((matrix.n, entry.size))
+    row = np.repeat(np.arange(matrix.n), np.diff(matrix.indptr))
+    on = np.flatnonzero(row == matrix.indices)
+    blocks = entry.expand(matrix.values[on].astype(np.float64))
+    np.add.at(diagonal, row[on], np.diagonal(blocks, axis1=1, axis2=2))
+    with np.errstate(divide="ignore", over="ignore"):
+        scale = (1 / diagonal).astype(dtype)
+    scale[~np.isfinite(scale) | (scale == 0)] = 1
+    least = np.unravel_index(int(np.argmin(diagonal)), diagonal.shape)
+    return scale, (float(diagonal[least]), int(least[0]))
+
+
+Form = Literal["slices", "table"]
+#: How kept slices lie in shared memory.
+FORMS: tuple[Form, ...] = ("slices", "table")
+#: Bits of a code: the lower ones are the slot's column less the least one of its step, the others the number of its
+#: value in the table. The highest bit says that the slot holds the transposed value.
+COLUMN_BITS, VALUE_BITS = 16, 15
+#: Bytes of a step of codes: 32 of them, and the least column.
+CODED_STEP_BYTES = LANES * 4 + 4
+#: Blocks copy their image to shared memory in words of so many bytes.
+IMAGE_WORD_BYTES = 16
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The first slices of each block, as they lie in its shared memory."""
+
+    form: Form
+    #: int32 `(blocks,)`: end of the slices that each block keeps.
+    ends: NDArray[np.int32]
+    #: Number of steps that all blocks keep, and of bytes of the fullest block.
+    steps: int
+    max_bytes: int
+    #: uint8, of a table: images of all blocks. An image is all first members of the values, all second ones and so on;
+    #: the codes of the steps (32 of uint32 each); the least column of each step (int32).
+    images: NDArray[np.uint8]
+    #: int32 `(blocks, 3)`, of a table: first word of a block's image, number of words, number of values.
+    places: NDArray[np.int32]
+
+
+def keep_slices(slices: Slices, entry: str, capacity: int, forms: tuple[Form, ...] = FORMS) -> Kept:
+    """Return what each block keeps in `capacity` bytes: slices as they are; or a table, if it is among `forms` and more
+    slices fit then.
+    """
+    plain = _keep_plain(slices, capacity)
+    if "table" not in forms or plain.steps == len(slices.columns):
+        return plain
+    table = _keep_table(slices, entry, capacity)
+    return table if table.steps > plain.steps else plain
+
+
+def _keep_plain(slices: Slices, capacity: int) -> Kept:
+    firsts = slices.first_steps()[:-1]
+    kept = np.searchsorted(slices.ends(), firsts + capacity // slices.step_bytes, side="right")
+    ends = np.clip(kept, slices.starts[:-1], slices.starts[1:]).astype(np.int32)
+    steps = np.append(slices.slices[:, 2], len(slices.columns))[ends] - firsts
+    most = int(steps.max(initial=0)) * slices.step_bytes
+    return Kept("slices", ends, int(steps.sum()), most, np.empty(0, np.uint8), np.zeros((0, 3), np.int32))
+
+
+def _keep_table(slices: Slices, entry: str, capacity: int) -> Kept:
+    first_steps, ends = slices.first_steps(), slices.ends()
+    kept, images, places, steps = slices.starts[:-1].copy(), [], [], 0
+    word, first_word = IMAGE_WORD_BYTES, 0
+    for block, first in enumerate(first_steps[:-1]):
+        last = min(int(first_steps[block + 1]), int(first) + capacity // CODED_STEP_BYTES)
+        of_block = ends[slices.starts[block] : slices.starts[block + 1]] - first
+        in_steps, image, values = 0, np.empty(0, np.uint8), 0
+        if last > first:
+            table = _encode(slices.columns[first:last], slices.values[first:last], entry)
+            whole = int(np.searchsorted(of_block, table.fitting_steps(capacity // word * word), side="right"))
+            kept[block] += whole
+            if in_steps := int(of_block[whole - 1]) if whole else 0:
+                image, values = table.image(in_steps)
+        words = len(image) // word
+        images.append(image)
+        places.append((first_word, words, values))
+        first_word, steps = first_word + words, steps + in_steps
+    most = max(words for _, words, _ in places) * word
+    return Kept("table", kept, steps, most, np.concatenate(images), np.array(places, np.int32))
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Different values of some steps, `(values, m)`; for each slot, the number of its value and whether it holds the
+    transposed one, `(steps, 32)`; the least column of each step, `(steps,)`, and the columns less that.
+    """
+
+    values: NDArray[np.floating]
+    numbers: NDArray[np.int64]
+    transposed: NDArray[np.bool_]
+    least: NDArray[np.int32]
+    offsets: NDArray[np.int32]
+
+    def _values_of_first(self) -> NDArray[np.int64]:
+        """Return how many values the steps up to each one need: they are numbered as they appear."""
+        return np.maximum.accumulate(self.numbers.max(axis=1)) + 1
+
+    def fitting_steps(self, capacity: int) -> int:
+        """Return how many of the first steps fit into `capacity` bytes and into codes."""
+        needed = self._values_of_first()
+        nbytes = needed * self.values[0].nbytes + np.arange(1, len(needed) + 1) * CODED_STEP_BYTES
+        narrow = self.offsets.max(axis=1) < 1 << COLUMN_BITS
+        fits = (nbytes <= capacity) & (needed <= 1 << VALUE_BITS) & narrow
+        return int(np.logical_and.accumulate(fits).sum())
+
+    def image(self, steps: int) -> tuple[NDArray[np.uint8], int]:
+        """Return the bytes of the first `steps` steps, and the number of their values."""
+        count = int(self._values_of_first()[steps - 1])
+        codes = self.numbers[:steps] | self.transposed[:steps].astype(np.int64) << VALUE_BITS
+        codes = codes << COLUMN_BITS | self.offsets[:steps]
+        parts = (self.values[:count].T, codes.astype(np.uint32), self.least[:steps])
+        image = b"".join(part.tobytes() for part in parts)
+        return np.frombuffer(image + bytes(-len(image) % IMAGE_WORD_BYTES), np.uint8), count
+
+
+def _encode(columns: NDArray[np.int32], values: NDArray[np.floating], entry: str) -> _Table:
+    """Return the table of some steps. Of a value and its transposed one, the larger is in the table; padding has the
+    value 0 and the least column.
+    """
+    members = values.shape[1]
+    filled: NDArray[np.bool_] = (values != 0).any(axis=1)
+    least = np.where(filled, columns, np.iinfo(np.int32).max).min(axis=1)
+    least[~filled.any(axis=1)] = 0
+    sources, signs = (np.array(column) for column in zip(*adjoint_members(entry), strict=True))
+    of_slots = np.moveaxis(values, 1, 2).reshape(-1, members) + 0  # no -0, whose bits differ
+    transposed = of_slots[:, sources] * signs.astype(values.dtype) + 0
+    slots = np.arange(len(of_slots))
+    differs = (transposed != of_slots).argmax(axis=1)
+    smaller = of_slots[slots, differs] < transposed[slots, differs]
+    larger = np.where(smaller[:, None], transposed, of_slots)
+    as_bytes = pa.FixedSizeBinaryArray.from_buffers(
+        pa.binary(larger[0].nbytes), len(larger), [None, pa.py_buffer(larger)]
+    )
+    encoded = as_bytes.dictionary_encode()
+    different = np.frombuffer(encoded.dictionary.buffers()[1], values.dtype).reshape(-1, members)
+    return _Table(
+        different,
+        encoded.indices.to_numpy().astype(np.int64).reshape(columns.shape),
+        smaller.reshape(columns.shape),
+        least.astype(np.int32),
+        np.where(filled, columns - least[:, None], 0),
+    )
