@@ -36,6 +36,7 @@ def test_modules_that_only_export_are_left_out(census: ModuleType, tmp_path: Pat
         (tmp_path / "repro" / name).mkdir()
         (tmp_path / "repro" / name / "__init__.py").write_text(text)
     assert sorted(census.module_lines(census.read(tmp_path))) == [1, 7]
+    assert census.long_modules(census.read(tmp_path), most=6) == ["repro.a"]
 
 
 DOCUMENTED = '''"""Two

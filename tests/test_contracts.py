@@ -130,7 +130,7 @@ def test_an_outer_format_counts_what_it_packs(small_problem, outer, warp):
 def test_every_layout_renders_for_both_dialects(templates, entry, target):
     schedules = [Schedule("static", 64, 1), Schedule("dynamic", 64, 2)]
     for layout in all_layouts():
-        source = render_module(templates, entry, "double", layout, schedules, target)
+        source = render_module(templates, entry, "double", layout, schedules, target, "tests")
         assert source.count("multiply_row(") == 1 + len(schedules)
         assert ("load_matrix_entry" in source) == bool(get_entry(entry).members)
         assert "{{" not in source

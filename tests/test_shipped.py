@@ -57,7 +57,7 @@ def test_what_an_extra_brings_is_installed_from_the_checkout(tmp_path: Path, mon
 
 def test_of_a_wheel_it_is_installed_by_the_packages_name(monkeypatch: pytest.MonkeyPatch) -> None:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-    monkeypatch.setattr(module, "_ROOT", module.PACKED)
+    monkeypatch.setattr(module, "_ROOT", module.WHEEL_DATA)
     assert shlex.split(install("mesh")) == ["pip", "install", f"{project['name']}[mesh]"]
 
 

@@ -90,6 +90,11 @@ def module_lines(sources: Iterable[Source]) -> list[int]:
     return [source.lines for source in sources if not source.only_exports]
 
 
+def long_modules(sources: Iterable[Source], most: int = 700) -> list[str]:
+    """Return the modules of more than so many lines."""
+    return sorted(source.name for source in sources if source.lines > most)
+
+
 def function_lines(sources: Iterable[Source]) -> list[int]:
     """Return the lines of each function and method, nested ones too: from `def` to the end, with the docstring."""
     return [
@@ -347,6 +352,7 @@ def census() -> list[Line]:
     return [
         Line("modules, without __init__ files that only export", len(modules), 260),
         Line("lines of a module, median", statistics.median(modules), 150, at_least=True),
+        places("modules of over 700 lines, to be parted before 800", 3, long_modules(sources)),
         Line("functions", len(functions), float("inf")),
         Line("lines of a function, median", statistics.median(functions), 9, at_least=True),
         Line("lines of src", lines, 58_000),

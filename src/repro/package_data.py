@@ -16,13 +16,13 @@ from repro.extensions import extension_folders
 DEFAULT_CONFIG = Path("config/config.yaml")
 _PACKAGE = Path(__file__).resolve().parent
 #: Folder of data in a wheel; a checkout has none.
-PACKED = _PACKAGE / "files"
-_ROOT = PACKED if PACKED.is_dir() else _PACKAGE.parents[1]
+WHEEL_DATA = _PACKAGE / "files"
+_ROOT = WHEEL_DATA if WHEEL_DATA.is_dir() else _PACKAGE.parents[1]
 
 
 def install(extra: str) -> str:
     """Return the pip command that installs an extra of `pyproject.toml`, such as `cuda`, for a wheel or a checkout."""
-    if _ROOT == PACKED:
+    if _ROOT == WHEEL_DATA:
         return f"pip install {shlex.quote(f'sparse-repro[{extra}]')}"
     checkout = "." if Path.cwd() == _ROOT else _ROOT
     return f"pip install -e {shlex.quote(f'{checkout}[{extra}]')}"

@@ -22,7 +22,7 @@ MAX_JSON_DEPTH = 100
 #: Deepest nesting of folders; problem names, which become folders, have less than half as many parts.
 MAX_FOLDER_DEPTH = 300
 #: Most characters of a quoted text in a message.
-SHOWN = 200
+MAX_QUOTED = 200
 _KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a named pipe",
@@ -161,7 +161,7 @@ _FINITE = json.JSONDecoder(object_pairs_hook=_object, parse_int=_integer, parse_
 _ANY = json.JSONDecoder(object_pairs_hook=_object, parse_int=_integer, parse_float=_number)
 
 
-def shown(text: object, max_letters: int = SHOWN) -> str:
+def shown(text: object, max_letters: int = MAX_QUOTED) -> str:
     """Return a text for a message: on one line, shortened, without control characters."""
     line = " ".join("".join(letter if letter.isprintable() else " " for letter in str(text)).split())
     return line if len(line) <= max_letters else f"{line[: max_letters - 1]}…"

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from repro.bench.rows import SCHEMA
-from repro.bench.store import DIGITS, MARK, read_table, write_table
+from repro.bench.store import DIGEST_LENGTH, DIGEST_MARK, read_table, write_table
 from repro.errors import ReproError
 from support.campaigns import RESULTS, recorded_campaigns
 
@@ -59,10 +59,10 @@ def test_a_flipped_bit_is_noticed_or_changes_nothing(tmp_path: Path, table: pa.T
 def test_each_bit_of_the_footer_is_under_the_digest(tmp_path: Path, table: pa.Table) -> None:
     path = write_table(table, tmp_path / "rows.parquet")
     content = path.read_bytes()
-    start = content.rindex(MARK)
+    start = content.rindex(DIGEST_MARK)
     footer = range(len(content) - 8 - int.from_bytes(content[-8:-4], "little"), len(content))
     assert start in footer
-    for byte in sorted({*footer} - {*range(start, start + len(MARK))}):
+    for byte in sorted({*footer} - {*range(start, start + len(DIGEST_MARK))}):
         path.write_bytes(flip(content, 8 * byte + byte % 8))
         with pytest.raises(ReproError, match=r"unreadable rows[\s\S]*bits have changed since it was written"):
             read_table(path)
@@ -91,7 +91,7 @@ def test_a_text_that_is_none_is_noticed_where_there_is_no_checksum(tmp_path: Pat
 @pytest.mark.wording
 @pytest.mark.parametrize(
     "content",
-    [b"", b"PAR1", b"no parquet at all", MARK + b"0" * DIGITS, MARK + b"12"],
+    [b"", b"PAR1", b"no parquet at all", DIGEST_MARK + b"0" * DIGEST_LENGTH, DIGEST_MARK + b"12"],
     ids=["empty", "start", "other", "digest", "half-digest"],
 )
 def test_what_is_no_parquet_file_is_said(tmp_path: Path, content: bytes) -> None:
@@ -120,5 +120,5 @@ def test_recorded_campaigns_are_kept_with_checksums() -> None:
     recorded = [path for name in recorded_campaigns() for path in sorted((RESULTS / name).glob("raw/*/*.parquet"))]
     assert len(recorded) >= 11
     for path in recorded:
-        assert path.read_bytes().rfind(MARK) > 0, path
+        assert path.read_bytes().rfind(DIGEST_MARK) > 0, path
         assert read_table(path).num_rows, path

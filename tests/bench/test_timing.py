@@ -244,7 +244,7 @@ def test_samples_are_kept_by_round_and_of_a_long_round_some_evenly_spread():
     rounds = [Samples({"event": np.arange(1.0, 1001) + number, "graph": np.array([number])}) for number in range(3)]
     kept = timing.sampled(rounds[0].join(rounds[1]).join(rounds[2]))
     assert kept["graph_samples"] == [[0.0], [1.0], [2.0]]
-    assert [len(part) for part in kept["event_samples"]] == [timing.KEPT] * 3
+    assert [len(part) for part in kept["event_samples"]] == [timing.MAX_SAMPLES_KEPT] * 3
     for number, part in enumerate(kept["event_samples"]):
         assert (part[0], part[-1]) == (1 + number, 1000 + number)
         assert np.ptp(np.diff(part)) <= 1

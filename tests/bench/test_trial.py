@@ -8,7 +8,7 @@ import pytest
 from repro.bench import timing
 from repro.bench.runnable import Candidate
 from repro.bench.timing import SamplingPlan, fit_to_budget, initial_launches, time_quantiles
-from repro.bench.yardsticks import WORD, DeviceCopy, Empty, Floor
+from repro.bench.yardsticks import STREAM_WORD_BYTES, DeviceCopy, Empty, Floor
 from repro.codegen.targets import CPU
 from repro.codegen.templates import StreamConfig, streams
 from repro.devices.base import LaunchError, OutOfDeviceMemory
@@ -340,7 +340,7 @@ def test_floor_and_copy_can_be_resident_side_by_side(make_bench, small_problem):
     bench = make_bench(small_problem("real"))
     floor, copy = Floor(StreamConfig(64, 1)), DeviceCopy(StreamConfig(64, 4))
     bench.prepare(floor)
-    word = WORD[bench.device.backend]
+    word = STREAM_WORD_BYTES[bench.device.backend]
     key = ("streamed", -(-floor.streamed(bench.workspace.operands)[0] // word))
     held = bench.workspace.buffer(key, pytest.fail)
     bench.prepare(copy)

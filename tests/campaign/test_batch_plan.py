@@ -9,7 +9,7 @@ import pytest
 
 from repro.campaign.configuration import resolve
 from repro.campaign.estimate import RATES, START_SECONDS, estimate
-from repro.campaign.plan import SMALL, Plan, ProblemBatches, is_small, make_plan
+from repro.campaign.plan import MAX_BATCHED_NONZEROS, Plan, ProblemBatches, is_small, make_plan
 from repro.codegen.targets import CPU
 from repro.errors import ReproError
 from repro.problems.problem import Outline
@@ -63,7 +63,7 @@ def test_artifacts_wait_for_batches_in_the_place_of_all_that_these_leave() -> No
     made = plan(batch=3)
     waiting = ProblemBatches(made).raw("compound_spmv")
     own = [path for path in made.raw("compound_spmv") if LARGE in path]
-    assert len(own) == 1 + 2 * len(made.steps("compound_spmv"))
+    assert len(own) == 1 + 2 * len(made.case_files("compound_spmv"))
     assert [path for path in waiting if "/batches/" not in path] == own
     assert sum("/batches/problems/" in path for path in waiting) == 2
     assert sum("/batches/compound_spmv/" in path for path in waiting) == 4
@@ -98,9 +98,9 @@ def test_a_replay_has_no_batches(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("size", "source", "small"),
     [
-        ((10, SMALL), "suitesparse", True),
-        ((10, SMALL + 1), "suitesparse", False),
-        ((10, SMALL + 1), "generated", False),
+        ((10, MAX_BATCHED_NONZEROS), "suitesparse", True),
+        ((10, MAX_BATCHED_NONZEROS + 1), "suitesparse", False),
+        ((10, MAX_BATCHED_NONZEROS + 1), "generated", False),
         (None, "suitesparse", False),
     ],
 )

@@ -14,8 +14,8 @@ from made_campaign import make_all, plan_of
 
 from repro.campaign import steps as planned
 from repro.campaign.plan import Plan
-from repro.campaign.receipts import Receipt, _files_digest, files_of, making
-from repro.campaign.steps import Freshness, _templates, building, steps
+from repro.campaign.receipts import Receipt, cached_digest, files_of, making
+from repro.campaign.steps import Freshness, building, steps, templates_digest
 from repro.codegen import opencl_runtime
 from repro.errors import ReproError
 
@@ -106,7 +106,7 @@ def test_other_flags_of_the_compiler_compile_again(made: Plan, monkeypatch: pyte
 
 
 def forget_files() -> None:
-    for of_this_process in (_files_digest, _templates):
+    for of_this_process in (cached_digest, templates_digest):
         of_this_process.cache_clear()
 
 

@@ -134,7 +134,7 @@ def test_a_predicted_search_learns_from_what_was_recorded_of_pairs(
     Path("results/c").rename("results/other")
     compared = []
     monkeypatch.setattr(
-        "repro.tuning.strategies._weights",
+        "repro.tuning.strategies.likeness_weights",
         lambda features, target: compared.append((features, target)) or np.ones(len(features)) / len(features),
     )
     build_record(problem, record)

@@ -14,7 +14,7 @@ from repro.bench.records import COMMITS, code_of, read_commits, read_environment
 from repro.campaign.archive import find_commits, record_commits
 from repro.cli.records import record
 from repro.errors import ReproError
-from repro.results.report import _code_words
+from repro.results.report import code_words
 from support.campaigns import recorded_campaigns
 
 FILES = {
@@ -120,7 +120,7 @@ def test_a_record_says_which_commit_or_that_there_is_none(
     assert f"code that no commit of the history has: environment {names[1]}" in said
     assert json.loads((folder / COMMITS).read_text()) == {source: known, "f" * 16: None}
     codes = code_of(read_environments(folder / "raw"), read_commits(folder))
-    assert _code_words(codes) == (
+    assert code_words(codes) == (
         f"commit {known[:12]}; code that no commit of the history has: 1 of 3 environments; "
         "no commit is recorded: 1 of 3 environments"
     )
@@ -133,8 +133,8 @@ def test_a_record_says_which_commit_or_that_there_is_none(
 
 def test_a_report_names_few_of_many_commits() -> None:
     codes = {f"commit {letter}": [letter] for letter in "abcde"}
-    assert _code_words(codes) == "commit a, commit b, commit c and 2 others"
-    assert _code_words({}) == "not recorded"
+    assert code_words(codes) == "commit a, commit b, commit c and 2 others"
+    assert code_words({}) == "not recorded"
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"a": 1}', '{"a": "two words"}'])

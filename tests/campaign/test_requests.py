@@ -13,7 +13,7 @@ import yaml
 from repro.campaign.configuration import resolve
 from repro.campaign.estimate import PROBLEM_SECONDS, RATES
 from repro.campaign.plan import Plan, ProblemBatches, make_plan
-from repro.campaign.workflow import SHORTEST, SLACK, Request, Requests
+from repro.campaign.workflow import SHORTEST, TIME_FACTOR, Request, Requests
 from repro.codegen.targets import get_target
 
 REPOSITORY = Path(__file__).parents[2]
@@ -88,11 +88,11 @@ def test_the_start_of_a_job_is_asked_for_once_a_batch() -> None:
     batched = replace(many, config=many.config.model_copy(update={"batch": 50}))
     [batch] = ProblemBatches(batched).measuring
     started, once = (asked_by(made).measuring(batch.cases).minutes for made in (many, batched))
-    assert started - once == pytest.approx(49 * SLACK * RATES["opencl"].start / 60, abs=1)
+    assert started - once == pytest.approx(49 * TIME_FACTOR * RATES["opencl"].start / 60, abs=1)
     [first, *_] = names
     limit, building = many.config.limits.seconds / 60, asked_by(batched).building(batch.problems).minutes
     assert (
-        asked_by(many).building([first]).minutes + 49 * SLACK * PROBLEM_SECONDS / 60
+        asked_by(many).building([first]).minutes + 49 * TIME_FACTOR * PROBLEM_SECONDS / 60
         <= building + 1
         < SHORTEST + 2 * limit
     )
@@ -114,5 +114,5 @@ def test_a_replay_asks_by_what_is_recorded(monkeypatch: pytest.MonkeyPatch) -> N
     report, study, small = replayed.concluding(), *map(replayed.presenting, ("compound_spmv", "dynamic_csr"))
     for asked, kibibytes, seconds in ((report, 1185700, 61), (study, 1087468, 41), (small, 274792, 4)):
         assert asked.megabytes >= 1.5 * kibibytes / 1024
-        assert asked.minutes * 60 >= SLACK * seconds
+        assert asked.minutes * 60 >= TIME_FACTOR * seconds
     assert small.megabytes < study.megabytes < report.megabytes

@@ -72,7 +72,7 @@ def test_all_is_what_the_configuration_asks_for(spmv: SmallCampaign, tmp_path: P
     config = tmp_path / "c.yaml"
     wanted = f"{{problems: [{MEASURED}], artifacts: [table-1, figure-3]}}"
     config.write_text(f"campaign: {spmv.campaign}\nstudies: {{{SPMV}: {wanted}}}\n")
-    commands.table(None, all_=True, results=spmv.results, config=config)
+    commands.table(None, all_=True, results=spmv.results, config_file=config)
     folder = spmv.results / spmv.campaign / "tables"
     assert made(folder) == [f"{SPMV}/table-1.{suffix}" for suffix in ("csv", "md", "tex")]
 
@@ -100,7 +100,7 @@ def test_a_configuration_beside_a_campaigns_name_counts(spmv: SmallCampaign, tmp
     spmv.configure(**{SPMV: {"problems": [MEASURED], "artifacts": ["table-1"]}})
     config = tmp_path / "c.yaml"
     config.write_text(f"campaign: another\nstudies: {{{SPMV}: {{problems: [{MEASURED}], artifacts: [table-9]}}}}\n")
-    commands.table(None, all_=True, campaign=spmv.campaign, results=spmv.results, config=config)
+    commands.table(None, all_=True, campaign=spmv.campaign, results=spmv.results, config_file=config)
     assert made(spmv.results)[-3:] == [
         f"{spmv.campaign}/tables/{SPMV}/table-9.{suffix}" for suffix in ("csv", "md", "tex")
     ]

@@ -407,7 +407,7 @@ def test_a_folder_called_nvcc_is_none(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("entry", "layout"), [("quaternion", "Sl-16-SoA-AoS"), ("block3", "CSR-AoS-AoS")])
 def test_cuda_modules_compile_without_a_gpu(tmp_path, templates, entry, layout):
     schedules = [Schedule("static", 128, 4), Schedule("dynamic", 1024, 2)]
-    source = render_module(templates, entry, "double", Layout.parse(layout), schedules, GPU)
+    source = render_module(templates, entry, "double", Layout.parse(layout), schedules, GPU, "tests")
     module = compile_module(source, GPU, tmp_path / "m.json")
     assert module.resources.keys() == {"spmv_static_128_4", "spmv_dynamic_1024_2"}
     assert all(0 < kernel["registers"] <= 128 for kernel in module.resources.values())

@@ -204,7 +204,7 @@ def test_it_compiles_without_a_warning_to_the_code_that_is_measured(
     entry, precision, variant = COMPILED[case]
     what = export(entry, precision, variant)
     # the module's own warnings are not the export's
-    module = render_module(templates, entry, precision, what.layout, [what.schedule], SM_90)
+    module = render_module(templates, entry, precision, what.layout, [what.schedule], SM_90, "tests")
     (tmp_path / "module.cu").write_text(f"#pragma nv_diag_suppress 177\n{module}")
     kernel = kernel_name(what.schedule, SM_90)
     measured = instructions(assembly(tmp_path / "module.cu"), kernel)

@@ -96,7 +96,7 @@ def launches(gpu, gpu_module, gpu_modules, templates, tmp_path_factory):
         queue[name] = gpu.bind(gpu_module.kernel("copy_256_4"), 8 * gpu.sm_count, 256, arguments)
     for name, (entry, n, id) in PRODUCTS.items():
         folder = tmp_path_factory.mktemp(name)
-        source = render_module(templates, entry, "double", id.layout, [id.schedule], gpu.target)
+        source = render_module(templates, entry, "double", id.layout, [id.schedule], gpu.target, "tests")
         module = compile_module(source, gpu.target, folder / f"{id.layout}.json")
         variant = Variant(id, module, folder)
         operands = make_operands(banded(entry, n), "double", 1)

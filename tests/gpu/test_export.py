@@ -124,7 +124,7 @@ def test_an_exported_kernel_is_right_and_as_fast_as_the_one_that_was_timed(
 ) -> None:
     problem = build(kind)
     id = parse_variant(variant, gpu.target)
-    source = render_module(templates, problem.entry, precision, id.layout, [id.schedule], gpu.target)
+    source = render_module(templates, problem.entry, precision, id.layout, [id.schedule], gpu.target, "tests")
     module = compile_module(source, gpu.target, tmp_path / "module.json")
     bench = make_gpu_bench(problem, precision)
     write_matrix(problem, precision, tmp_path / "matrix")

@@ -12,6 +12,7 @@ from repro.errors import ReproError
 from repro.operators.arrays import INTERFACE
 from repro.operators.runtime import open_runtime
 from repro.sparse.operands import expand
+from support.matrices import draw
 
 pytestmark = pytest.mark.gpu
 
@@ -35,11 +36,6 @@ class Foreign:
     def __init__(self, array, **changes):
         self.array = array
         setattr(self, INTERFACE, {**getattr(array, INTERFACE), **changes})
-
-
-def draw(count, dtype, seed=1):
-    numbers = np.random.default_rng(seed).uniform(-1, 1, (2, count))
-    return (numbers[0] + 1j * numbers[1] if np.dtype(dtype).kind == "c" else numbers[0]).astype(dtype)
 
 
 def numpys(matrix, problem):

@@ -3,25 +3,19 @@
 import numpy as np
 import scipy.sparse as sp
 
+from support.matrices import batch_of, of_whole_numbers
+
 DEVICE = "opencl:0"
 
 
 def drawn(rows=40, columns=30, dtype=np.float64, seed=1):
     """A matrix of whole numbers, whose sums are exact in either precision."""
-    random = np.random.default_rng(seed)
-    matrix = sp.random_array((rows, columns), density=0.1, rng=random, format="csr", dtype=dtype)
-    matrix.data[:] = random.integers(1, 9, matrix.nnz)
-    return matrix
+    return of_whole_numbers(rows, columns, 0.1, dtype, seed)
 
 
 def batch(shape, count=50, seed=2):
     """Rows, columns and values of some entries."""
-    random = np.random.default_rng(seed)
-    return (
-        random.integers(0, shape[0], count),
-        random.integers(0, shape[1], count),
-        random.integers(1, 9, count).astype(float),
-    )
+    return batch_of(shape, count, seed)
 
 
 def plus(matrix, rows, columns, values):

@@ -13,10 +13,11 @@ from repro.codegen.targets import TARGETS, get_target
 from repro.entries import entries
 from repro.errors import ReproError, Unsupported
 from repro.operators import spmv
-from repro.operators.spmv import KEPT, Product
+from repro.operators.spmv import CACHED_LAUNCHES, Product
 from repro.sparse.compound import packing
 from repro.sparse.compound.runnables import Variant
 from repro.sparse.compound.variants import VariantId, fitting
+from support.matrices import draw
 
 pytestmark = pytest.mark.medium
 
@@ -33,11 +34,6 @@ VARIANTS = [
 
 #: That a matrix of ones is to be taken for a pattern has to be said.
 ASKED = {"pattern": "pattern"}
-
-
-def draw(count, dtype, seed=1):
-    numbers = np.random.default_rng(seed).uniform(-1, 1, (2, count))
-    return (numbers[0] + 1j * numbers[1] if np.dtype(dtype).kind == "c" else numbers[0]).astype(dtype)
 
 
 @pytest.fixture
@@ -159,14 +155,14 @@ def test_launches_of_vectors_with_an_address_are_bound_once_and_the_oldest_forgo
     bound = []
     monkeypatch.setattr(Product, "bind", lambda self, x, y: bound.append((x.pointer, y.pointer)) or (lambda: None))
     product = repro.operator(spd, device=DEVICE)._product
-    vectors = [SimpleNamespace(pointer=pointer) for pointer in range(KEPT + 1)]
+    vectors = [SimpleNamespace(pointer=pointer) for pointer in range(CACHED_LAUNCHES + 1)]
     for _ in range(2):
-        for x in vectors[:KEPT]:
+        for x in vectors[:CACHED_LAUNCHES]:
             product.multiply(x, vectors[0])
-    assert bound == [(pointer, 0) for pointer in range(KEPT)]
-    for x in (vectors[KEPT], vectors[1], vectors[0]):
+    assert bound == [(pointer, 0) for pointer in range(CACHED_LAUNCHES)]
+    for x in (vectors[CACHED_LAUNCHES], vectors[1], vectors[0]):
         product.multiply(x, vectors[0])
-    assert bound[KEPT:] == [(KEPT, 0), (0, 0)]
+    assert bound[CACHED_LAUNCHES:] == [(CACHED_LAUNCHES, 0), (0, 0)]
 
 
 @pytest.mark.wording

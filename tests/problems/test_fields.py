@@ -22,10 +22,10 @@ from repro.problems.field import (
     FIELD_KINDS,
     FUNCTIONS,
     Field,
-    _ordered,
     delaunay_square,
     generate_field,
     kuhn_cube,
+    ordered_triangles,
     size_of,
     structured_square,
 )
@@ -33,7 +33,7 @@ from repro.problems.files import mesh_checksum
 from repro.problems.own_problems import planned
 from repro.problems.problem import load_problem
 from repro.problems.registry import GeneratedField, load_registry
-from repro.results.campaign_data import _problem_records
+from repro.results.campaign_data import read_problem_records
 
 REGISTRY = Path(__file__).parents[2] / "config/problems.yaml"
 
@@ -98,7 +98,7 @@ def test_delaunays_criterion_holds() -> None:
 def test_triangles_are_turned_ordered_and_flat_ones_left_out() -> None:
     vertices = np.array([[0.0, 0], [1, 0], [0, 0.5], [0, 1], [1, 1]])
     flat, clockwise, other = [0, 2, 3], [4, 2, 3], [1, 2, 0]
-    assert _ordered(vertices, np.array([flat, clockwise, other], np.int32)).tolist() == [[0, 1, 2], [2, 4, 3]]
+    assert ordered_triangles(vertices, np.array([flat, clockwise, other], np.int32)).tolist() == [[0, 1, 2], [2, 4, 3]]
 
 
 def test_the_same_again_and_another_by_another_seed() -> None:
@@ -269,7 +269,7 @@ def test_what_was_built_is_recorded_and_read_again(make_config: Any, tmp_path: P
     raw = tmp_path / "raw"
     name = "siac/cubes_3_p1"
     build_problem(name, make_config(), tmp_path / "a.npz", raw / f"problems/{name}.json")
-    record = _problem_records(raw)[name]
+    record = read_problem_records(raw)[name]
     assert (record.kind, record.dimension, record.cells, record.degree, record.entry) == ("field", 3, 162, 1, None)
     assert isinstance(load_problem(tmp_path / "a.npz", name), Field)
     registry = load_registry(REGISTRY)

@@ -61,7 +61,7 @@ def test_obj_as_programs_write_it(tmp_path: Path, name: str) -> None:
     vertices, cells, notes = read_surface(path)
     np.testing.assert_array_equal(vertices, VERTICES)
     np.testing.assert_array_equal(cells, TRIANGLES)
-    assert notes == (("1 unreferenced vertices dropped",) if name == "unused" else ())
+    assert notes == (("1 unreferenced vertex dropped",) if name == "unused" else ())
 
 
 def test_obj_with_vertices_between_the_faces(tmp_path: Path) -> None:

@@ -188,7 +188,7 @@ def test_tetgen_as_programs_write_it(tmp_path: Path, name: str, given: str) -> N
     vertices, cells, notes = read_tetrahedra(tmp_path / given)
     np.testing.assert_array_equal(vertices, VERTICES)
     np.testing.assert_array_equal(cells, CELLS)
-    assert notes == (("1 unreferenced vertices dropped",) if name == "unused" else ())
+    assert notes == (("1 unreferenced vertex dropped",) if name == "unused" else ())
 
 
 NODE, ELE = tetgen()

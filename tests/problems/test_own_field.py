@@ -143,8 +143,8 @@ def test_clockwise_cells_are_turned_with_their_modes_and_counted(field: Field, t
     modes[1::3] = np.linalg.lstsq(functions, exchanged @ modes[1::3].T, rcond=None)[0].T
     assert np.abs(modes - field.modes).max() > 1e-3
     read = read_field(write(tmp_path / "a.vtu", field, cells=cells, modes=modes)).validate()
-    count = len(cells[1::3])
-    assert read.origin["notes"] == [f"{count} cells were numbered clockwise; two vertices of each exchanged"]
+    count, order = len(cells[1::3]), "left-handed" if field.dimension == 3 else "clockwise"
+    assert read.origin["notes"] == [f"{count} cells were numbered {order}; two vertices of each exchanged"]
     np.testing.assert_array_equal(read.cells, field.cells)
     np.testing.assert_allclose(read.modes, field.modes, atol=1e-13)
     places = np.random.default_rng(2).random((20, field.dimension))
@@ -163,7 +163,7 @@ def test_vertices_of_each_cell_for_itself_are_no_fault(tmp_path: Path) -> None:
 def test_vertices_that_no_cell_uses_do_not_widen_the_domain(tmp_path: Path) -> None:
     vertices = np.concatenate([[[9.0, np.nan]], PLANE.vertices])
     read = read_field(write(tmp_path / "a.vtu", PLANE, vertices=vertices, cells=PLANE.cells + 1))
-    assert read.origin["notes"] == ["1 unreferenced vertices dropped"]
+    assert read.origin["notes"] == ["1 unreferenced vertex dropped"]
     np.testing.assert_array_equal(read.cells, PLANE.cells)
 
 

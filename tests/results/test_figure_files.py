@@ -10,7 +10,7 @@ import matplotlib as mpl
 import pytest
 
 from repro.errors import ReproError
-from repro.results.figure_style import COLUMN, Shape, canvas, laid_out, look, save, with_titles
+from repro.results.figure_style import COLUMN_WIDTH, Shape, canvas, laid_out, look, save, with_titles
 from repro.results.output import write_figure
 from repro.results.registry import Artifact
 from repro.results.tables import Figure
@@ -19,7 +19,7 @@ CAPTION = "Times & 95 % intervals of `a_b`."
 
 
 def draw() -> Any:
-    drawn = canvas(COLUMN, 2)
+    drawn = canvas(COLUMN_WIDTH, 2)
     axes = drawn.add_subplot()
     axes.barh([0, 1], [1.5, float("nan")], label="<ours>")
     axes.set_yticks([0, 1], ["web", "mesh"])
@@ -42,7 +42,7 @@ def test_a_figure_has_its_caption_beside_it_in_latex(tmp_path: Path) -> None:
     text = paths[".tex"].read_text()
     assert r"\includegraphics[width=\linewidth]{figure-1.pdf}" in text and r"\label{fig:figure-1}" in text
     assert r"\caption{Times \& 95 \% intervals of \textasciigrave{}a\_b\textasciigrave{}.}" in text
-    assert points_wide(paths[".svg"]) == pytest.approx(72 * COLUMN, abs=0.1)
+    assert points_wide(paths[".svg"]) == pytest.approx(72 * COLUMN_WIDTH, abs=0.1)
 
 
 def test_a_figure_takes_a_width_a_font_and_formats(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_a_figure_takes_a_width_a_font_and_formats(tmp_path: Path) -> None:
 
 def test_what_is_too_wide_for_a_narrow_figure_is_broken_and_not_cut_off() -> None:
     def draw_wide() -> Any:
-        drawn = canvas(COLUMN, 2.0)
+        drawn = canvas(COLUMN_WIDTH, 2.0)
         axes = drawn.subplots()
         for number in range(4):
             axes.plot([number], [1], "o", label=f"a long name of series {number}")

@@ -87,7 +87,7 @@ def by_colour_alone(axes):
 )
 def test_a_flaw_is_found(spoil, found):
     def draw():
-        drawn = figure_style.canvas(figure_style.COLUMN, 1.5)
+        drawn = figure_style.canvas(figure_style.COLUMN_WIDTH, 1.5)
         axes = drawn.add_subplot()
         plain(axes)
         spoil(axes)

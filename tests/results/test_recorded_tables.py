@@ -27,7 +27,7 @@ def test_a_records_tables_are_made_of_its_rows(campaign: str, tmp_path: Path, mo
         if (configured := RESULTS / name / "config.yaml").exists():
             shutil.copy(configured, folder)
     monkeypatch.chdir(REPOSITORY)
-    table(all_=True, results=tmp_path, config=Path(f"config/{campaign}.yaml"))
+    table(all_=True, results=tmp_path, config_file=Path(f"config/{campaign}.yaml"))
     made, recorded = (kept(results / campaign / "tables") for results in (tmp_path, RESULTS))
     assert recorded and sorted(made) == sorted(recorded)
     assert [name for name in made if made[name] != recorded[name]] == []

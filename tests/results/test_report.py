@@ -21,7 +21,7 @@ from repro.results.report import (
     WORDS_SHOWN,
     Caption,
     PageStudy,
-    _code,
+    code_html,
     failures,
     missing,
     read_legend,
@@ -351,7 +351,7 @@ def test_captions_are_parted_at_a_sentence_and_lose_nothing_but_what_stands_else
 
 @pytest.mark.wording
 def test_words_in_backticks_are_code_and_all_else_is_text() -> None:
-    assert _code("space `a<b` & more") == "space <code>a&lt;b</code> &amp; more"
+    assert code_html("space `a<b` & more") == "space <code>a&lt;b</code> &amp; more"
 
 
 def test_tables_of_campaigns_stand_beside_each_other_line_by_line() -> None:

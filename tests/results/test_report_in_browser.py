@@ -12,7 +12,7 @@ import pytest
 
 from repro.campaign.winners import HEADS
 from repro.results.campaign_data import Campaign
-from repro.results.figure_style import TEXT, canvas
+from repro.results.figure_style import TEXT_WIDTH, canvas
 from repro.results.published import Published
 from repro.results.registry import Artifact
 from repro.results.report import PageStudy, PageWinners, write_report
@@ -133,7 +133,7 @@ def wide(campaign: Campaign, published: Published) -> Table:
 
 def drawing(campaign: Campaign, published: Published) -> Figure:
     def draw() -> Any:
-        drawn = canvas(TEXT, 2)
+        drawn = canvas(TEXT_WIDTH, 2)
         axes = drawn.add_subplot()
         axes.barh([0, 1], [1.5, 2.25], label="ours")
         axes.set_yticks([0, 1], ["web", "mesh"])

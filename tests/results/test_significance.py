@@ -17,7 +17,7 @@ from repro.results.campaign_data import Campaign
 from repro.results.cross_campaign import Comparison, compare_campaigns
 from repro.results.significance import (
     DEGREES,
-    GROUP,
+    MIN_GROUP,
     RECORDED,
     adjusted,
     interval_of_mean,
@@ -55,7 +55,7 @@ def test_a_sample_of_unknown_size_counts_as_one_launch() -> None:
 @pytest.mark.parametrize("part", [0.0, 0.3])
 def test_spreads_are_of_like_durations_and_not_of_changes(shared: float, part: float) -> None:
     """Neither a change of three rows in ten nor one of all rows counts; each duration has its own spread."""
-    rows = 20 * GROUP
+    rows = 20 * MIN_GROUP
     seconds = np.repeat([1e-6, 1e-3], rows // 2)
     scale = np.repeat([0.02, 0.002], rows // 2)
     changes = draw(1).standard_t(DEGREES, rows) * scale + shared
@@ -67,7 +67,7 @@ def test_spreads_are_of_like_durations_and_not_of_changes(shared: float, part: f
 
 
 def test_few_rows_and_unchanged_ones_have_the_recorded_spread() -> None:
-    none, tiny = np.zeros(GROUP), np.linspace(0, 1e-3, GROUP)
+    none, tiny = np.zeros(MIN_GROUP), np.linspace(0, 1e-3, MIN_GROUP)
     assert set(spread_between_runs(none, none + 1, "event")) == {RECORDED["event"]}
     assert set(spread_between_runs(tiny[1:], tiny[1:] + 1, "event")) == {RECORDED["event"]}
     assert max(spread_between_runs(tiny, tiny + 1, "event")) < 1e-3

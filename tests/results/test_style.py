@@ -13,7 +13,7 @@ from repro.results.tables import Figure, digits
 )
 @pytest.mark.parametrize("side", ["x", "y"])
 def test_labels_of_a_logarithmic_axis_do_not_collide(limits, side):
-    drawn = figure_style.canvas(figure_style.COLUMN, 1.5)
+    drawn = figure_style.canvas(figure_style.COLUMN_WIDTH, 1.5)
     axes = drawn.add_subplot()
     axes.set(**{f"{side}scale": "log", f"{side}lim": limits})
     axis = axes.xaxis if side == "x" else axes.yaxis
@@ -30,7 +30,7 @@ def test_labels_of_a_logarithmic_axis_do_not_collide(limits, side):
 
 @pytest.mark.parametrize(("end", "arrow"), [(2.59, False), (40.0, True)])
 def test_a_whisker_ends_in_the_frame_or_in_an_arrow(end, arrow):
-    axes = figure_style.canvas(figure_style.COLUMN, 1.5).add_subplot()
+    axes = figure_style.canvas(figure_style.COLUMN_WIDTH, 1.5).add_subplot()
     right = figure_style.right_end([2.0, None], [(1.88, end), None], 1.05)
     figure_style.whisker(axes, (1.88, end), 0, right)
     assert (right < end) == arrow and right <= 3.0
@@ -46,7 +46,7 @@ def test_a_number_has_as_many_digits_as_were_measured():
 
 def test_the_device_stands_below_every_figure_beside_its_footnote(tmp_path):
     def draw():
-        drawn = figure_style.canvas(figure_style.COLUMN, 1.5)
+        drawn = figure_style.canvas(figure_style.COLUMN_WIDTH, 1.5)
         drawn.add_subplot().set_xlabel("time")
         figure_style.footnote(drawn, "† a stand-in")
         made.append(drawn)
@@ -64,7 +64,7 @@ def test_the_device_stands_below_every_figure_beside_its_footnote(tmp_path):
 @pytest.mark.parametrize("words", ["no file: $HOME/$USER", "$_^$", "a $x$ b", r"C:\$x$\y", "cost $5", "$\\frac{$"])
 def test_words_with_dollars_are_no_mathematics(words, tmp_path):
     def draw():
-        drawn = figure_style.canvas(figure_style.COLUMN, 1.5)
+        drawn = figure_style.canvas(figure_style.COLUMN_WIDTH, 1.5)
         axes = drawn.add_subplot()
         axes.plot([1], [1], label=words)
         axes.set_xlabel("threads $n_t$")

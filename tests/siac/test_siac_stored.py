@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from repro.bench.guards import Guards
-from repro.bench.yardsticks import WORD
+from repro.bench.yardsticks import STREAM_WORD_BYTES
 from repro.filtering.grids import SortedCells
 from repro.filtering.kernels import IN_FLIGHT_COUNTS
 from repro.filtering.matrix import MatrixRows, StoredMatrix
@@ -77,7 +77,7 @@ def test_scalars_are_those_of_the_blocks(any_device, made, degree, mesh):
 @pytest.mark.parametrize("unroll", IN_FLIGHT_COUNTS)
 def test_streaming_reads_every_word_once_and_writes_all_of_the_result(any_device, made, unroll):
     matrix, launches, guards = made(1)
-    size, word = matrix.size, WORD[any_device.backend]
+    size, word = matrix.size, STREAM_WORD_BYTES[any_device.backend]
     modes = launches.upload(random_modes(hexagonal(5), 1))
     result = launches.numbers(size.points, np.float64)
     any_device.fill(result, 0)
@@ -95,7 +95,7 @@ def test_streaming_reads_every_word_once_and_writes_all_of_the_result(any_device
 def test_what_is_streamed_is_all_that_is_read(any_device, made):
     """With a result that has a word for every thread, the exclusive or of all words is that of all that there are."""
     matrix, launches, _ = made(1)
-    word = WORD[any_device.backend]
+    word = STREAM_WORD_BYTES[any_device.backend]
     modes = launches.upload(random_modes(hexagonal(5), 1))
     threads = 1 << 20  # more than there are on either device
     result = launches.numbers(threads * word // 8, np.float64)

@@ -9,7 +9,7 @@ from repro.entries import entries
 from repro.sparse import library
 from repro.sparse.expansions import COMPLEX
 from repro.sparse.library import baseline, for_problem
-from repro.sparse.library.cusparse import PAPERS_CHOICE
+from repro.sparse.library.cusparse import PAPERS_BASELINE
 from repro.sparse.library.scipy_products import SciPy, scipy_products
 from support.product_checks import check_products
 
@@ -34,10 +34,10 @@ def test_every_fitting_routine_is_there_once(entry, expected):
     assert sorted(names) == sorted(wanted)
 
 
-@pytest.mark.parametrize("entry", sorted(PAPERS_CHOICE))
+@pytest.mark.parametrize("entry", sorted(PAPERS_BASELINE))
 def test_the_papers_choice_is_marked(entry):
     marked = [r.name for r in for_problem(entry, "cuda") if r.columns["papers_choice"]]
-    assert marked == [f"cusparse/{PAPERS_CHOICE[entry]}"]
+    assert marked == [f"cusparse/{PAPERS_BASELINE[entry]}"]
 
 
 def test_each_call_returns_new_runnables():

@@ -19,7 +19,7 @@ def test_a_variant_multiplies_other_vectors(tmp_path, templates, make_bench, sma
     """Of each vector order, with and without a counter to reset, and with the unknowns renumbered."""
     bench = make_bench(small_problem(entry), precision)
     for layout in (Layout.parse("CSR-AoS-AoS"), Layout.parse("Sl-16-SoA-SoA")):
-        source = render_module(templates, entry, precision, layout, SCHEDULES, CPU)
+        source = render_module(templates, entry, precision, layout, SCHEDULES, CPU, "tests")
         module = compile_module(source, CPU, tmp_path / f"{layout}.json")
         for schedule in SCHEDULES:
             variant = Variant(VariantId(layout, schedule), module, tmp_path)

@@ -21,7 +21,7 @@ from repro.studies.dg_postprocessing.kernels import render_regions
 
 TARGETS = [get_target("sm_90"), get_target("cpu")]
 PAPERS = [Schedule("static", 64, 1), Schedule("dynamic", 64, 2)]
-OURS = [Schedule("direct", 64, 2, width=4), Schedule("chunk", 32, 2, width=2, unroll=2, load="cs")]
+OURS = [Schedule("direct", 64, 2, width=4), Schedule("chunk", 32, 2, width=2, in_flight=2, load="cs")]
 #: CUDA's loads past caches, which come together, whether or not a kernel uses each.
 LOADS = {"load_once", "load_past_l1"}
 
@@ -81,7 +81,7 @@ def test_sources_of_coordinates(templates: Path, layout: str, precision: str, ta
 def test_sources_of_compound_entries(templates: Path, entry: str, target: Target) -> None:
     modules = [*product(all_layouts(), [PAPERS]), *product(extended_layouts(get_entry(entry)), [OURS])]
     for layout, schedules in [*modules, (Layout.parse("Sl-8-AoSoA-AoS@clustered"), PAPERS)]:
-        source = plain(templates, target, render_module(templates, entry, "double", layout, schedules, target))
+        source = plain(templates, target, render_module(templates, entry, "double", layout, schedules, target, "tests"))
         check(source)
         assert uncalled(source) <= LOADS, layout
 

@@ -46,7 +46,7 @@ SM_90 = get_target("sm_90")
 def emulated(problem: Matrix, precision: str, variant: VariantId, templates: Path, folder: Path) -> np.ndarray:
     """Return the error of y by its bound, `(n, size)`, of a kernel's CUDA text; NaN where it wrote nothing."""
     operands = make_operands(problem, precision, 1)
-    source = render_module(templates, problem.entry, precision, variant.layout, [variant.schedule], SM_90)
+    source = render_module(templates, problem.entry, precision, variant.layout, [variant.schedule], SM_90, "tests")
     workspace = EmulatedWorkspace(operands, source, folder)
     runnable = Variant(variant, Module("ok", "", "g++", (), "none"), folder)
     runnable.prepare(workspace)

@@ -6,6 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from repro.problems.generators import assemble_diffusion
+from repro.problems.matrix import Matrix
 from repro.sparse.dynamic.host_layout import insert, lay_out
 from repro.sparse.spgemm.kernels import LIMITS
 
@@ -21,6 +22,51 @@ PROBLEMS = {"5": ((40, 40), 5), "9": ((40, 40), 9), "7": ((12, 12, 12), 7), "27"
 
 def random(rows, columns, density, seed=1):
     return sp.csr_array(sp.random(rows, columns, density, format="csr", random_state=seed))
+
+
+def with_values(matrix, seed, dtype=np.float64):
+    """Return a matrix with the same pattern and other values."""
+    other = sp.csr_array(matrix, dtype=dtype, copy=True)
+    other.data[:] = np.random.default_rng(seed).uniform(-1, 1, other.nnz)
+    return other
+
+
+def real_problem(matrix) -> Matrix:
+    """Return a problem with real entries of a matrix."""
+    csr = sp.csr_array(matrix, dtype=float)
+    offsets, columns = csr.indptr.astype(np.int32), csr.indices.astype(np.int32)
+    return Matrix("system", "real", csr.shape[0], offsets, columns, csr.data.reshape(-1, 1))
+
+
+def convection(points=21, wind=0.7, reaction=0.1) -> Matrix:
+    """Return convection and diffusion on a grid, upwind: not symmetric, and diagonally dominant."""
+    one = sp.diags_array([-1 - wind, 2 + wind + reaction, -1], offsets=[-1, 0, 1], shape=(points, points))
+    eye = sp.eye_array(points)
+    return real_problem(sp.kron(one, eye) + sp.kron(eye, one))
+
+
+def of_whole_numbers(rows, columns, density, dtype=np.float64, seed=1):
+    """Return a random matrix of whole numbers, whose sums are exact in either precision."""
+    numbers = np.random.default_rng(seed)
+    matrix = sp.random_array((rows, columns), density=density, rng=numbers, format="csr", dtype=dtype)
+    matrix.data[:] = numbers.integers(1, 9, matrix.nnz)
+    return matrix
+
+
+def batch_of(shape, count, seed=2):
+    """Return rows, columns and values of some entries, whole numbers."""
+    numbers = np.random.default_rng(seed)
+    return (
+        numbers.integers(0, shape[0], count),
+        numbers.integers(0, shape[1], count),
+        numbers.integers(1, 9, count).astype(float),
+    )
+
+
+def draw(count, dtype, seed=1):
+    """Return a vector of random numbers, complex where `dtype` is."""
+    numbers = np.random.default_rng(seed).uniform(-1, 1, (2, count))
+    return (numbers[0] + 1j * numbers[1] if np.dtype(dtype).kind == "c" else numbers[0]).astype(dtype)
 
 
 def to_csr(storage):

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from repro.problems.matrix import Updates
-from repro.studies.dynamic_csr.runnables_baselines import LONG_ROW
+from repro.studies.dynamic_csr.runnables_baselines import MAX_ROW_OF_THREADS
 
 
 def growing(base, batches, columns: int | None = None) -> Updates:
@@ -43,7 +43,7 @@ def _long_rows(rows, columns):
     """A matrix with rows that are empty, short, and longer than a block's share."""
     random = np.random.default_rng(3)
     lengths = random.integers(0, 6, rows)
-    lengths[rows // 3], lengths[-1], lengths[::5] = LONG_ROW + 70, 300, 0
+    lengths[rows // 3], lengths[-1], lengths[::5] = MAX_ROW_OF_THREADS + 70, 300, 0
     indices = [np.sort(random.choice(columns, length, replace=False)) for length in lengths]
     pointers = np.concatenate([[0], np.cumsum(lengths)])
     return sp.csr_array((random.normal(size=pointers[-1]), np.concatenate(indices), pointers), shape=(rows, columns))

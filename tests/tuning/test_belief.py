@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from repro.tuning.strategies import ALONE, NEAR, NOISE, WHOLE, GaussianProcess
+from repro.tuning.strategies import MEDIAN_DEVIATION, NEAR, SPEED_DEVIATION, VARIANT_DEVIATION, GaussianProcess
 
 N = 30
 
@@ -23,8 +23,13 @@ def test_it_learns_what_conditioning_says(parts):
     seen, times = [3, 17, 4, 29], [2e-6, 3e-6, 1.5e-6, 9e-6]
     for index, seconds in zip(seen, times, strict=True):
         belief.observe(index, seconds)
-    prior = factors.T @ factors + WHOLE**2 + NEAR**2 * np.array([likeness(i) for i in range(N)]) + ALONE**2 * np.eye(N)
-    gain = prior[:, seen] @ np.linalg.inv(prior[np.ix_(seen, seen)] + NOISE**2 * np.eye(len(seen)))
+    prior = (
+        factors.T @ factors
+        + SPEED_DEVIATION**2
+        + NEAR**2 * np.array([likeness(i) for i in range(N)])
+        + VARIANT_DEVIATION**2 * np.eye(N)
+    )
+    gain = prior[:, seen] @ np.linalg.inv(prior[np.ix_(seen, seen)] + MEDIAN_DEVIATION**2 * np.eye(len(seen)))
     assert belief.mean == pytest.approx(mean + gain @ (np.log(times) - mean[seen]), abs=1e-6)
     assert belief.variance == pytest.approx(np.diag(prior - gain @ prior[seen]), abs=1e-6)
 

@@ -10,7 +10,15 @@ from repro.errors import ReproError
 from repro.sparse.compound.variants import REFERENCE, VariantId, all_layouts, paper_space
 from repro.tuning.evaluation import replay
 from repro.tuning.recordings import Recording
-from repro.tuning.strategies import Exhaustive, Predicted, RandomSample, _weights, budgeted_count, likeness_of, prior
+from repro.tuning.strategies import (
+    Exhaustive,
+    Predicted,
+    RandomSample,
+    budgeted_count,
+    likeness_of,
+    likeness_weights,
+    prior,
+)
 
 NAMES = [f"{layout}/{schedule}" for layout in all_layouts() for schedule in paper_space(get_target("sm_90"))]
 LIKENESS = likeness_of(tuple(NAMES), VariantId)
@@ -140,14 +148,14 @@ def test_problems_are_compared_by_what_is_known_of_both():
     target = np.array([1.0, 2.0, 0.5])
     known = np.array([[1.0, 2.0, 0.5], [1.0, 2.0, 9.0], [1.0, 5.0, 0.4], [3.0, 2.0, 0.5]])
     unknown = np.column_stack([known[:, :2], np.full(4, np.nan)])
-    np.testing.assert_allclose(_weights(unknown, target), _weights(known[:, :2], target[:2]))
-    first, second, *_ = _weights(known, target)
+    np.testing.assert_allclose(likeness_weights(unknown, target), likeness_weights(known[:, :2], target[:2]))
+    first, second, *_ = likeness_weights(known, target)
     assert first > 1.5 * second
     partly = known.copy()
     partly[1, 2] = np.nan
-    first, second, *_ = _weights(partly, target)
+    first, second, *_ = likeness_weights(partly, target)
     assert first == pytest.approx(second), "they are the same in all that is known of both"
-    assert np.isfinite(_weights(np.full((2, 3), np.nan), target)).all()
+    assert np.isfinite(likeness_weights(np.full((2, 3), np.nan), target)).all()
 
 
 def test_variants_that_were_never_recorded_are_judged_by_those_like_them():

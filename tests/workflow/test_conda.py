@@ -93,6 +93,6 @@ def test_the_file_fits_the_device_and_leads_to_the_checkout_from_anywhere(on_gpu
 
 @pytest.mark.wording
 def test_without_a_checkout_it_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(workflow, "PACKED", tmp_path)
+    monkeypatch.setattr(workflow, "WHEEL_DATA", tmp_path)
     with pytest.raises(ReproError, match=r"--sdm conda needs a checkout[\s\S]*a wheel"):
         environment_file(False)

@@ -13,7 +13,7 @@ for study in plan.studies.values():
         output:
             multiext(
                 f"{plan.results}/raw/{study.name}/{{problem}}/{{precision}}/",
-                *plan.steps(study.name),
+                *plan.case_files(study.name),
             ),
         log:
             f"{plan.logs}/measure/{study.name}/{{problem}}/{{precision}}.log",

@@ -19,7 +19,7 @@ from repro.bench.runnable import Workspace
 from repro.codegen.templates import SUFFIXES
 from repro.errors import ReproError
 from repro.filesystem import write_whole
-from repro.package_data import PACKED, shipped
+from repro.package_data import WHEEL_DATA, shipped
 from repro.programs import run_program
 from repro.untrusted_files import read_file, shown
 
@@ -89,7 +89,7 @@ def checkout() -> Path | None:
     """Return the git checkout that this package runs from; None for an installed wheel, and without git."""
     # An installed package may lie inside another git repository, whose commit would be wrong here.
     with suppress(ReproError):  # git is not installed, or the folder is not in a repository
-        if not PACKED.is_dir() and Path(_git("rev-parse", "--show-toplevel")) == _CHECKOUT:
+        if not WHEEL_DATA.is_dir() and Path(_git("rev-parse", "--show-toplevel")) == _CHECKOUT:
             return _CHECKOUT
     return None
 

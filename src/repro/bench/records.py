@@ -135,7 +135,7 @@ def read_environments(raw: Path) -> dict[str, dict[str, Any]]:
 #: File of a record that names for each source hash of its environment records the commit with this source, or null.
 COMMITS = "commits.json"
 #: Characters of a commit in texts.
-SHORT = 12
+COMMIT_LENGTH = 12
 
 
 def read_commits(folder: Path) -> dict[str, str | None]:
@@ -162,9 +162,9 @@ def code_of(environments: Mapping[str, Mapping[str, Any]], commits: Mapping[str,
         source, stated = record.get("source"), record.get("commit")
         if isinstance(source, str) and source in commits:
             found = commits[source]
-            words = f"commit {found[:SHORT]}" if found else "code that no commit of the history has"
+            words = f"commit {found[:COMMIT_LENGTH]}" if found else "code that no commit of the history has"
         elif stated:
-            words = f"commit {stated[:SHORT]}{' with changes' * bool(record.get('dirty'))}"
+            words = f"commit {stated[:COMMIT_LENGTH]}{' with changes' * bool(record.get('dirty'))}"
         else:
             words = "no commit is recorded"
         codes.setdefault(words, []).append(name)

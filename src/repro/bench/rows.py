@@ -91,7 +91,7 @@ class Row:
     cache
         `warm` or `cold`.
     space
-        Of a variant: `paper` or `extended`.
+        Of a variant: `paper`, `paper_tuned` or `extended`.
     bytes
         Bytes that the launch has to move at the least.
     least_bytes, operations

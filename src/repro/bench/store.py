@@ -51,15 +51,15 @@ MAX_FILE_BYTES = 8 << 30
 #: unpack to about 20 times their size.
 ALWAYS, RATIO = 1 << 30, 500
 #: Text before the digest. It contains a colon, so it cannot occur in base64 text of the metadata.
-MARK = b"repro-sha256:"
-DIGITS = 64
+DIGEST_MARK = b"repro-sha256:"
+DIGEST_LENGTH = 64
 
 
 def write_table(table: pa.Table, path: Path) -> Path:
     """Write rows atomically to one Parquet file with checksums and a digest. The table needs a column `schema`."""
     content = _encoded(table.replace_schema_metadata({"schema": str(SCHEMA)}))
-    start = content.rindex(MARK) + len(MARK)
-    write_whole(path, content[:start] + hashlib.sha256(content).hexdigest().encode() + content[start + DIGITS :])
+    start = content.rindex(DIGEST_MARK) + len(DIGEST_MARK)
+    write_whole(path, content[:start] + hashlib.sha256(content).hexdigest().encode() + content[start + DIGEST_LENGTH :])
     return path
 
 
@@ -81,7 +81,7 @@ def _encoded(table: pa.Table) -> bytes:
     ) as writer:
         writer.write_table(table, row_group_size=UNLIMITED)
         # Writing the Arrow table's own metadata would store it twice, the second time as base64.
-        writer.add_key_value_metadata({"digest": MARK.decode() + "0" * DIGITS})
+        writer.add_key_value_metadata({"digest": DIGEST_MARK.decode() + "0" * DIGEST_LENGTH})
     content: bytes = stream.getvalue().to_pybytes()
     return content
 
@@ -152,14 +152,14 @@ def _verified(path: Path) -> bytes:
         content = read_file(path, MAX_FILE_BYTES)
     except OSError as error:
         raise _unreadable(path, error.strerror or error) from error
-    if (place := content.rfind(MARK)) < 0:
+    if (place := content.rfind(DIGEST_MARK)) < 0:
         return content
-    start = place + len(MARK)
-    written = content[start : start + DIGITS]
+    start = place + len(DIGEST_MARK)
+    written = content[start : start + DIGEST_LENGTH]
     # Hash the content in three parts, to avoid copying it.
     digest = hashlib.sha256(memoryview(content)[:start])
     digest.update(b"0" * len(written))
-    digest.update(memoryview(content)[start + DIGITS :])
+    digest.update(memoryview(content)[start + DIGEST_LENGTH :])
     if digest.hexdigest().encode() != written:
         raise _unreadable(path, "bits have changed since it was written: its digest is another one")
     return content
@@ -358,7 +358,7 @@ SHARED = ("problems", "environment")
 #: Columns that identify a case: one problem in one precision.
 CASE = ("problem", "precision")
 #: Allowed names of steps; they are used in file names and glob patterns.
-STEP = r"[A-Za-z0-9_-]{1,100}"
+STEP_NAME = r"[A-Za-z0-9_-]{1,100}"
 
 
 def case_files(study_folder: Path, step: str) -> list[Path]:
@@ -429,7 +429,7 @@ def recorded_steps(study_folder: Path) -> list[str]:
     """Return the names of all steps with rows of a study, merged or not."""
     steps = sorted({path.stem for path in files_below(study_folder, "*.parquet")})
     for step in steps:
-        if not re.fullmatch(STEP, step):
+        if not re.fullmatch(STEP_NAME, step):
             raise ReproError(
                 "a file of rows whose name is no step's",
                 where=study_folder,

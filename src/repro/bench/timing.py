@@ -33,7 +33,7 @@ SCATTER, SHORT_SCATTER, LONG_LAUNCH, STALL = 2.0, 5.0, 1e-3, 1e-4
 #: and gaps between the kernels of a launch.
 ALONE = {"cuda": 10e-6, "opencl": 1e-3}
 #: Resolution of a GPU's event clock in seconds.
-STEP = 0.5e-6
+RESOLUTION = 0.5e-6
 #: Seconds by which rounds may differ because the CPU has to wake threads: on an otherwise idle CPU, an empty launch
 #: takes 5 µs for some minutes, then 12 µs. Within one sample, which takes less than a second, this does not change.
 WAKING = {"cuda": 0.0, "opencl": 20e-6}
@@ -112,7 +112,7 @@ def outlying(
 
 def is_far(median: float, best: float, tolerance: float, waking: float = 0.0) -> bool:
     """Return whether a median exceeds the best one by more than the tolerance and the clock's resolution."""
-    return median > tolerance * best + STEP + waking
+    return median > tolerance * best + RESOLUTION + waking
 
 
 def numbers(seconds: Mapping[str, Seconds]) -> str:
@@ -138,7 +138,7 @@ CALM_RESTS = (0.05, 0.2, 1.0)
 SCREENING_RESTS = (0.01, 0.1)
 #: Maximum number of samples for each clock and round that a reported row keeps. The median of the kept samples differs
 #: from the median of all samples by at most a sixth of the spread.
-KEPT = 64
+MAX_SAMPLES_KEPT = 64
 QUARTERS = np.array([0, 0.25, 0.5, 0.75, 1])
 
 
@@ -383,11 +383,11 @@ def columns(samples: Samples) -> dict[str, float | int | str | None]:
 
 
 def sampled(samples: Samples) -> dict[str, list[list[float]]]:
-    """Return the samples that a reported row keeps: for each clock and round, at most `KEPT` evenly spaced samples."""
+    """Return the samples that a reported row keeps, evenly spaced: `MAX_SAMPLES_KEPT` of each clock and round."""
     kept: dict[str, list[list[float]]] = {f"{clock}_samples": [] for clock in samples.seconds}
     for part in samples.by_round:
         for clock, seconds in part.items():
-            places = np.linspace(0, len(seconds) - 1, min(KEPT, len(seconds))).round().astype(int)
+            places = np.linspace(0, len(seconds) - 1, min(MAX_SAMPLES_KEPT, len(seconds))).round().astype(int)
             kept[f"{clock}_samples"].append([float(f"{value:.7g}") for value in seconds[places]])
     return kept
 

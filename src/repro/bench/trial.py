@@ -25,7 +25,7 @@ from repro.devices.device_group import Devices
 from repro.errors import IncorrectError, ModuleError, UnstableError, Unsupported
 
 #: Minimum seconds between two checks for other processes during a trial.
-INTERVAL = 5.0
+LOOK_SECONDS = 5.0
 
 
 class ContentionMonitor:
@@ -38,7 +38,7 @@ class ContentionMonitor:
 
     def look(self) -> list[str]:
         """Return one line for each other process that uses a device now, and print newly found ones."""
-        self._next_look = time.monotonic() + INTERVAL
+        self._next_look = time.monotonic() + LOOK_SECONDS
         idle = self._idle()
         others = list(dict.fromkeys(line for device in self._devices for line in device.other_processes(idle)))
         for line in others:

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import NoReturn
 
 #: Seconds between two checks of the time; timeouts are minutes.
-INTERVAL = 0.5
+POLL_SECONDS = 0.5
 #: If a check comes later than this many intervals, the process was suspended, and the excess time is not counted.
 MISSED = 2
 #: Exit code by which a worker asks its parent for a new worker: EX_TEMPFAIL of sysexits.h.
@@ -52,7 +52,7 @@ class Watchdog:
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._interval = min(INTERVAL, seconds / 10)
+        self._interval = min(POLL_SECONDS, seconds / 10)
         self._guarded: _Guard | None = None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)

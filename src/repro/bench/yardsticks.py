@@ -15,7 +15,7 @@ from repro.devices.base import Buffer
 
 FLOOR, COPY, EMPTY = YARDSTICKS = "floor", "copy", "empty"
 #: Word size in bytes of the streaming kernels for each backend.
-WORD = {"cuda": 16, "opencl": 4}
+STREAM_WORD_BYTES = {"cuda": 16, "opencl": 4}
 COPY_BYTES = {"cuda": 1 << 29, "opencl": 1 << 26}
 
 
@@ -36,7 +36,7 @@ class Floor(Runnable):
 
     def prepare(self, workspace: Workspace) -> None:
         device = workspace.device
-        word = WORD[device.backend]
+        word = STREAM_WORD_BYTES[device.backend]
         read, written = (-(-size // word) for size in self.streamed(workspace.operands))
         self.bytes_moved = (read + written) * word
         self.launch = device.bind(
@@ -70,7 +70,7 @@ class DeviceCopy(Runnable):
 
     def prepare(self, workspace: Workspace) -> None:
         device = workspace.device
-        word = WORD[device.backend]
+        word = STREAM_WORD_BYTES[device.backend]
         most = COPY_BYTES[device.backend] if self._bytes is None else min(self._bytes, COPY_BYTES[device.backend])
         words = min(most, device.free_bytes() // 8) // 2 // word
         self.bytes_moved = 2 * words * word

@@ -88,7 +88,8 @@ def find_missing_of_case(plan: Plan, study_name: str, problem_name: str, precisi
     """Return what is missing in one measured case, as `find_missing` does for all cases."""
     folder = Path(plan.results, "raw", study_name)
     rows = {
-        Path(step).stem: read_case(folder, Path(step).stem, problem_name, precision) for step in plan.steps(study_name)
+        Path(step).stem: read_case(folder, Path(step).stem, problem_name, precision)
+        for step in plan.case_files(study_name)
     }
     return [*_of_run(plan, (study_name, problem_name, precision), rows)]
 
@@ -97,7 +98,7 @@ def _outdated(plan: Plan, freshness: Freshness, named: bool) -> Iterator[Missing
     """Yield stale steps, but no cases in merged files (without receipts). `named`: failures are already listed."""
     recorded = set()
     for study, problem, precision in plan.runs:
-        raw, steps = Path(plan.results, "raw", study), plan.steps(study)
+        raw, steps = Path(plan.results, "raw", study), plan.case_files(study)
         own = (raw / problem / precision / step for step in steps)
         if (raw / steps[0]).exists() and not any(path.exists() for path in own):
             recorded.add(measuring(plan, study, problem, precision).name)
@@ -128,10 +129,10 @@ def _rows(plan: Plan) -> Iterator[Missing]:
     measured = {
         (study, step): _rows_by_case(raw / study, Path(step).stem)
         for study in plan.studies
-        for step in plan.steps(study)
+        for step in plan.case_files(study)
     }
     for study, problem, precision in plan.runs:
-        steps = {Path(step).stem: measured[study, step].get((problem, precision)) for step in plan.steps(study)}
+        steps = {Path(step).stem: measured[study, step].get((problem, precision)) for step in plan.case_files(study)}
         yield from _of_run(plan, (study, problem, precision), steps)
 
 
@@ -166,14 +167,14 @@ def _of_case(
     chooses = CHOICES in contract.outputs
     wanted = contract.tunings(plan.studies[study_name].settings, plan.problems[problem_name]) if chooses else ()
     unchosen = [tuning for tuning in wanted if tuning not in {choice.get("tuning") for choice in choices}]
-    if unchosen and len(rows) == len(plan.steps(study_name)):
+    if unchosen and len(rows) == len(plan.case_files(study_name)):
         searched = next(iter(rows.values()))
         lost = [row for row in searched if row.get("status") not in TIMED]
         reason = "; ".join(_counted(lost)) or "no row that it could be has a time"
         yield Missing(case, f"no winner of {', '.join(unchosen)}: {reason}")
     winners = {choice["name"] for choice in choices}
     for path, step in rows.items():
-        yield from _failed(f"{case} ({path.stem})", step, winners)
+        yield from missing_of_failed(f"{case} ({path.stem})", step, winners)
 
 
 def _rows_by_case(study_folder: Path, step: str) -> dict[tuple[str, str], list[dict[str, Any]]]:
@@ -187,7 +188,7 @@ def _rows_by_case(study_folder: Path, step: str) -> dict[tuple[str, str], list[d
     return cases
 
 
-def _failed(subject: str, rows: Sequence[Mapping[str, Any]], winners: Container[str]) -> Iterator[Missing]:
+def missing_of_failed(subject: str, rows: Sequence[Mapping[str, Any]], winners: Container[str]) -> Iterator[Missing]:
     """Yield failed rows, counted by status; those of rivals one by one. Harmless statuses fail only for `winners`;
     compile errors are found elsewhere.
     """

@@ -227,8 +227,8 @@ def _by_study(seconds: Iterable[tuple[str, float]]) -> dict[str, float]:
 
 def module_seconds(study_name: str, key: str, dialect: str) -> float:
     """Return the seconds that compiling a module on one core took on the machine that the rates are of."""
-    pace = get_study(study_name).paces.get(dialect, CostModel())
-    return next((seconds for begin, seconds in pace.compile.items() if key.startswith(begin)), RATES[dialect].compile)
+    by_key = get_study(study_name).cost_models.get(dialect, CostModel()).compile
+    return next((seconds for begin, seconds in by_key.items() if key.startswith(begin)), RATES[dialect].compile)
 
 
 #: What begins the groups of modules with one kernel, which are compiled on demand.
@@ -376,12 +376,13 @@ def estimate_job(
     nbytes = size[1] * CSR_ENTRY_BYTES
     work = told or Workload(variants=1, groups=1, routines=0, operand_bytes=nbytes, bytes_moved=nbytes)
     first = (name, precision) == (plan.studies[study_name].problems[0], settings.precisions[0])
-    pace = get_study(study_name).paces.get(target.dialect, CostModel())
+    cost_models = get_study(study_name).cost_models
+    cost_model = cost_models.get(target.dialect, CostModel())
     in_part = settings.search != "exhaustive" and not work.all_tried
     tried = round(work.variants * (settings.budget if in_part else 1))
     rates = RATES[target.dialect] if starts else replace(RATES[target.dialect], start=0)
-    slowdown = plan.gpu.slowdown(pace.intensity) if plan.gpu else 1.0
-    seconds = _seconds(settings, rates, pace, work, tried, target.dialect, slowdown)
+    slowdown = plan.gpu.slowdown(cost_model.intensity) if plan.gpu else 1.0
+    seconds = _seconds(settings, rates, cost_model, work, tried, target.dialect, slowdown)
     seconds += rates.on_demand * tried if get_study(study_name).compiles_on_demand(settings) else 0
     seconds += RATES[target.dialect].start if first and work.variants else 0  # its winner is timed once more
     what = problem.entry or problem.kind
@@ -392,7 +393,7 @@ def estimate_job(
         operand_bytes=work.operand_bytes,
         seconds=seconds,
         # a CPU has the formats of a GPU, on which more was recorded
-        device_bytes=recorded or round(get_study(study_name).paces.get("cuda", pace).memory * work.operand_bytes),
+        device_bytes=recorded or round(cost_models.get("cuda", cost_model).memory * work.operand_bytes),
         told=told is not None,
     )
 
@@ -400,7 +401,7 @@ def estimate_job(
 def _seconds(
     settings: StudySettings,
     rates: Rates,
-    pace: CostModel,
+    cost_model: CostModel,
     work: Workload,
     tried: int,
     backend: str,
@@ -435,5 +436,5 @@ def _seconds(
     launched = moved / rates.host + tried * screened + finalists * full + rounds
     asked = PREDICTED if settings.search == "predicted" and not work.all_tried else 0.0
     packing = work.packing * tried / work.variants
-    beside = pace.case_seconds + slowdown * pace.other_seconds * work.other_work
-    return rates.start + asked + packing + pace.launches * launched + beside
+    beside = cost_model.case_seconds + slowdown * cost_model.other_seconds * work.other_work
+    return rates.start + asked + packing + cost_model.launches * launched + beside

@@ -32,7 +32,7 @@ from repro.devices.device_group import Devices
 from repro.devices.locks import DeviceLocks, lock_devices
 from repro.devices.selection import identities, open_devices, resolve_device, target_of
 from repro.errors import ReproError
-from repro.problems.problem import Outline, Unavailable
+from repro.problems.problem import Unavailable
 from repro.studies import CostModel, StepResult, Study, get_study
 from repro.tuning.final_timing import shuffled_rounds
 from repro.tuning.search import Choice, ProgressCallback
@@ -74,25 +74,25 @@ def open_bench(
     problem_name: str,
     operands: Operands,
     folders: Folders,
-    open_devices: Callable[[], OpenDevices] | None = None,
+    shared_devices: Callable[[], OpenDevices] | None = None,
     turns: int = 1,
 ) -> Iterator[Bench]:
-    """Copy operands to the devices, which are opened by `open_devices` if given, else here.
+    """Copy operands to the devices, which `shared_devices` returns if it is given; else they are opened here.
 
     `turns` is the number of processes that share the devices; if it is above 1, this process releases them while it
     packs operands on the host.
     """
     with ExitStack() as stack:
         alone = opened(config, f"{study.name} {problem_name} {operands.precision}")
-        place = open_devices() if open_devices else stack.enter_context(alone)
+        opened_devices = shared_devices() if shared_devices else stack.enter_context(alone)
         # on a CPU packing disturbs the measurements of other processes
-        lend = place.locks.lent if turns > 1 and place.devices.backend == "cuda" else nullcontext
-        workspace = Workspace(place.devices, operands, say=partial(print, flush=True), lend=lend, turns=turns)
+        lend = opened_devices.locks.lent if turns > 1 and opened_devices.devices.backend == "cuda" else nullcontext
+        workspace = Workspace(opened_devices.devices, operands, say=partial(print, flush=True), lend=lend, turns=turns)
         _load_common(workspace, config.device)
         environment: Mapping[str, Any] = describe_environment(workspace, study.packages)
         timing, model = config.studies[study.name].timing, find_gpu(workspace.device.name)
         if model and workspace.device.backend == "cuda":
-            timing = timing.on(model.slowdown(study.paces.get("cuda", CostModel()).intensity))
+            timing = timing.on(model.slowdown(study.cost_models.get("cuda", CostModel()).intensity))
         bench = Bench(
             workspace,
             study_name=study.name,
@@ -103,8 +103,8 @@ def open_bench(
             environment=record(environment, folders.environments),
             driver=str(environment.get("driver")),
             code=code_hash,
-            timed=place.timed if open_devices else None,
-            idle=lambda: place.locks.idle,
+            timed=opened_devices.timed if shared_devices else None,
+            idle=lambda: opened_devices.locks.idle,
         )
         stack.callback(bench.release)
         bench.neighbours.look()
@@ -139,11 +139,11 @@ CHOICES = pa.schema(
 def measure(
     config: Config,
     study_name: str,
-    name: str,
+    problem_name: str,
     precision: str,
     progress: ProgressCallback,
     run: str | None = None,
-    open_devices: Callable[[], OpenDevices] | None = None,
+    shared_devices: Callable[[], OpenDevices] | None = None,
     turns: int = 1,
     jobs: int = 1,
 ) -> list[Path]:
@@ -154,28 +154,30 @@ def measure(
     are compiled on demand are compiled `jobs` at once.
     """
     check_study(config, study_name)
-    study, folders = get_study(study_name), Folders(config, study_name, name, precision)
+    study, folders = get_study(study_name), Folders(config, study_name, problem_name, precision)
     try:
         problem = folders.load_problem()
     except Unavailable as reason:
-        return _write_unavailable(study, name, precision, reason.reason, folders.raw)
+        return _write_unavailable(study, problem_name, precision, reason.reason, folders.raw)
     try:
         operands = study.operands(problem, precision, config.seed)
     except ReproError as refusal:
-        return _write_unavailable(study, name, precision, str(refusal), folders.raw)
+        return _write_unavailable(study, problem_name, precision, str(refusal), folders.raw)
     # compute slow host values before locking the device, so that other processes can measure meanwhile
     _ = operands.operations, operands.columns
     with (
-        Store(store_path(config, study_name, name, precision), run, folders.environments) as store,
-        open_bench(config, study, name, operands, folders, open_devices, turns) as bench,
+        Store(store_path(config, study_name, problem_name, precision), run, folders.environments) as store,
+        open_bench(config, study, problem_name, operands, folders, shared_devices, turns) as bench,
     ):
-        place = CaseLocation(study_name, config.campaign, RESULTS)
+        location = CaseLocation(study_name, config.campaign, RESULTS)
         settings = config.studies[study_name]
         rivals, templates = study.rivals_of(config.rivals), Path(config.kernels)
         session = Session(
-            problem, bench, store, settings, config.seed, place, progress, rivals, templates, _compilers(bench, jobs)
+            problem, bench, store, settings, config.seed, location, progress, rivals, templates, _compilers(bench, jobs)
         )
-        return [write_step(study, name, precision, step, rows, folders.raw) for step, rows in study.measure(session)]
+        return [
+            write_step(study, problem_name, precision, step, rows, folders.raw) for step, rows in study.measure(session)
+        ]
 
 
 def _compilers(bench: Bench, jobs: int) -> int:
@@ -188,12 +190,14 @@ def _compilers(bench: Bench, jobs: int) -> int:
 REPEAT = "repeat"
 
 
-def repeat(config: Config, study_name: str, name: str, precision: str, progress: ProgressCallback) -> Path | None:
+def repeat(
+    config: Config, study_name: str, problem_name: str, precision: str, progress: ProgressCallback
+) -> Path | None:
     """Time the winner of a measured case again, alone, and write `repeat.parquet`; None for a case without a winner.
 
     The winner is the headline's; without it, for example in part of a space, that of the first choice.
     """
-    study, folders = get_study(study_name), Folders(config, study_name, name, precision)
+    study, folders = get_study(study_name), Folders(config, study_name, problem_name, precision)
     path = folders.raw / "choices.parquet"
     choices = read_table(path).to_pylist() if path.exists() else []
     if not choices:
@@ -201,26 +205,25 @@ def repeat(config: Config, study_name: str, name: str, precision: str, progress:
     headlines = (study.headline, TUNED + study.headline)
     chosen = next((row for row in choices if row["tuning"] in headlines), choices[0])
     problem = folders.load_problem()
-    outline = Outline(problem.name, problem.kind, entry=problem.summary().get("entry"))
     target = target_of(resolve_device(config.device))
-    winner = study.find(Path(config.kernels), outline, precision, chosen["name"], target)
+    winner = study.find(Path(config.kernels), problem.outline(), precision, chosen["name"], target)
     store = folders.store / f"{REPEAT}.jsonl"
     store.unlink(missing_ok=True)  # rows of an earlier process are no second one
     operands = study.operands(problem, precision, config.seed)
-    with Store(store) as rows, open_bench(config, study, name, operands, folders) as bench:
+    with Store(store) as rows, open_bench(config, study, problem_name, operands, folders) as bench:
         repeated = shuffled_rounds(bench, [winner], rows, config.seed, progress)
-    return write_step(study, name, precision, REPEAT, repeated, folders.raw)
+    return write_step(study, problem_name, precision, REPEAT, repeated, folders.raw)
 
 
-def record_failure(config: Config, study_name: str, name: str, precision: str, reason: str) -> list[Path]:
+def record_failure(config: Config, study_name: str, problem_name: str, precision: str, reason: str) -> list[Path]:
     """Write the files of a case with one row that says why it was not measured."""
-    study, folders = get_study(study_name), Folders(config, study_name, name, precision)
-    return _write_unavailable(study, name, precision, reason, folders.raw)
+    study, folders = get_study(study_name), Folders(config, study_name, problem_name, precision)
+    return _write_unavailable(study, problem_name, precision, reason, folders.raw)
 
 
-def store_path(config: Config, study_name: str, name: str, precision: str) -> Path:
+def store_path(config: Config, study_name: str, problem_name: str, precision: str) -> Path:
     """Return the file that stores the rows of a case during measuring."""
-    return Folders(config, study_name, name, precision).store / "rows.jsonl"
+    return Folders(config, study_name, problem_name, precision).store / "rows.jsonl"
 
 
 def write_step(study: Study, problem_name: str, precision: str, step: str, given: StepResult, folder: Path) -> Path:

@@ -201,9 +201,9 @@ class Plan:
     def runs(self) -> list[tuple[str, str, str]]:
         """Every case: (study, problem, precision)."""
         return [
-            (study.name, problem, precision)
+            (study.name, problem_name, precision)
             for study in self.studies.values()
-            for problem in study.problems
+            for problem_name in study.problems
             for precision in study.settings.precisions
         ]
 
@@ -219,9 +219,9 @@ class Plan:
     def module_groups(self) -> list[ModuleGroup]:
         """Groups of modules to compile; each module is in one group."""
         groups: dict[tuple[str, str], dict[str, None]] = {}
-        for study, problem, precision in self.runs:
-            for key in self.modules(study, problem, precision):
-                groups.setdefault((study, key.rpartition("/")[0]), {})[key] = None
+        for study_name, problem_name, precision in self.runs:
+            for key in self.modules(study_name, problem_name, precision):
+                groups.setdefault((study_name, key.rpartition("/")[0]), {})[key] = None
         return [ModuleGroup(study, name, tuple(keys)) for (study, name), keys in groups.items()]
 
     @property
@@ -267,7 +267,7 @@ class Plan:
     def _files_of_rival(self) -> dict[str, tuple[Path, ...]]:
         return {rival.name: files_of(rival) for rival in self.config.rivals}
 
-    def steps(self, study_name: str) -> list[str]:
+    def case_files(self, study_name: str) -> list[str]:
         """Return the names of the Parquet files that measuring a case writes."""
         return [f"{step}.parquet" for step in get_study(study_name).outputs]
 
@@ -279,10 +279,10 @@ class Plan:
         asked = set(self.problems if problems is None else problems)
         records = [f"{raw}/problems/{name}.json" for name in self.studies[study_name].problems if name in asked]
         rows = [
-            f"{raw}/{study_name}/{problem}/{precision}/{step}"
-            for study, problem, precision in self.runs
-            if study == study_name and problem in asked
-            for step in self.steps(study_name)
+            f"{raw}/{study_name}/{problem_name}/{precision}/{step}"
+            for study, problem_name, precision in self.runs
+            if study == study_name and problem_name in asked
+            for step in self.case_files(study_name)
         ]
         counted = (str(path) for path in self.recorded_files if path.is_relative_to(raw / study_name))
         return [*records, *rows, *counted]
@@ -368,23 +368,23 @@ def make_plan(
         asked = [_outline(item, registry, config, name) for item in wished]
         if not asked:
             raise ReproError("empty study", where=f"studies.{name}.problems", todo="name problems or a set of them")
-        for problem in asked:
-            if problems.setdefault(problem.name, problem) != problem:
+        for outline in asked:
+            if problems.setdefault(outline.name, outline) != outline:
                 raise ReproError(
                     "two studies use one name for different problems",
                     where=f"studies.{name}.problems",
-                    expected=problems[problem.name].definition,
-                    actual=problem.definition,
+                    expected=problems[outline.name].definition,
+                    actual=outline.definition,
                     todo="give one of them another `name:`, or write both alike",
                 )
-        sound = [problem for problem in asked if not problem.refused]
+        sound = [outline for outline in asked if not outline.refused]
         if whole and not sound and (refused := asked[0].refused):
             raise _placed(refused, wished[0], config, name)
         get_study(name).check(settings, sound)
         studies[name] = PlannedStudy(
             name,
             settings,
-            tuple(problem.name for problem in asked),
+            tuple(outline.name for outline in asked),
             _artifacts(config, name, "table"),
             _artifacts(config, name, "figure"),
         )
@@ -465,7 +465,7 @@ def _artifacts(config: Config, study_name: str, kind: Literal["table", "figure"]
 
 
 #: Limit of non-zeros for problems that are put into batches.
-SMALL = 1_000_000
+MAX_BATCHED_NONZEROS = 1_000_000
 #: Value of `ProblemBatch.work` for batches that build problems.
 PROBLEMS = "problems"
 
@@ -627,4 +627,4 @@ class ProblemBatches:
 
 def is_small(problem: Outline) -> bool:
     """Return whether a problem has few non-zeros, as far as known before it is built."""
-    return problem.size is not None and problem.size[1] <= SMALL
+    return problem.size is not None and problem.size[1] <= MAX_BATCHED_NONZEROS

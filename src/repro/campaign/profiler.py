@@ -107,8 +107,7 @@ def launch(
     except Unavailable as reason:
         raise ReproError("the problem is unavailable", where=name, actual=reason.reason) from None
     target = target_of(resolve_device(config.device))
-    outline = Outline(problem.name, problem.kind, entry=problem.summary().get("entry"))
-    runnables = find_runnables(config, study_name, outline, precision, names, target, folders.study)
+    runnables = find_runnables(config, study_name, problem.outline(), precision, names, target, folders.study)
     common = MODULES / target.name / f"{COMMON}.json"
     if not common.exists():
         compile_module(render_common(Path(config.kernels), target), target, common)
@@ -142,7 +141,7 @@ def launch(
 
 
 #: Columns of counter rows that are copied from the rows of `launch`.
-KEPT = ("study", "problem", "entry", "precision", "kind", "name", "bytes", "device", "environment", "schema")
+COPIED_COLUMNS = ("study", "problem", "entry", "precision", "kind", "name", "bytes", "device", "environment", "schema")
 #: Key columns of counter rows.
 KEY = ("study", "problem", "precision", "name")
 PERMISSION = "ERR_NVGPUCTRPERM"
@@ -182,7 +181,7 @@ def collect_counters(
     common = {"profiler": _version(ncu), "measured_at": datetime.now(UTC).isoformat(timespec="milliseconds")}
     rows = [
         {
-            **{column: row.get(column) for column in KEPT},
+            **{column: row.get(column) for column in COPIED_COLUMNS},
             "kernels": ", ".join(dict.fromkeys(kernel.name for kernel in by_name[row["name"]][0])),
             "launches": launches,
             **summarise(by_name[row["name"]]),

@@ -28,7 +28,7 @@ from pydantic import TypeAdapter, ValidationError
 from repro.errors import ReproError
 from repro.extensions import LOADERS, STUDIES, Extension, extensions
 from repro.filesystem import write_whole
-from repro.package_data import PACKED
+from repro.package_data import WHEEL_DATA
 from repro.untrusted_files import open_file, read_file, shown
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def _package(name: str) -> _Package:
     data = (
         path
         for path in folder.rglob("*")
-        if path.suffix not in (".py", ".pyc") and PACKED not in path.parents and path.is_file()
+        if path.suffix not in (".py", ".pyc") and WHEEL_DATA not in path.parents and path.is_file()
     )
     return _Package(name, folder, imports, sources, tuple(data))
 
@@ -165,7 +165,7 @@ def _names(path: Path) -> frozenset[str]:
 VERSION = 1
 ABSENT = "absent"
 #: Characters of a value in a message about a difference.
-WORDS = 60
+MAX_VALUE_LENGTH = 60
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ class Receipt:
     step: str
     #: Hash of parts, files and earlier steps.
     fingerprint: str
-    #: The step's `parts`, and its files with their marks.
+    #: The step's `parts`, and in `files` the digest of each input file.
     parts: Mapping[str, Any]
     files: Mapping[str, FileDigest]
     #: Hash of the outputs (`Receipt.content`) of each earlier step, by the path of that step's receipt.
@@ -274,7 +274,7 @@ def stat_of(path: Path) -> str:
 
 
 def mark(path: Path, before: FileDigest | None = None) -> FileDigest:
-    """Return the mark of a file; its digest comes from an earlier mark if the file has not changed since."""
+    """Return digest and `stat` of a file; the digest is that of `before` if the file has not changed since."""
     stat = stat_of(path)  # before reading, so that a write during the read changes the next `stat`
     if before is not None and stat == before.stat:
         return before
@@ -283,11 +283,11 @@ def mark(path: Path, before: FileDigest | None = None) -> FileDigest:
 
 def files_digest(paths: Iterable[Path]) -> str:
     """Return one hash of the names and contents of files."""
-    return _files_digest(tuple(sorted(paths)))
+    return cached_digest(tuple(sorted(paths)))
 
 
 @cache
-def _files_digest(paths: tuple[Path, ...]) -> str:
+def cached_digest(paths: tuple[Path, ...]) -> str:
     return hash_of([(str(path), digest_of(path)) for path in paths])
 
 
@@ -395,4 +395,4 @@ def _difference(old: Any, new: Any, key: str = "") -> str:
 
 def _short(value: Any) -> str:
     text = " ".join(str(value).split())
-    return text if len(text) <= WORDS else f"{text[: WORDS - 1]}…"
+    return text if len(text) <= MAX_VALUE_LENGTH else f"{text[: MAX_VALUE_LENGTH - 1]}…"

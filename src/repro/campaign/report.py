@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 #: HTML template in a study's folder that explains how to read its tables.
-WORDS = "words.html.j2"
+WORDS_TEMPLATE = "words.html.j2"
 #: File in a study's folder with the meanings of the parts of a variant's name (optional).
 LEGEND = "legend.csv"
 #: File name without suffix of a campaign's own page.
@@ -75,7 +75,7 @@ def _part(asked: CampaignSelection, name: str) -> PageStudy:
         study.headline,
         study.libraries.get(campaign.backend or "", ""),
         study.highlights,
-        _beside_study(name, WORDS),
+        _beside_study(name, WORDS_TEMPLATE),
         read_legend(legend) if (legend := _beside_study(name, LEGEND)) else {},
         study.title,
         study.reference,

@@ -54,7 +54,7 @@ CHOICES = "choices"
 #: Steps with the same columns in all studies.
 WITHOUT_OWN = (CHOICES, "counters")
 #: Files of each shard that are copied into the merged campaign, and the folder for them.
-KEPT = ("config.yaml", "NOTES.md", COMMITS)
+COPIED_FILES = ("config.yaml", "NOTES.md", COMMITS)
 SHARDS_FOLDER = "parts"
 SHARD_NAME = r"[0-9]{1,4}-[A-Za-z0-9_][A-Za-z0-9._-]{0,249}"
 
@@ -235,8 +235,8 @@ class Shard:
 
 
 def kept_of(folder: Path) -> Iterator[Path]:
-    """Yield the relative paths of a shard's files to copy (`KEPT`), including files of earlier merged shards."""
-    yield from (Path(file) for file in KEPT if (folder / file).exists())
+    """Yield the relative paths of a shard's files to copy (`COPIED_FILES`), also those of earlier merged shards."""
+    yield from (Path(file) for file in COPIED_FILES if (folder / file).exists())
     for part in sorted((folder / SHARDS_FOLDER).iterdir()) if (folder / SHARDS_FOLDER).is_dir() else ():
         if not re.fullmatch(SHARD_NAME, part.name):
             raise ReproError(
@@ -253,7 +253,7 @@ def _refuse_others(folder: Path) -> None:
 
     Following a link could copy unrelated files of this machine, and reading a pipe could block.
     """
-    for name in (*KEPT, SHARDS_FOLDER, "raw"):
+    for name in (*COPIED_FILES, SHARDS_FOLDER, "raw"):
         path = folder / name
         if not os.path.lexists(path):
             continue
@@ -267,10 +267,10 @@ def _refuse_others(folder: Path) -> None:
                 actual=found[1],
                 todo="take it away, or put there what it stands for",
             )
-        if stat.S_ISDIR(mode) == (name in KEPT):
+        if stat.S_ISDIR(mode) == (name in COPIED_FILES):
             raise ReproError(
                 "a part with a folder in place of a file"
-                if name in KEPT
+                if name in COPIED_FILES
                 else "a part with a file in place of a folder",
                 where=path,
                 todo="take it away, or take it from where the campaign was measured",
@@ -305,7 +305,7 @@ def flat(data: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
 #: Most differing keys that a message names.
 NAMED = 6
 #: Size limit in bytes for a copied file.
-LARGEST = 16 << 20
+MAX_COPIED_BYTES = 16 << 20
 KEEP_APART = (
     "measure one of them again as the other was; or merge them as they are by --keep-apart: each case then keeps its "
     "own environment record, and NOTES.md says what differs"
@@ -401,7 +401,7 @@ def _write(
 def _copy(path: Path, to: Path) -> None:
     """Copy a file; check its kind and size again, since it may have changed."""
     try:
-        content = read_file(path, LARGEST)
+        content = read_file(path, MAX_COPIED_BYTES)
     except OSError as error:
         raise ReproError("a file of a part cannot be kept", where=path, actual=error.strerror or error) from None
     to.parent.mkdir(parents=True, exist_ok=True)

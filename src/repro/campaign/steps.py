@@ -95,7 +95,7 @@ def _compiled_from(study_name: str, target: Target, kernels: Path) -> dict[str, 
     """Return the inputs of a study's compile steps."""
     return {
         "compiler": compiler_identity(target),
-        "templates": _templates(kernels, (study_name, "sparse", "filtering", COMMON, "dialects")),
+        "templates": templates_digest(kernels, (study_name, "sparse", "filtering", COMMON, "dialects")),
         "packages": _versions(RENDERING),
         "code": _compiling_code(study_name),
     }
@@ -109,7 +109,7 @@ def compiling_common(target: Target, kernels: Path, modules: Path = MODULES) -> 
         (modules / target.name / f"{COMMON}.json",),
         {
             "compiler": compiler_identity(target),
-            "templates": _templates(kernels, (COMMON, "dialects")),
+            "templates": templates_digest(kernels, (COMMON, "dialects")),
             "packages": _versions(RENDERING),
             "code": code_hash("repro.codegen.build_cache", "repro.codegen.templates"),
         },
@@ -129,7 +129,9 @@ def measuring(
     return Step(
         f"measure {study_name} {problem_name} {precision}",
         receipt_of(plan, study_name, problem_name, precision),
-        tuple(Path(plan.results, "raw", study_name, problem_name, precision, step) for step in plan.steps(study_name)),
+        tuple(
+            Path(plan.results, "raw", study_name, problem_name, precision, step) for step in plan.case_files(study_name)
+        ),
         {
             "settings": plan.measured_settings[study_name],
             "parts": get_study(study_name).parts_of(plan.studies[study_name].settings, precision),
@@ -255,12 +257,12 @@ def _compiling_code(study_name: str) -> str:
 
 
 def _modules(study_name: str, *parts: str) -> list[str]:
-    """Return the full names of the modules that a study has of these."""
+    """Return the full names of those of a study's modules (`parts`, such as `kernels`) that it has."""
     return [module for part in parts if (module := study_module(study_name, part))]
 
 
 @cache
-def _templates(kernels: Path, folders: tuple[str, ...]) -> str:
+def templates_digest(kernels: Path, folders: tuple[str, ...]) -> str:
     found = (path for folder in folders for path in shipped(kernels / folder).rglob("*"))
     return files_digest(path for path in found if path.suffix in SUFFIXES)
 
@@ -286,7 +288,7 @@ def _versions(packages: tuple[str, ...]) -> dict[str, str]:
 #: Most reasons in a message; the number of further reasons is added.
 NAMED = 20
 #: End of the reason for a step that is stale because an earlier step is.
-AHEAD = "has to be made first"
+BEHIND_ANOTHER = "has to be made first"
 
 
 class Freshness:
@@ -316,7 +318,7 @@ class Freshness:
         reasons: dict[str, str] = {}
         for step in self._steps:
             ahead = next((names[path] for path in step.after if names[path] in reasons), None)
-            reason = f"{ahead} {AHEAD}" if ahead else why_stale(step, self._receipts, self._damaged)
+            reason = f"{ahead} {BEHIND_ANOTHER}" if ahead else why_stale(step, self._receipts, self._damaged)
             if reason:
                 reasons[step.name] = reason
         return reasons
@@ -330,7 +332,9 @@ class Freshness:
         """Reasons of stale steps that neither failed nor depend on another stale step."""
         failed = {receipt.step for receipt in self._receipts.values() if receipt.failed}
         return {
-            name: reason for name, reason in self.stale.items() if name not in failed and not reason.endswith(AHEAD)
+            name: reason
+            for name, reason in self.stale.items()
+            if name not in failed and not reason.endswith(BEHIND_ANOTHER)
         }
 
     @cached_property
@@ -347,7 +351,7 @@ class Freshness:
         by_reason: dict[str, list[str]] = {}
         follow = 0
         for name, reason in self.outdated.items():
-            if reason.endswith(AHEAD):
+            if reason.endswith(BEHIND_ANOTHER):
                 follow += 1
             else:
                 by_reason.setdefault(reason, []).append(name)

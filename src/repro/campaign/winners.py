@@ -17,7 +17,7 @@ from repro.config.models import OwnProblem
 from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.export.bundle import parse_variant
-from repro.export.campaign_choice import STUDY
+from repro.export.campaign_choice import EXPORTED_STUDY
 from repro.problems.registry import own_name
 from repro.results.campaign_data import UNAVAILABLE, Campaign, Case, ProblemRecord, ReportedTime, one_line
 from repro.results.report import PageWinners, same_kernel_twice
@@ -34,7 +34,7 @@ CPU_TARGET = "sm_90"
 #: Folder of the results that all commands look into if none is named.
 DEFAULT_RESULTS = Path("results")
 #: Most winners that the end of a run and the head of a report show.
-SHOWN = 12
+MAX_WINNERS = 12
 #: First line above winners that a CPU chose, and the comment above the lines that take them away.
 REHEARSAL = "rehearsal on a CPU: these times say nothing of a GPU"
 CHOSEN_ON_CPU = "# chosen by times of a CPU, which say nothing of a GPU"
@@ -258,7 +258,7 @@ def page_winners(winners: Sequence[Winner], campaign: str) -> PageWinners | None
     """Return the head of the report's page; None if there is nothing to show."""
     if not winners:
         return None
-    shown = winners[:SHOWN]
+    shown = winners[:MAX_WINNERS]
     rows = [tuple(map(Cell, row)) for row in table_rows(shown)]
     numeric = ("speedup", "µs", "library µs", "matrix")
     caption = f"{REHEARSAL[0].upper()}{REHEARSAL[1:]}. " if winners[0].on_cpu else ""
@@ -300,7 +300,7 @@ def _winner(asked: CampaignSelection, campaign: Campaign, problem_name: str, pre
         library_seconds=library.seconds if library else None,
         matrix_bytes=best.row.get("matrix_bytes"),
     )
-    if campaign.study != STUDY:
+    if campaign.study != EXPORTED_STUDY:
         return found
     operator = case.winner(OPERATOR, clock) or best
     return replace(

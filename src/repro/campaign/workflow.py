@@ -44,7 +44,7 @@ from repro.codegen.targets import Target
 from repro.config import read_mapping
 from repro.errors import ReproError
 from repro.filesystem import describe_process, try_lock, write_holder, write_whole
-from repro.package_data import PACKED, shipped
+from repro.package_data import WHEEL_DATA, shipped
 from repro.studies import get_study
 from repro.untrusted_files import open_file, read_json
 
@@ -61,8 +61,8 @@ _held: list[int] = []
 def check_configuration_files(words: Sequence[str]) -> None:
     """End a command line of Snakemake with a message if a file of `--configfile` cannot be read.
 
-    Snakemake itself opens these files before it reads the Snakefile, and ends in a traceback. The profiles call this,
-    which it reads before.
+    Snakemake itself opens these files before it reads the Snakefile, and ends in a traceback. It reads a profile before
+    both, and the profiles call this.
     """
     named = False
     try:
@@ -278,7 +278,7 @@ def overrule(dag: Any, plan: Plan, forced: Iterable[Path | str]) -> None:
 
 
 #: The line for this package in the environment files, relative to the checkout.
-OWN = "- -e ."
+OWN_PACKAGE = "- -e ."
 
 
 def environment_file(on_gpu: bool) -> str:
@@ -287,7 +287,7 @@ def environment_file(on_gpu: bool) -> str:
     Snakemake copies the file to another folder, where relative paths would break.
     """
     path = shipped("environment-cuda.yml" if on_gpu else "environment.yml", here=False)
-    if PACKED.is_dir():
+    if WHEEL_DATA.is_dir():
         raise ReproError(
             "--sdm conda needs a checkout",
             expected="the package as an editable install of a checkout, from where conda installs it",
@@ -296,12 +296,12 @@ def environment_file(on_gpu: bool) -> str:
         )
     own = json.dumps(f"-e {shlex.quote(str(path.resolve().parent))}")
     text = path.read_text()
-    assert text.count(OWN) == 1
-    return text.replace(OWN, f"- {own}")
+    assert text.count(OWN_PACKAGE) == 1
+    return text.replace(OWN_PACKAGE, f"- {own}")
 
 
 #: Requested time / estimated time, to allow for slower GPUs and hosts.
-SLACK = 4
+TIME_FACTOR = 4
 #: Minutes added to each requested time, since shared file systems can be slow.
 SHORTEST = 10
 MIB = 1 << 20
@@ -315,7 +315,7 @@ BUILD_MEMORY_FACTOR, MEASURE_MEMORY_FACTOR = 16, 80
 COMPILER = 1000
 #: Memory in bytes and seconds to read one row for tables, figures or the report; bytes per row on disk. The values are
 #: twice those observed for the 140,966 rows in `results/h200`.
-ROW, READING, RECORDED = 14_000, 5e-4, 40
+ROW_BYTES, READING, RECORDED = 14_000, 5e-4, 40
 
 
 @dataclass(frozen=True)
@@ -345,7 +345,7 @@ class Requests:
         seconds = sum(map(building_seconds, {job.problem: job.size for job in jobs}.values()))
         largest = max(job.operand_bytes for job in jobs)
         return _request(
-            seconds + self._plan.config.limits.seconds / SLACK, OTHERS * MIB + BUILD_MEMORY_FACTOR * largest
+            seconds + self._plan.config.limits.seconds / TIME_FACTOR, OTHERS * MIB + BUILD_MEMORY_FACTOR * largest
         )
 
     def compiling(self, group: ModuleGroup | None = None) -> Request:
@@ -366,12 +366,12 @@ class Requests:
         """Return the request for a study's tables or figures."""
         planned = self._plan.studies[study_name]
         drawn = TABLE_SECONDS * len(planned.tables) + FIGURE_SECONDS * len(planned.figures)
-        return _request(drawn + READING * self._rows[study_name], OTHERS * MIB + ROW * self._rows[study_name])
+        return _request(drawn + READING * self._rows[study_name], OTHERS * MIB + ROW_BYTES * self._rows[study_name])
 
     def concluding(self) -> Request:
         """Return the request for the report or the final check, which read the rows of all studies."""
         rows = sum(self._rows.values())
-        return _request(FIGURE_SECONDS + READING * rows, OTHERS * MIB + ROW * rows)
+        return _request(FIGURE_SECONDS + READING * rows, OTHERS * MIB + ROW_BYTES * rows)
 
     @property
     def _target(self) -> Target:
@@ -407,7 +407,7 @@ class Requests:
 
 
 def _request(seconds: float, nbytes: float) -> Request:
-    return Request(SHORTEST + ceil(SLACK * seconds / 60), ceil(nbytes / MIB))
+    return Request(SHORTEST + ceil(TIME_FACTOR * seconds / 60), ceil(nbytes / MIB))
 
 
 def processes_per_device(plan: Plan, study_name: str, limit: int | None) -> int:

@@ -25,7 +25,7 @@ def batch(
     context: typer.Context,
     work: Work,
     problems: Problems,
-    config: ConfigFile = DEFAULT_CONFIG,
+    config_file: ConfigFile = DEFAULT_CONFIG,
     output: Output = None,
     jobs: Jobs = 1,
     run: Run = None,
@@ -45,20 +45,20 @@ def batch(
     from repro.bench.worker import signals_held
 
     if work == "problems":
-        _build(problems, config)
+        _build(problems, config_file)
     elif run is not None:
-        _measure(work, problems, config, run, jobs)
+        _measure(work, problems, config_file, run, jobs)
         return
     else:
         with signals_held():
-            _supervise(context, work, problems, config, jobs)
+            _supervise(context, work, problems, config_file, jobs)
     if output is not None:
         from repro.filesystem import write_whole
 
         write_whole(output, "".join(f"{name}\n" for name in problems))
 
 
-def _build(names: Sequence[str], config: Path) -> None:
+def _build(names: Sequence[str], config_file: Path) -> None:
     from repro.campaign.completeness import stale_problems
     from repro.campaign.configuration import RESULTS, load
     from repro.campaign.plan import plan_of_cases
@@ -67,15 +67,15 @@ def _build(names: Sequence[str], config: Path) -> None:
     from repro.cli.problems import build_or_record
     from repro.problems.registry import load_registry
 
-    settings = load(config)
-    registry = load_registry(Path(settings.registry))
-    plan = plan_of_cases(settings, names, registry=registry)
-    results = RESULTS / settings.campaign
+    config = load(config_file)
+    registry = load_registry(Path(config.registry))
+    plan = plan_of_cases(config, names, registry=registry)
+    results = RESULTS / config.campaign
     stale = stale_problems(plan, names)
     for number, name in enumerate(stale, 1):
         path, record = results / "problems" / f"{name}.npz", results / "raw" / "problems" / f"{name}.json"
         with making(building(plan, name)) as made:
-            build_or_record(name, settings, path, record, made, registry)
+            build_or_record(name, config, path, record, made, registry)
         typer.echo(f"{number} of {len(stale)}: {name}")
 
 
@@ -90,7 +90,7 @@ def _parts(work: str) -> tuple[str, str]:
     return study, precision
 
 
-def _supervise(context: typer.Context, work: str, problems: Sequence[str], config: Path, jobs: int) -> None:
+def _supervise(context: typer.Context, work: str, problems: Sequence[str], config_file: Path, jobs: int) -> None:
     """Run this command in a child process that measures the stale cases, and restart it after crashes."""
     from repro.campaign.completeness import making_case, stale_cases
     from repro.campaign.configuration import check_study, load
@@ -101,9 +101,9 @@ def _supervise(context: typer.Context, work: str, problems: Sequence[str], confi
     from repro.errors import ReproError
 
     study, precision = _parts(work)
-    settings = load(config)
-    check_study(settings, study)
-    plan = plan_of_cases(settings, problems, study)
+    config = load(config_file)
+    check_study(config, study)
+    plan = plan_of_cases(config, problems, study)
     stale = stale_cases(plan, study, precision, problems)
     typer.echo(f"{len(stale)} of {len(problems)} to measure")
     receipts = {name: measuring(plan, study, name, precision).receipt for name in stale}
@@ -114,11 +114,11 @@ def _supervise(context: typer.Context, work: str, problems: Sequence[str], confi
         return next((name for name in stale if not receipts[name].exists()), None)
 
     def store() -> Path:
-        return store_path(settings, study, ahead() or stale[-1], precision)
+        return store_path(config, study, ahead() or stale[-1], precision)
 
     run = uuid.uuid4().hex
     debug = ["--debug"] if context.find_root().params.get("debug") else []
-    options = ["--config", str(config), "--jobs", str(jobs), "--run", run]
+    options = ["--config", str(config_file), "--jobs", str(jobs), "--run", run]
     command = [*python(), "-m", "repro", *debug, "batch", work, *stale, *options]
     while (name := ahead()) is not None:
         try:
@@ -128,11 +128,11 @@ def _supervise(context: typer.Context, work: str, problems: Sequence[str], confi
             name = ahead() or name  # the case that failed
             typer.echo(f"error: {failure}", err=True)
             with making_case(plan, study, name, precision):
-                record_failure(settings, study, name, precision, str(failure))
-    repeat_first(context, settings, study, precision, stale, config)
+                record_failure(config, study, name, precision, str(failure))
+    repeat_first(context, config, study, precision, stale, config_file)
 
 
-def _measure(work: str, problems: Sequence[str], config: Path, run: str, jobs: int) -> None:
+def _measure(work: str, problems: Sequence[str], config_file: Path, run: str, jobs: int) -> None:
     from repro.bench.worker import ContextLost, end_with_parent, restart
     from repro.campaign.completeness import making_case
     from repro.campaign.configuration import load
@@ -143,16 +143,16 @@ def _measure(work: str, problems: Sequence[str], config: Path, run: str, jobs: i
 
     end_with_parent()
     study, precision = _parts(work)
-    settings = load(config)
-    plan = plan_of_cases(settings, problems, study)
+    config = load(config_file)
+    plan = plan_of_cases(config, problems, study)
     try:
-        with opened_once(settings, f"{study}, {len(problems)} problems, {precision}") as opened:
+        with opened_once(config, f"{study}, {len(problems)} problems, {precision}") as opened:
             for number, name in enumerate(problems, 1):
                 if measuring(plan, study, name, precision).receipt.exists():
                     continue  # measured by an earlier process of this run, before a crash
                 began = time.monotonic()
-                with making_case(plan, study, name, precision), recorded(settings, study, name, precision, True):
-                    measure(settings, study, name, precision, lambda *_: None, run, opened, jobs=jobs)
+                with making_case(plan, study, name, precision), recorded(config, study, name, precision, True):
+                    measure(config, study, name, precision, lambda *_: None, run, opened, jobs=jobs)
                 took = time.monotonic() - began
                 typer.echo(f"{number} of {len(problems)}: {name} {precision}, {took:.1f} s")
     except ContextLost as lost:

@@ -44,7 +44,7 @@ def list_(
         ListTopic | None,
         typer.Argument(metavar="WHAT", help="What to list; without it all there is to list.", show_default=False),
     ] = None,
-    config: ConfigFile = DEFAULT_CONFIG,
+    config_file: ConfigFile = DEFAULT_CONFIG,
     as_json: AsJson = False,
 ) -> None:
     """List problems, sets, entries, layouts, baselines, artifacts, devices, studies or campaigns.
@@ -59,7 +59,7 @@ def list_(
     """
     from repro.cli.console import in_columns, terminal_width
 
-    heads, rows = LISTS[topic](config) if topic else list_lists(config)
+    heads, rows = LISTS[topic](config_file) if topic else list_lists(config_file)
     if as_json:
         print_json([dict(zip(heads, row, strict=True)) for row in rows])
         return
@@ -67,7 +67,7 @@ def list_(
         typer.echo(line if number else typer.style(line, bold=True))
 
 
-def list_lists(config: Path) -> tuple[list[str], Rows]:
+def list_lists(config_file: Path) -> tuple[list[str], Rows]:
     """Return column heads and rows for `repro list` without argument; unknown counts are None."""
     from repro.errors import ReproError
 
@@ -75,18 +75,18 @@ def list_lists(config: Path) -> tuple[list[str], Rows]:
     for topic, function in LISTS.items():
         count = None
         with suppress(ReproError):  # for example an unreadable configuration; the single list reports it
-            count = len(list(function(config)[1]))
+            count = len(list(function(config_file)[1]))
         rows.append((topic.value, count, f"repro list {topic.value}"))
     return ["what", "how many", "command"], rows
 
 
-def list_problems(config: Path) -> tuple[list[str], Rows]:
+def list_problems(config_file: Path) -> tuple[list[str], Rows]:
     from repro.campaign.configuration import load
     from repro.config.models import OwnProblem
     from repro.problems.registry import MatrixItem, load_registry, own_name
 
-    settings = load(config)
-    registry = load_registry(Path(settings.registry))
+    config = load(config_file)
+    registry = load_registry(Path(config.registry))
     rows: list[tuple[object, ...]] = []
     for item in registry.problems:
         size = f"{item.published.rows:,}; {item.published.nonzeros:,}" if item.published else None
@@ -94,7 +94,7 @@ def list_problems(config: Path) -> tuple[list[str], Rows]:
         kind = item.kind_of_problem
         content = item.entry if isinstance(item, MatrixItem) and kind == "matrix" else kind
         rows.append((item.name, content, item.source, size, ", ".join(item.sets), remark))
-    for study in settings.studies.values():
+    for study in config.studies.values():
         for wish in study.problems if not isinstance(study.problems, str) else ():
             if isinstance(wish, OwnProblem):
                 meant = wish.entry if wish.kind_of_problem == "matrix" else wish.kind_of_problem
@@ -102,11 +102,11 @@ def list_problems(config: Path) -> tuple[list[str], Rows]:
     return ["problem", "entry", "source", "rows; non-zeros", "sets", "remark"], rows
 
 
-def list_sets(config: Path) -> tuple[list[str], Rows]:
+def list_sets(config_file: Path) -> tuple[list[str], Rows]:
     from repro.campaign.configuration import load
     from repro.problems.registry import load_registry
 
-    registry = load_registry(Path(load(config).registry))
+    registry = load_registry(Path(load(config_file).registry))
     members = {name: [item.name for item in registry.problems if name in item.sets] for name in registry.sets()}
     rows = {name: ", ".join(items) for name, items in members.items()}
     rows |= {name: f"not resolved yet: `repro resolve {name}`" for name in registry.unresolved()}
@@ -508,7 +508,7 @@ def _pace_lines(planned: Plan) -> Iterator[str]:
         yield f"as on an {REFERENCE_GPU}: config/gpus.csv has no data of this GPU"
         return
     for name, study in planned.studies.items():
-        slowdown = planned.gpu.slowdown(get_study(name).paces.get("cuda", CostModel()).intensity)
+        slowdown = planned.gpu.slowdown(get_study(name).cost_models.get("cuda", CostModel()).intensity)
         timeout = study.settings.timing.on(slowdown).timeout
         yield f"{name}: a kernel takes {slowdown:.3g} times as long as on an {REFERENCE_GPU}, time-out {timeout:.0f} s"
 

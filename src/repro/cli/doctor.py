@@ -108,14 +108,14 @@ def check_python() -> Iterator[Finding]:
 
     yield Finding("Python", f"{platform.python_version()} at {sys.executable}")
     yield Finding("sparse-repro", __version__)
-    config = shipped(DEFAULT_CONFIG)
+    config_file = shipped(DEFAULT_CONFIG)
     from repro.campaign.configuration import load
 
     try:
-        campaign = load(config)
-        yield Finding("configuration", f"{config}: campaign {campaign.campaign}, device {campaign.device}")
+        config = load(config_file)
+        yield Finding("configuration", f"{config_file}: campaign {config.campaign}, device {config.device}")
     except ReproError as error:
-        yield Finding("configuration", str(error), False, f"correct {config}")
+        yield Finding("configuration", str(error), False, f"correct {config_file}")
 
 
 def check_cuda() -> Iterator[Finding]:

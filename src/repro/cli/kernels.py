@@ -175,8 +175,8 @@ def rival(
     if Path(file).suffix in (".yaml", ".yml"):
         from repro.campaign.configuration import load
 
-        settings = load(Path(file))
-        rivals, wanted = settings.rivals, settings.device if device == "auto" else device
+        config = load(Path(file))
+        rivals, wanted = config.rivals, config.device if device == "auto" else device
         if not rivals:
             raise ReproError("the configuration names no rival", where=file, todo="add `rivals:`, or name a file")
     else:

@@ -56,7 +56,7 @@ def measure(
     study: StudyName,
     problem: ProblemName,
     precision: Precision,
-    config: ConfigFile = DEFAULT_CONFIG,
+    config_file: ConfigFile = DEFAULT_CONFIG,
     receipt: Receipt = False,
     record_failures: RecordFailures = False,
     turns: Turns = 1,
@@ -90,49 +90,49 @@ def measure(
     from repro.bench.worker import signals_held
 
     if repeat:
-        _repeat(study, problem, precision, config)
+        _repeat(study, problem, precision, config_file)
         return
     if run is not None:
-        _measure(study, problem, precision, config, record_failures, turns, jobs, run)
+        _measure(study, problem, precision, config_file, record_failures, turns, jobs, run)
         return
     with signals_held():
         from repro.campaign.completeness import making_case
         from repro.campaign.configuration import check_study, load
         from repro.campaign.plan import plan_of_cases
 
-        settings = load(config)
-        check_study(settings, study)
+        config = load(config_file)
+        check_study(config, study)
         case = study, problem, precision
-        words = ["--config", str(config), "--turns", str(turns), "--jobs", str(jobs)]
-        with making_case(plan_of_cases(settings, [problem], study), *case) if receipt else nullcontext():
-            code = _supervise(context, settings, *case, words, record_failures)
+        words = ["--config", str(config_file), "--turns", str(turns), "--jobs", str(jobs)]
+        with making_case(plan_of_cases(config, [problem], study), *case) if receipt else nullcontext():
+            code = _supervise(context, config, *case, words, record_failures)
             if code:
                 raise typer.Exit(code)
-        repeat_first(context, settings, study, precision, [problem], config)
+        repeat_first(context, config, study, precision, [problem], config_file)
 
 
 def repeat_first(
-    context: typer.Context, settings: Config, study: str, precision: str, problems: Sequence[str], config: Path
+    context: typer.Context, config: Config, study: str, precision: str, problems: Sequence[str], config_file: Path
 ) -> None:
-    """Time the winner of a study's first case in a second process, if the case is among these; failures are printed."""
+    """Time the winner of a study's first case in a second process, if `problems` have it; failures are printed."""
     from repro.bench.worker import run_worker
     from repro.campaign.configuration import Folders
     from repro.campaign.measurement import REPEAT
     from repro.problems.registry import load_registry, problem_names
 
-    asked = settings.studies[study]
-    first = problem_names(load_registry(Path(settings.registry)), asked.problems)[0]
+    asked = config.studies[study]
+    first = problem_names(load_registry(Path(config.registry)), asked.problems)[0]
     if first not in problems or precision != asked.precisions[0]:
         return
-    path = Folders(settings, study, first, precision).raw / f"{REPEAT}.parquet"
+    path = Folders(config, study, first, precision).raw / f"{REPEAT}.parquet"
     path.unlink(missing_ok=True)
     debug = ["--debug"] if context.find_root().params.get("debug") else []
-    words = ["measure", study, first, precision, "--config", str(config), "--repeat"]
+    words = ["measure", study, first, precision, "--config", str(config_file), "--repeat"]
     if run_worker([*python(), "-m", "repro", *debug, *words]).code:
         typer.echo(f"the winner of {first} could not be timed again: no A/A pair of {study}")
 
 
-def _repeat(study: str, problem: str, precision: str, config: Path) -> None:
+def _repeat(study: str, problem: str, precision: str, config_file: Path) -> None:
     from repro.bench.worker import end_with_parent
     from repro.campaign import measurement
     from repro.campaign.configuration import load
@@ -140,13 +140,13 @@ def _repeat(study: str, problem: str, precision: str, config: Path) -> None:
 
     end_with_parent()
     with Progress(f"repeat {problem} {precision}") as progress:
-        path = measurement.repeat(load(config), study, problem, precision, progress)
+        path = measurement.repeat(load(config_file), study, problem, precision, progress)
     typer.echo(f"wrote {path}" if path else "no winner to time again")
 
 
 def _supervise(
     context: typer.Context,
-    settings: Config,
+    config: Config,
     study: str,
     problem: str,
     precision: str,
@@ -160,8 +160,8 @@ def _supervise(
     debug = ["--debug"] if context.find_root().params.get("debug") else []
     record = ["--record-failures"] if record_failures else []
     words = [study, problem, precision, *options, "--run", run, *record]
-    with recorded(settings, study, problem, precision, record_failures):
-        store = store_path(settings, study, problem, precision)
+    with recorded(config, study, problem, precision, record_failures):
+        store = store_path(config, study, problem, precision)
         return supervise([*python(), "-m", "repro", *debug, "measure", *words], lambda: store, run)
     return 0
 
@@ -174,7 +174,7 @@ def python() -> list[str]:
 
 
 def _measure(
-    study: str, problem: str, precision: str, config: Path, record_failures: bool, turns: int, jobs: int, run: str
+    study: str, problem: str, precision: str, config_file: Path, record_failures: bool, turns: int, jobs: int, run: str
 ) -> None:
     from repro.bench.worker import ContextLost, end_with_parent, restart
     from repro.campaign import measurement
@@ -182,13 +182,13 @@ def _measure(
     from repro.cli.console import Progress
 
     end_with_parent()
-    settings = load(config)
+    config = load(config_file)
     try:
         with (
-            recorded(settings, study, problem, precision, record_failures),
+            recorded(config, study, problem, precision, record_failures),
             Progress(f"measure {problem} {precision}") as progress,
         ):
-            for path in measurement.measure(settings, study, problem, precision, progress, run, turns=turns, jobs=jobs):
+            for path in measurement.measure(config, study, problem, precision, progress, run, turns=turns, jobs=jobs):
                 typer.echo(f"wrote {path}")
     except ContextLost as lost:
         restart(f"the device's context was lost by {lost}")
@@ -242,7 +242,7 @@ def launch(
     problem: ProblemName,
     precision: Precision,
     runnables: Runnables,
-    config: ConfigFile = DEFAULT_CONFIG,
+    config_file: ConfigFile = DEFAULT_CONFIG,
     launches: Launches = 4,
     record: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write what was launched as JSON.", show_default=False)
@@ -267,7 +267,7 @@ def launch(
     from repro.campaign import profiler
     from repro.campaign.configuration import load
 
-    rows = profiler.launch(load(config), study, problem, precision, runnables, launches)
+    rows = profiler.launch(load(config_file), study, problem, precision, runnables, launches)
     if record is not None:
         record.write_text(json.dumps([row.as_dict() for row in rows]))
     for row in rows:
@@ -280,7 +280,7 @@ def counters(
     problem: ProblemName,
     precision: Precision,
     runnables: Runnables,
-    config: ConfigFile = DEFAULT_CONFIG,
+    config_file: ConfigFile = DEFAULT_CONFIG,
     output: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Parquet file; counters.parquet beside the measured rows by default."),
@@ -300,5 +300,5 @@ def counters(
     from repro.campaign.configuration import load
     from repro.campaign.profiler import collect_counters
 
-    path = collect_counters(load(config), config, study, problem, precision, runnables, launches, output)
+    path = collect_counters(load(config_file), config_file, study, problem, precision, runnables, launches, output)
     typer.echo(f"wrote {path}")

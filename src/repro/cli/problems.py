@@ -40,7 +40,7 @@ _out, _err = Console(soft_wrap=True, highlight=False), Console(stderr=True, soft
 def fetch(
     names: Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="Problems or sets.")] = None,
     all_: Annotated[bool, typer.Option("--all", help="Everything in the registry.")] = False,
-    config: ConfigFile = DEFAULT_CONFIG,
+    config_file: ConfigFile = DEFAULT_CONFIG,
 ) -> None:
     """Get the input files of problems: from the mirrors, else from their own addresses.
 
@@ -55,8 +55,8 @@ def fetch(
         REPRO_MIRROR=/data/mirror repro fetch --all
     """
     _talk()
-    settings = load(config)
-    registry = load_registry(Path(settings.registry))
+    config = load(config_file)
+    registry = load_registry(Path(config.registry))
     if bool(names) == all_:
         raise ReproError(
             "both names and --all are given" if names else "nothing to fetch is named",
@@ -72,7 +72,7 @@ def fetch(
     failed = []
     for name, item in wanted.items():
         try:
-            _out.print(f"{name}: {_fetch(item, settings)}", markup=False)
+            _out.print(f"{name}: {_fetch(item, config)}", markup=False)
         except ReproError as error:
             failed.append(name)
             _err.print(str(error), markup=False)
@@ -108,7 +108,7 @@ def _fetch(item: ProblemSpec, config: Config) -> str:
 
 def problem(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A registered problem, or one of the configuration's.")],
-    config: ConfigFile = DEFAULT_CONFIG,
+    config_file: ConfigFile = DEFAULT_CONFIG,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="Where to; else <fetch.cache>/problems/NAME.npz."),
@@ -151,30 +151,30 @@ def problem(
         repro problem fem/nut_37k --mesh /data/mirror/recipe/nut_37k.meshb.xz
     """
     _talk()
-    settings = load(config)
-    item = find(name, settings)
+    config = load(config_file)
+    item = find(name, config)
     if mesh is not None:
         if output or record or info:
             raise ReproError("--mesh writes the mesh and nothing else", todo="leave out --output, --record and --info")
-        _write_mesh(mesh, mesh_of(item, settings))
+        _write_mesh(mesh, mesh_of(item, config))
         return
-    kept = Path(settings.fetch.cache) / "problems"
+    kept = Path(config.fetch.cache) / "problems"
     path = output or kept / f"{name}.npz"
     step = None
     if receipt:
-        step = building(plan_of_cases(settings, [name]), name)
+        step = building(plan_of_cases(config, [name]), name)
     elif output is None and not record_unavailable:
-        outline = planned(item, load_registry(Path(settings.registry)), settings.limits)
-        step = building_into((path,), kept / "receipts" / f"{name}.json", outline, settings)
+        outline = planned(item, load_registry(Path(config.registry)), config.limits)
+        step = building_into((path,), kept / "receipts" / f"{name}.json", outline, config)
         before = Receipt.load(step.receipt)
         if info and not record and before and not why_stale(step, {step.receipt: before}, {}):
             _out.print(describe(load_problem(path, name), path))
             return
     with making(step) if step else nullcontext() as made:
         if record_unavailable:
-            built = build_or_record(name, settings, path, record, made)
+            built = build_or_record(name, config, path, record, made)
         else:
-            built = build_problem(name, settings, path, record)
+            built = build_problem(name, config, path, record)
     if built is None:
         return
     if not info:  # with `info`, notes are printed with everything else
@@ -260,7 +260,7 @@ def resolve(
         Path | None,
         typer.Option(metavar="FILE", help="A copy of the collection's ssstats.csv, in place of the network."),
     ] = None,
-    config: ConfigFile = DEFAULT_CONFIG,
+    config_file: ConfigFile = DEFAULT_CONFIG,
 ) -> None:
     """Ask the index of the SuiteSparse collection for the matrices of a set, and write them into its file.
 
@@ -275,29 +275,29 @@ def resolve(
     """
     from repro.campaign.configuration import load
     from repro.errors import ReproError
-    from repro.package_data import PACKED, shipped
+    from repro.package_data import WHEEL_DATA, shipped
     from repro.problems.registry import load_collection, load_registry, read_csv
     from repro.problems.repositories import read_index
 
-    settings = load(config)
-    registry = shipped(settings.registry)
+    config = load(config_file)
+    registry = shipped(config.registry)
     files = [registry.parent / path for path in load_registry(registry).collections]
     collections = {collection.name: (collection, file) for file in files for collection in [load_collection(file)]}
     if name not in collections:
         raise ReproError("no collection of this name", where=registry, expected=", ".join(collections), actual=name)
     collection, file = collections[name]
-    if PACKED in file.parents:
+    if WHEEL_DATA in file.parents:
         raise ReproError(
             "the set's file belongs to the installed package",
             where=file,
             expected="a registry of your own",
-            todo=f"copy the configurations here, `cp -r {PACKED / 'config'} .`, and give the command again",
+            todo=f"copy the configurations here, `cp -r {WHEEL_DATA / 'config'} .`, and give the command again",
         )
     if index is not None:
         (matrices, dated), source = read_csv(index), index.name
     else:
         try:
-            matrices, dated, source = read_index(settings.fetch), None, "ssgetpy"
+            matrices, dated, source = read_index(config.fetch), None, "ssgetpy"
         except ReproError as error:
             todo = "try again with a network, or name a copy of the collection's ssstats.csv with --index"
             raise ReproError(error.what, actual=error.actual, todo=todo) from None

@@ -126,7 +126,7 @@ def environment(
         str | None, typer.Option("--record", metavar="HASH", help="One environment record.", show_default=False)
     ] = None,
     results: Results = DEFAULT_RESULTS,
-    config: RecordedConfig = None,
+    config_file: RecordedConfig = None,
 ) -> None:
     """Print the packages that a campaign was measured with as constraints for pip.
 
@@ -142,7 +142,7 @@ def environment(
     from repro.campaign.archive import constraints_of
     from repro.campaign.artifacts import CampaignSelection
 
-    typer.echo(constraints_of(CampaignSelection.of(campaign, results, config).raw, record))
+    typer.echo(constraints_of(CampaignSelection.of(campaign, results, config_file).raw, record))
 
 
 class Precision(StrEnum):
@@ -150,10 +150,6 @@ class Precision(StrEnum):
 
     single = "single"
     double = "double"
-
-
-#: The study with exportable kernels.
-EXPORTED = "compound_spmv"
 
 
 def export(
@@ -181,9 +177,12 @@ def export(
     matrix: Annotated[
         bool, typer.Option("--matrix", help="Also write the problem's matrix, for the example to multiply with.")
     ] = False,
-    study: Annotated[str, typer.Option(help="Study of the campaign.")] = EXPORTED,
+    study: Annotated[
+        str | None,
+        typer.Option(help="Study of the campaign; by default that whose kernels can be exported.", show_default=False),
+    ] = None,
     results: Results = DEFAULT_RESULTS,
-    config: ConfigFile = DEFAULT_CONFIG,
+    config_file: ConfigFile = DEFAULT_CONFIG,
 ) -> None:
     """Write the kernel that a campaign chose for a problem as a C++ library: matrix class, vector class, product.
 
@@ -198,18 +197,20 @@ def export(
     from repro.campaign.configuration import load
     from repro.errors import ReproError
     from repro.export.bundle import render_export, write_folder
+    from repro.export.campaign_choice import EXPORTED_STUDY
     from repro.problems.registry import campaign_folder
 
-    if study != EXPORTED:
-        raise ReproError("the kernels of this study cannot be exported", expected=EXPORTED, actual=study)
-    settings = load(config)
-    campaign = settings.campaign if campaign is None else campaign
+    study = study or EXPORTED_STUDY
+    if study != EXPORTED_STUDY:
+        raise ReproError("the kernels of this study cannot be exported", expected=EXPORTED_STUDY, actual=study)
+    config = load(config_file)
+    campaign = config.campaign if campaign is None else campaign
     if variant is not None:
         wanted = _by_name(variant, entry, precision.value, target, name)
     else:
         wanted = _of_campaign(results, campaign, study, problem, precision.value, tuning, entry, name)
     binaries = _matrix_writers(campaign_folder(results, campaign) / "problems", problem, wanted) if matrix else {}
-    for path in write_folder(to, render_export(Path(settings.kernels), wanted), binaries):
+    for path in write_folder(to, render_export(Path(config.kernels), wanted), binaries):
         typer.echo(f"wrote {path}")
 
 
@@ -303,7 +304,7 @@ def _of_campaign(
 
 
 def check(
-    config: RecordedConfig = None,
+    config_file: RecordedConfig = None,
     output: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write this file where nothing is missing.")
     ] = None,
@@ -333,7 +334,7 @@ def check(
     from repro.campaign.steps import Freshness
     from repro.errors import ReproError
 
-    asked = CampaignSelection.of(campaign, results, config)
+    asked = CampaignSelection.of(campaign, results, config_file)
     if asked.config is None:
         raise ReproError(
             "no such campaign, or one without a configuration",
@@ -342,7 +343,7 @@ def check(
         )
     plan = make_plan(asked.config)
     if not Path(plan.results, "raw").is_dir():
-        source = config or (DEFAULT_CONFIG if campaign is None else results / campaign / "config.yaml")
+        source = config_file or (DEFAULT_CONFIG if campaign is None else results / campaign / "config.yaml")
         raise ReproError(f"campaign {plan.config.campaign} was never run: `repro run --config {source}` runs it")
     freshness = None if plan.config.replay else Freshness(plan)
     named = find_missing(plan, freshness)

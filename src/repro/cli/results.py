@@ -62,7 +62,7 @@ def table(
     campaign: CampaignName = None,
     study: StudyName = None,
     results: Results = DEFAULT_RESULTS,
-    config: RecordedConfig = None,
+    config_file: RecordedConfig = None,
     receipt: Receipt = False,
 ) -> None:
     """Make tables of a measured campaign, ours beside the published, as CSV, Markdown and LaTeX.
@@ -77,8 +77,8 @@ def table(
 
         repro table --all --campaign h200 --study compound_spmv
     """
-    with _receipt(receipt, config, "tables", study):
-        _write_artifacts("table", names or [], all_, campaign, study, results, results, config)
+    with _receipt(receipt, config_file, "tables", study):
+        _write_artifacts("table", names or [], all_, campaign, study, results, results, config_file)
 
 
 def figure(
@@ -88,7 +88,7 @@ def figure(
     study: StudyName = None,
     results: Results = DEFAULT_RESULTS,
     figures: Figures = DEFAULT_FIGURES,
-    config: RecordedConfig = None,
+    config_file: RecordedConfig = None,
     receipt: Receipt = False,
     width: Annotated[
         float | None,
@@ -126,15 +126,15 @@ def figure(
     shape = Shape(width, font, tuple(formats or FORMATS))
     if receipt and shape != Shape():
         raise ReproError("--receipt is for figures as the workflow makes them", todo="leave --width, --font, --format")
-    with _receipt(receipt, config, "figures", study):
-        _write_artifacts("figure", names or [], all_, campaign, study, results, figures, config, shape)
+    with _receipt(receipt, config_file, "figures", study):
+        _write_artifacts("figure", names or [], all_, campaign, study, results, figures, config_file, shape)
 
 
 def report(
     campaign: Campaigns = None,
     study: StudyName = None,
     results: Results = DEFAULT_RESULTS,
-    config: RecordedConfig = None,
+    config_file: RecordedConfig = None,
     beside: Beside = None,
     receipt: Receipt = False,
 ) -> None:
@@ -169,8 +169,8 @@ def report(
             todo="name the campaigns under `beside` in the configuration",
         )
     page = "-".join(["report", *(f"beside-{name}" for name in beside or ())])
-    with _receipt(receipt, config, "report", None):
-        asked = CampaignSelection.of(named[0] if named else None, results, config, beside)
+    with _receipt(receipt, config_file, "report", None):
+        asked = CampaignSelection.of(named[0] if named else None, results, config_file, beside)
         with Progress(f"report {asked.campaign}") as progress:
             path = write(asked, study, progress, page)
         typer.echo(f"wrote {path}")
@@ -178,7 +178,7 @@ def report(
 
 @contextmanager
 def _receipt(
-    wanted: bool, config: Path | None, kind: Literal["tables", "figures", "report"], study: str | None
+    wanted: bool, config_file: Path | None, kind: Literal["tables", "figures", "report"], study: str | None
 ) -> Iterator[None]:
     """If `wanted`, write the receipt for a study's tables or figures, or for the report."""
     if not wanted:
@@ -189,7 +189,7 @@ def _receipt(
     from repro.campaign.receipts import making
     from repro.campaign.steps import presenting, reporting
 
-    plan = make_plan(load(config or DEFAULT_CONFIG))
+    plan = make_plan(load(config_file or DEFAULT_CONFIG))
     with making(reporting(plan) if kind == "report" or study is None else presenting(plan, study, kind)):
         yield
 
@@ -202,7 +202,7 @@ def _write_artifacts(
     study: str | None,
     results: Path,
     target: Path,
-    config: Path | None,
+    config_file: Path | None,
     shape: Shape | None = None,
 ) -> None:
     """Write tables or figures for each selected study into subfolders of `target`."""
@@ -211,7 +211,7 @@ def _write_artifacts(
     from repro.errors import ReproError
     from repro.results.output import figures_folder, tables_folder, write
 
-    asked = CampaignSelection.of(campaign, results, config)
+    asked = CampaignSelection.of(campaign, results, config_file)
     studies = asked.studies(study)
     if bool(names) == all_:
         choice = [f"{name}/{artifact.name}" for name in studies for artifact in all_artifacts(name, kind)]
@@ -235,7 +235,7 @@ TOLERANCE = 0.02
 REGRESSION = 1
 WORST_SHOWN = 10
 CONSOLE_WIDTH = 200
-GROUP = ["phase", "cache", "kind"]
+GROUP_COLUMNS = ["phase", "cache", "kind"]
 
 
 def compare(
@@ -365,12 +365,12 @@ def _print_groups(comparison: Comparison, tolerance: float, console: Console) ->
         title = "B's time over A's; different devices, so no verdicts"
     heads = ("rows",) if comparison.across else VERDICTS
     table = Table(title=title, box=None, title_justify="left")
-    for head in GROUP:
+    for head in GROUP_COLUMNS:
         table.add_column(head)
     for head in (*heads, "B/A, geometric mean", "least", "largest"):
         table.add_column(head, justify="right")
-    for group in comparison.rows[GROUP].drop_duplicates().sort_values(GROUP).to_numpy():
-        part = comparison.rows[(comparison.rows[GROUP] == group).all(axis=1)]
+    for group in comparison.rows[GROUP_COLUMNS].drop_duplicates().sort_values(GROUP_COLUMNS).to_numpy():
+        part = comparison.rows[(comparison.rows[GROUP_COLUMNS] == group).all(axis=1)]
         counts = [len(part)] if comparison.across else [int((part["verdict"] == verdict).sum()) for verdict in VERDICTS]
         ratios = list(part["ratio"])
         numbers = (geometric_mean(ratios), min(ratios), max(ratios))
@@ -452,7 +452,7 @@ def best(
         str | None, typer.Option("--study", help="A study of the campaign; by default all that choose a kernel.")
     ] = None,
     results: Results = DEFAULT_RESULTS,
-    config: Annotated[
+    config_file: Annotated[
         Path | None,
         typer.Option(
             "--config",
@@ -478,7 +478,7 @@ def best(
     from repro.campaign.artifacts import CampaignSelection
     from repro.campaign.winners import as_json, find_rivals, find_winners, studies_without
 
-    asked = CampaignSelection.of(campaign, results, config, beside=())
+    asked = CampaignSelection.of(campaign, results, config_file, beside=())
     winners, rivals = find_winners(asked, study), find_rivals(asked, study)
     if json:
         typer.echo(as_json(winners, rivals))
@@ -529,20 +529,20 @@ def print_rivals(rivals: Sequence[RivalLine]) -> None:
 def print_end_of_run(campaign: str) -> None:
     """Print the first winners on the user's own files, or on all problems where there are none, and all rivals."""
     from repro.campaign.artifacts import CampaignSelection
-    from repro.campaign.winners import SHOWN, find_rivals, find_winners
+    from repro.campaign.winners import MAX_WINNERS, find_rivals, find_winners
 
     asked = CampaignSelection.of(campaign, DEFAULT_RESULTS, beside=())
     own = find_winners(asked, own=True)
     winners = own or find_winners(asked)
     rivals = find_rivals(asked)
     if winners:
-        more = f", the first {SHOWN} of {len(winners)}" if len(winners) > SHOWN else ""
+        more = f", the first {MAX_WINNERS} of {len(winners)}" if len(winners) > MAX_WINNERS else ""
         whose = "Your own problems" if own else "The fastest kernels"
         typer.echo(f"\n{whose}{more}; `repro best {campaign}` says it again:\n")
-        print_winners(winners[:SHOWN], "" if own else f"`repro best {campaign}` says how to take them away")
-    print_rivals(rivals[:SHOWN])
-    if len(rivals) > SHOWN:
-        typer.echo(f"these are {SHOWN} of {len(rivals)}: `repro best {campaign}` has all")
+        print_winners(winners[:MAX_WINNERS], "" if own else f"`repro best {campaign}` says how to take them away")
+    print_rivals(rivals[:MAX_WINNERS])
+    if len(rivals) > MAX_WINNERS:
+        typer.echo(f"these are {MAX_WINNERS} of {len(rivals)}: `repro best {campaign}` has all")
 
 
 def claims(
@@ -556,7 +556,7 @@ def claims(
         ),
     ] = False,
     results: Results = DEFAULT_RESULTS,
-    config: RecordedConfig = None,
+    config_file: RecordedConfig = None,
 ) -> None:
     """Say of each claim of the papers whether it holds, by the rows of a campaign.
 
@@ -577,7 +577,7 @@ def claims(
     from repro.cli.console import in_columns, terminal_width
     from repro.errors import ReproError
 
-    asked = CampaignSelection.of(campaign, results, config)
+    asked = CampaignSelection.of(campaign, results, config_file)
     tables = claim_tables(asked, study)
     if not tables:
         raise ReproError(

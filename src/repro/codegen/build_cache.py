@@ -236,7 +236,7 @@ def _build(code: Path, binary: Path, target: Target) -> dict[str, dict[str, int]
         with tempfile.TemporaryDirectory(prefix=".", dir=binary.parent) as folder:
             start = time.perf_counter()
             build(code, Path(folder, binary.name), target)
-            with Path(binary.parent, SECONDS).open("a") as seconds:
+            with Path(binary.parent, SECONDS_FILE).open("a") as seconds:
                 seconds.write(f"{binary.stem} {time.perf_counter() - start:.2f}\n")
             for path in files:
                 if (made := Path(folder, path.name)).exists():
@@ -246,13 +246,13 @@ def _build(code: Path, binary: Path, target: Target) -> dict[str, dict[str, int]
 
 
 #: File in `objects` with a line for each compilation: the binary's name and the seconds that it took.
-SECONDS = "seconds.txt"
+SECONDS_FILE = "seconds.txt"
 
 
 def compile_times(target: str, modules: Path = MODULES) -> dict[tuple[str, str], list[float]]:
     """Return the seconds of all compilations on this machine, by study and group (a key without its last part)."""
     times: dict[tuple[str, str], list[float]] = {}
-    for path in (modules / target).rglob(f"objects/{SECONDS}"):
+    for path in (modules / target).rglob(f"objects/{SECONDS_FILE}"):
         study, *group = path.relative_to(modules / target).parts[:-2] or ("",)
         with suppress(OSError, ValueError, IndexError):  # a plan can do without, and a full disk may have cut a line
             times[study, "/".join(group)] = [float(line.split()[1]) for line in read_text(path).splitlines()]

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticCustomError
 
 #: Maximum number of characters shown of a value, and compared of it.
-SHOWN = 120
+MAX_VALUE_LENGTH = 120
 #: Type of errors that list the allowed values, such as those of `refuse_unknown`.
 CHOICE = "choice"
 #: Types of errors of alternatives that are no mappings, which a mapping cannot mean.
@@ -30,13 +30,13 @@ Key = tuple[str, ...]
 
 
 def shorten(text: str) -> str:
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+    return text if len(text) <= MAX_VALUE_LENGTH else f"{text[:MAX_VALUE_LENGTH]}…"
 
 
 def nearest(word: object, choices: Iterable[str]) -> str | None:
     """Return the choice that a misspelt word most likely means, or None if none resembles it."""
     choices = list(choices)
-    text = str(word)[:SHOWN]  # comparing takes quadratic time
+    text = str(word)[:MAX_VALUE_LENGTH]  # comparing takes quadratic time
     if SYNONYMS.get(text.lower()) in choices:
         return SYNONYMS[text.lower()]
     return next(iter(get_close_matches(text, choices, n=1)), None)
@@ -102,7 +102,7 @@ def misfits(
 
 
 def _list_for(value: object) -> str:
-    """Say how a list is written, of a mapping what is missing to be an item of it."""
+    """Say how a list is written; where a mapping stands in place of the list, how it becomes the list's first item."""
     if not isinstance(value, Mapping) or not value:
         return "a list, [in brackets]"
     key, inside = next(iter(value.items()))

@@ -24,13 +24,23 @@ from repro.config.models import MAX_PART_LENGTH
 from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.exact_casts import cast
+from repro.export.campaign_choice import EXPORTED_STUDY
 from repro.problems.matrix import Matrix
 from repro.sparse import ordering
 from repro.sparse.compound.kernels import kernel_name, pairs_constants, render_module
 from repro.sparse.compound.outer import get_outer
-from repro.sparse.compound.variants import KEPT, TILE, TILE_ROWS, Layout, Schedule, VariantId, chunks, fitting_variant
+from repro.sparse.compound.variants import (
+    L2_SHARE,
+    TILE,
+    TILE_ROWS,
+    Layout,
+    Schedule,
+    VariantId,
+    chunks,
+    fitting_variant,
+)
 from repro.sparse.elementwise import padded_size
-from repro.sparse.ordering import CLUSTER, LONG_ROW, LONG_ROW_OF_MEAN
+from repro.sparse.ordering import CLUSTER, LONG_ROW_OF_MEAN, MIN_LONG_ROW
 from repro.sparse.pairs import LEADING, MAX_SLOTS, NO_COLUMN, NO_PAIR, ROUNDS, STEPS, STEPS_OF_BLOCK
 
 
@@ -348,7 +358,15 @@ def render_export(templates: Path, export: Export) -> dict[str, str]:
             todo=f"write {templates}/export/outer/{outer.template}.j2",
         )
     context = _context(export)
-    module = render_module(templates, export.entry, export.precision, export.layout, [export.schedule], export.target)
+    module = render_module(
+        templates,
+        export.entry,
+        export.precision,
+        export.layout,
+        [export.schedule],
+        export.target,
+        EXPORTED_STUDY,
+    )
     module = without_macros(templates, export.target.dialect, module)
     includes = [line for line in module.splitlines() if line.startswith("#include")]
     kernel = "\n".join(line for line in module.splitlines() if line not in includes) + "\n"
@@ -384,11 +402,11 @@ def _context(export: Export) -> dict[str, Any]:
         "clustered": export.layout.ordering == "clustered",
         "cluster": CLUSTER,
         "bisection": ordering,
-        "long_row": LONG_ROW,
+        "long_row": MIN_LONG_ROW,
         "long_row_of_mean": LONG_ROW_OF_MEAN,
         **({"outer": outer.template, **outer.constants} if outer else _of_pairs(export)),
         "schedule": export.schedule,
-        "share_of_l2": KEPT,
+        "share_of_l2": L2_SHARE,
         "kernel": kernel_name(export.schedule, export.target),
         "warp": export.target.warp,
         "tile": TILE,

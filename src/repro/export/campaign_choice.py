@@ -16,10 +16,8 @@ from repro.sparse.tuning_features import WINNERS
 
 #: Choices by this clock are exported; claims about speed use the same clock.
 CLOCK = "graph"
-
-
 #: The study whose choices are operators and exported kernels: rows, not templates, are looked up by this name.
-STUDY = "compound_spmv"
+EXPORTED_STUDY = "compound_spmv"
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from repro.bench.yardsticks import WORD
+from repro.bench.yardsticks import STREAM_WORD_BYTES
 from repro.devices.base import Argument, Buffer
 from repro.filtering.kernels import FIELDS, TILE_ROWS
 from repro.filtering.matrix_free import BLOCKS_PER_SM, Cells, Points, Stencil
@@ -231,7 +231,7 @@ class StoredMatrix:
         The kernel overwrites `result` with the exclusive or of the data that each thread has read.
         """
         matrix, size = self._matrix, self._matrix.size
-        word = WORD[self._device.backend]
+        word = STREAM_WORD_BYTES[self._device.backend]
         read = (
             (8 * size.modes * size.pairs, matrix.values),
             (4 * size.columns, matrix.columns),

@@ -22,7 +22,7 @@ from repro.codegen.targets import DTYPES, Target
 from repro.devices.base import Buffer, OutOfDeviceMemory
 from repro.entries import get_entry
 from repro.errors import ReproError, Unsupported
-from repro.export.campaign_choice import STUDY, find_campaign_choice
+from repro.export.campaign_choice import EXPORTED_STUDY, find_campaign_choice
 from repro.operators.arrays import DeviceArray, VectorType, on_device
 from repro.operators.base import Closeable, DeviceOperator, one_of
 from repro.operators.device_exchange import CUPYS_MATRICES, cupys_rows, device_of, is_cupys
@@ -40,7 +40,7 @@ from repro.sparse.symmetry import symmetry_of, transposed
 from repro.sparse.tuning_features import OPERATOR, WINNERS
 
 #: Number of cached launches, one for each pair (x, y) of buffers: an iterative solver uses the same pairs repeatedly.
-KEPT = 64
+CACHED_LAUNCHES = 64
 
 
 class Product:
@@ -54,7 +54,8 @@ class Product:
     def __init__(self, runtime: Runtime, matrix: Matrix, precision: str, id: VariantId) -> None:
         self.runtime, self.id, layout = runtime, id, id.layout
         kind = VectorType(matrix.entry, precision)
-        source = render_module(KERNELS, matrix.entry, precision, layout, [id.schedule], runtime.device.target)
+        target = runtime.device.target
+        source = render_module(KERNELS, matrix.entry, precision, layout, [id.schedule], target, "operator")
         name = f"{TEMPLATES}/{matrix.entry}-{precision}/{layout.stored}-{id.schedule}"
         self._variant = Variant(id, *runtime.compiled(source, name))
         # products are not verified here, so x and the reference are empty
@@ -85,7 +86,7 @@ class Product:
             return
         key = x.pointer, y.pointer
         if key not in self._bound:
-            while len(self._bound) >= KEPT:
+            while len(self._bound) >= CACHED_LAUNCHES:
                 self._bound.popitem(last=False)
             self._bound[key] = self.bind(x, y)
         self._bound[key]()
@@ -155,7 +156,9 @@ def find_variant(
         tuned = DEFAULTS.get((problem.entry, precision), DEFAULT) if on_gpu else CPU_DEFAULT
     elif ":" in tuned:
         campaign, _, name = tuned.partition(":")
-        chosen = find_campaign_choice(results, campaign, STUDY, name, precision, preferred=(OPERATOR, *WINNERS))
+        chosen = find_campaign_choice(
+            results, campaign, EXPORTED_STUDY, name, precision, preferred=(OPERATOR, *WINNERS)
+        )
         if chosen.entry != problem.entry:
             raise ReproError(
                 "the campaign's problem has another entry",

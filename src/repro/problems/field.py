@@ -26,7 +26,7 @@ from repro.galerkin import mode_count, project
 from repro.problems.assembly import Floats
 from repro.problems.generators import Seed, computed
 from repro.problems.meshes import DEGENERATE, longest_edges
-from repro.problems.problem import Problem, check_array, index_range_text, infinite, outside, quantiles, refuse
+from repro.problems.problem import Outline, Problem, check_array, index_range_text, infinite, outside, quantiles, refuse
 
 DIMENSIONS = (2, 3)
 
@@ -98,6 +98,10 @@ class Field(Problem):
 
     def _refuse(self, item: str, bad: NDArray[Any], what: str, expected: str) -> None:
         refuse(self.name, what, bad, place=lambda i: f"{item} {i}", expected=expected)
+
+    def outline(self) -> Outline:
+        size = len(self.cells), self.modes.size
+        return Outline(self.name, self.kind, definition={"parameters": {"degree": self.degree}}, size=size)
 
     def describe(self) -> dict[str, Any]:
         """Return counts, and quantiles of cell volumes and edge lengths; each cell counts all its edges."""
@@ -179,7 +183,7 @@ def delaunay_square(triangles: int, variance: str = "low", seed: int = 1) -> Tri
     moved[(column == 0) | (column == lengths[row] - 1), 0] = 0.0
     moved[(row == 0) | (row == last), 1] = 0.0
     points += moved
-    return points, _ordered(points, Delaunay(points).simplices)
+    return points, ordered_triangles(points, Delaunay(points).simplices)
 
 
 def _rows(triangles: int, grading: float) -> tuple[NDArray[np.int64], Floats, Floats]:
@@ -197,7 +201,7 @@ def _rows(triangles: int, grading: float) -> tuple[NDArray[np.int64], Floats, Fl
     return counts, heights, distance / sqrt(0.75)
 
 
-def _ordered(points: Floats, simplices: NDArray[np.int32]) -> NDArray[np.int32]:
+def ordered_triangles(points: Floats, simplices: NDArray[np.int32]) -> NDArray[np.int32]:
     """Return sorted triangles without flat ones; each is counterclockwise and starts at its lowest vertex number."""
     corners = points[simplices]
     a, b = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]

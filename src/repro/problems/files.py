@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 #: Number of bytes to which any compressed file may unpack, however small the file is.
 ALWAYS = 64 << 20
-#: What to do about an incomplete file of a user's own; of a fetched one the message says where to put another.
+#: What a message tells to do about an incomplete file of the user's own; of a fetched one it says where to put another.
 ANEW = "write it anew"
 GZIP, XZ = b"\x1f\x8b", b"\xfd7zXZ\x00"
 DAMAGED = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, tarfile.TarError)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, ClassVar, Self
 
@@ -15,6 +15,7 @@ from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.problems.assembly import Assembled
 from repro.problems.problem import (
+    Outline,
     Problem,
     check_array,
     check_pointers,
@@ -138,6 +139,10 @@ class Matrix(Problem):
                 todo="leave it out, or make it square: rows or columns of zeros will do",
             )
         return self
+
+    def outline(self) -> Outline:
+        columns = None if self.square else self.columns
+        return Outline(self.name, self.kind, self.entry, size=(self.n, self.nnz), columns=columns)
 
     def describe(self) -> dict[str, Any]:
         return describe_pattern(self.indptr, self.indices, self.columns)
@@ -273,15 +278,17 @@ class Updates(Problem):
             refuse(self.name, what, bad, place=self._place, expected=expected)
         return self
 
+    def outline(self) -> Outline:
+        """Return the outline of the matrix; no `entry`, as before the build, since updates are always real."""
+        return replace(self.base.outline(), kind=self.kind, entry=None)
+
     def _place(self, entry: int) -> str:
         batch = int(np.searchsorted(self.batch_pointers, entry, side="right")) - 1
         place = f"batch {batch}, entry {entry - self.batch_pointers[batch]}"
         return f"{place}: row {self.batch_rows[entry]}, column {self.batch_columns[entry]}"
 
     def describe(self) -> dict[str, Any]:
-        """Return the statistics of `Matrix.describe`, and quantiles of `batch_length` and of the number of
-        `updated_rows`.
-        """
+        """Return the statistics of `Matrix.describe`, quantiles of `batch_length`, and the number of `updated_rows`."""
         return {
             **self.base.describe(),
             "batch_length": quantiles(np.diff(self.batch_pointers)),

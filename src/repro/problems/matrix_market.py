@@ -25,7 +25,7 @@ from repro.problems.subprocess_reader import read_isolated
 ENDINGS = (".mtx", ".mtx.gz", ".mtx.xz", ".tar.gz", ".tgz")
 MAX_SIZE = 2**31 - 1
 #: Entry type for each `field` in a file's header; the configuration can override it.
-ENTRIES = {
+ENTRY_OF_FIELD = {
     **dict.fromkeys(("real", "double", "integer", "unsigned-integer"), "real"),
     "complex": "complex",
     "pattern": "pattern",
@@ -45,7 +45,7 @@ class Header:
     """Contents of the header lines of a Matrix Market file."""
 
     form: str
-    #: A key of `ENTRIES`; `double` is stored as `real`.
+    #: A key of `ENTRY_OF_FIELD`; `double` is stored as `real`.
     field: str
     symmetry: str
     rows: int
@@ -58,7 +58,7 @@ class Header:
     @property
     def entry(self) -> str:
         """Entry type of the matrix, unless the configuration overrides it."""
-        return ENTRIES[self.field]
+        return ENTRY_OF_FIELD[self.field]
 
     @property
     def most(self) -> int:
@@ -117,7 +117,7 @@ def _banner(line: bytes, path: Path) -> tuple[str, str, str]:
     if len(words) != 5 or words[0] not in _NAMES or words[1] != "matrix":
         raise _no_header(path, 1, "%%MatrixMarket matrix, then form, field and symmetry", line)
     form, field, symmetry = words[2:]
-    for word, expected in ((form, FORMS), (field, tuple(ENTRIES)), (symmetry, SYMMETRIES)):
+    for word, expected in ((form, FORMS), (field, tuple(ENTRY_OF_FIELD)), (symmetry, SYMMETRIES)):
         if word not in expected:
             raise _no_header(path, 1, f"one of {', '.join(expected)}", word.encode())
     if field == "pattern" and (form == "array" or symmetry not in ("general", "symmetric")):
@@ -205,8 +205,9 @@ def blocks(stream: BinaryIO, line: int, path: Path) -> Iterator[bytes]:
 
 
 def tokens(block: bytes, kinds: tuple[str, ...], line: int, path: Path) -> list[Column]:
-    """Parse whole lines into one column of numbers for each of `kinds` (keys of `KINDS`). `line` is the first line's
-    number.
+    """Parse whole lines into one column of numbers for each of `kinds` (keys of `NUMBER_KINDS`).
+
+    `line` is the first line's number.
 
     Indices are returned as int32, invalid ones as 0 or less; values are returned as the nearest float64.
 
@@ -222,7 +223,7 @@ def tokens(block: bytes, kinds: tuple[str, ...], line: int, path: Path) -> list[
 def _fast_tokens(block: bytes, kinds: tuple[str, ...]) -> list[Column] | None:
     """Parse lines with pyarrow; return None if a line may be malformed."""
     if not block.strip():
-        return [np.empty(0, KINDS[kind].dtype) for kind in kinds]
+        return [np.empty(0, NUMBER_KINDS[kind].dtype) for kind in kinds]
     # pyarrow and `_slow_tokens` accept the same numbers, except in these cases.
     if b"x" in block or b"X" in block or block.startswith(BOM):
         return None
@@ -248,7 +249,7 @@ def _read_csv(block: bytes, kinds: tuple[str, ...]) -> list[Column]:
         read_options=csv.ReadOptions(column_names=names, use_threads=False, block_size=len(block) + 1),
         parse_options=csv.ParseOptions(delimiter=" ", quote_char=False, double_quote=False),
         convert_options=csv.ConvertOptions(
-            column_types={name: KINDS[kind].arrow for name, kind in zip(names, kinds, strict=True)},
+            column_types={name: NUMBER_KINDS[kind].arrow for name, kind in zip(names, kinds, strict=True)},
             null_values=[],
         ),
     )
@@ -259,7 +260,7 @@ def _read_csv(block: bytes, kinds: tuple[str, ...]) -> list[Column]:
 def _certain(columns: list[Column], kinds: tuple[str, ...], block: bytes) -> list[Column] | None:
     """Return the parsed numbers, or None if a number may differ from its text, for example if it was rounded to 0."""
     try:
-        columns = [cast(column, KINDS[kind].dtype, kind) for column, kind in zip(columns, kinds, strict=True)]
+        columns = [cast(column, NUMBER_KINDS[kind].dtype, kind) for column, kind in zip(columns, kinds, strict=True)]
     except ReproError:
         return None
     reals = [column for column, kind in zip(columns, kinds, strict=True) if kind == "real"]
@@ -283,7 +284,7 @@ def _single_spaced(block: bytes) -> bytes:
 
 def _slow_tokens(block: bytes, kinds: tuple[str, ...], line: int, path: Path) -> list[Column]:
     """Parse one line at a time; raise `ReproError` for the first malformed line."""
-    parsers = [KINDS[kind].convert for kind in kinds]
+    parsers = [NUMBER_KINDS[kind].convert for kind in kinds]
     read: list[list[Any]] = [[] for _ in kinds]
     for number, text in enumerate(block.split(b"\n"), line):
         words = text.split()
@@ -302,7 +303,7 @@ def _slow_tokens(block: bytes, kinds: tuple[str, ...], line: int, path: Path) ->
             )
             where = f"{path}, line {number}"
             raise ReproError(what, where=where, expected=expected, actual=quote(text), todo=todo) from None
-    return [np.array(column, KINDS[kind].dtype) for column, kind in zip(read, kinds, strict=True)]
+    return [np.array(column, NUMBER_KINDS[kind].dtype) for column, kind in zip(read, kinds, strict=True)]
 
 
 class _RefusedError(Exception):
@@ -366,7 +367,7 @@ class _Kind:
     called: str
 
 
-KINDS = {
+NUMBER_KINDS = {
     "row": _Kind(np.int32, pa.int32(), _index, "row"),
     "column": _Kind(np.int32, pa.int32(), _index, "column"),
     "whole": _Kind(np.float64, pa.int64(), partial(_whole, dtype=np.int64), "a whole number"),
@@ -376,7 +377,7 @@ KINDS = {
 
 
 def _spell(kinds: tuple[str, ...]) -> str:
-    return ", ".join([*(KINDS[kind].called for kind in kinds), "and nothing else"])
+    return ", ".join([*(NUMBER_KINDS[kind].called for kind in kinds), "and nothing else"])
 
 
 __all__ = ["ENDINGS", "MAX_SIZE", "MatrixFile", "is_matrix_market", "read_matrix"]

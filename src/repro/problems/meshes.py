@@ -143,7 +143,7 @@ THIN = 1e-6
 #: Shape value (twice the area divided by the squared longest edge) that counts as zero because of rounding.
 FLAT = 1e-12
 #: Corners this close to their polygon's plane count as planar; relative to the polygon's size.
-PLANE = 1e-6
+PLANAR = 1e-6
 #: Maximum number of corners that are tried as the centre of a fan.
 _FANS = 8
 
@@ -210,7 +210,7 @@ def _cut_alike(points: Floats, polygons: Corners, places: Corners, path: Path) -
             )
         triangles[i] = polygons[i][ears]
     extent = np.abs(flat).reshape(len(flat), -1).max(axis=1)
-    return triangles, int(np.count_nonzero(height > PLANE * extent))
+    return triangles, int(np.count_nonzero(height > PLANAR * extent))
 
 
 def _projected(corners: Floats) -> tuple[Floats, Floats]:
@@ -526,6 +526,11 @@ def _is_read(block: Cells, dimension: int) -> bool:
     return block.kind == "tetra" and block.data.shape[1] == 4
 
 
+def count_text(count: int, one: str, several: str) -> str:
+    """Format a count with its noun, as in `1 cell was` and `2 cells were`."""
+    return f"{count} {one if count == 1 else several}"
+
+
 def referenced(
     points: Floats, elements: NDArray[np.int64], path: Path
 ) -> tuple[Floats, NDArray[np.int64], tuple[str, ...]]:
@@ -536,7 +541,8 @@ def referenced(
     unused = len(points) - int(np.count_nonzero(used))
     if not unused:
         return points, elements, ()
-    return points[used], (np.cumsum(used) - 1)[elements], (f"{unused} unreferenced vertices dropped",)
+    dropped = f"{count_text(unused, 'unreferenced vertex', 'unreferenced vertices')} dropped"
+    return points[used], (np.cumsum(used) - 1)[elements], (dropped,)
 
 
 def _refuse_missing(points: Floats, blocks: list[Cells], path: Path) -> None:

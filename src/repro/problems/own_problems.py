@@ -21,13 +21,22 @@ from repro.problems import generators
 from repro.problems.assembly import Assembled, Floats, assemble_dirac, elastic_body, fixed_vertices, fold
 from repro.problems.field import MAX_DEGREE, Field, size_of
 from repro.problems.files import check_entry, locate_own, mesh_checksum, open_plain
-from repro.problems.matrix_market import ENDINGS, ENTRIES, Header, is_matrix_market, member_of, read_header, read_matrix
+from repro.problems.matrix_market import (
+    ENDINGS,
+    ENTRY_OF_FIELD,
+    Header,
+    is_matrix_market,
+    member_of,
+    read_header,
+    read_matrix,
+)
 from repro.problems.meshes import (
     FIELD_FORMATS,
     FORMATS,
     TETGEN_PAIR,
     companion,
     companions,
+    count_text,
     format_of,
     read_blocks,
     read_group,
@@ -53,7 +62,7 @@ from repro.problems.registry import (
 )
 
 #: Prefix of cell-data names that marks modes; the rest of the name is the polynomial basis.
-MODES = "modes_"
+MODES_PREFIX = "modes_"
 #: Maximum relative difference between the total volume of all cells and the volume of their bounding box.
 GAPS = 1e-9
 #: Maximum deviation of vertices from a plane of constant z, relative to the size of the mesh.
@@ -102,9 +111,11 @@ def read_field(said: FieldFile, limits: Limits | None = None) -> Field:
     if turned.any():
         cells[turned, -2:] = cells[turned, -2:][:, ::-1]
         modes[turned] = modes[turned] @ exchange_last(basis, degree, dimension).T
-        notes = (*notes, f"{np.count_nonzero(turned)} cells were numbered clockwise; two vertices of each exchanged")
+        order = "left-handed" if dimension == 3 else "clockwise"
+        cells_were = count_text(int(np.count_nonzero(turned)), "cell was", "cells were")
+        notes = (*notes, f"{cells_were} numbered {order}; two vertices of each exchanged")
     if again := len(vertices) - len(np.unique(vertices, axis=0)):
-        notes = (*notes, f"{again} vertices at the place of another kept")
+        notes = (*notes, f"{count_text(again, 'vertex', 'vertices')} at the place of another kept")
     if said.periodic:
         _refuse_gaps(vertices, float(np.abs(volumes).sum()), path)
     field = Field(path.name, vertices, cells.astype(np.int32), degree, basis, modes, said.periodic)
@@ -138,12 +149,12 @@ def _simplex_blocks(blocks: Sequence[Cells], dimension: int, path: Path) -> list
 def _modes(wanted: Sequence[Cells], asked: str | None, path: Path) -> tuple[str, Floats]:
     """Return the name of the cell data that are modes, and the modes `(c, m)`."""
     stored = sorted(set.intersection(*(set(block.values) for block in wanted)))
-    names = [name for name in stored if (name == asked if asked else name.startswith(MODES))]
+    names = [name for name in stored if (name == asked if asked else name.startswith(MODES_PREFIX))]
     if len(names) != 1:
         raise ReproError(
             "several cell data may be the modes" if names else "the file has no modes",
             where=path,
-            expected=f"cell data called {asked or MODES + '<basis>'}",
+            expected=f"cell data called {asked or MODES_PREFIX + '<basis>'}",
             actual=", ".join(stored) or "no cell data",
             todo="name the cell data by `modes:`",
         )
@@ -152,7 +163,7 @@ def _modes(wanted: Sequence[Cells], asked: str | None, path: Path) -> tuple[str,
 
 
 def _basis(asked: str | None, name: str, path: Path) -> str:
-    basis = asked or name.removeprefix(MODES)
+    basis = asked or name.removeprefix(MODES_PREFIX)
     if basis not in BASES:
         raise ReproError(
             "unknown basis of the modes",
@@ -273,7 +284,7 @@ def describe_file(problem: OwnProblem | LocalFile, limits: Limits | None = None)
         entry = entry_of(path, problem.wanted_entry, header)
     except ReproError as error:
         return OwnOutline(problem.wanted_entry or "real", refused=error)
-    k = 1 if entry in ENTRIES.values() else get_entry(entry).size
+    k = 1 if entry in ENTRY_OF_FIELD.values() else get_entry(entry).size
     rows, columns = header.rows // k, header.columns // k
     nonzeros = min(header.most, rows * columns) if k > 1 else header.most
     exact = entry == header.field == "pattern" and header.symmetry == "general"
@@ -286,12 +297,14 @@ BY_LENGTH, BY_VERTICES = "by length", "by vertices"
 #: non-zeros of a row (modes of a cell).
 LENGTHS = {"quaternion": (100, 7), "block3": (280, 14), "field": (150, 4)}
 #: Endings of files that are compressed, and the typical ratio of lengths.
-PACKED, COMPRESSED = (".gz", ".xz", ".vtu"), 3
+PACKED_ENDINGS, COMPRESSED = (".gz", ".xz", ".vtu"), 3
 
 
 def size_by_length(path: Path, subject: str) -> tuple[int, int]:
     """Guess the size of a problem on a mesh (an entry type, or `field`) from the length of the mesh's files."""
-    nbytes = sum(file.stat().st_size * (COMPRESSED if file.suffix in PACKED else 1) for file in companions(path))
+    nbytes = sum(
+        file.stat().st_size * (COMPRESSED if file.suffix in PACKED_ENDINGS else 1) for file in companions(path)
+    )
     each, of_row = LENGTHS[subject]
     rows = max(1, nbytes // each)
     return rows, rows * of_row

@@ -182,7 +182,9 @@ class Problem(ABC):
     """A problem that a study runs on, with its origin and statistics.
 
     Each kind of problem is a subclass in a module with the name of this kind. It is a frozen dataclass; its fields are
-    the keys of `arrays` and `traits` together, so that the contents of a file can be passed to its constructor.
+    the keys of `arrays` and `traits` together, so that the contents of a file can be passed to its constructor. Of its
+    content `traits` is what a file stores beside the arrays, `describe` gives the statistics that a file keeps,
+    `summary` the sizes in records and tables, `info` these as text, and `outline` what studies plan by.
     """
 
     kind: ClassVar[str]
@@ -221,6 +223,13 @@ class Problem(ABC):
     @abstractmethod
     def info(self) -> list[tuple[str, str]]:
         """Return the problem's sizes as pairs of label and text, for printing."""
+
+    def outline(self) -> Outline:
+        """Return what studies ask of a problem that is not built yet, with the exact sizes of this one.
+
+        Its definition and the user's files are not stored in a problem's file, so they are missing.
+        """
+        return Outline(self.name, self.kind)
 
     def complete(self) -> Self:
         """Validate the problem and return it with its statistics."""

@@ -90,7 +90,7 @@ CREDIT = "SuiteSparse Matrix Collection (Davis and Hu 2011, doi 10.1145/2049662.
 
 #: Kinds of values in the index of the SuiteSparse collection.
 Values = Literal["real", "complex", "binary"]
-ENTRIES: dict[Values, str] = {"real": "real", "complex": "complex", "binary": "pattern"}
+ENTRY_OF_VALUES: dict[Values, str] = {"real": "real", "complex": "complex", "binary": "pattern"}
 
 # Matches "undirected weighted graph" and "directed temporal multigraph", but not "computer graphics/vision problem".
 _GRAPH = re.compile(r"graphs?\b", re.IGNORECASE)
@@ -188,13 +188,13 @@ class Collection(Model):
             {
                 "name": f"{member.group}/{member.matrix}",
                 "source": "suitesparse",
-                "entry": ENTRIES[member.values],
+                "entry": ENTRY_OF_VALUES[member.values],
                 "group": member.group,
                 "matrix": member.matrix,
                 "published": {"rows": member.rows, "nonzeros": member.nonzeros},
                 "licence": LICENCE,
                 "credit": CREDIT,
-                "sets": [self.name, *([f"{self.name}_{ENTRIES[member.values]}"] if several else [])],
+                "sets": [self.name, *([f"{self.name}_{ENTRY_OF_VALUES[member.values]}"] if several else [])],
             }
             for member in self.problems
         ]

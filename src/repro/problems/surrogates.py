@@ -63,7 +63,7 @@ class LengthTargets:
 
     @property
     def fewest(self) -> int:
-        """Minimum number of rows longer than the width."""
+        """Least number of rows that are longer than the width: each takes at most `reach` entries of the overflow."""
         return -(-self.overflow // self.reach) if self.reach else 0
 
     @property
@@ -221,7 +221,7 @@ RUN = 8
 #: entries that all rows of a run share.
 NEAR_SHARE, NEAR_REACH, SHARED = 0.86, 990, 0.6
 #: Probability that a bit of a column number is 1: R-MAT with a, b, c = 0.57, 0.19, 0.19.
-ONE = 0.24
+BIT_PROBABILITY = 0.24
 #: Number of bits drawn at once for a column number, and number of such draws.
 DIGIT, DIGITS = 8, 3
 #: Number of redraws for colliding entries: first by the rule of the family, then uniformly.
@@ -382,7 +382,7 @@ def _popular(chance: NDArray[np.float64], columns: int) -> Places:
 def _digits() -> NDArray[np.int64]:
     """Return a table of 65536 digits; each digit is as frequent as in R-MAT's column numbers."""
     ones = np.array([digit.bit_count() for digit in range(1 << DIGIT)])
-    shares = np.cumsum(ONE**ones * (1 - ONE) ** (DIGIT - ones))
+    shares = np.cumsum(BIT_PROBABILITY**ones * (1 - BIT_PROBABILITY) ** (DIGIT - ones))
     ends = np.rint(shares * (1 << 16)).astype(np.int64)
     return np.repeat(np.arange(1 << DIGIT), ends - np.append(0, ends[:-1]))
 

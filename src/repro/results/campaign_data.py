@@ -276,7 +276,7 @@ class Campaign:
         )
         measured = pd.concat([report, search], ignore_index=True).drop_duplicates("problem")
         names = set(measured.problem) if problems is None else set(problems)
-        records = {name: record for name, record in _problem_records(raw).items() if name in names}
+        records = {name: record for name, record in read_problem_records(raw).items() if name in names}
         if not records and not any(table.num_rows for table in rows.values()):
             studies = recorded_studies(raw)
             raise ReproError(
@@ -499,7 +499,7 @@ def _row_frame(table: pa.Table, own: Mapping[str, ColumnType], where: Path) -> p
     return frame.take(sorted(kept)).reset_index(drop=True)
 
 
-def _problem_records(raw: Path) -> dict[str, ProblemRecord]:
+def read_problem_records(raw: Path) -> dict[str, ProblemRecord]:
     attributes = {item.name for item in fields(ProblemRecord)}
     return {
         name: ProblemRecord(**{key: value for key, value in record.items() if key in attributes})

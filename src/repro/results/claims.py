@@ -29,7 +29,7 @@ WANTED_ON = "NVIDIA H200"
 #: Printed in place of a wanted value on any other device.
 NO_TARGET = "no target for this device"
 #: Most cases that a note names for one reason of a missing number.
-SHOWN = 5
+MAX_CASES_NAMED = 5
 #: Most characters of a note on cases without a number.
 MAX_NOTE_LETTERS = 500
 D = TypeVar("D")
@@ -78,8 +78,8 @@ class Measured(NamedTuple):
             by_reason.setdefault(item.reason, []).append(item.case)
         reasons = []
         for reason, cases in by_reason.items():
-            more = f" and {len(cases) - SHOWN} more" if len(cases) > SHOWN else ""
-            reasons.append(f"{', '.join(cases[:SHOWN])}{more}: {reason}")
+            more = f" and {len(cases) - MAX_CASES_NAMED} more" if len(cases) > MAX_CASES_NAMED else ""
+            reasons.append(f"{', '.join(cases[:MAX_CASES_NAMED])}{more}: {reason}")
         return "; ".join(reasons) if self.numbers or reasons else self.nothing
 
 

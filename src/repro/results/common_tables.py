@@ -277,7 +277,7 @@ ANALYSIS = (
     "the CPU also making that matrix."
 )
 #: What our set-up is where a matrix is packed on the host.
-PACKED = (
+PACKED_CAPTION = (
     "Set-up: packing the matrix from CSR into our format, on one core of the host, with what packing needs to know, "
     "such as clusters of rows and symmetry. What `repro export` writes converts on the GPU instead."
 )

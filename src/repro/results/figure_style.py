@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
 
 # in inches: widths of a column and of the text in a two-column paper, and height per row
-COLUMN = 3.45
-TEXT = 7.1
-ROW = 0.17
+COLUMN_WIDTH = 3.45
+TEXT_WIDTH = 7.1
+ROW_HEIGHT = 0.17
 
 # colours of bars, lines and markers; LIGHT and PALE are too pale for lines and markers on white
 DARK = "#1f4e79"
@@ -349,20 +349,20 @@ def legend_columns(labels: Sequence[str]) -> int:
     return 2 if sum(letters) <= LETTERS_BESIDE else 1
 
 
-def height(n_rows: int, extra: float = 0.75, per_row: float = ROW) -> float:
+def height(n_rows: int, extra: float = 0.75, per_row: float = ROW_HEIGHT) -> float:
     """Return the height in inches of a figure with a number of rows."""
     return extra + per_row * max(n_rows, 2)
 
 
 def empty(why: str) -> Canvas:
     """Return an empty figure with the reason as text."""
-    figure = canvas(COLUMN, 1.0)
+    figure = canvas(COLUMN_WIDTH, 1.0)
     figure.text(0.5, 0.5, why, ha="center", va="center", color=GREY, style="italic", wrap=True)
     return figure
 
 
 #: Most points of a figure that get a title; a title is about as large as the point itself.
-MOST = 4000
+MAX_TITLED_POINTS = 4000
 _MARK = re.compile(r'<g id="(mark-\d+)"[^>]*>')
 
 
@@ -373,7 +373,7 @@ def name_marks(drawn: Canvas) -> dict[str, list[str]]:
     for axes in drawn.axes:
         for artist, said in _marks(axes):
             count += len(said)
-            if said and count <= MOST:
+            if said and count <= MAX_TITLED_POINTS:
                 name = f"mark-{len(texts)}"
                 artist.set_gid(name)
                 texts[name] = said

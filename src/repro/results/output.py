@@ -22,7 +22,7 @@ from repro.results.registry import Artifact
 from repro.results.tables import Cell, Figure, Table, Value, letter
 
 # characters per row above which a LaTeX table gets a smaller font, and above which it is also scaled to the text width
-SMALL, SHRUNK = 85, 115
+SMALL_FONT_FROM, SHRUNK = 85, 115
 
 _GREEK = (
     "alpha α", "beta β", "gamma γ", "delta δ", "epsilon ε", "theta θ", "kappa κ", "lambda λ", "nu ν", "xi ξ", "pi π",
@@ -153,7 +153,7 @@ def as_latex(table: Table, label: str) -> str:
         max([len(column.title), *(len(row[i].shown + table.letters(row[i])) for row in table.rows)])
         for i, column in enumerate(table.columns)
     )
-    wide, too_wide = width > SMALL, width > SHRUNK
+    wide, too_wide = width > SMALL_FONT_FROM, width > SHRUNK
     alignment = "".join("r" if column.numeric else "l" for column in table.columns)
     lines = [
         "% needs \\usepackage{booktabs" + (",graphicx}" if too_wide else "}"),

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Generic, Self
 
 from repro.bench.rows import ClockName
-from repro.results.campaign_data import CASES_SHOWN, NEAR_EMPTY, Campaign, Case, ProblemRecord, ReportedTime
+from repro.results.campaign_data import (
+    CASES_SHOWN,
+    NEAR_EMPTY,
+    Campaign,
+    Case,
+    Method,
+    ProblemRecord,
+    R_co,
+    ReportedTime,
+)
 from repro.results.published import Published
 from repro.results.tables import Cell, Column
 
@@ -71,6 +81,23 @@ class ProblemRow:
     @property
     def label(self) -> str:
         return self.problem + self.marks
+
+
+@dataclass(frozen=True)
+class MethodTimes(Generic[R_co]):
+    """The times of one problem in one precision by one clock: `times[method]` is None if there is no time."""
+
+    line: ProblemRow
+    case: Case[R_co]
+    clock: ClockName = "graph"
+    #: The times by whose clock the variants were chosen; None if these times chose the variants.
+    chosen: Self | None = None
+
+    def __getitem__(self, method: Method) -> ReportedTime[R_co] | None:
+        if self.chosen is None or not method.tuning:
+            return self.case.time(method, self.clock)
+        winner = self.chosen[method]
+        return self.case.reported_time(winner.name, self.clock) if winner else None
 
 
 def is_marked(record: ProblemRecord | None) -> bool:

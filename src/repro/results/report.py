@@ -378,7 +378,7 @@ def write_report(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"code": _code, "example": _example}
+    environment.filters |= {"code": code_html, "example": _example}
     environment.globals |= {
         "letter": letter,
         "clock_words": CLOCK_WORDS,
@@ -407,7 +407,7 @@ def write_report(
     return path
 
 
-def _code(text: str) -> Markup:
+def code_html(text: str) -> Markup:
     """Return text as HTML, with words in backticks as `<code>`."""
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
@@ -501,11 +501,11 @@ def _summary(parts: Sequence[PageStudy]) -> dict[str, str]:
         "campaign": campaigns[0].name + (f", {days}" if days else ""),
         "problems": f"{sum(record.available for record in records.values())} of {len(records)}",
         "timed": f"{sum(row.timed for row in rows):,} rows",
-        "code": _code_words(campaigns[0].codes),
+        "code": code_words(campaigns[0].codes),
     }
 
 
-def _code_words(codes: Mapping[str, Sequence[str]]) -> str:
+def code_words(codes: Mapping[str, Sequence[str]]) -> str:
     """Return the code of most environment records, and how many are of other code, the most frequent first."""
     frequent = sorted(codes, key=lambda words: len(codes[words]), reverse=True)
     unknown = [words for words in frequent if not words.startswith("commit")]

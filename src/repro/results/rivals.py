@@ -222,7 +222,7 @@ def _draw(lines: Sequence[RivalLine], several: bool) -> Canvas:
         label = f"{line.case.problem} ({ABBREVIATIONS[line.case.precision]}{task})"
         cases.setdefault(label, []).append(line)
     names = list(dict.fromkeys(line.rival for line in lines))
-    drawn = figure_style.canvas(figure_style.TEXT, figure_style.height(len(cases), extra=0.95))
+    drawn = figure_style.canvas(figure_style.TEXT_WIDTH, figure_style.height(len(cases), extra=0.95))
     axes = drawn.add_subplot()
     missing: list[str | None] = []
     shown: set[str] = set()

@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 Interval = tuple[float, float]
 
 #: Least number of rows with similar duration that share one estimated spread; short kernels scatter more.
-GROUP = 100
+MIN_GROUP = 100
 #: Degrees of freedom of Student's t distribution for changes between runs; its tails are heavier than those of a normal
 #: distribution, since a kernel can alternate between two speeds. Checked on `results/first-h200` and its repetition:
 #: with all clocks of a row together, no level down to 0.001 has too many false positives (the graph clock alone has).
@@ -55,10 +55,11 @@ def sampling_error(q1: Floats, median: Floats, q3: Floats, launches: Floats) -> 
 def spread_between_runs(changes: Floats, seconds: Floats, clock: str) -> Floats:
     """Return for each row the scale of Student's t for changes between runs of kernels with similar duration.
 
-    Rows are sorted by duration and split into groups of at least `GROUP` rows. The scale of a group is computed from
-    the shortest interval that contains half of its changes. It is robust: changes in fewer than half of the rows hardly
-    affect it, and a change common to all rows does not. The value in `RECORDED` is a lower bound for fewer than `GROUP`
-    rows, and for groups in which half of the rows did not change at all (coarse clock, or a copied campaign).
+    Rows are sorted by duration and split into groups of at least `MIN_GROUP` rows. The scale of a group is computed
+    from the shortest interval that contains half of its changes. It is robust: changes in fewer than half of the rows
+    hardly affect it, and a change common to all rows does not. The value in `RECORDED` is a lower bound for fewer than
+    `MIN_GROUP` rows, and for groups in which half of the rows did not change at all (coarse clock, or a copied
+    campaign).
 
     Source: P. J. Rousseeuw, A. M. Leroy: A robust scale estimator based on the shortest half, Statistica Neerlandica
     42(2), 1988; here with Student's t instead of the normal distribution.
@@ -68,11 +69,11 @@ def spread_between_runs(changes: Floats, seconds: Floats, clock: str) -> Floats:
     spreads = np.empty(len(changes))
     if not len(changes):
         return spreads
-    for group in np.array_split(np.argsort(seconds, kind="stable"), max(1, len(changes) // GROUP)):
+    for group in np.array_split(np.argsort(seconds, kind="stable"), max(1, len(changes) // MIN_GROUP)):
         ordered = np.sort(changes[group])
         half = len(ordered) // 2 + 1
         shortest = (ordered[half - 1 :] - ordered[: len(ordered) - half + 1]).min()
-        told = len(changes) >= GROUP and shortest > 0
+        told = len(changes) >= MIN_GROUP and shortest > 0
         spreads[group] = max(shortest / 2 / t.ppf(0.75, DEGREES), 0 if told else RECORDED[clock])
     return spreads
 

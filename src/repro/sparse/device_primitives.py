@@ -116,7 +116,7 @@ class Scan:
 
     def __init__(self, device: Device, program: Program, capacity: int, guards: Guards | None = None) -> None:
         self._device, self._program, self._capacity = device, program, capacity
-        self._n_t = BLOCK_SIZE[device.backend]
+        self._block_size = BLOCK_SIZE[device.backend]
         self._most = device.sm_count * SCAN_BLOCKS_PER_SM[device.backend]
         self._stack = ExitStack()
         self._partial = reserve(self._stack, device, guards, 4 * self._most, "the sums of runs")
@@ -128,12 +128,12 @@ class Scan:
         has n + 1 elements. If n exceeds the capacity, it raises `ReproError`.
         """
         check_size(n, self._capacity, "numbers to add up")
-        run, blocks = runs_of(n, self._n_t * SCAN_ITEMS, self._most, FEW_TILES)
+        run, blocks = runs_of(n, self._block_size * SCAN_ITEMS, self._most, FEW_TILES)
         size = [np.int32(n), np.int32(run)]
         partial = self._partial
 
         def bind(kernel: str, *buffers: Buffer) -> Callable[[], None]:
-            return self._device.bind(self._program.kernel(kernel), blocks, self._n_t, [*size, *buffers])
+            return self._device.bind(self._program.kernel(kernel), blocks, self._block_size, [*size, *buffers])
 
         write = bind("scan_write", counts, partial, sums)
         if blocks == 1:
@@ -399,11 +399,11 @@ class Stage:
     def __init__(
         self, run: Launches, module: str, name: str, phases: Sequence[str], count: int, lanes: int = 1
     ) -> None:
-        device, program, n_t = run.device, run.load(module), BLOCK_SIZE[run.device.backend]
+        device, program, block_size = run.device, run.load(module), BLOCK_SIZE[run.device.backend]
         self._name, self._phases, self._kernels = name, phases, Kernels(device, program)
-        self._whole = device.cooperative(program, name, n_t)
+        self._whole = device.cooperative(program, name, block_size)
         max_parts = device.sm_count * PARTS if self._whole is None else self._whole.resident
-        self.parts = max(1, min(max_parts, -(-count * lanes // n_t)))
+        self.parts = max(1, min(max_parts, -(-count * lanes // block_size)))
 
     def bind(self, arguments: Sequence[Argument], script: Callable[[Phase], None]) -> Launch:
         """Return a launch of the stage; `script` calls its argument for each phase in turn, as the kernel does."""

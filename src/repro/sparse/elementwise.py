@@ -28,15 +28,15 @@ class Kernels:
     def __init__(self, device: Device, program: Program) -> None:
         self.device = device
         self._program = program
-        self._n_t = BLOCK_SIZE[device.backend]
+        self._block_size = BLOCK_SIZE[device.backend]
 
     def over(self, name: str, count: int, arguments: Sequence[Argument], of_each: int = 1) -> Launch:
         """Return a launch with one thread per `of_each` of `count` elements, and with at least one block."""
-        return self.blocks(name, -(-count // (self._n_t * of_each)), arguments)
+        return self.blocks(name, -(-count // (self._block_size * of_each)), arguments)
 
-    def blocks(self, name: str, count: int, arguments: Sequence[Argument], n_t: int | None = None) -> Launch:
+    def blocks(self, name: str, count: int, arguments: Sequence[Argument], block_size: int | None = None) -> Launch:
         """Return a launch of `count` blocks, at least one."""
-        return self.device.bind(self._program.kernel(name), max(1, count), n_t or self._n_t, arguments)
+        return self.device.bind(self._program.kernel(name), max(1, count), block_size or self._block_size, arguments)
 
 
 class Scratch:

@@ -38,7 +38,7 @@ class Representation:
         return f"AoS-minus-{changed}" if changed else "AoS"
 
     def dtype(self, real: np.dtype[np.floating[Any]]) -> np.dtype[np.inexact[Any]]:
-        """Return the number type for a working precision."""
+        """Return the type of the expansion's numbers for a real type: that, or the complex type of its precision."""
         return np.dtype(np.result_type(real, np.complex64)) if self.is_complex else real
 
     def arrange(self, values: NDArray[Any]) -> NDArray[Any]:

@@ -64,12 +64,12 @@ def compare(operands: ExpectedProduct, runnable: ProductRunnable, workspace: Wor
     reference, bound = _expected(operands, runnable, workspace)
     count = reference.nbytes // operands.reference.itemsize  # number of elements, including padding
     report = workspace.buffer("report", lambda: device.allocate(8))
-    n_t = VERIFY_BLOCK_SIZE[device.backend]
+    block_size = VERIFY_BLOCK_SIZE[device.backend]
     device.fill(report, 0)
     device.bind(
         workspace.common.program.kernel(f"verify_{operands.precision}"),
-        min(device.sm_count * 8, -(-count // n_t)),
-        n_t,
+        min(device.sm_count * 8, -(-count // block_size)),
+        block_size,
         [np.int32(count), y, reference, bound, report],
     )()
     numbers = np.empty(2, np.int32)

@@ -327,7 +327,7 @@ def _move(graph: Graph, vertices: Order, side: Floats, gains: Floats, place: Ord
 #: Rows of a cluster; the last one may have fewer.
 CLUSTER = 64
 #: A row is long if it exceeds both this length and this multiple of the mean length; a whole block works on a long row.
-LONG_ROW, LONG_ROW_OF_MEAN = 128, 4
+MIN_LONG_ROW, LONG_ROW_OF_MEAN = 128, 4
 
 
 def cluster_rows(problem: Matrix) -> NDArray[np.int64]:
@@ -351,7 +351,7 @@ def cluster_rows(problem: Matrix) -> NDArray[np.int64]:
 def long_rows(problem: Matrix) -> NDArray[np.bool_]:
     """Return which rows are so long that their warp would still work after all others are done, `(n,)`."""
     lengths = problem.row_lengths
-    return np.asarray(lengths > max(LONG_ROW, LONG_ROW_OF_MEAN * lengths.mean()))
+    return np.asarray(lengths > max(MIN_LONG_ROW, LONG_ROW_OF_MEAN * lengths.mean()))
 
 
 #: Number of rows per sorting window; small windows keep locality.

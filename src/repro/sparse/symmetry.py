@@ -26,7 +26,7 @@ AT_ONCE = 1 << 15
 #: First words of the reason why a matrix is not symmetric (`Symmetry.why`).
 NOT_SYMMETRIC = "not symmetric"
 #: Possible kinds of symmetry, by entry type; for other types, a matrix is `symmetric` if its real expansion is.
-KINDS = {"complex": (HERMITIAN, SYMMETRIC), "quaternion": (HERMITIAN,)}
+KINDS_OF_SYMMETRY = {"complex": (HERMITIAN, SYMMETRIC), "quaternion": (HERMITIAN,)}
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def diagonal_members(name: str) -> list[int | None]:
     For complex matrices all members are kept, as the diagonal entries of a complex symmetric matrix are arbitrary.
     """
     adjoint = adjoint_members(name)
-    if len(KINDS.get(name, (SYMMETRIC,))) > 1:
+    if len(KINDS_OF_SYMMETRY.get(name, (SYMMETRIC,))) > 1:
         return list(range(len(adjoint)))
     return [min(member, source) if sign > 0 else None for member, (source, sign) in enumerate(adjoint)]
 
@@ -123,7 +123,7 @@ def symmetry_of(matrix: Matrix, values: NDArray[np.floating]) -> Symmetry:
         where = "row {}, column {}".format(*_without_partner(matrix))
         return Symmetry("", f"{NOT_SYMMETRIC}: there is an entry in {where}, and none across from it")
     adjoint = adjoint_members(matrix.entry)
-    first_kind, *other_kinds = KINDS.get(matrix.entry, (SYMMETRIC,))
+    first_kind, *other_kinds = KINDS_OF_SYMMETRY.get(matrix.entry, (SYMMETRIC,))
     first = _first_that_differs(values, order, adjoint)
     if first is None:
         return Symmetry(first_kind, across=order)

@@ -1,4 +1,4 @@
-"""Code shared by studies of y = A x: features of matrices, and the choice of a variant by time and memory.
+"""Code shared by studies of y = A x: features of matrices, the choice by time and memory, and names of baselines.
 
 The predicted search compares matrices by their features. The choice by memory selects a variant on the Pareto front of
 time and bytes.
@@ -7,7 +7,7 @@ time and bytes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,10 @@ from repro.codegen.targets import DTYPES
 from repro.entries import get_entry
 from repro.tuning.recordings import Machine
 from repro.tuning.search import Choice
+
+if TYPE_CHECKING:
+    # imported for types only: measuring must not depend on the code of tables (see `repro.campaign.receipts`)
+    from repro.results.campaign_data import Campaign, ReportedTime
 
 #: Name of the library that provides the baselines, by backend.
 LIBRARIES: Mapping[str, str] = {"cuda": "cuSPARSE", "opencl": "SciPy"}
@@ -100,3 +104,14 @@ def _best_by_memory(rows: Sequence[Row], weight: float, clock: str) -> str | Non
     seconds = np.array([row.median(clock) for row in timed], dtype=np.float64)
     sizes = np.array([row["matrix_bytes"] for row in timed], dtype=np.float64)
     return timed[least_weighted_cost(seconds, sizes, weight)].name
+
+
+def library_of(campaign: Campaign) -> str:
+    return LIBRARIES["opencl" if campaign.on_cpu else "cuda"]
+
+
+def routine_text(routine: ReportedTime) -> str:
+    """Return the name of a routine for tables, such as `bsrmv/real3`; `@ordering` is added unless it is natural."""
+    row = routine.row
+    marked = "" if row["ordering"] == "natural" else f"@{row['ordering']}"
+    return f"{row['routine']}/{row['representation']}{marked}"

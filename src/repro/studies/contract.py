@@ -131,7 +131,7 @@ class Study:
         first study is at the top of the report.
     result
         Keyword arguments of `repro.results.tables.Result`, the study's result in one number; empty if there is none.
-    paces
+    cost_models
         Cost model for each dialect; see `repro.campaign.estimate`.
     packages
         Names of Python packages that affect the times of this study only.
@@ -159,7 +159,7 @@ class Study:
     libraries: Mapping[str, str] = {}
     highlights: Mapping[str, str] = {}
     result: Mapping[str, str] = {}
-    paces: Mapping[str, CostModel] = {}
+    cost_models: Mapping[str, CostModel] = {}
     packages: tuple[str, ...] = ()
     gpu_sharing: bool = False
     rival_tasks: tuple[RivalTask, ...] = ()

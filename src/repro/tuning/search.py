@@ -203,16 +203,16 @@ def attempt(
 def within_reach(rows: Iterable[Row], groups: Mapping[str, Hashable], timing: Timing) -> set[str]:
     """Return the names of variants to time with the full protocol.
 
-    These are at most `finalists` variants with times within the factor `reach` of the fastest, plus the best
-    `per_group` variants of each group, because tables compare groups.
+    These are at most `finalists` variants that are at most `reach` (a share, 0.1) slower than the fastest, plus the
+    best `per_group` variants of each group, because tables compare groups.
     """
-    ranked = sorted((r for r in rows if r.status == "ok"), key=_time)
-    if not ranked:
+    by_time = sorted((r for r in rows if r.status == "ok"), key=_time)
+    if not by_time:
         return set()
-    limit = _time(ranked[0]) * (1 + timing.reach)
-    names = {row.name for row in ranked[: timing.finalists] if _time(row) <= limit}
+    limit = _time(by_time[0]) * (1 + timing.reach)
+    names = {row.name for row in by_time[: timing.finalists] if _time(row) <= limit}
     taken: Counter[Hashable] = Counter()
-    for row in ranked:
+    for row in by_time:
         group = groups[row.name]
         taken[group] += 1
         if taken[group] <= timing.per_group:

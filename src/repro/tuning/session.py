@@ -16,7 +16,7 @@ from repro.bench.variant_id import BaseId
 from repro.bench.yardsticks import DeviceCopy, Empty, Floor
 from repro.codegen.targets import Target
 from repro.codegen.templates import StreamConfig, streams
-from repro.config.models import Rival, StudySettings
+from repro.config.models import Rival, StudySettings, Timing
 from repro.problems.problem import Problem
 from repro.tuning.final_timing import Probe, shuffled_rounds
 from repro.tuning.recordings import FeaturesOf, Machine, Prune, load_recordings, prune_nothing
@@ -49,18 +49,24 @@ class Session:
     store: Store
     settings: StudySettings
     seed: int
-    place: CaseLocation
+    location: CaseLocation
     #: Called with the name of a stage, the number of finished steps, and the total number of steps.
     progress: ProgressCallback
     #: Rivals of what the study measures; a rival is timed in the same rounds as the winners.
     rivals: Sequence[Rival] = ()
-    #: Folder of the templates, for modules that are compiled on demand, and how many are compiled at once.
+    #: Folder of the templates, for modules that are compiled on demand.
     templates: Path = Path("kernels")
+    #: Modules that are compiled at once.
     jobs: int = 1
 
     @property
     def precision(self) -> str:
         return self.bench.operands.precision
+
+    @property
+    def timing(self) -> Timing:
+        """The configured timing with the timeout of this device: a slow GPU has longer (`Timing.on`)."""
+        return self.bench.timing
 
     @property
     def target(self) -> Target:
@@ -140,7 +146,7 @@ class Session:
         yardsticks = self.yardsticks()
         yield "baseline", [row for _, row in yardsticks]
         yield "report", self.rounds([*variants, *fastest_yardsticks(yardsticks), *baselines])
-        yield "choices", pick(rows, self.settings.timing.tie, lambda timed, clock: {"joint": timed})
+        yield "choices", pick(rows, self.timing.tie, lambda timed, clock: {"joint": timed})
 
     def strategy(
         self,
@@ -159,18 +165,20 @@ class Session:
         ReproError
             The strategy `predicted` was selected, but there is no recorded campaign.
         """
-        settings, device, place = self.settings, self.bench.device, self.place
+        settings, device, location = self.settings, self.bench.device, self.location
         if settings.search == "random":
             return RandomSample(settings.budget, self.seed)
         if settings.search == "exhaustive":
             return Exhaustive()
         campaigns = None if settings.training == "all" else settings.training
         machine = Machine(device.sm_count, device.target.threads_per_sm, device.l2_bytes)
-        path = place.results / place.campaign / "raw" / "problems" / f"{self.problem.name}.json"
+        path = location.results / location.campaign / "raw" / "problems" / f"{self.problem.name}.json"
         facts = (read_problem(path).get("facts") or {}) if path.exists() else {}
         record = {**self.problem.summary(), "statistics": self.problem.statistics, "facts": facts}
         return Predicted(
-            load_recordings(place.results, place.study, device.backend, campaigns, place.campaign, features_of, prune),
+            load_recordings(
+                location.results, location.study, device.backend, campaigns, location.campaign, features_of, prune
+            ),
             features_of(record, self.precision, machine),
             settings.budget,
             id_class,

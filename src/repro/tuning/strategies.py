@@ -127,7 +127,7 @@ def _measure_all(indices: Sequence[int], measure: Measure, build: Builder | None
 #
 # - `ALIKE` (0.7): extended space 8 % with 0.6 and 0.8 as well, 11 % with 0.5 and 1.0, for `dragon_res2` in single
 #   precision.
-# - `WORD` of 0.10, 0.13, 0.16 and 0.20: 8, 8, 8 and 10 % in the extended space, 5 to 7 % in the papers' space.
+# - `WORD_DEVIATION` of 0.10, 0.13, 0.16 and 0.20: 8, 8, 8 and 10 % in the extended space, 5 to 7 % in the papers'.
 # - `NEAR` of 0.07 and 0.14: 11 and 8 % in the extended space, 5 and 7 % in the papers' space.
 # - `LEADS` (when to try untried words): 8 and 6 % if after a quarter or a third of the budget, 8 % if never. It was
 #   chosen from older rows of the campaign, measured in a space without pairs. In this older space, the worst loss
@@ -135,15 +135,15 @@ def _measure_all(indices: Sequence[int], measure: Measure, build: Builder | None
 #   variants all loaded by `cs`.
 
 #: Relative standard deviation of a median over few launches.
-NOISE = 0.02
+MEDIAN_DEVIATION = 0.02
 #: Relative standard deviation of an effect that a single variant has on a problem, independent of other variants.
-ALONE = 0.02
+VARIANT_DEVIATION = 0.02
 #: Relative standard deviation of an effect that similar variants share on a problem, not known from recorded problems.
 NEAR = 0.10
 #: Relative standard deviation of the effect that each word of a variant's name has on a problem.
-WORD = 0.10
+WORD_DEVIATION = 0.10
 #: Standard deviation of the logarithm of a problem's overall speed: almost unknown before the first measured time.
-WHOLE = 3.0
+SPEED_DEVIATION = 3.0
 
 
 class GaussianProcess:
@@ -154,7 +154,8 @@ class GaussianProcess:
     mean
         `(n,)`, known except for an additive constant.
     factors
-        `(f, n)` matrix F; the prior covariance is F^T F plus the terms of `WHOLE`, `NEAR` and `ALONE`.
+        `(f, n)` matrix F; the prior covariance is F^T F plus the terms of `SPEED_DEVIATION`, `NEAR` and
+        `VARIANT_DEVIATION`.
     likeness
         Function that returns the likeness of each variant to a given one, `(n,)`.
     groups
@@ -163,9 +164,9 @@ class GaussianProcess:
 
     def __init__(self, mean: Array, factors: Array, likeness: Callable[[int], Array], groups: NDArray[np.intp]) -> None:
         self.mean = mean.copy()
-        self._factors = np.vstack([factors, np.full(len(mean), WHOLE)])
+        self._factors = np.vstack([factors, np.full(len(mean), SPEED_DEVIATION)])
         self._likeness = likeness
-        self.variance = (self._factors**2).sum(axis=0) + NEAR**2 + ALONE**2
+        self.variance = (self._factors**2).sum(axis=0) + NEAR**2 + VARIANT_DEVIATION**2
         self._learnt = np.empty((0, len(mean)))
         self._tried = np.zeros(len(mean), dtype=bool)
         self._best: float | None = None
@@ -206,9 +207,9 @@ class GaussianProcess:
         value = float(np.log(seconds))
         self._best = value if self._best is None else min(self._best, value)
         covariance = self._factors.T @ self._factors[:, index] + NEAR**2 * self._likeness(index)
-        covariance[index] += ALONE**2
+        covariance[index] += VARIANT_DEVIATION**2
         covariance -= self._learnt.T @ self._learnt[:, index]
-        deviation = np.sqrt(covariance[index] + NOISE**2)
+        deviation = np.sqrt(covariance[index] + MEDIAN_DEVIATION**2)
         gain = covariance / deviation
         self.mean += gain * (value - self.mean[index]) / deviation
         self.variance -= gain**2
@@ -221,7 +222,7 @@ def _first_largest(values: Array, without: NDArray[np.bool_]) -> int:
 
 
 #: A recorded problem is used only if its search tried at least this fraction of the space, with at least one time.
-COVERED = 0.5
+MIN_TRIED_SHARE = 0.5
 #: If a feature differs by this many standard deviations, a recorded problem's weight falls by the factor exp(-1/2).
 ALIKE = 0.7
 #: Minimum weight of a recorded problem before normalisation: even another kind of problem is better than none.
@@ -321,10 +322,10 @@ def prior(
             todo="measure a campaign of this space with `search: exhaustive` first",
         )
     losses = np.array([_losses(recording, space, likeness) for recording in covering])
-    weights = _weights(np.array([recording.features for recording in covering]), target)
+    weights = likeness_weights(np.array([recording.features for recording in covering]), target)
     mean = weights @ losses
     groups = np.unique(likeness.groups, return_inverse=True)[1]
-    factors = np.vstack([np.sqrt(weights)[:, None] * (losses - mean), WORD * likeness.words()])
+    factors = np.vstack([np.sqrt(weights)[:, None] * (losses - mean), WORD_DEVIATION * likeness.words()])
     return GaussianProcess(mean, factors, likeness, groups)
 
 
@@ -332,7 +333,7 @@ def prior(
 def covers(recording: Recording, space: tuple[str, ...]) -> bool:
     """Return whether a recorded search tried enough of a space and has at least one time."""
     tried = [recording.seconds[name] for name in space if name in recording.seconds]
-    return len(tried) >= COVERED * len(space) and any(seconds is not None for seconds in tried)
+    return len(tried) >= MIN_TRIED_SHARE * len(space) and any(seconds is not None for seconds in tried)
 
 
 @lru_cache(maxsize=LEARNED)
@@ -350,7 +351,7 @@ def _losses(recording: Recording, space: tuple[str, ...], likeness: VariantCovar
     return losses
 
 
-def _weights(features: Array, target: Array) -> Array:
+def likeness_weights(features: Array, target: Array) -> Array:
     """Return normalised weights of problems, `(problems,)`, from features `(problems, features)`; NaN means unknown."""
     stated = np.isfinite(features)
     count = np.maximum(stated.sum(axis=0), 1)

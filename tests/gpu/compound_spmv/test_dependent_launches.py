@@ -27,7 +27,9 @@ def ours(gpu, layout):
 
 def run(gpu, bench, problem, templates, folder, precision, space):
     def build(layout):
-        source = render_module(templates, problem.entry, precision, layout, space[layout], gpu.target, dependent=True)
+        source = render_module(
+            templates, problem.entry, precision, layout, space[layout], gpu.target, "tests", dependent=True
+        )
         return compile_module(source, gpu.target, folder / f"{layout}.json")
 
     with ThreadPoolExecutor(8) as pool:
@@ -82,7 +84,9 @@ def test_a_chain_of_many_waves(gpu, make_gpu_bench, templates, tmp_path, text):
     id, problem = VariantId.parse(text), banded()
     modules = [
         compile_module(
-            render_module(templates, "real", "double", id.layout, [id.schedule], gpu.target, dependent=dependent),
+            render_module(
+                templates, "real", "double", id.layout, [id.schedule], gpu.target, "tests", dependent=dependent
+            ),
             gpu.target, tmp_path / f"{dependent}.json",
         )
         for dependent in (True, False)

@@ -27,7 +27,9 @@ def run(gpu, make_gpu_bench, problem, templates, folder, precision, schedules_of
     """Compile a module a layout, try every variant, and return the rows."""
 
     def build(layout):
-        source = render_module(templates, problem.entry, precision, layout, schedules_of_layouts[layout], gpu.target)
+        source = render_module(
+            templates, problem.entry, precision, layout, schedules_of_layouts[layout], gpu.target, "tests"
+        )
         return compile_module(source, gpu.target, folder / f"{layout}.json")
 
     with ThreadPoolExecutor(8) as pool:

@@ -11,7 +11,7 @@ from repro.bench.timing import SamplingPlan
 from repro.codegen.build_cache import compile_module
 from repro.sparse.symmetry import SYMMETRIC
 from repro.studies.compressed_coo import runnables as coordinates
-from repro.studies.compressed_coo.coordinate_format import ENTRIES
+from repro.studies.compressed_coo.coordinate_format import ENTRIES_PER_THREAD
 from repro.studies.compressed_coo.ids import HEIGHTS, PAIRS, SPLITS, TILES, Blocking, CoordinateId, blockings
 from repro.studies.compressed_coo.kernels import render_coo
 from repro.studies.compressed_coo.runnables import CoordinateVariant
@@ -27,7 +27,7 @@ COORDINATES = [layout for layout in SPLITS if layout not in PAIRS]
 BLOCKINGS = [
     Blocking(threads, entries, chunks, load)
     for threads in (64, 128, 256)
-    for entries in ENTRIES
+    for entries in ENTRIES_PER_THREAD
     for chunks, load in ((1, "cs"), (3, "ca"))
 ]
 CASES = [

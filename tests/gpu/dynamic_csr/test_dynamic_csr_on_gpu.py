@@ -36,6 +36,7 @@ from support.insertion_batches import (
     two_windows_of_a_part,
     uniform,
 )
+from support.matrices import batch_of, of_whole_numbers
 
 pytestmark = pytest.mark.gpu
 
@@ -86,19 +87,7 @@ class Foreign:
 
 
 def drawn(dtype=np.float64, rows=3000, columns=2000, seed=1):
-    random = np.random.default_rng(seed)
-    matrix = sp.random_array((rows, columns), density=0.005, rng=random, format="csr", dtype=dtype)
-    matrix.data[:] = random.integers(1, 9, matrix.nnz)
-    return matrix
-
-
-def batch(shape, count, seed=2):
-    random = np.random.default_rng(seed)
-    return (
-        random.integers(0, shape[0], count),
-        random.integers(0, shape[1], count),
-        random.integers(1, 9, count).astype(float),
-    )
+    return of_whole_numbers(rows, columns, 0.005, dtype, seed)
 
 
 def assert_same(A, expected):
@@ -172,7 +161,7 @@ def test_a_bad_entry_at_the_end_refuses_the_batch(on_gpu, m, bad):
 @pytest.mark.parametrize("count", [1, 2000, 20_000, 100_000])
 def test_arrays_of_others_are_inserted_where_they_lie(runtime, monkeypatch, dtype, count):
     base = drawn(dtype)
-    rows, columns, values = batch(base.shape, count)
+    rows, columns, values = batch_of(base.shape, count)
     expected = sp.csr_array(base + sp.coo_array((values, (rows, columns)), shape=base.shape))
     A = repro.DynamicCSR.from_csr(base, device="cuda:0")
     own = [runtime.put(array) for array in (rows.astype(np.int32), columns.astype(np.int32), values.astype(dtype))]

@@ -69,7 +69,7 @@ def products(gpu, templates, tmp_path):
         ours = []
         for text in VARIANTS[entry]:
             id = VariantId.parse(text)
-            source = render_module(templates, entry, precision, id.layout.stored, [id.schedule], gpu.target)
+            source = render_module(templates, entry, precision, id.layout.stored, [id.schedule], gpu.target, "tests")
             built = compile_module(source, gpu.target, tmp_path / f"{id.layout}.json")
             assert built.binary, built.message
             ours.append(Variant(id, built, tmp_path))

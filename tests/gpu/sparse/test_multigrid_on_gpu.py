@@ -6,9 +6,9 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator, cg
 
 from repro.sparse.multigrid import reference
-from repro.sparse.multigrid.reference import Cycle
 from repro.sparse.multigrid.solver import Solver
 from support.matrices import poisson, to_csr
+from support.reference_cycle import Cycle
 
 pytestmark = pytest.mark.gpu
 PROBLEMS = {"5": ((200, 200), 5), "9": ((200, 200), 9), "7": ((32, 32, 32), 7), "27": ((32, 32, 32), 27)}

@@ -7,7 +7,6 @@ import scipy.sparse as sp
 from repro.bench.timing import SamplingPlan
 from repro.codegen.build_cache import compile_module
 from repro.errors import Unsupported
-from repro.problems.matrix import Matrix
 from repro.sparse.compound.kernels import render_module
 from repro.sparse.compound.runnables import Variant
 from repro.sparse.compound.variants import VariantId
@@ -20,24 +19,12 @@ from repro.sparse.solvers.kernels import Breakdown, render_solver
 from repro.studies.compressed_coo.ids import Blocking, CoordinateId
 from repro.studies.compressed_coo.kernels import render_coo
 from repro.studies.compressed_coo.study import variant_of
+from support.matrices import convection, real_problem
 
 pytestmark = pytest.mark.gpu
 
 PRECISIONS = ("single", "double")
 EFFORT = SamplingPlan(20, 5, 5)
-
-
-def make_problem(matrix):
-    csr = sp.csr_array(matrix, dtype=float)
-    offsets, columns = csr.indptr.astype(np.int32), csr.indices.astype(np.int32)
-    return Matrix("system", "real", csr.shape[0], offsets, columns, csr.data.reshape(-1, 1))
-
-
-def convection(points):
-    """Convection and diffusion on a grid, upwind."""
-    one = sp.diags_array([-1.7, 2.8, -1], offsets=[-1, 0, 1], shape=(points, points))
-    eye = sp.eye_array(points)
-    return make_problem(sp.kron(one, eye) + sp.kron(eye, one))
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +45,7 @@ def our_product(gpu, templates, tmp_path):
 
     def make(precision):
         id = VariantId.parse("Sl-32-SoA-AoS/dynamic-128-8")
-        source = render_module(templates, "real", precision, id.layout, [id.schedule], gpu.target)
+        source = render_module(templates, "real", precision, id.layout, [id.schedule], gpu.target, "tests")
         return Variant(id, compile_module(source, gpu.target, tmp_path / "variant.json"), tmp_path)
 
     return make
@@ -170,9 +157,9 @@ ROTATION = sp.kron(sp.eye_array(20_000), np.array([[0, 1], [-1, 0]]))
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_breakdown_and_divergence_are_reported(make_solver, precision):
-    solution = make_solver(make_problem(ROTATION), precision).solve(np.ones(40_000))
+    solution = make_solver(real_problem(ROTATION), precision).solve(np.ones(40_000))
     assert (solution.status, solution.reason, solution.iterations) == ("breakdown", Breakdown.PROJECTION, 0)
     assert not solution.x.any()
-    nearly = make_problem(ROTATION + 1e-9 * sp.eye_array(40_000))
+    nearly = real_problem(ROTATION + 1e-9 * sp.eye_array(40_000))
     solution = make_solver(nearly).solve(np.ones(40_000), check_every=1)
     assert (solution.status, solution.iterations) == ("diverged", 1)

@@ -12,7 +12,7 @@ from repro.sparse.spgemm.binned_rows import Factors, papers_plan, plan_products
 from repro.sparse.spgemm.kernels import BINS, ROOMS, refill_shapes, single_shapes
 from repro.sparse.spgemm.multiplication import CoordinateMultiplication, Destinations, Multiplication
 from repro.sparse.spgemm.one_launch import SingleLaunch
-from support.matrices import around_edges, assert_product, doubled, fragmented, of_sizes, poisson, random
+from support.matrices import around_edges, assert_product, doubled, fragmented, of_sizes, poisson, random, with_values
 
 pytestmark = pytest.mark.gpu
 DTYPES = {"single": np.float32, "double": np.float64}
@@ -83,13 +83,6 @@ def stored(gpu, held, matrix, dtype):
     storage = Storage.upload(gpu, lay_out(sp.csr_array(matrix, dtype=dtype), 1))
     held.callback(storage.release)
     return storage
-
-
-def with_values(matrix, seed, dtype):
-    """Return a matrix with the same pattern and other values."""
-    other = sp.csr_array(matrix, dtype=dtype, copy=True)
-    other.data[:] = np.random.default_rng(seed).uniform(-1, 1, other.nnz)
-    return other
 
 
 @pytest.mark.parametrize("precision", ["single", "double"])

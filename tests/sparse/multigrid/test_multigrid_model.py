@@ -7,7 +7,6 @@ from scipy.sparse.linalg import LinearOperator, cg
 
 from repro.errors import ReproError
 from repro.sparse.multigrid.reference import (
-    Cycle,
     MultigridSettings,
     aggregate,
     coarse_matrix,
@@ -21,6 +20,7 @@ from repro.sparse.multigrid.reference import (
     tentative,
 )
 from support.matrices import PROBLEMS, poisson
+from support.reference_cycle import Cycle
 
 
 @pytest.fixture(params=PROBLEMS)

@@ -6,9 +6,10 @@ from scipy.sparse.linalg import LinearOperator, cg
 
 from repro.errors import ReproError
 from repro.sparse.multigrid import reference
-from repro.sparse.multigrid.reference import Cycle, MultigridSettings, Smoother
+from repro.sparse.multigrid.reference import MultigridSettings, Smoother
 from support.hierarchies import read
 from support.matrices import PROBLEMS, poisson
+from support.reference_cycle import Cycle
 
 SETTINGS = MultigridSettings(coarsest=20)
 

@@ -7,9 +7,10 @@ from scipy.sparse.linalg import LinearOperator, cg
 
 from repro.sparse.multigrid import reference
 from repro.sparse.multigrid import solver as solve
-from repro.sparse.multigrid.reference import Cycle, MultigridSettings
+from repro.sparse.multigrid.reference import MultigridSettings
 from support.hierarchies import read
 from support.matrices import PROBLEMS, poisson
+from support.reference_cycle import Cycle
 
 pytestmark = pytest.mark.medium
 
@@ -72,7 +73,7 @@ def test_cycles_alone_converge(device, solver_of, precision):
 
 def test_a_large_coarsest_level_is_relaxed(device, solver_of, monkeypatch):
     monkeypatch.setattr(solve, "DENSE_ROWS", 10)
-    monkeypatch.setattr("repro.sparse.multigrid.reference.DENSE_ROWS", 10)
+    monkeypatch.setattr("support.reference_cycle.DENSE_ROWS", 10)
     matrix, settings = poisson((30, 30), 5), MultigridSettings(coarsest=40)
     b = np.random.default_rng(5).random(900)
     solver = solver_of(matrix, settings)

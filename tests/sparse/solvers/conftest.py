@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
-import scipy.sparse as sp
 
 from repro.codegen.build_cache import Module, compile_module
 from repro.codegen.targets import CPU
@@ -27,30 +25,6 @@ def solver_modules(built_folder: Path, templates: Path) -> tuple[Path, dict[str,
         return compile_module(render_solver(templates, "bicgstab", precision, CPU), CPU, folder / f"{precision}.json")
 
     return folder, {precision: build(precision) for precision in ("single", "double")}
-
-
-@pytest.fixture
-def as_problem() -> Callable[..., Matrix]:
-    """Make a problem with real entries of a matrix."""
-
-    def make(matrix) -> Matrix:
-        csr = sp.csr_array(matrix, dtype=float)
-        offsets, columns = csr.indptr.astype(np.int32), csr.indices.astype(np.int32)
-        return Matrix("system", "real", csr.shape[0], offsets, columns, csr.data.reshape(-1, 1))
-
-    return make
-
-
-@pytest.fixture
-def convection(as_problem) -> Callable[..., Matrix]:
-    """Make convection and diffusion on a grid, upwind: not symmetric, and diagonally dominant."""
-
-    def make(points: int = 21, wind: float = 0.7, reaction: float = 0.1) -> Matrix:
-        one = sp.diags_array([-1 - wind, 2 + wind + reaction, -1], offsets=[-1, 0, 1], shape=(points, points))
-        eye = sp.eye_array(points)
-        return as_problem(sp.kron(one, eye) + sp.kron(eye, one))
-
-    return make
 
 
 @pytest.fixture

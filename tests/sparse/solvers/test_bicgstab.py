@@ -10,6 +10,7 @@ from repro.sparse.operands import expand
 from repro.sparse.solvers import bicgstab as on_device
 from repro.sparse.solvers.bicgstab import bicgstab
 from repro.sparse.solvers.kernels import Breakdown
+from support.matrices import convection, real_problem
 
 DTYPES = {"single": np.float32, "double": np.float64}
 precisions = pytest.mark.parametrize("precision", DTYPES)
@@ -21,7 +22,7 @@ def draw(n, precision="double"):
 
 @precisions
 @pytest.mark.parametrize("points", [21, 20, 64])  # words that are and are not full; more words than threads
-def test_the_residual_of_every_iteration_is_that_of_the_host(make_solver, convection, precision, points):
+def test_the_residual_of_every_iteration_is_that_of_the_host(make_solver, precision, points):
     problem = convection(points)
     solver, b = make_solver(problem, precision), draw(problem.n, precision)
     matrix = expand(problem, problem.values.astype(DTYPES[precision]))
@@ -40,7 +41,7 @@ def test_the_residual_of_every_iteration_is_that_of_the_host(make_solver, convec
     np.testing.assert_allclose(found[-1].residual, np.linalg.norm(b - matrix @ solver.x()), rtol=tolerance)
 
 
-def test_the_residuals_are_those_of_scipy(make_solver, convection):
+def test_the_residuals_are_those_of_scipy(make_solver):
     problem = convection()
     solver, b = make_solver(problem), draw(problem.n)
     matrix = expand(problem, problem.values).tocsr()
@@ -53,7 +54,7 @@ def test_the_residuals_are_those_of_scipy(make_solver, convection):
 
 
 @precisions
-def test_it_converges_to_the_solution(make_solver, convection, precision):
+def test_it_converges_to_the_solution(make_solver, precision):
     problem = convection(30, reaction=0.02)
     solver = make_solver(problem, precision)
     matrix = expand(problem, problem.values).tocsc()
@@ -72,14 +73,14 @@ def test_it_converges_to_the_solution(make_solver, convection, precision):
     assert not again.x.any()
 
 
-def test_as_many_iterations_as_asked_for_are_done(make_solver, convection):
+def test_as_many_iterations_as_asked_for_are_done(make_solver):
     problem = convection()
     solution = make_solver(problem).solve(draw(problem.n), tolerance=0, max_iterations=7, check_every=3)
     assert (solution.status, solution.iterations) == ("limit", 7)
 
 
 @precisions
-def test_the_same_solve_gives_the_same_bits(make_solver, convection, precision):
+def test_the_same_solve_gives_the_same_bits(make_solver, precision):
     problem = convection(40)
     b = draw(problem.n, precision)
     solutions = [make_solver(problem, precision).solve(b, tolerance=0, max_iterations=20) for _ in range(2)]
@@ -103,9 +104,9 @@ BREAKDOWNS = {
 
 @precisions
 @pytest.mark.parametrize("case", BREAKDOWNS)
-def test_a_breakdown_is_reported_and_freezes_x(make_solver, as_problem, precision, case):
+def test_a_breakdown_is_reported_and_freezes_x(make_solver, precision, case):
     matrix, b, reason, iterations, x = BREAKDOWNS[case]
-    solver, b = make_solver(as_problem(matrix), precision), np.asarray(b, DTYPES[precision])
+    solver, b = make_solver(real_problem(matrix), precision), np.asarray(b, DTYPES[precision])
     solution = solver.solve(b, tolerance=1e-3, max_iterations=30, check_every=1)
     assert (solution.status, solution.reason, solution.iterations) == ("breakdown", reason, iterations)
     np.testing.assert_array_equal(solution.x, x)
@@ -122,10 +123,10 @@ def test_a_breakdown_is_reported_and_freezes_x(make_solver, as_problem, precisio
 @pytest.mark.parametrize(
     ("precision", "tolerance", "status"), [("single", 1e-5, "drifted"), ("double", 1e-8, "converged")]
 )
-def test_what_is_left_is_that_of_x_and_not_of_the_recurrence(make_solver, as_problem, precision, tolerance, status):
+def test_what_is_left_is_that_of_x_and_not_of_the_recurrence(make_solver, precision, tolerance, status):
     line = sp.diags_array([2.0, -1.0, -1.0], offsets=[0, 1, -1], shape=(300, 300))
     b = draw(300, precision)
-    solution = make_solver(as_problem(line), precision).solve(b, tolerance, max_iterations=2000, check_every=1)
+    solution = make_solver(real_problem(line), precision).solve(b, tolerance, max_iterations=2000, check_every=1)
     left = np.linalg.norm(b.astype(float) - line @ solution.x)
     assert solution.status == status
     assert solution.residual <= tolerance * np.linalg.norm(b)
@@ -133,22 +134,22 @@ def test_what_is_left_is_that_of_x_and_not_of_the_recurrence(make_solver, as_pro
     assert solution.left == pytest.approx(left, rel=0.3)
 
 
-def test_a_breakdown_at_the_solution_is_convergence(make_solver, as_problem):
-    solution = make_solver(as_problem(2 * sp.eye_array(33))).solve(draw(33))
+def test_a_breakdown_at_the_solution_is_convergence(make_solver):
+    solution = make_solver(real_problem(2 * sp.eye_array(33))).solve(draw(33))
     assert (solution.status, solution.iterations, solution.residual) == ("converged", 1, 0)
     np.testing.assert_array_equal(solution.x, draw(33) / 2)
 
 
-def test_divergence_is_reported(make_solver, as_problem):
+def test_divergence_is_reported(make_solver):
     """Next to a breakdown: (b, A b) is small, but not zero, so that the first step is far too long."""
-    solver = make_solver(as_problem(ROTATION + 1e-9 * sp.eye_array(100)))
+    solver = make_solver(real_problem(ROTATION + 1e-9 * sp.eye_array(100)))
     solution = solver.solve(np.ones(100), max_iterations=50, check_every=1)
     assert solution.status == "diverged"
     assert solution.iterations == 1
     assert solution.residual > on_device.DIVERGED * 10
 
 
-def test_memory_comes_back_where_there_is_not_enough(make_solver, convection, cpu_device, monkeypatch):
+def test_memory_comes_back_where_there_is_not_enough(make_solver, cpu_device, monkeypatch):
     problem, made = convection(), []
     allocate = cpu_device.allocate
 
@@ -170,7 +171,7 @@ def test_memory_comes_back_where_there_is_not_enough(make_solver, convection, cp
     ("size", "keys", "message"),
     [(32, {}, "another size"), (33, {"check_every": 0}, "so few"), (33, {"max_iterations": -1}, "so few")],
 )
-def test_what_cannot_be_solved_is_one_message(make_solver, as_problem, size, keys, message):
-    solver = make_solver(as_problem(2 * sp.eye_array(33)))
+def test_what_cannot_be_solved_is_one_message(make_solver, size, keys, message):
+    solver = make_solver(real_problem(2 * sp.eye_array(33)))
     with pytest.raises(ReproError, match=message):
         solver.solve(draw(size), **keys)

@@ -73,7 +73,7 @@ def test_all_solve_to_the_tolerance_in_as_many_iterations(make_bench, load, chip
     products = [SciPy("csr", each) for each in (real_expansion(entry), *representations)]
     for text in layouts:
         layout, schedule = Layout.parse(text), Schedule("dynamic", 32, 2)
-        source = render_module(templates, entry, precision, layout, [schedule], CPU)
+        source = render_module(templates, entry, precision, layout, [schedule], CPU, "tests")
         products.append(Variant(VariantId(layout, schedule), *load("", source, f"{entry}-{precision}-{text}")))
     runs = [chip(problem, precision), *(over(product, precision) for product in products)]
     rows = [bench.try_once(run, "report", EFFORT) for run in runs]

@@ -7,10 +7,11 @@ from scipy.sparse import linalg
 from repro.sparse.operands import expand
 from repro.sparse.solvers.bicgstab import bicgstab
 from repro.sparse.solvers.kernels import Breakdown
+from support.matrices import convection
 
 
 @pytest.mark.parametrize("wind", [0.0, 0.7, 5.0])
-def test_the_residuals_are_those_of_scipy(convection, wind):
+def test_the_residuals_are_those_of_scipy(wind):
     problem = convection(21, wind)
     matrix = expand(problem, problem.values).tocsr()
     b = np.random.default_rng(1).uniform(-1, 1, problem.n)
@@ -22,7 +23,7 @@ def test_the_residuals_are_those_of_scipy(convection, wind):
     np.testing.assert_allclose(course.x, x, rtol=1e-9, atol=1e-12)
 
 
-def test_fewer_iterations_are_the_beginning_of_more(convection):
+def test_fewer_iterations_are_the_beginning_of_more():
     problem = convection()
     matrix = expand(problem, problem.values)
     b = np.ones(problem.n)

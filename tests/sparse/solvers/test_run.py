@@ -21,6 +21,7 @@ from repro.studies.compressed_coo import STUDY_NAME
 from repro.studies.compressed_coo.ids import Blocking, CoordinateId
 from repro.studies.compressed_coo.kernels import render_coo
 from repro.studies.compressed_coo.study import variant_of
+from support.matrices import convection, real_problem
 
 pytestmark = pytest.mark.medium
 
@@ -35,7 +36,7 @@ def products(tmp_path, templates):
     def make(precision):
         schedule = Schedule("dynamic", 32, 2)
         layout, blocking = Layout.parse("Sl-16-SoA-AoS"), Blocking(32, 4, 2)
-        source = render_module(templates, "real", precision, layout, [schedule], CPU)
+        source = render_module(templates, "real", precision, layout, [schedule], CPU, "tests")
         module = compile_module(source, CPU, tmp_path / "variant.json")
         variant = Variant(VariantId(layout, schedule), module, tmp_path)
         found = [SciPy("csr", real_expansion("real")), variant, variant.reordered("rcm")]
@@ -49,7 +50,7 @@ def products(tmp_path, templates):
 
 
 @pytest.mark.parametrize("precision", ["single", "double"])
-def test_a_solve_with_any_product_is_verified_and_timed(make_bench, convection, products, solver_modules, precision):
+def test_a_solve_with_any_product_is_verified_and_timed(make_bench, products, solver_modules, precision):
     folder, modules = solver_modules
     bench = make_bench(convection(40), precision, STUDY_NAME)
     for product in products(precision):
@@ -68,7 +69,7 @@ def test_a_solve_with_any_product_is_verified_and_timed(make_bench, convection, 
     bench.release()
 
 
-def test_a_solve_is_of_as_many_iterations_as_it_says(make_bench, convection, solver_modules):
+def test_a_solve_is_of_as_many_iterations_as_it_says(make_bench, solver_modules):
     folder, modules = solver_modules
     bench = make_bench(convection())
     run = SolverRun(SciPy("csr", real_expansion("real")), modules["double"], folder, iterations=3)
@@ -99,7 +100,7 @@ WRONG = {
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["single", "double"])
 @pytest.mark.parametrize("mistake", WRONG)
-def test_a_wrong_solver_is_incorrect_and_has_no_time(make_bench, convection, templates, tmp_path, precision, mistake):
+def test_a_wrong_solver_is_incorrect_and_has_no_time(make_bench, templates, tmp_path, precision, mistake):
     kernels = tmp_path / "kernels"
     shutil.copytree(templates, kernels)
     template = kernels / "sparse/bicgstab.j2"
@@ -116,10 +117,10 @@ def test_a_wrong_solver_is_incorrect_and_has_no_time(make_bench, convection, tem
     assert "of what is tolerated" in row.message
 
 
-def test_a_solver_that_writes_past_its_memory_is_incorrect(make_bench, convection, templates, tmp_path):
+def test_a_solver_that_writes_past_its_memory_is_incorrect(make_bench, templates, tmp_path):
     """Though its residual is right."""
     source = render_solver(templates, "bicgstab", "double", CPU)
-    body = source.index("{", source.index("begin("))
+    body = source.index("{", source.index("begin_state("))
     wrong = f"{source[: body + 1]} state[{len(LaunchedBicgstabState)}] = 1; {source[body + 1 :]}"
     module = compile_module(wrong, CPU, tmp_path / "wrong.json")
     bench = make_bench(convection(), "double", STUDY_NAME)
@@ -129,9 +130,9 @@ def test_a_solver_that_writes_past_its_memory_is_incorrect(make_bench, convectio
     assert row.message == "writes outside of the solver's state: 8 bytes past the end"
 
 
-def test_a_solve_that_breaks_down_on_the_host_does_so_on_the_device(make_bench, as_problem, solver_modules):
+def test_a_solve_that_breaks_down_on_the_host_does_so_on_the_device(make_bench, solver_modules):
     folder, modules = solver_modules
-    bench = make_bench(as_problem(sp.csr_array((np.zeros(9), np.arange(9), np.arange(10)))), study=STUDY_NAME)
+    bench = make_bench(real_problem(sp.csr_array((np.zeros(9), np.arange(9), np.arange(10)))), study=STUDY_NAME)
     run = SolverRun(SciPy("csr", real_expansion("real")), modules["double"], folder)
     row = bench.try_once(run, "report", EFFORT)
     bench.release()
@@ -152,7 +153,7 @@ def test_what_a_solver_cannot_do_is_unsupported(make_bench, small_problem, solve
     assert (row.status, row.message) == ("compile_error", "no")
 
 
-def test_what_is_expected_is_computed_once(make_bench, convection, monkeypatch):
+def test_what_is_expected_is_computed_once(make_bench, monkeypatch):
     bench = make_bench(convection())
     first = expect(bench.workspace, 5)
     monkeypatch.setattr("repro.sparse.solvers.bicgstab.expected_residual", None)
@@ -161,14 +162,12 @@ def test_what_is_expected_is_computed_once(make_bench, convection, monkeypatch):
 
 
 @pytest.mark.parametrize("precision", ["single", "double"])
-def test_where_rounding_takes_over_only_what_comes_before_is_compared(
-    make_bench, as_problem, solver_modules, precision
-):
+def test_where_rounding_takes_over_only_what_comes_before_is_compared(make_bench, solver_modules, precision):
     """Random numbers off the diagonal: after a few iterations two right solves have nothing in common."""
     folder, modules = solver_modules
     for seed in range(8):
         random = np.random.default_rng(seed)
-        bench = make_bench(as_problem(sp.random_array((500, 500), density=0.02, rng=random)), precision, STUDY_NAME)
+        bench = make_bench(real_problem(sp.random_array((500, 500), density=0.02, rng=random)), precision, STUDY_NAME)
         row = bench.try_once(SolverRun(SCIPY, modules[precision], folder, iterations=40), "report", EFFORT)
         expected = expect(bench.workspace, 40)
         bench.release()
@@ -177,7 +176,7 @@ def test_where_rounding_takes_over_only_what_comes_before_is_compared(
         assert row.name.startswith("bicgstab-40/")
 
 
-def test_a_well_behaved_solve_is_compared_at_its_end_and_closely(make_bench, convection):
+def test_a_well_behaved_solve_is_compared_at_its_end_and_closely(make_bench):
     for precision, iterations, closely in (("single", 8, 0.2), ("double", 10, 1e-8)):
         bench = make_bench(convection(40), precision, STUDY_NAME)
         expected = expect(bench.workspace, iterations)
@@ -208,13 +207,13 @@ class LastBits(SciPy):
         return launch
 
 
-def test_where_right_products_move_the_residual_as_far_the_solve_is_unstable(make_bench, as_problem, solver_modules):
+def test_where_right_products_move_the_residual_as_far_the_solve_is_unstable(make_bench, solver_modules):
     """Nearly skew: the first step divides by next to nothing, and a tenth of all right solves are thousands off."""
     folder, modules = solver_modules
     random = np.random.default_rng(10)
     half = sp.random_array((400, 400), density=0.01, rng=random, data_sampler=lambda size: random.normal(size=size))
     matrix = (half - half.T) + sp.diags_array(random.normal(size=400) * 1e-3)
-    bench = make_bench(as_problem(matrix), study=STUDY_NAME)
+    bench = make_bench(real_problem(matrix), study=STUDY_NAME)
     rows = [
         bench.try_once(SolverRun(LastBits(seed), modules["double"], folder), "report", SamplingPlan(3))
         for seed in range(40)
@@ -228,7 +227,7 @@ def test_where_right_products_move_the_residual_as_far_the_solve_is_unstable(mak
     assert re.search(r"last bits move it by [\d.e+]+ of that$", row.message)
 
 
-def test_a_wrong_product_is_incorrect_where_right_ones_agree(make_bench, convection, solver_modules):
+def test_a_wrong_product_is_incorrect_where_right_ones_agree(make_bench, solver_modules):
     class Off(SciPy):
         """One row in a thousand is a millionth too large."""
 

@@ -12,17 +12,10 @@ from repro.sparse.spgemm import multiplication as products
 from repro.sparse.spgemm.binned_rows import Factors
 from repro.sparse.spgemm.kernels import ROOMS, refill_shape, refill_shapes
 from repro.sparse.spgemm.multiplication import Destinations
-from support.matrices import PROBLEMS, assert_product, of_sizes, poisson, random, to_csr
+from support.matrices import PROBLEMS, assert_product, of_sizes, poisson, random, to_csr, with_values
 
 #: Bytes that are NaN in any precision.
 NAN = 0xFF
-
-
-def with_values(matrix, seed, dtype=np.float64):
-    """Return a matrix with the same pattern and other values."""
-    other = sp.csr_array(matrix, dtype=dtype, copy=True)
-    other.data[:] = np.random.default_rng(seed).uniform(-1, 1, other.nnz)
-    return other
 
 
 @pytest.fixture

@@ -52,7 +52,7 @@ PAIRS = ("Pairs-64-AoSoA-AoS/direct-64-4", "Pairs-64-AoSoA-AoS@clustered/direct-
 
 
 def rendered(templates: Path, id: VariantId, target: Target = SM_90, entry: str = "block3", **keys: bool) -> str:
-    return render_module(templates, entry, "double", id.layout, [id.schedule], target, **keys)
+    return render_module(templates, entry, "double", id.layout, [id.schedule], target, "tests", **keys)
 
 
 @pytest.mark.parametrize("text", [*VARIANTS, *PAIRS])
@@ -119,7 +119,9 @@ def early(
         else:
             problem, precision = small_problem("block3", n=400), "double"
         schedules = [id.schedule]
-        source = render_module(templates, problem.entry, precision, id.layout, schedules, SM_90, dependent=True)
+        source = render_module(
+            templates, problem.entry, precision, id.layout, schedules, SM_90, "tests", dependent=True
+        )
         source = observed(source if waits else source.replace(f" {AWAIT}", " ;"))
         monkeypatch.setattr("support.emulated_workspace.render_module", lambda *_: source)
         assert emulated(problem, precision, id, templates, tmp_path).max() <= 1  # and no NaN

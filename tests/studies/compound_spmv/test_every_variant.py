@@ -20,7 +20,7 @@ PRECISIONS = ("single", "double")
 
 
 def variants(folder, templates, entry, precision, layout, schedules=SCHEDULES):
-    source = render_module(templates, entry, precision, layout, schedules, CPU)
+    source = render_module(templates, entry, precision, layout, schedules, CPU, "tests")
     module = compile_module(source, CPU, folder / f"{layout}.json")
     return [Variant(VariantId(layout, schedule), module, folder) for schedule in schedules]
 
@@ -32,9 +32,11 @@ def turn_of(entry, precision):
 def shapes_of_ours(layout, entry, precision):
     """Return a quarter of a layout's schedules of all shapes; the next entry, and precision, has the next quarter."""
     shapes = {
-        (s.width, s.unroll, s.kind, s.ahead): s for s in extended_space(CPU, layout) if s.unroll != 4 or s.width == 4
+        (s.width, s.in_flight, s.kind, s.prefetch): s
+        for s in extended_space(CPU, layout)
+        if s.in_flight != 4 or s.width == 4
     }
-    dynamic = Schedule("dynamic", 32, 2, width=max(s.width for s in shapes.values()), unroll=2)
+    dynamic = Schedule("dynamic", 32, 2, width=max(s.width for s in shapes.values()), in_flight=2)
     return [*shapes.values(), dynamic][turn_of(entry, precision) % 4 :: 4]
 
 
@@ -49,13 +51,13 @@ def test_each_shape_has_its_turn():
         for precision in PRECISIONS:
             of_all = [s for (_, other), shapes in found.items() if other == precision for s in shapes]
             assert {(s.width, s.kind) for s in space} <= {(s.width, s.kind) for s in of_all}
-            assert {(s.width, s.ahead) for s in space} <= {(s.width, s.ahead) for s in of_all}
-            assert {(s.unroll, s.ahead) for s in space} <= {(s.unroll, s.ahead) for s in of_all}
+            assert {(s.width, s.prefetch) for s in space} <= {(s.width, s.prefetch) for s in of_all}
+            assert {(s.in_flight, s.prefetch) for s in space} <= {(s.in_flight, s.prefetch) for s in of_all}
             assert "dynamic" in {s.kind for s in of_all}
         for entry in entries():
             of_entry = [s for precision in PRECISIONS for s in found[entry, precision]]
             assert {s.width for s in of_entry} == {s.width for s in space}
-            assert {s.ahead for s in of_entry} == {s.ahead for s in space}
+            assert {s.prefetch for s in of_entry} == {s.prefetch for s in space}
 
 
 @pytest.mark.exhaustive

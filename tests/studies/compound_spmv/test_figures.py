@@ -17,7 +17,7 @@ from repro.results.published import Published
 from repro.results.registry import artifacts, get_artifact
 from repro.results.tables import Figure
 from repro.studies.compound_spmv.figures.performance import speedups
-from repro.studies.compound_spmv.figures.search import _ticks, choose_problem, surface
+from repro.studies.compound_spmv.figures.search import choose_problem, log_ticks, surface
 from support.figure_flaws import flaws, laid_out
 
 FIGURES = [artifact.name for artifact in artifacts(STUDY, "figure")]
@@ -95,7 +95,7 @@ def test_surface(gpu: Campaign) -> None:
 
 @pytest.mark.parametrize(("low", "high"), [(10.2, 63.0), (8.8, 9.1), (5.0, 2000.0), (3.0, 3.03)])
 def test_ticks_hold_both_ends_and_do_not_overlap(low: float, high: float) -> None:
-    ticks = np.array(_ticks(LogNorm(low, high), 0.07))
+    ticks = np.array(log_ticks(LogNorm(low, high), 0.07))
     assert ticks[0] == pytest.approx(low, rel=1e-2) and ticks[-1] == pytest.approx(high, rel=1e-2)
     assert np.all(np.diff(np.log(ticks)) > 0.07 * np.log(high / low) * 0.99)
     assert 2 <= len(ticks) <= 14

@@ -20,7 +20,15 @@ from repro.errors import ReproError, Unsupported
 from repro.problems.matrix import Matrix
 from repro.sparse.compound.kernels import kernel_name, render_module
 from repro.sparse.compound.runnables import Variant
-from repro.sparse.compound.variants import AHEAD, LOADS, Layout, Schedule, VariantId, extended_layouts, extended_space
+from repro.sparse.compound.variants import (
+    LOADS,
+    PREFETCHES,
+    Layout,
+    Schedule,
+    VariantId,
+    extended_layouts,
+    extended_space,
+)
 from support.emulated_cuda import EmulatedCuda, needs_compiler
 from support.emulated_workspace import SM_90, emulated
 
@@ -38,7 +46,7 @@ def layout_of(outer: str) -> Layout:
 
 def is_new(schedule: Schedule) -> bool:
     """Return whether a schedule is none of those that were recorded in `h200`."""
-    return schedule.load == "el" or bool(schedule.ahead)
+    return schedule.load == "el" or bool(schedule.prefetch)
 
 
 @needs_compiler
@@ -81,7 +89,7 @@ def test_what_the_cpu_has_no_word_for_is_a_plain_load(
     layout = layout_of("Sl-4")
     assert "el" not in {schedule.load for schedule in extended_space(CPU, layout)}
     schedules = [Schedule("direct", 64, 1, 2, 2, "el"), Schedule("chunk", 64, 1, 4, 1, "el", "p")]
-    source = render_module(templates, "block3", "double", layout, schedules, CPU)
+    source = render_module(templates, "block3", "double", layout, schedules, CPU, "tests")
     module = compile_module(source, CPU, tmp_path / "m.json")
     bench = make_bench(small_problem("block3"))
     found = [Variant(VariantId(layout, schedule), module, tmp_path, "extended") for schedule in schedules]
@@ -105,8 +113,8 @@ def test_a_matrix_that_l2_holds_is_not_kept_in_parts(
 def test_compiled_for_an_h200_nothing_spills(tmp_path: Path, templates: Path, entry: str) -> None:
     layout = layout_of("Sl-4")
     schedules = [schedule for schedule in extended_space(SM_90, layout) if is_new(schedule) and schedule.width == 8]
-    assert {schedule.ahead for schedule in schedules} == set(AHEAD) - {"f"}, "which is of pairs alone"
-    source = render_module(templates, entry, "double", layout, schedules, SM_90)
+    assert {schedule.prefetch for schedule in schedules} == set(PREFETCHES) - {"f"}, "which is of pairs alone"
+    source = render_module(templates, entry, "double", layout, schedules, SM_90, "tests")
     module = compile_module(source, SM_90, tmp_path / "m")
     assert module.resources, module.message
     assert {module.resources[kernel_name(schedule, SM_90)]["spills"] for schedule in schedules} == {0}
@@ -120,7 +128,7 @@ def test_spaces_stay_small(entry: str) -> None:
         before = [schedule for schedule in space if not is_new(schedule)]
         assert len(set(space)) == len(space) <= 1.6 * len(before)
         assert {schedule.load for schedule in space} == set(LOADS) - ({"cg"} if layout.of_pairs else set())
-        assert any(schedule.ahead == "f" for schedule in space) == layout.of_pairs
+        assert any(schedule.prefetch == "f" for schedule in space) == layout.of_pairs
         if not layout.of_pairs:  # those of `h200` are all there
             assert {schedule.load for schedule in before} == {"ca", "cg", "cs"}
             assert all(replace(schedule, load=load) in before for schedule in before for load in ("ca", "cg", "cs"))

@@ -24,7 +24,7 @@ from repro.studies.compound_spmv.facts import facts, measure_pairs
 from repro.studies.compound_spmv.study import features, prune_mask
 from repro.tuning.evaluation import evaluate, replay
 from repro.tuning.recordings import Machine, Recording
-from repro.tuning.strategies import Predicted, _weights
+from repro.tuning.strategies import Predicted, likeness_weights
 from support.symmetric_problems import KINDS, disturbed, symmetric_problem, without_entry
 
 MACHINE = Machine(132, 2048, 60 << 20)
@@ -182,11 +182,11 @@ def made_up(number: int) -> Recording:
             )
             slow = 0.05 * (layout.outer == "CSR") + 0.04 * (schedule.kind == "chunk")
         slow += 0.08 * abs(np.log2(schedule.width) - width + layout.of_pairs) + liked[str(layout)]
-        slow += 0.04 * abs(np.log2(schedule.unroll) - unroll) + 0.02 * abs(np.log2(schedule.block_size) - n_t)
+        slow += 0.04 * abs(np.log2(schedule.in_flight) - unroll) + 0.02 * abs(np.log2(schedule.block_size) - n_t)
         if schedule.load == "el" and cached:
             continue
         slow += {"ca": 0.0, "cg": -0.01, "cs": 0.15 - 0.2 * beyond, "el": -0.03}[schedule.load]
-        slow += {"": 0.0, "p": 0.04, "a": 0.02, "f": 0.03}[schedule.ahead]
+        slow += {"": 0.0, "p": 0.04, "a": 0.02, "f": 0.03}[schedule.prefetch]
         seconds[name] = (1.5e-6 + moved / 4e12) * float(np.exp(slow + random.normal(0, 0.01)))
     return Recording(f"p{number}", "quaternion", "single", "cuda", features(record, "single", MACHINE), seconds)
 
@@ -213,7 +213,7 @@ def test_problems_that_are_alike_in_their_pairs_count_more() -> None:
     no = near.copy()
     no[9], no[10:] = 0, np.nan
     others = np.array([one.features for one in RECORDED])
-    weights = _weights(np.array([near, far, no, *others]), near)
+    weights = likeness_weights(np.array([near, far, no, *others]), near)
     assert weights[0] > weights[1] and weights[0] > weights[2]
 
 

@@ -19,8 +19,8 @@ from repro.problems.matrix import Matrix
 from repro.sparse.compound.kernels import kernel_name, render_module
 from repro.sparse.compound.runnables import Variant
 from repro.sparse.compound.variants import (
-    AHEAD,
     INNER,
+    PREFETCHES,
     TILE_ROWS,
     VECTOR,
     Layout,
@@ -41,7 +41,7 @@ PRECISIONS = ("single", "double")
 EFFORT = SamplingPlan(3)
 SM_90 = get_target("sm_90")
 PAIRS_64 = Layout("Pairs-64", "AoSoA", "AoS")
-ONE = Schedule("direct", 64, 1, unroll=2)
+ONE = Schedule("direct", 64, 1, in_flight=2)
 #: What the shapes of a matrix can be; the rest are matrices of several tiles, the last partly filled, with empty rows.
 SHAPES = {
     "one tile": {"n": 64},
@@ -56,7 +56,7 @@ SHAPES = {
 def variants(
     folder: Path, templates: Path, entry: str, precision: str, layout: Layout, schedules: list[Schedule]
 ) -> list[Variant]:
-    source = render_module(templates, entry, precision, layout, schedules, CPU)
+    source = render_module(templates, entry, precision, layout, schedules, CPU, "tests")
     module = compile_module(source, CPU, folder / f"{layout}.json")
     return [Variant(VariantId(layout, schedule), module, folder, "extended") for schedule in schedules]
 
@@ -221,9 +221,9 @@ def test_compiled_for_an_h200_nothing_spills(tmp_path: Path, templates: Path) ->
             if schedule.block_size * schedule.blocks_per_sm == 512
         ),
     ]
-    assert {schedule.ahead for schedule in schedules} == set(AHEAD)
+    assert {schedule.prefetch for schedule in schedules} == set(PREFETCHES)
     module = compile_module(
-        render_module(templates, "block3", "double", layout, schedules, SM_90), SM_90, tmp_path / "m"
+        render_module(templates, "block3", "double", layout, schedules, SM_90, "tests"), SM_90, tmp_path / "m"
     )
     assert module.resources, module.message
     for schedule in schedules:
@@ -242,4 +242,4 @@ def test_schedules_that_are_not_a_tile_a_block_are_refused(schedule: str) -> Non
 def test_a_matrix_without_values_has_no_pairs(templates: Path) -> None:
     assert not any(layout.of_pairs for layout in extended_layouts(entries()["pattern"]))
     with pytest.raises(ReproError, match="a matrix without values has no pairs"):
-        render_module(templates, "pattern", "double", PAIRS_64, [ONE], CPU)
+        render_module(templates, "pattern", "double", PAIRS_64, [ONE], CPU, "tests")

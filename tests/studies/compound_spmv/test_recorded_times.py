@@ -4,7 +4,7 @@ import pytest
 from synthetic_campaign import PROBLEMS
 
 from repro.results.campaign_data import Campaign, Case
-from repro.sparse.baseline_times import fastest_baseline, library_of
+from repro.sparse.tuning_features import library_of, routine_text
 from repro.studies.compound_spmv.results import tied_layouts
 
 HELMHOLTZ = PROBLEMS[1]
@@ -22,7 +22,9 @@ def test_layouts_within_the_tie_of_the_winner(gpu: Campaign) -> None:
 
 def test_baselines(gpu: Campaign) -> None:
     case = Case(gpu, HELMHOLTZ.name, "double")
-    fastest, papers = fastest_baseline(case, "event"), fastest_baseline(case, "event", papers_choice=True)
+    baselines = case.select(kind="baseline", ordering="natural")
+    fastest, papers = baselines.fastest("event"), baselines.select(papers_choice=True).fastest("event")
     assert fastest and papers
     assert (fastest.name, fastest.seconds) == ("cusparse/spmv-csr-alg1/real", pytest.approx(22.5e-6))
     assert (papers.name, papers.seconds) == ("cusparse/bsrmv/real", pytest.approx(37.5e-6))
+    assert (routine_text(fastest), routine_text(papers)) == ("spmv-csr-alg1/real", "bsrmv/real")

@@ -22,7 +22,7 @@ def test_alignment_is_the_largest_power_of_two_that_divides_the_size(members, si
 
 def test_a_cuda_module_has_a_kernel_and_a_launch_bound_for_every_schedule(templates):
     space = paper_space(GPU)
-    source = render_module(templates, "complex", "single", Layout.parse("CSR-AoS-AoS"), space, GPU)
+    source = render_module(templates, "complex", "single", Layout.parse("CSR-AoS-AoS"), space, GPU, "tests")
     for schedule in space:
         name = f"spmv_{schedule.kind}_{schedule.block_size}_{schedule.blocks_per_sm}_rolled"
         assert f"KERNEL({schedule.block_size}, {schedule.blocks_per_sm}) {name}(" in source
@@ -31,7 +31,7 @@ def test_a_cuda_module_has_a_kernel_and_a_launch_bound_for_every_schedule(templa
 def test_row_loops_as_published_are_not_unrolled_and_others_are_left_to_the_compiler(templates):
     layout = Layout.parse("ELL-SoA-SoA")
     literal, tuned = (
-        render_module(templates, "real", "double", layout, space, GPU).partition("multiply_accumulate")[2]
+        render_module(templates, "real", "double", layout, space, GPU, "tests").partition("multiply_accumulate")[2]
         for space in (paper_space(GPU), paper_space(GPU, rolled=False))
     )
     row_loop = "for (int slot = first"
@@ -43,12 +43,14 @@ def test_row_loops_as_published_are_not_unrolled_and_others_are_left_to_the_comp
 
 def test_opencl_kernels_that_differ_in_the_grid_alone_are_one(templates):
     assert kernel_name(Schedule("static", 32, 1), CPU) == kernel_name(Schedule("static", 32, 3), CPU)
-    source = render_module(templates, "real", "double", Layout.parse("ELL-SoA-SoA"), paper_space(CPU), CPU)
+    source = render_module(templates, "real", "double", Layout.parse("ELL-SoA-SoA"), paper_space(CPU), CPU, "tests")
     assert without_macros(templates, "opencl", source).count("__kernel") == 8
 
 
 def test_only_the_right_hand_side_is_restrict(templates):
-    source = render_module(templates, "block3", "double", Layout.parse("CSR-AoS-AoS"), [Schedule("static", 32, 1)], GPU)
+    source = render_module(
+        templates, "block3", "double", Layout.parse("CSR-AoS-AoS"), [Schedule("static", 32, 1)], GPU, "tests"
+    )
     source = without_macros(templates, "cuda", source)
     kernel = source[source.index('extern "C"') :]
     assert kernel.count("__restrict__") == 1
@@ -71,7 +73,7 @@ def test_a_template_that_has_changed_is_read_again(tmp_path, templates, monkeypa
 
     def rendered(place):
         monkeypatch.chdir(tmp_path / place)
-        return render_module(Path("kernels"), "real", "double", layout, schedules, CPU)
+        return render_module(Path("kernels"), "real", "double", layout, schedules, CPU, "tests")
 
     before = rendered("here")
     included = tmp_path / "here/kernels/sparse/entries.j2"

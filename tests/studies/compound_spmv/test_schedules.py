@@ -59,7 +59,7 @@ def test_our_space_on_an_h200_is_the_recorded_one():
 
 def test_names_tell_schedules_apart():
     assert str(Schedule("static", 256, 4)) == "static-256-4"
-    assert str(Schedule("dynamic", 64, 2, width=4, unroll=2)) == "dynamic-64-2-w4-u2"
+    assert str(Schedule("dynamic", 64, 2, width=4, in_flight=2)) == "dynamic-64-2-w4-u2"
 
 
 def test_an_unknown_target_names_the_known_ones():

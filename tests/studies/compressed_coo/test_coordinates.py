@@ -10,7 +10,7 @@ from repro.bench.timing import SamplingPlan
 from repro.codegen.build_cache import compile_module
 from repro.codegen.targets import CPU
 from repro.studies.compressed_coo import STUDY_NAME
-from repro.studies.compressed_coo.coordinate_format import ENTRIES
+from repro.studies.compressed_coo.coordinate_format import ENTRIES_PER_THREAD
 from repro.studies.compressed_coo.ids import HEIGHTS, PAIRS, SPLITS, Blocking, CoordinateId
 from repro.studies.compressed_coo.kernels import render_coo
 from repro.studies.compressed_coo.runnables import CoordinateVariant
@@ -51,9 +51,9 @@ def modules(tmp_path_factory, templates):
 
 
 def test_all_kernels_are_run():
-    assert {*KERNELS["single"], *KERNELS["double"]} == set(product((32, 64), ENTRIES))
+    assert {*KERNELS["single"], *KERNELS["double"]} == set(product((32, 64), ENTRIES_PER_THREAD))
     for kernels in KERNELS.values():
-        assert {entries for _, entries in kernels} == set(ENTRIES)
+        assert {entries for _, entries in kernels} == set(ENTRIES_PER_THREAD)
 
 
 @pytest.mark.slow

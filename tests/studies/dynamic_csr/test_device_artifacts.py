@@ -14,8 +14,9 @@ from matplotlib.text import Text
 from repro.results import figure_style
 from repro.results.published import Published
 from repro.studies.dynamic_csr import PUBLISHED, STUDY_NAME, TARGETS
-from repro.studies.dynamic_csr.figures import ONE_DEVICE, scaling
-from repro.studies.dynamic_csr.tables import devices, exchange
+from repro.studies.dynamic_csr.figures import scaling
+from repro.studies.dynamic_csr.figures_products import ONE_DEVICE
+from repro.studies.dynamic_csr.tables_products import devices, exchange
 from support.benches import OWN
 from support.campaigns import Recorder
 from support.figure_flaws import flaws, laid_out

@@ -18,8 +18,7 @@ from repro.results.published import Published
 from repro.studies.dynamic_csr import PUBLISHED, STUDY_NAME, TARGETS
 from repro.studies.dynamic_csr.figures import flops
 from repro.studies.dynamic_csr.ids import ProductId, choose_products, reported_names
-from repro.studies.dynamic_csr.setup_costs import setup_costs
-from repro.studies.dynamic_csr.tables import products
+from repro.studies.dynamic_csr.tables_products import products, setup_costs
 from support.benches import OWN
 from support.campaigns import Recorder
 from support.figure_flaws import flaws, laid_out

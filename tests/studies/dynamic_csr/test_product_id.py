@@ -49,7 +49,7 @@ def test_the_module_has_every_kernel(templates, target, precision):
         kernel = {"streams": "bin_block", "adaptive": f"bins_{form}", "chunks": f"chunks_{form}"}.get(
             schedule.kind, f"{schedule.kind}_{form}_w{schedule.width}"
         )
-        assert f" {kernel}_u{schedule.unroll}_{schedule.load}(" in source
+        assert f" {kernel}_u{schedule.in_flight}_{schedule.load}(" in source
 
 
 def test_the_papers_space_has_four_threads_its_tuning_every_number_and_ours_what_may_make_sense():

@@ -270,7 +270,7 @@ def test_what_leaves_out_entries_that_cancel_is_seen_in_the_product_with_a_vecto
 
 
 def test_of_a_large_product_sizes_and_the_product_with_a_vector_are_held(monkeypatch):
-    monkeypatch.setattr(amg_expected, "COMPARED", 10)
+    monkeypatch.setattr(amg_expected, "MAX_COMPARED_ENTRIES", 10)
     operands = only_multiplied(random(40, 40, 0.2) + sp.eye_array(40))
     expected = operands.expected("AA")
     assert expected.whole is None

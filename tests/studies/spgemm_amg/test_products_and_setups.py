@@ -376,7 +376,7 @@ def test_a_tuned_product_has_a_name_and_an_identity_of_its_own(built):
 
 @pytest.mark.parametrize("precision", ["single", "double"])
 def test_a_large_product_is_multiplied_with_a_vector_where_it_lies(built, workspace_of, monkeypatch, precision):
-    monkeypatch.setattr(amg_expected, "COMPARED", 10)
+    monkeypatch.setattr(amg_expected, "MAX_COMPARED_ENTRIES", 10)
     operands = make_operands(PROBLEMS["five points"], precision, 1)
     workspace = workspace_of(operands)
     for runnable in runnables(built[precision], operands):

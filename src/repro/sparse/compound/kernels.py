@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from repro.sparse.compound.outer import Outer, get_outer
 from repro.sparse.compound.variants import CHUNK, DIRECT, DYNAMIC, TILE, TILE_ROWS, Layout, Schedule, chunks
 from repro.sparse.elementwise import padded_size
 from repro.sparse.pairs import NO_PAIR, SIGNS, SLICE, shared_entries
-from repro.sparse.symmetry import KINDS, SYMMETRIC, adjoint_members, diagonal_members, kept_on_diagonal
+from repro.sparse.symmetry import KINDS_OF_SYMMETRY, SYMMETRIC, adjoint_members, diagonal_members, kept_on_diagonal
 
 #: The folder of the templates.
 TEMPLATES = "sparse/compound"
@@ -41,18 +42,20 @@ def render_module(
     layout: Layout,
     schedules: Sequence[Schedule],
     target: Target,
+    owner: str,
     *,
     dependent: bool = False,
 ) -> str:
-    """Return the source of the module with all schedules of an entry, precision and layout.
+    """Return the source of the module with all schedules of an entry, precision and layout; `owner` is in its title.
 
     With `dependent` its kernels are of chains of dependent launches (`Device.bind_dependent`), if the target has them.
     Blocks of a `dynamic` schedule need a counter that is reset between launches, so it has no such chain.
     """
+    title = f"{owner}: {entry}, {precision} precision, {layout.stored}"
     dependent = dependent and target.dependent_launches
     assert not (dependent and any(s.kind == DYNAMIC for s in schedules))
     if layout.of_pairs:
-        return _render_pairs(templates, entry, precision, layout, schedules, target, dependent)
+        return _render_pairs(templates, entry, precision, layout, schedules, target, title, dependent)
     algebra, outer = get_entry(entry), get_outer(layout.outer)
     clustered = layout.ordering == "clustered"
     unique = {kernel_name(s, target): s for s in schedules}
@@ -61,6 +64,7 @@ def render_module(
     return render_template(
         templates,
         f"{TEMPLATES}/module.j2",
+        title=title,
         **_context(entry, precision, layout, target),
         dependent=dependent,
         outer=outer.template,
@@ -90,7 +94,7 @@ def render_module(
                 "shape": s.shape,
                 "long_rows": name in with_long_rows,
                 "staged": _staged(s, algebra, target.warp),
-                **_launch(s),
+                **asdict(s),
             }
             for name, s in unique.items()
         ],
@@ -98,9 +102,15 @@ def render_module(
 
 
 def _render_pairs(
-    templates: Path, entry: str, precision: str, layout: Layout, schedules: Sequence[Schedule], target: Target,
+    templates: Path,
+    entry: str,
+    precision: str,
+    layout: Layout,
+    schedules: Sequence[Schedule],
+    target: Target,
+    title: str,
     dependent: bool,
-) -> str:  # fmt: skip
+) -> str:
     algebra = get_entry(entry)
     if not algebra.members:
         raise ReproError(
@@ -114,26 +124,27 @@ def _render_pairs(
     return render_template(
         templates,
         f"{TEMPLATES}/pairs.j2",
+        title=title,
         **_context(entry, precision, layout, target),
         dependent=dependent,
         **pairs_constants(entry, layout),
         absent_entries=False,
         papers_schedules=False,
         loads=sorted({s.load for s in unique.values()}),
-        copies=any(s.ahead == "a" for s in unique.values()),
+        copies=any(s.prefetch == "a" for s in unique.values()),
         halves=halves,
         halo_in_flight=HALO_IN_FLIGHT,
         loads_vectors=not halves,
         stores_vectors=not halves or target.dialect != "cuda",
         shared_entries=shared_entries(TILE_ROWS[layout.outer], _vector_numbers(entry, layout) * SCALARS[precision][1]),
-        schedules=[{"kernel": name, **_launch(s)} for name, s in unique.items()],
+        schedules=[{"kernel": name, **asdict(s)} for name, s in unique.items()],
     )
 
 
 def pairs_constants(entry: str, layout: Layout) -> dict[str, Any]:
     """Return the template context of pairs: sizes, and the transposition of an entry."""
     members = get_entry(entry).members
-    kinds = KINDS.get(entry, (SYMMETRIC,))
+    kinds = KINDS_OF_SYMMETRY.get(entry, (SYMMETRIC,))
     sign_given = len(kinds) > 1
     factors = {1: "", -1: "sign * " if sign_given else "-"}
     return {
@@ -161,7 +172,6 @@ def _context(entry: str, precision: str, layout: Layout, target: Target) -> dict
     loads = chunks(len(algebra.members), scalar_bytes)
     return {
         "dialect": target.dialect,
-        "title": f"compound_spmv: {entry}, {precision} precision, {layout.stored}",
         "entry": algebra,
         "scalar": scalar,
         "scalar_bytes": scalar_bytes,
@@ -180,20 +190,6 @@ def _context(entry: str, precision: str, layout: Layout, target: Target) -> dict
     }
 
 
-def _launch(schedule: Schedule) -> dict[str, Any]:
-    """Return a schedule by the names of template variables."""
-    return {
-        "kind": schedule.kind,
-        "block_size": schedule.block_size,
-        "blocks_per_sm": schedule.blocks_per_sm,
-        "width": schedule.width,
-        "in_flight": schedule.unroll,
-        "load": schedule.load,
-        "prefetch": schedule.ahead,
-        "rolled": schedule.rolled,
-    }
-
-
 def _vector_numbers(entry: str, layout: Layout) -> int:
     """Return the numbers of a vector entry, with padding."""
     size = get_entry(entry).size
@@ -202,7 +198,7 @@ def _vector_numbers(entry: str, layout: Layout) -> int:
 
 def _copies(schedule: Schedule, entry: Entry) -> bool:
     """Return whether entries are prefetched into shared memory by asynchronous copies."""
-    return schedule.ahead == "a" and bool(entry.members)
+    return schedule.prefetch == "a" and bool(entry.members)
 
 
 def _staged(schedule: Schedule, entry: Entry, warp: int) -> dict[str, int] | None:
@@ -213,7 +209,7 @@ def _staged(schedule: Schedule, entry: Entry, warp: int) -> dict[str, int] | Non
     if not _copies(schedule, entry):
         return None
     step_numbers = warp * len(entry.members)
-    batch = schedule.unroll * step_numbers
+    batch = schedule.in_flight * step_numbers
     return {"buffer0": 0, "buffer1": batch, "entry": step_numbers, "warp": 2 * batch}
 
 
@@ -222,9 +218,9 @@ def _shape(schedule: Schedule, outer: Outer, entry: Entry, warp: int) -> dict[st
     return {
         "name": schedule.shape,
         "width": schedule.width,
-        "in_flight": schedule.unroll,
+        "in_flight": schedule.in_flight,
         "load": schedule.load,
-        "prefetch": schedule.ahead,
+        "prefetch": schedule.prefetch,
         "staged": _staged(schedule, entry, warp),
         "distances": _distances(schedule.width, warp // schedule.width if outer.rows_adjacent else 1),
     }

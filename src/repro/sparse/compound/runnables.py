@@ -21,7 +21,7 @@ from repro.problems.matrix import Matrix
 from repro.sparse.compound.kernels import kernel_name
 from repro.sparse.compound.outer import get_outer
 from repro.sparse.compound.packing import PackedFacts, pack, pack_pairs
-from repro.sparse.compound.variants import DYNAMIC, KEPT, TILE_ROWS, Layout, VariantId
+from repro.sparse.compound.variants import DYNAMIC, L2_SHARE, TILE_ROWS, Layout, VariantId
 from repro.sparse.elementwise import in_order, pack_vector, padded_size
 from repro.sparse.operands import (
     NAN_BYTE,
@@ -84,7 +84,7 @@ class Variant(CompiledProduct):
         if self.module.binary is not None and self._padding(workspace) <= MAX_PADDING:
             ordering = self.layout.unknowns
             workspace.cached(("reordered", ordering), lambda: operands.reordered(ordering), lend_device=True)
-            workspace.pack(self.packing, _packer(workspace, operands, self.layout))
+            workspace.pack(self.packing, packer_of(workspace, operands, self.layout))
 
     def prepare(self, workspace: Workspace) -> None:
         """Pack and upload the matrix, load the module, and bind the kernel.
@@ -113,7 +113,7 @@ class Variant(CompiledProduct):
         device, operands = workspace.device, operands_of(workspace)
         if (padded := self._padding(workspace)) > MAX_PADDING:
             raise Unsupported(f"padded to {padded:.1f} times the entries, more than {MAX_PADDING}")
-        packed, buffers = workspace.upload_packed(self.packing, _packer(workspace, operands, self.layout))
+        packed, buffers = workspace.upload_packed(self.packing, packer_of(workspace, operands, self.layout))
         shared = self._shared_bytes(packed, operands)
         self.matrix_bytes = packed.nbytes
         name = kernel_name(self.schedule, device.target)
@@ -150,11 +150,11 @@ class Variant(CompiledProduct):
         """Return the slots to keep in L2, an argument of `el` kernels; `Unsupported` if the whole matrix fits."""
         if self.schedule.load != "el":
             return []
-        share = KEPT * device.l2_bytes / packed.nbytes
+        share = L2_SHARE * device.l2_bytes / packed.nbytes
         if share >= 1 and device.backend == "cuda":
             raise Unsupported(
-                f"the matrix takes {packed.nbytes:,} bytes, and {KEPT:.0%} of L2, which has {device.l2_bytes:,}, would "
-                "be kept for it: all of it"
+                f"the matrix takes {packed.nbytes:,} bytes, and {L2_SHARE:.0%} of L2, which has {device.l2_bytes:,}, "
+                "would be kept for it: all of it"
             )
         return [np.int32(min(1.0, share) * packed.slots)]
 
@@ -243,7 +243,7 @@ def padding(matrix: Matrix, outer: str, warp: int) -> float:
     return slots / matrix.nnz
 
 
-def _packer(
+def packer_of(
     workspace: Workspace, operands: ProductOperands, layout: Layout
 ) -> Callable[[], tuple[PackedFacts, Mapping[str, NDArray[Any]]]]:
     clustered = layout.ordering == "clustered"

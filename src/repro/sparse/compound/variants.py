@@ -68,9 +68,10 @@ VECTOR = (*ORDER, "Padded")
 #: Rows of a tile, by pair format (`repro.sparse.pairs`).
 TILE_ROWS = {f"Pairs-{rows}": rows for rows in (64, 128, 256)}
 #: Outer formats of the space `extended` besides pairs.
-OURS = ("CSR", "ELLPACK", "Sl-4", "Sl-8")
+EXTENDED_FORMATS = ("CSR", "ELLPACK", "Sl-4", "Sl-8")
 CLUSTERED = ("CSR", "Sl-4", "Sl-8")
-#: Formats and vector orders that neither won nor were the only ones within a tie, in 36 recorded cases.
+#: (outer, vector) left out of the space `extended`: in 36 recorded cases none was fastest, unless another variant tied
+#: with it.
 NEVER_BEST = (("ELLPACK", "Padded"), ("Sl-8", "Padded"))
 #: `clustered` stores rows with similar entries of x together and keeps the order of both vectors. The other orders
 #: renumber the unknowns, and so x and y (`repro.sparse.ordering.permutation`).
@@ -156,7 +157,9 @@ def extended_layouts(entry: Entry) -> list[Layout]:
     by ELLPACK-R or slices of 16 or 32 rows (docs/performance.md). Pairs need entries with values.
     """
     vectors = ["AoS"] if entry.size & (entry.size - 1) == 0 else ["AoS", "Padded"]
-    combined = [(outer, vector) for outer, vector in product(OURS, vectors) if (outer, vector) not in NEVER_BEST]
+    combined = [
+        (outer, vector) for outer, vector in product(EXTENDED_FORMATS, vectors) if (outer, vector) not in NEVER_BEST
+    ]
     natural = [Layout(outer, "AoSoA", vector) for outer, vector in combined]
     natural += [Layout(outer, "AoSoA", "AoS") for outer in TILE_ROWS if entry.members]
     clustered = (*CLUSTERED, *TILE_ROWS)
@@ -164,15 +167,15 @@ def extended_layouts(entry: Entry) -> list[Layout]:
 
 
 DYNAMIC = "dynamic"
-KINDS = ("static", DYNAMIC)
+PAPERS_KINDS = ("static", DYNAMIC)
 #: Our additional kinds.
 DIRECT, CHUNK = "direct", "chunk"
 LOADS = ("ca", "cg", "cs", "el")
-#: Words for prefetching (see `Schedule.ahead`); the last one is for pairs.
-AHEAD = ("", "p", "a", "f")
+#: Words for prefetching (see `Schedule.prefetch`); the last one is for pairs.
+PREFETCHES = ("", "p", "a", "f")
 #: Share of L2 that `el` loads keep for the matrix between launches. The rest is for vectors and streaming data; in an
 #: L2 of two partitions data read from both sides may be stored twice.
-KEPT = 0.5
+L2_SHARE = 0.5
 
 
 @dataclass(frozen=True, order=True)
@@ -188,16 +191,16 @@ class Schedule:
     #: Threads that share a row (King's logical vector width).
     width: int = 1
     #: Entries of a row in flight per thread.
-    unroll: int = 1
+    in_flight: int = 1
     #: Caching of the matrix in PTX's words: `ca` everywhere; `cg` not in L1, which is left to x; `cs` evicted first,
-    #: for matrices larger than L2; `el` keeps the share `KEPT` of L2 from one launch to the next (`evict_last`) and
+    #: for matrices larger than L2; `el` keeps the share `L2_SHARE` of L2 from one launch to the next (`evict_last`) and
     #: evicts the rest first (`evict_first`).
     load: str = "ca"
     #: How a thread's next entries are requested while it adds: empty for not at all, `p` by loads into registers, `a`
     #: by asynchronous copies into shared memory (PTX's `cp.async`). With pairs both request the first entries before
     #: the barrier behind the staging of x; `a` copies x asynchronously, but not entries. `f`, of pairs alone, requests
     #: the first entries before that barrier, and no others ahead.
-    ahead: str = ""
+    prefetch: str = ""
     #: Whether the row loop is kept from being unrolled, as in the authors' code; of the papers' schedules alone.
     rolled: bool = False
 
@@ -206,9 +209,9 @@ class Schedule:
         """Text of the entries' distribution over threads; empty for the papers' one thread a row."""
         parts = [
             f"w{self.width}" * (self.width > 1),
-            f"u{self.unroll}" * (self.unroll > 1),
+            f"u{self.in_flight}" * (self.in_flight > 1),
             self.load * (self.load != "ca"),
-            self.ahead,
+            self.prefetch,
         ]
         return "_".join(filter(None, parts))
 
@@ -249,7 +252,7 @@ def paper_space(target: Target, *, rolled: bool = True) -> list[Schedule]:
     return [
         Schedule(kind, block_size, blocks_per_sm, rolled=rolled)
         for kind, block_size, blocks_per_sm in product(
-            KINDS, _steps(target.warp, target.threads_per_block), _steps(1, target.blocks_per_sm)
+            PAPERS_KINDS, _steps(target.warp, target.threads_per_block), _steps(1, target.blocks_per_sm)
         )
         if block_size * blocks_per_sm <= target.threads_per_sm
     ]
@@ -277,8 +280,8 @@ def extended_space(target: Target, layout: Layout) -> list[Schedule]:
         shapes = [(DIRECT, 64, half), (DIRECT, 64, quarter), (DIRECT, 128, half), (DIRECT, 256, half)]
         shapes.append((CHUNK, 512, half))
     searched = [
-        Schedule(kind, block_size, blocks_per_sm, width, unroll, load)
-        for width, unroll, load, (kind, block_size, blocks_per_sm) in product(
+        Schedule(kind, block_size, blocks_per_sm, width, in_flight, load)
+        for width, in_flight, load, (kind, block_size, blocks_per_sm) in product(
             widths, (1, 2, 4), ("ca", "cg", "cs"), _fitted(target, shapes)
         )
     ]
@@ -298,19 +301,19 @@ def _loads_space(target: Target) -> list[Schedule]:
     one_pass, roomy, chunk = (DIRECT, 64, half), (DIRECT, 64, quarter), (CHUNK, 512, half)
     return [
         *(
-            Schedule(*shape, unroll=unroll, load="el")
+            Schedule(*shape, in_flight=in_flight, load="el")
             for shape in _fitted(target, [one_pass, chunk])
-            for unroll in kept
+            for in_flight in kept
         ),
         *(
-            Schedule(*shape, unroll=unroll, load=load, ahead="p")
-            for unroll, shapes in ((1, [one_pass, chunk]), (2, [roomy]))
+            Schedule(*shape, in_flight=in_flight, load=load, prefetch="p")
+            for in_flight, shapes in ((1, [one_pass, chunk]), (2, [roomy]))
             for shape in _fitted(target, shapes)
             for load in ("ca", "cs")
         ),
         *(
-            Schedule(*shape, unroll=unroll, ahead="a")
-            for unroll, shape in ((1, one_pass), (2, roomy))
+            Schedule(*shape, in_flight=in_flight, prefetch="a")
+            for in_flight, shape in ((1, one_pass), (2, roomy))
             for shape in _fitted(target, [shape])
         ),
     ]
@@ -335,16 +338,16 @@ def _pairs_space(target: Target, n_rows: int) -> list[Schedule]:
         )
         crowded = [shape for shape in (three_quarters, five_eighths) if shape not in (half, quarter)]
         schedules += [
-            Schedule(*shape, width, unroll, load)
+            Schedule(*shape, width, in_flight, load)
             for shape, unrolls in ((half, (1, 2, 4)), (quarter, (1, 2, 4)), *((shape, (1, 2)) for shape in crowded))
-            for unroll, load in product(unrolls, ("ca", "cs"))
+            for in_flight, load in product(unrolls, ("ca", "cs"))
         ]
         roomy = Schedule(*quarter, width, 2)
         schedules += [
             *([replace(roomy, load="el")] if target.dialect == "cuda" else []),
-            replace(roomy, unroll=1, load="cs", ahead="p"),
-            *(replace(roomy, load=load, ahead=ahead) for load, ahead in product(("ca", "cs"), ("p", "f"))),
-            replace(roomy, load="cs", ahead="a"),
+            replace(roomy, in_flight=1, load="cs", prefetch="p"),
+            *(replace(roomy, load=load, prefetch=prefetch) for load, prefetch in product(("ca", "cs"), ("p", "f"))),
+            replace(roomy, load="cs", prefetch="a"),
         ]
     return list(dict.fromkeys(schedules))
 
@@ -372,8 +375,8 @@ def _resident(target: Target, block_size: int, threads: int) -> int:
 
 
 _SCHEDULE = re.compile(
-    rf"(?P<kind>{'|'.join((*KINDS, DIRECT, CHUNK))})-(?P<n_t>\d+)-(?P<n_b>\d+)"
-    r"(-w(?P<width>\d+))?(-u(?P<unroll>\d+))?(-(?P<load>cg|cs|el))?(-(?P<ahead>p|a|f))?(-(?P<rolled>rolled))?"
+    rf"(?P<kind>{'|'.join((*PAPERS_KINDS, DIRECT, CHUNK))})-(?P<n_t>\d+)-(?P<n_b>\d+)"
+    r"(-w(?P<width>\d+))?(-u(?P<in_flight>\d+))?(-(?P<load>cg|cs|el))?(-(?P<prefetch>p|a|f))?(-(?P<rolled>rolled))?"
 )
 
 
@@ -406,12 +409,12 @@ class VariantId(BaseId):
             int(parts["n_t"]),
             int(parts["n_b"]),
             int(parts["width"] or 1),
-            int(parts["unroll"] or 1),
+            int(parts["in_flight"] or 1),
             parts["load"] or "ca",
-            parts["ahead"] or "",
+            parts["prefetch"] or "",
             bool(parts["rolled"]),
         )
-        if schedule.rolled and (schedule.kind not in KINDS or schedule.shape):
+        if schedule.rolled and (schedule.kind not in PAPERS_KINDS or schedule.shape):
             raise ReproError(
                 "only the papers' schedules have a loop that is not unrolled",
                 where=text,
@@ -419,14 +422,14 @@ class VariantId(BaseId):
                 actual=schedule,
             )
         rows = TILE_ROWS.get(layout.outer)
-        if (schedule.load != "ca" or schedule.ahead) and layout.inner != "AoSoA":
+        if (schedule.load != "ca" or schedule.prefetch) and layout.inner != "AoSoA":
             raise ReproError(
                 "only tiles can be loaded so",
                 where=text,
                 expected="AoSoA with -cg, -cs, -el, -p, -a or -f",
                 actual=layout.inner,
             )
-        if not rows and (schedule.ahead == "f" or (schedule.ahead == "a" and schedule.load != "ca")):
+        if not rows and (schedule.prefetch == "f" or (schedule.prefetch == "a" and schedule.load != "ca")):
             raise ReproError(
                 "a schedule that there is for pairs alone",
                 where=text,
@@ -456,9 +459,9 @@ class VariantId(BaseId):
             "n_t": schedule.block_size,
             "n_b": schedule.blocks_per_sm,
             "width": schedule.width,
-            "unroll": schedule.unroll,
+            "unroll": schedule.in_flight,
             "load": schedule.load,
-            "ahead": schedule.ahead,
+            "ahead": schedule.prefetch,
             "rolled": schedule.rolled,
         }
 
@@ -466,10 +469,10 @@ class VariantId(BaseId):
     def point(self) -> SearchPoint:
         layout, schedule = self.layout, self.schedule
         outer, _, rows = layout.outer.partition("-")
-        sizes = (int(rows or 1), schedule.block_size, schedule.blocks_per_sm, schedule.width, schedule.unroll)
+        sizes = (int(rows or 1), schedule.block_size, schedule.blocks_per_sm, schedule.width, schedule.in_flight)
         load = schedule.load if schedule.load != "ca" else ""
         kind = f"{schedule.kind}-rolled" if schedule.rolled else schedule.kind
-        words = (outer, layout.inner, layout.vector, layout.ordering, kind, load, schedule.ahead)
+        words = (outer, layout.inner, layout.vector, layout.ordering, kind, load, schedule.prefetch)
         return SearchPoint.of(str(layout), words, sizes)
 
 
@@ -489,7 +492,7 @@ def fitting(variant: VariantId, target: Target) -> VariantId:
         f"{blocks} blocks a multiprocessor, not 1 to {target.blocks_per_sm}": 0 < blocks <= target.blocks_per_sm,
         f"{resident} threads a multiprocessor, over {target.threads_per_sm}": resident <= target.threads_per_sm,
         f"{width} threads a row, no power of two up to {target.warp}": width in widths,
-        f"{schedule.unroll} entries in flight": schedule.unroll > 0,
+        f"{schedule.in_flight} entries in flight": schedule.in_flight > 0,
     }
     if unmet := next((words for words, met in needs.items() if not met), None):
         raise ReproError(

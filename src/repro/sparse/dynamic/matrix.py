@@ -61,7 +61,7 @@ class Unfinished(ReproError):
 
 @contextmanager
 def _preparing() -> Iterator[None]:
-    """Refuse a batch without memory for sorting; the matrix is unchanged."""
+    """Turn a lack of memory to sort a batch in into a refusal of the batch; the matrix is unchanged."""
     try:
         yield
     except OutOfDeviceMemory as error:
@@ -366,11 +366,11 @@ def bind_vector(
 
     It has no preprocessing, so the matrix may change. `kernel` returns a kernel of the module `product`.
     """
-    n_t = BLOCK_SIZE[device.backend]
+    block_size = BLOCK_SIZE[device.backend]
     format = "csr" if not matrix.segments else "exact" if schedule.exact else "dcsr"
     name = f"{schedule.kind}_{format}_w{schedule.width}_{suffix_of(schedule)}"
     arguments = [np.int32(matrix.rows), *matrix.arguments(schedule.exact), *vectors]
-    return device.bind(kernel(name), -(-matrix.rows * schedule.width // n_t), n_t, arguments)
+    return device.bind(kernel(name), -(-matrix.rows * schedule.width // block_size), block_size, arguments)
 
 
 def bind_bins(
@@ -384,19 +384,19 @@ def bind_bins(
 
     `parts` are the number of parts of the longest rows and their buffers; `arguments` are the kernel's from `order` on.
     """
-    n_t = BLOCK_SIZE[device.backend]
+    block_size = BLOCK_SIZE[device.backend]
     blocks, for_parts = parts
     numbers: list[Argument] = [np.int32(blocks), np.int32(LONG_ROWS[device.backend].part_length), *for_parts]
     numbers += [np.int32(bins.ends[0])]
-    rows_of_block = (1, *(n_t // width for width in reversed(widths_of(device.target))))
+    rows_of_block = (1, *(block_size // width for width in reversed(widths_of(device.target))))
     for (first, last), rows in zip(bins.spans[1:], rows_of_block, strict=True):
         blocks += -(-(last - first) // rows)
         numbers += [np.int32(blocks), np.int32(last)]
-    return device.bind(kernel, blocks, n_t, [*numbers, *arguments])
+    return device.bind(kernel, blocks, block_size, [*numbers, *arguments])
 
 
 def suffix_of(schedule: Schedule) -> str:
-    return f"u{schedule.unroll}_{schedule.load}"
+    return f"u{schedule.in_flight}_{schedule.load}"
 
 
 class ConcurrentReader:
@@ -435,11 +435,11 @@ class ConcurrentReader:
 
     def _bind(self, storage: Storage, x: Buffer, y: Buffer) -> Callable[[], None]:
         rows, columns = storage.shape
-        n_t = BLOCK_SIZE[storage.device.backend]
+        block_size = BLOCK_SIZE[storage.device.backend]
         arguments: list[Argument] = [
             *map(np.int32, (rows, columns, storage.capacity, storage.pitch, storage.segments)),
             *(storage.table, storage.sizes, storage.versions, storage.columns, storage.values),
             *(x, y),
         ]
         kernel = self._program.kernel(f"read_w{self._width}")
-        return self._queue.bind(kernel, -(-rows * self._width // n_t), n_t, arguments)
+        return self._queue.bind(kernel, -(-rows * self._width // block_size), block_size, arguments)

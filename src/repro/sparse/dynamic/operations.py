@@ -208,8 +208,8 @@ class Operations:
 
     def _over_long_rows(self, name: str, count: int, arguments: Sequence[Argument]) -> Launch:
         """Bind a kernel whose blocks process the rows listed by the previous kernel."""
-        n_t = SMALL_BLOCK_SIZE[self._device.backend]
-        return self._kernels.blocks(name, min(count, self._device.sm_count * LONG_BLOCKS), arguments, n_t)
+        block_size = SMALL_BLOCK_SIZE[self._device.backend]
+        return self._kernels.blocks(name, min(count, self._device.sm_count * LONG_BLOCKS), arguments, block_size)
 
     # bringing together ------------------------------------------------------------------------------------------------
 
@@ -266,7 +266,7 @@ class Operations:
     def total(self, offsets: Buffer) -> Launch:
         """Store the last offset in the report: the entries of a copy, with slack."""
         arguments: list[Argument] = [np.int32(self.storage.shape[0]), offsets, self.storage.state]
-        return self._kernels.blocks("store_total", 1, arguments, n_t=32)
+        return self._kernels.blocks("store_total", 1, arguments, block_size=32)
 
     def adoption(self, offsets: Buffer) -> Launch:
         """Make columns and values in CSR a matrix of one segment a row."""
@@ -303,7 +303,7 @@ class Operations:
 
     def _settle(self) -> Launch:
         arguments: list[Argument] = [np.int32(self.storage.capacity), self.storage.state]
-        return self._kernels.blocks("end_operation_alone", 1, arguments, n_t=32)
+        return self._kernels.blocks("end_operation_alone", 1, arguments, block_size=32)
 
     def _over(self, name: str, count: int, *arguments: Argument) -> Launch:
         return self._kernels.over(name, count, arguments)

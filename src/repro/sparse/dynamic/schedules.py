@@ -175,7 +175,7 @@ CHUNK_WAYS = {"cuda": ((4, "ca"), (4, "cs"), (8, "cs")), "opencl": ((2, "ca"), (
 #: Entries per thread at which a row of our bins gets twice as many threads.
 PER_THREAD = (2, 4)
 _TEXT = re.compile(
-    r"(?P<kind>vector|mixed|streams|adaptive|chunks)(-w(?P<width>\d+))?(-e(?P<per_thread>\d+))?(-u(?P<unroll>\d+))?"
+    r"(?P<kind>vector|mixed|streams|adaptive|chunks)(-w(?P<width>\d+))?(-e(?P<per_thread>\d+))?(-u(?P<in_flight>\d+))?"
     r"(?P<cs>-cs)?(?P<exact>-exact)?"
 )
 
@@ -193,7 +193,7 @@ class Schedule:
     #: Entries per thread at which a row gets twice as many threads, for `adaptive`.
     per_thread: int = 0
     #: Entries of a thread in flight at a time.
-    unroll: int = 1
+    in_flight: int = 1
     #: `ca` or `cs`: whether caches keep columns and values, or treat them as read once.
     load: str = "ca"
     #: Whether it relies on rows of one segment without free space.
@@ -203,7 +203,7 @@ class Schedule:
         words: list[str] = [self.kind]
         words += [f"w{self.width}"] if self.width else []
         words += [f"e{self.per_thread}"] if self.per_thread else []
-        words += [f"u{self.unroll}"] if self.unroll > 1 else []
+        words += [f"u{self.in_flight}"] if self.in_flight > 1 else []
         words += [self.load] if self.load != "ca" else []
         words += ["exact"] if self.exact else []
         return "-".join(words)
@@ -218,7 +218,7 @@ class Schedule:
                 kind,
                 int(match["width"] or 0),
                 int(match["per_thread"] or 0),
-                int(match["unroll"] or 1),
+                int(match["in_flight"] or 1),
                 "cs" if match["cs"] else "ca",
                 bool(match["exact"]),
             )
@@ -233,25 +233,25 @@ class Schedule:
     @property
     def papers(self) -> bool:
         """Whether the paper has it: one entry in flight, no hints, sizes read."""
-        return self.kind in ("vector", "streams") and self.unroll == 1 and self.load == "ca" and not self.exact
+        return self.kind in ("vector", "streams") and self.in_flight == 1 and self.load == "ca" and not self.exact
 
 
 def schedules(target: Target) -> list[Schedule]:
     made: list[Schedule] = []
-    for unroll, load in WAYS[target.dialect]:
+    for in_flight, load in WAYS[target.dialect]:
         if load == "ca":
-            made += [Schedule("streams", 0, 0, unroll, load)]
+            made += [Schedule("streams", 0, 0, in_flight, load)]
         for exact in (False, True):
-            made += [Schedule("vector", width, 0, unroll, load, exact) for width in widths_of(target)]
-            if unroll > 1:
-                made += [Schedule("adaptive", 0, per_thread, unroll, load, exact) for per_thread in PER_THREAD]
+            made += [Schedule("vector", width, 0, in_flight, load, exact) for width in widths_of(target)]
+            if in_flight > 1:
+                made += [Schedule("adaptive", 0, per_thread, in_flight, load, exact) for per_thread in PER_THREAD]
     made += [
-        Schedule("mixed", width, 0, unroll, load, exact)
-        for unroll, load in MIXED_WAYS[target.dialect]
+        Schedule("mixed", width, 0, in_flight, load, exact)
+        for in_flight, load in MIXED_WAYS[target.dialect]
         for exact in (False, True)
         for width in widths_of(target)
     ]
-    made += [Schedule("chunks", 0, 0, unroll, load, True) for unroll, load in CHUNK_WAYS[target.dialect]]
+    made += [Schedule("chunks", 0, 0, in_flight, load, True) for in_flight, load in CHUNK_WAYS[target.dialect]]
     return made
 
 

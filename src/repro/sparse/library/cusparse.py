@@ -38,7 +38,7 @@ ARRAYS = {
     "sell": ("sell offsets", "sell columns", "sell values"),
     "bsr": ("bsr offsets", "bsr columns", "bsr values"),
 }
-VECTOR = "x"
+VECTOR_NAME = "x"
 
 
 class SharedRepresentation:
@@ -59,7 +59,7 @@ class SharedRepresentation:
 
         More numbers than 32-bit indices raise `OverflowError`.
         """
-        wanted = (*ARRAYS[name], VECTOR)
+        wanted = (*ARRAYS[name], VECTOR_NAME)
         self._users.update(wanted)
         try:
             if any(array not in self._buffers for array in wanted):
@@ -74,7 +74,7 @@ class SharedRepresentation:
 
     def give_back(self, name: str) -> None:
         """End one use of a format, and release arrays without users."""
-        self._users.subtract((*ARRAYS[name], VECTOR))
+        self._users.subtract((*ARRAYS[name], VECTOR_NAME))
         for array in [array for array in self._buffers if self._users[array] == 0]:
             self._buffers.pop(array).release()
         if not self._buffers:
@@ -97,7 +97,7 @@ class SharedRepresentation:
         return self._named(name, csr if name == "csr" else to_coo(csr), x)
 
     def _named(self, name: str, arrays: Iterable[NDArray[Any]], x: NDArray[Any]) -> dict[str, NDArray[Any]]:
-        return dict(zip((*ARRAYS[name], VECTOR), (*arrays, x), strict=True))
+        return dict(zip((*ARRAYS[name], VECTOR_NAME), (*arrays, x), strict=True))
 
 
 #: First version with float32 and the current parameters of SpMVOp; it came with CUDA 13.3.
@@ -118,7 +118,7 @@ _Bind = Callable[[Buffer, Buffer], Callable[[], None]]
 
 #: Baseline of the papers, by entry. csrmv, their choice for complex numbers, left the library with CUDA 11; its
 #: replacement is SpMV with CSR.
-PAPERS_CHOICE = {
+PAPERS_BASELINE = {
     "real": "spmv-csr-alg1/real",
     "complex": "spmv-csr-alg1/complex",
     "quaternion": "bsrmv/real4",
@@ -183,7 +183,7 @@ class CuSparse(ProductRunnable):
         choice = f"{routine.name}/{representation.name}"
         self.name = f"cusparse/{choice}{suffix(ordering)}"
         self.arrangement = f"{representation.arrangement}@{ordering}"
-        self._papers_choice = PAPERS_CHOICE.get(entry) == choice
+        self._papers_choice = PAPERS_BASELINE.get(entry) == choice
         self._preprocess: float | None = None
         self._stack = ExitStack()
         self._bind: _Bind | None = None

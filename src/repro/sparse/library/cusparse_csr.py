@@ -121,7 +121,7 @@ _ALGORITHMS = {"sp_mv": "SpMVAlg", "sp_mm": "SpMMAlg"}
 
 
 def csr_routines(fields: int) -> tuple[CsrRoutine, ...]:
-    """Return the routines for a number of vectors."""
+    """Return the library's routines that multiply so many vectors at once."""
     return OF_VECTOR if fields == 1 else OF_SEVERAL
 
 
@@ -212,7 +212,7 @@ class _Product:
         return self._handle.make_directly(stack, "cusparseSpGEMM_createDescr", "cusparseSpGEMM_destroyDescr")
 
     def _arguments(self, c: int, algorithm: int, state: int) -> tuple[int, ...]:
-        """Return the leading arguments of functions that read values."""
+        """Return the first arguments of every function of SpGEMM: handle, factors, matrices, type and algorithm."""
         plain = self._handle.plain
         one, zero = scalars(self._dtype)
         matrices = one, self._a, self._b, zero, c

@@ -28,9 +28,9 @@ from repro.sparse.spgemm.binned_rows import Factors
 from repro.sparse.spgemm.multiplication import Destinations, Multiplication
 
 #: Stride of float64 columns that are aligned as separate buffers.
-COLUMN = PART_ALIGNMENT // 8
+COLUMN_STRIDE = PART_ALIGNMENT // 8
 #: Blocks per multiprocessor for dot products; each computes a partial sum.
-SHARES = 4
+DOT_BLOCKS_PER_SM = 4
 #: Longest row of A for which a dedicated kernel computes the prolongator.
 LONGEST = 256
 
@@ -59,11 +59,11 @@ class LevelLaunches(Launches):
 
     def column(self, numbers: Buffer, index: int) -> Buffer:
         """Return a column of a buffer of float64 columns as a buffer."""
-        return self.keep(self.device.part(numbers, 8 * index * COLUMN, 8 * COLUMN))
+        return self.keep(self.device.part(numbers, 8 * index * COLUMN_STRIDE, 8 * COLUMN_STRIDE))
 
     def blocks_over(self, n: int) -> int:
         """Return the blocks of a dot product over n elements."""
-        return max(1, min(self.device.sm_count * SHARES, -(-n // BLOCK_SIZE[self.device.backend])))
+        return max(1, min(self.device.sm_count * DOT_BLOCKS_PER_SM, -(-n // BLOCK_SIZE[self.device.backend])))
 
     def dots(self, n: int, vectors: Buffer, count: int, stride: int, w: Buffer, sums: Buffer) -> None:
         """Queue the products of w with `count` vectors at a stride: float64 `(count,)`."""
@@ -356,7 +356,8 @@ class Coarsening:
     def refill(self, level: DeviceLevel, coarse: Storage, product: Callable[[Factors, Storage], Launch]) -> Launch:
         """Return a launch of the values of P, R, A P and the next level's matrix, from new values of A.
 
-        The level has T and A P, and is measured before. `product` returns launches of products.
+        The level must keep T and A P (`refreshable`), and `measure(level)` must run before this launch. `product`
+        returns launches of products.
         """
         t, p, r, ap, aggregates = level.t, level.p, level.r, level.ap, level.aggregates
         assert t is not None and p is not None and r is not None and ap is not None and aggregates is not None

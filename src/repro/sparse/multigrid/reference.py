@@ -1,4 +1,4 @@
-"""Smoothed aggregation on the host, the reference of the device: settings, set-up, V-cycle and CG.
+"""Smoothed aggregation on the host, the reference of the device: settings, set-up and smoothers.
 
 The set-up has the steps of the device in NumPy and SciPy: King 2017, Algorithm 8, after Bell, Dalton, Olson:
 "Exposing Fine-Grained Parallelism in Algebraic Multigrid Methods", SIAM J. Sci. Comput. 34(4), 2012. Defaults are
@@ -7,7 +7,6 @@ those of CUSP 0.5.1, the base of King 2017.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +15,8 @@ from numpy.typing import NDArray
 
 from repro.errors import ReproError
 
-#: Limit of Arnoldi steps: the device reads one column of `repro.sparse.multigrid.hierarchy.COLUMN` numbers for each.
+#: Limit of Arnoldi steps: for each of them the device reads a column of so many numbers as
+#: `repro.sparse.multigrid.hierarchy.COLUMN_STRIDE` says.
 MAX_STEPS = 30
 
 
@@ -329,7 +329,7 @@ SMOOTHER_DEGREES = range(1, 11)
 #: Interval of the Chebyshev smoother, over the spectral radius of D⁻¹A. PyAMG begins at 1/30. With 1/10 and degree 2,
 #: conjugate gradients to 1e-8 take 16, 13, 10 and 9 steps instead of 19, 17, 15 and 15, for Poisson's equation on 150²
 #: and 26³ points with 5, 9, 7 and 27 points.
-INTERVAL = (1 / 10, 1.1)
+SMOOTHED = (1 / 10, 1.1)
 
 
 @dataclass(frozen=True)
@@ -361,47 +361,7 @@ class Smoother:
         """Return the weight of each step, for a spectral radius of D⁻¹A."""
         if self.kind == "jacobi":
             return np.array([JACOBI / radius])
-        low, high = (part * radius for part in INTERVAL)
+        low, high = (part * radius for part in SMOOTHED)
         angles = np.pi * (np.arange(self.degree) + 0.5) / self.degree
         roots: NDArray[np.float64] = (high + low) / 2 + (high - low) / 2 * np.cos(angles)
         return 1 / roots
-
-
-class Cycle:
-    """V(1, 1) cycle, with the pseudo-inverse of a small coarsest matrix.
-
-    `steps` are Arnoldi steps for each spectral radius.
-    """
-
-    def __init__(self, levels: Sequence[HostLevel], steps: int = 8, smoother: Smoother | None = None) -> None:
-        self._levels, smoother = levels, smoother or Smoother()
-        coarsest = levels[-1].a
-        dense = coarsest.shape[0] <= DENSE_ROWS
-        self._pseudo_inverse = np.linalg.pinv(coarsest.toarray()) if dense else None
-        self._steps = [
-            [weight / level.a.diagonal() for weight in smoother.weights(spectral_radius(level.a, steps))]
-            for level in levels[:-1]
-        ]
-        if not dense:
-            weight = JACOBI / spectral_radius(coarsest, steps)
-            self._steps.append(COARSE_STEPS * [weight / coarsest.diagonal()])
-
-    def __call__(self, b: NDArray[np.floating], depth: int = 0) -> NDArray[np.floating]:
-        """Return an approximation of A⁻¹ b."""
-        level = self._levels[depth]
-        if level.p is None or level.r is None:
-            return self._solve_coarsest(b)
-        x = self._smoothed(depth, b, np.zeros_like(b))
-        x = x + level.p @ self(level.r @ (b - level.a @ x), depth + 1)
-        return self._smoothed(depth, b, x)
-
-    def _smoothed(self, depth: int, b: NDArray[np.floating], x: NDArray[np.floating]) -> NDArray[np.floating]:
-        for step in self._steps[depth]:
-            x = x + step * (b - self._levels[depth].a @ x)
-        return x
-
-    def _solve_coarsest(self, b: NDArray[np.floating]) -> NDArray[np.floating]:
-        if self._pseudo_inverse is not None:
-            solution: NDArray[np.floating] = self._pseudo_inverse @ b
-            return solution
-        return self._smoothed(len(self._levels) - 1, b, np.zeros_like(b))

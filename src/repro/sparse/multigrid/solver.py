@@ -19,7 +19,7 @@ from repro.errors import ReproError
 from repro.sparse.device_primitives import Load, Repeated, keep
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.elementwise import Kernels, Launch, in_order
-from repro.sparse.multigrid.hierarchy import COLUMN, Coarsening, DeviceLevel, LevelLaunches, row_arguments
+from repro.sparse.multigrid.hierarchy import COLUMN_STRIDE, Coarsening, DeviceLevel, LevelLaunches, row_arguments
 from repro.sparse.multigrid.reference import COARSE_STEPS, DENSE_ROWS, JACOBI, MultigridSettings, Smoother
 from repro.sparse.spgemm.multiplication import Multiplication
 
@@ -30,7 +30,7 @@ DRIFT = 2
 #: Reduction since the last computed residual at which the next is computed.
 NEXT = 0.1
 #: A residual below this share of the minimum is progress; and the limit of restarts without progress.
-PROGRESS, MAX_IDLE = 0.5, 2
+PROGRESS_SHARE, MAX_IDLE = 0.5, 2
 
 
 @dataclass(frozen=True)
@@ -96,11 +96,11 @@ class ConvergenceMonitor:
         """
         drifted = not residual <= DRIFT * self.residuals[-1]
         late = self.steps - self._computed >= COMPUTED_EVERY
-        self.hovers = late and residual > PROGRESS * self.residuals[self._computed]
+        self.hovers = late and residual > PROGRESS_SHARE * self.residuals[self._computed]
         if drifted:
             for step in range(self._computed + 1, self.steps):
                 self.residuals[step] = max(self.residuals[step], residual)
-            self._idle = self._idle + 1 if residual > PROGRESS * self._least else 0
+            self._idle = self._idle + 1 if residual > PROGRESS_SHARE * self._least else 0
             self._least = min(self._least, residual)
             self.stalled = self._idle >= MAX_IDLE
             self.drifted = True
@@ -228,8 +228,8 @@ class Solver:
         while course.goes_on(max_iterations):
             odd = (course.steps + 1) % 2
             gradients.step(odd)
-            numbers = self._run.download(gradients.numbers, 4 * COLUMN, np.float64)
-            *of_cycles, curvature, square = numbers[::COLUMN]
+            numbers = self._run.download(gradients.numbers, 4 * COLUMN_STRIDE, np.float64)
+            *of_cycles, curvature, square = numbers[::COLUMN_STRIDE]
             of_cycle = of_cycles[odd]
             course.take_updated(float(np.sqrt(square)))
             refusal = _not_definite(course.steps, curvature, of_cycle)
@@ -251,7 +251,7 @@ class Solver:
     def _bind_gradients(self, stack: ExitStack) -> CgVectors:
         run, n = LevelLaunches(self._device, self._load, self._dtype, stack), np.int32(self._n)
         r, z, p, ap = (run.scalars(self._n) for _ in range(4))
-        numbers = run.numbers(4 * COLUMN, np.float64)  # read together, once a step
+        numbers = run.numbers(4 * COLUMN_STRIDE, np.float64)  # read together, once a step
         products = [run.column(numbers, i) for i in range(4)]
         pap, square = products[2:]
         cycle, multiply = in_order(self._bind_cycle(0, r, z)), self._product("multiply", self._levels[0].a, p, [], ap)

@@ -51,7 +51,7 @@ CYCLES, LEAK_BYTES = 5, 1 << 14
 #: Seconds that a trial may take, and a process to open the device, to compile a source and to import a module.
 SECONDS, STARTING = 20.0, 300.0
 #: Entries of the trials by task. A pattern is real ones.
-ENTRIES: Mapping[RivalTask, tuple[str, ...]] = {
+ENTRIES_OF_TASK: Mapping[RivalTask, tuple[str, ...]] = {
     "spmv": ("real", "complex", "quaternion", "block3"),
     "spgemm": ("real",),
     "solve": ("real",),
@@ -94,7 +94,7 @@ class Outcome:
 
 def trials_of(rival: Rival) -> list[Trial]:
     """Return the trials of a rival."""
-    return [Trial(entry, precision) for entry in ENTRIES[rival.of] for precision in PRECISIONS]
+    return [Trial(entry, precision) for entry in ENTRIES_OF_TASK[rival.of] for precision in PRECISIONS]
 
 
 def small_matrix(entry: str) -> Matrix:
@@ -205,7 +205,7 @@ def _solution(rival: Rival, trial: Trial) -> Prepared:
 
 
 class _Growth(RivalUpdates):
-    """A small matrix that gets batches."""
+    """A rival's updates, tried on a small matrix and batches that the trial gives."""
 
     def __init__(self, rival: Rival, a: sp.csr_array, batches: Sequence[tuple[NDArray[Any], ...]]) -> None:
         super().__init__(rival)

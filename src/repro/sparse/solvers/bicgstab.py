@@ -91,7 +91,7 @@ def _norm(a: Vector) -> float:
 DIVERGED = 1e5
 #: Reads and writes of vectors: in an iteration outside the products, and at the start.
 ITERATION_PASSES, START_PASSES = 16, 4
-#: Sums of a pass; each block computes a partial sum.
+#: Most sums that one kernel computes; each block leaves a part of each.
 SUMS = 4
 
 Status = Literal["converged", "drifted", "breakdown", "diverged", "limit"]
@@ -162,14 +162,15 @@ class BiCGSTAB:
             b, x, r, p, v, t = (zeros(name) for name in "bxrpvt")
             partial, squares = zeros("sums", 8 * SUMS * self._grid), zeros("squares", 8 * self._grid)
             state = zeros("state", 8 * len(LaunchedBicgstabState))
-            n_t = BLOCK_SIZE[device.backend]
+            block_size = BLOCK_SIZE[device.backend]
 
             def bind(name: str, *buffers: Buffer) -> Callable[[], None]:
                 arguments: list[Argument] = [np.int32(words), *buffers]
-                return device.bind(program.kernel(name), self._grid, n_t, arguments)
+                return device.bind(program.kernel(name), self._grid, block_size, arguments)
 
-            begin = device.bind(program.kernel("begin"), 1, n_t, [np.int32(self._grid), squares, state])
-            self._start = [bind("start", b, x, r, p, squares), begin]
+            of_one_block: list[Argument] = [np.int32(self._grid), squares, state]
+            begin_state = device.bind(program.kernel("begin_state"), 1, block_size, of_one_block)
+            self._start = [bind("begin", b, x, r, p, squares), begin_state]
             self._iteration = [
                 product_of(p, v),
                 bind("project", b, v, partial),
@@ -270,7 +271,7 @@ def _judge(now: SolverState, first: float, tolerance: float) -> Status | None:
 #: Columns of a product that the row of its solver repeats.
 OF_THE_PRODUCT = ("ordering", "layout", "representation")
 #: Number of disturbed host solves, and tolerance of the device as a multiple of their largest difference.
-DISTURBED, SLACK = 3, 30
+DISTURBED, DISTURBED_FACTOR = 3, 30
 #: Minimum length of a long row.
 LONG_ROW_LENGTH = 10_000
 #: Minimal tolerance in roundings of the largest residual.
@@ -282,7 +283,7 @@ CLOSE, CLOSE_TO_FIRST = 0.1, 0.001
 #: For a wrong residual: further disturbed host solves, their limit in seconds, and the share of the tolerance by which
 #: one of them has to change the residual for the iteration to count as unstable. On stable matrices 60 solves changed
 #: it by up to 0.07; on unstable ones by 0.2 and more, some by thousands.
-FURTHER, FURTHER_SECONDS, MOVED = 64, 60.0, 0.2
+FURTHER, FURTHER_SECONDS, MIN_CHANGE = 64, 60.0, 0.2
 
 
 class ResidualError(IncorrectError):
@@ -404,7 +405,7 @@ def judge_error(
         return
     failure = ResidualError(residuals, expected, error)
     moved = workspace.cached(("moved", iterations), lambda: furthest_moved(operands_of(workspace), expected))
-    if moved >= MOVED and error <= SLACK * moved:
+    if moved >= MIN_CHANGE and error <= DISTURBED_FACTOR * moved:
         message = f"{failure}; right products that differ in their last bits move it by {moved:.3g} of that"
         raise UnstableError(message, error)
     raise failure
@@ -423,8 +424,8 @@ def expected_residual(operands: ProductOperands, iterations: int) -> ExpectedRes
 
     The distance of two correct solves depends on the matrix. So the host repeats the solve in the working precision,
     with products disturbed at random by the effect of another order of summation: √m ε/2 (|A||x|)_i for m entries. The
-    largest difference of residuals times `SLACK` is the tolerance, and at least `ROUNDINGS` roundings of the largest
-    residual.
+    largest difference of residuals times `DISTURBED_FACTOR` is the tolerance, and at least `ROUNDINGS` roundings of the
+    largest residual.
 
     Where correct solves have diverged after all iterations, an earlier, comparable one is used.
     """
@@ -436,13 +437,13 @@ def expected_residual(operands: ProductOperands, iterations: int) -> ExpectedRes
     others = [_disturbed(working, b, iterations, eps, np.random.default_rng(seed)) for seed in range(DISTURBED)]
     residuals = _history(course, iterations)
     away = np.max([np.abs(_history(other, iterations) - residuals) for other in others], axis=0)
-    tolerances = SLACK * away + ROUNDINGS * eps * np.maximum.accumulate(residuals)
+    tolerances = DISTURBED_FACTOR * away + ROUNDINGS * eps * np.maximum.accumulate(residuals)
     apart = ~(tolerances <= np.maximum(CLOSE * residuals, CLOSE_TO_FIRST * residuals[0]))
     comparable = max(int(np.argmax(apart)) - 1, 1) if apart.any() else iterations
     if comparable < iterations:
         return expected_residual(operands, comparable)
     from_x = max(abs(true_residual(operands, solve.x) - residuals[-1]) for solve in (course, *others))
-    return ExpectedResidual(iterations, float(residuals[-1]), float(tolerances[-1] + SLACK * from_x))
+    return ExpectedResidual(iterations, float(residuals[-1]), float(tolerances[-1] + DISTURBED_FACTOR * from_x))
 
 
 def furthest_moved(operands: ProductOperands, expected: ExpectedResidual) -> float:

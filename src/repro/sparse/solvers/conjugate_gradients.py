@@ -45,7 +45,7 @@ MAX_ITERATIONS = 20_000
 TIMED_ITERATIONS = 100
 #: By what factor the residual that the host computes may exceed the tolerance; and at most how far, in tolerances, the
 #: recurrence's residual may be from that of x after the iterations that are timed.
-SLACK, DRIFT = 1.1, 10
+TOLERANCE_FACTOR, DRIFT = 1.1, 10
 #: Iterations after which the host looks.
 LOOK = 50
 #: Reads and writes of vectors: in an iteration outside the product, and at the start.
@@ -83,8 +83,8 @@ class ProductCg(RestartedSolver):
         self._numbers, self._rounding = len(scale), rounding
         words = -(-scale.nbytes // WORD_BYTES)
         self.vector_bytes = words * WORD_BYTES
-        n_t = BLOCK_SIZE[device.backend]
-        grid = min(device.sm_count * BLOCKS_PER_SM[device.backend], -(-words // n_t))
+        block_size = BLOCK_SIZE[device.backend]
+        grid = min(device.sm_count * BLOCKS_PER_SM[device.backend], -(-words // block_size))
         with ExitStack() as stack:
 
             def zeros(name: str, nbytes: int = self.vector_bytes) -> Buffer:
@@ -97,13 +97,13 @@ class ProductCg(RestartedSolver):
 
             def bind(name: str, *buffers: Buffer) -> Callable[[], None]:
                 arguments: list[Argument] = [np.int32(words), *buffers]
-                return device.bind(program.kernel(name), grid, n_t, arguments)
+                return device.bind(program.kernel(name), grid, block_size, arguments)
 
             def bind_block(name: str) -> Callable[[], None]:
-                return device.bind(program.kernel(name), 1, n_t, [np.int32(grid), parts, self._state])
+                return device.bind(program.kernel(name), 1, block_size, [np.int32(grid), parts, self._state])
 
-            start = bind("start", b, w, diagonal, r, u, p, s, parts)
-            self._begin = [product_of(x, w), start, bind_block("begin")]
+            begin = bind("begin", b, w, diagonal, r, u, p, s, parts)
+            self._begin = [product_of(x, w), begin, bind_block("begin_state")]
             product, add = product_of(u, w), bind("dot_products", r, u, w, parts, self._state)
             self._iteration = [product, add, bind("update", x, r, u, p, s, w, diagonal, parts, self._state)]
             self._end = [product, add, bind_block("sum_residual")]
@@ -262,7 +262,7 @@ class CgRun(Runnable):
         if solution.iterations == 0 and solution.status == "converged":
             raise Unsupported("b is 0: there is nothing to solve")
         if solution.status == "converged":
-            self._error = residual / (SLACK * tolerance)
+            self._error = residual / (TOLERANCE_FACTOR * tolerance)
             if not self._error <= 1:
                 raise IncorrectError(f"it stops {after}, instead of {tolerance:g}", self._error)
             return

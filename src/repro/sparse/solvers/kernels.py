@@ -56,14 +56,14 @@ KINDS = 6
 class CgState(IntEnum):
     """Index of each number of the state of conjugate gradients, in doubles."""
 
-    LIMIT = 0  # (r, r) at which it has converged; the only one that the host writes
+    LIMIT = 0  # (r, r) at which it has converged; the only number that the host sets, while its `reset` clears all
     RR = 1  # (r, r), by the recurrence
     BB = 2  # (b, b)
     REASON = 3  # `StopReason`
-    ITERATIONS = 4  # all finished iterations
+    ITERATIONS = 4  # all finished iterations, over all beginnings from a new residual: no kernel clears them
     LAST_RU = 5  # (r, u) of the last iteration; 0: there was none
     LAST_ALPHA = 6
-    NEXT_RU = 7  # these of the iteration that runs
+    NEXT_RU = 7  # (r, u) of the running iteration; the next one reads it as LAST_RU
     NEXT_ALPHA = 8
 
 

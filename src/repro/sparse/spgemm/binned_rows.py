@@ -209,7 +209,7 @@ def plan_bounds(target: Target, scalar_bytes: int, counts: BinCounts, columns: i
 
 @dataclass(frozen=True)
 class RowLoad:
-    """Work to distribute over the device."""
+    """How much work a product has in rows and in their lengths, beside the lanes that could share it."""
 
     #: Rows of each bin, `(BINS,)`.
     rows: Sequence[int]
@@ -337,11 +337,11 @@ class ProductRows:
         ]  # fmt: skip
 
 
-#: Sampled rows of a bin, and minimal products of a sampled problem.
+#: Rows of a bin that are sampled; and products from which on a problem is sampled.
 SAMPLE_ROWS, MIN_PRODUCTS = 128, 30_000_000
-#: Minimal share of all products of a sampled bin.
+#: Share of all products from which on a bin is sampled.
 MIN_SHARE = 0.05
-#: Allocated over estimated entries.
+#: Entries that are allocated, as a multiple of those estimated.
 SPARE = 1.15
 
 

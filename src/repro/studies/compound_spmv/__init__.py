@@ -4,7 +4,7 @@ This file has what the papers of the study are called. Everything of the study d
 """
 
 STUDY_NAME = "compound_spmv"
-PAPER = "the 2020 paper"
+CITED = "the 2020 paper"
 REFERENCE = (
     "Mueller-Roemer, Stork, Fellner: VMV 2019 (10.2312/vmv.20191324), Computer Graphics Forum 39(6) 2020 "
     "(10.1111/cgf.13957)."

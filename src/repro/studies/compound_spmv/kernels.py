@@ -25,7 +25,7 @@ def render_key(templates: Path, key: str, target: Target) -> str:
     if key.startswith(f"{SOLVER_GROUP}/"):
         return render_solver_key(templates, key, target)
     space, entry, precision, layout = _split(key)
-    return render_module(templates, entry, precision, layout, schedules(target, space, layout), target)
+    return render_module(templates, entry, precision, layout, schedules(target, space, layout), target, STUDY_NAME)
 
 
 def _split(key: str) -> tuple[Space, str, str, Layout]:

@@ -10,7 +10,7 @@ from repro.bench.rows import ClockName
 from repro.config.models import EXTENDED, PAPER, PAPER_TUNED, Space
 from repro.results.campaign_data import Campaign, Case, Method, ProblemRecord, ReportedTime, Selection
 from repro.results.claims import CaseNumber, ClaimQuantities, Measured, MissingCase, Quantity, StatisticName, Variants
-from repro.results.problem_rows import ABBREVIATIONS, ProblemRow, join_sentences, measurement_note, ours
+from repro.results.problem_rows import ABBREVIATIONS, MethodTimes, ProblemRow, join_sentences, measurement_note, ours
 from repro.results.published import Published
 from repro.results.rivals import Contest, register_contests
 from repro.results.significance import interval_of_ratio, ratio_of
@@ -107,21 +107,8 @@ def tied_layouts(case: Case[CompoundRow], best: Time | None) -> tuple[str, ...]:
     return tuple(sorted(layouts - {str(best.row.layout)}))
 
 
-@dataclass(frozen=True)
-class Times:
-    """The times of one problem in one precision by one clock: `times[method]` is None if there is no time."""
-
-    line: ProblemRow
-    case: Case[CompoundRow]
-    clock: ClockName = "graph"
-    #: The times by whose clock the variants were chosen; None if these times chose the variants.
-    chosen: Times | None = None
-
-    def __getitem__(self, method: Method) -> Time | None:
-        if self.chosen is None or not method.tuning:
-            return self.case.time(method, self.clock)
-        winner = self.chosen[method]
-        return self.case.reported_time(winner.name, self.clock) if winner else None
+class Times(MethodTimes[CompoundRow]):
+    """The times of one problem of the study in one precision by one clock."""
 
     @property
     def bytes(self) -> int | None:
@@ -186,7 +173,7 @@ class Times:
 
     @property
     def by_events(self) -> Times:
-        """The same by the event clock, which also chooses the variants."""
+        """These times by the event clock, which then chooses the variants as well."""
         return replace(self, clock="event")
 
     @property
@@ -283,7 +270,10 @@ class ClaimCases:
 
     @classmethod
     def of(cls, campaign: Campaign, published: Published, variants: Variants) -> ClaimCases | None:
-        """Return the cases of a campaign; None if its kernels of the papers are other ones than `variants`."""
+        """Return the cases of a campaign.
+
+        None if the campaign measured the papers' kernels in another space than `variants` names (`none` fits any).
+        """
         shown: Variants = "as_published" if papers_space(campaign) == PAPER else "paper_tuned"
         if variants not in (shown, "none"):
             return None

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from repro.config.models import EXTENDED, PAPER, PAPER_TUNED
 from repro.results.campaign_data import Campaign
 from repro.results.cross_campaign import conflicting_names
-from repro.sparse.compound.variants import KINDS, REFERENCE, Layout, Schedule, VariantId
+from repro.sparse.compound.variants import PAPERS_KINDS, REFERENCE, Layout, Schedule, VariantId
 from repro.studies.compound_spmv.study import features, prune_mask
 from repro.tuning.evaluation import Evaluation, evaluate
 from repro.tuning.recordings import Recording, recordings
@@ -146,7 +146,7 @@ def times_of(recording: Recording) -> Times:
     times: dict[Layout, dict[Schedule, float]] = {}
     ids = read_ids(recording.seconds, VariantId)
     for variant, seconds in zip(ids, recording.seconds.values(), strict=True):
-        if seconds is not None and variant.schedule.kind in KINDS and not variant.schedule.shape:
+        if seconds is not None and variant.schedule.kind in PAPERS_KINDS and not variant.schedule.shape:
             times.setdefault(variant.layout, {})[variant.schedule] = seconds
     return times
 

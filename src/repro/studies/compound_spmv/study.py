@@ -29,7 +29,7 @@ from repro.sparse.compound.kernels import kernel_name, render_module
 from repro.sparse.compound.runnables import DependentVariant, Variant, own_floors
 from repro.sparse.compound.variants import (
     DYNAMIC,
-    KINDS,
+    PAPERS_KINDS,
     REFERENCE,
     TILE_ROWS,
     Layout,
@@ -149,7 +149,7 @@ def _having(rows: Iterable[Row], **columns: object) -> list[Row]:
 
 
 def _unpaired(rows: Iterable[Row]) -> list[Row]:
-    return [row for row in rows if CompoundRow.of(row).outer not in TILE_ROWS]
+    return [row for row in rows if row.own.get("outer") not in TILE_ROWS]
 
 
 def _of_the_papers(rows: Sequence[Row], clock: str) -> dict[str, list[Row]]:
@@ -161,7 +161,7 @@ def _of_the_papers(rows: Sequence[Row], clock: str) -> dict[str, list[Row]]:
     schedule, joint = best_row(reference, clock), best_row(rows, clock)
     if joint is None:
         return {}
-    in_layout = _having(rows, layout=CompoundRow.of(joint).layout)
+    in_layout = _having(rows, layout=joint.own.get("layout"))
     return {
         "schedule": reference,
         "layout": _having(rows, **_schedule(schedule)) if schedule else [],
@@ -230,7 +230,7 @@ class CompoundSpmv(Study):
         "table-problems": "every problem, warm and cold",
         "figure-speedup": "the speedups",
     }
-    paces: Mapping[str, CostModel] = {
+    cost_models: Mapping[str, CostModel] = {
         "cuda": CostModel(launches=2.4, intensity=0.5, memory=25),
         # processor time of a module by an AMD EPYC: means of complex numbers and patterns, one module of the others
         "opencl": CostModel(
@@ -301,7 +301,7 @@ class CompoundSpmv(Study):
         library = asked_for(settings.baselines, entry, backend)  # check the names first
         variants, rows = _search(session)
         yield "search", rows
-        tie = settings.timing.tie
+        tie = session.timing.tie
         ids = [variant.id for variant in variants]
         choices = [*choose(rows, tie, ids), *choose_by_memory(rows, settings.memory_weight, ids)]
         winners = {choice.name for choice in choices}
@@ -324,7 +324,7 @@ class CompoundSpmv(Study):
 
     def tunings(self, settings: StudySettings, problem: Outline) -> list[str]:
         """Return the tunings; for a search by sample without `static` and `dynamic`, which a sample may lack."""
-        kinds = KINDS if settings.search == "exhaustive" else ()
+        kinds = PAPERS_KINDS if settings.search == "exhaustive" else ()
         prefixes = [prefix for space, prefix in TUNING_PREFIXES.items() if space in settings.spaces]
         papers = [f"{prefix}{tuning}" for prefix in prefixes for tuning in (*TUNINGS, *kinds)]
         ours = EXTENDED in settings.spaces and layouts(settings, EXTENDED, _entry(problem))
@@ -342,7 +342,7 @@ class CompoundSpmv(Study):
                 if built.binary and (not built.resources or kernel_name(schedule, target) in built.resources):
                     return Variant(id, built, path.parent, space)
         path = single_manifest(entry, precision, id, target)
-        source = render_module(templates, entry, precision, stored, [schedule], target)
+        source = render_module(templates, entry, precision, stored, [schedule], target, STUDY_NAME)
         return Variant(id, compile_module(source, target, path), path.parent, EXTENDED)
 
     def workload(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> Workload:
@@ -428,7 +428,9 @@ def variants_on_demand(
             for schedule in schedules(target, space, layout):
                 id = VariantId(layout, schedule)
                 path = single_manifest(entry, precision, id, target)
-                render = partial(render_module, templates, entry, precision, layout.stored, [schedule], target)
+                render = partial(
+                    render_module, templates, entry, precision, layout.stored, [schedule], target, STUDY_NAME
+                )
                 variants.append(Variant(id, ModuleOnDemand(render, target, path), path.parent, space))
     return variants
 
@@ -469,7 +471,9 @@ def dependent_variants(variants: Sequence[Variant], rows: Sequence[Row], session
         layout, schedule = variant.layout.stored, variant.schedule
         key = f"{DEPENDENT_LAUNCHES}/{entry}-{precision}/{layout}/{schedule}"
         path = manifest_path(target.name, STUDY_NAME, key)
-        render = partial(render_module, session.templates, entry, precision, layout, [schedule], target, dependent=True)
+        render = partial(
+            render_module, session.templates, entry, precision, layout, [schedule], target, STUDY_NAME, dependent=True
+        )
         made.append(DependentVariant(variant.id, ModuleOnDemand(render, target, path), path.parent, variant.space))
     session.compile(made)
     return made
@@ -505,7 +509,7 @@ def _search(session: Session) -> tuple[list[Variant], list[Row]]:
         candidates = [variant for variant in variants if variant.space == space]
         # layout tuning alone: time the best schedule of the reference layout in every other layout
         rows += session.search(strategy, candidates, f"{space} space", schedules_of_reference)
-    best = [row.name for row in ranked(rows)[: settings.timing.finalists]]
+    best = [row.name for row in ranked(rows)[: session.timing.finalists]]
     reordered = _reordered(variants, best)
     if reordered:
         rows += session.exhaustive(reordered, "reordered")
@@ -517,8 +521,9 @@ def _own_floors(
 ) -> list[list[tuple[Runnable, Row]]]:
     """Time the bandwidth floors for winners in formats of pairs; return each winner's floor."""
     layouts = {variant.name: variant.layout for variant in variants}
-    chosen = [CompoundRow.of(row) for row in rows if row.name in winners]
-    sizes = {layouts[row.name]: row.matrix_bytes for row in chosen if row.matrix_bytes}
+    sizes = {
+        layouts[row.name]: nbytes for row in rows if row.name in winners and (nbytes := row.own.get("matrix_bytes"))
+    }
     return [
         list(zip(floors, session.exhaustive(floors, f"floor of {layout}"), strict=True))
         for layout, floors in own_floors(sizes, session.streams).items()
@@ -554,7 +559,7 @@ def worthwhile_orderings(choices: Sequence[Choice], rows: Sequence[Row], tie: fl
             continue
         before, after = natural.median(clock), reordered.median(clock)
         if before and after and after * (1 + tie) < before:
-            orderings.add(str(CompoundRow.of(reordered).ordering))
+            orderings.add(str(reordered.own.get("ordering")))
     return sorted(orderings)
 
 

@@ -7,7 +7,7 @@ depends on it, so it imports nothing.
 STUDY_NAME = "compressed_coo"
 #: GPUs on which the paper measured.
 GPUS = ("V100", "A100")
-PAPER = "the 2020 paper (Aliaga et al.)"
+CITED = "the 2020 paper (Aliaga et al.)"
 REFERENCE = "Aliaga, Anzt, Quintana-Ortí, Tomás, Tsai: Euro-Par 2020 workshops (10.1007/978-3-030-71593-9_7)."
 #: The tuning that chooses among solvers: the fastest product in a solver may differ from the fastest product alone.
 SOLVER = "bicgstab"

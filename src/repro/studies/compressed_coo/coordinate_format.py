@@ -28,7 +28,7 @@ WARP = 32
 #: Maximum threads per chunk: a chunk of `padded` has at most one row per thread, so that 8-bit row offsets suffice.
 MAX_THREADS = 256
 #: Allowed numbers of entries per thread: a thread's entries then fill one load or several loads.
-ENTRIES = (1, 2, 4, 8)
+ENTRIES_PER_THREAD = (1, 2, 4, 8)
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,10 @@ class Chunking:
                 expected=f"a multiple of {WARP}, {MAX_THREADS} at most",
                 actual=self.threads,
             )
-        if self.entries not in ENTRIES:
-            raise ReproError("a thread cannot have so many entries", expected=f"one of {ENTRIES}", actual=self.entries)
+        if self.entries not in ENTRIES_PER_THREAD:
+            raise ReproError(
+                "a thread cannot have so many entries", expected=f"one of {ENTRIES_PER_THREAD}", actual=self.entries
+            )
         if self.split not in get_args(Split):
             raise ReproError("unknown split", expected=", ".join(get_args(Split)), actual=self.split)
 
@@ -260,7 +262,7 @@ class Encoding(NamedTuple):
         return f"{rows}/{8 * COLUMN_BYTES[self.columns]}/{('plain', 'table')[self.values]}"
 
     def sections(self, chunking: Chunking, value_bytes: int) -> tuple[int, int, int]:
-        """Return the bytes of a chunk's rows, columns and values, multiples of 16 because B is a multiple of 32."""
+        """Return the bytes of a chunk's rows, columns and values: multiples of 16, as its threads are of 32."""
         return (
             ROW_BYTES[self.rows] * chunking.rows,
             COLUMN_BYTES[self.columns] * chunking.slots,

@@ -27,8 +27,8 @@ from repro.results.published import Published
 from repro.results.registry import figure
 from repro.results.significance import WHISKERS, Interval, interval_of_ratio, median_of, ratio_of
 from repro.results.tables import Figure, digits
-from repro.sparse.baseline_times import library_of
-from repro.studies.compressed_coo import GPUS, PAPER, STUDY_NAME
+from repro.sparse.tuning_features import library_of
+from repro.studies.compressed_coo import CITED, GPUS, STUDY_NAME
 from repro.studies.compressed_coo.results import (
     COMPRESSED_COO,
     COMPRESSED_SOLVER,
@@ -191,7 +191,7 @@ def draw(panel: Panel, rows: Sequence[BarRow], mark: str | None) -> Canvas:
     """
     if not any(value is not None for row in rows for value in (*row.bars, *row.marks)):
         return figure_style.empty("nothing was measured in this campaign")
-    drawn = figure_style.canvas(figure_style.TEXT, figure_style.height(len(rows), extra=1.05, per_row=0.19))
+    drawn = figure_style.canvas(figure_style.TEXT_WIDTH, figure_style.height(len(rows), extra=1.05, per_row=0.19))
     axes = drawn.add_subplot()
     shown = [index for index in range(len(panel.bars)) if any(row.bars and row.bars[index] for row in rows)]
     values = [value for row in rows for value in (*row.bars, *row.marks)]
@@ -251,7 +251,7 @@ def _draw_row(axes: Axes, panel: Panel, y: int, row: BarRow, shown: Sequence[int
             axes.add_line(mark.line([number], [y + MARKS_APART * (place - (len(panel.marks) - 1) / 2)]))
 
 
-@figure(STUDY_NAME, "figure-4", title="GFLOPS of the library and of compressed COO", numbering=f"Figure 4 of {PAPER}")
+@figure(STUDY_NAME, "figure-4", title="GFLOPS of the library and of compressed COO", numbering=f"Figure 4 of {CITED}")
 def gflops(campaign: Campaign, published: Published) -> Figure:
     """One row for each problem; the median of each group below the group."""
     precision = precision_of(campaign)
@@ -291,7 +291,7 @@ def gflops(campaign: Campaign, published: Published) -> Figure:
         "Ours (dark, and in numbers): the fastest of all our variants; compressed COO (light): the fastest of the",
         "paper’s space.",
         marks,
-        f"Dashed: the most that {PAPER} states, {best['V100']} on a V100, {best['A100']} on an A100." if on_gpu else "",
+        f"Dashed: the most that {CITED} states, {best['V100']} on a V100, {best['A100']} on an A100." if on_gpu else "",
         over,
         kernels_note(campaign),
         measurement_note(campaign, "graph"),
@@ -305,7 +305,7 @@ def gflops(campaign: Campaign, published: Published) -> Figure:
     return Figure(lambda: draw(panel, rows, footnote(lines)), join_sentences(caption))
 
 
-@figure(STUDY_NAME, "figure-3", title="Memory of COO and compressed COO over CSR", numbering=f"Figure 3 of {PAPER}")
+@figure(STUDY_NAME, "figure-3", title="Memory of COO and compressed COO over CSR", numbering=f"Figure 3 of {CITED}")
 def memory(campaign: Campaign, published: Published) -> Figure:
     """One row for each problem; the median of each group below the group."""
     precision = precision_of(campaign)
@@ -341,7 +341,7 @@ def memory(campaign: Campaign, published: Published) -> Figure:
     return Figure(lambda: draw(panel, rows, footnote(lines)), join_sentences(caption))
 
 
-@figure(STUDY_NAME, "figure-5", title="Speedup of BiCGSTAB", numbering=f"Figure 5 of {PAPER}")
+@figure(STUDY_NAME, "figure-5", title="Speedup of BiCGSTAB", numbering=f"Figure 5 of {CITED}")
 def bicgstab(campaign: Campaign, published: Published) -> Figure:
     """One row for each problem; the median of each group below the group."""
     precision = precision_of(campaign)
@@ -395,7 +395,7 @@ def bicgstab(campaign: Campaign, published: Published) -> Figure:
         WHISKERS if any(sure for row in rows for sure in row.sure) else "",
         f"Medians: {'; '.join(medians)}." if medians else "",
         over,
-        f"Dashed: what {PAPER} states, a median over the default of about {words}: the diamonds are its counterpart."
+        f"Dashed: what {CITED} states, a median over the default of about {words}: the diamonds are its counterpart."
         if stated else "",
         kernels_note(campaign),
         measurement_note(campaign, "graph"),

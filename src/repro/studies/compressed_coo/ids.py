@@ -15,7 +15,7 @@ from repro.bench.variant_id import BaseId, SearchPoint
 from repro.codegen.targets import Target
 from repro.config.models import EXTENDED, PAPER, PAPER_TUNED, Space
 from repro.errors import ReproError
-from repro.studies.compressed_coo.coordinate_format import ENTRIES
+from repro.studies.compressed_coo.coordinate_format import ENTRIES_PER_THREAD
 
 #: How entries are split. Chunks: `plain` (COO), `padded`, `unpadded` or `aligned`, see `coordinate_format`. Slices of
 #: 8, 16 or 32 rows. Tiles that store each symmetric pair once, of rows in natural (`pairs`) or `clustered` order.
@@ -104,7 +104,7 @@ class Blocking:
 def blockings(target: Target, layout: str, space: Space | None = None) -> list[Blocking]:
     """Return the blockings to try for a layout in a space; None: in all spaces."""
     sizes = THREADS[layout] if target.dialect == "cuda" else (CPU_THREADS,)
-    entries: Sequence[int] = SLICED_ENTRIES if layout in HEIGHTS else RUNS if layout in PAIRS else ENTRIES
+    entries: Sequence[int] = SLICED_ENTRIES if layout in HEIGHTS else RUNS if layout in PAIRS else ENTRIES_PER_THREAD
     chunks = CHUNKS[:1] if layout in PAIRS else CHUNKS
     tried = [Blocking(*blocking) for blocking in product(sizes, entries, chunks, LOADS)]
     return [blocking for blocking in tried if space in (None, blocking.space(layout))]
@@ -125,7 +125,11 @@ class CoordinateId(BaseId):
         layout, _, schedule = text.partition("/")
         check_layout(layout)
         parts = _NAME.fullmatch(schedule)
-        if parts is None or int(parts["threads"]) not in (32, 64, 128, 256) or int(parts["entries"]) not in ENTRIES:
+        if (
+            parts is None
+            or int(parts["threads"]) not in (32, 64, 128, 256)
+            or int(parts["entries"]) not in ENTRIES_PER_THREAD
+        ):
             raise ReproError(
                 "unknown schedule of a layout of coordinates",
                 expected="bB-kK-cC: B threads (32, 64, 128, 256), K slots of each (1, 2, 4, 8), C ≥ 1 chunks a block",

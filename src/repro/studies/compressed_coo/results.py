@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from repro.bench.rows import ClockName
 from repro.results.campaign_data import Campaign, Case, Method, ReportedTime
 from repro.results.claims import CaseNumber, ClaimQuantities, Measured, Quantity, StatisticName, Variants
-from repro.results.problem_rows import ProblemRow, ours
+from repro.results.problem_rows import MethodTimes, ours
 from repro.results.published import Published
 from repro.results.rivals import Contest, register_contests
 from repro.results.significance import interval_of_ratio, ratio_of
-from repro.sparse.baseline_times import library_of
 from repro.sparse.solvers.persistent import ROUTINE
+from repro.sparse.tuning_features import library_of
 from repro.studies.compressed_coo import SOLVER, STUDY_NAME
 from repro.studies.compressed_coo.ids import PAPERS
 from repro.studies.compressed_coo.study import CooRow
@@ -51,21 +51,8 @@ def _with_routine(row: CooRow) -> bool:
 LIBRARY_SOLVER = Method("library_bicgstab", "library", columns={"kind": "solver"}, predicate=_with_routine)
 
 
-@dataclass(frozen=True)
-class Times:
-    """The times of one problem in one precision by one clock: `times[method]` is None if there is no time."""
-
-    line: ProblemRow
-    case: Case[CooRow]
-    clock: ClockName
-    #: The times by whose clock the variants were chosen; None if these times chose the variants.
-    chosen: Times | None = None
-
-    def __getitem__(self, method: Method) -> Time | None:
-        if self.chosen is None or not method.tuning:
-            return self.case.time(method, self.clock)
-        winner = self.chosen[method]
-        return self.case.reported_time(winner.name, self.clock) if winner else None
+class Times(MethodTimes[CooRow]):
+    """The times of one problem of the study in one precision by one clock."""
 
     @property
     def cold(self) -> Times | None:

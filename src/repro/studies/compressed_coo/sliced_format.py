@@ -124,10 +124,10 @@ def _apart(lengths: NDArray[np.int64], height: int) -> NDArray[np.int64]:
 
 #: Number of bits of a code for each width, and the largest code of each width except the widest.
 CODE_BITS = (0, 8, 16, 32)
-LARGEST = (0, 0xFF, 0xFFFF)
+MAX_CODES = (0, 0xFF, 0xFFFF)
 WIDTHS = len(CODE_BITS)
 #: Number of bytes of codes that a thread loads at once, and number of these codes for each width.
-WORD = 4
+CODE_WORD_BYTES = 4
 CODES_OF_WORD = (1, 4, 2, 1)
 #: Offset that marks no entry: larger than any offset, even after the place of a row is subtracted.
 FAR = 2**31 - 128
@@ -172,7 +172,7 @@ def assign_steps(
         dealt = _walk(batch, columns, None, np.full(len(of_value), MAX_STEPS), steps)
         best, count = dealt.nbytes(batch, of_value), dealt.counts.sum(axis=1)
         least = count * _step_bytes(batch, of_value)
-        for window in LARGEST:
+        for window in MAX_CODES:
             left = np.flatnonzero(best > least)
             if not len(left):
                 break
@@ -198,12 +198,14 @@ class _Walked:
         """Return the bytes of each slice: bases, values and codes."""
         height = stretch.begins.shape[1]
         words = sum(-(-self.counts[:, i] // CODES_OF_WORD[i]) for i in range(1, WIDTHS))
-        return np.asarray(self.counts.sum(axis=1) * _step_bytes(stretch, value_bytes) + WORD * height * words)
+        return np.asarray(
+            self.counts.sum(axis=1) * _step_bytes(stretch, value_bytes) + CODE_WORD_BYTES * height * words
+        )
 
 
 def _step_bytes(stretch: SliceRange, value_bytes: NDArray[np.int64]) -> NDArray[np.int64]:
     # a base takes as many bytes as a word of codes
-    size: NDArray[np.int64] = WORD + stretch.begins.shape[1] * value_bytes
+    size: NDArray[np.int64] = CODE_WORD_BYTES + stretch.begins.shape[1] * value_bytes
     return size
 
 
@@ -233,7 +235,7 @@ def _walk(
         base = offsets.min(axis=1)
         taken = there if window is None else there & (offsets - base[:, None] <= window)
         spread = np.where(taken, offsets, base[:, None]).max(axis=1) - base
-        counts[which, np.searchsorted(LARGEST, spread)] += 1
+        counts[which, np.searchsorted(MAX_CODES, spread)] += 1
         if steps is not None:
             steps[heads[taken]] = step
         heads = heads + taken
@@ -272,7 +274,7 @@ def code_columns(offsets: NDArray[np.int32], n: int) -> EncodedColumns:
     inside = np.where(offsets[edge] == FAR, there, offsets[edge])
     bases[edge] = inside.min(axis=1, initial=FAR)
     codes[edge] = inside - bases[edge, None]
-    return EncodedColumns(bases, codes, np.searchsorted(LARGEST, codes.max(axis=1, initial=0)))
+    return EncodedColumns(bases, codes, np.searchsorted(MAX_CODES, codes.max(axis=1, initial=0)))
 
 
 class Groups:
@@ -313,7 +315,7 @@ class Groups:
         for width in range(1, WIDTHS):
             of_word = CODES_OF_WORD[width]
             mine = np.flatnonzero(self._group % WIDTHS == width)
-            parts = words.view(UNSIGNED[WORD // of_word]).reshape(-1, height, of_word)
+            parts = words.view(UNSIGNED[CODE_WORD_BYTES // of_word]).reshape(-1, height, of_word)
             place = starts[self._group[mine]] + self._rank[mine] // of_word
             parts[place, :, self._rank[mine] % of_word] = codes[self.order[mine]]
         return words.ravel(), starts.reshape(-1, WIDTHS)[:, 0]
@@ -326,17 +328,17 @@ class Groups:
         Parameters
         ----------
         tabled
-            For each slice, whether values are stored as table indices, in words of `WORD` bytes.
+            For each slice, whether values are stored as table indices, in words of `CODE_WORD_BYTES` bytes.
         """
         height, size = bits.shape[1], bits.itemsize
-        taken = np.where(tabled[:, None], WORD * -(-self.counts // WORD), self.counts * size)
+        taken = np.where(tabled[:, None], CODE_WORD_BYTES * -(-self.counts // CODE_WORD_BYTES), self.counts * size)
         starts = np.cumsum(taken) - taken.ravel()
         stored = np.zeros(int(taken.sum()) * height, np.uint8)
         looked_up = tabled[self._group // WIDTHS]
         mine = np.flatnonzero(looked_up)
-        place = starts[self._group[mine]] // WORD + self._rank[mine] // WORD
+        place = starts[self._group[mine]] // CODE_WORD_BYTES + self._rank[mine] // CODE_WORD_BYTES
         indices: NDArray[Any] = lookup.places(bits[self.order[mine]])
-        stored.reshape(-1, height, WORD)[place, :, self._rank[mine] % WORD] = indices
+        stored.reshape(-1, height, CODE_WORD_BYTES)[place, :, self._rank[mine] % CODE_WORD_BYTES] = indices
         mine = np.flatnonzero(~looked_up)
         place = (starts[self._group[mine]] + self._rank[mine] * size) * height // size
         stored.view(bits.dtype)[place[:, None] + np.arange(height)] = bits[self.order[mine]]
@@ -443,7 +445,7 @@ def slice_up(
         There are more slots than 32-bit indices can count.
     """
     n, height = len(indptr) - 1, slices.height
-    if n > FAR or slices.slots(np.diff(indptr)) * (values.itemsize + WORD) >= 2 ** (32 - FLAG_BITS) * height:
+    if n > FAR or slices.slots(np.diff(indptr)) * (values.itemsize + CODE_WORD_BYTES) >= 2 ** (32 - FLAG_BITS) * height:
         raise Unsupported(f"too large for 32-bit indices: {len(indices)} entries in slices of {height} rows")
     lengths = np.diff(indptr).astype(np.int64)
     bits = values.view(UNSIGNED[values.itemsize])

@@ -156,7 +156,7 @@ class CompressedCoo(Study):
         "says": "the fastest routine of {library} of any format; median of the large problems",
         "clock": "graph",
     }
-    paces: Mapping[str, CostModel] = {
+    cost_models: Mapping[str, CostModel] = {
         "cuda": CostModel(other_seconds=1.6, launches=2.4, memory=7),
         "opencl": CostModel(other_seconds=7),
     }
@@ -230,7 +230,7 @@ class CompressedCoo(Study):
         yield "search", [*rows, *solved]
         yardsticks = session.yardsticks()
         yield "baseline", [row for _, row in yardsticks]
-        tie = settings.timing.tie
+        tie = session.timing.tie
         ids = [variant.id for variant in variants]
         by_memory = choose_by_memory(rows, settings.memory_weight, ids)
         choices = [*choose(rows, tie, ids), *by_memory, *choose_solver(solved, tie)]

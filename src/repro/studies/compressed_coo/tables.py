@@ -20,7 +20,7 @@ from repro.results.claims import (
     target_cells,
     wanted_on,
 )
-from repro.results.common_tables import PACKED, TITLE, SetupCosts, baselines_table, setup_costs_table
+from repro.results.common_tables import PACKED_CAPTION, TITLE, SetupCosts, baselines_table, setup_costs_table
 from repro.results.problem_rows import (
     cpu_note,
     join_sentences,
@@ -48,8 +48,8 @@ from repro.results.tables import (
     tied,
     time_column,
 )
-from repro.sparse.baseline_times import library_of, routine_text
-from repro.studies.compressed_coo import GPUS, PAPER, STUDY_NAME
+from repro.sparse.tuning_features import library_of, routine_text
+from repro.studies.compressed_coo import CITED, GPUS, STUDY_NAME
 from repro.studies.compressed_coo.results import (
     CLAIMS,
     COMPRESSED_COO,
@@ -103,7 +103,7 @@ MATRIX_COLUMNS = (
 )
 
 
-@table(STUDY_NAME, "table-2", title="The matrices", numbering=f"Table 2 of {PAPER}")
+@table(STUDY_NAME, "table-2", title="The matrices", numbering=f"Table 2 of {CITED}")
 def matrices(campaign: Campaign, published: Published) -> Table:
     """One line for each problem, sorted by the number of non-zeros."""
     cases = all_times(campaign, published, precision_of(campaign))
@@ -127,7 +127,7 @@ ENCODINGS = {
 HEADS = {"none": "one row: no row offsets", "8": "8-bit row offsets"}
 
 
-@table(STUDY_NAME, "table-1", title="Encodings of the chunks", numbering=f"Table 1 of {PAPER}")
+@table(STUDY_NAME, "table-1", title="Encodings of the chunks", numbering=f"Table 1 of {CITED}")
 def chunks(campaign: Campaign, published: Published) -> Table:
     """One line for each problem: for each encoding, the share of chunks that use it."""
     cases = all_times(campaign, published, precision_of(campaign))
@@ -144,7 +144,7 @@ def chunks(campaign: Campaign, published: Published) -> Table:
         *(_encoding_column(name) for name in shown),
     )
     caption = [
-        f"The encodings of Table 1 of {PAPER}, and how many of each problem’s chunks have which, in percent, in the",
+        f"The encodings of Table 1 of {CITED}, and how many of each problem’s chunks have which, in percent, in the",
         "compressed COO with the fastest K: row indices none (the chunk is one row) or as 8-bit offsets from the",
         "chunk’s first row; column indices as 8-, 16- or 32-bit offsets from its base column; values as 8-bit indices",
         "into the table of the 256 most frequent (table), or as they are (plain). K by events: the fastest by the",
@@ -408,7 +408,7 @@ ON_CHIP_LINES = (
 )  # fmt: skip
 
 
-@table(STUDY_NAME, "table-medians", title="The paper’s medians beside ours", numbering=f"text of {PAPER}")
+@table(STUDY_NAME, "table-medians", title="The paper’s medians beside ours", numbering=f"text of {CITED}")
 def medians(campaign: Campaign, published: Published) -> Table:
     """One line for each of the paper's statements, and one line for the same over the library's faster routines."""
     precision = precision_of(campaign)
@@ -429,7 +429,7 @@ def medians(campaign: Campaign, published: Published) -> Table:
         Column("ours", "ours", campaign.column),
     )
     caption = [
-        f"What the text of {PAPER} states for a V100 and an A100 (cuSPARSE of CUDA 11.0) in double precision, over the",
+        f"What the text of {CITED} states for a V100 and an A100 (cuSPARSE of CUDA 11.0) in double precision, over the",
         "routine that it compares with, and what we measured over the same routine and over faster ones. Paper’s",
         "compressed COO: the fastest K and number of chunks a block of its format. Ours: the fastest of all our",
         "variants, its own included. GFLOPS: two operations for each of the matrix’s own non-zeros, none for padding.",
@@ -554,7 +554,7 @@ def setup_costs(campaign: Campaign, published: Published) -> Table:
         for precision in campaign.precisions
         for case in all_times(campaign, published, precision)
     ]
-    return setup_costs_table(campaign, costs, library=library_of(campaign), clock="graph", setup=PACKED)
+    return setup_costs_table(campaign, costs, library=library_of(campaign), clock="graph", setup=PACKED_CAPTION)
 
 
 @table(STUDY_NAME, "table-baselines", title="All baselines and layouts", numbering="ours")
@@ -570,7 +570,7 @@ def _baseline_or_layout(row: CooRow) -> str | None:
     return row.layout or (row.product if row.kind == "solver" else row.name)
 
 
-@table(STUDY_NAME, "table-claims", title="The paper’s claims, and the verdict on each", numbering=f"text of {PAPER}")
+@table(STUDY_NAME, "table-claims", title="The paper’s claims, and the verdict on each", numbering=f"text of {CITED}")
 def claims(campaign: Campaign, published: Published) -> Table:
     def data(measured: Campaign, variants: Variants) -> list[ClaimTimes]:
         clock: ClockName = "event" if variants == "as_published" else "graph"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 STUDY_NAME = "dg_postprocessing"
-PAPER = "King 2017, chapters 2 to 4"
+CITED = "King 2017, chapters 2 to 4"
 REFERENCE = (
     "King: Reducing Irregularities in Control Flow and Memory Access on Graphics Processing Unit Architectures, "
     "dissertation, University of Utah 2017, chapters 2 to 4; of chapter 3 also King, Kirby: A Scalable, Efficient "

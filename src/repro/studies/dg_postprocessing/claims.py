@@ -21,7 +21,7 @@ from repro.results.published import Published, Record
 from repro.results.registry import table
 from repro.results.significance import interval_of_ratio, ratio_of
 from repro.results.tables import Table
-from repro.studies.dg_postprocessing import CUBES, PAPER, PATCHES, STUDY_NAME
+from repro.studies.dg_postprocessing import CITED, CUBES, PATCHES, STUDY_NAME
 from repro.studies.dg_postprocessing.ids import WIDTHS, full_width
 from repro.studies.dg_postprocessing.results import (
     ELEMENT,
@@ -36,7 +36,7 @@ from repro.studies.dg_postprocessing.results import (
 
 #: The per-point and the per-element method by which claims are judged.
 PAIRS = dict(zip(("as_published", "paper_tuned"), PUBLISHED_PAIRS, strict=True))
-DEVICES = (2, 4, 8)
+DEVICE_COUNTS = (2, 4, 8)
 
 
 class ClaimFields(NamedTuple):
@@ -83,7 +83,7 @@ def _element_over_point(field: Filtering, variants: Variants) -> Measured:
         return Measured([])
     pair = PAIRS[variants]
     point, element = (field[method] for method in pair)
-    ratio, unequal = ratio_of(point, element), field.unequal_choices(*pair)
+    ratio, unequal = ratio_of(point, element), field.unequal_settings(*pair)
     if ratio is None or unequal:
         return Measured([], nothing="; ".join(unequal) if ratio else "")
     return Measured([CaseNumber(ratio, field.line.problem, (), interval_of_ratio(point, element))])
@@ -129,7 +129,7 @@ def _device_efficiency(data: ClaimFields) -> Measured:
     numbers = [
         CaseNumber(speedup / devices, f"{name}, {devices} devices")
         for name, field in data.fields.plane.items()
-        for devices in DEVICES
+        for devices in DEVICE_COUNTS
         if (speedup := field.device_speedup(ELEMENT, devices)) is not None
     ]
     return Measured(numbers, [] if numbers else [MissingCase("all fields", "this campaign ran on one device")])
@@ -198,7 +198,7 @@ QUANTITIES: ClaimQuantities[ClaimFields] = {
 }
 
 
-@table(STUDY_NAME, "table-claims", title="The paper’s claims, and the verdict on each", numbering=f"text of {PAPER}")
+@table(STUDY_NAME, "table-claims", title="The paper’s claims, and the verdict on each", numbering=f"text of {CITED}")
 def claims(campaign: Campaign, published: Published) -> Table:
     def data(measured: Campaign, variants: Variants) -> ClaimFields:
         return ClaimFields(TargetData.of(measured, published), variants)

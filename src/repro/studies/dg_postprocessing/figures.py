@@ -23,6 +23,7 @@ from repro.results.significance import WHISKERS, Interval, interval_of_ratio
 from repro.results.tables import Figure
 from repro.studies.dg_postprocessing import (
     CAPACITY_CONTRADICTS,
+    CITED,
     FILTER_CLOCK,
     GAIN_CONTRADICTS,
     HOST_CLOCK,
@@ -33,7 +34,6 @@ from repro.studies.dg_postprocessing import (
     MIN_OVER_POINT,
     MIN_RATE,
     OVER_POINT,
-    PAPER,
     PRODUCT_CLOCK,
     STATED_GPU,
     STUDY_NAME,
@@ -91,7 +91,7 @@ LARGEST_MESH, FLOPS_ROW = 2**20, 1.75
 RateRanges = dict[tuple[str, int], tuple[float, float]]
 
 
-@figure(STUDY_NAME, "figure-3-10", title="GFLOPS by the size of the mesh", numbering=f"Figure 3.10 of {PAPER}")
+@figure(STUDY_NAME, "figure-3-10", title="GFLOPS by the size of the mesh", numbering=f"Figure 3.10 of {CITED}")
 def flops(campaign: Campaign, published: Published) -> Figure:
     """One row for each family, one panel for each degree."""
     fields = all_filterings(campaign, published)
@@ -130,7 +130,7 @@ def _published_rates(ranges: RateRanges, on_cpu: bool) -> str:
     ]
     drawn = "not drawn beside a CPU’s" if on_cpu else "the bands and the mark"
     return (
-        f"{PAPER} states, for a {STATED_GPU} and meshes of low variance, {', '.join(words)}: {drawn}. It does not say "
+        f"{CITED} states, for a {STATED_GPU} and meshes of low variance, {', '.join(words)}: {drawn}. It does not say "
         "which operations it counts, so that its rates and ours are not of the same numbers of them."
     )
 
@@ -147,7 +147,7 @@ def draw_flops(fields: Sequence[Filtering], ranges: RateRanges) -> Canvas:
     families, degrees = drawn_families(fields, fastest), drawn_degrees(fields, fastest)
     if not families:
         return figure_style.empty("no field was filtered in this campaign")
-    drawn = figure_style.canvas(figure_style.TEXT, figure_style.height(0, extra=0.25) + FLOPS_ROW * len(families))
+    drawn = figure_style.canvas(figure_style.TEXT_WIDTH, figure_style.height(0, extra=0.25) + FLOPS_ROW * len(families))
     panels = drawn.subplots(len(families), len(degrees), sharex=True, sharey="row", squeeze=False)
 
     def full(family: str, degree: int) -> bool:
@@ -197,7 +197,7 @@ CUBIC = 3
 SPEEDUP_ROW = 1.75
 
 
-@figure(STUDY_NAME, "figure-3-11", title="Per element over per point", numbering=f"Figure 3.11 of {PAPER}")
+@figure(STUDY_NAME, "figure-3-11", title="Per element over per point", numbering=f"Figure 3.11 of {CITED}")
 def speedup(campaign: Campaign, published: Published) -> Figure:
     """One panel for each family; the paper's two methods compared, to the letter and tuned, then ours."""
     fields = all_filterings(campaign, published)
@@ -230,7 +230,7 @@ def _published_speedups(lines: Mapping[str, float], band: tuple[float, float] | 
     words = " and ".join(f"over {value:g}× for {name} variance" for name, value in lines.items())
     drawn = "not drawn beside a CPU’s" if on_cpu else "the dashed lines and the band"
     return (
-        f"{PAPER} states, for a {STATED_GPU}, {words} (the first for P = {CUBIC}), and {band[0]:g}× to {band[1]:g}× of "
+        f"{CITED} states, for a {STATED_GPU}, {words} (the first for P = {CUBIC}), and {band[0]:g}× to {band[1]:g}× of "
         f"all in its conclusions: {drawn}. {GAIN_CONTRADICTS}"
     )
 
@@ -258,7 +258,7 @@ def draw_speedup(fields: Sequence[Filtering], lines: Mapping[str, float], band: 
     if not families:
         return figure_style.empty("no two ways were timed on a field of this campaign")
     rows = [ratio for ratio in SPEEDUPS if any(field.over(*ratio[:2]) for field in fields)]
-    drawn = figure_style.canvas(figure_style.TEXT, len(rows) * SPEEDUP_ROW + 0.4)
+    drawn = figure_style.canvas(figure_style.TEXT_WIDTH, len(rows) * SPEEDUP_ROW + 0.4)
     panels = drawn.subplots(len(rows), len(families), sharex=True, sharey="row", squeeze=False)
     for row, (slow, fast, label) in enumerate(rows):
         number = partial(Filtering.over, base=slow, method=fast)
@@ -332,7 +332,9 @@ def draw_fields(fields: Sequence[Filtering]) -> Canvas:
     families = [family for family in FAMILIES if chosen[family]]
     if not families:
         return figure_style.empty("no matrix was made in this campaign")
-    drawn = figure_style.canvas(figure_style.TEXT if len(families) > 1 else figure_style.COLUMN, FIELDS_HEIGHT)
+    drawn = figure_style.canvas(
+        figure_style.TEXT_WIDTH if len(families) > 1 else figure_style.COLUMN_WIDTH, FIELDS_HEIGHT
+    )
     panels = drawn.subplots(1, len(families), sharey=True, squeeze=False)[0]
     for family, axes in zip(families, panels, strict=True):
         for degree, field in chosen[family].items():
@@ -383,7 +385,11 @@ METHOD_DASHES: dict[Method, Any] = {OURS: "-", ELEMENT: (0, (3, 1.5))}
 
 
 @figure(
-    STUDY_NAME, "figure-3-12", title="Speed-up over several GPUs", numbering=f"Figure 3.12 of {PAPER}", needs="devices"
+    STUDY_NAME,
+    "figure-3-12",
+    title="Speed-up over several GPUs",
+    numbering=f"Figure 3.12 of {CITED}",
+    needs="devices",
 )
 def scaling(campaign: Campaign, published: Published) -> Figure:
     """One panel for each family; for each degree and method, the largest mesh with a time on several devices."""
@@ -417,7 +423,9 @@ def draw_scaling(fields: Sequence[Filtering]) -> Canvas:
     families = [family for family in FAMILIES if any(key[0] == family for key in chosen)]
     if not families:
         return figure_style.empty("nothing was filtered over several devices in this campaign")
-    drawn = figure_style.canvas(figure_style.TEXT if len(families) > 1 else figure_style.COLUMN, SCALING_HEIGHT)
+    drawn = figure_style.canvas(
+        figure_style.TEXT_WIDTH if len(families) > 1 else figure_style.COLUMN_WIDTH, SCALING_HEIGHT
+    )
     panels = drawn.subplots(1, len(families), sharey=True, squeeze=False)[0]
     numbers = [1, *device_counts([*chosen.values()])]
     for family, axes in zip(families, panels, strict=True):
@@ -457,7 +465,7 @@ REGION_ACROSS, REGION_ROW = 2, 2.4
 def region_grid(items: Sequence[WidthTimes]) -> tuple[Canvas, list[Axes]]:
     """Return a figure with one titled panel for each problem, two panels in a row, and the panels."""
     rows = -(-len(items) // REGION_ACROSS)
-    drawn = figure_style.canvas(figure_style.TEXT, 0.2 + REGION_ROW * rows)
+    drawn = figure_style.canvas(figure_style.TEXT_WIDTH, 0.2 + REGION_ROW * rows)
     panels = list(drawn.subplots(rows, min(REGION_ACROSS, len(items)), squeeze=False).flat)
     for axes in panels[len(items) :]:
         axes.remove()
@@ -477,7 +485,7 @@ def width_axis(axes: Axes, widths: Sequence[int], *others: str) -> None:
 REGION_LOOKS = {"the paper’s kernel": figure_style.LIGHT, "ours, a thread a region": figure_style.DARK}
 
 
-@figure(STUDY_NAME, "figure-4-7", title="GFLOPS by width", numbering=f"Figure 4.7 of {PAPER}")
+@figure(STUDY_NAME, "figure-4-7", title="GFLOPS by width", numbering=f"Figure 4.7 of {CITED}")
 def region_flops(campaign: Campaign, published: Published) -> Figure:
     """One panel for each problem: one bar for each vector width, and one bar for our kernel."""
     items = width_times(campaign, published)
@@ -530,7 +538,7 @@ MARK_SPREAD = 0.7
 WIDTH_COLOURS, WIDTH_DARKEST = "plasma", 0.85
 
 
-@figure(STUDY_NAME, "figure-4-4", title="Times by width and regions of a block", numbering=f"Figure 4.4 of {PAPER}")
+@figure(STUDY_NAME, "figure-4-4", title="Times by width and regions of a block", numbering=f"Figure 4.4 of {CITED}")
 def pairs_by_width(campaign: Campaign, published: Published) -> Figure:
     """One panel for each problem on tetrahedra: for each pair, the fastest kernel over all numbers of blocks."""
     items = width_times(campaign, published)
@@ -568,7 +576,7 @@ def draw_pairs(items: Sequence[WidthTimes], counts: Sequence[int]) -> Canvas:
     return drawn
 
 
-@figure(STUDY_NAME, "figure-4-5", title="All times by width", numbering=f"Figure 4.5 of {PAPER}")
+@figure(STUDY_NAME, "figure-4-5", title="All times by width", numbering=f"Figure 4.5 of {CITED}")
 def times_by_width(campaign: Campaign, published: Published) -> Figure:
     """One panel for each problem, one mark for each kernel."""
     items = width_times(campaign, published)
@@ -614,7 +622,7 @@ def draw_times(items: Sequence[WidthTimes], counts: Sequence[int]) -> Canvas:
     return drawn
 
 
-@figure(STUDY_NAME, "figure-4-6", title="Gain over the full width", numbering=f"Figure 4.6 of {PAPER}")
+@figure(STUDY_NAME, "figure-4-6", title="Gain over the full width", numbering=f"Figure 4.6 of {CITED}")
 def gains_by_width(campaign: Campaign, published: Published) -> Figure:
     """One panel for each problem: gain of each vector width over one thread for each quadrature point."""
     items = width_times(campaign, published)
@@ -628,7 +636,7 @@ def gains_by_width(campaign: Campaign, published: Published) -> Figure:
     caption = [
         "By how much each width is faster than a region with a thread for each of its quadrature points, 36 or 150:",
         "its time over that of the width, less one; of each width the fastest over regions and numbers of blocks.",
-        f"{PAPER} states, for a {MACHINE}, {stated}: {drawn}. {WIDTHS_CONTRADICT}" if stated else "",
+        f"{CITED} states, for a {MACHINE}, {stated}: {drawn}. {WIDTHS_CONTRADICT}" if stated else "",
         cpu_note(campaign),
         measurement_note(campaign, REGION_CLOCK),
         unavailable_note(campaign),

@@ -30,7 +30,7 @@ from repro.results.published import Published
 from repro.results.registry import figure
 from repro.results.significance import Interval
 from repro.results.tables import Figure
-from repro.studies.dg_postprocessing import PAPER, PATCHES, STUDY_NAME
+from repro.studies.dg_postprocessing import CITED, PATCHES, STUDY_NAME
 from repro.studies.dg_postprocessing.results import (
     FAMILIES,
     Filtering,
@@ -143,13 +143,13 @@ def short_triangles(value: float) -> str:
 MEMORY_ROW, PERCENT = 1.75, 100
 
 
-@figure(STUDY_NAME, "figure-3-7", title="Memory of the per-element way", numbering=f"Figure 3.7 of {PAPER}")
+@figure(STUDY_NAME, "figure-3-7", title="Memory of the per-element way", numbering=f"Figure 3.7 of {CITED}")
 def memory(campaign: Campaign, published: Published) -> Figure:
     """One row for each family, one panel for each number of patches."""
     fields = all_filterings(campaign, published)
     caption = [
         "Memory that the per-element way takes beside one solution, in percent of it: copies of the points around the",
-        f"triangles of each patch. {PATCHES} patches as in Figure 3.7 of {PAPER}, which is of P = 1, and 132, one for",
+        f"triangles of each patch. {PATCHES} patches as in Figure 3.7 of {CITED}, which is of P = 1, and 132, one for",
         "each multiprocessor of an H200. It does not depend on the device. The text prints no number, only that the",
         "overhead falls as meshes grow.",
         unavailable_note(campaign),
@@ -169,7 +169,7 @@ def draw_memory(fields: Sequence[Filtering]) -> Canvas:
     families, degrees = drawn_families(fields, some), drawn_degrees(fields, some)
     if not families:
         return figure_style.empty("no copies were counted in this campaign")
-    drawn = figure_style.canvas(figure_style.TEXT, 0.4 + MEMORY_ROW * len(families))
+    drawn = figure_style.canvas(figure_style.TEXT_WIDTH, 0.4 + MEMORY_ROW * len(families))
     panels = drawn.subplots(len(families), len(counts), sharex=True, sharey="row", squeeze=False)
     for row, family in enumerate(families):
         for count, axes in zip(counts, panels[row], strict=True):
@@ -216,7 +216,9 @@ def draw_errors(fields: Sequence[Filtering]) -> Canvas:
     families, degrees = drawn_families(fields, l2_filtered), drawn_degrees(fields, l2_filtered)
     if not families:
         return figure_style.empty("no errors are known in this campaign")
-    drawn = figure_style.canvas(figure_style.TEXT if len(families) > 1 else figure_style.COLUMN, ERRORS_HEIGHT)
+    drawn = figure_style.canvas(
+        figure_style.TEXT_WIDTH if len(families) > 1 else figure_style.COLUMN_WIDTH, ERRORS_HEIGHT
+    )
     panels = drawn.subplots(1, len(families), sharey=True, squeeze=False)[0]
     for place, (family, axes) in enumerate(zip(families, panels, strict=True)):
         for degree in degrees:
@@ -375,7 +377,7 @@ def draw_picture(field: Filtering | None) -> Canvas:
         shown = sample_field(field)
     except ReproError as error:
         return figure_style.empty(error.what)
-    drawn = figure_style.canvas(figure_style.TEXT, PICTURE_HEIGHT)
+    drawn = figure_style.canvas(figure_style.TEXT_WIDTH, PICTURE_HEIGHT)
     drawn.set_layout_engine("compressed")  # square panels, and colour bars of the same height
     panels = drawn.subplots(1, 4, sharex=True, sharey=True)
     values = shown.before, shown.after

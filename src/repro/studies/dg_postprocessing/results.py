@@ -147,19 +147,21 @@ class Filtering:
             return (NOT_TUNED,)
         return tuple(failure(row) for row in tried.rows[:1])
 
-    def choices(self, method: Method) -> list[str]:
-        """Return the choices of a published method that were timed: threads, and where it is tuned cells and blocks."""
+    def timed_settings(self, method: Method) -> list[str]:
+        """Return which settings of a published method have a time: `t64`, or `t64-c1-b4` where it was tuned."""
         rows = [row for row in self._tried(method) if row.timed]
         if method.columns["space"] == PAPER:
             return [f"t{threads}" for threads in sorted({row.threads for row in rows if row.threads})]
         return sorted({f"t{row.threads}-c{row.cell:g}-b{row.blocks}" for row in rows})
 
-    def unequal_choices(self, first: Method, second: Method) -> tuple[str, ...]:
-        """Return a note if two published methods were not timed with the same choices."""
-        chosen, other = self.choices(first), self.choices(second)
-        if chosen == other:
+    def unequal_settings(self, first: Method, second: Method) -> tuple[str, ...]:
+        """Return a note if two published methods were not timed with the same settings."""
+        settings, other = self.timed_settings(first), self.timed_settings(second)
+        if settings == other:
             return ()
-        named = (f"{method.columns['way']} {', '.join(names)}" for method, names in ((first, chosen), (second, other)))
+        named = (
+            f"{method.columns['way']} {', '.join(names)}" for method, names in ((first, settings), (second, other))
+        )
         return (f"not of equal choices: {'; '.join(named)}",)
 
     def overhead(self, patches: int) -> float | None:

@@ -177,7 +177,7 @@ def load_field(launches: Launches, direct: MatrixFree, operands: DgOperands) -> 
 
 #: Tunings whose winners also run over several devices: ours and the paper's.
 DEVICE_TUNINGS = ("edges", "paper/element")
-WORD = 8
+DOUBLE_BYTES = 8
 
 
 class DistributedFilter(FieldRunnable, Filters):
@@ -277,7 +277,7 @@ class GatherParts(FilterParts):
             brought.append(first.numbers(count, np.float64) if index else part.direct.values)
             if index:
                 first.device.fill(brought[index], NAN_BYTE)
-                copies.append(Copy(part.direct.values, index, brought[index], 0, count * WORD))
+                copies.append(Copy(part.direct.values, index, brought[index], 0, count * DOUBLE_BYTES))
         self.bytes_moved = sum(copy.nbytes for copy in copies)
         self.launch = lambda: devices.exchange(copies)
 
@@ -310,7 +310,10 @@ class FilterPatches(DistributedFilter):
         self._columns = {"copies": sum(direct.patches.copies for direct in filters) + shares * count}
         first, grid, order = launches[0], points.cells.grid, points.order
         solutions, values, add = _second_stage(first, f"element-p{stencil.degree}", grid, shares)
-        copies = [Copy(direct.values, index, solutions[index], 0, count * WORD) for index, direct in enumerate(filters)]
+        copies = [
+            Copy(direct.values, index, solutions[index], 0, count * DOUBLE_BYTES)
+            for index, direct in enumerate(filters)
+        ]
         devices = first.workspace.devices.leading(self.devices)
         self.launch = in_order([*(direct.launch for direct in filters), lambda: devices.exchange(copies), add])
 
@@ -330,11 +333,11 @@ def _second_stage(
     The kernel also adds up the copies of patches: here each device counts as a patch with all cells.
     """
     starts, count, cells = grid.starts, len(grid.members), len(grid.starts) - 1
-    step = PART_ALIGNMENT // WORD
+    step = PART_ALIGNMENT // DOUBLE_BYTES
     stride = -(-count // step) * step
-    stack = first.keep(first.guards.allocate(shares * stride * WORD, "what is filtered", first.device))
+    stack = first.keep(first.guards.allocate(shares * stride * DOUBLE_BYTES, "what is filtered", first.device))
     first.device.fill(stack.memory, NAN_BYTE)
-    solutions = [stack.part(index * stride * WORD, count * WORD) for index in range(shares)]
+    solutions = [stack.part(index * stride * DOUBLE_BYTES, count * DOUBLE_BYTES) for index in range(shares)]
     values = first.numbers(count, np.float64)
     first.device.fill(values, NAN_BYTE)
     offsets = starts[:-1, None].astype(np.int64) + stride * np.arange(shares)

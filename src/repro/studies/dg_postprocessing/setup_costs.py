@@ -6,7 +6,7 @@ from repro.results.campaign_data import Campaign
 from repro.results.common_tables import SetupCosts, setup_costs_table
 from repro.results.published import Published
 from repro.results.tables import Table
-from repro.sparse.baseline_times import library_of
+from repro.sparse.tuning_features import library_of
 from repro.studies.dg_postprocessing import HOST_CLOCK, PRODUCT_CLOCK
 from repro.studies.dg_postprocessing.results import (
     MAKE,

@@ -174,10 +174,10 @@ def measure_plane(session: Session, operands: DgOperands, parts: Sequence[str]) 
         return predicted_seconds(id, operands.degree, operands.operations, environment)
 
     ids = list(filter_ids(target, settings.spaces, settings.layouts))
-    timeout = session.bench.timing.timeout
+    timeout = session.timing.timeout
     tried = {str(id): FieldFilter(built, id, partial(refuse_long, seconds(id), timeout)) for id in ids}
     fastest = min((timed for id in ids if (timed := seconds(id)) is not None), default=0.0)
-    is_long = fastest > session.bench.timing.budget(session.bench.device.backend)
+    is_long = fastest > session.timing.budget(session.bench.device.backend)
     search = session.screened if is_long or tuple(parts) == (DEVICES,) else session.exhaustive
     rows: list[Row] = []
     for space in settings.spaces:
@@ -185,7 +185,7 @@ def measure_plane(session: Session, operands: DgOperands, parts: Sequence[str]) 
     yield "search", rows
     yardsticks = session.yardsticks()
     yield "baseline", [row for _, row in yardsticks]
-    choices = pick(rows, settings.timing.tie, filter_tunings, [runnable.id for runnable in tried.values()])
+    choices = pick(rows, session.timing.tie, filter_tunings, [runnable.id for runnable in tried.values()])
     chosen: list[Runnable] = [tried[name] for name in dict.fromkeys(choice.name for choice in choices)]
     reported = session.rounds(fastest_yardsticks(yardsticks))
     over_devices = device_filters(built, choices, len(session.bench.devices)) if DEVICES in parts else []
@@ -265,7 +265,7 @@ def measure_space(session: Session, operands: RegionOperands, parts: Sequence[st
     yield "search", rows
     yardsticks = session.yardsticks()
     yield "baseline", [row for _, row in yardsticks]
-    choices = pick(rows, settings.timing.tie, region_tunings, [kernel.id for kernel in tried.values()])
+    choices = pick(rows, session.timing.tie, region_tunings, [kernel.id for kernel in tried.values()])
     reported = session.rounds(fastest_yardsticks(yardsticks))
     reported += session.rounds([tried[name] for name in dict.fromkeys(choice.name for choice in choices)])
     if SUMS in parts:
@@ -317,7 +317,7 @@ class DgPostprocessing(Study):
         "table-errors": "what the filter gains in accuracy",
         "figure-4-6": "in space: what each vector width gains over the full one, beside the paper’s gains",
     }
-    paces: Mapping[str, CostModel] = {
+    cost_models: Mapping[str, CostModel] = {
         "cuda": CostModel(other_seconds=5.5, launches=2.7, intensity=20),
         "opencl": CostModel(case_seconds=10, other_seconds=10, compile={"plane": 1.2}),
     }

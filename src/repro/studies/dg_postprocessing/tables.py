@@ -11,8 +11,7 @@ import numpy as np
 
 from repro.bench.rows import median_column
 from repro.codegen.targets import TARGETS
-from repro.config.models import PAPER as PAPER_SPACE
-from repro.config.models import StudySettings
+from repro.config.models import PAPER, StudySettings
 from repro.results.campaign_data import Campaign, Method
 from repro.results.claims import targets_table, wanted_on
 from repro.results.common_tables import TITLE, baselines_table
@@ -37,12 +36,12 @@ from repro.results.tables import (
 )
 from repro.studies.dg_postprocessing import (
     CELLS_CONTRADICT,
+    CITED,
     COUNTED_DEGREE,
     FILTER_CLOCK,
     GATHER,
     HOST_CLOCK,
     MAX_LOCAL_TRIANGLES,
-    PAPER,
     PATCHES,
     PRODUCT_CLOCK,
     STUDY_NAME,
@@ -166,7 +165,7 @@ def over_column(key: str, title: str, group: str, base: Method, over: Method) ->
             return Cell(None, "not tuned", (NOT_TUNED,))
         made = speedup(field[base], field[over])
         unequal = (base, over) in PUBLISHED_PAIRS and made.value is not None
-        return replace(made, notes=(*made.notes, *field.unequal_choices(base, over))) if unequal else made
+        return replace(made, notes=(*made.notes, *field.unequal_settings(base, over))) if unequal else made
 
     return ratio_column(key, title, group, cell)
 
@@ -303,7 +302,7 @@ def _gigabytes(field: Filtering) -> Cell:
     return Cell() if nbytes is None else formatted(nbytes / GIGA, ".3f" if nbytes < GIGA else ".1f")
 
 
-FIGURE = f"Figure 3.12 of {PAPER}"
+FIGURE = f"Figure 3.12 of {CITED}"
 
 
 @table(STUDY_NAME, "table-devices", title="Filtering over several devices", numbering=FIGURE, needs="devices")
@@ -475,7 +474,7 @@ def by_point(campaign: Campaign, published: Published) -> Table:
 NO_COPIES = "its record has no copies: build the problem again"
 
 
-@table(STUDY_NAME, "table-memory", title="Memory of the per-element way", numbering=f"Figure 3.7 of {PAPER}")
+@table(STUDY_NAME, "table-memory", title="Memory of the per-element way", numbering=f"Figure 3.7 of {CITED}")
 def memory(campaign: Campaign, published: Published) -> Table:
     """One line for each field: memory of the patches' copies relative to one solution, for each number of patches."""
     fields = all_filterings(campaign, published)
@@ -492,7 +491,7 @@ def memory(campaign: Campaign, published: Published) -> Table:
     )
     caption = [
         "Memory that the per-element way takes beside one solution: the copies that all patches have of points around",
-        f"their triangles, less one of each, over the points. {PATCHES} patches are those of Figure 3.7 of {PAPER},",
+        f"their triangles, less one of each, over the points. {PATCHES} patches are those of Figure 3.7 of {CITED},",
         "which prints no number: only that the overhead falls as meshes grow. 132: a patch a multiprocessor of an",
         "H200. These do not depend on the device; the last column is what the paper’s way took on this one, a patch a",
         "multiprocessor. A patch has copies of all points of the cells that its triangles’ stencils reach, so that its",
@@ -600,7 +599,7 @@ def _count_columns(published: Published) -> tuple[Column[Filtering], ...]:
     )
 
 
-@table(STUDY_NAME, "table-3-1", title="Intersection tests", numbering=f"Table 3.1 of {PAPER}")
+@table(STUDY_NAME, "table-3-1", title="Intersection tests", numbering=f"Table 3.1 of {CITED}")
 def tests(campaign: Campaign, published: Published) -> Table:
     """One line for each mesh of degree 1: published number of tests, our number, and ours over the published one."""
     theirs = published_tests(published)
@@ -613,7 +612,7 @@ def tests(campaign: Campaign, published: Published) -> Table:
     ]
     caption = [
         f"Pairs of a point and a triangle that are tested for intersection, P = {COUNTED_DEGREE}, published in",
-        f"Table 3.1 of {PAPER} and ours; they do not depend on the device. Per point: triangles whose centroids lie in",
+        f"Table 3.1 of {CITED} and ours; they do not depend on the device. Per point: triangles whose centroids lie in",
         "the cells around the stencil, with a halo of one cell; per element: points in the cells around the triangle’s",
         "box (eq. 3.1). Ratio: per point over per element. The text names neither the family of Table 3.1’s meshes nor",
         "its points: with six points a triangle and stencils that wrap, our meshes of low variance give its counts, so",
@@ -627,7 +626,7 @@ def tests(campaign: Campaign, published: Published) -> Table:
 NOT_SAID = "the device does not say"
 
 
-@table(STUDY_NAME, "table-4-1", title="The machine", numbering=f"Table 4.1 of {PAPER}")
+@table(STUDY_NAME, "table-4-1", title="The machine", numbering=f"Table 4.1 of {CITED}")
 def machine(campaign: Campaign, published: Published) -> Table:
     """One line for each property: the paper's CPU, its GPU, and the device of the campaign."""
     records = published.tables.get("machine", [])
@@ -690,7 +689,7 @@ def complete_recordings(campaign: Campaign, space: str) -> list[Recording]:
     searches = recordings(rows, records, campaign.environments, region_features)
     names = {str(environment.get("target")) for environment in campaign.environments.values()}
     target = next((TARGETS[name] for name in names if name in TARGETS), None)
-    ids = paper_region_ids if space == PAPER_SPACE else own_region_ids
+    ids = paper_region_ids if space == PAPER else own_region_ids
 
     def fitting(recording: Recording) -> int:
         record = records[recording.problem]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from repro.results.published import Published, Record
 
 STUDY_NAME = "dynamic_csr"
-PAPER = "King 2017, chapter 5"
+CITED = "King 2017, chapter 5"
 REFERENCE = (
     "King: Reducing Irregularities in Control Flow and Memory Access on Graphics Processing Unit Architectures, "
     "dissertation, University of Utah 2017, chapter 5."

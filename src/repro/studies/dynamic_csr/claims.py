@@ -33,7 +33,7 @@ from repro.results.published import Published
 from repro.results.registry import table
 from repro.results.significance import interval_of_ratio, ratio_of
 from repro.results.tables import Cell, Column, Table, table_of, time_column
-from repro.studies.dynamic_csr import PAPER, PRODUCTS_PER_BATCH, STUDY_NAME
+from repro.studies.dynamic_csr import CITED, PRODUCTS_PER_BATCH, STUDY_NAME
 from repro.studies.dynamic_csr.results import (
     ANY,
     BY_SIZE,
@@ -252,7 +252,7 @@ QUANTITIES: ClaimQuantities[PaperGraphs] = {
 }
 
 
-@table(STUDY_NAME, "table-claims", title="The paper’s claims, and the verdict on each", numbering=f"text of {PAPER}")
+@table(STUDY_NAME, "table-claims", title="The paper’s claims, and the verdict on each", numbering=f"text of {CITED}")
 def claims(campaign: Campaign, published: Published) -> Table:
     def data(measured: Campaign, variants: Variants) -> PaperGraphs:
         return PaperGraphs.of(measured, published, variants)
@@ -277,7 +277,7 @@ READING_TITLES = {"text": "text", "fifth": "every fifth", "slack-4": "slack 4", 
 READ_UPDATES = (("stream", SORTED), ("stream", ANY), ("iterate", SORTED))
 
 
-@table(STUDY_NAME, "table-readings", title="Updates as published, by reading", numbering=f"section 5.3.1 of {PAPER}")
+@table(STUDY_NAME, "table-readings", title="Updates as published, by reading", numbering=f"section 5.3.1 of {CITED}")
 def readings(campaign: Campaign, published: Published) -> Table:
     graphs = PaperGraphs.of(campaign, published, "as_published")
     cases = [ReadUpdate(line, case, *update) for line, case in graphs.cases() for update in READ_UPDATES]

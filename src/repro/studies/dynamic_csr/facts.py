@@ -106,7 +106,7 @@ class BatchRows(NamedTuple):
 
 
 class Capacity(NamedTuple):
-    """The result of inserting all batches."""
+    """What inserting all batches takes, where the room for each row is limited: defragmentations and memory."""
 
     defragmentations: int
     #: Maximum number of entries that the allocated segments could hold.

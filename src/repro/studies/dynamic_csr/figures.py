@@ -30,19 +30,21 @@ from repro.results.published import Published
 from repro.results.registry import figure
 from repro.results.significance import WHISKERS, interval_of_ratio, ratio_of
 from repro.results.tables import Figure, count
-from repro.sparse.baseline_times import library_of
+from repro.sparse.tuning_features import library_of
 from repro.studies.dynamic_csr import (
-    PAPER,
+    CITED,
     PRODUCTS_PER_BATCH,
     STUDY_NAME,
     number_of,
     stated_device_means,
     stated_graph_speedups,
     stated_product_means,
-    stated_speedups,
+)
+from repro.studies.dynamic_csr.figures_products import (
+    draw_flops,
+    draw_scaling,
 )
 from repro.studies.dynamic_csr.results import (
-    ADAPTIVE,
     ANY,
     CAPACITY_SENTENCE,
     COO,
@@ -51,16 +53,12 @@ from repro.studies.dynamic_csr.results import (
     DCSR_PUBLISHED,
     DEFRAGMENTED,
     DEVICE_CLOCK,
-    FRAGMENTED,
     GAIN_EXPLANATION,
     GAIN_WORDS,
     GEAM,
     HYB,
-    HYB_PRODUCT,
-    LIBRARY_CSR,
     NO_DEVICES,
     OPERATION_CLOCK,
-    OURS,
     PRODUCT_CLOCK,
     PRODUCT_COUNTS,
     REBUILD,
@@ -69,7 +67,6 @@ from repro.studies.dynamic_csr.results import (
     UPDATED_FORMATS,
     DeviceTimes,
     DynamicCase,
-    ProductTimes,
     RebuildTradeoff,
     Sweep,
     TimePair,
@@ -152,7 +149,7 @@ STREAMING_SERIES = (
 )
 
 
-@figure(STUDY_NAME, "figure-5-3", title="Streaming and iterative updates over HYB", numbering=f"Figure 5.3 of {PAPER}")
+@figure(STUDY_NAME, "figure-5-3", title="Streaming and iterative updates over HYB", numbering=f"Figure 5.3 of {CITED}")
 def updates(campaign: Campaign, published: Published) -> Figure:
     """One row for each problem; iterative updates on the left, streaming updates on the right."""
     sweeps = {sweep.line.problem for sweep in batch_sweeps(campaign, published)}
@@ -206,7 +203,7 @@ def updates(campaign: Campaign, published: Published) -> Figure:
         )
         else "",
         _means_sentence(cases),
-        f"{PAPER} states, for a {PUBLISHED_GPU}, {mean}× in the mean and as much as {best}× for streaming, and as much",
+        f"{CITED} states, for a {PUBLISHED_GPU}, {mean}× in the mean and as much as {best}× for streaming, and as much",
         f"as {most}× for iterative updates. Its bars for streaming are recovered from Table 5.4, HYB’s update over",
         f"DCSR’s, where an update is “1000 updates”, which it does not define: {drawn}.",
         f"{operation_precision(campaign).capitalize()} precision; the paper does not say in which its updates are.",
@@ -251,7 +248,9 @@ def draw_updates(
     """
     if not any(series.number(case) is not None for panel in panels for series in panel.series for case in cases):
         return figure_style.empty("no updates were measured in this campaign")
-    drawn = figure_style.canvas(figure_style.TEXT, figure_style.height(len(lines), extra=1.45, per_row=UPDATES_ROW))
+    drawn = figure_style.canvas(
+        figure_style.TEXT_WIDTH, figure_style.height(len(lines), extra=1.45, per_row=UPDATES_ROW)
+    )
     for number, (panel, axes) in enumerate(zip(panels, drawn.subplots(1, len(panels)), strict=True)):
         missing = [
             _draw_bars(axes, panel, y, line, case) for y, (line, case) in enumerate(zip(lines, cases, strict=True))
@@ -352,7 +351,7 @@ def draw_rates(sweeps: Sequence[Sweep]) -> Canvas:
     """Draw one row of panels for each problem."""
     if not sweeps:
         return figure_style.empty("no batches of growing sizes were measured in this campaign")
-    drawn = figure_style.canvas(figure_style.TEXT, 0.55 + RATES_ROW * len(sweeps))
+    drawn = figure_style.canvas(figure_style.TEXT_WIDTH, 0.55 + RATES_ROW * len(sweeps))
     panels = drawn.subplots(len(sweeps), len(UPDATE_PROTOCOLS), sharex=True, sharey=True, squeeze=False)
     for row, sweep in zip(panels, sweeps, strict=True):
         for axes, protocol in zip(row, UPDATE_PROTOCOLS, strict=True):
@@ -425,7 +424,7 @@ def draw_crossover(trades: Sequence[RebuildTradeoff], missing: Sequence[tuple[Ti
     if not trades:
         return figure_style.empty("updates and rebuilds were not measured in this campaign")
     names = [_trade_label(trade) for trade in trades] + [times.line.label for times, _ in missing]
-    drawn = figure_style.canvas(figure_style.TEXT, figure_style.height(len(names), extra=1.0))
+    drawn = figure_style.canvas(figure_style.TEXT_WIDTH, figure_style.height(len(names), extra=1.0))
     axes = drawn.add_subplot()
     colours = [
         mpl.colormaps[GAIN_COLOURS](GAIN_DARKEST * i / (len(PRODUCT_COUNTS) - 1)) for i in range(len(PRODUCT_COUNTS))
@@ -513,7 +512,7 @@ def draw_capacity(cases: Sequence[Times], mark: str | None) -> Canvas:
     across = min(CAPACITY_ACROSS, len(cases))
     down = -(-len(cases) // across)
     drawn = figure_style.canvas(
-        max(figure_style.COLUMN, figure_style.TEXT * across / CAPACITY_ACROSS), 0.9 + CAPACITY_ROW * down
+        max(figure_style.COLUMN_WIDTH, figure_style.TEXT_WIDTH * across / CAPACITY_ACROSS), 0.9 + CAPACITY_ROW * down
     )
     panels = drawn.subplots(down, across, squeeze=False).ravel()
     for axes, times in zip(panels, cases, strict=False):
@@ -563,29 +562,7 @@ def _draw_capacity_panel(axes: Axes, times: Times) -> None:
     axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
 
 
-#: Height of one row of the figure in inches, and the share of it that bars fill.
-FLOPS_ROW, FLOPS_FILLED = 0.4, 0.8
-
-
-@dataclass(frozen=True)
-class ProductSeries:
-    """A series with the same product for every problem."""
-
-    label: str
-    colour: str
-    method: Method
-
-
-PRODUCT_SERIES = (
-    ProductSeries("CSR", figure_style.GREY, CSR),
-    ProductSeries("DCSR, fragmented", figure_style.LIGHT, FRAGMENTED),
-    ProductSeries("DCSR, defragmented", figure_style.DARK, DEFRAGMENTED),
-    ProductSeries("ADCSR", figure_style.ACCENT, ADAPTIVE),
-    ProductSeries("HYB", figure_style.GREEN, HYB_PRODUCT),
-)
-
-
-@figure(STUDY_NAME, "figure-5-4", title="GFLOPS of the products", numbering=f"Figure 5.4 of {PAPER}")
+@figure(STUDY_NAME, "figure-5-4", title="GFLOPS of the products", numbering=f"Figure 5.4 of {CITED}")
 def flops(campaign: Campaign, published: Published) -> Figure:
     """One panel for each precision, one row for each problem, one bar for each format."""
     panels = {precision: product_times(campaign, published, precision) for precision in campaign.precisions}
@@ -608,100 +585,12 @@ def flops(campaign: Campaign, published: Published) -> Figure:
     return Figure(lambda: draw_flops(panels, footnote(lines)), join_sentences(caption))
 
 
-def draw_flops(panels: dict[str, list[ProductTimes]], mark: str | None) -> Canvas:
-    """Draw the panels side by side.
-
-    Parameters
-    ----------
-    mark
-        Meaning of the marks at names; None if no name is marked.
-    """
-    shown = [
-        series for series in PRODUCT_SERIES if any(case[series.method] for panel in panels.values() for case in panel)
-    ]
-    if not shown:
-        return figure_style.empty("nothing was measured in this campaign")
-    names = [case.line.label for case in next(iter(panels.values()))]
-    drawn = figure_style.canvas(figure_style.TEXT, figure_style.height(len(names), extra=1.0, per_row=FLOPS_ROW))
-    for number, (precision, cases) in enumerate(panels.items()):
-        axes = drawn.add_subplot(1, len(panels), number + 1)
-        _draw_flops_panel(axes, cases, shown)
-        axes.set_title(f"{precision} precision")
-        axes.set_xlabel("GFLOPS: 2 × entries / time")
-        missing = [None if any(case[series.method] for series in shown) else case.case.why_not() for case in cases]
-        figure_style.rows_axis(axes, names if number == 0 else [""] * len(names), missing=missing)
-    handles: list[Patch | Line2D] = [Patch(color=series.colour, label=series.label) for series in shown]
-    if any(case[LIBRARY_CSR] for panel in panels.values() for case in panel):
-        handles.append(_flops_mark("|", 9, 1.2, "library’s CSR"))
-    if any(case[OURS] for panel in panels.values() for case in panel):
-        handles.append(_flops_mark("D", 3.6, 0.5, "ours"))
-    drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.2, columnspacing=1.2)
-    figure_style.footnote(drawn, mark)
-    return drawn
-
-
-def _flops_mark(marker: str, size: float, edge: float, label: str) -> Line2D:
-    return Line2D(
-        [], [], linestyle="", marker=marker, markersize=size, markeredgewidth=edge, color="black", label=label
-    )
-
-
-def _draw_flops_panel(axes: Axes, cases: Sequence[ProductTimes], shown: Sequence[ProductSeries]) -> None:
-    thickness = FLOPS_FILLED / len(shown)
-    for y, case in enumerate(cases):
-        for place, series in enumerate(shown):
-            rate = case.gflops(series.method)
-            if rate is not None:
-                offset = (place - (len(shown) - 1) / 2) * thickness
-                axes.barh(y + offset, rate, height=thickness, color=series.colour, linewidth=0)
-        library = case.gflops(LIBRARY_CSR)
-        if library is not None:
-            axes.plot(
-                [library, library],
-                [y - FLOPS_FILLED / 2, y + FLOPS_FILLED / 2],
-                color="black",
-                linewidth=1.2,
-                zorder=4,
-            )
-        fastest = case.gflops(OURS)
-        if fastest is not None:
-            axes.plot([fastest], [y], "D", color="black", markersize=3.6, markeredgewidth=0.5, zorder=5)
-    axes.set_xlim(left=0)
-    axes.grid(axis="x")
-
-
-#: Panels side by side, and height of one panel in inches.
-SCALING_ACROSS, SCALING_HEIGHT = 4, 1.45
-PRECISION_DASHES = {"double": "-", "single": (0, (3, 1.5))}
-#: First point of each line: on one device nothing is exchanged, so the speed-up is 1.
-ONE_DEVICE = (1, 1.0)
-
-
-@dataclass(frozen=True)
-class SpeedupSeries:
-    """One kind of line: speed-up by number of devices."""
-
-    label: str
-    colour: str
-    marker: str
-    speedup: Callable[[DeviceTimes, int], float | None]
-
-
-SPEEDUP_SERIES = (
-    SpeedupSeries(
-        "a launch each",
-        figure_style.MIDDLE,
-        "s",
-        lambda case, n: case.launch_speedup(n),
-    ),
-    SpeedupSeries("alone", figure_style.DARK, "o", lambda case, n: case.speedup(case.alone(n))),
-    SpeedupSeries("with exchange", figure_style.ACCENT, "^", lambda case, n: case.speedup(case.exchanged(n))),
-    SpeedupSeries("overlapped", figure_style.GREEN, "v", lambda case, n: case.speedup(case.overlapped(n))),
-)
-
-
 @figure(
-    STUDY_NAME, "figure-5-5", title="Speed-up over several devices", numbering=f"Figure 5.5 of {PAPER}", needs="devices"
+    STUDY_NAME,
+    "figure-5-5",
+    title="Speed-up over several devices",
+    numbering=f"Figure 5.5 of {CITED}",
+    needs="devices",
 )
 def scaling(campaign: Campaign, published: Published) -> Figure:
     """One panel for each problem, one line for each kind of product and precision."""
@@ -727,66 +616,6 @@ def scaling(campaign: Campaign, published: Published) -> Figure:
         unavailable_note(campaign),
     ]
     return Figure(lambda: draw_scaling(panels, published, footnote(lines)), join_sentences(caption), not panels)
-
-
-def draw_scaling(panels: Sequence[Sequence[DeviceTimes]], published: Published, mark: str | None) -> Canvas:
-    """Draw the panels row by row.
-
-    Parameters
-    ----------
-    panels
-        For each problem, its cases, one for each precision.
-    published
-        The paper's numbers, drawn as diamonds in the panels of the paper's problems.
-    mark
-        Meaning of the marks at names; None if no name is marked.
-    """
-    if not panels:
-        return figure_style.empty("nothing was measured over several devices in this campaign")
-    down = -(-len(panels) // SCALING_ACROSS)
-    drawn = figure_style.canvas(figure_style.TEXT, 0.6 + SCALING_HEIGHT * down)
-    most = max(count for cases in panels for case in cases for count in case.counts)
-    printed = False
-    for place, cases in enumerate(panels):
-        axes = drawn.add_subplot(down, min(SCALING_ACROSS, len(panels)), place + 1)
-        points = [point for point in stated_speedups(published, cases[0].line.published) if point[0] <= most]
-        printed = printed or bool(points)
-        _draw_scaling_panel(axes, cases, points, most)
-        axes.set_title(cases[0].line.label)
-    handles = [
-        Line2D([], [], color=item.colour, marker=item.marker, markersize=3, label=item.label) for item in SPEEDUP_SERIES
-    ]
-    if printed:
-        handles.append(
-            Line2D([], [], linestyle="", marker="D", markersize=3.4, color="black", label="published, M2090")
-        )
-    drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.6, columnspacing=1.2)
-    drawn.supxlabel("devices", fontsize=7)
-    figure_style.footnote(drawn, mark)
-    return drawn
-
-
-def _draw_scaling_panel(axes: Axes, cases: Sequence[DeviceTimes], points: Sequence[tuple[int, str]], most: int) -> None:
-    counts = sorted({1, *(count for case in cases for count in case.counts)})
-    axes.plot([1, most], [1, most], color=figure_style.GREY, linewidth=0.6)
-    for case in cases:
-        for series in SPEEDUP_SERIES:
-            line = [(count, speedup) for count in case.counts if (speedup := series.speedup(case, count)) is not None]
-            if line:
-                x, y = zip(ONE_DEVICE, *line, strict=True)
-                dashes = PRECISION_DASHES.get(case.case.precision, "-")
-                axes.plot(x, y, color=series.colour, linestyle=dashes, marker=series.marker, markersize=2.4)
-    for number, published in points:
-        axes.plot([number], [float(published)], "D", color="black", markersize=3.4)
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log", base=2)
-    axes.set_xticks(counts, [str(count) for count in counts])
-    ticks = [0.25, 0.5, *(1 << power for power in range(most.bit_length()))]
-    low, high = axes.get_ylim()
-    shown = [tick for tick in ticks if low <= tick <= high]
-    axes.set_yticks(shown, [f"{tick:g}" for tick in shown])
-    axes.minorticks_off()
-    axes.grid()
 
 
 def _published_sentence(published: Published) -> str:

@@ -120,7 +120,7 @@ class ProductId(BaseId):
             "schedule": schedule.kind,
             "width": schedule.width or None,
             "per_thread": schedule.per_thread or None,
-            "unroll": schedule.unroll,
+            "unroll": schedule.in_flight,
             "load": schedule.load,
             "exact": schedule.exact,
         }
@@ -129,7 +129,7 @@ class ProductId(BaseId):
     def point(self) -> SearchPoint:
         """The variant's position in its space: words, and binary logarithms of sizes."""
         schedule = self.schedule
-        sizes = (max(schedule.width, 1), max(schedule.per_thread, 1), schedule.unroll)
+        sizes = (max(schedule.width, 1), max(schedule.per_thread, 1), schedule.in_flight)
         words = (schedule.kind, schedule.load, str(schedule.exact))
         return SearchPoint.of(f"{self.format}-{self.state}", words, sizes)
 

@@ -107,7 +107,7 @@ class SortedCoordinates:
         return launch
 
     def bind_copy(self, entries: DeviceEntries, count: int) -> Callable[[], None]:
-        """Return a launch that copies the given entries to the start of the first side."""
+        """Return a launch that copies the given entries to the start of side 0 of `sides`."""
         return self.bind_append(entries, count, 0, 0)
 
     def bind_append(self, entries: DeviceEntries, count: int, side: int, end: int) -> Callable[[], None]:
@@ -281,7 +281,7 @@ class Hybrid:
         )  # fmt: skip
 
     def bind_product(self, side: int, over: int, x: Buffer, y: Buffer) -> Callable[[], None]:
-        """Return a launch of y = A x that uses `over` sorted coordinates of a side."""
+        """Return a launch of y = A x: by ELLPACK, and by the first `over` coordinates of a side, which are sorted."""
         work, rows = self._work, self.shape[0]
         ellpack = work.bind(
             "hybrid", "hybrid_multiply_rows", rows,

@@ -60,7 +60,7 @@ from repro.studies.dynamic_csr.runnables_updates import (
 )
 
 #: Rows with more entries are copied by a whole block; other rows by threads with at least this mean number of entries.
-LONG_ROW, MIN_COPIES_PER_THREAD = 1024, 2
+MAX_ROW_OF_THREADS, MIN_COPIES_PER_THREAD = 1024, 2
 
 
 class Rebuild(BatchUpdate):
@@ -116,9 +116,9 @@ class _RebuildStep:
         return [
             lambda: work.device.fill(self._long_count, 0),
             bind("rebuild_count", count, count, resident.rows, self._counts),
-            bind("rebuild_sizes", rows, rows, LONG_ROW, old.offsets, self._counts, new.offsets, *long_rows),
+            bind("rebuild_sizes", rows, rows, MAX_ROW_OF_THREADS, old.offsets, self._counts, new.offsets, *long_rows),
             self._scan.bind(new.offsets, new.offsets, rows),
-            bind("rebuild_copy", rows * width, rows, width, LONG_ROW, *copied),
+            bind("rebuild_copy", rows * width, rows, width, MAX_ROW_OF_THREADS, *copied),
             bind("rebuild_copy_long", entries, *long_rows, *copied),
             bind("rebuild_scatter", count, count, *resident, self._counts, *new),
         ]

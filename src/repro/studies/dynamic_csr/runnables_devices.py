@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from repro.bench.guards import Guarded
 from repro.bench.runnable import Runnable, Workspace, not_prepared
-from repro.bench.yardsticks import WORD
+from repro.bench.yardsticks import STREAM_WORD_BYTES
 from repro.devices.base import Argument, Buffer, Copy, Device, Kernel, LaunchError
 from repro.devices.cuda_driver import package_version
 from repro.devices.device_group import Devices, numbers_of
@@ -344,7 +344,7 @@ class DistributedMatrix:
         part = self._part(index, columns)
         if not part.rows:
             return None
-        name = f"bins_exact{'_fused' if peers else ''}_u{DEVICE_SCHEDULE.unroll}_{DEVICE_SCHEDULE.load}"
+        name = f"bins_exact{'_fused' if peers else ''}_u{DEVICE_SCHEDULE.in_flight}_{DEVICE_SCHEDULE.load}"
         kernel = self.kernel(index, "product", name)
         buffers = part.buffers
         for_parts = [buffers["parts"], buffers["sums"], buffers["done"]]
@@ -571,7 +571,7 @@ class DistributedProduct(DistributedRunnable):
             if not len(over.dealing.rows(index)) or not others:
                 continue
             n_t = BLOCK_SIZE[device.backend]
-            words = -(-own.nbytes // WORD[device.backend])  # a part is padded to whole words
+            words = -(-own.nbytes // STREAM_WORD_BYTES[device.backend])  # a part is padded to whole words
             kernel = over.kernel(index, "exchange", "store_to_peers")
             unused = [own] * (PEERS - len(others))
             arguments: list[Argument] = [np.int32(words), np.int32(len(others)), own, *others, *unused]

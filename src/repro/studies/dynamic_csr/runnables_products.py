@@ -123,7 +123,7 @@ def _bind_chunks(
 ) -> Run:
     device = workspace.device
     n_t, length = BLOCK_SIZE[device.backend], LONG_ROWS[device.backend].part_length
-    capacity = n_t * id.schedule.unroll
+    capacity = n_t * id.schedule.in_flight
     key = "chunks", capacity
     chunks = workspace.cached(key, lambda: deal_chunks(matrix.sizes(), capacity, length))
     arguments: Sequence[Argument] = [

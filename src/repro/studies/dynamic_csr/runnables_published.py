@@ -66,7 +66,7 @@ READINGS: Mapping[UpdateName, tuple[Interpretation, ...]] = {
     "insert": (TEXT,),
     "batch": (TEXT,),
 }
-PUBLISHED = "dcsr-published"
+PUBLISHED_FORMAT = "dcsr-published"
 PUBLISHED_MODULES = ("published", "sort", "rebuild")
 #: The paper's adaptive product.
 STREAMS = Schedule("streams")
@@ -93,7 +93,7 @@ class PublishedUpdate(BatchUpdate):
         reading: Interpretation = TEXT,
     ) -> None:
         super().__init__(built, operation, order, which)
-        self.name = f"{PUBLISHED}/{self.name.partition('/')[2]}/{reading.name}"
+        self.name = f"{PUBLISHED_FORMAT}/{self.name.partition('/')[2]}/{reading.name}"
         self.reading = reading
         if order == "any":
             self.modules = (*self.modules, "hybrid")
@@ -237,7 +237,7 @@ class PublishedDefragmentation(Defragmentation):
     """Defragmentation by algorithm 7: a vector of threads copies the segments of a row."""
 
     modules = PUBLISHED_MODULES
-    name = f"{PUBLISHED}/defragment"
+    name = f"{PUBLISHED_FORMAT}/defragment"
 
     @property
     def columns(self) -> Mapping[str, Any]:

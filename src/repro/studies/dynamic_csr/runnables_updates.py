@@ -325,7 +325,7 @@ def binned_products(
     sums = work.upload(np.zeros(max(len(parts), 1), storage.dtype))
     done = work.upload(np.zeros(max(len(parts), 1), np.int32))
     matrix = matrix_of(storage)
-    kernel = f"bins_dcsr_u{schedule.unroll}_{schedule.load}"
+    kernel = f"bins_dcsr_u{schedule.in_flight}_{schedule.load}"
 
     def bind(x: Buffer, y: Buffer) -> Run:
         return bind_bins(

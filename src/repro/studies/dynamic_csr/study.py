@@ -193,7 +193,7 @@ class DynamicCsr(Study):
         "says": "HYB, its sort included, in streaming a graph by rows into an empty matrix; mean of the graphs",
         "clock": "event",
     }
-    paces: Mapping[str, CostModel] = {
+    cost_models: Mapping[str, CostModel] = {
         "cuda": CostModel(other_seconds=2, launches=5.7, memory=35),
         "opencl": CostModel(other_seconds=19, compile={"": 3.0}),
     }
@@ -243,7 +243,7 @@ class DynamicCsr(Study):
         yield "search", rows
         yardsticks = session.yardsticks()
         yield "baseline", [row for _, row in yardsticks]
-        choices = choose_products(rows, settings.timing.tie, [variant.id for variant in variants])
+        choices = choose_products(rows, session.timing.tie, [variant.id for variant in variants])
         names = set(reported_names(rows, choices))
         chosen = [variant for variant in variants if variant.name in names]
         report = session.rounds([*chosen, hybrid, *fastest_yardsticks(yardsticks), *library, *rivals])

@@ -1,4 +1,4 @@
-"""The paper's tables beside our numbers (5.1 to 5.4), and our tables of products, rates, devices and targets."""
+"""The paper's tables beside our numbers (5.1 to 5.4), and our tables of rates and targets."""
 
 from __future__ import annotations
 
@@ -8,45 +8,38 @@ from functools import partial
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from repro.config.models import PAPER as PAPER_SPACE
+from repro.config.models import PAPER
 from repro.results.campaign_data import Campaign, Method
 from repro.results.claims import targets_table, wanted_on
-from repro.results.common_tables import TITLE, baselines_table
+from repro.results.common_tables import baselines_table
 from repro.results.problem_rows import (
     cpu_note,
     join_sentences,
-    launch_note,
     measurement_note,
-    precision_cell,
     problem_rows,
     unavailable_note,
 )
 from repro.results.published import Published, Record
 from repro.results.registry import table
-from repro.results.significance import median_of, ratio_of
+from repro.results.significance import ratio_of
 from repro.results.tables import (
     MICRO,
     Cell,
     Column,
     Statistic,
-    SummaryLine,
     Table,
     count,
     digits,
     from_rows,
-    microseconds,
-    percent,
     ratio,
     seconds_cell,
-    speedup,
     table_of,
     time_column,
 )
-from repro.sparse.baseline_times import library_of, routine_text
 from repro.studies.dynamic_csr import (
+    CITED,
     KIB,
     MIB,
-    PAPER,
     PRODUCTS_PER_BATCH,
     PUBLISHED_CLOCK,
     STATED_ADAPTIVE,
@@ -54,9 +47,6 @@ from repro.studies.dynamic_csr import (
     STATED_FRAGMENTED,
     STUDY_NAME,
     TWO_DEVICES,
-    stated_device_means,
-    stated_graph_speedups,
-    stated_product_means,
     stated_record,
 )
 from repro.studies.dynamic_csr.claims import QUANTITIES as CLAIMED
@@ -65,69 +55,43 @@ from repro.studies.dynamic_csr.ids import DynamicRow
 from repro.studies.dynamic_csr.results import (
     ANY,
     CAPACITY_SENTENCE,
-    CSR,
     DCSR,
     DCSR_PUBLISHED,
     DEFRAGMENTATION,
-    DEVICE_CLOCK,
-    EXCHANGE_TITLES,
     GAIN_EXPLANATION,
     GAIN_WORDS,
     GEAM,
     GEAM_ROUTINE,
     HYB,
     HYB_SORT,
-    LIBRARY,
-    LIBRARY_CSR,
     MULTIPLYING,
-    NO_DEVICES,
     OPERATION_CLOCK,
-    OURS,
-    PAPER_PRODUCTS,
     PRODUCT_CLOCK,
     PRODUCT_COUNTS,
     QUANTITIES,
     SORTED,
     UPDATE_PROTOCOLS,
     UPDATED_FORMATS,
-    DeviceTimes,
-    ProductTimes,
     RebuildTradeoff,
-    StepTime,
     Sweep,
     TargetData,
-    TimePair,
     Times,
     UpdateProtocol,
     as_published,
     batch_sweeps,
-    defragmented_over_csr,
-    device_times,
     geam_sentence,
     operation_precision,
     operation_times,
-    product_times,
     published_cell,
     rebuild_trades,
     short_count,
     time_notes,
     unique_sentence,
 )
-from repro.studies.dynamic_csr.setup_costs import setup_costs
+from repro.studies.dynamic_csr.tables_products import MEAN, MEAN_LINE, NAME, name_column
 
 #: Note for a table that shows published numbers beside our numbers if the campaign has other problems.
 OWN_MEANS = "A mean is over the problems of its own column: the published are of all the paper’s graphs, ours of ours."
-MEAN: Mapping[str, Statistic] = {"mean": lambda numbers: ratio(fmean(numbers))}
-MEAN_LINE = (SummaryLine("mean", "mean"),)
-
-
-def _name_column(why_not: Callable[[Any], str | None] = lambda case: None) -> Column[Any]:
-    """Return the column of problem names; a note at a name gives the reason if the problem has no number."""
-    return Column("problem", "problem", numeric=False, cell=lambda case: case.line.noted(why_not(case)))
-
-
-NAME = _name_column()
-PRECISION = Column[Any]("precision", "precision", numeric=False, cell=lambda case: precision_cell(case.case.precision))
 
 
 @dataclass(frozen=True)
@@ -155,7 +119,7 @@ def _printed_column(
 
 
 #: From this length on, the paper prints the length of the longest row in thousands.
-LONG_ROW = 10_000
+IN_THOUSANDS_FROM = 10_000
 #: Column heads, and the functions that format counts and lengths.
 SIZES: Mapping[str, tuple[str, Callable[[Any], Cell]]] = {
     "nonzeros": ("non-zeros", lambda number: short_count(number, "KM")),
@@ -163,11 +127,11 @@ SIZES: Mapping[str, tuple[str, Callable[[Any], Cell]]] = {
     "columns": ("columns", lambda number: short_count(number, "K")),
     "mean": ("mean row", lambda number: Cell(number, str(int(number)))),
     "deviation": ("deviation", lambda number: Cell(number, f"{number:.0f}")),
-    "longest": ("longest row", lambda number: short_count(number, "K", LONG_ROW)),
+    "longest": ("longest row", lambda number: short_count(number, "K", IN_THOUSANDS_FROM)),
 }
 
 
-@table(STUDY_NAME, "table-5-1", title="The matrices", numbering=f"Table 5.1 of {PAPER}")
+@table(STUDY_NAME, "table-5-1", title="The matrices", numbering=f"Table 5.1 of {CITED}")
 def graphs(campaign: Campaign, published: Published) -> Table:
     def own(key: str, case: PublishedTimes) -> Cell:
         return SIZES[key][1](case.facts[key]) if case.facts else Cell()
@@ -179,7 +143,7 @@ def graphs(campaign: Campaign, published: Published) -> Table:
     )
     caption = [
         "The matrices before the first batch of updates: sizes, and mean, standard deviation and maximum of the",
-        f"entries in a row, published in Table 5.1 of {PAPER} and ours. Both are printed as the paper does: counts in",
+        f"entries in a row, published in Table 5.1 of {CITED} and ours. Both are printed as the paper does: counts in",
         "thousands (K) and millions (M) and the mean cut off; the deviation is about the mean that is cut off, and",
         "rounded. The CSV file has ours in full.",
         "They do not depend on the device.",
@@ -204,7 +168,7 @@ def _fraction(value: float) -> Cell:
 MEAN_FRACTION: Mapping[str, Statistic] = {"mean": lambda numbers: _fraction(fmean(numbers))}
 
 
-@table(STUDY_NAME, "table-5-2", title="Memory of the formats", numbering=f"Table 5.2 of {PAPER}")
+@table(STUDY_NAME, "table-5-2", title="Memory of the formats", numbering=f"Table 5.2 of {CITED}")
 def memory(campaign: Campaign, published: Published) -> Table:
     def printed_size(case: PublishedTimes) -> Cell:
         size = case.theirs["HYB"] if case.theirs else None
@@ -219,7 +183,7 @@ def memory(campaign: Campaign, published: Published) -> Table:
     caption = [
         "Memory of the matrices before the first batch of updates: the size as HYB in MiB (M), below one in KiB",
         "(K), cut off, and dynamic CSR with room for two, three and four segments a row and CSR as fractions of it.",
-        f"Published in Table 5.2 of {PAPER}, and ours, which does not depend on the device. The paper counts values of",
+        f"Published in Table 5.2 of {CITED}, and ours, which does not depend on the device. The paper counts values of",
         "4 bytes, the table of segments but not the sizes of the rows, and gives HYB’s regular part the mean row,",
         "cut off, then rounded up to a multiple of 4; its text has the mean itself. Everything: the sizes of the rows,",
         "the table’s padding and the state as well; room for growth is in neither.",
@@ -258,7 +222,7 @@ def _ratio_columns(
         return from_rows(replace(cell, notes=timed.notes), timed) if timed and case[base] else Cell()
 
     return (
-        _name_column(lambda case: None if case[base] else lacking),
+        name_column(lambda case: None if case[base] else lacking),
         *(_printed_column(key, title, "published, K20c") for key, title in printed.items()),
         *(Column(task.key, task.title, campaign.column, cell=partial(over, task), summary=MEAN) for task in operations),
         time_column(f"{base.key}_us", f"{base.title}, µs", campaign.column, lambda case: case[base]),
@@ -276,13 +240,13 @@ CONVERSIONS = tuple(map(_conversion, ("COO-CSR", "COO-DCSR", "COO-HYB", "CSR-DCS
 COPY = _conversion("CSR-CSR", "copy")
 
 
-@table(STUDY_NAME, "table-5-3", title="Conversions between formats", numbering=f"Table 5.3 of {PAPER}")
+@table(STUDY_NAME, "table-5-3", title="Conversions between formats", numbering=f"Table 5.3 of {CITED}")
 def conversions(campaign: Campaign, published: Published) -> Table:
     printed = {conversion.key: conversion.title for conversion in CONVERSIONS}
     columns = _ratio_columns(campaign, printed, CONVERSIONS, COPY, "no copy from CSR to CSR was timed")
     caption = [
         "The time of a conversion over that of copying the three arrays of CSR.",
-        f"Published in Table 5.3 of {PAPER}; ours of the grown matrix, in memory that is there already. Coordinates",
+        f"Published in Table 5.3 of {CITED}; ours of the grown matrix, in memory that is there already. Coordinates",
         "come sorted by row; dynamic CSR comes with one segment a row, and becomes CSR by its defragmentation. HYB’s",
         "regular part has the width that the paper’s Table 5.2 follows from.",
         f"{operation_precision(campaign).capitalize()} precision; the paper does not say in which its conversions are.",
@@ -323,7 +287,7 @@ PUBLISHED_SENTENCE = (
 OWN_PRODUCT = Method("product", "CSR product", columns={"kind": "variant", "what": "product", "format": "csr"})
 
 
-@table(STUDY_NAME, "table-5-4", title="Updates, defragmentation and sort", numbering=f"Table 5.4 of {PAPER}")
+@table(STUDY_NAME, "table-5-4", title="Updates, defragmentation and sort", numbering=f"Table 5.4 of {CITED}")
 def updates(campaign: Campaign, published: Published) -> Table:
     lacking = "no product with CSR was timed"
     cases = published_times(campaign, published, "operations")
@@ -332,7 +296,7 @@ def updates(campaign: Campaign, published: Published) -> Table:
     columns = _ratio_columns(campaign, PUBLISHED_OPERATIONS, shown, OWN_PRODUCT, lacking)
     caption = [
         "The time of an operation over that of one product with CSR.",
-        f"Published in Table 5.4 of {PAPER}, where an update is “1000 updates”, which it does not define. Ours is",
+        f"Published in Table 5.4 of {CITED}, where an update is “1000 updates”, which it does not define. Ours is",
         "another protocol: the whole grown matrix is streamed as one batch into an empty one, its entries by row or in",
         "any order, those of the same place side by side; HYB’s update includes the sort of its coordinates that a",
         "product asks for, and is spared reading back how many there are. HYB sort: of the coordinates that come in",
@@ -468,205 +432,6 @@ def crossover(campaign: Campaign, published: Published) -> Table:
     return table_of(TRADE_COLUMNS, lines, join_sentences(caption))
 
 
-def _pair_column(
-    key: str, title: str, pair: Callable[[ProductTimes], TimePair], worst: Callable[[Sequence[float]], float]
-) -> Column[ProductTimes]:
-    """Return the column of one time over another; `worst` picks the largest ratio if small ratios are good."""
-    summary: Mapping[str, Statistic] = {
-        "median": lambda numbers: ratio(median_of(numbers)),
-        "worst": lambda numbers: ratio(worst(numbers)),
-    }
-    return Column(key, title, "ratios of times", cell=lambda case: speedup(*pair(case)), summary=summary)
-
-
-def _product_columns(library: str) -> tuple[Column[ProductTimes], ...]:
-    def micro(method: Method, title: str, group: str) -> Column[ProductTimes]:
-        return time_column(f"{method.key}_us", title, group, lambda case: case[method])
-
-    def routine(method: Method) -> tuple[Column[ProductTimes], ...]:
-        def name(case: ProductTimes) -> Cell:
-            timed = case[method]
-            return Cell(timed.name, routine_text(timed)) if timed else Cell()
-
-        return Column(method.key, method.title, library, numeric=False, cell=name), micro(method, "µs", library)
-
-    def variant(case: ProductTimes) -> Cell:
-        timed = case[OURS]
-        why = (case.case.why_not(),) if case.line.available and not (timed or case[CSR]) else ()
-        return Cell(timed.name if timed else None, notes=why)
-
-    return (
-        NAME,
-        PRECISION,
-        *(micro(method, method.title, "the paper’s, µs") for method in PAPER_PRODUCTS),
-        Column("ours", "variant", "ours", numeric=False, cell=variant),
-        Column("ours_us", "µs", "ours", cell=lambda case: microseconds(case[OURS], case.case)),
-        *routine(LIBRARY_CSR),
-        *routine(LIBRARY),
-        _pair_column("defragmented_over_csr", "defragmented over CSR", defragmented_over_csr, max),
-        _pair_column(
-            "fragmented_over_defragmented", "fragmented over defragmented", lambda case: case.state_twins, max
-        ),
-        _pair_column(
-            "library_csr_over_ours", "library’s CSR over ours", lambda case: (case[LIBRARY_CSR], case[OURS]), min
-        ),
-        _pair_column("library_over_ours", "library over ours", lambda case: (case[LIBRARY], case[OURS]), min),
-    )
-
-
-@table(STUDY_NAME, "table-products", title="Products by problem", numbering="ours", lead=("library_over_ours",))
-def products(campaign: Campaign, published: Published) -> Table:
-    cases = product_times(campaign, published, *campaign.precisions)
-    timed = [case for case in cases if case[OURS] or case[CSR]]
-    marked = sum(case.case.mostly_launch(PRODUCT_CLOCK, case[OURS] or case[CSR]) for case in timed)
-    caption = [
-        "y = A x with the grown matrix, the base and all batches. The paper’s: so many threads a row, the best number",
-        "of them, for own CSR and for segments as the batches left them and with one segment a row; ADCSR: rows in",
-        "bins by their sizes, a kernel a bin on a stream of its own, in the best state of the matrix; HYB. Ours: the",
-        f"fastest of all in one launch, with one segment a row. {library_of(campaign)}: its fastest routine for CSR,",
-        "and of all, of the matrix with entries of one place summed up. Ratios of times: defragmented over own CSR",
-        "under the schedule that is the fastest for own CSR; fragmented over defragmented under the one that is the",
-        "fastest for fragmented.",
-        stated_product_means(published),
-        measurement_note(campaign, PRODUCT_CLOCK),
-        launch_note(marked, len(timed)),
-        unavailable_note(campaign),
-    ]
-    summary = (SummaryLine("median", "median"), SummaryLine("worst", "worst"))
-    return table_of(_product_columns(library_of(campaign)), cases, join_sentences(caption), summary)
-
-
-DISTRIBUTION_SENTENCE = (
-    "Rows are sorted by their sizes and dealt to the devices in turns, as in the paper; times are of a step, where "
-    "several follow each other in a launch of all devices."
-)
-SPEEDUPS: Mapping[str, Statistic] = {**MEAN, "worst": lambda numbers: ratio(min(numbers))}
-
-
-def _measured_devices(campaign: Campaign, published: Published) -> tuple[list[DeviceTimes], list[int]]:
-    """Return all cases (one for each precision, grouped by problem) and all numbers of devices that were measured."""
-    cases = device_times(campaign, published, *campaign.precisions)
-    return cases, sorted({count for case in cases for count in case.counts})
-
-
-def _step_column(key: str, title: str, group: str, step: Callable[[DeviceTimes], StepTime | None]) -> Column[Any]:
-    """Return the column of the time of one step, in microseconds."""
-
-    def cell(case: DeviceTimes) -> Cell:
-        timed = step(case)
-        return from_rows(seconds_cell(timed.seconds), timed.reported_time) if timed else Cell()
-
-    return Column(key, title, group, cell=cell)
-
-
-DEVICE_NAME = _name_column(lambda case: None if case.counts else "not measured over several devices")
-
-
-SECTION = f"Section 5.3.4 of {PAPER}"
-
-
-@table(STUDY_NAME, "table-devices", title="Products over several devices", numbering=SECTION, needs="devices")
-def devices(campaign: Campaign, published: Published) -> Table:
-    cases, counts = _measured_devices(campaign, published)
-    single = "1 device"
-    columns: list[Column[DeviceTimes]] = [
-        DEVICE_NAME,
-        PRECISION,
-        time_column("variant_us", "fastest variant, µs", single, lambda case: case.variant),
-    ]
-    if counts:  # without counts, the baseline was not timed either
-        columns += [
-            _step_column("one_launch_us", "a launch each, µs", single, lambda case: case.alone(1, repeated=False)),
-            _step_column("one_us", "µs", single, lambda case: case.alone(1)),
-        ]
-    for number in counts:
-        columns += _speedup_columns(number)
-    caption = [
-        "y = A x with the grown matrix over several devices of one host, and speed-ups over one device by the same",
-        "schedule; beside it the fastest of all variants on one device.",
-        DISTRIBUTION_SENTENCE,
-        "A launch each: the product as the only step of a launch, as in the paper. Alone: y stays distributed, and x",
-        "is on each device before the clock starts. Exchange: y is brought to all devices, as the next x, in the",
-        "fastest way. Overlapped: either the columns of x that a device has itself are multiplied while copies of the",
-        "others are under way, or the product stores each number of y to all devices (fused), whichever is faster.",
-        "For both the unknowns are renumbered before the clock starts, so that the part of each device is contiguous.",
-        "Published of two Tesla K20c, the mean of all graphs without an exchange: "
-        f"{', '.join(stated_device_means(published)) or 'nothing'}.",
-        stated_graph_speedups(published),
-        NO_DEVICES if not counts else "",
-        measurement_note(campaign, DEVICE_CLOCK),
-        unavailable_note(campaign),
-    ]
-    summary = (*MEAN_LINE, SummaryLine("worst", "worst"))
-    return table_of(columns, cases, join_sentences(caption), summary, nothing=not counts)
-
-
-def _speedup_columns(number: int) -> list[Column[DeviceTimes]]:
-    group = f"{number} devices"
-
-    def launches(case: DeviceTimes) -> Cell:
-        return ratio(case.launch_speedup(number))
-
-    columns = [Column[DeviceTimes](f"launches_{number}", "a launch each, ×", group, cell=launches, summary=SPEEDUPS)]
-
-    def add(key: str, title: str, step: Callable[[DeviceTimes], StepTime | None]) -> None:
-        columns.append(_step_column(f"{key}_{number}_us", f"{title}, µs", group, step))
-        columns.append(
-            Column(f"{key}_{number}", "×", group, cell=lambda case: ratio(case.speedup(step(case))), summary=SPEEDUPS)
-        )
-
-    add("alone", "alone", lambda case: case.alone(number))
-    add("exchanged", "exchange", lambda case: case.exchanged(number))
-    add("overlapped", "overlapped", lambda case: case.overlapped(number))
-    return columns
-
-
-@table(STUDY_NAME, "table-exchange", title="Bringing a vector to all devices", numbering="ours", needs="devices")
-def exchange(campaign: Campaign, published: Published) -> Table:
-    cases, counts = _measured_devices(campaign, published)
-    columns = (DEVICE_NAME, PRECISION, *(column for number in counts for column in _exchange_columns(number)))
-    caption = [
-        "A vector of which each device has a part is brought to all devices, without a product.",
-        "MB: what all devices send together, each its part to each of the others; GB/s: of the fastest way. Copies by",
-        "the driver; stores: a kernel that writes into the memory of the others; NCCL: its all-gather. Behind: the",
-        "fastest way behind a product. During: the faster of two ways, copies while the columns are multiplied that a",
-        "device has itself, or stores by the product. Cost: the share of a step, in the fastest of all these ways, by",
-        "which it is longer than the product whose result stays distributed.",
-        NO_DEVICES if not counts else "",
-        measurement_note(campaign, DEVICE_CLOCK),
-        unavailable_note(campaign),
-    ]
-    return table_of(columns, cases, join_sentences(caption), nothing=not counts)
-
-
-def _exchange_columns(number: int) -> tuple[Column[DeviceTimes], ...]:
-    group = f"{number} devices"
-
-    def sent(case: DeviceTimes) -> Cell:
-        fastest = case.exchange(number)
-        megabytes = 1e-6 * (fastest.row.bytes or 0) / (fastest.row.steps or 1) if fastest else None
-        return Cell(megabytes, digits(megabytes)) if megabytes else Cell(megabytes)
-
-    def rate(case: DeviceTimes) -> Cell:
-        fastest = case.exchange(number)
-        return Cell(fastest.rate, digits(fastest.rate)) if fastest else Cell()
-
-    def way(step: StepTime | None) -> Cell:
-        return Cell(step.way) if step else Cell()
-
-    def timed(way: str, title: str) -> Column[DeviceTimes]:
-        return _step_column(f"{way}_{number}_us", f"{title}, µs", group, lambda case: case.exchange(number, way))
-
-    return (
-        Column(f"sent_{number}_mb", "MB", group, cell=sent),
-        *(timed(way, title) for way, title in EXCHANGE_TITLES.items()),
-        Column(f"rate_{number}", "GB/s", group, cell=rate),
-        Column(f"way_{number}", "behind", group, numeric=False, cell=lambda case: way(case.exchanged(number))),
-        Column(f"during_{number}", "during", group, numeric=False, cell=lambda case: way(case.overlapped(number))),
-        Column(f"cost_{number}", "cost", group, cell=lambda case: percent(case.cost(number))),
-    )
-
-
 @table(STUDY_NAME, "table-targets", title="Targets, and what was reached", numbering="ours")
 def targets(campaign: Campaign, published: Published) -> Table:
     caption = [
@@ -732,7 +497,7 @@ def _stated(graphs: Sequence[PaperGraphs], statement: Statement) -> tuple[Cell, 
     return (ratio(quantity.value(cases)), ratio(min(numbers)), ratio(max(numbers)), Cell(len(numbers)))
 
 
-@table(STUDY_NAME, "table-text", title="What the paper’s text states, beside ours", numbering=f"text of {PAPER}")
+@table(STUDY_NAME, "table-text", title="What the paper’s text states, beside ours", numbering=f"text of {CITED}")
 def text(campaign: Campaign, published: Published) -> Table:
     literal, tuned, own = (
         PaperGraphs.of(campaign, published, variants) for variants in ("as_published", "paper_tuned", "ours")
@@ -751,7 +516,7 @@ def text(campaign: Campaign, published: Published) -> Table:
         *(Column(key, key, campaign.column) for key in ("ours", "least", "largest", "cases")),
     )
     caption = [
-        f"What the text of {PAPER} states of all its graphs, and the same of ours; graphs whose batches are of growing",
+        f"What the text of {CITED} states of all its graphs, and the same of ours; graphs whose batches are of growing",
         "sizes are not among them. Streaming: the whole matrix as one batch, by row, into an empty one, HYB’s sort",
         f"included. Iterative: batches, each followed by {PRODUCTS_PER_BATCH} products, as in Figure 5.3. As",
         "published: updates by the paper’s algorithms 4, 5 and 7, products with four threads a row or by its bins.",
@@ -767,9 +532,6 @@ def text(campaign: Campaign, published: Published) -> Table:
         unavailable_note(campaign),
     ]
     return Table(columns, rows, join_sentences(caption))
-
-
-table(STUDY_NAME, "table-setup-costs", title=TITLE, numbering="ours")(setup_costs)
 
 
 @table(STUDY_NAME, "table-baselines", title="All baselines and layouts", numbering="ours")
@@ -794,6 +556,6 @@ def _baseline_or_layout(row: DynamicRow) -> str | None:
         return row.name
     if row.what == "product":
         return "/".join(filter(None, ("-".join(filter(None, (row.format, row.state))), row.schedule)))
-    if row.space == PAPER_SPACE:
+    if row.space == PAPER:
         return f"{row.format}, as published"
     return row.routine or row.format

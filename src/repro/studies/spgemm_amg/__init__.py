@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 STUDY_NAME = "spgemm_amg"
-PAPER = "King 2017, chapter 6"
+CITED = "King 2017, chapter 6"
 REFERENCE = (
     "King: Reducing Irregularities in Control Flow and Memory Access on Graphics Processing Unit Architectures, "
     "dissertation, University of Utah 2017, chapter 6."

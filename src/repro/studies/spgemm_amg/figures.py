@@ -17,9 +17,9 @@ from repro.results.published import Published
 from repro.results.registry import figure
 from repro.results.significance import WHISKERS, Interval, geometric_mean, interval_of_ratio, ratio_of
 from repro.results.tables import Figure
-from repro.sparse.baseline_times import library_of
 from repro.sparse.spgemm.kernels import LIMITS
-from repro.studies.spgemm_amg import PAPER, PHASES, PRODUCTS, STUDY_NAME
+from repro.sparse.tuning_features import library_of
+from repro.studies.spgemm_amg import CITED, PHASES, PRODUCTS, STUDY_NAME
 from repro.studies.spgemm_amg.results import (
     COORDINATE_SET_UP,
     COORDINATES,
@@ -95,7 +95,7 @@ def draw_bins(items: Sequence[BinTimes]) -> Canvas:
     compared = [item for item in items if item.sort_over_hash]
     if not compared:
         return figure_style.empty("no bin has times of a sort and of a hash table")
-    drawn = figure_style.canvas(figure_style.TEXT, HEIGHT)
+    drawn = figure_style.canvas(figure_style.TEXT_WIDTH, HEIGHT)
     by_bin, by_compression = drawn.subplots(1, 2, sharey=True)
     products = [product for product in PRODUCTS if any(item.row.product == product for item in compared)]
     last = 0
@@ -179,7 +179,7 @@ def draw_flops(cases: Sequence[ProblemTimes], library: str, mark: str | None) ->
         routine.key: (figure_style.ACCENT, ROUTINE_MARKERS[place % len(ROUTINE_MARKERS)])
         for place, routine in enumerate(routines)
     }
-    drawn = figure_style.canvas(figure_style.TEXT, figure_style.height(len(cases), extra=1.15, per_row=FLOPS_ROW))
+    drawn = figure_style.canvas(figure_style.TEXT_WIDTH, figure_style.height(len(cases), extra=1.15, per_row=FLOPS_ROW))
     names = [case.line.label for case in cases]
     panels = drawn.subplots(1, len(PRODUCTS))
     for number, (product, axes) in enumerate(zip(PRODUCTS, panels, strict=True)):
@@ -263,7 +263,7 @@ def _published_share(share: tuple[float, float] | None, on_cpu: bool) -> str:
         return ""
     drawn = "not drawn beside a CPU’s" if on_cpu else "between the dashed lines"
     return (
-        f"{PAPER} states, for a {GPU}, that the Galerkin products are {100 * share[0]:.0f} to {100 * share[1]:.0f} % "
+        f"{CITED} states, for a {GPU}, that the Galerkin products are {100 * share[0]:.0f} to {100 * share[1]:.0f} % "
         f"of the set-up: {drawn}."
     )
 
@@ -272,7 +272,7 @@ def draw_phases(cases: Sequence[ProblemTimes], band: tuple[float, float] | None,
     """Draw both panels; `band` is the published range of the Galerkin products' share, drawn if given."""
     if not any(case.phases for case in cases):
         return figure_style.empty("no set-up was timed phase by phase in this campaign")
-    drawn = figure_style.canvas(figure_style.TEXT, figure_style.height(len(cases), extra=1.35, per_row=PHASE_ROW))
+    drawn = figure_style.canvas(figure_style.TEXT_WIDTH, figure_style.height(len(cases), extra=1.35, per_row=PHASE_ROW))
     times, shares = drawn.subplots(1, 2)
     for y, case in enumerate(cases):
         if case.phases:
@@ -393,7 +393,7 @@ SET_UP_SERIES = (
     STUDY_NAME,
     "figure-6-1",
     title="Products and set-up over the sort of all products",
-    numbering=f"Figure 6.1 of {PAPER}",
+    numbering=f"Figure 6.1 of {CITED}",
 )
 def speedup(campaign: Campaign, published: Published) -> Figure:
     """One row for each problem: products on the left, set-up on the right."""
@@ -471,7 +471,7 @@ def _published_speedups(published: Published, on_gpu: bool) -> str:
         for name, number in _stated(published, quantity).items()
     ]
     return (
-        f"{PAPER} states, for a {GPU}, upwards of {best:g}× at best, {short[0]:g}× to {short[1]:g}× for products no "
+        f"{CITED} states, for a {GPU}, upwards of {best:g}× at best, {short[0]:g}× to {short[1]:g}× for products no "
         f"row of which has more than 2,048, and {', '.join(single)}: {drawn}. Its other bars are in the figure alone."
     )
 
@@ -480,7 +480,9 @@ def draw_speedups(panels: Sequence[Panel], cases: Sequence[ProblemTimes], mark: 
     """Draw the panels side by side; `mark` is the footnote for marked names."""
     if not any(series.number(case) for panel in panels for series in panel.series for case in cases):
         return figure_style.empty("neither products nor set-ups were measured in this campaign")
-    drawn = figure_style.canvas(figure_style.TEXT, figure_style.height(len(cases), extra=1.2, per_row=SPEEDUP_ROW))
+    drawn = figure_style.canvas(
+        figure_style.TEXT_WIDTH, figure_style.height(len(cases), extra=1.2, per_row=SPEEDUP_ROW)
+    )
     names = [case.line.label for case in cases]
     for number, (panel, axes) in enumerate(zip(panels, drawn.subplots(1, len(panels)), strict=True)):
         missing = [_draw_speedup_row(axes, panel, y, case) for y, case in enumerate(cases)]

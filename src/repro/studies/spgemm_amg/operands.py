@@ -35,7 +35,7 @@ from repro.studies.spgemm_amg import PRODUCTS, TOLERANCE, ProductName
 
 #: Products with more entries are checked only by row sizes and by a product with a vector, not entry by entry: sorting
 #: billions of entries on the host would take too long.
-COMPARED = 4_000_000
+MAX_COMPARED_ENTRIES = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class ExpectedProduct:
     y: NDArray[np.float64]
     #: Error bound for C x: `(p_i + m_i + 2) ε (|A||B||x|)_i` for a row of p_i products and m_i entries.
     bound: NDArray[np.float64]
-    #: C and |A||B| with ascending columns; None if C has more than `COMPARED` entries.
+    #: C and |A||B| with ascending columns; None if C has more than `MAX_COMPARED_ENTRIES` entries.
     whole: sp.csr_array | None
     magnitude: sp.csr_array | None
 
@@ -74,7 +74,7 @@ def expect(a: sp.csr_array, b: sp.csr_array, seed: int, dtype: np.dtype[np.float
     x = np.random.default_rng(seed).uniform(-1.0, 1.0, b.shape[1]).astype(np.float32).astype(np.float64)
     bound = (products + sizes + 2) * float(np.finfo(dtype).eps) * (abs(a) @ (abs(b) @ np.abs(x)))
     y = a @ (b @ x)
-    if magnitude.nnz > COMPARED:
+    if magnitude.nnz > MAX_COMPARED_ENTRIES:
         return ExpectedProduct(products, sizes, x, y, bound, None, None)
     magnitude.sort_indices()
     return ExpectedProduct(products, sizes, x, y, bound, _spread(sp.csr_array(a @ b), magnitude), magnitude)

@@ -106,7 +106,7 @@ class SpgemmAmg(Study):
         "table-products": "every product, ours beside the library's",
         "figure-6-1": "products and set-up over the sort of all products",
     }
-    paces: Mapping[str, CostModel] = {
+    cost_models: Mapping[str, CostModel] = {
         "cuda": CostModel(other_seconds=18, launches=1.6, memory=80),
         "opencl": CostModel(other_seconds=7, compile={"": 1.5}),
     }
@@ -155,7 +155,7 @@ class SpgemmAmg(Study):
         yield "search", rows
         yardsticks = session.yardsticks()
         yield "baseline", [row for _, row in yardsticks]
-        choices = choose_kernels(rows, settings.timing.tie, [kernel.id for kernel in kernels.values()])
+        choices = choose_kernels(rows, session.timing.tie, [kernel.id for kernel in kernels.values()])
         chosen = [kernels[name] for name in dict.fromkeys(choice.name for choice in choices)]
         again = session.rounds(fastest_yardsticks(yardsticks))
         yield "report", [*again, *self._report(session, built, chosen, choices)]

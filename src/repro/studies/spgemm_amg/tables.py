@@ -40,9 +40,9 @@ from repro.results.tables import (
     table_of,
     time_column,
 )
-from repro.sparse.baseline_times import library_of
 from repro.sparse.spgemm.multiplication import ONE_PHASE, TWO_PHASES
-from repro.studies.spgemm_amg import PAPER, PHASES, PRODUCTS, STUDY_NAME, TOLERANCE
+from repro.sparse.tuning_features import library_of
+from repro.studies.spgemm_amg import CITED, PHASES, PRODUCTS, STUDY_NAME, TOLERANCE
 from repro.studies.spgemm_amg.ids import AmgRow
 from repro.studies.spgemm_amg.results import (
     BIN_METHODS,
@@ -182,13 +182,13 @@ MATRIX_COLUMNS: tuple[Column[Matrix], ...] = (
 )
 
 
-@table(STUDY_NAME, "table-6-1", title="The matrices", numbering=f"Table 6.1 of {PAPER}")
+@table(STUDY_NAME, "table-6-1", title="The matrices", numbering=f"Table 6.1 of {CITED}")
 def matrices(campaign: Campaign, published: Published) -> Table:
     """One line for each problem: unknowns and non-zeros, published numbers beside ours."""
     printed = {item["problem"]: item for item in published.tables.get("sizes", [])}
     cases = [Matrix(line, printed.get(line.published or "", {})) for line in problem_rows(campaign, published)]
     caption = [
-        f"Unknowns and non-zeros, published in Table 6.1 of {PAPER} and ours; they do not depend on the device. The",
+        f"Unknowns and non-zeros, published in Table 6.1 of {CITED} and ours; they do not depend on the device. The",
         "paper’s are Poisson’s equation on a square or cubic grid, its boundary left out, by stencils of so many",
         "points.",
         _without_boundary(published),
@@ -533,7 +533,7 @@ def setup(campaign: Campaign, published: Published) -> Table:
         "non-zeros of all levels over those of the finest.",
         IN_STEPS,
         "Share: of the Galerkin products in the phases of all levels.",
-        f"Published, {GPU}: {PAPER} states a share of {_percents(share)}, of all its problems; single times are not."
+        f"Published, {GPU}: {CITED} states a share of {_percents(share)}, of all its problems; single times are not."
         if share
         else "",
         cpu_note(campaign),
@@ -742,7 +742,7 @@ def _contestant(row: AmgRow) -> str | None:
     return row.name.removeprefix(f"{row.product}/").removesuffix(f"/{row.product}")
 
 
-@table(STUDY_NAME, "table-claims", title="The paper’s claims, and the verdict on each", numbering=f"text of {PAPER}")
+@table(STUDY_NAME, "table-claims", title="The paper’s claims, and the verdict on each", numbering=f"text of {CITED}")
 def claims(campaign: Campaign, published: Published) -> Table:
     def data(measured: Campaign, variants: Variants) -> PaperProblems:
         times = {case.line.problem: case for case in all_times(measured, published)}

@@ -13,7 +13,7 @@ from repro.results.problem_rows import join_sentences, measurement_note, remarks
 from repro.results.published import Published
 from repro.results.registry import figure
 from repro.results.tables import MICRO, Figure
-from repro.sparse.baseline_times import library_of
+from repro.sparse.tuning_features import library_of
 from repro.studies.compound_spmv import CONJUGATE_GRADIENTS, STUDY_NAME
 from repro.studies.compound_spmv.figures.performance import MEGA, MIB, Series, draw_points
 from repro.studies.compound_spmv.results import (
@@ -61,7 +61,7 @@ def conjugate_gradients(campaign: Campaign, published: Published) -> Figure:
 def _draw(cases: Sequence[Times], precisions: Sequence[str], library: str, chip: int) -> Canvas:
     if not cases:
         return figure_style.empty("conjugate gradients were not timed in this campaign")
-    drawn = figure_style.canvas(figure_style.TEXT, 2.6)
+    drawn = figure_style.canvas(figure_style.TEXT_WIDTH, 2.6)
     panels = drawn.subplots(1, len(precisions), sharex=True, sharey=True, squeeze=False)[0]
     series = {
         CHIP_CG: Series("on the chip", figure_style.DARK, figure_style.DARK, "o"),

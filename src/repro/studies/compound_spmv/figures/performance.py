@@ -31,8 +31,8 @@ from repro.results.published import Published
 from repro.results.registry import figure
 from repro.results.significance import WHISKERS, Interval, geometric_mean, interval_of_ratio, ratio_of
 from repro.results.tables import Figure
-from repro.sparse.baseline_times import library_of
-from repro.studies.compound_spmv import PAPER, STUDY_NAME
+from repro.sparse.tuning_features import library_of
+from repro.studies.compound_spmv import CITED, STUDY_NAME
 from repro.studies.compound_spmv.results import (
     ENTRY_WORDS,
     FLOOR,
@@ -55,29 +55,29 @@ if TYPE_CHECKING:
 BOX = "Boxes are quartiles with the median, whiskers the minimum and maximum."
 
 
-@figure(STUDY_NAME, "figure-3", title="Row lengths", numbering=f"Figure 3 of {PAPER}")
+@figure(STUDY_NAME, "figure-3", title="Row lengths", numbering=f"Figure 3 of {CITED}")
 def row_lengths(campaign: Campaign, published: Published) -> Figure:
     """Entries in a row, on a logarithmic axis."""
     lines = ours(campaign, published)
     caption = [
         "Row lengths (entries in a row) of each matrix, on a logarithmic axis; empty rows are drawn at 0.",
         BOX,
-        f"Figure 3 of {PAPER} prints no values; what is drawn is ours and does not depend on the device.",
+        f"Figure 3 of {CITED} prints no values; what is drawn is ours and does not depend on the device.",
         remarks(lines),
         unavailable_note(campaign),
     ]
     return Figure(lambda: _boxes(lines, "row_length", "entries in a row", log=True), join_sentences(caption))
 
 
-@figure(STUDY_NAME, "figure-4", title="Bandwidths", numbering=f"Figure 4 of {PAPER}")
+@figure(STUDY_NAME, "figure-4", title="Bandwidths", numbering=f"Figure 4 of {CITED}")
 def bandwidths(campaign: Campaign, published: Published) -> Figure:
     """Bandwidth of a row, in percent of the columns."""
     lines = ours(campaign, published)
     caption = [
         "Bandwidth of the rows of each matrix: largest minus smallest column index, in percent of the number",
-        f"of columns (equation 3 of {PAPER}).",
+        f"of columns (equation 3 of {CITED}).",
         BOX,
-        f"Figure 4 of {PAPER} prints no values; what is drawn is ours and does not depend on the device.",
+        f"Figure 4 of {CITED} prints no values; what is drawn is ours and does not depend on the device.",
         remarks(lines),
         unavailable_note(campaign),
     ]
@@ -89,7 +89,7 @@ def bandwidths(campaign: Campaign, published: Published) -> Figure:
 def _boxes(lines: list[ProblemRow], key: str, label: str, *, log: bool) -> Canvas:
     if not lines:
         return figure_style.empty("no problem was built in this campaign")
-    drawn = figure_style.canvas(figure_style.COLUMN, figure_style.height(len(lines)))
+    drawn = figure_style.canvas(figure_style.COLUMN_WIDTH, figure_style.height(len(lines)))
     axes = drawn.add_subplot()
     boxes: list[dict[str, Any]] = []
     rows, missing = [], []
@@ -197,7 +197,7 @@ def _baseline_figure(campaign: Campaign, published: Published, number: int) -> F
         f"The baseline is the fastest of all {library} routines and representations;"
         + (" diamonds, and the second numbers, compare the tuned kernel with the routine that the papers used."
            if any(bar.papers for bar in bars) else " the papers’ own choice was not timed."),
-        f"Figure {number} of {PAPER} prints no values; the published maximum over cuSPARSE on its GPUs is",
+        f"Figure {number} of {CITED} prints no values; the published maximum over cuSPARSE on its GPUs is",
         f"{largest}×"
         + (", which no CPU speedup is compared with." if campaign.on_cpu
            else " (dashed), over the papers’ routine: the diamonds are its counterpart, on another GPU."),
@@ -222,7 +222,7 @@ def _draw_baseline(
 ) -> Canvas:
     if not bars:
         return figure_style.empty("nothing was measured in this campaign")
-    drawn = figure_style.canvas(figure_style.COLUMN, figure_style.height(len(bars), extra=1.15, per_row=0.24))
+    drawn = figure_style.canvas(figure_style.COLUMN_WIDTH, figure_style.height(len(bars), extra=1.15, per_row=0.24))
     axes = drawn.add_subplot()
     values = [1.0, published_max, *(v for bar in bars for v in (bar.tuned, bar.untuned, bar.papers))]
     intervals = [sure for bar in bars for sure in (bar.tuned_sure, bar.untuned_sure)]
@@ -282,7 +282,7 @@ def _register(number: int) -> None:
         STUDY_NAME,
         f"figure-{number}",
         title=f"Speedup over the library, {precision} precision",
-        numbering=f"Figure {number} of {PAPER}",
+        numbering=f"Figure {number} of {CITED}",
     )
     def make(campaign: Campaign, published: Published) -> Figure:
         return _baseline_figure(campaign, published, number)
@@ -380,7 +380,7 @@ def _draw_speedup(panels: dict[str, list[SpeedupBars]], library: str, mark: str 
     most = max((len(rows) for rows in panels.values()), default=0)
     if not most:
         return figure_style.empty("nothing was measured in this campaign")
-    drawn = figure_style.canvas(figure_style.TEXT, figure_style.height(most, extra=0.95, per_row=0.22))
+    drawn = figure_style.canvas(figure_style.TEXT_WIDTH, figure_style.height(most, extra=0.95, per_row=0.22))
     every = drawn.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     shown = [row for rows in panels.values() for row in rows]
     values = [1.0, *(value for row in shown for value in (row.ours, row.papers, row.floor))]
@@ -496,7 +496,7 @@ def _draw_floor(
 ) -> Canvas:
     if not names:
         return figure_style.empty("nothing was measured in this campaign")
-    drawn = figure_style.canvas(figure_style.COLUMN, figure_style.height(len(names), extra=1.1, per_row=0.22))
+    drawn = figure_style.canvas(figure_style.COLUMN_WIDTH, figure_style.height(len(names), extra=1.1, per_row=0.22))
     axes = drawn.add_subplot()
     for point in points:
         y, (colour, marker) = point.row + OFFSETS[point.precision], figure_style.PRECISIONS[point.precision]
@@ -583,7 +583,7 @@ def cache_bytes(campaign: Campaign) -> int | None:
 def _draw_fraction(cases: list[Times], precisions: tuple[str, ...], library: str, cache: int | None) -> Canvas:
     if not cases:
         return figure_style.empty("no floor was timed in this campaign")
-    drawn = figure_style.canvas(figure_style.TEXT, 2.6)
+    drawn = figure_style.canvas(figure_style.TEXT_WIDTH, 2.6)
     panels = drawn.subplots(1, len(precisions), sharex=True, sharey=True, squeeze=False)[0]
     series = {
         "library": Series(f"fastest {library}", figure_style.ACCENT, "white", "s"),

@@ -34,7 +34,7 @@ from repro.results.problem_rows import (
 from repro.results.published import Published
 from repro.results.registry import figure
 from repro.results.tables import MICRO, Figure, digits
-from repro.studies.compound_spmv import PAPER, STUDY_NAME
+from repro.studies.compound_spmv import CITED, STUDY_NAME
 from repro.studies.compound_spmv.results import kernels_note, paper_rows, papers_space
 from repro.studies.compound_spmv.searches import SPACE_TITLES, Order, journeys, judged_searches, searched
 from repro.studies.compound_spmv.tables.search import (
@@ -64,7 +64,7 @@ def draw_losses(rows: Mapping[str, Mapping[str, Sequence[float]]], label: str, e
     """
     if not rows:
         return figure_style.empty(empty)
-    drawn = figure_style.canvas(figure_style.COLUMN, figure_style.height(len(rows), extra=0.9, per_row=0.36))
+    drawn = figure_style.canvas(figure_style.COLUMN_WIDTH, figure_style.height(len(rows), extra=0.9, per_row=0.36))
     axes = drawn.add_subplot()
     largest = 1.0
     for row, losses in enumerate(rows.values()):
@@ -167,7 +167,7 @@ def _surface_figure(campaign: Campaign, number: int, pairs: tuple[tuple[str, str
     unit = "compute unit" if campaign.on_cpu else "SM"
     caption = [
         f"Time over threads per block n_t and blocks per {unit} n_b: {title}, {PRECISION} precision.",
-        f"Figure {number} of {PAPER} shows NX_MotorH67k on the GP100 and prints no values;",
+        f"Figure {number} of {CITED} shows NX_MotorH67k on the GP100 and prints no values;",
         f"ours is {problem}, {reason}. A white star marks the fastest pair, a cross one without a valid time;",
         "blank pairs are outside of the device’s limits.",
         f"{MARK} {problem}: {record.remark}." if is_marked(record) else "",
@@ -184,14 +184,14 @@ def _surface_figure(campaign: Campaign, number: int, pairs: tuple[tuple[str, str
     return Figure(lambda: _draw_surfaces(surfaces, title, unit), join_sentences(caption))
 
 
-@figure(STUDY_NAME, "figure-1", title="Time over the schedule for two layouts", numbering=f"Figure 1 of {PAPER}")
+@figure(STUDY_NAME, "figure-1", title="Time over the schedule for two layouts", numbering=f"Figure 1 of {CITED}")
 def layouts(campaign: Campaign, published: Published) -> Figure:
     """Static schedules of CSR-AoS-AoS and ELL-SoA-AoS."""
     pairs = (("CSR-AoS-AoS", "static"), ("ELL-SoA-AoS", "static"))
     return _surface_figure(campaign, 1, pairs, "the static schedule in CSR-AoS-AoS and in ELL-SoA-AoS")
 
 
-@figure(STUDY_NAME, "figure-7", title="Time over the schedule, static and dynamic", numbering=f"Figure 7 of {PAPER}")
+@figure(STUDY_NAME, "figure-7", title="Time over the schedule, static and dynamic", numbering=f"Figure 7 of {CITED}")
 def kinds(campaign: Campaign, published: Published) -> Figure:
     """Static and dynamic schedules of ELL-AoS-SoA."""
     pairs = (("ELL-AoS-SoA", "static"), ("ELL-AoS-SoA", "dynamic"))
@@ -205,7 +205,7 @@ def _draw_surfaces(surfaces: list[Surface], title: str, unit: str) -> Canvas:
     norm = LogNorm(times.min(), times.max() if times.max() > times.min() else times.min() * 1.01)
     rows = max(len(s.blocks_per_sm) for s in surfaces)
     panel = 0.19 * max(rows, 4)  # inches
-    drawn = figure_style.canvas(figure_style.TEXT, 1.0 + panel)
+    drawn = figure_style.canvas(figure_style.TEXT_WIDTH, 1.0 + panel)
     panels = drawn.subplots(1, len(surfaces), squeeze=False)[0]
     for axes, surface in zip(panels, surfaces, strict=True):
         _surface_panel(axes, surface, norm)
@@ -213,13 +213,13 @@ def _draw_surfaces(surfaces: list[Surface], title: str, unit: str) -> Canvas:
     bar = drawn.colorbar(
         ScalarMappable(norm, figure_style.HEAT), ax=list(panels), label="median time [µs]", pad=0.02, aspect=25
     )
-    bar.set_ticks(ticks := _ticks(norm, 0.12 / panel), labels=[f"{x:g}" for x in ticks])
+    bar.set_ticks(ticks := log_ticks(norm, 0.12 / panel), labels=[f"{x:g}" for x in ticks])
     bar.ax.yaxis.set_minor_locator(NullLocator())
     drawn.suptitle(title, fontsize=7.5)
     return drawn
 
 
-def _ticks(norm: LogNorm, gap: float) -> list[float]:
+def log_ticks(norm: LogNorm, gap: float) -> list[float]:
     """Return round numbers, and both ends to three digits, no two nearer than that share of the axis."""
     low, high = norm.vmin or 1.0, norm.vmax or 1.0
     apart = (high / low) ** gap
@@ -259,7 +259,7 @@ COLUMNS, ROW = 3, 1.5
 LARGEST, SLOWEST = 2.0, 1.5  # of the least bytes and of the best time: what lies beyond is of no use to anyone
 
 
-@figure(STUDY_NAME, "figure-pareto", title="Time over bytes of the matrix", numbering=f"open in {PAPER}")
+@figure(STUDY_NAME, "figure-pareto", title="Time over bytes of the matrix", numbering=f"open in {CITED}")
 def panels(campaign: Campaign, published: Published) -> Figure:
     """Fastest variant of each layout, and the Pareto front, for each problem."""
     by_problem: dict[str, dict[str, TimesAndBytes]] = {}
@@ -285,7 +285,9 @@ def _draw_fronts(by_problem: Mapping[str, Mapping[str, TimesAndBytes]], mark: st
         return figure_style.empty("nothing was searched in this campaign")
     across = min(COLUMNS, len(by_problem))
     rows = -(-len(by_problem) // across)
-    drawn = figure_style.canvas(max(figure_style.COLUMN, figure_style.TEXT * across / COLUMNS), 0.55 + ROW * rows)
+    drawn = figure_style.canvas(
+        max(figure_style.COLUMN_WIDTH, figure_style.TEXT_WIDTH * across / COLUMNS), 0.55 + ROW * rows
+    )
     grid = drawn.subplots(rows, across, squeeze=False, sharex=True, sharey=True)
     places = list(grid.flat)
     for axes, (problem, by_precision) in zip(places, by_problem.items(), strict=False):
@@ -422,7 +424,7 @@ def _draw_curves(judged: Mapping[str, Sequence[Evaluation]], *, searched: bool) 
         return figure_style.empty(
             f"every loss is above {LIMIT:g} %" if searched else "no problem of this campaign was searched in full"
         )
-    drawn = figure_style.canvas(figure_style.COLUMN if len(judged) == 1 else figure_style.TEXT, 2.5)
+    drawn = figure_style.canvas(figure_style.COLUMN_WIDTH if len(judged) == 1 else figure_style.TEXT_WIDTH, 2.5)
     panels = drawn.subplots(1, len(judged), squeeze=False, sharey=True)[0]
     for axes, (space, replays) in zip(panels, judged.items(), strict=True):
         _curve_panel(axes, replays)
@@ -460,7 +462,7 @@ def _curve_panel(axes: Axes, judged: Sequence[Evaluation]) -> None:
     STUDY_NAME,
     "figure-strategies",
     title="Layout and schedule, one after the other",
-    numbering=f"Section 5.4 of {PAPER}",
+    numbering=f"Section 5.4 of {CITED}",
 )
 def sequences(campaign: Campaign, published: Published) -> Figure:
     """Schedule and layout alone, and one after the other."""
@@ -471,7 +473,7 @@ def sequences(campaign: Campaign, published: Published) -> Figure:
     )
 
 
-@figure(STUDY_NAME, "figure-product", title="Tuning n_t·n_b as one parameter", numbering=f"Section 5.4 of {PAPER}")
+@figure(STUDY_NAME, "figure-product", title="Tuning n_t·n_b as one parameter", numbering=f"Section 5.4 of {CITED}")
 def products(campaign: Campaign, published: Published) -> Figure:
     """Joint tuning of layout, kind and product, by the rule that splits the product."""
     return _order_figure(

@@ -29,8 +29,8 @@ from repro.results.tables import (
     speedup_column,
     table_of,
 )
-from repro.sparse.baseline_times import library_of
 from repro.sparse.solvers.conjugate_gradients import MAX_ITERATIONS, TIMED_ITERATIONS, TOLERANCES
+from repro.sparse.tuning_features import library_of
 from repro.studies.compound_spmv import CONJUGATE_GRADIENTS, STUDY_NAME
 from repro.studies.compound_spmv.results import (
     CHIP_CG,

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 from repro.bench.rows import OUTSIDE, RecordedRow
 from repro.results.campaign_data import Campaign, Method
 from repro.results.claims import has_targets, wanted_cell, wanted_on
-from repro.results.common_tables import PACKED, TITLE, SetupCosts, baselines_table, setup_costs_table
+from repro.results.common_tables import PACKED_CAPTION, TITLE, SetupCosts, baselines_table, setup_costs_table
 from repro.results.problem_rows import (
     ABBREVIATIONS,
     ProblemRow,
@@ -42,8 +42,8 @@ from repro.results.tables import (
     tied,
     time_column,
 )
-from repro.sparse.baseline_times import library_of, routine_text
 from repro.sparse.compound.runnables import DEPENDENT
+from repro.sparse.tuning_features import library_of, routine_text
 from repro.studies.compound_spmv import STUDY_NAME
 from repro.studies.compound_spmv.results import (
     CHIP_CG,
@@ -86,7 +86,7 @@ def _megabytes(size: int | None) -> Cell:
 def _kernel_columns(
     key: str, head: str, pick: Pick, why_not: Callable[[Times], tuple[str, ...]] = lambda case: ()
 ) -> tuple[Column[Times], ...]:
-    """Return a variant, its time, marked where it is mostly launch, and the floor's share of it."""
+    """Return three columns: a variant, its time (marked where it is mostly launch), and the floor's share of that."""
 
     def name(case: Times) -> Cell:
         timed = pick(case)
@@ -702,7 +702,7 @@ def _baseline_or_layout(row: CompoundRow) -> str:
 def setup_costs(campaign: Campaign, published: Published) -> Table:
     """One line for each problem and precision."""
     costs = [_costs(times) for times in all_times(campaign, published)]
-    return setup_costs_table(campaign, costs, library=library_of(campaign), clock="graph", setup=PACKED)
+    return setup_costs_table(campaign, costs, library=library_of(campaign), clock="graph", setup=PACKED_CAPTION)
 
 
 def _costs(times: Times) -> SetupCosts:

@@ -27,7 +27,7 @@ from repro.results.problem_rows import (
 from repro.results.published import Published
 from repro.results.registry import table
 from repro.results.tables import Cell, Column, Table, count, from_rows, speedup, table_of
-from repro.studies.compound_spmv import PAPER, STUDY_NAME
+from repro.studies.compound_spmv import CITED, STUDY_NAME
 from repro.studies.compound_spmv.results import (
     CLAIMS,
     ENTRY_WORDS,
@@ -50,7 +50,7 @@ ENTRY = Column[ProblemRow](
 )
 
 
-@table(STUDY_NAME, "table-1", title="Sizes of the matrices", numbering=f"Table 1 of {PAPER}")
+@table(STUDY_NAME, "table-1", title="Sizes of the matrices", numbering=f"Table 1 of {CITED}")
 def sizes(campaign: Campaign, published: Published) -> Table:
     """Rows and stored entries, published beside ours."""
     by_problem = {item["problem"]: item for item in published["sizes"]}
@@ -67,14 +67,14 @@ def sizes(campaign: Campaign, published: Published) -> Table:
         Column("nonzeros", "non-zeros", "ours", cell=lambda line: count(line.record.nnz if line.record else None)),
     )
     caption = [
-        f"Sizes of the matrices, counted in compound entries: published in Table 1 of {PAPER}, and ours.",
+        f"Sizes of the matrices, counted in compound entries: published in Table 1 of {CITED}, and ours.",
         "They do not depend on the device.",
         unavailable_note(campaign),
     ]
     return table_of(columns, problem_rows(campaign, published), join_sentences(caption))
 
 
-@table(STUDY_NAME, "table-9", title="Memory of the layouts", numbering=f"Table 9 of {PAPER}")
+@table(STUDY_NAME, "table-9", title="Memory of the layouts", numbering=f"Table 9 of {CITED}")
 def memory(campaign: Campaign, published: Published) -> Table:
     """Size as CSR, and the other formats as multiples of it, in double precision."""
     by_problem = {item["problem"]: item for item in published["memory"]}
@@ -103,7 +103,7 @@ def memory(campaign: Campaign, published: Published) -> Table:
             "Memory of a matrix in double precision, with 4-byte indices and 8-byte values: the size as CSR",
             "(3×3 entries: BSR), and each other format as a multiple of it; cuSPARSE is what the papers hand to",
             "that library, a real 4×4 BSR matrix for quaternions.",
-            f"Published in Table 9 of {PAPER}, and ours, which does not depend on the device.",
+            f"Published in Table 9 of {CITED}, and ours, which does not depend on the device.",
             unavailable_note(campaign),
         ]
     )
@@ -158,7 +158,7 @@ def best_layouts(campaign: Campaign, published: Published, number: int) -> Table
         [
             f"Best layout for {ENTRY_WORDS[entry]} entries in {precision} precision, and the speedup of layout",
             "tuning: time of the best schedule for CSR-AoS-AoS over time of the best layout and schedule.",
-            f"Published in Table {number} of {PAPER}.",
+            f"Published in Table {number} of {CITED}.",
             kernels_note(campaign),
             clock_note(campaign),
             launch_note(marked, timed),
@@ -197,7 +197,7 @@ def _register(number: int) -> None:
         STUDY_NAME,
         f"table-{number}",
         title=f"Best layout and speedup by layout tuning, {ENTRY_WORDS[entry]}, {precision} precision",
-        numbering=f"Table {number} of {PAPER}",
+        numbering=f"Table {number} of {CITED}",
     )
     def make(campaign: Campaign, published: Published) -> Table:
         return best_layouts(campaign, published, number)
@@ -211,7 +211,7 @@ BLANK = Cell(None, " ")  # a dash says that static wins
 CASES = {"SP": 1, "DP": 1, "both": 2, "none": 0}
 
 
-@table(STUDY_NAME, "table-8", title="Where the dynamic schedule is preferred", numbering=f"Table 8 of {PAPER}")
+@table(STUDY_NAME, "table-8", title="Where the dynamic schedule is preferred", numbering=f"Table 8 of {CITED}")
 def preferred(campaign: Campaign, published: Published) -> Table:
     """SP, DP, both or none for each problem and GPU, with the share of cases at the bottom."""
     printed = {(item["problem"], item["gpu"]): item["preferred"] for item in published["dynamic"]}
@@ -248,7 +248,7 @@ def preferred(campaign: Campaign, published: Published) -> Table:
             f"one in the best layout; a difference within {100 * campaign.tie:g} % is a tie and counts as not",
             "preferred (–);",
             "a blank cell is not known, and where one precision alone has times it is named.",
-            f"Published in Table 8 of {PAPER}, whose section 5.4 puts it at about {percent} % of all cases.",
+            f"Published in Table 8 of {CITED}, whose section 5.4 puts it at about {percent} % of all cases.",
             kernels_note(campaign),
             clock_note(campaign),
             launch_note(own.marked, own.timed),
@@ -357,7 +357,7 @@ SENSITIVITY_COLUMNS = (
     STUDY_NAME,
     "table-8b",
     title="Sensitivity to the schedule, static and dynamic",
-    numbering=f"Section 5.4 of {PAPER}",
+    numbering=f"Section 5.4 of {CITED}",
 )
 def sensitivity(campaign: Campaign, published: Published) -> Table:
     """Slowest over fastest schedule of each kind in the best layout, and the registers of its kernels."""
@@ -382,7 +382,7 @@ def sensitivity(campaign: Campaign, published: Published) -> Table:
         f"Dynamic is the more sensitive one in {more} of {len(both)} cases; over all searched layouts its best",
         f"schedule beats static’s by more than {100 * campaign.tie:g} % in {sum(number for number, _ in won)} of",
         f"{sum(possible for _, possible in won)}.",
-        f"Section 5.4 of {PAPER} finds dynamic more sensitive, with {few} to {most} registers a thread",
+        f"Section 5.4 of {CITED} finds dynamic more sensitive, with {few} to {most} registers a thread",
         "and no spills.",
         kernels_note(campaign),
         measurement_note(campaign, "event", "the search"),
@@ -392,7 +392,7 @@ def sensitivity(campaign: Campaign, published: Published) -> Table:
     return table_of(SENSITIVITY_COLUMNS, cases, join_sentences(caption))
 
 
-@table(STUDY_NAME, "table-claims", title="The papers’ claims, and the verdict on each", numbering=f"text of {PAPER}")
+@table(STUDY_NAME, "table-claims", title="The papers’ claims, and the verdict on each", numbering=f"text of {CITED}")
 def claims(campaign: Campaign, published: Published) -> Table:
     def data(measured: Campaign, variants: Variants) -> ClaimCases | None:
         return ClaimCases.of(measured, published, variants)

@@ -28,7 +28,7 @@ from repro.results.significance import geometric_mean
 from repro.results.tables import MICRO, Cell, Column, Table, table_of
 from repro.sparse.compound.variants import LOADS, TILE_ROWS
 from repro.sparse.tuning_features import pareto_front
-from repro.studies.compound_spmv import PAPER, STUDY_NAME, searches
+from repro.studies.compound_spmv import CITED, STUDY_NAME, searches
 from repro.studies.compound_spmv.results import kernels_note, papers_space
 from repro.studies.compound_spmv.searches import SPACE_TITLES, Order, Transfer, journeys, judged_searches, searched
 from repro.studies.compound_spmv.study import CompoundRow
@@ -286,7 +286,7 @@ def _over(value: float, least: float) -> Cell:
     return Cell(value / least, f"{value / least:.3f}")
 
 
-@table(STUDY_NAME, "table-pareto", title="Time against memory", numbering=f"open in {PAPER}")
+@table(STUDY_NAME, "table-pareto", title="Time against memory", numbering=f"open in {CITED}")
 def fronts(campaign: Campaign, published: Published) -> Table:
     """The Pareto front of each problem and precision, from the smallest matrix to the fastest product."""
     points: list[ParetoPoint] = []
@@ -304,7 +304,7 @@ def fronts(campaign: Campaign, published: Published) -> Table:
         "Variants that no other beats both in time and in bytes of the matrix, from the smallest matrix to the fastest",
         "product; of each layout the fastest variant in natural ordering takes part.",
         f"In {alone} of {cases} cases one variant is the smallest and the fastest. How to weigh one against the other",
-        f"is left open by {PAPER}; the key `memory_weight` does it.",
+        f"is left open by {CITED}; the key `memory_weight` does it.",
         measurement_note(campaign, "event", "the search"),
     ]
     return table_of(FRONT_COLUMNS, points, join_sentences(caption))
@@ -381,7 +381,7 @@ JUDGED: Learnt = {
     "entry_unknown": ("entry unknown", lambda evaluation: evaluation.family_unknown),
     "random": ("random", lambda evaluation: evaluation.random),
 }
-#: The same of searches that learn from other devices, where campaigns on such stand beside this one.
+#: As `JUDGED`, of searches that learn from campaigns on other devices, where such campaigns stand beside this one.
 ELSEWHERE: Learnt = {
     "device_unknown": ("GPU unknown", lambda evaluation: evaluation.device_unknown),
     "both_unknown": ("GPU and problem unknown", lambda evaluation: evaluation.both_unknown),
@@ -495,7 +495,7 @@ def lost(recordings: Sequence[Recording], order: Order) -> list[OrderLoss]:
     STUDY_NAME,
     "table-strategies",
     title="What tuning in parts loses against joint tuning",
-    numbering=f"Section 5.4 of {PAPER}",
+    numbering=f"Section 5.4 of {CITED}",
 )
 def strategies(campaign: Campaign, published: Published) -> Table:
     """Distribution of the losses over all problems and precisions, one order a row."""
@@ -522,7 +522,7 @@ def strategies(campaign: Campaign, published: Published) -> Table:
         f"“Layout” is tuned under the schedule {customary or 'that is customary'} when it comes first: static, 256",
         "threads per block where the device has them, and as many blocks as fit.",
         "“n_t·n_b” tunes the product as one parameter, each with a rule that splits it, jointly with the rest.",
-        f"The question is that of section 5.4 of {PAPER}; the schedule to begin with is our choice.",
+        f"The question is that of section 5.4 of {CITED}; the schedule to begin with is our choice.",
         kernels_note(campaign),
         measurement_note(campaign, "event", "the search"),
         "Answers timed by the few launches of the screening are rarely exact to the percent; one below the best of the",

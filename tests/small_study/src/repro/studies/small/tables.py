@@ -63,7 +63,7 @@ def drawn(campaign: Campaign, published: Published) -> Figure:
     cases = [Case(campaign, line.problem, campaign.precisions[-1]) for line in lines]
 
     def draw() -> Canvas:
-        canvas = figure_style.canvas(figure_style.COLUMN, figure_style.height(len(lines)))
+        canvas = figure_style.canvas(figure_style.COLUMN_WIDTH, figure_style.height(len(lines)))
         axes = canvas.add_subplot()
         for at, case in enumerate(cases):
             for way, offset, colour in zip(WAYS, (-0.2, 0.2), (figure_style.DARK, figure_style.LIGHT), strict=True):

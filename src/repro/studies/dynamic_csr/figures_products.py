@@ -1,0 +1,206 @@
+"""Drawings of the products, on one device and over several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from repro.results import figure_style
+from repro.results.campaign_data import Method
+from repro.results.published import Published
+from repro.studies.dynamic_csr import (
+    stated_speedups,
+)
+from repro.studies.dynamic_csr.results import (
+    ADAPTIVE,
+    CSR,
+    DEFRAGMENTED,
+    FRAGMENTED,
+    HYB_PRODUCT,
+    LIBRARY_CSR,
+    OURS,
+    DeviceTimes,
+    ProductTimes,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+
+
+#: Height of one row of the figure in inches, and the share of it that bars fill.
+FLOPS_ROW, FLOPS_FILLED = 0.4, 0.8
+
+
+@dataclass(frozen=True)
+class ProductSeries:
+    """A series with the same product for every problem."""
+
+    label: str
+    colour: str
+    method: Method
+
+
+PRODUCT_SERIES = (
+    ProductSeries("CSR", figure_style.GREY, CSR),
+    ProductSeries("DCSR, fragmented", figure_style.LIGHT, FRAGMENTED),
+    ProductSeries("DCSR, defragmented", figure_style.DARK, DEFRAGMENTED),
+    ProductSeries("ADCSR", figure_style.ACCENT, ADAPTIVE),
+    ProductSeries("HYB", figure_style.GREEN, HYB_PRODUCT),
+)
+
+
+def draw_flops(panels: dict[str, list[ProductTimes]], mark: str | None) -> Canvas:
+    """Draw the panels side by side.
+
+    Parameters
+    ----------
+    mark
+        Meaning of the marks at names; None if no name is marked.
+    """
+    shown = [
+        series for series in PRODUCT_SERIES if any(case[series.method] for panel in panels.values() for case in panel)
+    ]
+    if not shown:
+        return figure_style.empty("nothing was measured in this campaign")
+    names = [case.line.label for case in next(iter(panels.values()))]
+    drawn = figure_style.canvas(figure_style.TEXT_WIDTH, figure_style.height(len(names), extra=1.0, per_row=FLOPS_ROW))
+    for number, (precision, cases) in enumerate(panels.items()):
+        axes = drawn.add_subplot(1, len(panels), number + 1)
+        _draw_flops_panel(axes, cases, shown)
+        axes.set_title(f"{precision} precision")
+        axes.set_xlabel("GFLOPS: 2 × entries / time")
+        missing = [None if any(case[series.method] for series in shown) else case.case.why_not() for case in cases]
+        figure_style.rows_axis(axes, names if number == 0 else [""] * len(names), missing=missing)
+    handles: list[Patch | Line2D] = [Patch(color=series.colour, label=series.label) for series in shown]
+    if any(case[LIBRARY_CSR] for panel in panels.values() for case in panel):
+        handles.append(_flops_mark("|", 9, 1.2, "library’s CSR"))
+    if any(case[OURS] for panel in panels.values() for case in panel):
+        handles.append(_flops_mark("D", 3.6, 0.5, "ours"))
+    drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.2, columnspacing=1.2)
+    figure_style.footnote(drawn, mark)
+    return drawn
+
+
+def _flops_mark(marker: str, size: float, edge: float, label: str) -> Line2D:
+    return Line2D(
+        [], [], linestyle="", marker=marker, markersize=size, markeredgewidth=edge, color="black", label=label
+    )
+
+
+def _draw_flops_panel(axes: Axes, cases: Sequence[ProductTimes], shown: Sequence[ProductSeries]) -> None:
+    thickness = FLOPS_FILLED / len(shown)
+    for y, case in enumerate(cases):
+        for place, series in enumerate(shown):
+            rate = case.gflops(series.method)
+            if rate is not None:
+                offset = (place - (len(shown) - 1) / 2) * thickness
+                axes.barh(y + offset, rate, height=thickness, color=series.colour, linewidth=0)
+        library = case.gflops(LIBRARY_CSR)
+        if library is not None:
+            axes.plot(
+                [library, library],
+                [y - FLOPS_FILLED / 2, y + FLOPS_FILLED / 2],
+                color="black",
+                linewidth=1.2,
+                zorder=4,
+            )
+        fastest = case.gflops(OURS)
+        if fastest is not None:
+            axes.plot([fastest], [y], "D", color="black", markersize=3.6, markeredgewidth=0.5, zorder=5)
+    axes.set_xlim(left=0)
+    axes.grid(axis="x")
+
+
+#: Panels side by side, and height of one panel in inches.
+SCALING_ACROSS, SCALING_HEIGHT = 4, 1.45
+PRECISION_DASHES = {"double": "-", "single": (0, (3, 1.5))}
+#: First point of each line: on one device nothing is exchanged, so the speed-up is 1.
+ONE_DEVICE = (1, 1.0)
+
+
+@dataclass(frozen=True)
+class SpeedupSeries:
+    """One kind of line: speed-up by number of devices."""
+
+    label: str
+    colour: str
+    marker: str
+    speedup: Callable[[DeviceTimes, int], float | None]
+
+
+SPEEDUP_SERIES = (
+    SpeedupSeries(
+        "a launch each",
+        figure_style.MIDDLE,
+        "s",
+        lambda case, n: case.launch_speedup(n),
+    ),
+    SpeedupSeries("alone", figure_style.DARK, "o", lambda case, n: case.speedup(case.alone(n))),
+    SpeedupSeries("with exchange", figure_style.ACCENT, "^", lambda case, n: case.speedup(case.exchanged(n))),
+    SpeedupSeries("overlapped", figure_style.GREEN, "v", lambda case, n: case.speedup(case.overlapped(n))),
+)
+
+
+def draw_scaling(panels: Sequence[Sequence[DeviceTimes]], published: Published, mark: str | None) -> Canvas:
+    """Draw the panels row by row.
+
+    Parameters
+    ----------
+    panels
+        For each problem, its cases, one for each precision.
+    published
+        The paper's numbers, drawn as diamonds in the panels of the paper's problems.
+    mark
+        Meaning of the marks at names; None if no name is marked.
+    """
+    if not panels:
+        return figure_style.empty("nothing was measured over several devices in this campaign")
+    down = -(-len(panels) // SCALING_ACROSS)
+    drawn = figure_style.canvas(figure_style.TEXT_WIDTH, 0.6 + SCALING_HEIGHT * down)
+    most = max(count for cases in panels for case in cases for count in case.counts)
+    printed = False
+    for place, cases in enumerate(panels):
+        axes = drawn.add_subplot(down, min(SCALING_ACROSS, len(panels)), place + 1)
+        points = [point for point in stated_speedups(published, cases[0].line.published) if point[0] <= most]
+        printed = printed or bool(points)
+        _draw_scaling_panel(axes, cases, points, most)
+        axes.set_title(cases[0].line.label)
+    handles = [
+        Line2D([], [], color=item.colour, marker=item.marker, markersize=3, label=item.label) for item in SPEEDUP_SERIES
+    ]
+    if printed:
+        handles.append(
+            Line2D([], [], linestyle="", marker="D", markersize=3.4, color="black", label="published, M2090")
+        )
+    drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.6, columnspacing=1.2)
+    drawn.supxlabel("devices", fontsize=7)
+    figure_style.footnote(drawn, mark)
+    return drawn
+
+
+def _draw_scaling_panel(axes: Axes, cases: Sequence[DeviceTimes], points: Sequence[tuple[int, str]], most: int) -> None:
+    counts = sorted({1, *(count for case in cases for count in case.counts)})
+    axes.plot([1, most], [1, most], color=figure_style.GREY, linewidth=0.6)
+    for case in cases:
+        for series in SPEEDUP_SERIES:
+            line = [(count, speedup) for count in case.counts if (speedup := series.speedup(case, count)) is not None]
+            if line:
+                x, y = zip(ONE_DEVICE, *line, strict=True)
+                dashes = PRECISION_DASHES.get(case.case.precision, "-")
+                axes.plot(x, y, color=series.colour, linestyle=dashes, marker=series.marker, markersize=2.4)
+    for number, published in points:
+        axes.plot([number], [float(published)], "D", color="black", markersize=3.4)
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log", base=2)
+    axes.set_xticks(counts, [str(count) for count in counts])
+    ticks = [0.25, 0.5, *(1 << power for power in range(most.bit_length()))]
+    low, high = axes.get_ylim()
+    shown = [tick for tick in ticks if low <= tick <= high]
+    axes.set_yticks(shown, [f"{tick:g}" for tick in shown])
+    axes.minorticks_off()
+    axes.grid()

@@ -1,0 +1,301 @@
+"""Tables of products: on one device, over several, and what comes before them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from statistics import fmean
+from typing import Any
+
+from repro.results.campaign_data import Campaign, Method
+from repro.results.common_tables import TITLE, SetupCosts, setup_costs_table
+from repro.results.problem_rows import (
+    join_sentences,
+    launch_note,
+    measurement_note,
+    precision_cell,
+    unavailable_note,
+)
+from repro.results.published import Published
+from repro.results.registry import table
+from repro.results.significance import median_of
+from repro.results.tables import (
+    Cell,
+    Column,
+    Statistic,
+    SummaryLine,
+    Table,
+    digits,
+    from_rows,
+    microseconds,
+    percent,
+    ratio,
+    seconds_cell,
+    speedup,
+    table_of,
+    time_column,
+)
+from repro.sparse.tuning_features import library_of, routine_text
+from repro.studies.dynamic_csr import (
+    CITED,
+    STUDY_NAME,
+    stated_device_means,
+    stated_graph_speedups,
+    stated_product_means,
+)
+from repro.studies.dynamic_csr.results import (
+    CSR,
+    DEVICE_CLOCK,
+    EXCHANGE_TITLES,
+    LIBRARY,
+    LIBRARY_CSR,
+    NO_DEVICES,
+    OPERATION_CLOCK,
+    OURS,
+    PAPER_PRODUCTS,
+    PRODUCT_CLOCK,
+    DeviceTimes,
+    ProductTimes,
+    StepTime,
+    TimePair,
+    defragmented_over_csr,
+    device_times,
+    product_times,
+)
+
+MEAN: Mapping[str, Statistic] = {"mean": lambda numbers: ratio(fmean(numbers))}
+MEAN_LINE = (SummaryLine("mean", "mean"),)
+
+
+def name_column(why_not: Callable[[Any], str | None] = lambda case: None) -> Column[Any]:
+    """Return the column of problem names; a note at a name gives the reason if the problem has no number."""
+    return Column("problem", "problem", numeric=False, cell=lambda case: case.line.noted(why_not(case)))
+
+
+NAME = name_column()
+PRECISION = Column[Any]("precision", "precision", numeric=False, cell=lambda case: precision_cell(case.case.precision))
+
+
+def _pair_column(
+    key: str, title: str, pair: Callable[[ProductTimes], TimePair], worst: Callable[[Sequence[float]], float]
+) -> Column[ProductTimes]:
+    """Return the column of one time over another; `worst` picks the largest ratio if small ratios are good."""
+    summary: Mapping[str, Statistic] = {
+        "median": lambda numbers: ratio(median_of(numbers)),
+        "worst": lambda numbers: ratio(worst(numbers)),
+    }
+    return Column(key, title, "ratios of times", cell=lambda case: speedup(*pair(case)), summary=summary)
+
+
+def _product_columns(library: str) -> tuple[Column[ProductTimes], ...]:
+    def micro(method: Method, title: str, group: str) -> Column[ProductTimes]:
+        return time_column(f"{method.key}_us", title, group, lambda case: case[method])
+
+    def routine(method: Method) -> tuple[Column[ProductTimes], ...]:
+        def name(case: ProductTimes) -> Cell:
+            timed = case[method]
+            return Cell(timed.name, routine_text(timed)) if timed else Cell()
+
+        return Column(method.key, method.title, library, numeric=False, cell=name), micro(method, "µs", library)
+
+    def variant(case: ProductTimes) -> Cell:
+        timed = case[OURS]
+        why = (case.case.why_not(),) if case.line.available and not (timed or case[CSR]) else ()
+        return Cell(timed.name if timed else None, notes=why)
+
+    return (
+        NAME,
+        PRECISION,
+        *(micro(method, method.title, "the paper’s, µs") for method in PAPER_PRODUCTS),
+        Column("ours", "variant", "ours", numeric=False, cell=variant),
+        Column("ours_us", "µs", "ours", cell=lambda case: microseconds(case[OURS], case.case)),
+        *routine(LIBRARY_CSR),
+        *routine(LIBRARY),
+        _pair_column("defragmented_over_csr", "defragmented over CSR", defragmented_over_csr, max),
+        _pair_column(
+            "fragmented_over_defragmented", "fragmented over defragmented", lambda case: case.state_twins, max
+        ),
+        _pair_column(
+            "library_csr_over_ours", "library’s CSR over ours", lambda case: (case[LIBRARY_CSR], case[OURS]), min
+        ),
+        _pair_column("library_over_ours", "library over ours", lambda case: (case[LIBRARY], case[OURS]), min),
+    )
+
+
+@table(STUDY_NAME, "table-products", title="Products by problem", numbering="ours", lead=("library_over_ours",))
+def products(campaign: Campaign, published: Published) -> Table:
+    cases = product_times(campaign, published, *campaign.precisions)
+    timed = [case for case in cases if case[OURS] or case[CSR]]
+    marked = sum(case.case.mostly_launch(PRODUCT_CLOCK, case[OURS] or case[CSR]) for case in timed)
+    caption = [
+        "y = A x with the grown matrix, the base and all batches. The paper’s: so many threads a row, the best number",
+        "of them, for own CSR and for segments as the batches left them and with one segment a row; ADCSR: rows in",
+        "bins by their sizes, a kernel a bin on a stream of its own, in the best state of the matrix; HYB. Ours: the",
+        f"fastest of all in one launch, with one segment a row. {library_of(campaign)}: its fastest routine for CSR,",
+        "and of all, of the matrix with entries of one place summed up. Ratios of times: defragmented over own CSR",
+        "under the schedule that is the fastest for own CSR; fragmented over defragmented under the one that is the",
+        "fastest for fragmented.",
+        stated_product_means(published),
+        measurement_note(campaign, PRODUCT_CLOCK),
+        launch_note(marked, len(timed)),
+        unavailable_note(campaign),
+    ]
+    summary = (SummaryLine("median", "median"), SummaryLine("worst", "worst"))
+    return table_of(_product_columns(library_of(campaign)), cases, join_sentences(caption), summary)
+
+
+DISTRIBUTION_SENTENCE = (
+    "Rows are sorted by their sizes and dealt to the devices in turns, as in the paper; times are of a step, where "
+    "several follow each other in a launch of all devices."
+)
+SPEEDUPS: Mapping[str, Statistic] = {**MEAN, "worst": lambda numbers: ratio(min(numbers))}
+
+
+def _measured_devices(campaign: Campaign, published: Published) -> tuple[list[DeviceTimes], list[int]]:
+    """Return all cases (one for each precision, grouped by problem) and all numbers of devices that were measured."""
+    cases = device_times(campaign, published, *campaign.precisions)
+    return cases, sorted({count for case in cases for count in case.counts})
+
+
+def _step_column(key: str, title: str, group: str, step: Callable[[DeviceTimes], StepTime | None]) -> Column[Any]:
+    """Return the column of the time of one step, in microseconds."""
+
+    def cell(case: DeviceTimes) -> Cell:
+        timed = step(case)
+        return from_rows(seconds_cell(timed.seconds), timed.reported_time) if timed else Cell()
+
+    return Column(key, title, group, cell=cell)
+
+
+DEVICE_NAME = name_column(lambda case: None if case.counts else "not measured over several devices")
+
+
+SECTION = f"Section 5.3.4 of {CITED}"
+
+
+@table(STUDY_NAME, "table-devices", title="Products over several devices", numbering=SECTION, needs="devices")
+def devices(campaign: Campaign, published: Published) -> Table:
+    cases, counts = _measured_devices(campaign, published)
+    single = "1 device"
+    columns: list[Column[DeviceTimes]] = [
+        DEVICE_NAME,
+        PRECISION,
+        time_column("variant_us", "fastest variant, µs", single, lambda case: case.variant),
+    ]
+    if counts:  # without counts, the baseline was not timed either
+        columns += [
+            _step_column("one_launch_us", "a launch each, µs", single, lambda case: case.alone(1, repeated=False)),
+            _step_column("one_us", "µs", single, lambda case: case.alone(1)),
+        ]
+    for number in counts:
+        columns += _speedup_columns(number)
+    caption = [
+        "y = A x with the grown matrix over several devices of one host, and speed-ups over one device by the same",
+        "schedule; beside it the fastest of all variants on one device.",
+        DISTRIBUTION_SENTENCE,
+        "A launch each: the product as the only step of a launch, as in the paper. Alone: y stays distributed, and x",
+        "is on each device before the clock starts. Exchange: y is brought to all devices, as the next x, in the",
+        "fastest way. Overlapped: either the columns of x that a device has itself are multiplied while copies of the",
+        "others are under way, or the product stores each number of y to all devices (fused), whichever is faster.",
+        "For both the unknowns are renumbered before the clock starts, so that the part of each device is contiguous.",
+        "Published of two Tesla K20c, the mean of all graphs without an exchange: "
+        f"{', '.join(stated_device_means(published)) or 'nothing'}.",
+        stated_graph_speedups(published),
+        NO_DEVICES if not counts else "",
+        measurement_note(campaign, DEVICE_CLOCK),
+        unavailable_note(campaign),
+    ]
+    summary = (*MEAN_LINE, SummaryLine("worst", "worst"))
+    return table_of(columns, cases, join_sentences(caption), summary, nothing=not counts)
+
+
+def _speedup_columns(number: int) -> list[Column[DeviceTimes]]:
+    group = f"{number} devices"
+
+    def launches(case: DeviceTimes) -> Cell:
+        return ratio(case.launch_speedup(number))
+
+    columns = [Column[DeviceTimes](f"launches_{number}", "a launch each, ×", group, cell=launches, summary=SPEEDUPS)]
+
+    def add(key: str, title: str, step: Callable[[DeviceTimes], StepTime | None]) -> None:
+        columns.append(_step_column(f"{key}_{number}_us", f"{title}, µs", group, step))
+        columns.append(
+            Column(f"{key}_{number}", "×", group, cell=lambda case: ratio(case.speedup(step(case))), summary=SPEEDUPS)
+        )
+
+    add("alone", "alone", lambda case: case.alone(number))
+    add("exchanged", "exchange", lambda case: case.exchanged(number))
+    add("overlapped", "overlapped", lambda case: case.overlapped(number))
+    return columns
+
+
+@table(STUDY_NAME, "table-exchange", title="Bringing a vector to all devices", numbering="ours", needs="devices")
+def exchange(campaign: Campaign, published: Published) -> Table:
+    cases, counts = _measured_devices(campaign, published)
+    columns = (DEVICE_NAME, PRECISION, *(column for number in counts for column in _exchange_columns(number)))
+    caption = [
+        "A vector of which each device has a part is brought to all devices, without a product.",
+        "MB: what all devices send together, each its part to each of the others; GB/s: of the fastest way. Copies by",
+        "the driver; stores: a kernel that writes into the memory of the others; NCCL: its all-gather. Behind: the",
+        "fastest way behind a product. During: the faster of two ways, copies while the columns are multiplied that a",
+        "device has itself, or stores by the product. Cost: the share of a step, in the fastest of all these ways, by",
+        "which it is longer than the product whose result stays distributed.",
+        NO_DEVICES if not counts else "",
+        measurement_note(campaign, DEVICE_CLOCK),
+        unavailable_note(campaign),
+    ]
+    return table_of(columns, cases, join_sentences(caption), nothing=not counts)
+
+
+def _exchange_columns(number: int) -> tuple[Column[DeviceTimes], ...]:
+    group = f"{number} devices"
+
+    def sent(case: DeviceTimes) -> Cell:
+        fastest = case.exchange(number)
+        megabytes = 1e-6 * (fastest.row.bytes or 0) / (fastest.row.steps or 1) if fastest else None
+        return Cell(megabytes, digits(megabytes)) if megabytes else Cell(megabytes)
+
+    def rate(case: DeviceTimes) -> Cell:
+        fastest = case.exchange(number)
+        return Cell(fastest.rate, digits(fastest.rate)) if fastest else Cell()
+
+    def way(step: StepTime | None) -> Cell:
+        return Cell(step.way) if step else Cell()
+
+    def timed(way: str, title: str) -> Column[DeviceTimes]:
+        return _step_column(f"{way}_{number}_us", f"{title}, µs", group, lambda case: case.exchange(number, way))
+
+    return (
+        Column(f"sent_{number}_mb", "MB", group, cell=sent),
+        *(timed(way, title) for way, title in EXCHANGE_TITLES.items()),
+        Column(f"rate_{number}", "GB/s", group, cell=rate),
+        Column(f"way_{number}", "behind", group, numeric=False, cell=lambda case: way(case.exchanged(number))),
+        Column(f"during_{number}", "during", group, numeric=False, cell=lambda case: way(case.overlapped(number))),
+        Column(f"cost_{number}", "cost", group, cell=lambda case: percent(case.cost(number))),
+    )
+
+
+ON_DEVICE = "the conversion from CSR on the device, by the event clock"
+
+
+@table(STUDY_NAME, "table-setup-costs", title=TITLE, numbering="ours")
+def setup_costs(campaign: Campaign, published: Published) -> Table:
+    """Return the table: one line for each problem and precision."""
+    costs = [_costs(times) for times in product_times(campaign, published, *campaign.precisions)]
+    setup = (
+        "Set-up: laying out the grown matrix from CSR, one segment a row, on one core of the host; where a note says "
+        "so, on the device. Bins of rows are not in it."
+    )
+    return setup_costs_table(campaign, costs, library=library_of(campaign), clock=PRODUCT_CLOCK, setup=setup)
+
+
+def _costs(times: ProductTimes) -> SetupCosts:
+    ours = times[OURS]
+    costs = SetupCosts.packed(
+        times.line.cell, times.case.precision, library=times[LIBRARY], csr=times[LIBRARY_CSR], ours=ours
+    )
+    converted = times.case.select(what="convert", format="csr", to_format="dcsr").fastest(OPERATION_CLOCK)
+    # a conversion leaves the rows in the matrix's order
+    if ours and ours.row.state == "defragmented" and converted:
+        return replace(costs, ours_seconds=converted.seconds, notes=(ON_DEVICE,))
+    return costs
