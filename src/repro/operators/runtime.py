@@ -11,7 +11,6 @@ from threading import RLock
 from typing import Any
 
 import numpy as np
-import pooch
 from numpy.typing import NDArray
 
 from repro.codegen.build_cache import Module, compile_module, compiled_before
@@ -248,6 +247,8 @@ def cache_folder() -> Path:
 
     It raises `ReproError` if the home folder is unknown, or if the current folder was deleted.
     """
+    import pooch  # slow to import
+
     named = os.environ.get(CACHE)
     try:
         return Path(named or pooch.os_cache("sparse-repro")).expanduser().absolute()

@@ -17,16 +17,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
-from skfem import (
-    Basis,
-    BilinearForm,
-    ElementTetP1,
-    ElementTriP1,
-    FacetBasis,
-    MeshTet,
-    MeshTri,
-)
-from skfem.helpers import dot, grad
 
 from repro.config.models import Fixed
 from repro.entries import get_entry
@@ -122,6 +112,8 @@ def assemble_elasticity(
     young, poisson
         Young's modulus E > 0, one number or `(t,)`, and Poisson's ratio -1 < ν < 1/2; else `ReproError`.
     """
+    from skfem import Basis, BilinearForm, ElementTetP1, MeshTet  # slow to import
+
     if not np.all(np.isfinite(young) & (np.asarray(young) > 0)):
         raise ReproError("Young's modulus is out of range", expected="a positive number", actual=young)
     if not -1 < poisson < 0.5:
@@ -239,6 +231,9 @@ def assemble_helmholtz(
     loss
         η ≥ 0, the loss factor of the medium.
     """
+    from skfem import Basis, BilinearForm, ElementTetP1, ElementTriP1, FacetBasis, MeshTet, MeshTri  # slow to import
+    from skfem.helpers import dot, grad
+
     if not np.all(np.isfinite(wavenumber) & (np.asarray(wavenumber) > 0)):
         raise ReproError("the wavenumber is out of range", expected="a positive number", actual=wavenumber)
     if not (np.isfinite(loss) and loss >= 0):

@@ -26,8 +26,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Generic, TypeVar
 
-import pooch
-
 from repro.config.models import Fetch
 from repro.errors import ReproError
 from repro.filesystem import try_lock
@@ -188,6 +186,8 @@ def download(url: str, target: Path, fetch_settings: Fetch) -> None:
 
 def _attempt(url: str, target: Path, fetch_settings: Fetch, seconds: float) -> tuple[str | None, bool]:
     """Try to download once; return the reason of a failure (None: success) and whether a retry may help."""
+    import pooch  # slow to import
+
     with target.open("wb") as file:
         limited = _Limited(file, fetch_settings)
         downloader = pooch.HTTPDownloader(

@@ -19,7 +19,6 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 import pydantic
 from numpy.typing import NDArray
-from scipy.spatial import Delaunay
 
 from repro.errors import ReproError
 from repro.galerkin import mode_count, project
@@ -168,6 +167,8 @@ def delaunay_square(triangles: int, variance: str = "low", seed: int = 1) -> Tri
     vertices, cells
         float64 `(v, 2)`, row by row; int32 `(c, 3)`, sorted, counterclockwise from the lowest vertex number.
     """
+    from scipy.spatial import Delaunay  # slow to import
+
     grading = GRADING[variance]
     counts, heights, spacing = _rows(triangles, grading)
     last = len(counts) - 1

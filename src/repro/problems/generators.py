@@ -11,13 +11,11 @@ from dataclasses import dataclass, replace
 from inspect import signature
 from itertools import product
 from math import prod
-from typing import Annotated, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError, validate_call
-from scipy.spatial import ConvexHull
-from skfem import MeshTet, MeshTri
 
 from repro.errors import ReproError
 from repro.problems.assembly import (
@@ -32,17 +30,24 @@ from repro.problems.assembly import (
 )
 from repro.problems.surrogates import LATTICE_REACH, Family, LengthTargets, assemble_graph, assemble_lookalike
 
+if TYPE_CHECKING:
+    from skfem import MeshTet, MeshTri
+
 Mesh = tuple[Floats, NDArray[np.int64]]
 
 
 def lattice_box(cells: Sequence[int]) -> Mesh:
     """Divide each cell of a box into six tetrahedra: integer vertices `(v, 3)` and tetrahedra `(t, 4)`."""
+    from skfem import MeshTet  # slow to import
+
     mesh = MeshTet.init_tensor(*(np.arange(count + 1.0) for count in cells))
     return _arrays(mesh)
 
 
 def disk(refinements: int) -> Mesh:
     """Return a triangle mesh of the unit disk: float64 vertices `(v, 2)` and triangles `(t, 3)`."""
+    from skfem import MeshTri  # slow to import
+
     return _arrays(MeshTri.init_circle(refinements))
 
 
@@ -62,6 +67,8 @@ def blob(rows: int) -> Mesh:
     The faces are the convex hull of a Fibonacci spiral on a sphere; the radius is then varied. Most vertices have 6
     neighbours, some have 5 or 7, in no regular pattern.
     """
+    from scipy.spatial import ConvexHull  # slow to import
+
     k = np.arange(rows) + 0.5
     z = 1 - 2 * k / rows
     angle = np.pi * (1 + np.sqrt(5)) * k

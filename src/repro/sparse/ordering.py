@@ -19,7 +19,6 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.sparse.csgraph import breadth_first_order, connected_components, reverse_cuthill_mckee
 
 from repro.errors import ReproError
 from repro.problems.matrix import Matrix
@@ -95,14 +94,14 @@ def bisect(graph: Graph, leaf: int) -> Order:
 
 def _traverse(graph: Graph) -> tuple[Order, Graph]:
     """Return the vertices in breadth-first order, and a connected graph: components are linked in a chain."""
-    order = breadth_first_order(graph, 0, return_predecessors=False)
+    order = sp.csgraph.breadth_first_order(graph, 0, return_predecessors=False)
     if len(order) < graph.shape[0]:
-        _, label = connected_components(graph, directed=False)
+        _, label = sp.csgraph.connected_components(graph, directed=False)
         first = np.unique(label, return_index=True)[1]
-        order = breadth_first_order(_linked(graph, first[:-1], first[1:]), 0, return_predecessors=False)
+        order = sp.csgraph.breadth_first_order(_linked(graph, first[:-1], first[1:]), 0, return_predecessors=False)
         last = order[-1 - np.unique(label[order[::-1]], return_index=True)[1]]
         graph = _linked(graph, last[:-1], first[1:])
-        order = breadth_first_order(graph, 0, return_predecessors=False)
+        order = sp.csgraph.breadth_first_order(graph, 0, return_predecessors=False)
     return order.astype(np.int64), graph
 
 
@@ -147,7 +146,7 @@ def _coordinates(graph: Graph) -> tuple[Floats, Floats]:
 def _distances(graph: Graph, root: int) -> Floats:
     """Return the number of edges from the root to each vertex of a connected graph, `(n,)`."""
     n = graph.shape[0]
-    order, parent = breadth_first_order(graph, root)
+    order, parent = sp.csgraph.breadth_first_order(graph, root)
     place = np.empty(n, np.int32)
     place[order] = np.arange(n, dtype=np.int32)
     children = np.bincount(place[parent[order[1:]]], minlength=n)
@@ -374,7 +373,7 @@ def permutation(problem: Matrix, ordering: str) -> NDArray[np.int64]:
     if ordering == "rcm":
         shape = (problem.n, problem.n)
         pattern = sp.csr_array((np.ones(problem.nnz, np.int8), problem.indices, problem.indptr), shape=shape)
-        return np.asarray(reverse_cuthill_mckee(pattern + pattern.T, symmetric_mode=True), np.int64)
+        return np.asarray(sp.csgraph.reverse_cuthill_mckee(pattern + pattern.T, symmetric_mode=True), np.int64)
     if ordering == "bisected":
         return cluster_rows(problem)
     raise ReproError("unknown ordering", expected=", ".join(UNKNOWNS), actual=ordering)

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from repro.bench.records import read_environments, read_problems
@@ -17,6 +16,9 @@ from repro.bench.rows import median_column
 from repro.bench.store import read_rows
 from repro.codegen.targets import TARGETS
 from repro.errors import ReproError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Array = NDArray[np.float64]
 TIME = median_column("event")
@@ -48,10 +50,12 @@ class Machine:
 FeaturesOf = Callable[[Mapping[str, Any], str, Machine], Array]
 #: Function that marks variants meant for another kind of problem, which a search with a budget skips. Its argument has
 #: at least the columns `COLUMNS`.
-Prune = Callable[[pd.DataFrame], pd.Series]
+Prune = Callable[["pd.DataFrame"], "pd.Series"]
 
 
 def prune_nothing(frame: pd.DataFrame) -> pd.Series:
+    import pandas as pd  # slow to import, and each command that compiles imports this module
+
     return pd.Series(False, index=frame.index)
 
 

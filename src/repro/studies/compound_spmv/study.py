@@ -11,10 +11,9 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import pandas as pd
 
 from repro.bench.rows import CLOCKS, TIMED, RecordedRow, Row
 from repro.bench.runnable import Runnable
@@ -56,6 +55,9 @@ from repro.studies.compound_spmv.kernels import render_key
 from repro.tuning.recordings import Machine
 from repro.tuning.search import Choice, best_row, pick, ranked
 from repro.tuning.session import Session, fastest_yardsticks
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 P = TypeVar("P", bound=ProductRunnable)
 
