@@ -18,7 +18,7 @@ pytestmark = pytest.mark.medium
 
 DEVICE = "opencl:0"
 #: Of a thread; of what takes long as many of all threads, unless a number is asked for.
-CALLS = int(os.environ.get("REPRO_THREAD_CALLS", "2000"))
+CALLS = int(os.environ.get("REPRO_THREAD_CALLS", "400"))
 LONG_CALLS = CALLS if "REPRO_THREAD_CALLS" in os.environ else CALLS // THREADS
 
 
