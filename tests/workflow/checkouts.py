@@ -80,8 +80,8 @@ class Checkout:
         self.folder = folder
         for name in ("workflow", "profiles", "kernels", "config"):
             shutil.copytree(REPOSITORY / name, folder / name)
-        # a copy of the code as well: somebody may edit it while the tests run
-        shutil.copytree(REPOSITORY / "src", folder / "src", ignore=shutil.ignore_patterns("*.pyc", "*.egg-info"))
+        # a copy of the code as well, with what Python has compiled: somebody may edit it while the tests run
+        shutil.copytree(REPOSITORY / "src", folder / "src", ignore=shutil.ignore_patterns("*.pyc.*", "*.egg-info"))
         for name in ("Snakefile", "environment.yml", "environment-cuda.yml"):
             shutil.copy(REPOSITORY / name, folder / name)
 

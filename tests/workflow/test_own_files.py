@@ -69,6 +69,7 @@ def test_a_refused_file_costs_the_others_nothing(checkout: Checkout) -> None:
         "timing": QUICK,
         "precisions": ["double"],
         "layouts": ["ELL-SoA-AoS"],
+        "space": "paper",
         "artifacts": ["table-problems"],
     }
     (checkout.folder / "mine.yaml").write_text(yaml.safe_dump(data | {"device": "opencl"}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,6 @@ pytestmark = pytest.mark.medium
 
 EFFORT = SamplingPlan(3)
 SM_90 = get_target("sm_90")
-PRECISIONS = ("single", "double")
 #: What each matrix is tried with: each number of entries in flight.
 TRIED = [Blocking(64, 4), Blocking(64, 8, 2, "cs"), Blocking(32, 1, 3), Blocking(32, 2)]
 #: Of precisions, threads, entries in flight and loads each with each other.
@@ -44,40 +44,37 @@ EMULATED = [
 
 @pytest.fixture(scope="module")
 def modules(tmp_path_factory, templates):
-    """A module of each height and precision."""
+    """A module of each height and precision, which takes seconds to compile, and its folder."""
     folder = tmp_path_factory.mktemp("slices")
-    return {
-        (layout, precision): (
-            compile_module(
-                render_coo(templates, precision, layout, TRIED, CPU), CPU, folder / f"{precision}/{layout}.json"
-            ),
-            folder / precision,
-        )
-        for layout in HEIGHTS
-        for precision in PRECISIONS
-    }
+
+    @cache
+    def module_of(layout, precision):
+        source = render_coo(templates, precision, layout, TRIED, CPU)
+        return compile_module(source, CPU, folder / f"{precision}/{layout}.json"), folder / precision
+
+    return module_of
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
 @pytest.mark.parametrize("layout", HEIGHTS)
-def test_every_kernel_is_right(modules, make_bench, monkeypatch, layout, name):
+@pytest.mark.parametrize("precision", [pytest.param("single", marks=pytest.mark.exhaustive), "double"])
+def test_every_kernel_is_right(modules, make_bench, monkeypatch, layout, precision, name):
     monkeypatch.setattr(coordinates, "MAX_PADDING", 1000)  # a slice has more places than small matrices entries
     problem = PROBLEMS[name]
-    for precision in PRECISIONS:
-        module, folder = modules[layout, precision]
-        bench = make_bench(problem, precision, STUDY_NAME)
-        variants = [variant_of(CoordinateId(layout, blocking), module, folder) for blocking in TRIED]
-        rows = [bench.try_once(variant, "search", EFFORT) for variant in variants]
-        bench.release()
-        assert {row.status for row in rows} == {"ok"}, [row.message for row in rows]
-        assert all(row.error <= 1 for row in rows)
-        assert all(row.bytes >= row["matrix_bytes"] + 2 * problem.n * bench.operands.dtype.itemsize for row in rows)
+    module, folder = modules(layout, precision)
+    bench = make_bench(problem, precision, STUDY_NAME)
+    variants = [variant_of(CoordinateId(layout, blocking), module, folder) for blocking in TRIED]
+    rows = [bench.try_once(variant, "search", EFFORT) for variant in variants]
+    bench.release()
+    assert {row.status for row in rows} == {"ok"}, [row.message for row in rows]
+    assert all(row.error <= 1 for row in rows)
+    assert all(row.bytes >= row["matrix_bytes"] + 2 * problem.n * bench.operands.dtype.itemsize for row in rows)
 
 
 @pytest.mark.parametrize("bits", REACH)
 @pytest.mark.parametrize("values", ["distinct", "repeat"])
 def test_rows_say_what_their_steps_are(modules, make_bench, bits, values):
-    module, folder = modules["CSELL-16", "double"]
+    module, folder = modules("CSELL-16", "double")
     bench = make_bench(coded(bits, values), study=STUDY_NAME)
     row = bench.try_once(variant_of(CoordinateId.parse("CSELL-16/b64-k8-c1-cs"), module, folder), "search", EFFORT)
     bench.release()
@@ -88,7 +85,7 @@ def test_rows_say_what_their_steps_are(modules, make_bench, bits, values):
 
 def test_the_same_bits_each_time_and_for_other_vectors(modules, make_bench):
     problem = uneven()
-    module, folder = modules["CSELL-8", "double"]
+    module, folder = modules("CSELL-8", "double")
     bench = make_bench(problem, study=STUDY_NAME)
     variant = variant_of(CoordinateId.parse("CSELL-8/b32-k1-c2"), module, folder)
     bench.prepare(variant)
@@ -110,7 +107,7 @@ def test_the_same_bits_each_time_and_for_other_vectors(modules, make_bench):
 
 
 def test_what_would_be_mostly_padding_is_not_tried(modules, make_bench):
-    module, folder = modules["CSELL-32", "double"]
+    module, folder = modules("CSELL-32", "double")
     sparse = np.zeros(64 * 1024, int)
     sparse[::1024] = 1
     bench = make_bench(matrix("sparse", sparse, np.arange(64)), study=STUDY_NAME)
@@ -156,7 +153,7 @@ def test_as_cuda_on_the_cpu(built_folder: Path, templates: Path, monkeypatch: py
 @pytest.mark.slow
 @pytest.mark.skipif(nvcc.find() is None, reason="nvcc is not installed")
 @pytest.mark.parametrize("layout", HEIGHTS)
-@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("precision", ["single", "double"])
 def test_compiled_for_an_h200_nothing_spills(tmp_path: Path, templates: Path, layout: str, precision: str) -> None:
     source = render_coo(templates, precision, layout, blockings(SM_90, layout), SM_90)
     module = compile_module(source, SM_90, tmp_path / "m")
