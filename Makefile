@@ -50,8 +50,9 @@ test-all: $(call stamps,dev)  ## Run all tests but the exhaustive ones, the fast
 	$(PYTEST) -m "$(FAST)" --cov --cov-report=term $(ARGS)
 	$(PYTEST) -m "not ($(FAST)) and not exhaustive" $(ARGS)
 
+# The CPU's compiler optimises in these, as it does for users: elsewhere it would take most of the time.
 test-exhaustive: $(call stamps,dev)  ## Run the tests that repeat at length what others show: before a release.
-	$(PYTEST) -m exhaustive $(ARGS)
+	REPRO_OPTIMISED=yes $(PYTEST) -m exhaustive $(ARGS)
 
 lint: $(call stamps,dev)  ## Check style, spelling, types, layers and the workflow.
 	$(RUN) ruff check

@@ -30,6 +30,8 @@ from repro.sparse.operands import make_operands
 from repro.studies import get_study
 
 REPOSITORY = Path(__file__).parents[1]
+#: Asked of the CPU's compiler beside the usual flags, unless REPRO_OPTIMISED is set.
+UNOPTIMISED = () if os.environ.get("REPRO_OPTIMISED") else ("-cl-opt-disable",)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -110,7 +112,10 @@ def built_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def compiled_once(built_folder: Path) -> Iterator[None]:
-    """Have the CPU's compiler asked once for a source, wherever a test compiles it to: titles and comments aside."""
+    """Have the CPU's compiler asked once for a source, wherever a test compiles it to: titles and comments aside.
+
+    It does not optimise, which takes up to 20 times as long; processes that tests start compile as users do.
+    """
     build = opencl_runtime.build
 
     def once(source: Path, binary: Path, target: Target) -> dict[str, dict[str, int]]:
@@ -122,7 +127,7 @@ def compiled_once(built_folder: Path) -> Iterator[None]:
         if kept.exists():
             write_whole(binary, kept.read_bytes())
         else:
-            build(source, binary, target)
+            build(source, binary, target, (*opencl_runtime.FLAGS, *UNOPTIMISED))
             write_whole(kept, binary.read_bytes())
         return {}
 

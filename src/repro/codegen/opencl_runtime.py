@@ -8,6 +8,7 @@ import re
 import sys
 import tempfile
 import warnings
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
@@ -181,7 +182,7 @@ def _located(error: str, source: Path) -> str:
     return f"{source}:{number}:{place[2]}: {place[3]}: {line}"
 
 
-def build(source: Path, binary: Path, target: Target) -> dict[str, dict[str, int]]:
+def build(source: Path, binary: Path, target: Target, flags: Sequence[str] = FLAGS) -> dict[str, dict[str, int]]:
     """Compile a source file; raise `CompileError` if this fails. The result is empty, since CPUs report no
     registers.
     """
@@ -192,7 +193,7 @@ def build(source: Path, binary: Path, target: Target) -> dict[str, dict[str, int
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the runtime warns even if compilation succeeds
         try:
-            program = cl.Program(context, source.read_text()).build(list(FLAGS), devices=[device])
+            program = cl.Program(context, source.read_text()).build(list(flags), devices=[device])
         except cl.Error as error:
             raise CompileError(_located(first_error(str(error)), source)) from None
     write_whole(binary, program.get_info(cl.program_info.BINARIES)[0])
