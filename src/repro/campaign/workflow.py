@@ -149,13 +149,13 @@ def report_compiled(
 #: A failed step in Snakemake's record of a run: its rule, and the file of its log.
 _FAILED = re.compile(r"^Error in rule (\S+):\n(?: {4}.*\n)*? {4}log: ([^,\n]+?)(?:,.*)? \(check log", re.MULTILINE)
 #: How many failed steps are told of, and how many lines of each, the last ones.
-STEPS_TOLD, LINES_TOLD = 5, 20
+STEPS_TOLD, LINES_TOLD = 5, 40
 
 
 def failures(record: Path) -> str:
     """Return what the failed steps of a run said last, from their logs, which Snakemake's record of the run names.
 
-    Snakemake prints it as well, but among the inputs and commands of a step, and before what else is made.
+    Snakemake itself names the log of a step when it fails, among the step's inputs and commands.
     """
     rules = {log: rule for rule, log in _FAILED.findall(record.read_text("utf-8", "replace"))}
     told = []
