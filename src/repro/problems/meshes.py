@@ -470,7 +470,7 @@ def _parse(plain: Path, module: str, path: Path, values: bool, use: Callable[[Fl
             where=path,
             expected=f"a {plain.suffix} file",
             actual=" ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":"),
-            todo="fetch or export it again, or convert it to PLY or Gmsh",
+            todo="export it again, or convert it to PLY or Gmsh",
         ) from error
     if points.shape[1] < 3:
         raise ReproError(
@@ -562,7 +562,7 @@ def _refuse_missing(points: Floats, blocks: list[Cells], path: Path) -> None:
             where=path,
             expected=f"vertex numbers below {len(points)}",
             actual=f"{outside.size} elements with others, the first is number {outside[0]} (counted from 0)",
-            todo="fetch or export it again",
+            todo="export it again",
         )
     used = np.zeros(len(points), dtype=bool)
     for block in blocks:
