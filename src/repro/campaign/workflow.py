@@ -42,6 +42,7 @@ from repro.campaign.steps import CHECK, Freshness, receipt_of
 from repro.codegen.build_cache import MODULES
 from repro.codegen.targets import Target
 from repro.config import read_mapping
+from repro.config.validation_errors import nearest_file
 from repro.errors import ReproError
 from repro.filesystem import describe_process, try_lock, write_holder, write_whole
 from repro.package_data import WHEEL_DATA, shipped
@@ -76,6 +77,7 @@ def check_configuration_files(words: Sequence[str]) -> None:
                     raise ReproError(
                         "no such configuration file",
                         where=path,
+                        actual=nearest_file(Path(path)),
                         todo="correct the name; all words after --configfile are files, so a target stands before it",
                     )
                 read_mapping(Path(path))
