@@ -381,6 +381,8 @@ def read_tetrahedra(
         return points, tets, notes
     first, second = overlaps[0]
     pair = f"number {first} and {second} (counted from 0)"
+    # Both orders beside overlaps are what a deformation leaves behind that turned cells inside out. Of one order,
+    # overlapping cells are kept, as duplicates are.
     if 0 < turned < len(tets):
         raise ReproError(
             "the mesh is folded: tetrahedra that share a face overlap",
