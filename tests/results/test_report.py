@@ -23,6 +23,7 @@ from repro.results.report import (
     PageStudy,
     code_html,
     failures,
+    lead_first,
     missing,
     read_legend,
     side_by_side,
@@ -131,13 +132,26 @@ def test_leading_columns_follow_those_that_name_a_case_and_the_file_keeps_its_or
     }
 
 
+def test_columns_without_a_value_come_last_and_others_lead_in_their_place() -> None:
+    def table(ours: float | None) -> Table:
+        heads = ("problem", "MB", "ours", "ours_us", "papers", "us")
+        columns = (Column("problem", "problem"), *(Column(head, head, "all") for head in heads[1:]))
+        return Table(columns, [(Cell("a"), Cell(1), Cell(ours), Cell(), Cell(2), Cell(3))], "", [(Cell(),) * 6])
+
+    def order(ours: float | None) -> list[str]:
+        return [column.key for column in lead_first(table(ours), ("ours",), ("papers",)).columns]
+
+    assert order(1.5) == ["problem", "ours", "MB", "papers", "us", "ours_us"]
+    assert order(None) == ["problem", "papers", "MB", "us", "ours", "ours_us"]
+
+
 def test_leading_columns_are_columns_and_legends_are_patterns_that_match_recorded_names() -> None:
     for study in study_names():
         for artifact in all_artifacts(study, "table"):
             path = REPOSITORY / f"results/h200/tables/{study}/{artifact.name}.csv"
             if path.exists():
                 with path.open() as file:
-                    assert {*artifact.lead} <= {*next(csv.reader(file))}, artifact.name
+                    assert {*artifact.lead, *artifact.lead_instead} <= {*next(csv.reader(file))}, artifact.name
         legend = read_legend(REPOSITORY / f"src/repro/studies/{study}/legend.csv")
         for part, meaning in legend.items():
             groups = re.compile(part).groups

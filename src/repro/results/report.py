@@ -184,7 +184,7 @@ def render_artifact(artifact: Artifact, campaign: Campaign, published: Published
         table = cast(Table, made)
         packed = base64.b64encode(as_csv(table).encode()).decode()
         url = f"data:text/csv;charset=utf-8;base64,{packed}"
-        return PageArtifact(artifact, caption, table=lead_first(table, artifact.lead), csv=url)
+        return PageArtifact(artifact, caption, table=lead_first(table, artifact.lead, artifact.lead_instead), csv=url)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{artifact.name}.svg"
         texts = figure_style.save(cast(Figure, made), [path], artifact.title, campaign.column, screen=True)
@@ -200,12 +200,20 @@ def lacks_ours(table: Table, campaign: Campaign) -> bool:
     return bool(places) and all(row[index].value is None for row in table.rows for index in places)
 
 
-def lead_first(table: Table, lead: Sequence[str]) -> Table:
-    """Return a table with the columns of these keys behind the first ones without a group, which name the case."""
-    places = {column.key: index for index, column in enumerate(table.columns)}
-    first = [places[key] for key in lead if key in places]
-    naming = next((index for index, column in enumerate(table.columns) if column.group or index in first), len(places))
-    order = [*range(naming), *first, *(index for index in range(naming, len(table.columns)) if index not in first)]
+def lead_first(table: Table, lead: Sequence[str], instead: Sequence[str] = ()) -> Table:
+    """Return a table with the columns of these keys behind the first ones without a group, which name the case.
+
+    Columns `instead` come there if no row has a value of `lead`; columns without a value in any row come last.
+    """
+    columns = table.columns
+    places = {column.key: index for index, column in enumerate(columns)}
+    heads = {places[key] for key in (*lead, *instead) if key in places}
+    naming = next((index for index, column in enumerate(columns) if column.group or index in heads), len(columns))
+    valued = {index for index in range(len(columns)) if any(row[index].value is not None for row in table.rows)}
+    found = next((keys for keys in (lead, instead) if any(places.get(key) in valued for key in keys)), lead)
+    first = [places[key] for key in found if key in places]
+    others = [*first, *(index for index in range(naming, len(columns)) if index not in first)]
+    order = [*range(naming), *sorted(others, key=lambda index: index not in valued)]
 
     def ordered(row: Sequence[T]) -> tuple[T, ...]:
         return tuple(row[index] for index in order)
