@@ -386,9 +386,10 @@ def write_report(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"code": code_html, "example": _example}
+    environment.filters |= {"code": code_html}
     environment.globals |= {
         "letter": letter,
+        "printed_part": printed_part,
         "clock_words": CLOCK_WORDS,
         "events_note": events_note,
         "absent": ABSENT,
@@ -430,9 +431,15 @@ def read_legend(path: Path) -> dict[str, str]:
         return {line["part"]: line["meaning"] for line in csv.DictReader(file)}
 
 
-def _example(text: str) -> str:
-    """Return a pattern, or its meaning, with N in place of its numbers, for readers."""
-    return re.sub(r"\([^)]*\)|\\\d", "N", text)
+def printed_part(part: str, meaning: str) -> tuple[str, str]:
+    """Return a line of a legend for readers: N in place of numbers, and choices spelt out in the meaning."""
+    pattern = re.sub(r"\(\?<?=([^)]*)\)", r"\1", part)  # what has to stand around it is printed too
+    groups = re.findall(r"\(((?:[^()]|\([^()]*\))*)\)", pattern)
+    spelt = ["N" if r"\d" in group else group.replace("|", " or ") for group in groups]
+    said = re.sub(r"\\(\d)", lambda found: spelt[int(found[1]) - 1], meaning)
+    for group, text in zip(groups, spelt, strict=True):
+        pattern = pattern.replace(f"({group})", "N") if text == "N" else pattern
+    return pattern, said
 
 
 def _section(part: PageStudy, environment: jinja2.Environment, folder: Path, progress: ProgressCallback) -> Section:
