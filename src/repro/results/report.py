@@ -16,6 +16,7 @@ import jinja2
 from markupsafe import Markup, escape
 
 from repro.bench.rows import ClockName, median_column
+from repro.config.models import EXTENDED, PAPER, PAPER_TUNED
 from repro.results import figure_style
 from repro.results.campaign_data import NEAR_EMPTY, Campaign, Case, ReportedTime, Selection, one_line
 from repro.results.claims import CLAIMS, VERDICT_ORDER, Verdict, tally
@@ -537,10 +538,14 @@ def _clocks(campaign: Campaign) -> list[ClockName]:
     return reported or ["event", "graph"]
 
 
-def same_kernel_twice(campaign: Campaign) -> str | None:
-    """Return by how much two processes' times of one winner differ, with the interval of their ratio, by each clock.
+#: Whose kernels a space has, in the words of the page.
+WHOSE = {PAPER: "the papers’ kernels", PAPER_TUNED: "the papers’ kernels, tuned further,", EXTENDED: "our kernels"}
 
-    It is None if no winner was timed twice.
+
+def same_kernel_twice(campaign: Campaign) -> str | None:
+    """Return by how much two processes' times of one kernel differ, by each clock, and which kernel it is.
+
+    It is None if no winner was timed twice. The intervals are those of the ratio of both times.
     """
     parts = []
     for again in campaign.repeated.select(cache=campaign.cache):
@@ -552,11 +557,21 @@ def same_kernel_twice(campaign: Campaign) -> str | None:
                 apart = 100 * (second.seconds / first.seconds - 1)
                 interval = interval_of_ratio(second, first)
                 within = [f"{100 * (end - 1):+.1f}".replace("-", "−") for end in interval or ()]
-                said = f" (95 % interval of the ratio: {' to '.join(within)} %)" if within else ""
-                parts.append(f"{abs(apart):.1f} % apart by the {clock} clock{said}")
+                said = f" (95 % interval: {' to '.join(within)} %)" if within else ""
+                parts.append(f"{abs(apart):.1f} % by the {clock} clock{said}")
         if parts:
-            return f"{again.name} on {again.problem}, {again.precision}: {'; '.join(parts)}"
+            which = _won(Case(campaign, again.problem, again.precision), again.name)
+            return f"two times of one kernel differ by {' and '.join(parts)}: {which}, in two processes"
     return None
+
+
+def _won(case: Case, name: str) -> str:
+    """Return what a kernel won: it need not be the one to take for the problem, by another clock or of all kernels."""
+    clocks = dict.fromkeys(choice.clock for choice in case.choices if choice.name == name)
+    spaces = dict.fromkeys(row.space for row in case.select(name=name) if row.space in WHOSE)
+    by = f"the {next(iter(clocks))} clock’s winner" if clocks else "a winner"
+    whose = f" of {WHOSE[next(iter(spaces))]}" if spaces else ""
+    return f"{by}{whose} on {case.problem}, {case.precision}, {name}"
 
 
 def _facts(part: PageStudy) -> dict[str, str]:
@@ -576,7 +591,7 @@ def _facts(part: PageStudy) -> dict[str, str]:
     }
     if stamps:
         facts["measured"] = f"{min(stamps)[:19]} to {max(stamps)[:19]} UTC"
-    facts["the same kernel twice"] = same_kernel_twice(campaign) or "no A/A pair was measured"
+    facts["the same kernel twice"] = same_kernel_twice(campaign) or "not timed twice"
     for clock in REPORT_CLOCKS:
         if readings := empty_kernel_reading(campaign, clock):
             facts[f"empty kernel, {clock}"] = readings
