@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from repro.bench.records import UNCOMMITTED
 from repro.campaign.artifacts import all_artifacts
 from repro.errors import ReproError
 from repro.results.campaign_data import Campaign, Case
@@ -320,6 +321,16 @@ def test_the_page_begins_with_what_was_measured_and_what_came_out(maker: SmallCa
 
 
 @pytest.mark.wording
+def test_code_of_no_commit_leads_to_what_that_means(small: Campaign, tmp_path: Path) -> None:
+    def page(codes: dict[str, list[str]]) -> Page:
+        campaign = replace(small, codes=codes)
+        return Page(write_report([PageStudy(campaign, NOTHING, [TABLE])], tmp_path / "r.html").read_text())
+
+    unknown = page({UNCOMMITTED: ["e"]})
+    assert "#uncommitted" in unknown.targets and unknown.ids["uncommitted"] == 1
+    assert "uncommitted" not in page({"commit a": ["e"]}).ids
+
+
 def test_a_number_that_is_not_there_is_said(maker: SmallCampaign, tmp_path: Path) -> None:
     part = PageStudy(maker.all("ring"), NOTHING, [SPEEDUPS], result=FASTER)
     text = write_report([part], tmp_path / "r.html").read_text()

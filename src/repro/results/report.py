@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import jinja2
 from markupsafe import Markup, escape
 
+from repro.bench.records import UNCOMMITTED
 from repro.bench.rows import ClockName, median_column
 from repro.config.models import EXTENDED, PAPER, PAPER_TUNED
 from repro.results import figure_style
@@ -394,6 +395,7 @@ def write_report(
         "clock_words": CLOCK_WORDS,
         "events_note": events_note,
         "absent": ABSENT,
+        "uncommitted": UNCOMMITTED,
     }
     sections = [_section(part, environment, path.parent, progress) for part in parts]
     first = parts[0].campaign
