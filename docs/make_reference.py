@@ -1,4 +1,4 @@
-"""Makes docs/reference from the code: configuration keys, columns of rows and tables, commands, the Python interface.
+"""Makes docs/reference from the code: configuration keys, columns, variants' names, commands, the Python interface.
 
 `python docs/make_reference.py` writes the pages, and `tests/docs/test_reference.py` holds them to the code.
 """
@@ -23,9 +23,11 @@ from pydantic import BaseModel
 import repro
 from repro.bench.rows import COMMON_COLUMNS, Row
 from repro.campaign.artifacts import all_artifacts
+from repro.campaign.report import legend_of
 from repro.cli.app import COMMANDS, EXIT_CODES, build
 from repro.config.models import Config, StudySettings
 from repro.problems.registry import Registry
+from repro.results.report import printed_part
 from repro.studies import get_study, study_names
 
 FOLDER = ROOT / "docs/reference"
@@ -52,6 +54,7 @@ def pages() -> Iterator[tuple[Path, str]]:
     makers: Mapping[str, Callable[[], Iterable[str]]] = {
         "configuration": configuration,
         "columns": columns,
+        "names": names,
         "commands": commands,
         "exit-codes": exit_codes,
         "python": python,
@@ -165,6 +168,18 @@ def columns() -> Iterator[str]:
             ("artifact", "what it shows", "from", "columns"),
             ((f"`{a.name}`", a.title, a.numbering, _heads(name, a.name)) for a in artifacts),
         )
+
+
+def names() -> Iterator[str]:
+    """Yield the parts of variants' names, study by study, as the report's legends have them."""
+    yield "# Variants’ names"
+    yield fill("A name is made of parts such as `w8`, between `/`, `-` and `@`; N is a number, `|` is or.")
+    for name in study_names():
+        study, legend = get_study(name), legend_of(name)
+        if legend:
+            yield f"## `{name}`: {study.title or name}"
+            lines = (printed_part(part, meaning) for part, meaning in legend.items())
+            yield table(("part", "what it says"), ((f"`{part}`", meaning) for part, meaning in lines))
 
 
 def _heads(study: str, name: str) -> str:

@@ -41,8 +41,11 @@ def test_the_winner_is_timed_again_with_samples_and_an_interval(measuring: None)
     assert again.measured_at.min() > first.measured_at  # a time of its own, not the report's row
     campaign = Campaign.load(RAW, STUDY, COLUMNS)
     said = same_kernel_twice(campaign)
-    assert said.startswith(f"{winner} on {NAME}, single: ")
-    assert "% apart by the event clock (95 % interval of the ratio: " in said
+    assert said.startswith("two times of one kernel differ by ")
+    assert "% by the event clock (95 % interval: " in said
+    assert said.endswith(
+        f": the event clock’s winner of the papers’ kernels on {NAME}, single, {winner}, in two processes"
+    )
     pack(RAW)
     assert (RAW / STUDY / "repeat.parquet").exists() and not path.exists()
     assert read_rows(RAW / STUDY, "repeat").num_rows == 2
@@ -79,7 +82,7 @@ def test_two_equal_times_are_not_apart(tmp_path: Path) -> None:
     [row, *_] = [one for one in maker.report("grid", "double") if one.kind == "variant"]
     maker.write("grid", "double", "repeat", [row])
     said = same_kernel_twice(maker.load())
-    assert said.endswith("on grid, double: 0.0 % apart by the event clock; 0.0 % apart by the graph clock")
+    assert said.startswith("two times of one kernel differ by 0.0 % by the event clock and 0.0 % by the graph clock: ")
 
 
 @pytest.mark.parametrize("code", [0, 1])

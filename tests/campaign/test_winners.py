@@ -100,6 +100,7 @@ def test_a_faster_kernel_of_the_report_is_named_and_does_not_replace_the_choice(
     lost, named, why = notes([winner])
     assert lost == "No kernel here beats library/fast on part (double)."
     assert f"{literal} took 4.00 µs" in named and BEST in named and "choice stands" in why
+    assert next(notes([replace(winner, same_kernel_twice="two times differ")])) == "Two times differ."
     # the page says the same, and so does the table of problems where the papers' winner is the faster one
     assert named in report(asked).read_text()
     maker.choose("part", "double", {(tuning, "graph"): (name, []) for tuning, name in

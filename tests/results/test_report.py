@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from repro.bench.records import UNCOMMITTED
 from repro.campaign.artifacts import all_artifacts
 from repro.errors import ReproError
 from repro.results.campaign_data import Campaign, Case
@@ -23,6 +24,7 @@ from repro.results.report import (
     PageStudy,
     code_html,
     failures,
+    lead_first,
     missing,
     read_legend,
     side_by_side,
@@ -131,13 +133,26 @@ def test_leading_columns_follow_those_that_name_a_case_and_the_file_keeps_its_or
     }
 
 
+def test_columns_without_a_value_come_last_and_others_lead_in_their_place() -> None:
+    def table(ours: float | None) -> Table:
+        heads = ("problem", "MB", "ours", "ours_us", "papers", "us")
+        columns = (Column("problem", "problem"), *(Column(head, head, "all") for head in heads[1:]))
+        return Table(columns, [(Cell("a"), Cell(1), Cell(ours), Cell(), Cell(2), Cell(3))], "", [(Cell(),) * 6])
+
+    def order(ours: float | None) -> list[str]:
+        return [column.key for column in lead_first(table(ours), ("ours",), ("papers",)).columns]
+
+    assert order(1.5) == ["problem", "ours", "MB", "papers", "us", "ours_us"]
+    assert order(None) == ["problem", "papers", "MB", "us", "ours", "ours_us"]
+
+
 def test_leading_columns_are_columns_and_legends_are_patterns_that_match_recorded_names() -> None:
     for study in study_names():
         for artifact in all_artifacts(study, "table"):
             path = REPOSITORY / f"results/h200/tables/{study}/{artifact.name}.csv"
             if path.exists():
                 with path.open() as file:
-                    assert {*artifact.lead} <= {*next(csv.reader(file))}, artifact.name
+                    assert {*artifact.lead, *artifact.lead_instead} <= {*next(csv.reader(file))}, artifact.name
         legend = read_legend(REPOSITORY / f"src/repro/studies/{study}/legend.csv")
         for part, meaning in legend.items():
             groups = re.compile(part).groups
@@ -306,6 +321,16 @@ def test_the_page_begins_with_what_was_measured_and_what_came_out(maker: SmallCa
 
 
 @pytest.mark.wording
+def test_code_of_no_commit_leads_to_what_that_means(small: Campaign, tmp_path: Path) -> None:
+    def page(codes: dict[str, list[str]]) -> Page:
+        campaign = replace(small, codes=codes)
+        return Page(write_report([PageStudy(campaign, NOTHING, [TABLE])], tmp_path / "r.html").read_text())
+
+    unknown = page({UNCOMMITTED: ["e"]})
+    assert "#uncommitted" in unknown.targets and unknown.ids["uncommitted"] == 1
+    assert "uncommitted" not in page({"commit a": ["e"]}).ids
+
+
 def test_a_number_that_is_not_there_is_said(maker: SmallCampaign, tmp_path: Path) -> None:
     part = PageStudy(maker.all("ring"), NOTHING, [SPEEDUPS], result=FASTER)
     text = write_report([part], tmp_path / "r.html").read_text()

@@ -78,6 +78,8 @@ for (const one of [search, field]) one.dispatchEvent(new Event("input"));
 table.tBodies[0].rows[1].cells[0].dispatchEvent(new MouseEvent("mouseover", { bubbles: true }));
 seen.spelt = table.tBodies[0].rows[1].cells[0].title;
 dispatchEvent(new Event("beforeprint"));
+const long = document.querySelector("#made_up-table-2 .part");
+seen.long = [long.innerText, long.nextElementSibling.classList.contains("unprinted")];
 const parts = [...document.querySelectorAll("#made_up-table-1 .part table")];
 seen.parts = parts.map((one) => [
   [...one.tHead.rows[1].cells].map((head) => head.innerText.trim().split(" ").slice(0, 2).join(" ")),
@@ -131,6 +133,10 @@ def wide(campaign: Campaign, published: Published) -> Table:
     return Table(columns, [(Cell("none"), Cell(), *[Cell()] * GROUPS), *rows], "Many columns.", [mean])
 
 
+def long(campaign: Campaign, published: Published) -> Table:
+    return Table((Column("n", "n"),), [(Cell(at),) for at in range(61)], "Many rows.")
+
+
 def drawing(campaign: Campaign, published: Published) -> Figure:
     def draw() -> Any:
         drawn = canvas(TEXT_WIDTH, 2)
@@ -150,6 +156,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     campaign = SmallCampaign(folder).all("grid")
     artifacts = [
         Artifact("made_up", "table-1", "A wide table", "ours", "table", wide, lead=("c5", "gone")),
+        Artifact("made_up", "table-2", "A long table", "ours", "table", long),
         Artifact("made_up", "figure-1", "A wide figure", "ours", "figure", drawing),
     ]
     result = Result("table-1", "p3", "c0", "nothing", "event")
@@ -247,11 +254,13 @@ def test_a_variants_words_are_spelt_out_on_hover(screen: dict[str, Any]) -> None
     assert screen["spelt"] == "b64: 64 threads a block"
 
 
-def test_in_print_a_wide_table_comes_in_parts_and_all_is_open(screen: dict[str, Any]) -> None:
+def test_in_print_a_wide_table_comes_in_parts_a_long_one_is_left_out_and_all_is_open(screen: dict[str, Any]) -> None:
     named = [name for names, _, _ in screen["parts"] for name in names if name != "problem"]
     assert len(screen["parts"]) > 1 and all(names[0] == "problem" for names, _, _ in screen["parts"])
     assert named == ["n", "column 5", *(f"column {at}" for at in range(GROUPS) if at != 5)]
     assert all(width <= 1260 and len(names) == spans for names, width, spans in screen["parts"])
+    name = screen["csv"][0].replace("table-1", "table-2")
+    assert screen["long"] == [f"61 rows: in the page, and in its file {name}.", True]
     assert screen["closed"] == 0 and screen["after"][0] == 0 and screen["after"][1] > 0
 
 

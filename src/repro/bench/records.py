@@ -155,6 +155,10 @@ def read_commits(folder: Path) -> dict[str, str | None]:
         ) from None
 
 
+#: In place of a commit, where a search of the history for a source's hash found none.
+UNCOMMITTED = "code that no commit of the history has"
+
+
 def code_of(environments: Mapping[str, Mapping[str, Any]], commits: Mapping[str, str | None]) -> dict[str, list[str]]:
     """Return the environment records grouped by code version, in words; `commits` is from `read_commits`."""
     codes: dict[str, list[str]] = {}
@@ -162,7 +166,7 @@ def code_of(environments: Mapping[str, Mapping[str, Any]], commits: Mapping[str,
         source, stated = record.get("source"), record.get("commit")
         if isinstance(source, str) and source in commits:
             found = commits[source]
-            words = f"commit {found[:COMMIT_LENGTH]}" if found else "code that no commit of the history has"
+            words = f"commit {found[:COMMIT_LENGTH]}" if found else UNCOMMITTED
         elif stated:
             words = f"commit {stated[:COMMIT_LENGTH]}{' with changes' * bool(record.get('dirty'))}"
         else:

@@ -76,11 +76,17 @@ def _part(asked: CampaignSelection, name: str) -> PageStudy:
         study.libraries.get(campaign.backend or "", ""),
         study.highlights,
         _beside_study(name, WORDS_TEMPLATE),
-        read_legend(legend) if (legend := _beside_study(name, LEGEND)) else {},
+        legend_of(name),
         study.title,
         study.reference,
         Result(**study.result) if study.result else None,
     )
+
+
+def legend_of(study_name: str) -> dict[str, str]:
+    """Return what the parts of a study's variants' names mean, by their patterns; empty if it has no such file."""
+    legend = _beside_study(study_name, LEGEND)
+    return read_legend(legend) if legend else {}
 
 
 def _beside_study(study_name: str, name: str) -> Path | None:

@@ -175,9 +175,12 @@ def table_rows(winners: Iterable[Winner]) -> Iterator[tuple[str | None, ...]]:
 
 
 def notes(winners: Sequence[Winner], reasons: bool = True) -> Iterator[str]:
-    """Yield what has to be said below the table: lost cases, contradicted choices, how sure a time is, and `reasons`
+    """Yield what has to be said below the table: how sure a time is, lost cases, contradicted choices, and `reasons`
     why there is no winner.
     """
+    for twice in dict.fromkeys(winner.same_kernel_twice for winner in winners if winner.variant):
+        if twice:
+            yield f"{twice[0].upper()}{twice[1:]}."
     slower = [winner for winner in winners if winner.speedup is not None and winner.speedup < 1]
     for library, cases in groupby(
         sorted(slower, key=lambda winner: winner.library or ""), key=lambda winner: winner.library
@@ -193,9 +196,6 @@ def notes(winners: Sequence[Winner], reasons: bool = True) -> Iterator[str]:
         )
     if contradicted:
         yield "The search's choice stands all the same: the least of several noisy times would flatter it."
-    for twice in dict.fromkeys(winner.same_kernel_twice for winner in winners if winner.variant):
-        if twice:
-            yield f"The same kernel twice: {twice}."
     if reasons:
         yield from dict.fromkeys(f"{winner.problem}: {winner.reason}" for winner in winners if winner.reason)
 

@@ -129,7 +129,7 @@ def repeat_first(
     debug = ["--debug"] if context.find_root().params.get("debug") else []
     words = ["measure", study, first, precision, "--config", str(config_file), "--repeat"]
     if run_worker([*python(), "-m", "repro", *debug, *words]).code:
-        typer.echo(f"the winner of {first} could not be timed again: no A/A pair of {study}")
+        typer.echo(f"the winner of {first} could not be timed again: no kernel of {study} was timed twice")
 
 
 def _repeat(study: str, problem: str, precision: str, config_file: Path) -> None:

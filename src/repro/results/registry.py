@@ -74,6 +74,8 @@ class Artifact:
     needs: Need | None = None
     #: Keys of a table's columns that the page shows first, behind those that name the case.
     lead: tuple[str, ...] = ()
+    #: Keys of the columns that take this place if no row has a value of `lead`.
+    lead_instead: tuple[str, ...] = ()
     #: The study's part (`Study.parts`) that it shows; then it is made only if the campaign has that part.
     part: str = ""
 
@@ -107,12 +109,16 @@ def table(
     numbering: str,
     needs: Need | None = None,
     lead: tuple[str, ...] = (),
+    lead_instead: tuple[str, ...] = (),
     part: str = "",
 ) -> Callable[[MakeTable], MakeTable]:
-    """Register the decorated function as a table; the page shows its columns `lead` first, such as a speedup."""
+    """Register the decorated function as a table; the page shows its columns `lead` first, such as a speedup.
+
+    If no row has a value of them it shows `lead_instead` first, such as the papers' where ours were not searched.
+    """
 
     def decorate(make: MakeTable) -> MakeTable:
-        _register(Artifact(study_name, name, title, numbering, "table", make, needs, lead, part))
+        _register(Artifact(study_name, name, title, numbering, "table", make, needs, lead, lead_instead, part))
         return make
 
     return decorate

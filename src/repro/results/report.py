@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import jinja2
 from markupsafe import Markup, escape
 
+from repro.bench.records import UNCOMMITTED
 from repro.bench.rows import ClockName, median_column
+from repro.config.models import EXTENDED, PAPER, PAPER_TUNED
 from repro.results import figure_style
 from repro.results.campaign_data import NEAR_EMPTY, Campaign, Case, ReportedTime, Selection, one_line
 from repro.results.claims import CLAIMS, VERDICT_ORDER, Verdict, tally
@@ -184,7 +186,7 @@ def render_artifact(artifact: Artifact, campaign: Campaign, published: Published
         table = cast(Table, made)
         packed = base64.b64encode(as_csv(table).encode()).decode()
         url = f"data:text/csv;charset=utf-8;base64,{packed}"
-        return PageArtifact(artifact, caption, table=lead_first(table, artifact.lead), csv=url)
+        return PageArtifact(artifact, caption, table=lead_first(table, artifact.lead, artifact.lead_instead), csv=url)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{artifact.name}.svg"
         texts = figure_style.save(cast(Figure, made), [path], artifact.title, campaign.column, screen=True)
@@ -200,12 +202,20 @@ def lacks_ours(table: Table, campaign: Campaign) -> bool:
     return bool(places) and all(row[index].value is None for row in table.rows for index in places)
 
 
-def lead_first(table: Table, lead: Sequence[str]) -> Table:
-    """Return a table with the columns of these keys behind the first ones without a group, which name the case."""
-    places = {column.key: index for index, column in enumerate(table.columns)}
-    first = [places[key] for key in lead if key in places]
-    naming = next((index for index, column in enumerate(table.columns) if column.group or index in first), len(places))
-    order = [*range(naming), *first, *(index for index in range(naming, len(table.columns)) if index not in first)]
+def lead_first(table: Table, lead: Sequence[str], instead: Sequence[str] = ()) -> Table:
+    """Return a table with the columns of these keys behind the first ones without a group, which name the case.
+
+    Columns `instead` come there if no row has a value of `lead`; columns without a value in any row come last.
+    """
+    columns = table.columns
+    places = {column.key: index for index, column in enumerate(columns)}
+    heads = {places[key] for key in (*lead, *instead) if key in places}
+    naming = next((index for index, column in enumerate(columns) if column.group or index in heads), len(columns))
+    valued = {index for index in range(len(columns)) if any(row[index].value is not None for row in table.rows)}
+    found = next((keys for keys in (lead, instead) if any(places.get(key) in valued for key in keys)), lead)
+    first = [places[key] for key in found if key in places]
+    others = [*first, *(index for index in range(naming, len(columns)) if index not in first)]
+    order = [*range(naming), *sorted(others, key=lambda index: index not in valued)]
 
     def ordered(row: Sequence[T]) -> tuple[T, ...]:
         return tuple(row[index] for index in order)
@@ -378,12 +388,14 @@ def write_report(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"code": code_html, "example": _example}
+    environment.filters |= {"code": code_html}
     environment.globals |= {
         "letter": letter,
+        "printed_part": printed_part,
         "clock_words": CLOCK_WORDS,
         "events_note": events_note,
         "absent": ABSENT,
+        "uncommitted": UNCOMMITTED,
     }
     sections = [_section(part, environment, path.parent, progress) for part in parts]
     first = parts[0].campaign
@@ -422,9 +434,15 @@ def read_legend(path: Path) -> dict[str, str]:
         return {line["part"]: line["meaning"] for line in csv.DictReader(file)}
 
 
-def _example(text: str) -> str:
-    """Return a pattern, or its meaning, with N in place of its numbers, for readers."""
-    return re.sub(r"\([^)]*\)|\\\d", "N", text)
+def printed_part(part: str, meaning: str) -> tuple[str, str]:
+    """Return a line of a legend for readers: N in place of numbers, and choices spelt out in the meaning."""
+    pattern = re.sub(r"\(\?<?=([^)]*)\)", r"\1", part)  # what has to stand around it is printed too
+    groups = re.findall(r"\(((?:[^()]|\([^()]*\))*)\)", pattern)
+    spelt = ["N" if r"\d" in group else group.replace("|", " or ") for group in groups]
+    said = re.sub(r"\\(\d)", lambda found: spelt[int(found[1]) - 1], meaning)
+    for group, text in zip(groups, spelt, strict=True):
+        pattern = pattern.replace(f"({group})", "N") if text == "N" else pattern
+    return pattern, said
 
 
 def _section(part: PageStudy, environment: jinja2.Environment, folder: Path, progress: ProgressCallback) -> Section:
@@ -522,10 +540,14 @@ def _clocks(campaign: Campaign) -> list[ClockName]:
     return reported or ["event", "graph"]
 
 
-def same_kernel_twice(campaign: Campaign) -> str | None:
-    """Return by how much two processes' times of one winner differ, with the interval of their ratio, by each clock.
+#: Whose kernels a space has, in the words of the page.
+WHOSE = {PAPER: "the papers’ kernels", PAPER_TUNED: "the papers’ kernels, tuned further,", EXTENDED: "our kernels"}
 
-    It is None if no winner was timed twice.
+
+def same_kernel_twice(campaign: Campaign) -> str | None:
+    """Return by how much two processes' times of one kernel differ, by each clock, and which kernel it is.
+
+    It is None if no winner was timed twice. The intervals are those of the ratio of both times.
     """
     parts = []
     for again in campaign.repeated.select(cache=campaign.cache):
@@ -537,11 +559,21 @@ def same_kernel_twice(campaign: Campaign) -> str | None:
                 apart = 100 * (second.seconds / first.seconds - 1)
                 interval = interval_of_ratio(second, first)
                 within = [f"{100 * (end - 1):+.1f}".replace("-", "−") for end in interval or ()]
-                said = f" (95 % interval of the ratio: {' to '.join(within)} %)" if within else ""
-                parts.append(f"{abs(apart):.1f} % apart by the {clock} clock{said}")
+                said = f" (95 % interval: {' to '.join(within)} %)" if within else ""
+                parts.append(f"{abs(apart):.1f} % by the {clock} clock{said}")
         if parts:
-            return f"{again.name} on {again.problem}, {again.precision}: {'; '.join(parts)}"
+            which = _won(Case(campaign, again.problem, again.precision), again.name)
+            return f"two times of one kernel differ by {' and '.join(parts)}: {which}, in two processes"
     return None
+
+
+def _won(case: Case, name: str) -> str:
+    """Return what a kernel won: it need not be the one to take for the problem, by another clock or of all kernels."""
+    clocks = dict.fromkeys(choice.clock for choice in case.choices if choice.name == name)
+    spaces = dict.fromkeys(row.space for row in case.select(name=name) if row.space in WHOSE)
+    by = f"the {next(iter(clocks))} clock’s winner" if clocks else "a winner"
+    whose = f" of {WHOSE[next(iter(spaces))]}" if spaces else ""
+    return f"{by}{whose} on {case.problem}, {case.precision}, {name}"
 
 
 def _facts(part: PageStudy) -> dict[str, str]:
@@ -561,7 +593,7 @@ def _facts(part: PageStudy) -> dict[str, str]:
     }
     if stamps:
         facts["measured"] = f"{min(stamps)[:19]} to {max(stamps)[:19]} UTC"
-    facts["the same kernel twice"] = same_kernel_twice(campaign) or "no A/A pair was measured"
+    facts["the same kernel twice"] = same_kernel_twice(campaign) or "not timed twice"
     for clock in REPORT_CLOCKS:
         if readings := empty_kernel_reading(campaign, clock):
             facts[f"empty kernel, {clock}"] = readings

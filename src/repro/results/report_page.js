@@ -1,5 +1,6 @@
 // The page as a whole: one search, where the reader is, words of variants, and what is printed.
 const FOUND = 40; // places that a search names at the most
+const LONGEST = 60; // rows of a table that is printed
 const PRINTED = 1200; // CSS pixels of a table as on the screen that fit across a page of A4, turned, in small print
 
 // A click on a heading's mark copies its address, where the browser lets a page do so.
@@ -90,25 +91,28 @@ document.querySelector("main").addEventListener("mouseover", ({ target }) => {
   cell.title = spell(name, legend);
 });
 
-// In print all is open, and a table that is too wide comes in parts, each with the columns that name its rows.
+// In print all is open, and a table that is too wide comes in parts, each with the columns that name its rows. In place
+// of a long table, and of environments but the first, it is said where they are.
 const atRest = [];
 addEventListener("beforeprint", () => {
   for (const folded of document.querySelectorAll("main details:not([open])")) {
     folded.open = true;
     atRest.push(() => (folded.open = false));
   }
+  const [, ...others] = document.querySelectorAll("#environment section");
+  if (others.length) instead(others, make("p", { className: "part" }, `${others.length} more records: in the page.`));
   for (const table of document.querySelectorAll("main table")) {
+    const box = table.closest(".scroll");
+    const rows = table.tBodies[0].rows.length;
+    if (rows > LONGEST) {
+      instead([box], make("p", { className: "part" }, `${rows} rows: ${whereRowsAre(table)}.`));
+      continue;
+    }
     const before = table.showAllColumns?.(true);
     const widths = headsOf(table).map((head) => head.offsetWidth);
     const parts = before === undefined ? [] : cut(table, widths);
     if (parts.length > 1) {
-      const box = table.closest(".scroll");
-      box.before(...parts.map((columns) => make("div", { className: "scroll part" }, part(table, columns))));
-      box.classList.add("unprinted");
-      atRest.push(() => {
-        for (const copy of box.parentElement.querySelectorAll(".part")) copy.remove();
-        box.classList.remove("unprinted");
-      });
+      instead([box], ...parts.map((columns) => make("div", { className: "scroll part" }, part(table, columns))));
     }
     if (before !== undefined) atRest.push(() => table.showAllColumns(before));
   }
@@ -116,6 +120,21 @@ addEventListener("beforeprint", () => {
 addEventListener("afterprint", () => {
   for (const undo of atRest.splice(0).reverse()) undo();
 });
+
+// Print some elements in place of others.
+function instead(boxes, ...elements) {
+  boxes[0].before(...elements);
+  for (const box of boxes) box.classList.add("unprinted");
+  atRest.push(() => {
+    for (const element of elements) element.remove();
+    for (const box of boxes) box.classList.remove("unprinted");
+  });
+}
+
+const whereRowsAre = (table) => {
+  const file = table.closest("section").querySelector(":scope > .source a[download]");
+  return file ? `in the page, and in its file ${file.download}` : "in the page";
+};
 
 // Columns of each part: the leading ones of texts, and as many others as a page has room for.
 function cut(table, widths) {

@@ -86,6 +86,15 @@ def test_page_shows_everything(text: str, shown: list[Artifact]) -> None:
     assert REASON.replace("&", "&amp;") in text
 
 
+def test_where_ours_was_not_searched_the_papers_lead_and_the_caption_says_so_first(text: str) -> None:
+    section = text[text.index(f'<section id="{STUDY}-table-problems"') :].partition("</section>")[0]
+    assert re.findall(r'<p class="caption">(.*?)\.', section) == [
+        "Ours is absent: the space <code>extended</code> was not searched"
+    ]
+    first = re.findall(r"<tr>(<th scope=row.*?)</tr>", section)[0]
+    assert ">–<" not in "".join(re.findall(r"<t[hd].*?</t[hd]>", first)[:12])
+
+
 def test_page_is_the_same_again(text: str, gpu: Campaign, published: Published, tmp_path: Path) -> None:
     assert written(gpu, published, tmp_path) == text
 
