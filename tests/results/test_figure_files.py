@@ -65,7 +65,7 @@ def test_what_is_too_wide_for_a_narrow_figure_is_broken_and_not_cut_off() -> Non
         return drawn
 
     with look():
-        drawn = laid_out(Figure(draw_wide, "A caption."), "a device", 2.2)
+        drawn = laid_out(Figure(draw_wide, "A caption."), "a device", Shape(2.2))
     words = [*drawn.legends, drawn.axes[0].xaxis.label]
     boxes = [text.get_window_extent() for text in words]
     assert all(box.x0 >= -0.5 and box.x1 <= drawn.bbox.width + 0.5 for box in boxes)
@@ -73,7 +73,14 @@ def test_what_is_too_wide_for_a_narrow_figure_is_broken_and_not_cut_off() -> Non
     assert {f"a long name of series {number}" for number in range(4)} < set(names)
 
 
-@pytest.mark.parametrize(("wrong", "near"), [({"font": "STIXGenera"}, "STIXGeneral"), ({"formats": ("pgn",)}, "png")])
+@pytest.mark.parametrize(
+    ("wrong", "near"),
+    [
+        ({"font": "stixgenera"}, "STIXGeneral"),
+        ({"font": "DejaVu"}, "DejaVu Sans or DejaVu Serif"),
+        ({"formats": ("pgn",)}, "png"),
+    ],
+)
 def test_a_font_or_a_format_that_is_not_there_is_refused_with_the_nearest(wrong: dict[str, Any], near: str) -> None:
     with pytest.raises(ReproError, match=f"did you mean {near}"):
         Shape(**wrong)

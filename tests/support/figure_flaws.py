@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import combinations
 
 import numpy as np
+from matplotlib import style
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
@@ -29,26 +30,35 @@ COUNTS = re.compile(r"(variants measured|devices|fields|defragmentations|threads
 SLACK = 1.0
 
 
-def laid_out(figure: Figure) -> Canvas:
+def laid_out(figure: Figure, shape: figure_style.Shape | None = None) -> Canvas:
     """Return a figure as it is written."""
-    with figure_style.look():
-        return figure_style.laid_out(figure, "A device")
+    with figure_style.look(), style.context({"font.family": shape.font} if shape and shape.font else {}):
+        return figure_style.laid_out(figure, "A device", shape)
 
 
 def flaws(canvas: Canvas) -> list[str]:
     """Return all that is wrong with a figure that was laid out, a line each."""
-    beyond = {id(label) for axes in canvas.axes for label in _beyond(axes)}
-    texts = [text for text in canvas.findobj(Text) if text.get_text().strip() and _shown(text)]
-    texts = [text for text in texts if id(text) not in beyond]
+    texts = _texts(canvas)
     return [
-        *_cut_off(canvas, texts),
-        *_overlapping(texts),
+        *misplaced(canvas),
         *_struck_through(canvas),
         *_pale(canvas, texts),
         *_broken_counts(canvas),
         *_unexplained(texts),
         *_told_apart_by_colour(canvas),
     ]
+
+
+def misplaced(canvas: Canvas) -> list[str]:
+    """Return a line for each text that leaves the figure, and for each two that meet."""
+    texts = _texts(canvas)
+    return [*_cut_off(canvas, texts), *_overlapping(texts)]
+
+
+def _texts(canvas: Canvas) -> list[Text]:
+    beyond = {id(label) for axes in canvas.axes for label in _beyond(axes)}
+    texts = [text for text in canvas.findobj(Text) if text.get_text().strip() and _shown(text)]
+    return [text for text in texts if id(text) not in beyond]
 
 
 def _beyond(axes: Axes) -> Iterator[Text]:

@@ -9,11 +9,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from difflib import get_close_matches
 from html import escape
 from itertools import pairwise
 from math import ceil, floor, inf, isfinite, log10
 from pathlib import Path
-from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -28,6 +28,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocat
 
 from repro.config.validation_errors import suggestion
 from repro.errors import ReproError
+from repro.results.figure_fitting import fit_words
 from repro.results.tables import Figure
 
 if TYPE_CHECKING:
@@ -100,13 +101,15 @@ SCREEN = 144
 
 #: Formats of figures; `tex` includes the PDF file, with the caption.
 FORMATS = ("pdf", "svg", "png", "tex")
+#: Families of mathematical signs, without letters to write words by.
+SYMBOLS = re.compile(r"STIXSize|STIXNonUnicode|Last Resort|cm(ex|mi|sy)\d")
 
 
 @dataclass(frozen=True)
 class Shape:
     """How figures are written where a paper needs them otherwise than the workflow makes them."""
 
-    #: Width in inches; None for each figure's own. Heights stay.
+    #: Width in inches; None for each figure's own. Panels keep their heights.
     width: float | None = None
     #: Font family, which has to be installed; None for DejaVu Sans, which comes with matplotlib.
     font: str | None = None
@@ -121,11 +124,14 @@ class Shape:
                 actual=f"{unknown[0]}{suggestion(unknown[0], FORMATS)}",
             )
         if self.font is not None and self.font not in (fonts := get_font_names()):
+            words = {name.lower(): name for name in fonts if not SYMBOLS.match(name)}
+            near = [words[match] for match in get_close_matches(self.font.lower(), words, n=3, cutoff=0.4)]
             raise ReproError(
                 "the font is not installed",
                 where="--font",
-                expected="a family that matplotlib finds",
-                actual=f"{self.font}{suggestion(self.font, fonts)}",
+                expected="a family that matplotlib finds; with it come STIXGeneral, which is like Times, DejaVu Sans "
+                "and DejaVu Serif",
+                actual=f"{self.font}; did you mean {' or '.join(near)}?" if near else self.font,
             )
 
 
@@ -134,42 +140,17 @@ def canvas(width: float, height: float) -> Canvas:
     return Canvas(figsize=(width, height), layout="constrained")
 
 
-def laid_out(figure: Figure, device: str, width: float | None = None) -> Canvas:
+def laid_out(figure: Figure, device: str, shape: Shape | None = None) -> Canvas:
     """Draw a figure with the device's name below it, and freeze its layout, so that all formats look the same."""
+    shape = shape or Shape()
     drawn = figure.draw()
-    if width is not None:
-        drawn.set_figwidth(width)
     _below(drawn, device, "outside lower right")
-    if width is not None:
-        _fit_words(drawn)
     _take_words_as_they_are(drawn)
+    if shape.width or shape.font:
+        fit_words(drawn, shape.width or drawn.get_figwidth())
     drawn.draw_without_rendering()
     drawn.set_layout_engine("none")
     return drawn
-
-
-def _fit_words(drawn: Canvas) -> None:
-    """Give legends that are wider than the figure fewer columns, and break titles and labels of axes that are."""
-    drawn.draw_without_rendering()
-    right = drawn.bbox.width
-    for wide in list(drawn.legends):
-        legend, labels = wide, [text.get_text() for text in wide.get_texts()]
-        handles = [handle for handle in wide.legend_handles if handle is not None]
-        columns = len(labels)
-        while columns > 1 and legend.get_window_extent().width > right:
-            columns -= 1
-            legend.remove()
-            legend = drawn.legend(
-                handles, labels, loc="outside upper left", ncols=columns, handlelength=legend.handlelength,
-                handletextpad=legend.handletextpad, columnspacing=legend.columnspacing,
-            )  # fmt: skip
-            drawn.draw_without_rendering()
-    for axes in drawn.axes:
-        for text in (axes.title, axes.xaxis.label):
-            box = text.get_window_extent()
-            words = text.get_text()
-            if " " in words and (box.x0 < 0 or box.x1 > right):
-                text.set_text("\n".join(wrap(words, len(words) // 2 + 4)))
 
 
 def _take_words_as_they_are(drawn: Canvas) -> None:
@@ -191,7 +172,7 @@ def save(
     """
     shape = shape or Shape()
     with look(screen=screen), mpl_style.context({"font.family": shape.font} if shape.font else {}):
-        drawn = laid_out(figure, device, shape.width)
+        drawn = laid_out(figure, device, shape)
         texts = name_marks(drawn) if screen else {}
         for path in paths:
             metadata: dict[str, str | None]
