@@ -8,7 +8,6 @@ import pytest
 from repro.codegen.targets import get_target
 from repro.errors import ReproError
 from repro.sparse.compound.variants import REFERENCE, VariantId, all_layouts, paper_space
-from repro.tuning.evaluation import replay
 from repro.tuning.recordings import Recording
 from repro.tuning.strategies import (
     Exhaustive,
@@ -18,6 +17,7 @@ from repro.tuning.strategies import (
     likeness_of,
     likeness_weights,
     prior,
+    replay,
 )
 
 NAMES = [f"{layout}/{schedule}" for layout in all_layouts() for schedule in paper_space(get_target("sm_90"))]

@@ -22,9 +22,8 @@ from repro.sparse.symmetry import HERMITIAN, SYMMETRIC, count_pairs, kept_on_dia
 from repro.studies.compound_spmv import STUDY_NAME
 from repro.studies.compound_spmv.facts import facts, measure_pairs
 from repro.studies.compound_spmv.study import features, prune_mask
-from repro.tuning.evaluation import evaluate, replay
 from repro.tuning.recordings import Machine, Recording
-from repro.tuning.strategies import Predicted, likeness_weights
+from repro.tuning.strategies import Predicted, evaluate, likeness_weights, replay
 from support.symmetric_problems import KINDS, disturbed, symmetric_problem, without_entry
 
 MACHINE = Machine(132, 2048, 60 << 20)

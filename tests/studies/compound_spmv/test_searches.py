@@ -14,7 +14,7 @@ from repro.studies.compound_spmv.figures import search
 from repro.studies.compound_spmv.figures.search import curves
 from repro.studies.compound_spmv.searches import searched
 from repro.studies.compound_spmv.tables.search import BUDGET, PRODUCTS, SEQUENCES, lost, times_and_bytes
-from repro.tuning.evaluation import evaluate
+from repro.tuning.strategies import evaluate
 
 
 def values(table: Table) -> dict[tuple[str, ...], dict[str, object]]:

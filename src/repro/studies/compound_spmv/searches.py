@@ -14,9 +14,8 @@ from repro.results.campaign_data import Campaign
 from repro.results.cross_campaign import conflicting_names
 from repro.sparse.compound.variants import PAPERS_KINDS, REFERENCE, Layout, Schedule, VariantId
 from repro.studies.compound_spmv.study import features, prune_mask
-from repro.tuning.evaluation import Evaluation, evaluate
 from repro.tuning.recordings import Recording, recordings
-from repro.tuning.strategies import read_ids
+from repro.tuning.strategies import Evaluation, evaluate, read_ids
 
 SPACE_TITLES: Mapping[str, str] = {
     PAPER: "the papers’ space",

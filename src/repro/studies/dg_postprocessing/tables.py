@@ -90,8 +90,8 @@ from repro.studies.dg_postprocessing.results import (
 )
 from repro.studies.dg_postprocessing.setup_costs import setup_costs
 from repro.studies.dg_postprocessing.study import DgRow
-from repro.tuning.evaluation import NOTHING_FOUND, SEEDS, Array, Evaluation, evaluate, sample_note
 from repro.tuning.recordings import Recording, recordings
+from repro.tuning.strategies import NOTHING_FOUND, SEEDS, Array, Evaluation, evaluate, sample_note
 
 KILO, MEGA, GIGA = 1e3, 1e6, 1e9
 FieldCell = Callable[[Filtering], Cell]

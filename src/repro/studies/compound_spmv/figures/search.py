@@ -46,7 +46,7 @@ from repro.studies.compound_spmv.tables.search import (
     lost,
     times_and_bytes,
 )
-from repro.tuning.evaluation import SEEDS, Array, Evaluation, sample_note
+from repro.tuning.strategies import SEEDS, Array, Evaluation, sample_note
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

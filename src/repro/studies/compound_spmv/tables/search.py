@@ -32,8 +32,8 @@ from repro.studies.compound_spmv import CITED, STUDY_NAME, searches
 from repro.studies.compound_spmv.results import kernels_note, papers_space
 from repro.studies.compound_spmv.searches import SPACE_TITLES, Order, Transfer, journeys, judged_searches, searched
 from repro.studies.compound_spmv.study import CompoundRow
-from repro.tuning.evaluation import SEEDS, Array, Evaluation, sample_note
 from repro.tuning.recordings import Recording
+from repro.tuning.strategies import SEEDS, Array, Evaluation, sample_note
 
 #: A loss above this share is counted.
 NOTABLE = 0.02
