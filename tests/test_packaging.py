@@ -197,5 +197,5 @@ def test_ci_can_be_run() -> None:
 @pytest.mark.parametrize(
     "name", ["LICENSE", "README.md", "CONTRIBUTING.md", "CITATION.cff", "CHANGELOG.md", "config/README.md"]
 )
-def test_it_is_there(name: str) -> None:
+def test_the_file_is_there(name: str) -> None:
     assert (REPOSITORY / name).is_file()
