@@ -29,7 +29,7 @@ WHOLE = "stage_whole"
 TIMES = {"_us": 1e-6, "_ms": 1e-3}
 #: Times in these are sums or differences over rows, stages of one, or a row's over a number of its own.
 DERIVED = ("table-phases", "table-levels", "table-setup", "table-setup-costs", "table-solve", "table-crossover",
-           "table-devices", "table-exchange")  # fmt: skip
+           "table-devices", "table-exchange", "table-conjugate-gradients")  # fmt: skip
 
 
 @cache
