@@ -1,5 +1,6 @@
 """The campaign of config/config.yaml, or of the files that `--configfile` names in its place."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -111,10 +112,9 @@ onsuccess:
 
 
 onerror:
+    failed = "\n\n".join(filter(None, map(failures, map(Path, log))))
     if Path(plan.results, "report.html").exists():
-        conclude()
-    told = [
-        *filter(None, map(failures, map(Path, log))),
-        f"not complete: logs are in {plan.logs} and {' '.join(log)}",
-    ]
-    print("", "\n\n".join(told), sep="\n")
+        # the check has the reasons as well
+        conclude(reasons=not re.search("^check, ", failed, re.MULTILINE))
+    ended = f"not complete: logs are in {plan.logs} and {' '.join(log)}"
+    print("", *filter(None, [failed and f"{failed}\n", ended]), sep="\n")

@@ -172,14 +172,14 @@ def test_the_end_of_a_run_says_what_failed_without_what_snakemake_says_around_it
     failed += " file(s) for error details)\n    shell:\n        repro {0}\nLogfile {0}.log:\n====\n"
     names = ["measure", "check", "report", "tables", "figures", "last"]
     for name in names:
-        lines = range(30) if name == "measure" else range(1)
+        lines = range(50) if name == "measure" else range(1)
         Path(f"{name}.log").write_text("".join(f"{name} {line}\n" for line in lines))
     Path("check.log").unlink()
     record = Path("run.snakemake.log")
     record.write_text("Building DAG\n" + "".join(failed.format(name) for name in [*names, "measure"]))
     said = failures(record)
     assert said.startswith("measure, by measure.log:\n  … 10 lines before these\n  measure 10\n")
-    assert "\n  measure 29\n\ncheck, by check.log:\n\nreport, by report.log:\n  report 0\n" in said
+    assert "\n  measure 49\n\ncheck, by check.log:\n\nreport, by report.log:\n  report 0\n" in said
     assert said.endswith("\n\nand 1 more: last.log") and "input" not in said
     record.write_text("nothing failed\n")
     assert failures(record) == ""

@@ -64,6 +64,13 @@ def test_unknown_command_is_a_usage_error(capsys: pytest.CaptureFixture[str]) ->
     assert "mesure" in capsys.readouterr().err
 
 
+def test_the_demo_is_a_target_of_make(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("demo") == 2
+    assert "`make demo` in a checkout" in capsys.readouterr().err
+    assert run("--help") == 0
+    assert "demo" not in capsys.readouterr().out
+
+
 def test_a_failure_is_one_message(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("config", "--config", "no-such.yaml") == 1
     said = capsys.readouterr()

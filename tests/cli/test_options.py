@@ -43,6 +43,29 @@ def test_options_of_one_name_are_spelt_alike_in_every_command() -> None:
                 assert option.metavar == "CAMPAIGN" and not option.required, name
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("best mien", "record mien", "results mien --json", "export part --precision double --to out --campaign mien"),
+        *(f"{name} --campaign mien" for name in ("table", "figure", "report", "claims", "check", "environment")),
+    ],
+)
+def test_a_campaign_that_is_not_there_is_told_alike_by_every_command(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("results/mine/raw").mkdir(parents=True)
+    with pytest.raises(SystemExit) as stopped:
+        app.run(words.split())
+    assert stopped.value.code == 1
+    assert capsys.readouterr().err.splitlines() == [
+        "error: no such campaign",
+        "  where: results/mien/raw",
+        "  actual: mien; did you mean mine?",
+        "  what to do: measure it first, or name another one: `repro list campaigns` has all",
+    ]
+
+
 def test_every_exit_code_of_a_command_is_one_that_it_ends_with() -> None:
     assert app.COMMANDS["compare"].codes.keys() >= {app.COMMANDS["compare"].failed}
     assert all({*command.codes} <= {0, 1, 2} for command in app.COMMANDS.values())

@@ -129,10 +129,13 @@ def test_slips_with_files_and_rivals_say_what_to_write() -> None:
     [
         ("[helmholtz_box, matrices/mine.mtx]", "a.yaml:3:31: studies.compound_spmv.problems.1", "`- path: matrices/"),
         ("[{path: no.mtx}]", "a.yaml:3:16: studies.compound_spmv.problems.0: no.mtx", "no such file"),
+        ("[{path: m/prat.msh}]", "a.yaml:3:16: studies.compound_spmv.problems.0: m/prat.msh", "did you mean part.msh?"),
         ("[zzzzzzzz]", "a.yaml:3:16: studies.compound_spmv.problems.0", "names: mhd1280b, "),
     ],
 )
 def test_a_file_has_a_key_and_a_wrong_problem_its_place(problems: str, where: str, words: str) -> None:
+    Path("m").mkdir()
+    Path("m/part.msh").touch()
     path = Path("a.yaml")
     path.write_text(f"studies:\n  compound_spmv:\n    problems: {problems}\n")
     with pytest.raises(ReproError) as failed, located([path]):

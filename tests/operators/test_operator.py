@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -197,6 +198,8 @@ def test_what_does_not_fit_is_refused(spd):
     ("matrix", "options", "message"),
     [
         (np.eye(3), {}, "no sparse matrix"),
+        ("plate.mtx", {}, "scipy.io.mmread"),
+        (Path("plate.mtx"), {}, "scipy.io.mmread"),
         (sp.eye_array(3, 4, format="csr"), {}, "not square"),
         (sp.csr_array((3, 3)), {}, "no entries"),
         (sp.csr_array(np.diag([1.0, np.nan])), {}, "NaN"),
@@ -207,7 +210,7 @@ def test_what_does_not_fit_is_refused(spd):
         (sp.eye_array(3, format="csr"), {"precision": "half"}, "unknown precision"),
         (sp.eye_array(3, format="csr"), {"tuned": "best"}, "unknown layout"),
         (sp.eye_array(3, format="csr"), {"tuned": "CSR-AoS-AoS/static-1024-2"}, "cannot hold"),
-        (sp.eye_array(3, format="csr"), {"tuned": "no_such:thing"}, "no such result"),
+        (sp.eye_array(3, format="csr"), {"tuned": "no_such:thing"}, "no such campaign"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -1,4 +1,4 @@
-"""Readers of meshes: every format, packed and not, and what is refused."""
+"""Readers of meshes: every format, packed and not, tetrahedra of either order of vertices, and what is refused."""
 
 from __future__ import annotations
 
@@ -12,8 +12,12 @@ from pathlib import Path
 import meshio
 import numpy as np
 import pytest
+import scipy.sparse as sp
+from skfem import Basis, ElementTetP1, ElementVector, MeshTet
+from skfem.models.elasticity import lame_parameters, linear_elasticity
 
 from repro.errors import ReproError
+from repro.problems.assembly import elastic_body
 from repro.problems.meshes import FORMATS, read_surface, read_tetrahedra, tetrahedron_volumes
 from repro.problems.own_problems import companions
 
@@ -140,12 +144,51 @@ def test_left_handed_tetrahedra_are_turned_when_all_are(tmp_path: Path) -> None:
     assert "left-handed" in notes[0]
 
 
-@pytest.mark.wording
-def test_some_inverted_tetrahedra_are_refused(tmp_path: Path) -> None:
+def test_tetrahedra_of_either_order_of_vertices_are_the_same_mesh(tmp_path: Path) -> None:
     mixed = TETS.copy()
-    mixed[[2, 4]] = mixed[[2, 4]][:, [0, 1, 3, 2]]
-    with pytest.raises(ReproError, match=r"(?s)inverted.*2 of 6 .*number 2 \(counted from 0\)"):
-        read_tetrahedra(write(tmp_path / "a.msh", CUBE, "tetra", mixed))
+    mixed[[2, 4]] = mixed[[2, 4]][:, [1, 0, 2, 3]]
+    vertices, tets, notes = read_tetrahedra(write(tmp_path / "a.vtu", CUBE, "tetra", mixed))
+    assert notes == ("2 of 6 tetrahedra were numbered left-handed; two vertices of each exchanged",)
+    assert tetrahedron_volumes(vertices, tets) == pytest.approx(np.full(6, 1 / 6))
+    np.testing.assert_array_equal(np.sort(tets, axis=1), np.sort(TETS, axis=1))
+    untouched = [0, 1, 3, 5]
+    np.testing.assert_array_equal(tets[untouched], TETS[untouched])
+
+
+def test_a_mesh_of_scikit_fem_makes_the_stiffness_matrix_of_its_geometry(tmp_path: Path) -> None:
+    mesh = MeshTet().refined(1)
+    points, cells = np.ascontiguousarray(mesh.p.T), np.ascontiguousarray(mesh.t.T).astype(np.int64)
+    left_handed = tetrahedron_volumes(points, cells) < 0
+    assert 0 < np.count_nonzero(left_handed) < len(cells)
+    vertices, tets, notes = read_tetrahedra(write(tmp_path / "part.msh", points, "tetra", cells))
+    assert f"{np.count_nonzero(left_handed)} of {len(cells)} tetrahedra" in notes[0]
+    basis = Basis(mesh, ElementVector(ElementTetP1()))
+    expected = linear_elasticity(*lame_parameters(1.0, 0.3)).assemble(basis)
+    body = elastic_body(vertices, tets)
+    stiffness = sp.bsr_array((body.values.reshape(-1, 3, 3), body.indices, body.indptr))
+    assert abs(stiffness.tocsr() - expected).max() < 1e-12
+
+
+def test_a_folded_mesh_is_refused_with_its_first_pair_of_cells(tmp_path: Path) -> None:
+    folded = np.array([*CUBE, [2.0, 0.3, 0.4]])  # the last cell, behind the face x = 1, is drawn through it
+    tets = np.vstack([TETS, [[4, 6, 7, 8]]])
+    tets[6] = tets[6] if tetrahedron_volumes(folded, tets)[6] > 0 else tets[6][[0, 1, 3, 2]]
+    read_tetrahedra(write(tmp_path / "a.vtu", folded, "tetra", tets))
+    folded[8, 0] = 0.5
+    path = write(tmp_path / "b.vtu", folded, "tetra", tets)
+    with pytest.raises(ReproError, match=r"(?s)folded.*1 pairs.*number 3 and 6 \(counted from 0\)"):
+        read_tetrahedra(path)
+
+
+def test_overlaps_of_one_order_of_vertices_and_duplicates_are_noted(tmp_path: Path) -> None:
+    points = np.vstack([TETRAHEDRON, [[0.2, 0.2, 2]]])
+    _, tets, notes = read_tetrahedra(write(tmp_path / "a.vtu", points, "tetra", np.array([[0, 1, 2, 3], [0, 1, 2, 4]])))
+    assert len(tets) == 2
+    assert notes == ("1 pairs of tetrahedra overlap at a common face, the first are number 0 and 1 (counted from 0)",)
+    twice = np.vstack([TETS, TETS[[3]][:, [1, 0, 2, 3]]])
+    _, tets, notes = read_tetrahedra(write(tmp_path / "b.vtu", CUBE, "tetra", twice))
+    assert len(tets) == 7
+    assert len(notes) == 2 and "1 of 7" in notes[0] and "1 duplicate tetrahedra kept" in notes[1]
 
 
 @pytest.mark.wording

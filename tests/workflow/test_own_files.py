@@ -83,6 +83,10 @@ def test_a_refused_file_costs_the_others_nothing(checkout: Checkout) -> None:
     assert "matrices/both.mtx" in ended and "missing or failed: 1" in ended and "Error in rule" not in ended
     ended = begun.rpartition("Exiting because")[2]
     assert "results/mine/report.html" in ended
+    for words in ("matrices/both.mtx, line 5", "leave one half out"):
+        assert said.text.count(words) == 1, words
+    [inputs] = re.findall(r"^Error in rule check:\n(?:    .*\n)*?    input: (.*)$", said.text, re.MULTILINE)
+    assert len(inputs.split(", ")) == 3  # what is wrong is not buried
     assert "repro export part" in ended or "repro export --variant" in ended  # what won of the others
     assert re.search(r"logs are in \S+ and \S+\.snakemake\.log$", said.text, re.MULTILINE)
     results = checkout.folder / "results" / data["campaign"]

@@ -60,6 +60,19 @@ def inputs(steps, files, ahead=()):
     return [*files, *ahead]
 
 
+def ahead_of_check(report):
+    """Return what the check waits for, all files that can record an absence, by as few of them as say so.
+
+    Snakemake names them where the check fails. A report that this run writes waits for all others; beside one that is
+    there, those that this run makes are left.
+    """
+    if "report" in stale or freshness is None:
+        return report
+    made_now = {*map(str, freshness.stale_outputs), *batches.stale(stale)}
+    others = [*batches.all_ahead, *batches.all_raw, *plan.artifact_files]
+    return [*report, *(path for path in others if path in made_now)]
+
+
 def kept(files):
     """Return outputs of a job such that those that are there stay as they are where it fails, or never begins.
 
@@ -120,10 +133,10 @@ if freshness and freshness.outdated:
     print("out of date:", *freshness.described(), sep="\n    ", file=sys.stderr)
 
 
-def conclude():
+def conclude(reasons=True):
     """Print where the results are, and the winners, also where one problem is refused and the others are measured."""
     print(made)
     try:
-        print_end_of_run(plan.config.campaign)
+        print_end_of_run(plan.config.campaign, reasons)
     except ReproError as error:  # the run itself is over
         print(error, file=sys.stderr)

@@ -34,12 +34,10 @@ rule report:
         "{params.repro:q} report --receipt --config {params.config:q} > {log:q} 2>&1"
 
 
-# Its inputs are all files that can record an absence, so that it runs also where tables exist already.
 rule check:
     input:
         lambda wildcards, report=rules.report.output: inputs(
-            ["check"],
-            [*report, *batches.all_ahead, *batches.all_raw, *plan.artifact_files],
+            ["check"], ahead_of_check(report)
         ),
     output:
         f"{plan.results}/complete",

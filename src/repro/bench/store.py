@@ -32,6 +32,7 @@ from filelock import FileLock, Timeout
 
 from repro.bench.records import is_record
 from repro.bench.rows import SCHEMA, TRY_AGAIN, ColumnType, Misfit, Row, is_valid, misfit, other_types, schema_of
+from repro.config.validation_errors import suggestion
 from repro.errors import ReproError
 from repro.filesystem import write_whole
 from repro.problems.registry import check_name
@@ -499,6 +500,19 @@ def read_case(study_folder: Path, step: str, problem_name: str, precision: str) 
 
 def recorded_studies(raw: Path) -> list[str]:
     return sorted(path.name for path in raw.iterdir() if path.is_dir() and path.name not in SHARED)
+
+
+def check_measured(raw: Path) -> None:
+    """Raise `ReproError` if there is no `results/<campaign>/raw`; the message has the nearest campaign that has one."""
+    if raw.is_dir():
+        return
+    campaign, others = raw.parent.name, [path.parent.name for path in raw.parent.parent.glob("[!.]*/raw")]
+    raise ReproError(
+        "no such campaign",
+        where=raw,
+        actual=f"{campaign}{suggestion(campaign, others)}",
+        todo="measure it first, or name another one: `repro list campaigns` has all",
+    )
 
 
 def check_folders(raw: Path, studies: Iterable[str]) -> None:

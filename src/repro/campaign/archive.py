@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from repro.bench.records import COMMITS, code_of, read_commits, read_environments
-from repro.bench.store import case_files, read_rows, recorded_steps, recorded_studies, write_table
+from repro.bench.store import case_files, check_measured, read_rows, recorded_steps, recorded_studies, write_table
 from repro.codegen.templates import SUFFIXES
 from repro.errors import ReproError
 from repro.filesystem import write_whole
@@ -29,8 +29,7 @@ def pack(raw: Path) -> list[Path]:
     Merged files are written atomically, and files are deleted only after all are written, so that a killed call can be
     repeated. Merged files without new rows are not rewritten.
     """
-    if not raw.is_dir():
-        raise ReproError("no such campaign", where=raw, todo="measure it first, or name another campaign")
+    check_measured(raw)
     studies = [raw / name for name in recorded_studies(raw)]
     sources = {(study, step): case_files(study, step) for study in studies for step in recorded_steps(study)}
     merged = {case: read_rows(*case) for case in sources}  # also without new rows, to verify the merged file
@@ -168,8 +167,7 @@ def constraints_of(raw: Path, record: str | None = None) -> str:
     `record` selects a record in `results/<campaign>/raw` by the start of its hash; None requires that all records
     agree.
     """
-    if not raw.is_dir():
-        raise ReproError("no such campaign", where=raw, todo="measure it first, or name another campaign")
+    check_measured(raw)
     records = read_environments(raw)
     if not records:
         raise ReproError(

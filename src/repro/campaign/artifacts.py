@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from repro.bench.store import recorded_studies
+from repro.bench.store import check_measured, recorded_studies
 from repro.campaign.configuration import load
 from repro.config.models import Config
 from repro.config.validation_errors import suggestion
@@ -67,14 +67,7 @@ class CampaignSelection:
         """Return the named study, or all with rows, in the configuration's order; without rows all configured."""
         if study_name is not None:
             return [get_study(study_name).name]
-        if not self.raw.is_dir():
-            others = [path.parent.name for path in self.results.glob("*/raw")]
-            raise ReproError(
-                "no such campaign",
-                where=self.raw,
-                actual=f"{self.campaign}{suggestion(self.campaign, others)}",
-                todo="measure it first, or name another campaign",
-            )
+        check_measured(self.raw)
         configured = [name for name in (self.config.studies if self.config else study_names()) if name in study_names()]
         recorded = recorded_studies(self.raw)
         return [name for name in configured if name in recorded] or configured

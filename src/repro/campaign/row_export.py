@@ -13,7 +13,7 @@ from types import UnionType
 from typing import Any, TextIO, get_args
 
 from repro.bench.rows import ALL_CLOCKS, COMMON_COLUMNS, PHASES, SCHEMA, STATUSES, TIMED, ColumnType
-from repro.bench.store import read_rows, recorded_studies
+from repro.bench.store import check_measured, read_rows, recorded_studies
 from repro.errors import ReproError
 from repro.studies import Study, get_study
 
@@ -41,8 +41,7 @@ MILLI = 1e3
 
 def studies_of(raw: Path, study_name: str | None = None) -> list[Study]:
     """Return the studies that a campaign has rows of, or the named one; `raw` is its folder of rows."""
-    if not raw.is_dir():
-        raise ReproError("no such campaign", where=raw, todo="measure it first, or name another campaign")
+    check_measured(raw)
     recorded = recorded_studies(raw)
     if study_name is not None and study_name not in recorded:
         raise ReproError(

@@ -174,8 +174,10 @@ def table_rows(winners: Iterable[Winner]) -> Iterator[tuple[str | None, ...]]:
         )
 
 
-def notes(winners: Sequence[Winner]) -> Iterator[str]:
-    """Yield what has to be said below the table: lost cases, contradicted choices, how sure a time is, and reasons."""
+def notes(winners: Sequence[Winner], reasons: bool = True) -> Iterator[str]:
+    """Yield what has to be said below the table: lost cases, contradicted choices, how sure a time is, and `reasons`
+    why there is no winner.
+    """
     slower = [winner for winner in winners if winner.speedup is not None and winner.speedup < 1]
     for library, cases in groupby(
         sorted(slower, key=lambda winner: winner.library or ""), key=lambda winner: winner.library
@@ -194,7 +196,8 @@ def notes(winners: Sequence[Winner]) -> Iterator[str]:
     for twice in dict.fromkeys(winner.same_kernel_twice for winner in winners if winner.variant):
         if twice:
             yield f"The same kernel twice: {twice}."
-    yield from dict.fromkeys(f"{winner.problem}: {winner.reason}" for winner in winners if winner.reason)
+    if reasons:
+        yield from dict.fromkeys(f"{winner.problem}: {winner.reason}" for winner in winners if winner.reason)
 
 
 #: Heads of `rival_rows`.

@@ -42,6 +42,7 @@ from repro.campaign.steps import CHECK, Freshness, receipt_of
 from repro.codegen.build_cache import MODULES
 from repro.codegen.targets import Target
 from repro.config import read_mapping
+from repro.config.validation_errors import nearest_file
 from repro.errors import ReproError
 from repro.filesystem import describe_process, try_lock, write_holder, write_whole
 from repro.package_data import WHEEL_DATA, shipped
@@ -76,6 +77,7 @@ def check_configuration_files(words: Sequence[str]) -> None:
                     raise ReproError(
                         "no such configuration file",
                         where=path,
+                        actual=nearest_file(Path(path)),
                         todo="correct the name; all words after --configfile are files, so a target stands before it",
                     )
                 read_mapping(Path(path))
@@ -149,13 +151,13 @@ def report_compiled(
 #: A failed step in Snakemake's record of a run: its rule, and the file of its log.
 _FAILED = re.compile(r"^Error in rule (\S+):\n(?: {4}.*\n)*? {4}log: ([^,\n]+?)(?:,.*)? \(check log", re.MULTILINE)
 #: How many failed steps are told of, and how many lines of each, the last ones.
-STEPS_TOLD, LINES_TOLD = 5, 20
+STEPS_TOLD, LINES_TOLD = 5, 40
 
 
 def failures(record: Path) -> str:
     """Return what the failed steps of a run said last, from their logs, which Snakemake's record of the run names.
 
-    Snakemake prints it as well, but among the inputs and commands of a step, and before what else is made.
+    Snakemake itself names the log of a step when it fails, among the step's inputs and commands.
     """
     rules = {log: rule for rule, log in _FAILED.findall(record.read_text("utf-8", "replace"))}
     told = []

@@ -210,7 +210,14 @@ def build(wanted: Collection[str] = tuple(COMMANDS)) -> typer.Typer:
             )
         else:
             app.command(name, rich_help_panel=command.panel, help=command.line)(_not_loaded)
+    app.command("demo", hidden=True)(reported(_demo, 2))
     return app
+
+
+def _demo() -> None:
+    raise ReproError(
+        "no such command: demo", todo="`make demo` in a checkout; elsewhere, `repro run --config config/demo.yaml`"
+    )
 
 
 def _not_loaded() -> None:

@@ -327,6 +327,7 @@ def check(
         repro check --campaign default
     """
     from repro.bench.records import code_of, read_commits, read_environments
+    from repro.bench.store import check_measured
     from repro.campaign.artifacts import CampaignSelection
     from repro.campaign.completeness import count_alike, find_missing
     from repro.campaign.plan import make_plan
@@ -336,8 +337,9 @@ def check(
 
     asked = CampaignSelection.of(campaign, results, config_file)
     if asked.config is None:
+        check_measured(asked.raw)
         raise ReproError(
-            "no such campaign, or one without a configuration",
+            "the campaign has no configuration",
             where=results / asked.campaign / "config.yaml",
             todo="name its configuration with --config",
         )

@@ -489,10 +489,11 @@ def best(
         typer.echo(f"\n{name} chooses no single kernel a problem: its times are in {table}")
 
 
-def print_winners(winners: Sequence[Winner], more: str = "") -> None:
+def print_winners(winners: Sequence[Winner], more: str = "", reasons: bool = True) -> None:
     """Print a table of winners, and for each problem the lines that take its kernels away.
 
-    `more` is printed below the table, in place of these lines.
+    `more` is printed below the table, in place of these lines. Without `reasons`, only the table has the beginning of
+    why a problem has no winner.
     """
     from repro.campaign.winners import HEADS, REHEARSAL, notes, table_rows, ways_out
     from repro.cli.console import INDENT, in_columns, terminal_width, wrapped
@@ -501,7 +502,7 @@ def print_winners(winners: Sequence[Winner], more: str = "") -> None:
         typer.echo(f"{typer.style(REHEARSAL, fg='yellow')}\n")
     for number, line in enumerate(in_columns(HEADS, table_rows(winners), terminal_width()) if winners else ()):
         typer.echo(line if number else typer.style(line, bold=True))
-    for number, note in enumerate(notes(winners)):
+    for number, note in enumerate(notes(winners, reasons)):
         if number == 0:
             typer.echo()
         for part in note.splitlines():
@@ -526,8 +527,11 @@ def print_rivals(rivals: Sequence[RivalLine]) -> None:
         typer.echo(line)
 
 
-def print_end_of_run(campaign: str) -> None:
-    """Print the first winners on the user's own files, or on all problems where there are none, and all rivals."""
+def print_end_of_run(campaign: str, reasons: bool = True) -> None:
+    """Print the first winners on the user's own files, or on all problems where there are none, and all rivals.
+
+    `reasons` are those of problems without a winner, in full.
+    """
     from repro.campaign.artifacts import CampaignSelection
     from repro.campaign.winners import MAX_WINNERS, find_rivals, find_winners
 
@@ -536,10 +540,11 @@ def print_end_of_run(campaign: str) -> None:
     winners = own or find_winners(asked)
     rivals = find_rivals(asked)
     if winners:
-        more = f", the first {MAX_WINNERS} of {len(winners)}" if len(winners) > MAX_WINNERS else ""
+        first = f", the first {MAX_WINNERS} of {len(winners)}" if len(winners) > MAX_WINNERS else ""
         whose = "Your own problems" if own else "The fastest kernels"
-        typer.echo(f"\n{whose}{more}; `repro best {campaign}` says it again:\n")
-        print_winners(winners[:MAX_WINNERS], "" if own else f"`repro best {campaign}` says how to take them away")
+        typer.echo(f"\n{whose}{first}; `repro best {campaign}` says it again:\n")
+        more = "" if own else f"`repro best {campaign}` says how to take them away"
+        print_winners(winners[:MAX_WINNERS], more, reasons)
     print_rivals(rivals[:MAX_WINNERS])
     if len(rivals) > MAX_WINNERS:
         typer.echo(f"these are {MAX_WINNERS} of {len(rivals)}: `repro best {campaign}` has all")

@@ -19,7 +19,7 @@ from yaml.constructor import SafeConstructor
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from yaml.resolver import Resolver
 
-from repro.config.validation_errors import Key, misfits, shorten
+from repro.config.validation_errors import Key, misfits, nearest_file, shorten
 from repro.errors import ReproError
 from repro.package_data import shipped
 
@@ -86,7 +86,7 @@ def _read_text(path: Path, subject: str) -> str:
     except (OSError, ValueError) as error:  # ValueError: the path contains a zero byte
         reason = getattr(error, "strerror", None) or error
         raise ReproError(f"the {subject} cannot be read", where=repr(str(path)), actual=reason) from None
-    raise ReproError(f"no such {subject}", where=path, todo="correct the path")
+    raise ReproError(f"no such {subject}", where=path, actual=nearest_file(path), todo="correct the path")
 
 
 class _Loader(Composer, CParser, SafeConstructor, Resolver):

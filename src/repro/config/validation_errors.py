@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from itertools import islice
+from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -12,6 +15,8 @@ from pydantic_core import PydanticCustomError
 
 #: Maximum number of characters shown of a value, and compared of it.
 MAX_VALUE_LENGTH = 120
+#: Maximum number of a folder's files whose names are compared with that of a missing file.
+MAX_NAMES = 1000
 #: Type of errors that list the allowed values, such as those of `refuse_unknown`.
 CHOICE = "choice"
 #: Types of errors of alternatives that are no mappings, which a mapping cannot mean.
@@ -46,6 +51,17 @@ def suggestion(word: object, choices: Iterable[str]) -> str:
     """Return `; did you mean …?` for the nearest of the choices, or nothing."""
     near = nearest(word, choices)
     return f"; did you mean {near}?" if near else ""
+
+
+def nearest_file(path: Path) -> str | None:
+    """Return the name of a file that is missing, with the nearest name in its folder; None if none resembles it."""
+    try:
+        with os.scandir(path.parent) as entries:
+            names = [entry.name for entry in islice(entries, MAX_NAMES)]
+    except (OSError, ValueError):
+        return None
+    near = suggestion(path.name, names)
+    return f"{path.name}{near}" if near else None
 
 
 def refuse_unknown(message: str, choices: Iterable[str]) -> PydanticCustomError:

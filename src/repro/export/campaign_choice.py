@@ -8,7 +8,7 @@ from pathlib import Path
 
 from repro.bench.records import read_environment
 from repro.bench.rows import TIMED, median_column
-from repro.bench.store import read_case, read_rows
+from repro.bench.store import check_measured, read_case, read_rows
 from repro.codegen.targets import Target, get_target
 from repro.errors import ReproError
 from repro.problems.registry import campaign_folder
@@ -56,7 +56,9 @@ def find_campaign_choice(
     first of `preferred` that the campaign has. An unknown campaign, problem or choice, or a damaged record, raises
     `ReproError`.
     """
-    study_folder = campaign_folder(results, campaign) / "raw" / study_name
+    raw = campaign_folder(results, campaign) / "raw"
+    check_measured(raw)
+    study_folder = raw / study_name
     choices = read_case(study_folder, "choices", problem_name, precision)
     if not choices:
         raise _nothing(study_folder, problem_name, precision)

@@ -6,6 +6,7 @@ SciPy's conversions do not check them.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import chain
@@ -31,6 +32,14 @@ def sound(matrix: Any, subject: str, max_rows: int = MAX_DIMENSION) -> Any:
     the arrays if they are plain NumPy arrays. The format stays, but `dia` (without zeros), `lil` and `dok` become
     `coo`.
     """
+    if isinstance(matrix, str | os.PathLike):
+        raise ReproError(
+            "this is the name of a file, not a matrix",
+            where=subject,
+            expected="a SciPy sparse matrix or array",
+            actual=repr(os.fspath(matrix)),
+            todo="read it with scipy.io.mmread, which takes Matrix Market files, and give what it returns",
+        )
     if not sp.issparse(matrix):
         raise ReproError(
             "this is no sparse matrix",

@@ -26,6 +26,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from repro.config.models import Limits
+from repro.config.validation_errors import nearest_file
 from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.filesystem import write_whole
@@ -51,7 +52,7 @@ def locate(path: Path | str) -> Path:
         place = Path(path).expanduser()
         kind = kind_of(place.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError):
-        raise ReproError("no such file", where=path, todo="correct the path") from None
+        raise ReproError("no such file", where=path, actual=nearest_file(place), todo="correct the path") from None
     except (OSError, ValueError, RuntimeError) as error:  # path too long, zero byte, or unknown user
         actual = error.strerror if isinstance(error, OSError) else error
         raise ReproError("the path cannot be used", where=repr(str(path)), actual=actual) from None

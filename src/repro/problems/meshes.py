@@ -360,7 +360,7 @@ def read_tetrahedra(
     ------
     ReproError
         For the reasons listed in `read_surface`, or: there are no tetrahedra; there are other kinds of volumes;
-        tetrahedra are degenerate; or only some of them are inverted.
+        tetrahedra are degenerate; or they are of both orders of vertices, and some overlap at a common face.
     """
     path = Path(path)
     points, cells = read_blocks(path, limits or Limits())
@@ -368,21 +368,30 @@ def read_tetrahedra(
     points, tets, notes = referenced(points, np.concatenate(blocks), path)
     volumes = tetrahedron_volumes(points, tets)
     refuse_degenerate(np.abs(volumes), points[tets], 3, "tetrahedra", path)
-    inverted = np.flatnonzero(volumes < 0)
-    if inverted.size == len(tets):
-        # The file uses the opposite convention for the order of vertices.
-        tets[:, [2, 3]] = tets[:, [3, 2]]
-        notes = (*notes, "all tetrahedra were numbered left-handed; two vertices of each exchanged")
-    elif inverted.size:
+    left_handed = volumes < 0
+    turned = int(np.count_nonzero(left_handed))
+    if turned:
+        # The order of a tetrahedron's vertices is a matter of numbering, and its stiffness does not depend on it.
+        tets[left_handed] = tets[left_handed][:, [0, 1, 3, 2]]
+        which = "all" if turned == len(tets) else f"{turned} of {len(tets)}"
+        notes = (*notes, f"{which} tetrahedra were numbered left-handed; two vertices of each exchanged")
+    notes = (*notes, *_twice(tets))
+    overlaps = _overlaps(tets)
+    if not len(overlaps):
+        return points, tets, notes
+    first, second = overlaps[0]
+    pair = f"number {first} and {second} (counted from 0)"
+    # Both orders beside overlaps are what a deformation leaves behind that turned cells inside out. Of one order,
+    # overlapping cells are kept, as duplicates are.
+    if 0 < turned < len(tets):
         raise ReproError(
-            "the mesh has inverted tetrahedra",
+            "the mesh is folded: tetrahedra that share a face overlap",
             where=path,
-            expected="volumes of one sign",
-            actual=f"{inverted.size} of {len(tets)} with negative volume, the first is number {inverted[0]} "
-            "(counted from 0)",
+            expected="the two tetrahedra of each inner face on different sides of it",
+            actual=f"{len(overlaps)} pairs on the same side of their face, the first are {pair}",
             todo="repair the mesh, or mesh its surface anew",
         )
-    return points, tets, (*notes, *_twice(tets))
+    return points, tets, (*notes, f"{len(overlaps)} pairs of tetrahedra overlap at a common face, the first are {pair}")
 
 
 def tetrahedron_volumes(points: Floats, tets: Integers) -> Floats:
@@ -463,7 +472,7 @@ def _parse(plain: Path, module: str, path: Path, values: bool, use: Callable[[Fl
             where=path,
             expected=f"a {plain.suffix} file",
             actual=" ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":"),
-            todo="fetch or export it again, or convert it to PLY or Gmsh",
+            todo="export it again, or convert it to PLY or Gmsh",
         ) from error
     if points.shape[1] < 3:
         raise ReproError(
@@ -555,7 +564,7 @@ def _refuse_missing(points: Floats, blocks: list[Cells], path: Path) -> None:
             where=path,
             expected=f"vertex numbers below {len(points)}",
             actual=f"{outside.size} elements with others, the first is number {outside[0]} (counted from 0)",
-            todo="fetch or export it again",
+            todo="export it again",
         )
     used = np.zeros(len(points), dtype=bool)
     for block in blocks:
@@ -597,6 +606,27 @@ def _twice(tets: NDArray[np.int64]) -> tuple[str, ...]:
         return ()
     first = int(order[again].min())
     return (f"{again.size} duplicate tetrahedra kept, the first is number {first} (counted from 0)",)
+
+
+#: The vertices of each face of a tetrahedron of positive volume, counterclockwise when seen from outside.
+_FACES = np.array([[1, 2, 3], [0, 3, 2], [0, 1, 3], [0, 2, 1]])
+
+
+def _overlaps(tets: Corners) -> Corners:
+    """Return pairs `(p, 2)` of tetrahedra of positive volume that lie on the same side of a common face; duplicates
+    are no pair.
+
+    Seen from outside, tetrahedra on different sides of a face have its vertices in opposite orders.
+    """
+    faces = tets[:, _FACES].reshape(-1, 3)
+    turn = (np.argmin(faces, axis=1)[:, None] + np.arange(3)) % 3
+    a, b, c = np.take_along_axis(faces, turn, axis=1).T
+    edge = a * (int(tets.max()) + 1) + b
+    order = np.lexsort((c, edge))
+    again = np.flatnonzero((np.diff(edge[order]) == 0) & (np.diff(c[order]) == 0))
+    pairs = np.sort(np.stack([order[again], order[again + 1]], axis=1) // len(_FACES), axis=1)
+    distinct = (np.sort(tets[pairs[:, 0]], axis=1) != np.sort(tets[pairs[:, 1]], axis=1)).any(axis=1)
+    return np.unique(pairs[distinct], axis=0)
 
 
 def _oddities(faces: NDArray[np.int64]) -> list[str]:

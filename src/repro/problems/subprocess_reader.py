@@ -288,7 +288,7 @@ def _files() -> Iterator[list[int]]:
 
 
 def _result(status: int | None, answer: int, path: Path, limits: Limits, reader: str, memory: int, key: str) -> Any:
-    again = "the file is damaged, or made to do this: fetch or export it again"
+    again = "the file is damaged, or made to do this: export it again"
     if status is None:
         raise ReproError(
             "reading the file takes too long",

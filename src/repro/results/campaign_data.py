@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from repro.bench import ncu
 from repro.bench.records import code_of, read_commits, read_environments, read_problems
 from repro.bench.rows import CLOCKS, LATER_OF_ALL, NO_COLUMNS, PRECISIONS, ClockName, ColumnType, RecordedRow, schema_of
-from repro.bench.store import read_rows, recorded_studies
+from repro.bench.store import check_measured, read_rows, recorded_studies
 from repro.bench.yardsticks import EMPTY, YARDSTICKS
 from repro.config.models import TUNED, Timing
 from repro.errors import ReproError
@@ -267,8 +267,7 @@ class Campaign:
         missing or has no data of the study, a file is damaged or has another schema, or times of several devices are
         mixed.
         """
-        if not raw.is_dir():
-            raise ReproError("no such campaign", where=raw, todo="measure it first, or name another campaign")
+        check_measured(raw)
         steps = ("search", "report", "repeat", "choices", "counters")
         rows = {step: _of_cases(read_rows(raw / study_name, step), problems, precisions) for step in steps}
         search, report, repeat = (

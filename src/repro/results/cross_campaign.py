@@ -15,6 +15,7 @@ import pandas as pd
 
 from repro.bench.rows import ALL_CLOCKS, TIMED, ClockName
 from repro.bench.store import recorded_studies
+from repro.config.validation_errors import suggestion
 from repro.errors import ReproError
 from repro.results.campaign_data import Campaign, ProblemRecord
 from repro.results.significance import adjusted, interval_of_mean, p_values, sampling_error, spread_between_runs
@@ -160,8 +161,8 @@ def find_campaign(given: str, results: Path) -> Path:
     raise ReproError(
         "no such campaign",
         expected=f"a folder below {results}, or the path of one that holds raw/",
-        actual=given,
-        todo="measure it first, or copy its folder there",
+        actual=f"{given}{suggestion(given, [path.parent.name for path in results.glob('[!.]*/raw')])}",
+        todo="measure it first, or copy its folder there: `repro list campaigns` has all",
     )
 
 

@@ -64,7 +64,7 @@ def make_graph_bench(cpu_device, modules_folder):
     ("name", "of", "status", "message"),
     [
         ("Multiplying", "spgemm", "ok", ""),
-        ("WrongPlaces", "spgemm", "incorrect", "numbers are wrong, c|entries at places|there twice"),
+        ("WrongPlaces", "spgemm", "incorrect", "the worst: c|entries at places|there twice"),
         ("OtherType", "spgemm", "incorrect", "values of c are float16, not float64"),
         ("NoProduct", "spgemm", "incorrect", "it set no result: c is None"),
         ("Solving", "solve", "ok", ""),

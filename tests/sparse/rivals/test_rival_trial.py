@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from spoilt_forms import PYTHON, of_python
 from typer.testing import CliRunner
@@ -13,6 +14,7 @@ from repro.cli import app
 from repro.codegen import nvcc
 from repro.config.models import Rival
 from repro.devices.device_group import Devices
+from repro.errors import IncorrectError
 from repro.sparse.rivals import trial
 from repro.sparse.rivals.trial import Trial, try_apart, try_rival
 
@@ -26,7 +28,7 @@ EXAMPLES = Path(__file__).parents[3] / "examples/rivals"
     ("name", "status", "message"),
     [
         ("Right", "ok", ""),
-        ("Wrong", "incorrect", r"1 of 225 numbers are wrong, y\[3\] is \S+ and not \S+"),
+        ("Wrong", "incorrect", r"1 of 225 numbers are wrong, the worst: y\[3\] is \S+ and not \S+"),
         ("Outside", "incorrect", "writes outside of its result: 12 bytes past the end"),
         ("Inputs", "incorrect", "writes to x, which it may only read"),
         ("Leaking", "leak", r"1,0\d\d,\d\d\d bytes of host memory stay each time it is set up and torn down"),
@@ -38,6 +40,19 @@ def test_what_is_wrong_is_said(cpu_device, name, status, message) -> None:
     outcome = try_rival(of_python(name), ONE, Devices([cpu_device]))
     assert outcome.status == status, outcome
     assert re.search(message, outcome.message)
+
+
+@pytest.mark.parametrize(
+    ("shape", "worst", "named"), [((6,), 1e3, r"y\[4\] is 1001 and not 1"), ((2, 3), np.nan, r"y\[1, 1\] is nan")]
+)
+def test_the_worst_of_several_wrong_numbers_is_named(shape, worst, named) -> None:
+    exact = np.ones(shape)
+    given = exact.copy()
+    given.flat[[0, 4]] += 1e-3, worst
+    with pytest.raises(IncorrectError, match=f"2 of 6 numbers are wrong, the worst: {named}"):
+        trial._compared(given, exact, np.full(shape, 1e-6), "y")
+    zero = np.zeros(shape)
+    assert trial._compared(zero, zero, zero, "y") == 0
 
 
 def test_a_library_that_keeps_memory_leaks(cpu_device, library) -> None:

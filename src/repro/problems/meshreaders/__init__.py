@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 #: Byte order of binary numbers; "" for a text file.
 Order = Literal["", "<", ">"]
-AGAIN = "fetch or export it again"
+AGAIN = "export it again"
 #: Number of bytes to search for words in one step.
 _WINDOW = 1 << 24
 _SPACE = np.zeros(256, bool)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from repro.exact_casts import cast
 from repro.problems.meshreaders import (
+    AGAIN,
     Cells,
     Content,
     Contents,
@@ -116,7 +117,7 @@ def read(path: Path, values: bool = False) -> Contents:
             "the .vtk file is not one of VTK's old format",
             expected="a first line # vtk DataFile Version",
             actual=f"it starts with {head[0][:40]!r}",
-            todo="name it .vtu, since it is XML" if xml else "fetch or export it again",
+            todo="name it .vtu, since it is XML" if xml else AGAIN,
         )
     kind = head[2].upper()
     if kind not in (b"ASCII", b"BINARY"):

@@ -15,6 +15,7 @@ from importlib.metadata import PackageNotFoundError, packages_distributions, ver
 from pathlib import Path
 
 from repro.config.models import Rival
+from repro.config.validation_errors import nearest_file
 from repro.errors import ReproError
 from repro.package_data import shipped
 
@@ -73,7 +74,7 @@ def _existing(rival: Rival, form: str, text: str) -> Path:
             "no such file of a rival",
             where=f"rivals: {rival.name}: {form}",
             expected="a file, by a path from the folder that the command is started in",
-            actual=path,
+            actual=nearest_file(path) or path,
             todo="correct the path, or build the library first" if form == "library" else "correct the path",
         )
     return path

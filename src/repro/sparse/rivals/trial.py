@@ -270,13 +270,16 @@ def _launched(runnable: RivalRunnable, workspace: Workspace, check: Check) -> fl
 
 
 def _compared(given: NDArray[np.floating], exact: NDArray[np.float64], bound: NDArray[np.float64], name: str) -> float:
+    """Return the largest error over its bound; raise `IncorrectError` that names where it is, if a number is wrong."""
     errors = np.abs(given - exact)
-    wrong = np.flatnonzero(~(errors <= bound))
-    if len(wrong):
-        first = wrong[0]
-        words = f"{name}[{first}] is {given[first]:g} and not {exact[first]:g}"
-        raise IncorrectError(f"{len(wrong)} of {given.size} numbers are wrong, {words}")
-    return float(np.max(errors / np.where(bound > 0, bound, 1)))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shares = np.where(errors == 0, 0.0, errors / bound)
+    wrong = ~(errors <= bound)
+    if wrong.any():
+        worst = np.unravel_index(np.argmax(shares), shares.shape)  # a NaN, if there is one
+        words = f"{name}[{', '.join(map(str, worst))}] is {given[worst]:g} and not {exact[worst]:g}"
+        raise IncorrectError(f"{np.count_nonzero(wrong)} of {given.size} numbers are wrong, the worst: {words}")
+    return float(shares.max())
 
 
 def _compared_matrix(
@@ -287,7 +290,7 @@ def _compared_matrix(
         raise IncorrectError(f"{twice} entries of c are there twice")
     if surplus := int((np.diff(c.indptr) > np.count_nonzero(terms, axis=1)).sum()):
         raise IncorrectError(f"{surplus} rows of c have entries at places where it has none")
-    return _compared(c.toarray().ravel(), exact.ravel(), bound.ravel(), "c")
+    return _compared(c.toarray(), exact, bound, "c")
 
 
 def _leak(runnable: RivalRunnable, workspace: Workspace) -> str:
