@@ -9,7 +9,7 @@ ARGS ?=
 VENV ?= .venv
 # the first Python that starts and is new enough; PYTHON=… names another
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
-PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3; do \
+PYTHON ?= $(shell for name in python3.14 python3.13 python3.12 python3.11 python3; do \
   $$name -c '$(NEW_ENOUGH)' 2>/dev/null && { command -v $$name; break; }; done)
 # a GPU's packages only where a GPU is, since PyCUDA is built against its toolkit
 ifeq ($(origin EXTRAS),undefined)

@@ -17,7 +17,7 @@ print(json.dumps([dir(repro), [name for name in ("numpy", "scipy", "repro.operat
 """
 
 
-def test_its_names_are_listed_without_an_import() -> None:
+def test_the_names_of_the_package_are_listed_without_an_import() -> None:
     said = subprocess.run([sys.executable, "-c", LISTED], capture_output=True, text=True, check=True).stdout
     names, imported = json.loads(said)
     assert names == sorted(repro.__all__)

@@ -91,7 +91,7 @@ def test_the_environment_is_made_by_the_commands_of_the_page(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["Dockerfile", "apptainer.def"])
-def test_its_shell_can_be_read(name: str) -> None:
+def test_the_shell_of_an_image_can_be_read(name: str) -> None:
     subprocess.run(["bash", "-n"], input="\n".join(shell()[name]), text=True, check=True)
 
 

@@ -35,7 +35,7 @@ def test_more_than_a_pipe_holds_is_taken_on_both_streams(tmp_path: Path) -> None
     assert (len(ended.output), len(ended.errors)) == (300_000, 300_000)
 
 
-def test_it_reads_nothing_of_the_terminal(tmp_path: Path) -> None:
+def test_a_program_reads_nothing_of_the_terminal(tmp_path: Path) -> None:
     assert run_program([script(tmp_path, "cat; echo end")], 20, "it").output == "end\n"
 
 

@@ -1,7 +1,7 @@
-// The words of a kernel in CUDA C++; opencl.h has the same words in OpenCL C. A macro is one line.
+// The words of a kernel in CUDA C++; opencl.h has the same words in OpenCL C.
 
-// A kernel with its threads of a block and the blocks that a multiprocessor shall hold; threads of a WARP_KERNEL exchange
-// values. The name and the parameters follow.
+// A kernel with its threads of a block and the blocks that a multiprocessor shall hold; threads of a WARP_KERNEL
+// exchange values. The name and the parameters follow.
 #define KERNEL(block_size, blocks_per_sm) extern "C" __global__ void __launch_bounds__(block_size, blocks_per_sm)
 #define WARP_KERNEL(block_size, blocks_per_sm) extern "C" __global__ void __launch_bounds__(block_size, blocks_per_sm)
 #define INLINE static __device__ __forceinline__
@@ -34,7 +34,8 @@
 #define ATOMIC_OR(address, value) atomicOr(address, value)
 #define ATOMIC_MAX(address, value) atomicMax(address, value)
 
-// Threads of a warp that work out ranks among each other; whether a condition holds for one of them, and for which; bits.
+// Threads of a warp that work out ranks among each other; whether a condition holds for one of them, and for which;
+// bits.
 #define LANES 32
 #define ANY(condition) __any_sync(0xffffffffu, condition)
 #define BALLOT(condition) __ballot_sync(0xffffffffu, condition)
@@ -42,8 +43,8 @@
 #define LOWEST_BIT(bits) (__ffs(bits) - 1)
 #define POPULATION(bits) __popc(bits)
 
-// The value of another thread of the warp: of the one whose number differs in the bits of `distance`, of a later one, of an
-// earlier one, and of the one named.
+// The value of another thread of the warp: of the one whose number differs in the bits of `distance`, of a later one,
+// of an earlier one, and of the one named.
 #define SHUFFLE_XOR(value, distance) __shfl_xor_sync(0xffffffffu, value, distance)
 #define SHUFFLE_DOWN(value, distance) __shfl_down_sync(0xffffffffu, value, distance)
 #define SHUFFLE_UP(value, distance) __shfl_up_sync(0xffffffffu, value, distance)
@@ -63,8 +64,9 @@
 #define ZERO_WORD {0, 0, 0, 0}
 #define COMBINE_WORDS(sum, word) sum.x ^= word.x; sum.y ^= word.y; sum.z ^= word.z; sum.w ^= word.w
 
-// Loads by what the caches keep: everything; nothing in L1, all in L2; nothing for long (PTX's ca, cg, cs). Of words the
-// type is one that the compiler knows. `load_el` needs a variable `policy`, of which L2 keeps a share (dialects/cuda.j2).
+// Loads by what the caches keep: everything; nothing in L1, all in L2; nothing for long (PTX's ca, cg, cs). Of words
+// the type is one that the compiler knows. `load_el` needs a variable `policy`, of which L2 keeps a share
+// (dialects/cuda.j2).
 #define load_ca(address) *(address)
 #define load_cg(address) load_past_l1(address)
 #define load_cs(address) load_once(address)
@@ -78,8 +80,8 @@
 #define POLICY unsigned long long
 #define POLICY_TO_KEEP(kept, of) policy_to_keep(kept, of)
 
-// Copies of 4, 8 or 16 bytes from global to shared memory while the thread goes on (PTX's cp.async): those since the last
-// COPIES_ASKED are a group; after COPIES_DONE all but the thread's newest so many groups are there.
+// Copies of 4, 8 or 16 bytes from global to shared memory while the thread goes on (PTX's cp.async): those since the
+// last COPIES_ASKED are a group; after COPIES_DONE all but the thread's newest so many groups are there.
 #define COPY_ASYNC(type, to, from) __pipeline_memcpy_async(to, from, sizeof(type))
 #define COPIES_ASKED() __pipeline_commit()
 #define COPIES_DONE(newest) __pipeline_wait_prior(newest)

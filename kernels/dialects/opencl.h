@@ -1,9 +1,10 @@
-// The words of a kernel in OpenCL C; cuda.h has the same words in CUDA C++, and says what each means. A macro is one line.
+// The words of a kernel in OpenCL C; cuda.h has the same words in CUDA C++, and says what each means.
 
 // How many blocks a core shall hold is no part of a kernel here: the grid alone says it. A warp is a sub-group of 16
 // work-items, as many as the target `cpu` has.
 #define KERNEL(block_size, blocks_per_sm) __kernel __attribute__((reqd_work_group_size(block_size, 1, 1))) void
-#define WARP_KERNEL(block_size, blocks_per_sm) __kernel __attribute__((reqd_work_group_size(block_size, 1, 1))) __attribute__((intel_reqd_sub_group_size(16))) void
+#define WARP_KERNEL(block_size, blocks_per_sm) \
+    __kernel __attribute__((reqd_work_group_size(block_size, 1, 1))) __attribute__((intel_reqd_sub_group_size(16))) void
 #define INLINE static inline
 
 #define GLOBAL __global

@@ -48,7 +48,7 @@ def test_how_it_ended_is_told(script, code):
         assert run_worker(python(script)) == End(code)
 
 
-def test_its_signals_are_not_held():
+def test_the_signals_of_a_worker_are_not_held():
     script = "import signal; raise SystemExit(len(signal.pthread_sigmask(signal.SIG_BLOCK, ())))"
     with signals_held():
         assert run_worker(python(script)) == End(0)
@@ -75,7 +75,7 @@ def test_what_asks_the_one_to_end_is_passed_on(number, end):
     assert time.monotonic() - began < 10
 
 
-def test_it_ends_with_the_one_it_works_for():
+def test_a_worker_ends_with_the_one_it_works_for():
     process, pid = started()
     process.kill()
     process.communicate(timeout=20)

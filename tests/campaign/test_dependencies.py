@@ -134,7 +134,7 @@ class TestFiles:
 class TestHash:
     """Of a package that is made up."""
 
-    def test_it_does_not_depend_on_order_or_place(
+    def test_the_hash_does_not_depend_on_order_or_place(
         self, made_up: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         here = hash_now("step", "asks")

@@ -248,7 +248,7 @@ class TestDevice:
 class TestReplay:
     """A replay takes what is recorded and asks for no device."""
 
-    def test_it_takes_the_raw_results_as_they_are(self) -> None:
+    def test_a_replay_takes_the_raw_results_as_they_are(self) -> None:
         raw = Path("results/old/raw/compound_spmv/x/single")
         raw.mkdir(parents=True)
         (raw / "report.parquet").touch()

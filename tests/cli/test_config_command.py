@@ -19,7 +19,7 @@ def _in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(REPOSITORY)
 
 
-def test_it_prints_every_default(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_every_default(capsys: pytest.CaptureFixture[str]) -> None:
     config([Path("config/config.yaml"), Path("config/paper.yaml")])
     printed = yaml.safe_load(capsys.readouterr().out)
     assert printed["campaign"] == "paper"

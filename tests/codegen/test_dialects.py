@@ -48,6 +48,21 @@ def test_macros_are_expanded(templates: Path, source: str, plain: str) -> None:
     assert without_macros(templates, "cuda", header(templates, "cuda") + source) == plain
 
 
+def test_a_macro_over_two_lines_becomes_one(templates: Path) -> None:
+    opencl = header(templates, "opencl")
+    assert "#define WARP_KERNEL(block_size, blocks_per_sm) \\\n" in opencl
+    (line,) = without_macros(templates, "opencl", opencl + "WARP_KERNEL(32, 1) f(int n);").splitlines()
+    words = (
+        "__kernel __attribute__((reqd_work_group_size(32, 1, 1))) __attribute__((intel_reqd_sub_group_size(16))) void"
+    )
+    assert line == f"{words} f(int n);"
+
+
+@pytest.mark.parametrize("dialect", ["cuda", "opencl"])
+def test_no_line_of_a_header_is_long(templates: Path, dialect: str) -> None:
+    assert max(map(len, header(templates, dialect).splitlines())) <= 120
+
+
 def test_a_macro_of_nothing_leaves_no_line(templates: Path) -> None:
     source = "    UNROLL\n    COPIES_ASKED();\n    for (;;)\n"
     assert without_macros(templates, "opencl", source) == "    for (;;)\n"

@@ -1,3 +1,5 @@
+"""Launches timed between events on a GPU that is none: in batches behind a blocker, and again where it gave up."""
+
 import functools
 from contextlib import contextmanager
 

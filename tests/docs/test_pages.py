@@ -145,6 +145,15 @@ def test_the_map_leads_to_every_page_and_the_architecture_to_every_decision():
     assert not [page.name for page in docs.glob("adr/*.md") if f"(adr/{page.name})" not in decisions]
 
 
+def test_the_types_that_flow_are_in_the_modules_that_the_architecture_names():
+    architecture = (REPOSITORY / "docs/architecture.md").read_text()
+    types = architecture.partition("## The types that flow\n")[2].partition("\n## ")[0]
+    found = re.findall(r"^ {4,6}([A-Z]\w+) +(\w+/\w+\.py) ", types, re.MULTILINE)
+    assert len(found) == len(re.findall(r"^ {4,6}[A-Z]", types, re.MULTILINE)) > 10
+    for name, module in found:
+        assert re.search(rf"^class {name}\b", (REPOSITORY / "src/repro" / module).read_text(), re.MULTILINE), name
+
+
 @pytest.mark.parametrize("path", ["Watch", "Take away", "Add"])
 def test_each_path_is_a_thread_from_its_first_page_to_its_last(path):
     navigation = yaml.safe_load((REPOSITORY / "mkdocs.yml").read_text())["nav"]

@@ -16,7 +16,7 @@ PATH = Path(__file__).parents[2] / "examples/operators.ipynb"
 CELLS = nbformat.read(PATH, as_version=4).cells
 
 
-def test_it_is_a_notebook_without_outputs() -> None:
+def test_the_notebook_has_no_outputs() -> None:
     nbformat.validate(nbformat.read(PATH, as_version=4))
     code = [cell for cell in CELLS if cell.cell_type == "code"]
     assert not [cell.id for cell in code if cell.outputs or cell.execution_count], (
@@ -24,7 +24,7 @@ def test_it_is_a_notebook_without_outputs() -> None:
     )
 
 
-def test_its_cells_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_notebooks_cells_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("REPRO_CACHE", str(tmp_path))
     shown: list[int] = []
     monkeypatch.setattr(plt, "show", lambda: (shown.append(len(plt.gca().lines)), plt.close()))
@@ -35,7 +35,7 @@ def test_its_cells_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert shown == [2, 3]
 
 
-def test_its_links_lead_somewhere() -> None:
+def test_the_notebooks_links_lead_somewhere() -> None:
     links = [link for cell in CELLS for link in re.findall(r"\]\(([^)]+)\)", cell.source)]
     assert links
     assert all((PATH.parent / link).exists() for link in links)

@@ -198,7 +198,7 @@ def exported(templates: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.medium
 @pytest.mark.skipif(nvcc.find() is None, reason="nvcc is not installed")
 @pytest.mark.parametrize("case", COMPILED)
-def test_it_compiles_without_a_warning_to_the_code_that_is_measured(
+def test_an_export_compiles_without_a_warning_to_the_code_that_is_measured(
     templates: Path, tmp_path: Path, exported: str, case: str
 ) -> None:
     entry, precision, variant = COMPILED[case]

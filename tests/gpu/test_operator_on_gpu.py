@@ -151,7 +151,7 @@ def test_what_solvers_do_with_vectors(entry, order, precision):
 @pytest.mark.alone
 @pytest.mark.parametrize("precision", TOLERANCE)
 @pytest.mark.parametrize(("entry", "order"), ORDERS)
-def test_they_are_as_fast_as_a_copy(gpu, gpu_module, runtime, entry, order, precision):
+def test_kernels_of_vectors_are_as_fast_as_a_copy(gpu, gpu_module, runtime, entry, order, precision):
     """Bytes a second of `axpby` and of the inner product over those of a device copy, on vectors of 256 MiB."""
     kind = repro.vectors(1, entry, precision, order, "cuda:0")
     n = (256 << 20) // (kind.size * kind.dtype.itemsize)

@@ -58,7 +58,7 @@ def test_a_system_is_solved(hierarchy, accel):
     assert len(again) == 1
 
 
-def test_it_preconditions_scipys_solvers(hierarchy):
+def test_multigrid_preconditions_scipys_solvers(hierarchy):
     matrix, ml = hierarchy
     b = np.random.default_rng(2).random(1600)
     steps = []

@@ -110,7 +110,7 @@ def test_batches_of_any_size(dtype, count):
     assert_same(A, plus(plus(matrix, *entries), *entries))
 
 
-def test_it_is_brought_together_and_tidied():
+def test_a_matrix_is_brought_together_and_tidied():
     matrix, A = drawn(), repro.DynamicCSR.from_csr(drawn(), segments=2, slack=0, capacity=500, device=DEVICE)
     for seed in range(3):
         entries = batch(matrix.shape, seed=seed)

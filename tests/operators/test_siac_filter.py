@@ -97,7 +97,7 @@ def test_arrays_on_the_device_are_taken_where_they_lie(mesh, points, smooth, put
         made @ put(several.astype(np.float32))
 
 
-def test_its_matrix_is_one_of_scipys(mesh, points, smooth):
+def test_the_matrix_of_the_filter_is_one_of_scipys(mesh, points, smooth):
     matrix = smooth.to_scipy()
     assert abs(matrix - contour_rows(mesh, points, 1)).max() < 1e-13
     modes = drawn(mesh, 1)

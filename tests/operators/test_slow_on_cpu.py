@@ -23,7 +23,7 @@ def make():
     return repro.operator(sp.eye_array(4, format="csr"), device=DEVICE)
 
 
-def test_it_is_said_once_where_the_operator_is_asked_for():
+def test_the_warning_is_given_once_where_the_operator_is_asked_for():
     with pytest.warns(SlowOnCpuWarning, match="SciPy") as said:
         make()
     assert [warning.filename for warning in said] == [__file__]
@@ -32,7 +32,7 @@ def test_it_is_said_once_where_the_operator_is_asked_for():
         make().T  # noqa: B018
 
 
-def test_it_can_be_filtered_by_its_class_or_made_an_error():
+def test_the_warning_can_be_filtered_by_its_class_or_made_an_error():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", SlowOnCpuWarning)

@@ -122,7 +122,7 @@ def test_an_entry_whose_transpose_is_none_is_refused(small_problem, monkeypatch)
         transposed(small_problem("complex"), conjugate=True)
 
 
-def test_it_is_made_once_of_the_same_kernel_and_closed_with_its_matrix(small_problem, made):
+def test_a_transpose_is_made_once_of_the_same_kernel_and_closed_with_its_matrix(small_problem, made):
     A = repro.operator(small_problem("complex"), device=DEVICE)
     assert len(made) == 1
     T, H = A.T, A.H

@@ -43,7 +43,7 @@ def test_what_was_read_comes_back_and_may_be_changed(path: Path) -> None:
     assert (got[0].data[0], got[1][0], got[3], given[1][0]) == (17, 3, "text", 0)
 
 
-def test_it_is_another_process(path: Path) -> None:
+def test_the_reader_is_another_process(path: Path) -> None:
     assert read_isolated(os.getpid, path, Limits(), READER) != os.getpid()
 
 

@@ -18,7 +18,7 @@ def age(folder: Path) -> None:
     os.utime(folder, (folder.stat().st_mtime - 2 * YOUNG,) * 2)
 
 
-def test_it_is_gone_at_the_end(tmp_path: Path) -> None:
+def test_the_folder_is_gone_at_the_end(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="stop"), partial_folder(tmp_path) as folder:
         (folder / "half").write_text("x")
         raise ValueError("stop")
@@ -52,7 +52,7 @@ def test_a_folder_that_was_just_made_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / ".partial-new").exists()
 
 
-def test_it_works_where_files_cannot_be_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_can_be_had_where_files_cannot_be_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise OSError(95, "Operation not supported")
 

@@ -62,7 +62,7 @@ def test_the_triangles_fill_the_polygon(name: str, mirrored: bool) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(set(SHAPES) - {"hole_by_a_bridge"}))
-def test_it_is_all_the_same_where_a_polygon_begins(name: str) -> None:
+def test_the_triangles_are_the_same_wherever_a_polygon_begins(name: str) -> None:
     points = spread(SHAPES[name])
     cells = np.arange(len(points))
     found = []

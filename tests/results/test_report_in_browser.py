@@ -207,7 +207,7 @@ def phone(page: Path) -> dict[str, Any]:
     return look(page, 390)
 
 
-def test_it_asks_for_nothing_else(screen: dict[str, Any]) -> None:
+def test_the_report_asks_for_nothing_else(screen: dict[str, Any]) -> None:
     assert screen["resources"] == 0
 
 

@@ -43,7 +43,7 @@ def cells(table: Table) -> dict[str, Cell]:
     return {column.key: cell for column, cell in zip(table.columns, table.rows[0], strict=True)}
 
 
-def test_it_pays_from_the_first_product_that_makes_up_for_packing(tmp_path: Path) -> None:
+def test_packing_pays_from_the_first_product_that_makes_up_for_it(tmp_path: Path) -> None:
     line = cells(made(tmp_path, packing=0.00101))
     assert line["library"].value == "sell" and line["library_preprocess_ms"].value == pytest.approx(0.3)
     assert line["ours_setup_ms"].value == pytest.approx(1.01)
@@ -52,7 +52,7 @@ def test_it_pays_from_the_first_product_that_makes_up_for_packing(tmp_path: Path
 
 
 @pytest.mark.parametrize("ours", [CSR, 40.0])
-def test_it_never_pays_where_a_product_is_not_faster(tmp_path: Path, ours: float) -> None:
+def test_packing_never_pays_where_a_product_is_not_faster(tmp_path: Path, ours: float) -> None:
     line = cells(made(tmp_path, ours))
     assert line["pays_from"].value is None and line["pays_from"].shown == "never"
 

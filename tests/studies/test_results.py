@@ -26,7 +26,7 @@ def test_the_result_is_a_number_of_its_table_by_its_clock(study: str) -> None:
     assert f"by the {result.clock} clock" in (TABLES / study / f"{result.table}.md").read_text("utf-8").splitlines()[0]
 
 
-def test_it_stands_beside_itself_by_other_clocks() -> None:
+def test_a_result_stands_beside_itself_by_other_clocks() -> None:
     result = Result("table-targets", "gain, graph clock: mean", "ours", "that", "graph")
     columns = (Column("target", "target", numeric=False), Column("ours", "ours"))
     clocks = {"graph clock": 2.1, "event clock": 1.8, "cold cache, event clock": None}

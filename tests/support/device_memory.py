@@ -13,14 +13,16 @@ from repro.devices.cuda import CudaDevice
 from repro.devices.cuda_driver import CudaBuffer
 
 
-def fill_after(monkeypatch: pytest.MonkeyPatch, device: Any, nth: int) -> list[Any]:
+def fill_after(
+    monkeypatch: pytest.MonkeyPatch, device: Any, nth: int, failure: type[BaseException] = OutOfDeviceMemory
+) -> list[Any]:
     """Let a device give memory so many times; return a list of what is not given back, which changes as that does."""
     held: list[Any] = []
     allocate, first = device.allocate, iter(range(nth))
 
     def full(nbytes: int) -> Any:
         if next(first, None) is None:
-            raise OutOfDeviceMemory("it is full")
+            raise failure("it is full")
         buffer = allocate(nbytes)
         release = buffer.release
         held.append(buffer)

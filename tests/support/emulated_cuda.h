@@ -37,6 +37,7 @@ struct dim3 { unsigned x; };
 
 static dim3 threadIdx, blockIdx, gridDim;
 using std::isfinite;
+using std::isnan;
 using std::max;
 using std::min;
 

@@ -17,7 +17,7 @@ def parts():
     return mean, factors, lambda index: np.exp(-((places - places[index]) ** 2) / 2), np.arange(N) // 10
 
 
-def test_it_learns_what_conditioning_says(parts):
+def test_the_process_learns_what_conditioning_says(parts):
     mean, factors, likeness, _ = parts
     belief = GaussianProcess(*parts)
     seen, times = [3, 17, 4, 29], [2e-6, 3e-6, 1.5e-6, 9e-6]

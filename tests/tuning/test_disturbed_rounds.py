@@ -248,7 +248,7 @@ def test_a_yardstick_that_there_is_no_room_for_is_left_out(bench, monkeypatch):
     assert yardstick.released == 1
 
 
-def test_it_is_launched_in_a_batch_which_has_the_copy_s_times_already(make_bench, small_problem):
+def test_the_probe_is_launched_in_a_batch_which_has_the_copy_s_times_already(make_bench, small_problem):
     timed = {}
     for _ in range(2):  # the case that times the copy, and one that is spared it
         bench = make_bench(small_problem("real"), timed=timed)

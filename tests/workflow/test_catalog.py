@@ -45,7 +45,7 @@ def test_the_catalog_finds_what_it_looks_for() -> None:
     assert set(USAGE["mandatory-flags"]) == {"desc", "flags"}
 
 
-def test_its_flags_are_what_the_profile_says_of_when_and_how_jobs_run() -> None:
+def test_the_catalogs_flags_are_what_the_profile_says_of_when_and_how_jobs_run() -> None:
     profile = yaml.safe_load((REPOSITORY / "profiles/default/config.yaml").read_text())
     flags = re.findall(r"--([\w-]+)(?: ([^-\s]\S*))?", USAGE["mandatory-flags"]["flags"])
     assert dict(flags) == {
@@ -55,7 +55,7 @@ def test_its_flags_are_what_the_profile_says_of_when_and_how_jobs_run() -> None:
     }
 
 
-def test_its_snakefile_makes_what_the_other_makes(checkout: Checkout) -> None:
+def test_the_catalogs_snakefile_makes_what_the_other_makes(checkout: Checkout) -> None:
     words = ["--dry-run", "--forceall", "--configfile", "config/paper.yaml", "--config", "device=opencl"]
     here, there = checkout.snakemake(*words).jobs, checkout.snakemake("--snakefile", "workflow/Snakefile", *words).jobs
     assert here.pop("all") == there.pop("campaign") == 1
@@ -99,7 +99,7 @@ def deployed(checkout: Checkout, tmp_path_factory: pytest.TempPathFactory) -> De
 
 
 @pytest.mark.slow
-def test_it_is_run_as_a_module_of_another_workflow(deployed: Deployment) -> None:
+def test_the_workflow_is_run_as_a_module_of_another(deployed: Deployment) -> None:
     run = ["--cores", "2", *USAGE["mandatory-flags"]["flags"].split()]
     said = deployed.snakemake(*run)
     assert said.code == 0, said.text

@@ -35,7 +35,7 @@ STEPS = ("search", "baseline", "report", "choices")
 EFFORT = SamplingPlan(3)
 
 
-def test_it_is_four_files_of_120_lines_and_none_of_the_projects_own() -> None:
+def test_the_study_is_four_files_of_120_lines_and_none_of_the_projects_own() -> None:
     assert 0 < len(FILES) <= 4
     assert sum(len(path.read_text().splitlines()) for path in FILES) <= 120
     assert not [path for path in FILES if (REPOSITORY / path.relative_to(FOLDER)).exists()]
@@ -115,7 +115,7 @@ def test_columns_of_a_product_are_those_of_every_study_of_products(study: Module
 
 @pytest.mark.workflow
 @pytest.mark.slow
-def test_its_whole_campaign(tmp_path: Path) -> None:
+def test_the_whole_campaign_of_the_study(tmp_path: Path) -> None:
     checkout = Checkout(tmp_path)
     shutil.copytree(FOLDER, checkout.folder, dirs_exist_ok=True)
     config = yaml.safe_load((FOLDER / "config/transposed.yaml").read_text())

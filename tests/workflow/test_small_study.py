@@ -46,7 +46,7 @@ def rows(checkout: Checkout, campaign: str, step: str) -> list[dict[str, Any]]:
     return list(table.to_pylist())
 
 
-def test_it_is_four_files_and_a_configuration_and_none_of_the_projects_own() -> None:
+def test_the_study_is_four_files_and_a_configuration_and_none_of_the_projects_own() -> None:
     files = [
         path.relative_to(FOLDER) for path in FOLDER.rglob("*") if path.is_file() and "__pycache__" not in path.parts
     ]
@@ -54,7 +54,7 @@ def test_it_is_four_files_and_a_configuration_and_none_of_the_projects_own() -> 
     assert not [path for path in files if (REPOSITORY / path).exists()]
 
 
-def test_it_is_found_by_its_folder(checkout: Checkout) -> None:
+def test_the_study_is_found_by_its_folder(checkout: Checkout) -> None:
     words = [sys.executable, "-m", "repro", "list", "studies"]
     listed = subprocess.run(
         words, cwd=checkout.folder, env=checkout.environment, text=True, capture_output=True, check=True
@@ -64,7 +64,7 @@ def test_it_is_found_by_its_folder(checkout: Checkout) -> None:
 
 
 @pytest.mark.parametrize(("device", "parts"), [("opencl", 1), ("opencl:0/2", 2)])
-def test_its_whole_campaign(checkout: Checkout, device: str, parts: int) -> None:
+def test_the_whole_campaign_of_the_study(checkout: Checkout, device: str, parts: int) -> None:
     name = f"parts-{parts}"
     config = configure(checkout, name, device)
     said = checkout.snakemake("all", "--configfile", config)

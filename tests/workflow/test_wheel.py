@@ -101,7 +101,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installe
     return Installed(wheel, tmp_path_factory.mktemp("installed"))
 
 
-def test_it_holds_what_a_campaign_reads_and_nothing_else(wheel: Path) -> None:
+def test_a_wheel_holds_what_a_campaign_reads_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
     expected = {f"repro/files/{name}" for name in ("Snakefile", "environment.yml", "environment-cuda.yml")}

@@ -36,8 +36,8 @@ STATUSES = (
 )
 #: Statuses of rows with a valid time.
 TIMED = ("ok", "noisy")
-#: Columns that may be absent from rows of older campaigns.
-LATER = ("packing", "discarded", "event_samples", "graph_samples", "host_samples")
+#: Columns of all studies that may be absent from rows of older campaigns.
+LATER_OF_ALL = ("packing", "discarded", "event_samples", "graph_samples", "host_samples")
 
 #: Statuses that are measured again in a later run. Not `unsupported`, which would fail again, and not `noisy`, since
 #: repeating a measurement until it is quiet would select among samples.
@@ -386,7 +386,7 @@ def other_quantiles(row_table: pa.Table) -> Misfit | None:
 def other_columns(row_table: pa.Table, own: Mapping[str, ColumnType]) -> Misfit | None:
     """Return the first difference between a step's columns and the columns that the study declares."""
     names, schema = set(row_table.column_names), schema_of(own)
-    later = {*LATER, *(name for name, kind in own.items() if type(None) in get_args(kind))}
+    later = {*LATER_OF_ALL, *(name for name, kind in own.items() if type(None) in get_args(kind))}
     if missing := [name for name in schema.names if name not in names and name not in later]:
         return Misfit(f"columns {shown(', '.join(missing))}", "none of that name")
     if more := sorted(names - set(schema.names)):

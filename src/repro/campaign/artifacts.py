@@ -45,19 +45,19 @@ class CampaignSelection:
         campaigns are used.
         """
         if campaign is None:
-            settings: Config | None = load(config or DEFAULT_CONFIG)
+            loaded: Config | None = load(config or DEFAULT_CONFIG)
         else:
             recorded = campaign_folder(results, campaign) / "config.yaml"
             path = config or (recorded if os.path.lexists(recorded) else None)
-            settings = load(path) if path else None
-        name = campaign or (settings.campaign if settings else "")
+            loaded = load(path) if path else None
+        name = campaign or (loaded.campaign if loaded else "")
         for other in beside or ():
             campaign_folder(results, other)
         if beside is None:
-            beside = settings.beside if settings else ()
+            beside = loaded.beside if loaded else ()
         if name in beside:
             raise ReproError("a campaign cannot stand beside itself", where="beside", actual=name)
-        return cls(name, results, settings, tuple(beside))
+        return cls(name, results, loaded, tuple(beside))
 
     @property
     def raw(self) -> Path:

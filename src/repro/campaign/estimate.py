@@ -43,7 +43,7 @@ class Rates:
     #: Additional host time in seconds to queue a launch.
     queue: float
     #: Seconds to verify a variant and to write its row.
-    variant: float
+    variant_seconds: float
     #: Start-up time of a measuring job in seconds (Snakemake, Python, device, library).
     start: float
     #: Operand bytes per second for the host to read and to pack into all formats.
@@ -421,16 +421,16 @@ def _seconds(
         launch = rates.launch + slowdown * moved / bandwidth
         return min(launches, max(5, budget * min(1, launches / timing.launches) / launch)) * (launch + queue)
 
-    screened = rates.variant + timed(timing.screen_launches, rates.screened)
+    screened = rates.variant_seconds + timed(timing.screen_launches, rates.screened)
     in_graphs = timing.search_graph_launches * timing.search_graph_replays
-    full = rates.variant + timed(timing.launches, rates.finalist) + timed(in_graphs, rates.finalist, queue=0)
+    full = rates.variant_seconds + timed(timing.launches, rates.finalist) + timed(in_graphs, rates.finalist, queue=0)
     # finalists: the best variants of each group by several criteria, and others near the best time
     finalists = min(tried, 3 * timing.per_group * work.groups + timing.finalists) + YARDSTICKS
 
     def repeated(bandwidth: float) -> float:
         graphs = timing.graph_launches * timing.graph_replays
         launches = timing.launches + timing.cold_launches
-        return rates.variant + timed(launches, bandwidth) + timed(graphs, bandwidth, queue=0)
+        return rates.variant_seconds + timed(launches, bandwidth) + timed(graphs, bandwidth, queue=0)
 
     rounds = REPEATED * repeated(rates.finalist) + work.routines * repeated(rates.library)
     launched = moved / rates.host + tried * screened + finalists * full + rounds

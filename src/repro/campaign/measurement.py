@@ -150,8 +150,8 @@ def measure(
     """Measure a problem in one precision; return the written files, one for each step of the study.
 
     Rows stored by an earlier, killed run are reused, except failures that may not recur. An unavailable or unsupported
-    problem gets one row with the reason. `run` is the id of the run that started this process. Modules that
-    are compiled on demand are compiled `jobs` at once.
+    problem gets one row with the reason. `run` is the id of the run that started this process. Modules that are
+    compiled on demand are compiled `jobs` at once.
     """
     check_study(config, study_name)
     study, folders = get_study(study_name), Folders(config, study_name, problem_name, precision)

@@ -370,8 +370,8 @@ def plan(
     for text in (
         f"Reckoned with {rates.screened / 1e9:g} GB/s for the average variant, {rates.finalist / 1e9:g} for those "
         f"near the best, {rates.library / 1e9:g} for the library; {rates.launch * 1e6:g} µs a launch, "
-        f"{rates.variant * 1e3:g} ms a variant, {rates.start:g} s a job; what each study takes beside that is from "
-        "measured campaigns. What is measured or compiled already is not done again.",
+        f"{rates.variant_seconds * 1e3:g} ms a variant, {rates.start:g} s a job; what each study takes beside that is "
+        "from measured campaigns. What is measured or compiled already is not done again.",
         _compile_model(needs),
         "Sizes are `built` (known exactly), `stated` (by registry, generator or the file's header), `at most` (a bound "
         "by these), `by vertices` (of those that a mesh's file states), `by length` (guessed from that of a mesh's "

@@ -23,6 +23,7 @@ SUFFIXES = (".j2", ".h")
 #: Maximum bytes that a thread loads at once.
 LOAD_BYTES = 16
 _DEFINITION = re.compile(r"^#define (\w+)(\([\w, ]*\))?[ \t]*(.*)$", re.MULTILINE)
+_CONTINUED = re.compile(r"[ \t]*\\\n[ \t]*")
 
 
 def alignment(members: int, scalar_bytes: int) -> int:
@@ -46,7 +47,7 @@ def without_macros(templates: Path, dialect: str, source: str) -> str:
     header = shipped(templates / "dialects" / f"{dialect}.h").read_text("utf-8")
     macros = {
         name: (re.findall(r"\w+", parameters) if parameters else None, text)
-        for name, parameters, text in _DEFINITION.findall(header)
+        for name, parameters, text in _DEFINITION.findall(_CONTINUED.sub(" ", header))
     }
     found, position = re.compile(rf"\b(?:{'|'.join(macros)})\b"), 0
     source = source.replace(header, "", 1)

@@ -84,7 +84,8 @@ def misfits(
         (*_place(model, item["loc"], data, missing=item["type"] == "missing"), item)
         for item in error.errors(include_url=False)
     ]
-    # a sentence of a model's own on a mapping
+    # mappings that one of our validators refused as a whole: its sentence is printed without the mapping's value, and
+    # scalar-type errors at the same place are dropped
     whole = {key for key, _, item in placed if item["type"] == "value_error" and isinstance(item["input"], Mapping)}
     for place, beside, item in placed:
         if place in whole and item["type"] in SCALAR:

@@ -501,8 +501,8 @@ class CudaDevice:
         def launch() -> None:
             try:
                 run()
-            except error as problem:
-                raise self.failure(problem) from None
+            except error as failure:
+                raise self.failure(failure) from None
 
         return launch
 

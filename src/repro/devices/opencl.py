@@ -232,16 +232,16 @@ class OpenClDevice:
         enqueue, queue, error, handle = self._cl.enqueue_nd_range_kernel, self._queue, self._cl.Error, kernel.handle
         try:
             handle.set_args(*map(_given, arguments))
-        except (error, TypeError) as problem:  # TypeError: wrong number of arguments
-            raise LaunchError(str(problem)) from None
+        except (error, TypeError) as failure:  # TypeError: wrong number of arguments
+            raise LaunchError(str(failure)) from None
         size, group = (grid * block,), (block,)
 
         # The default argument keeps the kernel and the buffers alive.
         def launch(referenced: tuple[OpenClKernel, Sequence[Argument]] = (kernel, arguments)) -> None:
             try:
                 enqueue(queue, handle, size, group)
-            except error as problem:
-                raise LaunchError(str(problem)) from None
+            except error as failure:
+                raise LaunchError(str(failure)) from None
 
         return launch
 

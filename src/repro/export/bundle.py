@@ -281,15 +281,15 @@ def parse_variant(name: str, target: Target) -> VariantId:
 
     Raises `ReproError` if the name is unknown, the variant does not fit the target, or it renumbers the unknowns.
     """
-    variant = fitting_variant(name, target)
-    if variant.layout.unknowns != "natural":
+    id = fitting_variant(name, target)
+    if id.layout.unknowns != "natural":
         raise ReproError(
             "a layout that renumbers the unknowns cannot be exported",
             expected="a variant in natural ordering, or clustered",
             actual=name,
-            todo=f"reorder matrix and vectors yourself, and export {replace(variant, layout=variant.layout.stored)}",
+            todo=f"reorder matrix and vectors yourself, and export {replace(id, layout=id.layout.stored)}",
         )
-    return variant
+    return id
 
 
 def kind_of_file(entry: str, precision: str) -> str:

@@ -181,8 +181,8 @@ def fastest(runtime: Runtime, problem: Matrix, precision: str) -> VariantId:
     seconds: dict[VariantId, float] = {}
     for name in ("default", *_quick(problem, precision, target)):
         with suppress(ReproError, Unsupported, MemoryError):
-            variant = find_variant(name, problem, precision, target)
-            seconds[variant] = _seconds(Product(runtime, problem, precision, variant))
+            id = find_variant(name, problem, precision, target)
+            seconds[id] = _seconds(Product(runtime, problem, precision, id))
     return min(seconds, key=seconds.__getitem__) if seconds else find_variant("default", problem, precision, target)
 
 
@@ -413,10 +413,10 @@ def operator(
     if runtime.device.backend == "opencl":
         _say_that_the_cpu_is_slow()
     if tuned == "now":
-        variant = fastest(runtime, problem, precision)
+        id = fastest(runtime, problem, precision)
     else:
-        variant = find_variant(tuned, problem, precision, runtime.device.target, Path(results))
-    return SpmvOperator(problem, Product(runtime, problem, precision, variant))
+        id = find_variant(tuned, problem, precision, runtime.device.target, Path(results))
+    return SpmvOperator(problem, Product(runtime, problem, precision, id))
 
 
 def solve(

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from repro.bench import ncu
 from repro.bench.records import code_of, read_commits, read_environments, read_problems
-from repro.bench.rows import CLOCKS, LATER, NO_COLUMNS, PRECISIONS, ClockName, ColumnType, RecordedRow, schema_of
+from repro.bench.rows import CLOCKS, LATER_OF_ALL, NO_COLUMNS, PRECISIONS, ClockName, ColumnType, RecordedRow, schema_of
 from repro.bench.store import check_measured, read_rows, recorded_studies
 from repro.bench.yardsticks import EMPTY, YARDSTICKS
 from repro.config.models import TUNED, Timing
@@ -487,7 +487,7 @@ def _row_frame(table: pa.Table, own: Mapping[str, ColumnType], where: Path) -> p
     schema = schema_of(own)
     if not table.num_rows:
         table = schema.empty_table()
-    for name in [*LATER, *(name for name, kind in own.items() if isinstance(kind, UnionType))]:
+    for name in [*LATER_OF_ALL, *(name for name, kind in own.items() if isinstance(kind, UnionType))]:
         if name not in table.column_names:
             table = table.append_column(schema.field(name), pa.nulls(table.num_rows, schema.field(name).type))
     _missing_columns(table, schema.names, where)

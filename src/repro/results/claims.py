@@ -257,8 +257,8 @@ class Claim:
         """Return the verdict for a measured value; None means that it was not measured.
 
         The claim holds if the value is in the range widened by the tolerance, or on the right side of a bound. Outside,
-        it is stronger in the better direction and else weaker. It is reversed if the value is weaker
-        and on the opposite side of the neutral value from the whole published range.
+        it is stronger in the better direction and else weaker. It is reversed if the value is weaker and on the
+        opposite side of the neutral value from the whole published range.
         """
         if value is None:
             return Verdict.NOT_TESTABLE

@@ -133,7 +133,7 @@ class Comparison:
     rows: pd.DataFrame
     #: Number of rows that were not compared, for each reason.
     uncompared: Mapping[str, int]
-    #: Choices that exist in both campaigns.
+    #: For each case, clock and tuning by which both campaigns chose: the variant of each.
     winners: tuple[Winner, ...]
     #: Differing entries of the environments with the values of both campaigns; empty for different devices.
     changes: Mapping[str, tuple[str, str]]

@@ -50,7 +50,7 @@ class ExpectedProduct(Protocol):
 def compare(operands: ExpectedProduct, runnable: ProductRunnable, workspace: Workspace) -> float | None:
     """Fill the output with NaN, run a product once and compare it; return the largest ratio of error to bound.
 
-    It returns None if the runnable has no result. An error above its bound, or NaN, raises `IncorrectError`.
+    It returns None if the runnable has no result, and raises as `require_correct`.
     """
     y = runnable.result()
     if y is None:
@@ -74,11 +74,33 @@ def compare(operands: ExpectedProduct, runnable: ProductRunnable, workspace: Wor
     )()
     numbers = np.empty(2, np.int32)
     device.download(report, numbers)
-    wrong, error = int(numbers[0]), float(numbers.view(np.float32)[1])
-    if wrong:
-        worst = f"the largest error is {error:.3g} of its bound" if np.isfinite(error) else "some are NaN"
-        raise IncorrectError(f"{wrong} of {count} numbers are wrong; {worst}", error)
-    return error
+    return require_correct(int(numbers[0]), count, "numbers", float(numbers.view(np.float32)[1]))
+
+
+def largest_error(error: NDArray[np.float64], bound: NDArray[np.float64], items: str) -> float:
+    """Return the largest ratio of absolute errors on the host to their bounds, arrays of one shape.
+
+    It raises as `require_correct`; `items` names what has the errors in the message.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(error > 0, error / bound, error)  # NaN stays, and no error is right where the bound is 0
+    wrong = int(np.count_nonzero(~(error <= bound)))
+    return require_correct(wrong, error.size, items, float(np.max(ratio, initial=0.0)))
+
+
+def require_correct(wrong: int, count: int, items: str, largest: float) -> float:
+    """Return the largest ratio of an error to its bound; NaN where a result is.
+
+    Raises
+    ------
+    IncorrectError
+        Some items are wrong: an error is above its bound, or NaN.
+    """
+    if not wrong:
+        return largest
+    known = not np.isnan(largest)
+    worst = f"the largest error is {largest:.3g} of its bound" if known else "some are NaN"
+    raise IncorrectError(f"{wrong} of {count} {items} are wrong; {worst}", largest if known else None)
 
 
 def _expected(operands: ExpectedProduct, runnable: ProductRunnable, workspace: Workspace) -> tuple[Buffer, Buffer]:

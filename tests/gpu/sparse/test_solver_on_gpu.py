@@ -143,7 +143,7 @@ def test_the_same_solve_gives_the_same_bits(make_solver, precision):
     assert len({(s.residual, s.x.tobytes()) for s in solutions}) == 1
 
 
-def test_it_converges(make_solver):
+def test_bicgstab_converges(make_solver):
     problem = convection(301)
     b = np.ones(problem.n)
     solution = make_solver(problem).solve(b, tolerance=1e-10)

@@ -60,7 +60,7 @@ def test_a_refresh_as_a_graph_gives_the_bits_of_its_launches(gpu, load, levels_o
 
 
 @pytest.mark.parametrize("name", ["5 points", "hubs"])
-def test_it_is_the_same_each_time(gpu, levels_of, name):
+def test_the_set_up_is_the_same_each_time(gpu, levels_of, name):
     matrix, *given = CASES[name]
     first = bits_of(gpu, levels_of(matrix, *given[:2]))
     for _ in range(10):

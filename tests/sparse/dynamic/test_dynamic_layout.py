@@ -1,4 +1,4 @@
-"""How a dynamic matrix is laid out on the host, and read from there."""
+"""How a dynamic matrix is laid out on the host, and read from there; its memory on a device."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ import scipy.sparse as sp
 
 from repro.errors import IncorrectError
 from repro.sparse.dynamic.host_layout import Arrays, consecutive, insert, lay_out
+from repro.sparse.dynamic.storage import Storage
+from support.device_memory import fill_after
+from support.emulated_cuda import EmulatedCuda
 
 SIZES = np.array([3, 0, 40, 1, 0, 7])
 
@@ -89,3 +92,32 @@ def test_a_matrix_of_nothing_is_laid_out_and_read(rows):
 def test_runs_of_numbers_may_be_empty_and_in_any_order():
     np.testing.assert_array_equal(consecutive(np.array([7, 0, 3], np.int32), np.array([2, 0, 3])), [7, 8, 3, 4, 5])
     assert len(consecutive(np.zeros(0, np.int64), np.zeros(0, np.int64))) == 0
+
+
+@pytest.mark.parametrize("nth", range(6))
+@pytest.mark.parametrize("create", ["upload", "empty"])
+def test_an_interruption_leaves_no_memory_of_a_matrix_behind(monkeypatch, create, nth):
+    device = EmulatedCuda()
+    arrays = lay_out(matrix_of())
+    held = fill_after(monkeypatch, device, nth, KeyboardInterrupt)
+    with pytest.raises(KeyboardInterrupt):
+        if create == "upload":
+            Storage.upload(device, arrays)
+        else:
+            Storage.empty(device, arrays.shape, arrays.segments, arrays.capacity, arrays.values.dtype)
+    assert not held
+
+
+@pytest.mark.parametrize("nth", range(3))
+def test_an_interruption_of_growth_leaves_the_matrix_as_it_was(monkeypatch, nth):
+    def interrupted(*buffers):
+        raise KeyboardInterrupt
+
+    device = EmulatedCuda()
+    arrays = lay_out(matrix_of())
+    storage = Storage.upload(device, arrays)
+    held = fill_after(monkeypatch, device, nth, KeyboardInterrupt)
+    with pytest.raises(KeyboardInterrupt):
+        storage.grow(2 * arrays.capacity, interrupted)
+    assert not held
+    np.testing.assert_array_equal(storage.download().columns[: arrays.pointer], arrays.columns[: arrays.pointer])

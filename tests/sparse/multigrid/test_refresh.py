@@ -45,7 +45,7 @@ def refreshed(device, load, levels_of):
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["single", "double"])
 @pytest.mark.parametrize("name", PROBLEMS)
-def test_it_is_a_set_up_of_the_new_values(device, refreshed, name, precision):
+def test_a_refresh_is_a_set_up_of_the_new_values(device, refreshed, name, precision):
     matrix, settings = poisson(*PROBLEMS[name]), MultigridSettings(coarsest=20)
     other = revalued(matrix)
     levels, expected = (

@@ -70,7 +70,7 @@ def test_vectors_that_do_not_fit_are_refused(levels_of, near, unknowns, message)
         levels_of(poisson((20, 20), 5), None if near is None else np.ones(near), unknowns)
 
 
-def test_it_is_the_same_each_time(device, levels_of):
+def test_the_set_up_is_the_same_each_time(device, levels_of):
     matrix = poisson((16, 16, 16), 7)
     first, second = levels_of(matrix), levels_of(matrix)
     for one, other in zip(first, second, strict=True):

@@ -58,7 +58,7 @@ def test_the_cycle_is_symmetric_and_positive_definite(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PROBLEMS)
-def test_it_takes_fewer_steps_than_jacobis_method(device, solver_of, name):
+def test_chebyshev_takes_fewer_steps_than_jacobis_method(device, solver_of, name):
     matrix = poisson(*PROBLEMS[name])
     b = np.random.default_rng(2).random(matrix.shape[0])
     steps = {}

@@ -45,7 +45,7 @@ def test_conjugate_gradients_take_as_many_steps_as_on_the_host(device, solver_of
     assert solved.residuals[-1] == pytest.approx(left, rel=1e-3)
 
 
-def test_it_goes_on_from_where_x_is(device, solver_of):
+def test_a_solve_goes_on_from_where_x_is(device, solver_of):
     matrix = poisson((40, 40), 5)
     b = np.random.default_rng(3).random(1600)
     solver = solver_of(matrix)

@@ -54,7 +54,7 @@ def test_the_residuals_are_those_of_scipy(make_solver):
 
 
 @precisions
-def test_it_converges_to_the_solution(make_solver, precision):
+def test_bicgstab_converges_to_the_solution(make_solver, precision):
     problem = convection(30, reaction=0.02)
     solver = make_solver(problem, precision)
     matrix = expand(problem, problem.values).tocsc()

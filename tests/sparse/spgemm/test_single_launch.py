@@ -196,6 +196,16 @@ def test_the_shape_of_a_product(entries, of_a, of_b, rows, wanted):
     assert (shape.table, shape.lanes, shape.groups) == wanted
 
 
+def test_plans_that_are_asked_for_again_outlast_others(launches, monkeypatch):
+    monkeypatch.setattr(one_launch, "REMEMBERED", 3)
+    ours = launches[np.dtype(np.float64)]
+    guessed = []
+    monkeypatch.setattr(ours, "_guess", lambda sizes: guessed.append(sizes.rows))
+    for rows in (1, 2, 3, 1, 4, 1, 2):
+        ours.plan(Sizes(rows, rows, 1, rows, rows, 1, rows))
+    assert guessed == [1, 2, 3, 4, 2]
+
+
 def test_the_memory_of_rows_is_taken_over(multiply, launches, monkeypatch):
     a = poisson(*PROBLEMS["5"])
     first = multiply(a, a)

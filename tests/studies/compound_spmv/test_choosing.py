@@ -1,3 +1,5 @@
+"""Which variant each tuning of the study chooses among timed rows, by which clock."""
+
 import pytest
 
 from repro.bench.rows import Row

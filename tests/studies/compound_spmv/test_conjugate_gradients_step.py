@@ -85,7 +85,7 @@ def test_only_products_in_the_matrixs_own_order_count():
     assert [product.name for product in fastest_of(products, rows)] == ["a", "b"]
 
 
-def test_it_is_a_part_of_our_space_of_matrices_with_values():
+def test_conjugate_gradients_are_a_part_of_our_space_of_matrices_with_values():
     asked = [settings(), settings(space="extended"), settings(parts=()), settings(space="paper", layouts="all")]
     assert [CONJUGATE_GRADIENTS in CONTRACT.parts_of(each, "double") for each in asked] == [True, True, False, False]
     keys = {"solvers/persistent-cg-{}-double", "solvers/cg-double"}
@@ -95,7 +95,7 @@ def test_it_is_a_part_of_our_space_of_matrices_with_values():
         assert any(key.startswith("solvers/") for key in modules) is solves
 
 
-def test_its_table_and_figure_are_made_where_it_is_measured():
+def test_the_table_and_figure_are_made_where_the_part_is_measured():
     def planned(**keys) -> set[str]:
         config = Config(device="opencl", studies={STUDY: settings(problems=("tiny/poisson",), **keys)})
         study = make_plan(config).studies[STUDY]

@@ -197,7 +197,7 @@ def settings_of(**keys: Any) -> StudySettings:
     return StudySettings(**{**given, **keys})
 
 
-def test_its_work_is_planned_where_a_device_has_such_launches():
+def test_the_work_of_chains_is_planned_where_a_device_has_such_launches():
     with_it, without = settings_of(), settings_of(parts=())
     problem = Outline("p", entry="real", size=(100, 500))
 

@@ -52,7 +52,7 @@ def test_entries_are_dealt_out_as_described(csr, chunking):
 
 @settings(max_examples=60, deadline=None)
 @given(csr=matrices(), chunking=chunkings)
-def test_it_multiplies_as_scipy_does(csr, chunking):
+def test_a_balanced_matrix_multiplies_as_scipy_does(csr, chunking):
     values = np.random.default_rng(1).normal(size=len(csr.values))
     x = np.random.default_rng(2).normal(size=csr.n)
     balanced = balance(csr.n, csr.indptr, csr.indices, values, chunking)

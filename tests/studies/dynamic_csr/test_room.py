@@ -60,7 +60,7 @@ def insert_all(problem: Updates, segments: int, slack: int) -> Capacity:
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("slack", [0, 1, 5])
 @pytest.mark.parametrize("segments", CAPACITY_SEGMENTS)
-def test_it_counts_as_the_layout_does(seed, slack, segments):
+def test_the_simulation_counts_as_the_layout_does(seed, slack, segments):
     problem = growing(seed)
     room = simulate_growth(problem.base.row_lengths, batch_rows(problem), segments, slack)
     assert room == insert_all(problem, segments, slack)

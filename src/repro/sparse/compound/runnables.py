@@ -239,6 +239,7 @@ class DependentVariant(Variant):
 
 
 def padding(matrix: Matrix, outer: str, warp: int) -> float:
+    """Return the slots per entry of a matrix with entries, as `Matrix.require_product` asks for."""
     slots, _ = get_outer(outer).count(matrix.row_lengths, warp)
     return slots / matrix.nnz
 

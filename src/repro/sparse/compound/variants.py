@@ -50,7 +50,11 @@ def tiled_slots(slots: int) -> int:
 
 
 def tile(entries: NDArray[F]) -> NDArray[F]:
-    """Bring `(slots, members)`, slots a multiple of 32, into tiles; flat."""
+    """Return the entries as a flat array, tile by tile of 32 slots.
+
+    In a tile they are chunk by chunk of members (`chunks`), slot by slot; `entries` is `(slots, members)` with a
+    multiple of 32 slots.
+    """
     count, members = entries.shape
     tiles = entries.reshape(count // TILE, TILE, members)
     out = np.empty((count // TILE, TILE * members), entries.dtype)
@@ -171,8 +175,6 @@ PAPERS_KINDS = ("static", DYNAMIC)
 #: Our additional kinds.
 DIRECT, CHUNK = "direct", "chunk"
 LOADS = ("ca", "cg", "cs", "el")
-#: Words for prefetching (see `Schedule.prefetch`); the last one is for pairs.
-PREFETCHES = ("", "p", "a", "f")
 #: Share of L2 that `el` loads keep for the matrix between launches. The rest is for vectors and streaming data; in an
 #: L2 of two partitions data read from both sides may be stored twice.
 L2_SHARE = 0.5
@@ -481,9 +483,9 @@ def fitting_variant(name: str, target: Target) -> VariantId:
     return fitting(VariantId.parse(name), target)
 
 
-def fitting(variant: VariantId, target: Target) -> VariantId:
+def fitting(id: VariantId, target: Target) -> VariantId:
     """Return the variant if the target can hold its schedule; otherwise raise `ReproError`."""
-    schedule = variant.schedule
+    schedule = id.schedule
     threads, blocks, width = schedule.block_size, schedule.blocks_per_sm, schedule.width
     resident, widths = threads * blocks, [1 << i for i in range(target.warp.bit_length())]
     needs = {
@@ -497,7 +499,7 @@ def fitting(variant: VariantId, target: Target) -> VariantId:
     if unmet := next((words for words, met in needs.items() if not met), None):
         raise ReproError(
             f"a schedule that {target.name} cannot hold: {unmet}",
-            where=variant,
+            where=id,
             todo="name another schedule, or another target",
         )
-    return variant
+    return id

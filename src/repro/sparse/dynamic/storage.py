@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Protocol
@@ -78,7 +79,7 @@ class Storage:
     longest: int | None = field(default=None, kw_only=True)
     #: The arena's range that holds columns and values; None: separate memory.
     lease: Lease | None = field(default=None, kw_only=True)
-    #: The arena's range that holds table, sizes, versions and state; None: separate memory.
+    #: The row arrays of a product, one block that holds table, sizes, versions and state; None: separate memory.
     lease_of_rows: Lease | None = field(default=None, kw_only=True)
     _holders: int = field(default=1, init=False, repr=False)
     _lock: Lock = field(default_factory=Lock, init=False, repr=False)
@@ -99,7 +100,7 @@ class Storage:
             ):
                 # devices have no empty buffers
                 buffers.append(device.upload(array if array.size else np.zeros(1, array.dtype)))
-        except Exception:
+        except BaseException:
             for buffer in buffers:
                 buffer.release()
             raise
@@ -120,7 +121,7 @@ class Storage:
             for words in (max(rows, 1), kernels.STATE_WORDS):
                 buffers.append(device.allocate(4 * words))
                 device.fill(buffers[-1], 0)
-        except Exception:
+        except BaseException:
             for buffer in buffers:
                 buffer.release()
             raise
@@ -145,13 +146,13 @@ class Storage:
 
         `copy` queues the copy of columns and values, its first two arguments, to the other two.
         """
-        columns = self.device.allocate(4 * max(capacity, 1))
-        try:
+        with ExitStack() as allocated:
+            columns = self.device.allocate(4 * max(capacity, 1))
+            allocated.callback(columns.release)
             values = self.device.allocate(self.dtype.itemsize * max(capacity, 1))
-        except Exception:
-            columns.release()
-            raise
-        copy(self.columns, self.values, columns, values)
+            allocated.callback(values.release)
+            copy(self.columns, self.values, columns, values)
+            allocated.pop_all()
         self._leave()
         self.columns, self.values, self.capacity = columns, values, capacity
 

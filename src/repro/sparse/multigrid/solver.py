@@ -184,11 +184,13 @@ class Solver:
     def conjugate_gradients(self, tolerance: float, max_iterations: int) -> SolveResult:
         """Solve by conjugate gradients with a V-cycle as preconditioner; arguments and errors as of `iterate`.
 
-        Residuals are updated from step to step. They are computed from x before convergence, at the end and every
-        `COMPUTED_EVERY` steps. A computed residual above `DRIFT` times the updated one replaces all since the last
-        computed one, and conjugate gradients restart from x, until restarts make no progress. So no listed residual is
-        below a third of the true one. If matrix or cycle is not positive definite, `ReproError` is raised, and x is
-        from earlier steps.
+        Residuals are updated from step to step. They are computed from x before convergence, where rounding may end
+        progress, at the last step and every `COMPUTED_EVERY` steps. If a computed residual is above `DRIFT` times the
+        updated one, smaller ones since the last computed one are raised to it, and conjugate gradients restart from x.
+        So no listed residual is below a third of the true one. The iteration ends early where restarts, or
+        `COMPUTED_EVERY` steps near the limit of rounding, make no progress. If matrix or cycle is not positive
+        definite, `ReproError` is raised, and x is from earlier steps; after a restart that is taken for rounding, and
+        the iteration ends without convergence.
         """
         return self._solve(self._by_gradients, tolerance, max_iterations)
 

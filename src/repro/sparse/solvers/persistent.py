@@ -67,8 +67,8 @@ class PersistentSolution:
     """Result of a solve; x is in the solver's memory."""
 
     #: `converged`: the norm of b - A x is at most the tolerance times that of b. `limit`: the allowed iterations are
-    #: done. `rounding`: the recurrence converges, b - A x does not get smaller. `breakdown`: a divisor is zero; of
-    #: conjugate gradients, (p, A p) is not positive. `not finite`: a sum is infinite or NaN.
+    #: done. `rounding`: the recurrence has converged, but b - A x computed from x no longer shrinks. `breakdown`: a
+    #: divisor is zero; of conjugate gradients, (p, A p) is not positive. `not finite`: a sum is infinite or NaN.
     status: Status
     iterations: int
     #: Euclidean norms of b - A x, computed in the working precision from x, and of b.
@@ -99,7 +99,7 @@ class RestartedSolver(ABC):
 
     @abstractmethod
     def iterate(self, count: int) -> None:
-        """Queue up to `iterations` iterations; none are executed after the recurrence has stopped."""
+        """Queue up to `count` iterations; none are executed after the recurrence has stopped."""
 
     @abstractmethod
     def iterations_of_launch(self) -> int:

@@ -316,18 +316,15 @@ class SingleLaunch:
         self.arena, self._shelf = Arena(device, dtype), RowArrayPool(device)
         #: Counters on the device, and the words in which a kernel reports to the host; allocated for the first launch.
         self._counters: tuple[Buffer, HostWords] | None = None
-        #: The plan of products by the sizes of their factors, the latest last; None: no launch holds them.
+        #: The plan of products by the sizes of their factors, the last asked for last; None: no launch holds them.
         self._plans: OrderedDict[Sizes, SinglePlan | None] = OrderedDict()
         self._kernels: dict[tuple[Program, str], Kernel] = {}
 
     def plan(self, sizes: Sizes) -> SinglePlan | None:
         """Return how a product is launched; None where its rows are not alike or fit no table."""
-        try:
-            return self._plans[sizes]
-        except KeyError:
-            plan = self._guess(sizes)
-            self._remember(sizes, plan)
-            return plan
+        plan = self._plans[sizes] if sizes in self._plans else self._guess(sizes)
+        self._remember(sizes, plan)
+        return plan
 
     def _guess(self, sizes: Sizes) -> SinglePlan | None:
         if sizes.products >= max(MAX_SKEW * sizes.mean, SHORT_PRODUCTS) or not sizes.rows:

@@ -421,8 +421,9 @@ def _read(part: NDArray[np.uint8], item_bytes: int, chunking: Chunking, entries:
 class Lookup:
     """Position of bit patterns in a table, found by hashing.
 
-    By a multiplicative hash without collisions among the table's own (Dietzfelbinger et al., "A reliable randomized
-    algorithm for the closest-pair problem", 1997): in random order a binary search takes eight times as long.
+    The hash is multiplicative and maps no two patterns of the table to one place (Dietzfelbinger et al., "A reliable
+    randomized algorithm for the closest-pair problem", 1997). A binary search would take eight times as long for
+    patterns in random order.
 
     Parameters
     ----------

@@ -559,12 +559,12 @@ def tried_regions(campaign: Campaign) -> Sequence[int]:
 
 def draw_pairs(items: Sequence[WidthTimes], counts: Sequence[int]) -> Canvas:
     """Draw one heat map per problem: ns per region, by threads per region (x) and regions per block (y: `counts`)."""
-    items = [item for item in items if item.pairs]
+    items = [item for item in items if item.by_width_and_regions]
     if not items:
         return figure_style.empty(NO_TIMES)
     drawn, panels = region_grid(items)
     for axes, item in zip(panels, items, strict=True):
-        widths, times = WIDTHS[item.degree], item.pairs
+        widths, times = WIDTHS[item.degree], item.by_width_and_regions
         cells = [[times.get((width, count), np.nan) for width in widths] for count in counts]
         axes.set_facecolor("black")
         axes.set_axisbelow(False)

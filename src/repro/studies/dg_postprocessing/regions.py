@@ -70,9 +70,6 @@ def axis_nodes(axis: int, count: int) -> list[float]:
 
 Integers = NDArray[np.int64]
 
-#: Maximum number of pieces from one tetrahedron in a cube of its size: one plane per direction, each makes up to three.
-MAX_PIECES = 27
-
 
 class Pieces(NamedTuple):
     """Tetrahedra, each within one cube of the lattice."""

@@ -371,7 +371,7 @@ class WidthTimes:
         ]
 
     @property
-    def pairs(self) -> dict[tuple[int, int], float]:
+    def by_width_and_regions(self) -> dict[tuple[int, int], float]:
         """Nanoseconds per region by vector width and regions per block: the minimum over all numbers of blocks."""
         best: dict[tuple[int, int], float] = {}
         for point in self.searched:

@@ -27,7 +27,7 @@ from repro.sparse.dynamic import kernels
 from repro.sparse.dynamic.host_layout import Arrays, lay_out
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.multigrid import reference
-from repro.sparse.operands import entry_rows, expand, rounded_values
+from repro.sparse.operands import entry_rows, expand, largest_error, rounded_values
 from repro.sparse.spgemm.binned_rows import Factors
 from repro.sparse.spgemm.kernels import LIMITS
 from repro.sparse.spgemm.one_launch import trim_products
@@ -111,7 +111,7 @@ def compare_rows(
             f"{len(other)} rows have too few or too many entries: the first, row {row}, has {sizes[row]}, not "
             f"{expected.sizes[row]}"
         )
-    return _within(np.abs(y.astype(np.float64, copy=False) - expected.y)[rows], expected.bound[rows], "rows")
+    return largest_error(np.abs(y.astype(np.float64, copy=False) - expected.y)[rows], expected.bound[rows], "rows")
 
 
 def compare_product(c: sp.csr_array, expected: ExpectedProduct, rows: NDArray[np.bool_]) -> float:
@@ -124,17 +124,7 @@ def compare_product(c: sp.csr_array, expected: ExpectedProduct, rows: NDArray[np
         raise IncorrectError(f"{np.count_nonzero(chosen.indices != wanted.indices)} entries are in other columns")
     terms = np.repeat(expected.products[rows], expected.sizes[rows]) + 1
     eps = float(np.finfo(c.dtype).eps)
-    return max(largest, _within(np.abs(chosen.data - wanted.data), terms * eps * size.data, "values"))
-
-
-def _within(error: NDArray[np.float64], bound: NDArray[np.float64], items: str) -> float:
-    outside = ~(error <= bound)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        largest = float(np.max(np.where(error > 0, error / bound, 0.0), initial=0.0))
-    if outside.any():
-        worst = "some are NaN" if np.isnan(error).any() else f"the largest error is {largest:.3g} of its bound"
-        raise IncorrectError(f"{np.count_nonzero(outside)} of {len(bound)} {items} are wrong; {worst}", largest)
-    return largest
+    return max(largest, largest_error(np.abs(chosen.data - wanted.data), terms * eps * size.data, "values"))
 
 
 T = TypeVar("T")
