@@ -89,9 +89,10 @@ def test_what_are_no_numbers_is_refused(what):
 
 @pytest.mark.parametrize("what", [np.eye(3), None, 3, "a", [[1.0]]])
 def test_what_is_no_matrix_is_refused(what):
-    with pytest.raises(ReproError, match="no sparse matrix"):
+    message = "the name of a file, not a matrix" if isinstance(what, str) else "no sparse matrix"
+    with pytest.raises(ReproError, match=message):
         as_rows(what)
-    with pytest.raises(ReproError, match="no sparse matrix"):
+    with pytest.raises(ReproError, match=message):
         as_problem(what, None, None)
 
 
