@@ -132,6 +132,7 @@ def test_snakemakes_own_report_has_the_figures_and_tables_of_the_replay(record: 
     assert "system-message" not in shown.description
 
 
+@pytest.mark.exhaustive
 def test_snakemakes_own_report_is_written_where_what_it_does_not_show_is_missing(record: Checkout) -> None:
     words = ("--configfile", f"config/{RECORD}.yaml")
     code, said = replay(record)
