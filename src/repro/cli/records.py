@@ -319,6 +319,9 @@ def check(
     beside them, nothing was changed since, and nothing failed. What failed is tried again by the next run. A time on a
     CPU that something else disturbed is named too, but the campaign is complete without it.
 
+    A record, whose rows are in one file a study and step, is checked anywhere, without its device and receipts; without
+    a configuration only for what failed.
+
     Of each environment record it says which commit it is of, and whether the tree had changes: for a record by
     commits.json, which `repro record` writes.
 
@@ -329,30 +332,39 @@ def check(
     from repro.bench.records import code_of, read_commits, read_environments
     from repro.bench.store import check_measured
     from repro.campaign.artifacts import CampaignSelection
-    from repro.campaign.completeness import count_alike, find_missing
+    from repro.campaign.completeness import count_alike, find_missing, find_missing_of_record
     from repro.campaign.plan import make_plan
     from repro.campaign.receipts import making
     from repro.campaign.steps import Freshness
     from repro.errors import ReproError
+    from repro.untrusted_files import files_below
 
     asked = CampaignSelection.of(campaign, results, config_file)
-    if asked.config is None:
+    # rows in one file a study and step have no receipts, and were measured on another machine or an earlier day
+    tables = {path.relative_to(asked.raw).parts[1:] for path in files_below(asked.raw, "*.parquet")}
+    record, config = bool(tables) and all(len(parts) == 1 for parts in tables), asked.config
+    if record and config is not None:
+        config = config.model_copy(update={"campaign": asked.campaign, "replay": True})
+    freshness = None
+    if config is not None:
+        plan = make_plan(config)
+        if not asked.raw.is_dir():
+            source = config_file or (DEFAULT_CONFIG if campaign is None else results / campaign / "config.yaml")
+            raise ReproError(f"campaign {asked.campaign} was never run: `repro run --config {source}` runs it")
+        freshness = None if plan.config.replay else Freshness(plan)
+        named = find_missing(plan, freshness)
+    elif record:
+        named = find_missing_of_record(asked.raw)
+    else:
         check_measured(asked.raw)
         raise ReproError(
             "the campaign has no configuration",
             where=results / asked.campaign / "config.yaml",
             todo="name its configuration with --config",
         )
-    plan = make_plan(asked.config)
-    if not Path(plan.results, "raw").is_dir():
-        source = config_file or (DEFAULT_CONFIG if campaign is None else results / campaign / "config.yaml")
-        raise ReproError(f"campaign {plan.config.campaign} was never run: `repro run --config {source}` runs it")
-    freshness = None if plan.config.replay else Freshness(plan)
-    named = find_missing(plan, freshness)
-    folder = Path(plan.results)
-    code = code_of(read_environments(folder / "raw"), read_commits(folder))
+    code = code_of(read_environments(asked.raw), read_commits(asked.raw.parent))
     if as_json:
-        print_json({"campaign": plan.config.campaign, "named": [asdict(part) for part in named], "code": code})
+        print_json({"campaign": asked.campaign, "named": [asdict(part) for part in named], "code": code})
     else:
         for part in named if each else count_alike(named):
             typer.echo(f"{part.what}: {part.reason}\n", err=True)
@@ -360,7 +372,7 @@ def check(
             typer.echo(f"{words}: environment {', '.join(names)}")
     missing = [part for part in named if not part.remark]
     if not missing:
-        words = f"campaign {plan.config.campaign} is complete"
+        words = f"campaign {asked.campaign} is complete"
         if output is not None:
             # only the planned output of the check step has a receipt
             steps = freshness.steps[-1:] if freshness else ()
@@ -371,6 +383,7 @@ def check(
         return
     raise ReproError(
         f"missing or failed: {len(missing)}",
-        where=f"campaign {plan.config.campaign}; all else is in {plan.results} and {plan.figures}",
-        todo="see the messages above, and `--each` for all; a run tries again what can be tried again",
+        where=f"campaign {asked.campaign}; all else is in {results / asked.campaign} and figures/{asked.campaign}",
+        todo="see the messages above, and `--each` for all; "
+        + ("a record stays as it is" if record else "a run tries again what can be tried again"),
     )
