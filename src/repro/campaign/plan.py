@@ -41,7 +41,7 @@ def record_files(raw: Path) -> tuple[Path, ...]:
 
 
 def check_beside(config: Config) -> None:
-    """Refuse names in `beside:`, `as_published:` and `later:` that are no recorded campaigns, or this campaign's own."""
+    """Refuse names in `beside:`, `as_published:` and `later:` that are no recorded campaigns, or this one itself."""
     for name in config.beside:
         if name == config.campaign:
             raise ReproError("a campaign cannot stand beside itself", where="beside", actual=name)
