@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -143,6 +143,39 @@ def environment(
     from repro.campaign.artifacts import CampaignSelection
 
     typer.echo(constraints_of(CampaignSelection.of(campaign, results, config_file).raw, record))
+
+
+def cite(
+    campaign: Annotated[str, typer.Argument(help="Folder below --results.", show_default=False)],
+    name: Annotated[
+        str, typer.Argument(metavar="STUDY/NAME", help="A table or figure: `repro list artifacts`.", show_default=False)
+    ],
+    results: Results = DEFAULT_RESULTS,
+    as_json: AsJson = False,
+) -> None:
+    """Print how a recorded table or figure is cited: device, days, commits, rows, command, and an entry for BibTeX.
+
+    Cite the papers for their methods: CITATION.cff has them.
+
+    Example:
+
+        repro cite h200 compound_spmv/figure-speedup
+    """
+    from repro.campaign.archive import cite as cite_rows
+    from repro.campaign.artifacts import CampaignSelection, find_artifacts, published_of
+
+    asked = CampaignSelection.of(campaign, results)
+    kind: Literal["figure", "table"] = "figure" if name.rpartition("/")[2].startswith("figure") else "table"
+    for study, artifacts in find_artifacts([name], kind, asked.studies()).items():
+        data = asked.read(study)
+        for artifact in artifacts:
+            caption = artifact.make(data, published_of(study)).caption
+            said = cite_rows(data, asked.raw, artifact, caption)
+            if as_json:
+                print_json(asdict(said))
+                continue
+            typer.echo(f"sparse-repro {said.version}, campaign {said.campaign}, {said.artifact}; {said.recording};")
+            typer.echo(f"{said.code}; rows in {said.rows};\nby `{said.command}`.\n\n{said.bibtex}")
 
 
 class Precision(StrEnum):

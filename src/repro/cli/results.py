@@ -628,6 +628,14 @@ def results_(
             help="Write the searches in Kernel Tuner's format T4 to DIR/<study>/<problem>/<precision>.json instead.",
         ),
     ] = None,
+    step: Annotated[
+        str | None, typer.Option("--step", help="Rows of this step alone: search, baseline, report.")
+    ] = None,
+    problem: Annotated[str | None, typer.Option("--problem", help="Rows on this problem alone.")] = None,
+    precision: Annotated[str | None, typer.Option("--precision", help="Rows in this precision alone.")] = None,
+    kind: Annotated[
+        str | None, typer.Option("--kind", help="Rows of this kind alone: variant, baseline, outside, floor, …")
+    ] = None,
     results: Results = DEFAULT_RESULTS,
 ) -> None:
     """Print the measured rows of a campaign for other programs, or write its searches in a format of others.
@@ -639,12 +647,14 @@ def results_(
 
         repro results h200 --study compound_spmv --csv > rows.csv
 
+        repro results h200 --step report --problem fem/nut_37k --kind variant
+
         repro results h200 --schema
 
         repro results h200 --t4 build/t4
     """
     from repro.bench.rows import SCHEMA
-    from repro.campaign.row_export import exported_rows, json_schema, studies_of, t4_of, write_csv
+    from repro.campaign.row_export import check_choice, exported_rows, json_schema, studies_of, t4_of, write_csv
     from repro.errors import ReproError
     from repro.filesystem import write_whole
 
@@ -655,16 +665,19 @@ def results_(
         )
     raw = results / campaign / "raw"
     studies = studies_of(raw, study)
+    given = {"step": step, "problem": problem, "precision": precision, "kind": kind}
+    only = {name: value for name, value in given.items() if value is not None}
+    check_choice(raw, studies, only)
     if schema:
         typer.echo(json.dumps(json_schema(studies), indent=1))
     elif csv:
-        write_csv(raw, studies, sys.stdout)
+        write_csv(raw, studies, sys.stdout, only)
     elif t4 is not None:
         for folder in studies:
-            for (problem, precision), search in t4_of(raw, folder).items():
-                path = t4 / folder.name / problem / f"{precision}.json"
+            for case, search in t4_of(raw, folder, only).items():
+                path = t4 / folder.name / case[0] / f"{case[1]}.json"
                 write_whole(path, json.dumps(search) + "\n")
                 typer.echo(f"{path}: {len(search['results'])} variants")
     else:
-        rows = [row for folder in studies for row in exported_rows(raw, folder)]
+        rows = [row for folder in studies for row in exported_rows(raw, folder, only)]
         typer.echo(json.dumps({"schema": SCHEMA, "campaign": campaign, "rows": rows}))
