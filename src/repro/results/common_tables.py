@@ -130,7 +130,7 @@ def register_common_tables(study_name: str) -> None:
 
     @table(study_name, TIMES, title="Variants beside the fastest baseline", numbering=OURS)
     def times(campaign: Campaign, published: Published) -> Table:
-        timed = [row for row in campaign.reported.select(kind="variant") if row.timed]
+        timed = [row for row in campaign.reported.select(kind="variant", cache=campaign.cache) if row.timed]
         names = sorted({row.name for row in timed})
         methods = [Method(name, name, columns={"kind": "variant", "name": name}) for name in names]
         if not 0 < len(methods) <= MAX_VARIANTS:
@@ -140,7 +140,8 @@ def register_common_tables(study_name: str) -> None:
 
     @table(study_name, BASELINES, title="All baselines and layouts", numbering=OURS)
     def baselines(campaign: Campaign, published: Published) -> Table:
-        clock = _common_clock([row for row in campaign.reported.select(kind=COMPARED) if row.timed])
+        compared = campaign.reported.select(kind=COMPARED, cache=campaign.cache)
+        clock = _common_clock([row for row in compared if row.timed])
         return baselines_table(campaign, [Method("all", study_name, columns={"kind": COMPARED})], _name_of_row, clock)
 
 
