@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -70,6 +71,24 @@ def symmetric(matrix: Matrix) -> Matrix:
     csr = sp.csr_array((matrix.values[:, 0], matrix.indices, matrix.indptr), shape=matrix.shape)
     both = (csr + csr.T).tocsr()
     return replace(matrix, indptr=both.indptr, indices=both.indices, values=both.data[:, None])
+
+
+@pytest.mark.medium
+def test_a_slip_of_one_variant_is_a_row_that_says_what_to_do(
+    study: ModuleType,
+    built: Callable[[str], ModuleFile],
+    make_bench: Callable[..., Bench],
+    small_problem: Callable[..., Matrix],
+) -> None:
+    module, bench = built("double"), make_bench(small_problem("real"), study="compressed_coo")
+    slips = {
+        "scatters": ("launch_error", "no kernel scatters in the module"),
+        "scatter": ("incorrect", "some are NaN, with which y is filled .*; a kernel that adds to y needs `adds=True`"),
+    }
+    for name, (status, message) in slips.items():
+        row = bench.try_once(study.CsrProduct(name, module, study.N_T), "search", EFFORT)
+        assert (row.status, bool(re.search(message, row.message or ""))) == (status, True), row.message
+    bench.release()
 
 
 @pytest.mark.medium

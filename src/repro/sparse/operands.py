@@ -74,7 +74,7 @@ def compare(operands: ExpectedProduct, runnable: ProductRunnable, workspace: Wor
     )()
     numbers = np.empty(2, np.int32)
     device.download(report, numbers)
-    return require_correct(int(numbers[0]), count, "numbers", float(numbers.view(np.float32)[1]))
+    return require_correct(int(numbers[0]), count, "numbers", float(numbers.view(np.float32)[1]), runnable.unwritten)
 
 
 def largest_error(error: NDArray[np.float64], bound: NDArray[np.float64], items: str) -> float:
@@ -88,8 +88,8 @@ def largest_error(error: NDArray[np.float64], bound: NDArray[np.float64], items:
     return require_correct(wrong, error.size, items, float(np.max(ratio, initial=0.0)))
 
 
-def require_correct(wrong: int, count: int, items: str, largest: float) -> float:
-    """Return the largest ratio of an error to its bound; NaN where a result is.
+def require_correct(wrong: int, count: int, items: str, largest: float, of_nan: str = "") -> float:
+    """Return the largest ratio of an error to its bound; NaN where a result is, on which the message adds `of_nan`.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def require_correct(wrong: int, count: int, items: str, largest: float) -> float
     if not wrong:
         return largest
     known = not np.isnan(largest)
-    worst = f"the largest error is {largest:.3g} of its bound" if known else "some are NaN"
+    worst = f"the largest error is {largest:.3g} of its bound" if known else f"some are NaN{of_nan}"
     raise IncorrectError(f"{wrong} of {count} {items} are wrong; {worst}", largest if known else None)
 
 
@@ -121,10 +121,13 @@ class ProductRunnable(Runnable):
         Name of the order of numbers in `result`; runnables with the same name have the same order.
     matrix_bytes
         Bytes of the matrix in the layout of the runnable.
+    unwritten
+        What the message on a result with NaN adds: the result is filled with NaN before it is checked.
     """
 
     arrangement: str
     matrix_bytes: int = 0
+    unwritten: str = ", with which y is filled before it is checked"
 
     def result(self) -> Buffer | None:
         """Return y in device memory in the working precision."""
@@ -245,6 +248,8 @@ class KernelProduct(CompiledProduct):
         super().__init__(built.module, built.folder)
         self.name = self.packing = name
         self.block_size, self.adds = block_size, adds
+        if not adds:
+            self.unwritten += "; a kernel that adds to y needs `adds=True`"
 
     @property
     def columns(self) -> Mapping[str, Any]:
