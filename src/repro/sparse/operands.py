@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -225,7 +225,7 @@ class CompiledProduct(BoundProduct, Candidate):
 
 
 class KernelProduct(CompiledProduct):
-    """A product by one kernel, whose parameters are the number of rows, the arrays of the matrix, x and y.
+    """A product by one kernel, whose parameters are `sizes`, the arrays of the matrix, x and y.
 
     A subclass returns the arrays. Products that share them have to have the same `packing`, which is else the name.
 
@@ -256,7 +256,7 @@ class KernelProduct(CompiledProduct):
         return {"matrix_bytes": self.matrix_bytes or None, **self.resources(self.name)}
 
     def arrays(self, operands: ProductOperands) -> Mapping[str, NDArray[Any]]:
-        """Return the arrays of the matrix in the order of the kernel's parameters.
+        """Return the arrays of the matrix in the order of the kernel's parameters; called once for each `packing`.
 
         Raises
         ------
@@ -264,6 +264,10 @@ class KernelProduct(CompiledProduct):
             The layout does not suit the matrix.
         """
         raise NotImplementedError
+
+    def sizes(self, operands: ProductOperands) -> Sequence[int]:
+        """Return the numbers that the kernel gets first, as int32: by default that of rows."""
+        return (operands.problem.n,)
 
     def blocks(self, operands: ProductOperands, device: Device) -> int:
         """Return the number of blocks: by default one thread for each row."""
@@ -285,7 +289,7 @@ class KernelProduct(CompiledProduct):
         self.matrix_bytes, buffers = workspace.upload_packed(self.packing, pack)
 
         def bind(x: Buffer, y: Buffer) -> Callable[[], None]:
-            arguments: list[Argument] = [np.int32(operands.problem.n), *buffers.values(), x, y]
+            arguments: list[Argument] = [*map(np.int32, self.sizes(operands)), *buffers.values(), x, y]
             kernel = program.kernel(self.name)  # one per binding: an OpenCL kernel holds its arguments
             run = device.bind(kernel, self.blocks(operands, device), self.block_size, arguments)
             return in_order([lambda: device.fill(y, 0), run]) if self.adds else run
