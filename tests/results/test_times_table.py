@@ -1,14 +1,16 @@
 """The tables that a study without tables has."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from repro.results.campaign_data import Method
-from repro.results.common_tables import BASELINES, TIMES, CaseRow, register_common_tables, times_table
+from repro.results.common_tables import BASELINES, TIMES, register_common_tables, times_table
 from repro.results.published import Published
 from repro.results.registry import artifacts
-from repro.results.tables import Cell, Column, Table
+from repro.results.tables import Table
+from repro.sparse.operands import ProductRow
 from support.campaigns import Recorder
 
 METHODS = [Method(name, name, columns={"name": name}) for name in ("right", "broken")]
@@ -41,23 +43,24 @@ def test_a_time_that_is_missing_has_its_reason(tmp_path: Path) -> None:
     assert {key: cell.notes for key, cell in failed.items() if cell.notes} == {"problem": ("no network",)}
 
 
-def test_a_table_of_times_takes_further_columns(tmp_path: Path) -> None:
-    recorder = Recorder(tmp_path)
+def test_the_table_of_the_page_on_studies_has_a_column_of_the_studys_own(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs/add-a-study.md").read_text()
+    (code,) = (block for block in re.findall(r"^```python\n(.*?)^```$", page, re.M | re.S) if "@table" in block)
+    exec(code, {})
+    (made,) = artifacts("transposed")
+
+    recorder = Recorder(tmp_path, own=ProductRow.own_columns())
     recorder.record("a", entry="real", n=10, nnz=20)
-    right = recorder.row("a", "double", "variant", "right", 10.0, phase="report", registers=40)
+    told = {"phase": "report", "matrix_bytes": 400}
+    ways = [recorder.row("a", "double", "variant", name, 10.0, **told) for name in ("gather", "scatter")]
     library = recorder.row("a", "double", "baseline", "csr", 30.0, phase="report")
-    recorder.write("a", "double", "report", [right, library])
+    recorder.write("a", "double", "report", [*ways, library])
     recorder.environment()
-
-    def registers(row: CaseRow) -> Cell:
-        time = row.case.time(METHODS[0])
-        return Cell(time.row["registers"] if time else None)
-
-    extra = [Column[CaseRow]("registers", "registers", cell=registers)]
-    table = times_table(recorder.load(), Published({}, []), METHODS, BASE, extra=extra)
-    values = {column.key: cell.value for column, cell in zip(table.columns, table.rows[0], strict=True)}
-    assert values["right_speedup"] == pytest.approx(3)
-    assert [*values.items()][-1] == ("registers", 40)
+    table = made.make(recorder.load(), Published({}, []))
+    assert isinstance(table, Table)
+    line = {column.key: cell.value for column, cell in zip(table.columns, table.rows[0], strict=True)}
+    assert line["gather_speedup"] == line["scatter_speedup"] == pytest.approx(3)
+    assert [*line.items()][-1] == ("stored_bytes", 400)
 
 
 @pytest.mark.parametrize("name", [TIMES, BASELINES])
