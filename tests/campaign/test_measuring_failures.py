@@ -120,7 +120,7 @@ def test_a_module_that_the_study_does_not_name_is_not_to_be_compiled(invoke, mon
     monkeypatch.setattr(CompoundSpmv, "measure", measure)
     code, said = invoke()
     assert code == 1
-    assert "expected: one of the 2 keys that its `modules` returns: paper/complex-single/" in said
+    assert "expected: a key that its `modules` returns: paper/complex-single/" in said
     assert "actual: paper/complex-single/ELL-SoA-SoAs\n" in said
     assert "repro compile" not in said
 

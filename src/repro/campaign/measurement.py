@@ -201,8 +201,7 @@ def _refuse_unnamed(study: Study, named: Sequence[str], target: Target, missing:
         raise ReproError(
             "the study reads a module that it does not name",
             where=f"study {study.name}",
-            expected=f"one of the {len(named)} keys that its `modules` returns: {', '.join(near)}"
-            + (", …" if len(near) < len(named) else ""),
+            expected=f"a key that its `modules` returns: {', '.join(near)}" + ", …" * (len(near) < len(named)),
             actual=key,
             todo="name it in `modules`, or read another one",
         ) from None
