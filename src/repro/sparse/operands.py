@@ -256,7 +256,9 @@ class KernelProduct(CompiledProduct):
         return {"matrix_bytes": self.matrix_bytes or None, **self.resources(self.name)}
 
     def arrays(self, operands: ProductOperands) -> Mapping[str, NDArray[Any]]:
-        """Return the arrays of the matrix in the order of the kernel's parameters; called once for each `packing`.
+        """Return the arrays of the matrix in the order of the kernel's parameters.
+
+        Products of one `packing` share those of the first, so that it may not be called of the others.
 
         Raises
         ------
