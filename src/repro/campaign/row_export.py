@@ -134,7 +134,7 @@ def json_schema(studies: Iterable[Study]) -> dict[str, Any]:
 
 
 def write_csv(raw: Path, studies: Iterable[Study], out: TextIO, only: Mapping[str, str] = NO_CHOICE) -> None:
-    """Write what `exported_rows` yields of some studies as CSV, with the columns of `json_schema` but for the samples."""
+    """Write what `exported_rows` yields of some studies as CSV, with the columns of `json_schema` but samples."""
     studies = [*studies]
     names = [name for name in json_schema(studies)["properties"]["rows"]["items"]["properties"] if name not in LISTS]
     writer = csv.DictWriter(out, names, extrasaction="ignore", lineterminator="\n")

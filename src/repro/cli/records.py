@@ -365,8 +365,8 @@ def check(
     from repro.bench.records import code_of, read_commits, read_environments
     from repro.bench.store import check_measured
     from repro.campaign.artifacts import CampaignSelection
-    from repro.campaign.completeness import count_alike, find_missing, find_missing_of_record
-    from repro.campaign.plan import make_plan
+    from repro.campaign.completeness import count_alike, find_missing, find_missing_of_record, log_of
+    from repro.campaign.plan import Plan, ProblemBatches, make_plan
     from repro.campaign.receipts import making
     from repro.campaign.steps import Freshness
     from repro.errors import ReproError
@@ -378,7 +378,8 @@ def check(
     record, config = bool(tables) and all(len(parts) == 1 for parts in tables), asked.config
     if record and config is not None:
         config = config.model_copy(update={"campaign": asked.campaign, "replay": True})
-    freshness = None
+    plan: Plan | None = None
+    freshness: Freshness | None = None
     if config is not None:
         plan = make_plan(config)
         if not asked.raw.is_dir():
@@ -399,8 +400,10 @@ def check(
     if as_json:
         print_json({"campaign": asked.campaign, "named": [asdict(part) for part in named], "code": code})
     else:
+        batches = ProblemBatches(plan) if plan and not record else None
         for part in named if each else count_alike(named):
-            typer.echo(f"{part.what}: {part.reason}\n", err=True)
+            log = log_of(batches, part.case) if batches and part.case else None
+            typer.echo(f"{part.what}: {part.reason}\n" + (f"  log: {log}\n" if log else ""), err=True)
         for words, names in code.items():
             typer.echo(f"{words}: environment {', '.join(names)}")
     missing = [part for part in named if not part.remark]
