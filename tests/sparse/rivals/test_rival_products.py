@@ -207,9 +207,19 @@ def test_a_change_of_what_a_rival_is_made_of_changes_its_identity(tmp_path: Path
 )
 def test_what_is_not_there_is_one_message(keys, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
+    Path("libleak.so").touch()  # which resembles none of them
     with pytest.raises(ReproError, match=r"no such (file|module) of a rival") as error:
         files_of(Rival(name="mine", **keys))
     assert error.value.where == f"rivals: mine: {next(iter(keys))}"
+    assert "did you mean" not in str(error.value)
+
+
+def test_a_file_that_is_not_there_is_told_by_its_path_with_the_nearest(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("build").mkdir()
+    Path("build/libmine.so").touch()
+    with pytest.raises(ReproError, match=r"actual: build/libmina.so; did you mean build/libmine.so\?"):
+        files_of(Rival(name="mine", library="build/libmina.so"))
 
 
 @pytest.mark.parametrize(

@@ -131,6 +131,8 @@ def test_the_command_tries_a_file_and_all_rivals_of_a_configuration(tmp_path) ->
     assert done.exit_code == 1
     assert done.output.count("right, ") == 8
     assert "two: incorrect in 8 of 8 trials" in done.output
+    done = check(f"{PYTHON}:Raising", "--device", "opencl")
+    assert done.output.count("launch error: run raised ValueError: no such thing\n  and 7 more trials alike") == 1
     done = check("no.so")
     assert done.exit_code == 1
     assert "no such file of a rival" in done.output
