@@ -268,7 +268,7 @@ class _Said:
 
     def end(self) -> None:
         if self._alike:
-            typer.echo(f"  and {self._alike} more trials alike")
+            typer.echo(f"  and {self._alike} more alike")
         self._failure, self._alike = "", 0
 
 
