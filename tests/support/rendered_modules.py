@@ -20,11 +20,8 @@ LAYOUTS = ("CSR-AoS-AoS", "ELL-SoA-SoA", "ELLPACK-AoSoA-AoS", "Sl-8-AoS-AoS", "P
 KEYS = {
     "compound_spmv": [f"extended/block3-double/{layout}" for layout in LAYOUTS],
     "compressed_coo": [
-        f"{space}/double/{layout}"
-        for space, layout in [
-            *(("paper", layout) for layout in ("COO", "CCOO", "CCOO-unpadded", "CCOO-aligned")),
-            *(("extended", layout) for layout in ("CSELL-8", "Pairs")),
-        ]
+        *(f"paper/double/{layout}" for layout in ("COO", "CCOO")),
+        *(f"extended/double/{layout}" for layout in ("CCOO-unpadded", "CCOO-aligned", "CSELL-8", "Pairs")),
     ],
     "dg_postprocessing": ["p1/vector-w18", "p2/vector-w16", "p1/ours", "p2/ours", "p1/clip"],
     "dynamic_csr": [f"double/{module}" for module in OWN],
