@@ -7,10 +7,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from repro.bench.campaign_folder import CampaignFolder
 from repro.devices.base import OutOfDeviceMemory
 from repro.errors import Unsupported
 from repro.tuning import session as tuning
-from repro.tuning.session import CaseLocation, Session
+from repro.tuning.session import Session
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ def hold(workspace):
 
 @pytest.fixture
 def session(bench):
-    return Session(bench.operands.problem, bench, None, None, 1, CaseLocation("s", "c", None), None)
+    return Session(bench.operands.problem, bench, None, None, 1, CampaignFolder.of("c"), None)
 
 
 class Small:

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from repro.bench.campaign_folder import COMMITS
 from repro.bench.environment import package_hash
-from repro.bench.records import COMMITS, code_of, read_commits, read_environments
+from repro.bench.records import code_of, read_commits, read_environments
 from repro.campaign.archive import find_commits, record_commits
 from repro.cli.records import record
 from repro.errors import ReproError

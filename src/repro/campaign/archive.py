@@ -14,7 +14,8 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from repro.bench.records import COMMITS, code_of, read_commits, read_environments
+from repro.bench.campaign_folder import CampaignFolder, step_file
+from repro.bench.records import code_of, read_commits, read_environments
 from repro.bench.store import case_files, check_measured, read_rows, recorded_steps, recorded_studies, write_table
 from repro.codegen.templates import SUFFIXES
 from repro.errors import ReproError
@@ -34,7 +35,7 @@ def pack(raw: Path) -> list[Path]:
     sources = {(study, step): case_files(study, step) for study in studies for step in recorded_steps(study)}
     merged = {case: read_rows(*case) for case in sources}  # also without new rows, to verify the merged file
     written = [
-        write_table(merged[study, step], study / f"{step}.parquet") for study, step in sources if sources[study, step]
+        write_table(merged[study, step], step_file(study, step)) for study, step in sources if sources[study, step]
     ]
     for (study, _), files in sources.items():
         for path in files:
@@ -60,13 +61,13 @@ def record_commits(folder: Path, repository: Path) -> dict[str, str | None]:
 
     A hash that an earlier call found is not searched again, since the record may lie in a clone with less history.
     """
-    environments = read_environments(folder / "raw").values()
+    environments = read_environments(CampaignFolder(folder).raw).values()
     stated = {str(record["source"]): record.get("commit") for record in environments if record.get("source")}
     known = {source: commit for source, commit in read_commits(folder).items() if commit and source in stated}
     found = find_commits({source: commit for source, commit in stated.items() if source not in known}, repository)
     commits = dict(sorted({**known, **found}.items()))
     if commits:
-        write_whole(folder / COMMITS, json.dumps(commits, indent=1) + "\n")
+        write_whole(CampaignFolder(folder).commits, json.dumps(commits, indent=1) + "\n")
     return commits
 
 
@@ -168,27 +169,27 @@ def constraints_of(raw: Path, record: str | None = None) -> str:
     agree.
     """
     check_measured(raw)
-    records = read_environments(raw)
+    folder, records = CampaignFolder.holding(raw), read_environments(raw)
     if not records:
         raise ReproError(
             "the campaign has no record of its environment",
-            where=raw / "environment",
+            where=folder.environments,
             todo="take it from where the campaign was measured",
         )
     named = {name: content for name, content in records.items() if name.startswith(record or "")}
     if not named:
         raise ReproError(
-            "no such environment record", where=raw / "environment", expected=", ".join(records), actual=record
+            "no such environment record", where=folder.environments, expected=", ".join(records), actual=record
         )
     # records of studies can name further packages
     packages = _united([content.get("packages") or {} for content in named.values()])
     texts: dict[str, list[str]] = {}
     for name, content in named.items():
-        texts.setdefault(_text(raw / "environment" / f"{name}.json", content, packages), []).append(name)
+        texts.setdefault(_text(folder.environment(name), content, packages), []).append(name)
     if len(texts) > 1:
         raise ReproError(
             "the campaign was measured in several environments",
-            where=raw / "environment",
+            where=folder.environments,
             expected="one",
             actual="; ".join(
                 f"{names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}: {_differing(text, texts)}"
@@ -197,7 +198,7 @@ def constraints_of(raw: Path, record: str | None = None) -> str:
             todo="name one by --record",
         )
     ((text, names),) = texts.items()
-    codes = code_of(named, read_commits(raw.parent))
+    codes = code_of(named, read_commits(folder.path))
     versions = [
         f"# Measured with, by {len(names)} environment {'record' if len(names) == 1 else 'records'} of campaign "
         f"{raw.resolve().parent.name}",

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.store import check_measured, recorded_studies
 from repro.campaign.configuration import load
 from repro.config.models import Config
 from repro.config.validation_errors import suggestion
 from repro.errors import ReproError
 from repro.package_data import DEFAULT_CONFIG
-from repro.problems.registry import campaign_folder, load_registry, problem_names
+from repro.problems.registry import load_registry, problem_names
 from repro.results.campaign_data import Campaign
 from repro.results.common_tables import register_common_tables
 from repro.results.published import Published
@@ -47,12 +48,12 @@ class CampaignSelection:
         if campaign is None:
             loaded: Config | None = load(config or DEFAULT_CONFIG)
         else:
-            recorded = campaign_folder(results, campaign) / "config.yaml"
+            recorded = CampaignFolder.named(campaign, results).config
             path = config or (recorded if os.path.lexists(recorded) else None)
             loaded = load(path) if path else None
         name = campaign or (loaded.campaign if loaded else "")
         for other in beside or ():
-            campaign_folder(results, other)
+            CampaignFolder.named(other, results)
         if beside is None:
             beside = loaded.beside if loaded else ()
         if name in beside:
@@ -60,8 +61,12 @@ class CampaignSelection:
         return cls(name, results, loaded, tuple(beside))
 
     @property
+    def folder(self) -> CampaignFolder:
+        return CampaignFolder.of(self.campaign, self.results)
+
+    @property
     def raw(self) -> Path:
-        return self.results / self.campaign / "raw"
+        return self.folder.raw
 
     def studies(self, study_name: str | None = None) -> list[str]:
         """Return the named study, or all with rows, in the configuration's order; without rows all configured."""

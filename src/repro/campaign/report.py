@@ -55,7 +55,7 @@ def report(
                 expected=f"one of {', '.join(names)}",
                 actual=", ".join(other.studies()),
             )
-    path = asked.results / asked.campaign / f"{page}.html"
+    path = asked.folder.page(f"{page}.html")
     written = write_report(
         parts, path, progress, page_winners(find_winners(asked, study_name, own=True), asked.campaign)
     )
@@ -134,10 +134,9 @@ def verdict_line(table: Table) -> str:
 
 def write_reproduction(asked: CampaignSelection, tables: Mapping[str, tuple[Campaign, Table]]) -> list[Path]:
     """Write `results/<campaign>/reproduction.md` and `.tex`: reproduced papers, device, claims, missing data."""
-    folder = asked.results / asked.campaign
     paths = []
     for suffix, text in (("md", _markdown(asked, tables)), ("tex", _latex(asked, tables))):
-        path = folder / f"{PAGE}.{suffix}"
+        path = asked.folder.page(f"{PAGE}.{suffix}")
         with replace_artifact(path) as partial:
             partial.write_text(text, encoding="utf-8")
         paths.append(path)

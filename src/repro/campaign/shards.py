@@ -20,7 +20,8 @@ from typing import Any
 import pyarrow as pa
 from pydantic import ValidationError
 
-from repro.bench.records import COMMITS, is_record, misfitting, read_environments, read_problems
+from repro.bench.campaign_folder import COMMITS, CONFIG, NOTES, CampaignFolder, step_file
+from repro.bench.records import is_record, misfitting, read_environments, read_problems
 from repro.bench.rows import other_columns, other_quantiles
 from repro.bench.store import (
     cases_of,
@@ -54,7 +55,7 @@ CHOICES = "choices"
 #: Steps with the same columns in all studies.
 WITHOUT_OWN = (CHOICES, "counters")
 #: Files of each shard that are copied into the merged campaign, and the folder for them.
-COPIED_FILES = ("config.yaml", "NOTES.md", COMMITS)
+COPIED_FILES = (CONFIG, NOTES, COMMITS)
 SHARDS_FOLDER = "parts"
 SHARD_NAME = r"[0-9]{1,4}-[A-Za-z0-9_][A-Za-z0-9._-]{0,249}"
 
@@ -82,8 +83,9 @@ class Shard:
     def read(cls, given: str, results: Path, number: int) -> Shard:
         """Read a shard from a folder, or from a campaign's name below `results`; `number` is the shard's position."""
         raw = find_campaign(given, results)
-        _refuse_others(raw.parent)
-        path = raw.parent / "config.yaml"
+        folder = CampaignFolder.holding(raw)
+        _refuse_others(folder)
+        path = folder.config
         if not path.exists():
             raise ReproError(
                 "a part without its configuration",
@@ -94,7 +96,7 @@ class Shard:
         config = load(path)
         environments = read_environments(raw)
         for name in environments:
-            if not is_record(file := raw / "environment" / f"{name}.json"):
+            if not is_record(file := folder.environment(name)):
                 raise ReproError(
                     "an environment record is not what was written",
                     where=file,
@@ -109,18 +111,18 @@ class Shard:
                     try:
                         check_facts(study, facts)
                     except ValidationError as error:
-                        where = raw / "problems" / f"{name}.json"
+                        where = folder.record(name)
                         raise misfitting(where, "a problem", error, f"facts.{study}.") from None
         rows, left_out = {}, set()
         for study in recorded_studies(raw):
             settings = config.studies.get(study)
             names = problem_names(registry, settings.problems) if settings else ()
             wanted = {(name, precision) for name in names for precision in (settings.precisions if settings else ())}
-            for step in recorded_steps(raw / study):
-                table = read_rows(raw / study, step)
+            for step in recorded_steps(folder.study(study)):
+                table = read_rows(folder.study(study), step)
                 cases = cases_of(table)
                 if settings and table.num_rows:
-                    _check(table, study, raw / study / f"{step}.parquet", problems)
+                    _check(table, study, step_file(folder.study(study), step), problems)
                 rows[study, step] = table.filter(pa.array([case in wanted for case in cases], pa.bool_()))
                 left_out |= {(study, case) for case in cases if case not in wanted}
         part = cls(
@@ -188,7 +190,7 @@ class Shard:
                 if timed and linked.null_count > table["device"].null_count:
                     raise ReproError(
                         "rows without the record of their environment",
-                        where=self.raw / study_name / f"{step}.parquet",
+                        where=step_file(self.raw / study_name, step),
                         expected="in each row that was measured on a device the name of its record",
                         actual=f"none in {linked.null_count - table['device'].null_count} of them",
                         todo="take the file from where the campaign was measured",
@@ -196,7 +198,7 @@ class Shard:
         if absent := names - self.environments.keys():
             raise ReproError(
                 "rows without the record of their environment",
-                where=self.raw / "environment",
+                where=CampaignFolder.holding(self.raw).environments,
                 expected=", ".join(f"{name}.json" for name in sorted(absent)),
                 todo="take it from where the campaign was measured",
             )
@@ -218,7 +220,7 @@ class Shard:
             if (*case, name) not in named:
                 raise ReproError(
                     "a choice of what was not measured",
-                    where=f"{self.raw / study_name / CHOICES}.parquet",
+                    where=step_file(self.raw / study_name, CHOICES),
                     expected=f"a name that a row of {', '.join(case)} has",
                     actual=shown(name),
                     todo="take the file from where the campaign was measured",
@@ -248,13 +250,13 @@ def kept_of(folder: Path) -> Iterator[Path]:
         yield from (Path(SHARDS_FOLDER, part.name, path) for path in kept_of(part))
 
 
-def _refuse_others(folder: Path) -> None:
+def _refuse_others(folder: CampaignFolder) -> None:
     """Refuse a campaign's folder that contains links, pipes or other special files.
 
     Following a link could copy unrelated files of this machine, and reading a pipe could block.
     """
-    for name in (*COPIED_FILES, SHARDS_FOLDER, "raw"):
-        path = folder / name
+    files = [folder.path / name for name in COPIED_FILES]
+    for path in (*files, folder.path / SHARDS_FOLDER, folder.raw):
         if not os.path.lexists(path):
             continue
         mode = path.lstat().st_mode
@@ -267,10 +269,10 @@ def _refuse_others(folder: Path) -> None:
                 actual=found[1],
                 todo="take it away, or put there what it stands for",
             )
-        if stat.S_ISDIR(mode) == (name in COPIED_FILES):
+        if stat.S_ISDIR(mode) == (path in files):
             raise ReproError(
                 "a part with a folder in place of a file"
-                if name in COPIED_FILES
+                if path in files
                 else "a part with a file in place of a folder",
                 where=path,
                 todo="take it away, or take it from where the campaign was measured",
@@ -380,22 +382,22 @@ def _write(
     problems: Mapping[str, Mapping[str, Any]],
     tables: Mapping[tuple[str, str], pa.Table],
 ) -> None:
-    raw = folder / "raw"
+    made = CampaignFolder(folder)
     for (study, step), table in tables.items():
         if table.num_columns:
-            write_table(table, raw / study / f"{step}.parquet")
+            write_table(table, step_file(made.study(study), step))
     for name, record in problems.items():
-        path = raw / "problems" / f"{check_name(name, 'the merged campaign')}.json"
+        path = made.record(check_name(name, "the merged campaign"))
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    (raw / "environment").mkdir(parents=True)
+    made.environments.mkdir(parents=True)
     for part in merged.parts:
         for name in part.environments:
-            _copy(part.raw / "environment" / f"{name}.json", raw / "environment" / f"{name}.json")
+            _copy(CampaignFolder.holding(part.raw).environment(name), made.environment(name))
         for path in kept_of(part.raw.parent):
             _copy(part.raw.parent / path, folder / SHARDS_FOLDER / part.name / path)
-    (folder / "config.yaml").write_text(as_yaml(config), encoding="utf-8")
-    (folder / "NOTES.md").write_text(_notes(merged), encoding="utf-8")
+    made.config.write_text(as_yaml(config), encoding="utf-8")
+    made.notes.write_text(_notes(merged), encoding="utf-8")
 
 
 def _copy(path: Path, to: Path) -> None:

@@ -17,6 +17,7 @@ from weakref import ref
 
 import numpy as np
 
+from repro.bench.campaign_folder import RESULTS
 from repro.bench.runnable import Workspace
 from repro.codegen.targets import DTYPES, Target
 from repro.devices.base import Buffer, OutOfDeviceMemory
@@ -137,12 +138,9 @@ QUICK_PAIRS = (
 CPU_QUICK = ("Sl-16-AoS-AoS/static-64-3", "Sl-16-SoA-AoS/direct-64-3", "ELL-SoA-AoS/static-64-3")
 CPU_QUICK_PAIRS: tuple[str, ...] = ()
 LAUNCHES, REPLAYS = 20, 5
-RESULTS = "results"
 
 
-def find_variant(
-    tuned: str, problem: Matrix, precision: str, target: Target, results: Path = Path(RESULTS)
-) -> VariantId:
+def find_variant(tuned: str, problem: Matrix, precision: str, target: Target, results: Path = RESULTS) -> VariantId:
     """Return the variant that a user's argument `tuned` selects.
 
     `tuned` is the name of a variant such as `Sl-32-SoA-AoS/static-256-4`, or `default`, or `campaign:problem` for what
@@ -373,7 +371,7 @@ def operator(
     entry: str | None = None,
     precision: str | None = None,
     device: str = "auto",
-    results: Path | str = RESULTS,
+    results: Path | str = str(RESULTS),
 ) -> SpmvOperator:
     """Return a matrix as a SciPy `LinearOperator` with a tuned kernel.
 

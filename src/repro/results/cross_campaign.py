@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
+from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.rows import ALL_CLOCKS, TIMED, ClockName
 from repro.bench.store import recorded_studies
 from repro.config.validation_errors import suggestion
@@ -154,14 +155,14 @@ class Comparison:
 
 def find_campaign(given: str, results: Path) -> Path:
     """Return the `raw` folder of a campaign that is given by its name or by its folder, or raise `ReproError`."""
-    tried = [results / given / "raw", Path(given) / "raw", Path(given)]
+    tried = [CampaignFolder.of(given, results).raw, CampaignFolder(Path(given)).raw, Path(given)]
     for path in tried:
-        if path.name == "raw" and path.is_dir():
+        if path == CampaignFolder.holding(path).raw and path.is_dir():
             return path
     raise ReproError(
         "no such campaign",
         expected=f"a folder below {results}, or the path of one that holds raw/",
-        actual=f"{given}{suggestion(given, [path.parent.name for path in results.glob('[!.]*/raw')])}",
+        actual=f"{given}{suggestion(given, [folder.name for folder in CampaignFolder.measured(results)])}",
         todo="measure it first, or copy its folder there: `repro list campaigns` has all",
     )
 

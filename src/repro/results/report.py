@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import jinja2
 from markupsafe import Markup, escape
 
+from repro.bench.campaign_folder import CampaignFolder, step_file
 from repro.bench.records import UNCOMMITTED
 from repro.bench.rows import ClockName, median_column
 from repro.config.models import EXTENDED, PAPER, PAPER_TUNED
@@ -496,9 +497,10 @@ def _card(part: PageStudy, drawn: Sequence[PageArtifact]) -> Card | None:
 
 def _rows(folder: Path, study_name: str) -> dict[str, str]:
     """Return links from the page to the measured rows: the Parquet files of a packed campaign, else a folder."""
-    own = folder / "raw" / study_name
-    steps = [f"raw/{study_name}/{path.name}" for path in sorted(own.glob("*.parquet"))]
-    return {path.rpartition("/")[2]: path for path in steps} or {f"raw/{study_name}": f"raw/{study_name}"}
+    own = CampaignFolder(folder).study(study_name)
+    below = str(own.relative_to(folder))
+    steps = sorted(own.glob(step_file(own, "*").name))
+    return {path.name: f"{below}/{path.name}" for path in steps} or {below: below}
 
 
 def days_measured(campaigns: Sequence[Campaign]) -> str:
