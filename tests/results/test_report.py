@@ -15,7 +15,7 @@ from repro.campaign.artifacts import all_artifacts
 from repro.errors import ReproError
 from repro.results.campaign_data import Campaign, Case
 from repro.results.output import replace_artifact, write
-from repro.results.problem_rows import measurement_note
+from repro.results.problem_lines import measurement_note
 from repro.results.published import Published
 from repro.results.registry import Artifact
 from repro.results.report import (

@@ -116,7 +116,7 @@ def launch(
         compile_module(render_common(Path(config.kernels), target), target, common)
     rows = []
     with open_bench(config, study, name, study.operands(problem, precision, config.seed)) as bench:
-        bench.workspace.resident = len(runnables)
+        bench.workspace.kept_packings = len(runnables)
         for runnable in runnables:
             try:
                 bench.prepare(runnable)

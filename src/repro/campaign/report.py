@@ -14,7 +14,7 @@ from repro.errors import ReproError
 from repro.results.campaign_data import Campaign
 from repro.results.claims import CLAIMS, Verdict, tally
 from repro.results.output import as_latex, as_markdown, latex_escape, markdown_escape, replace_artifact
-from repro.results.problem_rows import missing_note, problem_rows, remarks
+from repro.results.problem_lines import missing_note, problem_lines, remarks
 from repro.results.report import PageStudy, days_measured, read_legend, write_report
 from repro.results.tables import Result, Table
 from repro.studies import get_study, study_module
@@ -168,7 +168,7 @@ def _parts(tables: Mapping[str, tuple[Campaign, Table]]) -> list[tuple[str, str,
     """Return for each study: title, papers, verdicts, unavailable problems, and the table of claims."""
     parts = []
     for name, (campaign, table) in tables.items():
-        lines = problem_rows(campaign, published_of(name))
+        lines = problem_lines(campaign, published_of(name))
         inputs = " ".join(text for text in (_origins(campaign), remarks(lines), missing_note(lines)) if text)
         study = get_study(name)
         parts.append((study.title or name, study.reference, verdict_line(table), inputs, table))

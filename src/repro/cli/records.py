@@ -101,7 +101,7 @@ def merge(
     """
     from shlex import join
 
-    from repro.campaign.shards import merge as run
+    from repro.campaign.parts import merge as run
     from repro.errors import ReproError
 
     if len(parts) < 2:

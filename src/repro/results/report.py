@@ -24,7 +24,7 @@ from repro.results.campaign_data import NEAR_EMPTY, Campaign, Case, ReportedTime
 from repro.results.claims import CLAIMS, VERDICT_ORDER, Verdict, tally
 from repro.results.figure_style import with_titles
 from repro.results.output import as_csv, replace_artifact
-from repro.results.problem_rows import (
+from repro.results.problem_lines import (
     CLOCK_WORDS,
     REMARKS,
     empty_kernel_reading,
@@ -32,7 +32,7 @@ from repro.results.problem_rows import (
     join_sentences,
     missing_note,
     name_cell,
-    problem_rows,
+    problem_lines,
     remarks,
 )
 from repro.results.published import Published
@@ -459,7 +459,7 @@ def _section(part: PageStudy, environment: jinja2.Environment, folder: Path, pro
             drawn.append(made)
     progress(campaign.study, len(part.artifacts), len(part.artifacts))
     shown = {item.artifact.name for item in drawn}
-    lines = problem_rows(campaign, part.published)
+    lines = problem_lines(campaign, part.published)
     words = environment.from_string(part.words.read_text("utf-8")).render() if part.words else ""
     return Section(
         campaign=campaign,

@@ -136,13 +136,13 @@ class Search:
     def _timed(self, runnables: Sequence[Runnable], subject: str) -> dict[str, Row]:
         return {row.name: row for row in self._try(runnables, self._full, f"timing {subject}", Exhaustive())}
 
-    def _try(self, runnables: Sequence[Runnable], effort: SamplingPlan, stage: str, strategy: Strategy) -> list[Row]:
+    def _try(self, runnables: Sequence[Runnable], effort: SamplingPlan, activity: str, strategy: Strategy) -> list[Row]:
         rows: list[Row] = []
         names = [runnable.name for runnable in runnables]
         with Watchdog(self._bench.timing.timeout) as watchdog:
 
             def measure(index: int) -> float | None:
-                self._progress(stage, len(rows), budgeted_count(names, strategy.budget))
+                self._progress(activity, len(rows), budgeted_count(names, strategy.budget))
                 row = self._store.get(self._bench.key(runnables[index], PHASE, effort))
                 if row is None:
                     with attempt(self._bench, self._store, runnables[index], PHASE, effort, watchdog):
@@ -153,7 +153,7 @@ class Search:
                 return row.screened_by if row.status == "ok" else None
 
             strategy(names, measure, Compilation(self._bench, runnables, self._jobs))
-        self._progress(stage, len(rows), len(rows))
+        self._progress(activity, len(rows), len(rows))
         return rows
 
 

@@ -43,7 +43,7 @@ class Session:
     seed: int
     #: Folder of the campaign that is measured.
     campaign: CampaignFolder
-    #: Called with the name of a stage, the number of finished steps, and the total number of steps.
+    #: Called with the name of an activity, the number of finished steps, and the total number of steps.
     progress: ProgressCallback
     #: What the problem's record has for each study, beside what the problem says of itself.
     facts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -102,13 +102,13 @@ class Session:
         Processes that take turns on the device share this half.
         """
         workspace = self.bench.workspace
-        workspace.resident = max(1, len({candidate.packing for candidate in candidates}))
+        workspace.kept_packings = max(1, len({candidate.packing for candidate in candidates}))
         workspace.packing_bytes = self.bench.device.free_bytes() // (2 * workspace.turns)
 
     def rounds(self, runnables: Sequence[Runnable]) -> list[Row]:
         workspace = self.bench.workspace
         workspace.drop_packings()  # free device memory for the runnables
-        workspace.resident, workspace.packing_bytes = max(1, len(runnables)), None
+        workspace.kept_packings, workspace.packing_bytes = max(1, len(runnables)), None
         return shuffled_rounds(self.bench, runnables, self.store, self.seed, self.progress, self._probe)
 
     @cached_property

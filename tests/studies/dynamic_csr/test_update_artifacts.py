@@ -14,7 +14,7 @@ from matplotlib.text import Text
 from repro.bench.rows import Row
 from repro.results import figure_style
 from repro.results.campaign_data import Campaign
-from repro.results.problem_rows import OF_NO_PAPER
+from repro.results.problem_lines import OF_NO_PAPER
 from repro.results.published import Published
 from repro.results.registry import get_artifact
 from repro.results.tables import Cell, Figure, Table

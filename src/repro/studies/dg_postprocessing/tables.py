@@ -15,7 +15,7 @@ from repro.config.models import PAPER, StudySettings
 from repro.results.campaign_data import Campaign, Method
 from repro.results.claims import targets_table, wanted_on
 from repro.results.common_tables import TITLE, baselines_table
-from repro.results.problem_rows import PROBLEM, join_sentences, measurement_note, unavailable_note
+from repro.results.problem_lines import PROBLEM, join_sentences, measurement_note, unavailable_note
 from repro.results.published import Published, Record
 from repro.results.registry import table
 from repro.results.significance import geometric_mean, interval_of, scaled

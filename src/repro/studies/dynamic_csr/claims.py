@@ -21,9 +21,9 @@ from repro.results.claims import (
     claims_table,
     load_claims,
 )
-from repro.results.problem_rows import (
+from repro.results.problem_lines import (
     ABBREVIATIONS,
-    ProblemRow,
+    ProblemLine,
     join_sentences,
     measurement_note,
     ours,
@@ -74,7 +74,7 @@ class PaperGraphs:
     """The campaign's graphs whose batches all have one size, like the paper's graphs."""
 
     campaign: Campaign
-    lines: tuple[ProblemRow, ...]
+    lines: tuple[ProblemLine, ...]
     #: The kernels whose times are compared.
     variants: Variants
 
@@ -94,12 +94,12 @@ class PaperGraphs:
             return as_published(method)
         return method if self.variants == "paper_tuned" else None
 
-    def cases(self, precision: str | None = None) -> Iterator[tuple[ProblemRow, DynamicCase]]:
+    def cases(self, precision: str | None = None) -> Iterator[tuple[ProblemLine, DynamicCase]]:
         """Yield each graph in the given precision, or in the precision in which updates are timed."""
         for line in self.lines:
             yield line, DynamicCase(self.campaign, line.problem, precision or operation_precision(self.campaign))
 
-    def memory(self, segments: str) -> Iterator[tuple[ProblemRow, float]]:
+    def memory(self, segments: str) -> Iterator[tuple[ProblemLine, float]]:
         """Yield the ratio of bytes of dynamic CSR to HYB, counted as in the paper; `segments` such as `DCSR-4`."""
         for times in operation_times(self.campaign, self.lines):
             counted = times.facts.get("memory", {}).get("paper")
@@ -107,7 +107,7 @@ class PaperGraphs:
                 yield times.line, counted[segments] / counted["HYB"]
 
 
-def _case_number(line: ProblemRow, name: str, pair: TimePair) -> CaseNumber | None:
+def _case_number(line: ProblemLine, name: str, pair: TimePair) -> CaseNumber | None:
     ratio = ratio_of(*pair)
     remark = (line.record.remark,) if line.record and line.record.remark else ()
     return CaseNumber(ratio, name, remark, interval_of_ratio(*pair)) if ratio else None
@@ -263,7 +263,7 @@ def claims(campaign: Campaign, published: Published) -> Table:
 class ReadUpdate(NamedTuple):
     """An update of one graph, whose readings are columns."""
 
-    line: ProblemRow
+    line: ProblemLine
     case: DynamicCase
     operation: str
     protocol: UpdateProtocol

@@ -12,7 +12,7 @@ from repro.bench.rows import OUTSIDE, ClockName
 from repro.config.models import EXTENDED, PAPER, PAPER_TUNED, SPACES
 from repro.results.campaign_data import Campaign, Case, Method, ReportedTime, Selection
 from repro.results.claims import CaseNumber, Measured, MissingCase, Quantity, StatisticName
-from repro.results.problem_rows import ABBREVIATIONS, ProblemRow, ours, problem_rows
+from repro.results.problem_lines import ABBREVIATIONS, ProblemLine, ours, problem_lines
 from repro.results.published import Published
 from repro.results.rivals import Contest, register_contests
 from repro.results.significance import ratio_of
@@ -61,7 +61,7 @@ def operation_precision(campaign: Campaign) -> str:
 class Times:
     """The times of one problem in one precision by one clock: `times[method]` is None if there is no time."""
 
-    line: ProblemRow
+    line: ProblemLine
     case: DynamicCase
     clock: ClockName = field(default=OPERATION_CLOCK, kw_only=True)
 
@@ -79,7 +79,7 @@ class Times:
         return int(self.facts["nonzeros"] + self.facts.get("batches", {}).get("entries", 0)) if self.facts else 0
 
 
-def operation_times(campaign: Campaign, lines: Iterable[ProblemRow]) -> list[Times]:
+def operation_times(campaign: Campaign, lines: Iterable[ProblemLine]) -> list[Times]:
     precision = operation_precision(campaign)
     return [Times(line, DynamicCase(campaign, line.problem, precision)) for line in lines]
 
@@ -306,7 +306,7 @@ def unique_sentence(by_geam: bool) -> str:
 def batch_sweeps(campaign: Campaign, published: Published) -> list[Sweep]:
     """Return the campaign's problems with batches of growing sizes, including problems without measurements."""
     sweeps = []
-    for times in operation_times(campaign, problem_rows(campaign, published)):
+    for times in operation_times(campaign, problem_lines(campaign, published)):
         rows = times.case.select(lambda row: bool(row.batch), what="batch")
         batches = times.facts.get("batches", {})
         if rows or batches.get("least") != batches.get("most"):
@@ -428,7 +428,7 @@ def rebuild_trades(campaign: Campaign, published: Published) -> tuple[list[Rebui
     trades: list[RebuildTradeoff] = []
     missing: list[tuple[Times, str]] = []
     sweeps = {sweep.line.problem: sweep for sweep in batch_sweeps(campaign, published)}
-    lines = [line for line in problem_rows(campaign, published) if line.record is not None]
+    lines = [line for line in problem_lines(campaign, published) if line.record is not None]
     for times in operation_times(campaign, lines):
         sweep = sweeps.get(times.line.problem)
         found = _sweep_trades(sweep) if sweep else _batch_trades(times)

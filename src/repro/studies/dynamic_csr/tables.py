@@ -12,11 +12,11 @@ from repro.config.models import PAPER
 from repro.results.campaign_data import Campaign, Method
 from repro.results.claims import targets_table, wanted_on
 from repro.results.common_tables import baselines_table
-from repro.results.problem_rows import (
+from repro.results.problem_lines import (
     cpu_note,
     join_sentences,
     measurement_note,
-    problem_rows,
+    problem_lines,
     unavailable_note,
 )
 from repro.results.published import Published, Record
@@ -108,7 +108,7 @@ def published_times(campaign: Campaign, published: Published, file: str) -> list
     theirs = {item["problem"]: item for item in published[file]}
     return [
         PublishedTimes(times.line, times.case, theirs.get(times.line.published or ""))
-        for times in operation_times(campaign, problem_rows(campaign, published))
+        for times in operation_times(campaign, problem_lines(campaign, published))
     ]
 
 

@@ -1,8 +1,8 @@
-"""Merging of shards (campaigns that were measured on several hosts or at several times) into one campaign.
+"""Merging of parts (campaigns that were measured on several hosts or at several times) into one campaign.
 
-All rows of one case come from the same shard. By default all shards of a study must have the same timing protocol, code
+All rows of one case come from the same part. By default all parts of a study must have the same timing protocol, code
 and environment. `--keep-apart` merges different ones too: each row keeps the name of its environment record, and
-`NOTES.md` lists the differences. Shards from different devices are refused, since tables have one column per campaign.
+`NOTES.md` lists the differences. Parts from different devices are refused, since tables have one column per campaign.
 """
 
 from __future__ import annotations
@@ -48,27 +48,27 @@ from repro.untrusted_files import kind_of, others_below, read_file, shown
 CaseKey = tuple[str, str]
 #: Settings of a study that select cases and artifacts and do not affect measured times.
 WHAT = {"problems", "precisions", "artifacts"}
-#: Keys of an environment record: `CODE` describes the code; `OF_ITSELF` may differ between shards.
+#: Keys of an environment record: `CODE` describes the code; `OF_ITSELF` may differ between parts.
 CODE = ("repro", "source")
 OF_ITSELF = {"commit", "dirty", "uuids"}
 CHOICES = "choices"
 #: Steps with the same columns in all studies.
 WITHOUT_OWN = (CHOICES, "counters")
-#: Files of each shard that are copied into the merged campaign, and the folder for them.
+#: Files of each part that are copied into the merged campaign, and the folder for them.
 COPIED_FILES = (CONFIG, NOTES, COMMITS)
-SHARDS_FOLDER = "parts"
-SHARD_NAME = r"[0-9]{1,4}-[A-Za-z0-9_][A-Za-z0-9._-]{0,249}"
+PARTS_FOLDER = "parts"
+PART_NAME = r"[0-9]{1,4}-[A-Za-z0-9_][A-Za-z0-9._-]{0,249}"
 
 
 @dataclass(frozen=True)
-class Shard:
+class Part:
     """A campaign to merge, with the cases that its configuration names."""
 
-    #: Position among the shards and name of the campaign's folder: `1-default`.
+    #: Position among the parts and name of the campaign's folder: `1-default`.
     name: str
     #: Folder of the measured rows.
     raw: Path
-    #: Configuration with which the shard was measured.
+    #: Configuration with which the part was measured.
     config: Config
     #: Measured rows by (study, step).
     rows: Mapping[tuple[str, str], pa.Table]
@@ -80,8 +80,8 @@ class Shard:
     left_out: int
 
     @classmethod
-    def read(cls, given: str, results: Path, number: int) -> Shard:
-        """Read a shard from a folder, or from a campaign's name below `results`; `number` is the shard's position."""
+    def read(cls, given: str, results: Path, number: int) -> Part:
+        """Read a part from a folder, or from a campaign's name below `results`; `number` is the part's position."""
         raw = find_campaign(given, results)
         folder = CampaignFolder.holding(raw)
         _refuse_others(folder)
@@ -164,7 +164,7 @@ class Shard:
 
     @cached_property
     def devices(self) -> frozenset[tuple[str, str]]:
-        """Backend and model of each device in the shard's rows."""
+        """Backend and model of each device in the part's rows."""
         return frozenset(
             (backend, device)
             for table in self.rows.values()
@@ -237,17 +237,17 @@ class Shard:
 
 
 def kept_of(folder: Path) -> Iterator[Path]:
-    """Yield the relative paths of a shard's files to copy (`COPIED_FILES`), also those of earlier merged shards."""
+    """Yield the relative paths of a part's files to copy (`COPIED_FILES`), also those of earlier merged parts."""
     yield from (Path(file) for file in COPIED_FILES if (folder / file).exists())
-    for part in sorted((folder / SHARDS_FOLDER).iterdir()) if (folder / SHARDS_FOLDER).is_dir() else ():
-        if not re.fullmatch(SHARD_NAME, part.name):
+    for part in sorted((folder / PARTS_FOLDER).iterdir()) if (folder / PARTS_FOLDER).is_dir() else ():
+        if not re.fullmatch(PART_NAME, part.name):
             raise ReproError(
                 "no part of a merged campaign",
                 where=part,
                 expected="a number, - and the name of a campaign, as `repro merge` gives it",
                 todo="take it away",
             )
-        yield from (Path(SHARDS_FOLDER, part.name, path) for path in kept_of(part))
+        yield from (Path(PARTS_FOLDER, part.name, path) for path in kept_of(part))
 
 
 def _refuse_others(folder: CampaignFolder) -> None:
@@ -256,7 +256,7 @@ def _refuse_others(folder: CampaignFolder) -> None:
     Following a link could copy unrelated files of this machine, and reading a pipe could block.
     """
     files = [folder.path / name for name in COPIED_FILES]
-    for path in (*files, folder.path / SHARDS_FOLDER, folder.raw):
+    for path in (*files, folder.path / PARTS_FOLDER, folder.raw):
         if not os.path.lexists(path):
             continue
         mode = path.lstat().st_mode
@@ -316,15 +316,15 @@ KEEP_APART = (
 
 @dataclass(frozen=True)
 class Difference:
-    """A difference between the first shard and another one, in one study."""
+    """A difference between the first part and another one, in one study."""
 
     #: Kind of difference: `another protocol`, `other code`, `another environment`.
     kind: str
     study: str
-    #: Names of the two shards; equal if the difference is within one shard.
+    #: Names of the two parts; equal if the difference is within one part.
     first: str
     other: str
-    #: Differing values in the first and the other shard.
+    #: Differing values in the first and the other part.
     expected: str
     actual: str
 
@@ -333,16 +333,16 @@ class Difference:
 class Merged:
     #: Folder of the merged campaign, `results/<campaign>`.
     folder: Path
-    #: Shards in the given order.
-    parts: Sequence[Shard]
+    #: Parts in the given order.
+    parts: Sequence[Part]
     #: Number of cases for each study.
     cases: Mapping[str, int]
-    #: Differences between the shards that `keep_apart` permitted.
+    #: Differences between the parts that `keep_apart` permitted.
     differences: Sequence[Difference]
 
 
 def merge(given: Sequence[str], results: Path, name: str, keep_apart: bool = False) -> Merged:
-    """Merge shards (names below `results`, or folders) into the new campaign `name`; the shards are not changed.
+    """Merge parts (names below `results`, or folders) into the new campaign `name`; the parts are not changed.
 
     The new campaign is written atomically. `keep_apart` permits differences in protocol, code or environment.
     """
@@ -351,7 +351,7 @@ def merge(given: Sequence[str], results: Path, name: str, keep_apart: bool = Fal
         raise ReproError(
             "a campaign of that name is there", where=folder, todo="give another name: nothing is replaced"
         )
-    parts = [Shard.read(campaign, results, number) for number, campaign in enumerate(given, 1)]
+    parts = [Part.read(campaign, results, number) for number, campaign in enumerate(given, 1)]
     config = _configuration(parts, name)
     _refuse_several_devices(parts)
     problems = _problems(parts)
@@ -395,7 +395,7 @@ def _write(
         for name in part.environments:
             _copy(CampaignFolder.holding(part.raw).environment(name), made.environment(name))
         for path in kept_of(part.raw.parent):
-            _copy(part.raw.parent / path, folder / SHARDS_FOLDER / part.name / path)
+            _copy(part.raw.parent / path, folder / PARTS_FOLDER / part.name / path)
     made.config.write_text(as_yaml(config), encoding="utf-8")
     made.notes.write_text(_notes(merged), encoding="utf-8")
 
@@ -410,8 +410,8 @@ def _copy(path: Path, to: Path) -> None:
     to.write_bytes(content)
 
 
-def _configuration(parts: Sequence[Shard], name: str) -> Config:
-    """Return the first shard's configuration as a replay, with the problems, precisions and artifacts of all shards."""
+def _configuration(parts: Sequence[Part], name: str) -> Config:
+    """Return the first part's configuration as a replay, with the problems, precisions and artifacts of all parts."""
     studies: dict[str, dict[str, Any]] = {}
     for part in parts:
         for study, settings in part.config.model_dump(mode="json")["studies"].items():
@@ -422,7 +422,7 @@ def _configuration(parts: Sequence[Shard], name: str) -> Config:
     config = resolve({**base, "campaign": name, "replay": True, "studies": studies}, "the merged campaign")
     registry = load_registry(Path(config.registry))
     for settings in config.studies.values():
-        problem_names(registry, settings.problems)  # refuse problems that are missing in the first shard's registry
+        problem_names(registry, settings.problems)  # refuse problems that are missing in the first part's registry
     return config
 
 
@@ -436,7 +436,7 @@ def _union(known: Any, other: Any) -> Any:
     return [*first, *(word for word in second if word not in first)]
 
 
-def _refuse_several_devices(parts: Sequence[Shard]) -> None:
+def _refuse_several_devices(parts: Sequence[Part]) -> None:
     devices = {device: part.name for part in reversed(parts) for device in part.devices}
     if len(devices) > 1:
         raise ReproError(
@@ -448,9 +448,9 @@ def _refuse_several_devices(parts: Sequence[Shard]) -> None:
         )
 
 
-def _problems(parts: Sequence[Shard]) -> dict[str, Mapping[str, Any]]:
-    """Return one record for each problem, preferably from a shard where the problem is available."""
-    records: dict[str, tuple[Shard, Mapping[str, Any]]] = {}
+def _problems(parts: Sequence[Part]) -> dict[str, Mapping[str, Any]]:
+    """Return one record for each problem, preferably from a part where the problem is available."""
+    records: dict[str, tuple[Part, Mapping[str, Any]]] = {}
     for part in parts:
         for name, record in part.problems.items():
             before = records.setdefault(name, (part, record))
@@ -475,8 +475,8 @@ def _content(record: Mapping[str, Any]) -> str:
     return f"{record.get('kind', 'matrix')} of checksum {record.get('checksum')}"
 
 
-def _with_facts(name: str, record: Mapping[str, Any], parts: Sequence[Shard]) -> Mapping[str, Any]:
-    """Take the facts for each study from the shard that measured the problem, since shards may differ in code."""
+def _with_facts(name: str, record: Mapping[str, Any], parts: Sequence[Part]) -> Mapping[str, Any]:
+    """Take the facts for each study from the part that measured the problem, since parts may differ in code."""
     facts = dict(record.get("facts", {}))
     for part in reversed(parts):
         theirs = part.problems.get(name, {}).get("facts", {})
@@ -484,10 +484,10 @@ def _with_facts(name: str, record: Mapping[str, Any], parts: Sequence[Shard]) ->
     return {**record, "facts": facts} if facts else record
 
 
-def _rows(parts: Sequence[Shard], study_name: str, step: str) -> pa.Table:
-    """Return the rows of a step from all shards; for each case from the first shard that measured it."""
+def _rows(parts: Sequence[Part], study_name: str, step: str) -> pa.Table:
+    """Return the rows of a step from all parts; for each case from the first part that measured it."""
     tables: list[pa.Table] = []
-    taken: dict[CaseKey, tuple[Shard, pa.Table]] = {}
+    taken: dict[CaseKey, tuple[Part, pa.Table]] = {}
     measured = {case for part in parts for case in part.measured.get(study_name, ())}
     for part in parts:
         table = part.rows.get((study_name, step))
@@ -499,7 +499,7 @@ def _rows(parts: Sequence[Shard], study_name: str, step: str) -> pa.Table:
         new: list[int] = []
         for case, of_case in places.items():
             if case in measured and case not in part.measured[study_name]:
-                continue  # this shard could not measure the case, but another one did
+                continue  # this part could not measure the case, but another one did
             rows = table.take(pa.array(of_case))
             before = taken.setdefault(case, (part, rows))
             if before[0] is part:
@@ -533,8 +533,8 @@ def _when(row_table: pa.Table) -> str:
     return f"{row_table.num_rows} rows{f', the first of {min(times)},' if times else ''}"
 
 
-def _differences(parts: Sequence[Shard]) -> Iterator[Difference]:
-    """Yield the differences between shards in protocol, code and environment, for each study."""
+def _differences(parts: Sequence[Part]) -> Iterator[Difference]:
+    """Yield the differences between parts in protocol, code and environment, for each study."""
     for study in dict.fromkeys(study for part in parts for study in part.studies):
         having = [part for part in parts if part.cases.get(study)]
         for part in having[1:]:
@@ -542,7 +542,7 @@ def _differences(parts: Sequence[Shard]) -> Iterator[Difference]:
             if words:
                 yield Difference("another protocol", study, having[0].name, part.name, *words)
         linked = [(part, name) for part in having for name in part.linked(study)]
-        for kind, hashes in (("other code", Shard.code), ("another environment", Shard.surroundings)):
+        for kind, hashes in (("other code", Part.code), ("another environment", Part.surroundings)):
             seen: list[dict[str, Any]] = []
             for part, name in linked:
                 mine = hashes(part, name)
