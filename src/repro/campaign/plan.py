@@ -145,6 +145,8 @@ class ModuleGroup:
 
 @dataclass(frozen=True)
 class Plan:
+    """What a configuration means on this machine, before anything runs."""
+
     #: The configuration with its device resolved.
     config: Config
     #: Target of compiled modules; None in a replay, which compiles nothing.

@@ -196,6 +196,8 @@ class FileDigest:
 
 @dataclass(frozen=True)
 class Receipt:
+    """What a step was made from, and digests of what it made."""
+
     step: str
     #: Hash of values, files and earlier steps.
     fingerprint: str

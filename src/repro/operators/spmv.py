@@ -145,9 +145,13 @@ def find_variant(tuned: str, problem: Matrix, precision: str, target: Target, re
 
     `tuned` is the name of a variant such as `Sl-32-SoA-AoS/static-256-4`, or `default`, or `campaign:problem` for what
     a campaign in the folder `results` chose for a problem: the fastest variant that takes a user's vectors as they are,
-    in records without this choice the fastest of all. It raises `ReproError` if the name or the
-    campaign's choice is unknown, if the campaign's problem has another entry type, or if the target cannot run the
-    schedule.
+    in records without this choice the fastest of all.
+
+    Raises
+    ------
+    ReproError
+        The name or the campaign's choice is unknown, the campaign's problem has another entry type, or the target
+        cannot run the schedule.
     """
     if tuned == "default":
         on_gpu = target.dialect == "cuda"

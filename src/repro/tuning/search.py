@@ -1,8 +1,8 @@
 """Searches a space of variants, and chooses winners from the measured rows.
 
 A search first screens the variants that a strategy requests, with a few launches each. Variants close to the best are
-then timed with the full protocol. A tuning is a set of candidates with one winner for each clock: the fastest
-candidate.
+then timed with the full protocol. A tuning is a rule by which a variant is chosen: it says which rows are candidates,
+and the fastest of them by each clock wins.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from repro.bench.rows import ALL_CLOCKS, TIMED, Row
+from repro.bench.rows import ALL_CLOCKS, SEARCH, TIMED, Row
 from repro.bench.runnable import Runnable
 from repro.bench.store import Store
 from repro.bench.timing import SamplingPlan, full, screen
@@ -89,7 +89,6 @@ def _ties(rows: Sequence[Row], best: Row, clock: str, tie: float) -> tuple[str, 
 
 
 ProgressCallback = Callable[[str, int, int], None]
-PHASE = "search"
 
 
 class Search:
@@ -143,10 +142,10 @@ class Search:
 
             def measure(index: int) -> float | None:
                 self._progress(activity, len(rows), budgeted_count(names, strategy.budget))
-                row = self._store.get(self._bench.key(runnables[index], PHASE, effort))
+                row = self._store.get(self._bench.key(runnables[index], SEARCH, effort))
                 if row is None:
-                    with attempt(self._bench, self._store, runnables[index], PHASE, effort, watchdog):
-                        row = self._store.add(self._bench.try_once(runnables[index], PHASE, effort))
+                    with attempt(self._bench, self._store, runnables[index], SEARCH, effort, watchdog):
+                        row = self._store.add(self._bench.try_once(runnables[index], SEARCH, effort))
                     if self._bench.lost:
                         raise ContextLost(f"{runnables[index].name}: {row.message}")
                 rows.append(row)

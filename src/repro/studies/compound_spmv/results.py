@@ -164,7 +164,7 @@ class Times(MethodTimes[CompoundRow]):
 
     @property
     def why_not(self) -> tuple[str, ...]:
-        """Return the reason why an available problem has no time in the papers' space."""
+        """Why an available problem has no time in the papers' space."""
         return (self.case.why_not(),) if self.line.available and self[PAPERS] is None else ()
 
     @property

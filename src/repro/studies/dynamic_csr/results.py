@@ -146,13 +146,13 @@ class ProductTimes(Times):
 
     @cached_property
     def csr_twins(self) -> TimePair:
-        """Return the times of own CSR and of one segment per row in dynamic CSR, both with own CSR's best schedule."""
+        """Times of own CSR and of one segment per row in dynamic CSR, both with own CSR's best schedule."""
         products = self.case.select(**_PRODUCTS)
         return _twins(products.select(format="csr"), products.select(state="defragmented"), self.clock)
 
     @cached_property
     def state_twins(self) -> TimePair:
-        """Return times of the fragmented matrix and of one segment per row, both with the former's best schedule."""
+        """Times of the fragmented matrix and of one segment per row, both with the former's best schedule."""
         products = self.case.select(**_PRODUCTS)
         return _twins(
             products.select(_in_one_launch, state="fragmented"),
