@@ -50,7 +50,7 @@ from repro.studies.dynamic_csr import (
     stated_record,
 )
 from repro.studies.dynamic_csr.claims import QUANTITIES as CLAIMED
-from repro.studies.dynamic_csr.claims import PaperGraphs
+from repro.studies.dynamic_csr.claims import TARGET_QUANTITIES, PaperGraphs, TargetData
 from repro.studies.dynamic_csr.ids import DynamicRow
 from repro.studies.dynamic_csr.results import (
     ANY,
@@ -68,13 +68,11 @@ from repro.studies.dynamic_csr.results import (
     OPERATION_CLOCK,
     PRODUCT_CLOCK,
     PRODUCT_COUNTS,
-    QUANTITIES,
     SORTED,
     UPDATE_PROTOCOLS,
     UPDATED_FORMATS,
     RebuildTradeoff,
     Sweep,
-    TargetData,
     Times,
     UpdateProtocol,
     as_published,
@@ -450,7 +448,7 @@ def targets(campaign: Campaign, published: Published) -> Table:
         unavailable_note(campaign),
     ]
     data = TargetData.of(campaign, published)
-    return targets_table(campaign, published, QUANTITIES, data, join_sentences(caption))
+    return targets_table(campaign, published, TARGET_QUANTITIES, data, join_sentences(caption))
 
 
 @dataclass(frozen=True)
