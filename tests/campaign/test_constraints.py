@@ -9,6 +9,7 @@ import pytest
 from split_campaign import RECORDED
 from typer.testing import CliRunner
 
+from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.records import read_environments
 from repro.campaign.archive import constraints_of
 from repro.cli.app import build
@@ -27,7 +28,7 @@ def write(raw: Path, **records: dict[str, object]) -> Path:
 @pytest.mark.parametrize("campaign", recorded_campaigns())
 def test_each_recorded_campaign_tells_its_packages_with_driver_and_toolkit(campaign: str) -> None:
     raw = RECORDED / campaign / "raw"
-    records = read_environments(raw).values()
+    records = read_environments(CampaignFolder.holding(raw)).values()
     record = next(iter(records))
     wanted = {name: version for one in records for name, version in one["packages"].items()}
     said = CliRunner().invoke(

@@ -123,23 +123,21 @@ def read_environment(path: Path) -> dict[str, Any]:
     return _read(path, _Environment, "an environment")
 
 
-def read_problems(raw: Path) -> dict[str, dict[str, Any]]:
-    folder = CampaignFolder.holding(raw).records
-    return {name: read_problem_of(folder, name) for name in _names(folder)}
+def read_problems(folder: CampaignFolder) -> dict[str, dict[str, Any]]:
+    return {name: read_problem_of(folder.records, name) for name in _names(folder.records)}
 
 
-def read_environments(raw: Path) -> dict[str, dict[str, Any]]:
-    folder = CampaignFolder.holding(raw).environments
-    return {name: read_environment(folder / f"{name}.json") for name in _names(folder)}
+def read_environments(folder: CampaignFolder) -> dict[str, dict[str, Any]]:
+    return {name: read_environment(folder.environment(name)) for name in _names(folder.environments)}
 
 
 #: Characters of a commit in texts.
 COMMIT_LENGTH = 12
 
 
-def read_commits(folder: Path) -> dict[str, str | None]:
+def read_commits(folder: CampaignFolder) -> dict[str, str | None]:
     """Read `results/<campaign>/commits.json`; empty without one, `ReproError` if it is damaged."""
-    path = CampaignFolder(folder).commits
+    path = folder.commits
     try:
         return TypeAdapter(dict[_Word, _Word | None]).validate_python(read_json(path), strict=True)
     except FileNotFoundError:

@@ -56,18 +56,18 @@ LISTING = 60.0
 _TREE = b"40000"
 
 
-def record_commits(folder: Path, repository: Path) -> dict[str, str | None]:
+def record_commits(folder: CampaignFolder, repository: Path) -> dict[str, str | None]:
     """Write `commits.json` of a campaign: the commit of each source hash, null if the repository's history has none.
 
     A hash that an earlier call found is not searched again, since the record may lie in a clone with less history.
     """
-    environments = read_environments(CampaignFolder(folder).raw).values()
+    environments = read_environments(folder).values()
     stated = {str(record["source"]): record.get("commit") for record in environments if record.get("source")}
     known = {source: commit for source, commit in read_commits(folder).items() if commit and source in stated}
     found = find_commits({source: commit for source, commit in stated.items() if source not in known}, repository)
     commits = dict(sorted({**known, **found}.items()))
     if commits:
-        write_whole(CampaignFolder(folder).commits, json.dumps(commits, indent=1) + "\n")
+        write_whole(folder.commits, json.dumps(commits, indent=1) + "\n")
     return commits
 
 
@@ -169,7 +169,8 @@ def constraints_of(raw: Path, record: str | None = None) -> str:
     agree.
     """
     check_measured(raw)
-    folder, records = CampaignFolder.holding(raw), read_environments(raw)
+    folder = CampaignFolder.holding(raw)
+    records = read_environments(folder)
     if not records:
         raise ReproError(
             "the campaign has no record of its environment",
@@ -198,7 +199,7 @@ def constraints_of(raw: Path, record: str | None = None) -> str:
             todo="name one by --record",
         )
     ((text, names),) = texts.items()
-    codes = code_of(named, read_commits(folder.path))
+    codes = code_of(named, read_commits(folder))
     versions = [
         f"# Measured with, by {len(names)} environment {'record' if len(names) == 1 else 'records'} of campaign "
         f"{raw.resolve().parent.name}",

@@ -94,7 +94,7 @@ class Part:
                 todo="put it there: without it nobody can say by which timing its rows were measured",
             )
         config = load(path)
-        environments = read_environments(raw)
+        environments = read_environments(folder)
         for name in environments:
             if not is_record(file := folder.environment(name)):
                 raise ReproError(
@@ -104,7 +104,7 @@ class Part:
                 )
         check_folders(raw, config.studies)
         registry = load_registry(Path(config.registry))
-        problems = read_problems(raw)
+        problems = read_problems(folder)
         for name, record in problems.items():
             for study, facts in record.get("facts", {}).items():
                 if study in config.studies:

@@ -180,7 +180,7 @@ def list_campaigns(_: Path) -> tuple[list[str], Rows]:
         if folder.commits.exists():
             state = "record"
         try:
-            devices = dict.fromkeys(str(record.get("device")) for record in read_environments(folder.raw).values())
+            devices = dict.fromkeys(str(record.get("device")) for record in read_environments(folder).values())
         except ReproError as error:
             devices, state = {}, error.what
         problems = sum(1 for _ in folder.records.rglob("*.json"))

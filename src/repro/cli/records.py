@@ -48,7 +48,8 @@ def record(
     from repro.campaign.archive import pack, record_commits
     from repro.campaign.workflow import hold_run_lock
 
-    raw = CampaignFolder.named(campaign, results).raw
+    folder = CampaignFolder.named(campaign, results)
+    raw = folder.raw
     # lock out runs: files written between reading and deleting would be lost; `pack` reports a missing campaign
     with hold_run_lock(campaign, results) if raw.is_dir() else nullcontext():
         before = _sizes(raw)
@@ -57,8 +58,8 @@ def record(
         after = _sizes(raw)
         repository = checkout()
         if repository is not None:
-            commits = record_commits(raw.parent, repository)
-            for words, names in code_of(read_environments(raw), commits).items():
+            commits = record_commits(folder, repository)
+            for words, names in code_of(read_environments(folder), commits).items():
                 typer.echo(f"{words}: environment {', '.join(names)}")
     typer.echo(f"{len(before)} files of {_mib(sum(before))} before, {len(after)} of {_mib(sum(after))} now")
 
@@ -347,7 +348,7 @@ def check(
         raise ReproError(f"campaign {plan.config.campaign} was never run: `repro run --config {source}` runs it")
     freshness = None if plan.config.replay else Freshness(plan)
     named = find_missing(plan, freshness)
-    code = code_of(read_environments(plan.folder.raw), read_commits(plan.folder.path))
+    code = code_of(read_environments(plan.folder), read_commits(plan.folder))
     if as_json:
         print_json({"campaign": plan.config.campaign, "named": [asdict(part) for part in named], "code": code})
     else:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from repro.bench import ncu
+from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.records import code_of, read_commits, read_environments, read_problems
 from repro.bench.rows import CLOCKS, LATER_OF_ALL, NO_COLUMNS, PRECISIONS, ClockName, ColumnType, RecordedRow, schema_of
 from repro.bench.store import check_measured, read_rows, recorded_studies
@@ -268,6 +269,7 @@ class Campaign:
         mixed.
         """
         check_measured(raw)
+        folder = CampaignFolder.holding(raw)
         steps = ("search", "report", "repeat", "choices", "counters")
         rows = {step: _of_cases(read_rows(raw / study_name, step), problems, precisions) for step in steps}
         search, report, repeat = (
@@ -275,7 +277,7 @@ class Campaign:
         )
         measured = pd.concat([report, search], ignore_index=True).drop_duplicates("problem")
         names = set(measured.problem) if problems is None else set(problems)
-        records = {name: record for name, record in read_problem_records(raw).items() if name in names}
+        records = {name: record for name, record in read_problem_records(folder).items() if name in names}
         if not records and not any(table.num_rows for table in rows.values()):
             studies = recorded_studies(raw)
             raise ReproError(
@@ -295,7 +297,7 @@ class Campaign:
                     reason=str(row.message) if unavailable else None,
                     entry=None if pd.isna(entry) else str(entry),
                 )
-        environments = read_environments(raw)
+        environments = read_environments(folder)
         campaign = cls(
             name=raw.resolve().parent.name,
             study=study_name,
@@ -305,7 +307,7 @@ class Campaign:
             choices=_frame(rows["choices"], CHOICE_COLUMNS, raw / study_name),
             problems=dict(sorted(records.items())),
             environments=environments,
-            codes=code_of(environments, read_commits(raw.parent)),
+            codes=code_of(environments, read_commits(folder)),
             counters=_frame(rows["counters"], COUNTER_COLUMNS, raw / study_name),
             tie=tie,
         )
@@ -498,11 +500,11 @@ def _row_frame(table: pa.Table, own: Mapping[str, ColumnType], where: Path) -> p
     return frame.take(sorted(kept)).reset_index(drop=True)
 
 
-def read_problem_records(raw: Path) -> dict[str, ProblemRecord]:
+def read_problem_records(folder: CampaignFolder) -> dict[str, ProblemRecord]:
     attributes = {item.name for item in fields(ProblemRecord)}
     return {
         name: ProblemRecord(**{key: value for key, value in record.items() if key in attributes})
-        for name, record in read_problems(raw).items()
+        for name, record in read_problems(folder).items()
     }
 
 

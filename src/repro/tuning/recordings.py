@@ -216,4 +216,5 @@ def _read(
     if missing := [name for name in COLUMNS if name not in rows.column_names]:
         raise ReproError("rows of another schema", where=raw / study_name, expected=f"columns {', '.join(missing)}")
     search = rows.select(list(COLUMNS)).to_pandas()
-    return tuple(recordings(search, read_problems(raw), read_environments(raw), features_of, prune))
+    folder = CampaignFolder.holding(raw)
+    return tuple(recordings(search, read_problems(folder), read_environments(folder), features_of, prune))
