@@ -40,14 +40,9 @@ class CampaignFolder:
         return cls.of(campaign, results)
 
     @classmethod
-    def holding(cls, raw: Path) -> CampaignFolder:
-        """Return the folder whose measured files lie in `raw`."""
-        return cls(raw.parent)
-
-    @classmethod
     def measured(cls, results: Path = RESULTS) -> list[CampaignFolder]:
         """Return the campaigns below `results` that have measured files, sorted by name."""
-        return [cls.holding(raw) for raw in sorted(results.glob("[!.]*/raw"))]
+        return [cls(raw.parent) for raw in sorted(results.glob("[!.]*/raw"))]
 
     @property
     def name(self) -> str:

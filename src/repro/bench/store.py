@@ -498,29 +498,26 @@ def read_case(study_folder: Path, step: str, problem_name: str, precision: str) 
     return [row for row in rows.to_pylist() if (row["problem"], row["precision"]) == (problem_name, precision)]
 
 
-def recorded_studies(raw: Path) -> list[str]:
-    folder = CampaignFolder.holding(raw)
+def recorded_studies(folder: CampaignFolder) -> list[str]:
     shared = (folder.records, folder.environments)
-    return sorted(path.name for path in raw.iterdir() if path.is_dir() and path not in shared)
+    return sorted(path.name for path in folder.raw.iterdir() if path.is_dir() and path not in shared)
 
 
-def check_measured(raw: Path) -> None:
-    """Raise `ReproError` if there is no `results/<campaign>/raw`; the message has the nearest campaign that has one."""
-    if raw.is_dir():
+def check_measured(folder: CampaignFolder) -> None:
+    """Raise `ReproError` if a campaign has no measured files; the message has the nearest campaign that has some."""
+    if folder.raw.is_dir():
         return
-    campaign = CampaignFolder.holding(raw)
-    others = [other.name for other in CampaignFolder.measured(campaign.path.parent)]
+    others = [other.name for other in CampaignFolder.measured(folder.path.parent)]
     raise ReproError(
         "no such campaign",
-        where=raw,
-        actual=f"{campaign.name}{suggestion(campaign.name, others)}",
+        where=folder.raw,
+        actual=f"{folder.name}{suggestion(folder.name, others)}",
         todo="measure it first, or name another one: `repro list campaigns` has all",
     )
 
 
-def check_folders(raw: Path, studies: Iterable[str]) -> None:
+def check_folders(folder: CampaignFolder, studies: Iterable[str]) -> None:
     """Raise `ReproError` if a path where a study or records need a folder is not a folder."""
-    folder = CampaignFolder.holding(raw)
     for path in (folder.records, folder.environments, *map(folder.study, studies)):
         if path.exists() and not path.is_dir():
             raise ReproError(

@@ -24,14 +24,14 @@ from repro.programs import run_program
 from repro.untrusted_files import shown
 
 
-def pack(raw: Path) -> list[Path]:
-    """Merge all files in `results/<campaign>/raw` into one file per study and step; return the written files.
+def pack(campaign: CampaignFolder) -> list[Path]:
+    """Merge a campaign's measured files into one file per study and step; return the written files.
 
     Merged files are written atomically, and files are deleted only after all are written, so that a killed call can be
     repeated. Merged files without new rows are not rewritten.
     """
-    check_measured(raw)
-    studies = [raw / name for name in recorded_studies(raw)]
+    check_measured(campaign)
+    studies = [campaign.study(name) for name in recorded_studies(campaign)]
     sources = {(study, step): case_files(study, step) for study in studies for step in recorded_steps(study)}
     merged = {case: read_rows(*case) for case in sources}  # also without new rows, to verify the merged file
     written = [
@@ -162,14 +162,13 @@ BESIDE = {
 }
 
 
-def constraints_of(raw: Path, record: str | None = None) -> str:
+def constraints_of(folder: CampaignFolder, record: str | None = None) -> str:
     """Return the packages of an environment record, one per line, after comments on what pip does not install.
 
-    `record` selects a record in `results/<campaign>/raw` by the start of its hash; None requires that all records
+    `record` selects one of the campaign's records by the start of its hash; None requires that all records
     agree.
     """
-    check_measured(raw)
-    folder = CampaignFolder.holding(raw)
+    check_measured(folder)
     records = read_environments(folder)
     if not records:
         raise ReproError(
@@ -202,7 +201,7 @@ def constraints_of(raw: Path, record: str | None = None) -> str:
     codes = code_of(named, read_commits(folder))
     versions = [
         f"# Measured with, by {len(names)} environment {'record' if len(names) == 1 else 'records'} of campaign "
-        f"{raw.resolve().parent.name}",
+        f"{folder.raw.resolve().parent.name}",
         f"# of this software: {', '.join(codes)}",
     ]
     return "\n".join([*versions, text])

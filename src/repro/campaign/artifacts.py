@@ -64,17 +64,13 @@ class CampaignSelection:
     def folder(self) -> CampaignFolder:
         return CampaignFolder.of(self.campaign, self.results)
 
-    @property
-    def raw(self) -> Path:
-        return self.folder.raw
-
     def studies(self, study_name: str | None = None) -> list[str]:
         """Return the named study, or all with rows, in the configuration's order; without rows all configured."""
         if study_name is not None:
             return [get_study(study_name).name]
-        check_measured(self.raw)
+        check_measured(self.folder)
         configured = [name for name in (self.config.studies if self.config else study_names()) if name in study_names()]
-        recorded = recorded_studies(self.raw)
+        recorded = recorded_studies(self.folder)
         return [name for name in configured if name in recorded] or configured
 
     @property
@@ -88,10 +84,10 @@ class CampaignSelection:
         own = get_study(study_name).columns
         settings = self.config.studies.get(study_name) if self.config else None
         if self.config is None or settings is None:
-            campaign = Campaign.load(self.raw, study_name, own)
+            campaign = Campaign.load(self.folder, study_name, own)
         else:
             problems = problem_names(load_registry(Path(self.config.registry)), settings.problems)
-            campaign = Campaign.load(self.raw, study_name, own, problems, settings.timing.tie, settings.precisions)
+            campaign = Campaign.load(self.folder, study_name, own, problems, settings.timing.tie, settings.precisions)
         return replace(campaign, beside=others, as_published=self._as_published(study_name, campaign))
 
     def _as_published(self, study_name: str, campaign: Campaign) -> Campaign | None:

@@ -66,8 +66,8 @@ class Part:
 
     #: Position among the parts and name of the campaign's folder: `1-default`.
     name: str
-    #: Folder of the measured rows.
-    raw: Path
+    #: The campaign's own folder.
+    folder: CampaignFolder
     #: Configuration with which the part was measured.
     config: Config
     #: Measured rows by (study, step).
@@ -82,8 +82,7 @@ class Part:
     @classmethod
     def read(cls, given: str, results: Path, number: int) -> Part:
         """Read a part from a folder, or from a campaign's name below `results`; `number` is the part's position."""
-        raw = find_campaign(given, results)
-        folder = CampaignFolder.holding(raw)
+        folder = find_campaign(given, results)
         _refuse_others(folder)
         path = folder.config
         if not path.exists():
@@ -102,7 +101,7 @@ class Part:
                     where=file,
                     todo="take it from where the campaign was measured, or from git",
                 )
-        check_folders(raw, config.studies)
+        check_folders(folder, config.studies)
         registry = load_registry(Path(config.registry))
         problems = read_problems(folder)
         for name, record in problems.items():
@@ -114,7 +113,7 @@ class Part:
                         where = folder.record(name)
                         raise misfitting(where, "a problem", error, f"facts.{study}.") from None
         rows, left_out = {}, set()
-        for study in recorded_studies(raw):
+        for study in recorded_studies(folder):
             settings = config.studies.get(study)
             names = problem_names(registry, settings.problems) if settings else ()
             wanted = {(name, precision) for name in names for precision in (settings.precisions if settings else ())}
@@ -126,8 +125,8 @@ class Part:
                 rows[study, step] = table.filter(pa.array([case in wanted for case in cases], pa.bool_()))
                 left_out |= {(study, case) for case in cases if case not in wanted}
         part = cls(
-            f"{number}-{shown(raw.resolve().parent.name)}",
-            raw,
+            f"{number}-{shown(folder.raw.resolve().parent.name)}",
+            folder,
             config,
             {key: table for key, table in rows.items() if key[0] in config.studies},
             problems,
@@ -190,7 +189,7 @@ class Part:
                 if timed and linked.null_count > table["device"].null_count:
                     raise ReproError(
                         "rows without the record of their environment",
-                        where=step_file(self.raw / study_name, step),
+                        where=step_file(self.folder.study(study_name), step),
                         expected="in each row that was measured on a device the name of its record",
                         actual=f"none in {linked.null_count - table['device'].null_count} of them",
                         todo="take the file from where the campaign was measured",
@@ -198,7 +197,7 @@ class Part:
         if absent := names - self.environments.keys():
             raise ReproError(
                 "rows without the record of their environment",
-                where=CampaignFolder.holding(self.raw).environments,
+                where=self.folder.environments,
                 expected=", ".join(f"{name}.json" for name in sorted(absent)),
                 todo="take it from where the campaign was measured",
             )
@@ -220,7 +219,7 @@ class Part:
             if (*case, name) not in named:
                 raise ReproError(
                     "a choice of what was not measured",
-                    where=step_file(self.raw / study_name, CHOICES),
+                    where=step_file(self.folder.study(study_name), CHOICES),
                     expected=f"a name that a row of {', '.join(case)} has",
                     actual=shown(name),
                     todo="take the file from where the campaign was measured",
@@ -393,9 +392,9 @@ def _write(
     made.environments.mkdir(parents=True)
     for part in merged.parts:
         for name in part.environments:
-            _copy(CampaignFolder.holding(part.raw).environment(name), made.environment(name))
-        for path in kept_of(part.raw.parent):
-            _copy(part.raw.parent / path, folder / PARTS_FOLDER / part.name / path)
+            _copy(part.folder.environment(name), made.environment(name))
+        for path in kept_of(part.folder.path):
+            _copy(part.folder.path / path, folder / PARTS_FOLDER / part.name / path)
     made.config.write_text(as_yaml(config), encoding="utf-8")
     made.notes.write_text(_notes(merged), encoding="utf-8")
 

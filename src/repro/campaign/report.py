@@ -51,7 +51,7 @@ def report(
         if not set(names) & set(other.studies()):
             raise ReproError(
                 "campaigns without a study in common",
-                where=other.raw,
+                where=other.folder.raw,
                 expected=f"one of {', '.join(names)}",
                 actual=", ".join(other.studies()),
             )

@@ -184,7 +184,7 @@ def list_campaigns(_: Path) -> tuple[list[str], Rows]:
         except ReproError as error:
             devices, state = {}, error.what
         problems = sum(1 for _ in folder.records.rglob("*.json"))
-        rows.append((folder.name, state, ", ".join(devices), problems, ", ".join(recorded_studies(folder.raw))))
+        rows.append((folder.name, state, ", ".join(devices), problems, ", ".join(recorded_studies(folder))))
     return ["campaign", "state", "device", "problems", "studies"], rows
 
 

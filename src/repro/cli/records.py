@@ -53,7 +53,7 @@ def record(
     # lock out runs: files written between reading and deleting would be lost; `pack` reports a missing campaign
     with hold_run_lock(campaign, results) if raw.is_dir() else nullcontext():
         before = _sizes(raw)
-        for path in pack(raw):
+        for path in pack(folder):
             typer.echo(f"{path}: {_mib(path.stat().st_size)}")
         after = _sizes(raw)
         repository = checkout()
@@ -142,7 +142,7 @@ def environment(
     from repro.campaign.archive import constraints_of
     from repro.campaign.artifacts import CampaignSelection
 
-    typer.echo(constraints_of(CampaignSelection.of(campaign, results, config_file).raw, record))
+    typer.echo(constraints_of(CampaignSelection.of(campaign, results, config_file).folder, record))
 
 
 class Precision(StrEnum):
@@ -336,7 +336,7 @@ def check(
 
     asked = CampaignSelection.of(campaign, results, config_file)
     if asked.config is None:
-        check_measured(asked.raw)
+        check_measured(asked.folder)
         raise ReproError(
             "the campaign has no configuration",
             where=asked.folder.config,

@@ -305,10 +305,10 @@ def compare(
         raise typer.Exit(REGRESSION)
 
 
-def _read_study(raw: Path, study: str) -> Campaign:
+def _read_study(campaign: CampaignFolder, study: str) -> Campaign:
     from repro.campaign.artifacts import CampaignSelection
 
-    folder = raw.resolve().parent
+    folder = campaign.raw.resolve().parent
     return CampaignSelection.of(folder.name, folder.parent).read(study)
 
 
@@ -653,18 +653,18 @@ def results_(
         raise ReproError(
             "one format at a time", expected="one of --json, --csv, --schema, --t4", actual=" ".join(asked)
         )
-    raw = CampaignFolder.of(campaign, results).raw
-    studies = studies_of(raw, study)
+    measured = CampaignFolder.of(campaign, results)
+    studies = studies_of(measured, study)
     if schema:
         typer.echo(json.dumps(json_schema(studies), indent=1))
     elif csv:
-        write_csv(raw, studies, sys.stdout)
+        write_csv(measured, studies, sys.stdout)
     elif t4 is not None:
         for folder in studies:
-            for (problem, precision), search in t4_of(raw, folder).items():
+            for (problem, precision), search in t4_of(measured, folder).items():
                 path = t4 / folder.name / problem / f"{precision}.json"
                 write_whole(path, json.dumps(search) + "\n")
                 typer.echo(f"{path}: {len(search['results'])} variants")
     else:
-        rows = [row for folder in studies for row in exported_rows(raw, folder)]
+        rows = [row for folder in studies for row in exported_rows(measured, folder)]
         typer.echo(json.dumps({"schema": SCHEMA, "campaign": campaign, "rows": rows}))

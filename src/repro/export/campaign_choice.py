@@ -57,7 +57,7 @@ def find_campaign_choice(
     `ReproError`.
     """
     folder = CampaignFolder.named(campaign, results)
-    check_measured(folder.raw)
+    check_measured(folder)
     study_folder = folder.study(study_name)
     choices = read_case(study_folder, "choices", problem_name, precision)
     if not choices:

@@ -255,34 +255,32 @@ class Campaign:
     @classmethod
     def load(
         cls,
-        raw: Path,
+        folder: CampaignFolder,
         study_name: str,
         own: Mapping[str, ColumnType] = NO_COLUMNS,
         problems: Collection[str] | None = None,
         tie: float = TIE,
         precisions: Collection[str] = PRECISIONS,
     ) -> Campaign:
-        """Read `results/<campaign>/raw`; missing files give empty frames with all columns.
+        """Read a study of a campaign; missing files give empty frames with all columns.
 
         Only rows of the given problems (None: all) and precisions are kept. Raises `ReproError` if the folder is
         missing or has no data of the study, a file is damaged or has another schema, or times of several devices are
         mixed.
         """
-        check_measured(raw)
-        folder = CampaignFolder.holding(raw)
+        check_measured(folder)
+        rows_folder = folder.study(study_name)
         steps = ("search", "report", "repeat", "choices", "counters")
-        rows = {step: _of_cases(read_rows(raw / study_name, step), problems, precisions) for step in steps}
-        search, report, repeat = (
-            _row_frame(rows[step], own, raw / study_name) for step in ("search", "report", "repeat")
-        )
+        rows = {step: _of_cases(read_rows(rows_folder, step), problems, precisions) for step in steps}
+        search, report, repeat = (_row_frame(rows[step], own, rows_folder) for step in ("search", "report", "repeat"))
         measured = pd.concat([report, search], ignore_index=True).drop_duplicates("problem")
         names = set(measured.problem) if problems is None else set(problems)
         records = {name: record for name, record in read_problem_records(folder).items() if name in names}
         if not records and not any(table.num_rows for table in rows.values()):
-            studies = recorded_studies(raw)
+            studies = recorded_studies(folder)
             raise ReproError(
                 "the campaign holds nothing of this study",
-                where=raw,
+                where=folder.raw,
                 expected=f"one of {', '.join(studies)}" if studies else "measured rows or built problems",
                 actual=study_name,
             )
@@ -299,16 +297,16 @@ class Campaign:
                 )
         environments = read_environments(folder)
         campaign = cls(
-            name=raw.resolve().parent.name,
+            name=folder.raw.resolve().parent.name,
             study=study_name,
             search=search,
             report=report,
             repeat=repeat,
-            choices=_frame(rows["choices"], CHOICE_COLUMNS, raw / study_name),
+            choices=_frame(rows["choices"], CHOICE_COLUMNS, rows_folder),
             problems=dict(sorted(records.items())),
             environments=environments,
             codes=code_of(environments, read_commits(folder)),
-            counters=_frame(rows["counters"], COUNTER_COLUMNS, raw / study_name),
+            counters=_frame(rows["counters"], COUNTER_COLUMNS, rows_folder),
             tie=tie,
         )
         campaign._check_one_device()

@@ -198,7 +198,7 @@ def _campaign(folder: CampaignFolder, study_name: str, features_of: FeaturesOf, 
     """Return the recordings of a campaign, cached until the campaign's files change."""
     stats = ((path, path.stat()) for path in folder.training_files(study_name))
     return _read(
-        folder.raw,
+        folder,
         study_name,
         features_of,
         prune,
@@ -208,13 +208,17 @@ def _campaign(folder: CampaignFolder, study_name: str, features_of: FeaturesOf, 
 
 @lru_cache(maxsize=16)
 def _read(
-    raw: Path, study_name: str, features_of: FeaturesOf, prune: Prune, _files: frozenset[tuple[Path, int, int, int]]
+    folder: CampaignFolder,
+    study_name: str,
+    features_of: FeaturesOf,
+    prune: Prune,
+    _files: frozenset[tuple[Path, int, int, int]],
 ) -> tuple[Recording, ...]:
-    rows = read_rows(raw / study_name, "search")
+    study_folder = folder.study(study_name)
+    rows = read_rows(study_folder, "search")
     if not rows.num_rows:
         return ()
     if missing := [name for name in COLUMNS if name not in rows.column_names]:
-        raise ReproError("rows of another schema", where=raw / study_name, expected=f"columns {', '.join(missing)}")
+        raise ReproError("rows of another schema", where=study_folder, expected=f"columns {', '.join(missing)}")
     search = rows.select(list(COLUMNS)).to_pandas()
-    folder = CampaignFolder.holding(raw)
     return tuple(recordings(search, read_problems(folder), read_environments(folder), features_of, prune))
