@@ -229,7 +229,7 @@ def test_a_step_that_failed_and_is_named_by_nothing_else_is_named(campaign: Plan
 
 
 def test_a_replay_is_complete_by_its_rows(campaign: Plan) -> None:
-    pack(Path(campaign.results, "raw"))
+    pack(campaign.folder)
     assert find_missing(make_plan(campaign.config.model_copy(update={"replay": True}))) == []
 
 
@@ -237,7 +237,7 @@ def test_a_recorded_campaign_is_measured(campaign: Plan) -> None:
     write_rows(campaign, [("a", "ok", None), ("b", "incorrect", None)])
     before = find_missing(campaign)
     assert len(before) == 3
-    pack(Path(campaign.results, "raw"))
+    pack(campaign.folder)
     assert find_missing(campaign) == before
 
 
