@@ -22,7 +22,7 @@ from repro.bench.records import read_problem_of
 from repro.bench.rows import OUTSIDE, TIMED
 from repro.bench.store import distinct_cases, read_case, read_rows
 from repro.campaign.measurement import environments_of
-from repro.campaign.plan import Plan
+from repro.campaign.plan import Plan, ProblemBatches
 from repro.campaign.receipts import making
 from repro.campaign.steps import CHECK, Freshness, building, measuring, until_measured
 from repro.codegen.build_cache import Module
@@ -44,6 +44,8 @@ class Missing:
     reason: str
     #: Whether this is only a remark, and the campaign counts as complete nevertheless.
     remark: bool = False
+    #: Study, problem and precision of a case that could not be measured; the log of its job says more.
+    case: tuple[str, str, str] | None = None
 
     @property
     def kind(self) -> str:
@@ -80,9 +82,18 @@ def count_alike(missing: Sequence[Missing]) -> list[Missing]:
     counted = []
     for (kind, cause, remark), parts in alike.items():
         number = len({part.what for part in parts})
-        together = Missing(f"{number} {kind}", f"{cause}; the first is {parts[0].what}", remark)
+        together = Missing(f"{number} {kind}", f"{cause}; the first is {parts[0].what}", remark, parts[0].case)
         counted.append(together if number > 1 else parts[0])
     return counted
+
+
+def log_of(batches: ProblemBatches, case: tuple[str, str, str]) -> Path | None:
+    """Return the log of the job that measured a case; None if there is none, as of a case measured by hand."""
+    study, problem, precision = case
+    batch = next((batch for batch in batches.measuring if case in batch.cases), None)
+    log = f"batches/{batch.name}.log" if batch else f"measure/{study}/{problem}/{precision}.log"
+    path = Path(batches.plan.logs, log)
+    return path if path.exists() else None
 
 
 def find_missing_of_case(plan: Plan, study_name: str, problem_name: str, precision: str) -> list[Missing]:
@@ -155,7 +166,7 @@ def _of_run(
         return
     record = _record(plan, problem)
     if record is not None and record.get("status", "ok") == "ok":  # unavailable problems are already listed
-        yield Missing(case, refused[0]["message"])  # all steps have the same message
+        yield Missing(case, refused[0]["message"], case=run)  # all steps have the same message
 
 
 def _of_case(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from functools import cache, partial
 from pathlib import Path
 from shlex import join
@@ -28,7 +29,8 @@ from repro.bench.trial import Bench, DeviceSamples
 from repro.bench.worker import AGAIN, run_worker
 from repro.campaign.configuration import check_study
 from repro.campaign.receipts import code_hash
-from repro.codegen.targets import find_gpu
+from repro.codegen.build_cache import MODULES, MissingModule
+from repro.codegen.targets import Target, find_gpu
 from repro.config.models import TUNED, Config
 from repro.devices.base import LaunchError
 from repro.devices.device_group import Devices
@@ -185,7 +187,32 @@ def measure(
             templates=Path(config.kernels),
             jobs=_compilers(bench, jobs),
         )
-        return [write_step(study, problem_name, precision, step, rows, case) for step, rows in study.measure(session)]
+        try:
+            steps = study.measure(session)
+            return [write_step(study, problem_name, precision, step, rows, case) for step, rows in steps]
+        except MissingModule as missing:
+            named = study.modules(session.settings, problem.outline(), precision, session.target)
+            _refuse_unnamed(study, named, session.target, missing)
+            raise
+
+
+#: Most keys of a study's modules that a message names.
+NAMED_KEYS = 4
+
+
+def _refuse_unnamed(study: Study, named: Sequence[str], target: Target, missing: MissingModule) -> None:
+    """Raise `ReproError` if a missing module is none that the study names: nothing would ever compile it."""
+    manifest, folder = Path(str(missing.where)), MODULES / target.name / study.name
+    key = manifest.with_suffix("").relative_to(folder).as_posix() if manifest.is_relative_to(folder) else None
+    if key is not None and key not in named:
+        near = get_close_matches(key, named, n=NAMED_KEYS, cutoff=0)
+        raise ReproError(
+            "the study reads a module that it does not name",
+            where=f"study {study.name}",
+            expected=f"a key that its `modules` returns: {', '.join(near)}" + ", …" * (len(near) < len(named)),
+            actual=key,
+            todo="name it in `modules`, or read another one",
+        ) from None
 
 
 def load_built(folder: CampaignFolder, name: str) -> Problem:

@@ -511,19 +511,19 @@ class ProblemBatches:
     """
 
     def __init__(self, plan: Plan) -> None:
-        self._plan = plan
+        self.plan = plan
         self._most = 1 if plan.config.replay else plan.config.batch
 
     @cached_property
     def building(self) -> list[ProblemBatch]:
-        return self._dealt(PROBLEMS, self._plan.problems)
+        return self._dealt(PROBLEMS, self.plan.problems)
 
     @cached_property
     def measuring(self) -> list[ProblemBatch]:
         """Measuring batches; each has cases of one study and precision."""
         return [
             batch
-            for study in self._plan.studies.values()
+            for study in self.plan.studies.values()
             for precision in study.settings.precisions
             for batch in self._dealt(f"{study.name}/{precision}", study.problems)
         ]
@@ -548,11 +548,11 @@ class ProblemBatches:
     @property
     def alone(self) -> list[tuple[str, str, str]]:
         """Cases outside of batches."""
-        return [run for run in self._plan.runs if run[1] not in self._builds]
+        return [run for run in self.plan.runs if run[1] not in self._builds]
 
     @property
     def built_by_job(self) -> list[tuple[str, ...]]:
-        alone = ((name,) for name in self._plan.problems if name not in self._builds)
+        alone = ((name,) for name in self.plan.problems if name not in self._builds)
         return [*(batch.problems for batch in self.building), *alone]
 
     @property
@@ -566,62 +566,62 @@ class ProblemBatches:
 
     def path(self, problem_batch: ProblemBatch) -> str:
         """Return the file that marks a batch as done."""
-        return str(self._plan.folder.batch(problem_batch.name))
+        return str(self.plan.folder.batch(problem_batch.name))
 
     @property
     def matrices(self) -> list[str]:
         """The file of each problem, or the marker file of its batch; empty in a replay."""
-        return [] if self._plan.config.replay else self._of_problems(self._plan.problems)
+        return [] if self.plan.config.replay else self._of_problems(self.plan.problems)
 
     def raw(self, study_name: str) -> list[str]:
         """Return the inputs of a study's artifacts: `Plan.raw`, with marker files for cases in batches."""
         if not self.building:
-            return self._plan.raw(study_name)
-        alone = self._plan.raw(
-            study_name, [name for name in self._plan.studies[study_name].problems if name not in self._builds]
+            return self.plan.raw(study_name)
+        alone = self.plan.raw(
+            study_name, [name for name in self.plan.studies[study_name].problems if name not in self._builds]
         )
         measured = [self.path(batch) for batch in self.measuring if batch.work.startswith(f"{study_name}/")]
         batches = dict.fromkeys(
-            self.path(self._builds[name]) for name in self._plan.studies[study_name].problems if name in self._builds
+            self.path(self._builds[name]) for name in self.plan.studies[study_name].problems if name in self._builds
         )
         return [*batches, *measured, *alone]
 
     @cached_property
     def all_raw(self) -> list[str]:
-        return [*dict.fromkeys(path for study in self._plan.studies for path in self.raw(study))]
+        return [*dict.fromkeys(path for study in self.plan.studies for path in self.raw(study))]
 
     def ahead(self, study_name: str) -> list[str]:
         """Return the inputs of all measuring jobs of a study; empty in a replay."""
-        groups = () if self._plan.config.replay else self._plan.module_groups
+        groups = () if self.plan.config.replay else self.plan.module_groups
         modules = [
             path
             for group in groups
             if group.study == study_name
-            for path in self._plan.manifests_of(study_name, group.keys)
+            for path in self.plan.manifests_of(study_name, group.keys)
         ]
-        common = [self._plan.common_manifest] if modules else []
-        problems = [] if self._plan.config.replay else self._of_problems(self._plan.studies[study_name].problems)
+        common = [self.plan.common_manifest] if modules else []
+        problems = [] if self.plan.config.replay else self._of_problems(self.plan.studies[study_name].problems)
         return [*problems, *modules, *common]
 
     @property
     def all_ahead(self) -> list[str]:
         """All problem files and module manifests: the inputs of all measuring jobs."""
-        return [*self.matrices, *self._plan.all_manifests]
+        return [*self.matrices, *self.plan.all_manifests]
 
     def read_by(self, problem_batch: ProblemBatch) -> list[str]:
         """Return the inputs of a measuring batch."""
-        manifests = dict.fromkeys(path for case in problem_batch.cases for path in self._plan.manifests(*case))
+        manifests = dict.fromkeys(path for case in problem_batch.cases for path in self.plan.manifests(*case))
         return [*self._of_problems(problem_batch.problems), *manifests]
 
     def _of_problems(self, names: Iterable[str]) -> list[str]:
         files = (
-            self.path(self._builds[name]) if name in self._builds else str(self._plan.folder.problem(name))
+            self.path(self._builds[name]) if name in self._builds else str(self.plan.folder.problem(name))
             for name in names
         )
         return [*dict.fromkeys(files)]
 
     def _dealt(self, work: str, names: Iterable[str]) -> list[ProblemBatch]:
-        small = [name for name in names if is_small(self._plan.problems[name])] if self._most > 1 else []
+        small = [name for name in names if is_small(self.plan.problems[name])] if self._most > 1 else []
         return [
             ProblemBatch(work, number, tuple(small[first : first + self._most]))
             for number, first in enumerate(range(0, len(small), self._most))

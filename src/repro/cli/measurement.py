@@ -214,16 +214,19 @@ def recorded(config: Config, study: str, problem: str, precision: str, wanted: b
 
 
 def reason_of(failure: Exception) -> str:
-    """Return the reason to record for a failure; print the traceback of a bug."""
+    """Return the reason to record for a failure; print the traceback of a bug, and add its line in a study's code."""
     from repro.cli.app import explain
     from repro.errors import ReproError
+    from repro.studies.registry import failed_line
 
     if isinstance(failure, OSError) and (explain(failure) or failure.errno == errno.EPIPE):
         raise failure
     if isinstance(failure, ReproError):
         return str(failure)
     traceback.print_exception(failure)
-    return f"{type(failure).__name__}: {failure}"
+    first, newline, rest = f"{type(failure).__name__}: {failure}".partition("\n")
+    place = failed_line(failure)
+    return f"{first} (at {place}){newline}{rest}" if place else f"{first}{newline}{rest}"
 
 
 Runnables = Annotated[

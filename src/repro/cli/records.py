@@ -328,8 +328,8 @@ def check(
     from repro.bench.records import code_of, read_commits, read_environments
     from repro.bench.store import check_measured
     from repro.campaign.artifacts import CampaignSelection
-    from repro.campaign.completeness import count_alike, find_missing
-    from repro.campaign.plan import make_plan
+    from repro.campaign.completeness import count_alike, find_missing, log_of
+    from repro.campaign.plan import ProblemBatches, make_plan
     from repro.campaign.receipts import making
     from repro.campaign.steps import Freshness
     from repro.errors import ReproError
@@ -352,8 +352,10 @@ def check(
     if as_json:
         print_json({"campaign": plan.config.campaign, "named": [asdict(part) for part in named], "code": code})
     else:
+        batches = ProblemBatches(plan)
         for part in named if each else count_alike(named):
-            typer.echo(f"{part.what}: {part.reason}\n", err=True)
+            log = log_of(batches, part.case) if part.case else None
+            typer.echo(f"{part.what}: {part.reason}\n" + (f"  log: {log}\n" if log else ""), err=True)
         for words, names in code.items():
             typer.echo(f"{words}: environment {', '.join(names)}")
     missing = [part for part in named if not part.remark]

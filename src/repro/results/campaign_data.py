@@ -558,6 +558,24 @@ class Case(Generic[R_co]):
             return self.winner(method.tuning, clock)
         return self.select(method.predicate, **method.columns).fastest(clock)
 
+    def why_no_time(self, method: Method, clock: ClockName = "graph") -> str | None:
+        """Return why a method has no time: how its first row without one ended; None if the whole case has a reason.
+
+        The latter is `why_not`, which `CaseRow.name` of a table has as a note.
+        """
+        if not self.measured:
+            return None
+        if method.tuning:
+            return self.why_not()
+        rows = Selection(
+            [
+                *self.select(method.predicate, **method.columns),
+                *self.searched.select(method.predicate, **method.columns),
+            ]
+        )
+        untimed = f"not timed by the {method.clock or clock} clock" if rows else "not tried"
+        return rows.failure or f"{method.title}: {untimed}"
+
     def winner(self, tuning: str, clock: ClockName, kind: str = "variant") -> ReportedTime[R_co] | None:
         """Return the reported time of a tuning's chosen variant; None if there is no choice or no time yet.
 

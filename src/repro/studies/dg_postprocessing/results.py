@@ -473,8 +473,9 @@ def _in_plane(
     statistic: Literal["median", "worst"] = "worst",
     *,
     at_most: bool = False,
+    is_time: bool = False,
 ) -> Quantity[TargetData]:
-    return Quantity(lambda data: data.measure(data.plane, number, wanted, why_not), statistic, at_most)
+    return Quantity(lambda data: data.measure(data.plane, number, wanted, why_not), statistic, at_most, is_time)
 
 
 def _in_space(
@@ -591,6 +592,7 @@ IN_PLANE: Mapping[str, Quantity[TargetData]] = {
             _largest(degree),
             _not_filtered,
             at_most=True,
+            is_time=True,
         )
         for degree in DEGREES
     },

@@ -370,7 +370,7 @@ def _case_value(value: float, times: Times, *timed: Time, label: str = "") -> Ca
 
 
 def _batches(
-    sizes: Sequence[int], protocol: UpdateProtocol, number: Callable[[int, float], float], *, at_most: bool = False
+    sizes: Sequence[int], protocol: UpdateProtocol, number: Callable[[int, float], float], *, is_time: bool = False
 ) -> DynamicQuantity:
     """Return one number for each batch of random entries that is inserted alone."""
 
@@ -393,7 +393,7 @@ def _batches(
             why = "not in this campaign"
         return Measured([], [MissingCase(RANDOM_PROBLEM, why)])  # the worst of some is not the worst of all
 
-    return Quantity(measure, at_most=at_most)
+    return Quantity(measure, at_most=is_time, is_time=is_time)
 
 
 def _rate(size: int, seconds: float) -> float:
@@ -522,7 +522,7 @@ TARGET_QUANTITIES: Mapping[str, DynamicQuantity] = {
     "random_1e6_rate": _batches((10**6,), ANY, _rate),
     "random_1e7_rate": _batches((10**7,), ANY, _rate),
     "unique_rate": _batches((10**6, 10**7), ANY_UNIQUE, _rate),
-    "batch_1e3_micro": _batches((1000,), ANY, lambda size, seconds: seconds * MICRO, at_most=True),
+    "batch_1e3_micro": _batches((1000,), ANY, lambda size, seconds: seconds * MICRO, is_time=True),
     "sorted_1e7_rate": _batches((10**7,), SORTED, _rate),
     "hybrid_mean": Quantity(_over_hybrid, "arithmetic mean"),
     "rebuild_worst": _over_rebuild(8 * 10**6),

@@ -425,7 +425,7 @@ def _milliseconds(method: Method, only: Sequence[str] = PAPERS) -> Quantity[Pape
         timed = case[method]
         return CaseNumber(MILLI * timed.seconds, case.line.problem, timed.notes) if timed else None
 
-    return Quantity(of_problems(number, only), at_most=True)
+    return Quantity(of_problems(number, only), at_most=True, is_time=True)
 
 
 def _set_up_ratio(case: ProblemTimes) -> CaseNumber | None:
