@@ -229,7 +229,7 @@ def test_a_step_that_failed_and_is_named_by_nothing_else_is_named(campaign: Plan
 
 
 def test_a_replay_is_complete_by_its_rows(campaign: Plan) -> None:
-    pack(Path(campaign.results, "raw"))
+    pack(campaign.folder)
     assert find_missing(make_plan(campaign.config.model_copy(update={"replay": True}))) == []
 
 
@@ -237,7 +237,7 @@ def test_a_recorded_campaign_is_measured(campaign: Plan) -> None:
     write_rows(campaign, [("a", "ok", None), ("b", "incorrect", None)])
     before = find_missing(campaign)
     assert len(before) == 3
-    pack(Path(campaign.results, "raw"))
+    pack(campaign.folder)
     assert find_missing(campaign) == before
 
 
@@ -350,7 +350,7 @@ def test_a_record_is_checked_without_its_device_and_with_or_without_a_configurat
 
 def test_a_record_without_a_configuration_says_what_failed(campaign: Plan, capsys: pytest.CaptureFixture[str]) -> None:
     write_rows(campaign, [("a", "incorrect", "y"), ("b", "unsupported", "no")])
-    pack(Path(campaign.results, "raw"))
+    pack(campaign.folder)
     with pytest.raises(ReproError, match="missing or failed: 3"):
         check(campaign="default", each=True)
     assert f"compound_spmv on {NAME}, single (search): 1 rows incorrect, the first a: y" in capsys.readouterr().err

@@ -87,7 +87,7 @@ def test_such_a_case_waits_for_no_module_and_is_measured_again_with_other_flags(
         study = {"problems": ["dirac_torus"], "precisions": ["double"], "compile": "on_demand"}
         planned = make_plan(resolve({"device": "opencl", "studies": {STUDY: study}}))
         made = measuring_step(planned, STUDY, "dirac_torus", "double")
-        return [group.name for group in planned.module_groups], made.parts["modules"]
+        return [group.name for group in planned.module_groups], made.values["modules"]
 
     (Path.cwd() / "config").symlink_to(Path(__file__).parents[2] / "config")
     groups, before = step()

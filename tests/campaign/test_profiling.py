@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 import yaml
 
+from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.guards import Guards
 from repro.bench.ncu import COLUMNS
 from repro.bench.rows import SCHEMA
@@ -200,7 +201,7 @@ def test_counters_are_rows_that_are_added_and_replaced(config_file, monkeypatch)
     assert list(second.dram_read_bytes) == [4000, 2000, 4000]
     assert list(second.registers.isna()) == [True, False, False]
 
-    pack(Path("results/c/raw"))
+    pack(CampaignFolder.of("c"))
     third = counted(config_file, VARIANT)
     assert list(third.index) == list(second.index)
     assert list(third.dram_read_bytes) == [4000, 2000, 2000]

@@ -172,6 +172,7 @@ class Bench:
         self._surroundings = [self.devices.topology(), device.name, driver, operands.checksum, operands.precision, seed,
                               workspace.common.hash, timing.budget(device.backend), timing.launches, timing.timeout,
                               timing.noise, timing.tolerance(device.backend)]  # fmt: skip
+        self.study_name = study_name
         self._common: Mapping[str, Any] = {
             "study": study_name,
             "problem": problem_name,

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from types import MappingProxyType, UnionType
 from typing import Any, TextIO, get_args
 
 import pyarrow.compute as pc
 
+from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.rows import ALL_CLOCKS, COMMON_COLUMNS, PHASES, SCHEMA, STATUSES, TIMED, ColumnType
 from repro.bench.store import check_measured, read_rows, recorded_studies
 from repro.config.validation_errors import suggestion
@@ -45,14 +45,14 @@ MILLI = 1e3
 NO_CHOICE: Mapping[str, str] = MappingProxyType({})
 
 
-def studies_of(raw: Path, study_name: str | None = None) -> list[Study]:
-    """Return the studies that a campaign has rows of, or the named one; `raw` is its folder of rows."""
-    check_measured(raw)
-    recorded = recorded_studies(raw)
+def studies_of(folder: CampaignFolder, study_name: str | None = None) -> list[Study]:
+    """Return the studies that a campaign has rows of, or the named one."""
+    check_measured(folder)
+    recorded = recorded_studies(folder)
     if study_name is not None and study_name not in recorded:
         raise ReproError(
             "the campaign holds nothing of this study",
-            where=raw,
+            where=folder.raw,
             expected=f"one of {', '.join(recorded)}",
             actual=study_name,
         )
@@ -63,14 +63,16 @@ def studies_of(raw: Path, study_name: str | None = None) -> list[Study]:
 CHOOSING = ("step", "problem", "precision", "kind")
 
 
-def exported_rows(raw: Path, study: Study, only: Mapping[str, str] = NO_CHOICE) -> Iterator[dict[str, Any]]:
+def exported_rows(
+    folder: CampaignFolder, study: Study, only: Mapping[str, str] = NO_CHOICE
+) -> Iterator[dict[str, Any]]:
     """Yield the rows of a study, step by step, each with its `step`; absent values are left out.
 
     `only` has values of some of `CHOOSING`, which the rows have to have.
     """
     for step in STEPS:
         if only.get("step", step) == step:
-            rows = read_rows(raw / study.name, step)
+            rows = read_rows(folder.study(study.name), step)
             for name, value in only.items():
                 if name in rows.column_names:
                     rows = rows.filter(pc.equal(rows[name], value))
@@ -78,12 +80,12 @@ def exported_rows(raw: Path, study: Study, only: Mapping[str, str] = NO_CHOICE) 
                 yield {"step": step, **{name: value for name, value in row.items() if value is not None}}
 
 
-def check_choice(raw: Path, studies: Iterable[Study], only: Mapping[str, str]) -> None:
+def check_choice(folder: CampaignFolder, studies: Iterable[Study], only: Mapping[str, str]) -> None:
     """Raise `ReproError` if no row has one of the values that rows are chosen by; it has the nearest one."""
     there: dict[str, set[str]] = {name: set() for name in only}
     for study in studies if only else ():
         for step in STEPS:
-            rows = read_rows(raw / study.name, step)
+            rows = read_rows(folder.study(study.name), step)
             for name in only:
                 if name == "step":
                     there[name] |= {step} if rows.num_rows else set()
@@ -94,7 +96,7 @@ def check_choice(raw: Path, studies: Iterable[Study], only: Mapping[str, str]) -
             known = sorted(there[name])
             raise ReproError(
                 f"no row is of this {name}",
-                where=raw,
+                where=folder.raw,
                 expected=f"one of {', '.join(known)}",
                 actual=f"{value}{suggestion(value, known)}",
             )
@@ -133,17 +135,19 @@ def json_schema(studies: Iterable[Study]) -> dict[str, Any]:
     }
 
 
-def write_csv(raw: Path, studies: Iterable[Study], out: TextIO, only: Mapping[str, str] = NO_CHOICE) -> None:
+def write_csv(
+    folder: CampaignFolder, studies: Iterable[Study], out: TextIO, only: Mapping[str, str] = NO_CHOICE
+) -> None:
     """Write what `exported_rows` yields of some studies as CSV, with the columns of `json_schema` but samples."""
     studies = [*studies]
     names = [name for name in json_schema(studies)["properties"]["rows"]["items"]["properties"] if name not in LISTS]
     writer = csv.DictWriter(out, names, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     for study in studies:
-        writer.writerows(exported_rows(raw, study, only))
+        writer.writerows(exported_rows(folder, study, only))
 
 
-def t4_of(raw: Path, study: Study, only: Mapping[str, str] = NO_CHOICE) -> dict[Case, dict[str, Any]]:
+def t4_of(folder: CampaignFolder, study: Study, only: Mapping[str, str] = NO_CHOICE) -> dict[Case, dict[str, Any]]:
     """Return the search of a study as T4, by problem and precision; empty for a study without parameters.
 
     The objective is `time`, the median by events, or by the host's clock for what has no other, in milliseconds.
@@ -151,7 +155,7 @@ def t4_of(raw: Path, study: Study, only: Mapping[str, str] = NO_CHOICE) -> dict[
     if study.id_class is None:
         return {}
     found: dict[Case, dict[str, Any]] = {}
-    for row in exported_rows(raw, study, only):
+    for row in exported_rows(folder, study, only):
         if row["step"] != "search" or row["kind"] != "variant" or row["status"] not in INVALIDITY:
             continue
         case = found.setdefault((row["problem"], row["precision"]), {"schema_version": T4_VERSION, "results": []})

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from repro.bench.campaign_folder import RESULTS, CampaignFolder
 from repro.cli.options import (
-    DEFAULT_RESULTS,
     AsJson,
     CampaignName,
     ConfigFile,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 def record(
     campaign: Annotated[str, typer.Argument(help="Folder below --results.", show_default=False)],
-    results: Results = DEFAULT_RESULTS,
+    results: Results = RESULTS,
 ) -> None:
     """Keep a campaign as a record: one file a study and step.
 
@@ -47,19 +47,19 @@ def record(
     from repro.bench.records import code_of, read_environments
     from repro.campaign.archive import pack, record_commits
     from repro.campaign.workflow import hold_run_lock
-    from repro.problems.registry import campaign_folder
 
-    raw = campaign_folder(results, campaign) / "raw"
+    folder = CampaignFolder.named(campaign, results)
+    raw = folder.raw
     # lock out runs: files written between reading and deleting would be lost; `pack` reports a missing campaign
     with hold_run_lock(campaign, results) if raw.is_dir() else nullcontext():
         before = _sizes(raw)
-        for path in pack(raw):
+        for path in pack(folder):
             typer.echo(f"{path}: {_mib(path.stat().st_size)}")
         after = _sizes(raw)
         repository = checkout()
         if repository is not None:
-            commits = record_commits(raw.parent, repository)
-            for words, names in code_of(read_environments(raw), commits).items():
+            commits = record_commits(folder, repository)
+            for words, names in code_of(read_environments(folder), commits).items():
                 typer.echo(f"{words}: environment {', '.join(names)}")
     typer.echo(f"{len(before)} files of {_mib(sum(before))} before, {len(after)} of {_mib(sum(after))} now")
 
@@ -82,7 +82,7 @@ def merge(
     keep_apart: Annotated[
         bool, typer.Option("--keep-apart", help="Merge rows of other code, another protocol or environment as well.")
     ] = False,
-    results: Results = DEFAULT_RESULTS,
+    results: Results = RESULTS,
 ) -> None:
     """Make one campaign of parts that were measured on several hosts or at several times.
 
@@ -102,7 +102,7 @@ def merge(
     """
     from shlex import join
 
-    from repro.campaign.shards import merge as run
+    from repro.campaign.parts import merge as run
     from repro.errors import ReproError
 
     if len(parts) < 2:
@@ -125,7 +125,7 @@ def environment(
     record: Annotated[
         str | None, typer.Option("--record", metavar="HASH", help="One environment record.", show_default=False)
     ] = None,
-    results: Results = DEFAULT_RESULTS,
+    results: Results = RESULTS,
     config_file: RecordedConfig = None,
 ) -> None:
     """Print the packages that a campaign was measured with as constraints for pip.
@@ -142,7 +142,7 @@ def environment(
     from repro.campaign.archive import constraints_of
     from repro.campaign.artifacts import CampaignSelection
 
-    typer.echo(constraints_of(CampaignSelection.of(campaign, results, config_file).raw, record))
+    typer.echo(constraints_of(CampaignSelection.of(campaign, results, config_file).folder, record))
 
 
 def cite(
@@ -150,7 +150,7 @@ def cite(
     name: Annotated[
         str, typer.Argument(metavar="STUDY/NAME", help="A table or figure: `repro list artifacts`.", show_default=False)
     ],
-    results: Results = DEFAULT_RESULTS,
+    results: Results = RESULTS,
     as_json: AsJson = False,
 ) -> None:
     """Print how a recorded table or figure is cited: device, days, commits, rows, command, and an entry for BibTeX.
@@ -170,7 +170,7 @@ def cite(
         data = asked.read(study)
         for artifact in artifacts:
             caption = artifact.make(data, published_of(study)).caption
-            said = cite_rows(data, asked.raw, artifact, caption)
+            said = cite_rows(data, asked.folder, artifact, caption)
             if as_json:
                 print_json(asdict(said))
                 continue
@@ -214,7 +214,7 @@ def export(
         str | None,
         typer.Option(help="Study of the campaign; by default that whose kernels can be exported.", show_default=False),
     ] = None,
-    results: Results = DEFAULT_RESULTS,
+    results: Results = RESULTS,
     config_file: ConfigFile = DEFAULT_CONFIG,
 ) -> None:
     """Write the kernel that a campaign chose for a problem as a C++ library: matrix class, vector class, product.
@@ -231,7 +231,6 @@ def export(
     from repro.errors import ReproError
     from repro.export.bundle import render_export, write_folder
     from repro.export.campaign_choice import EXPORTED_STUDY
-    from repro.problems.registry import campaign_folder
 
     study = study or EXPORTED_STUDY
     if study != EXPORTED_STUDY:
@@ -242,12 +241,12 @@ def export(
         wanted = _by_name(variant, entry, precision.value, target, name)
     else:
         wanted = _of_campaign(results, campaign, study, problem, precision.value, tuning, entry, name)
-    binaries = _matrix_writers(campaign_folder(results, campaign) / "problems", problem, wanted) if matrix else {}
+    binaries = _matrix_writers(CampaignFolder.named(campaign, results), problem, wanted) if matrix else {}
     for path in write_folder(to, render_export(Path(config.kernels), wanted), binaries):
         typer.echo(f"wrote {path}")
 
 
-def _matrix_writers(folder: Path, problem: str | None, wanted: Export) -> dict[str, Callable[[Path], None]]:
+def _matrix_writers(campaign: CampaignFolder, problem: str | None, wanted: Export) -> dict[str, Callable[[Path], None]]:
     """Return a function that writes the problem's matrix for the exported kernel, by file name."""
     from repro.errors import ReproError
     from repro.export.bundle import write_matrix
@@ -256,7 +255,7 @@ def _matrix_writers(folder: Path, problem: str | None, wanted: Export) -> dict[s
 
     if problem is None:
         raise ReproError("--matrix needs a problem", todo="name one that the campaign has built")
-    built = Matrix.load(folder / f"{check_name(problem, 'PROBLEM')}.npz")
+    built = Matrix.load(campaign.problem(check_name(problem, "PROBLEM")))
     if built.entry != wanted.entry:
         raise ReproError("the problem has another entry", where=problem, expected=wanted.entry, actual=built.entry)
     return {f"{wanted.name}.matrix": lambda path: write_matrix(built, wanted.precision, path)}
@@ -343,7 +342,7 @@ def check(
     ] = None,
     each: Annotated[bool, typer.Option("--each", help="Name each one, and do not count those of one reason.")] = False,
     campaign: CampaignName = None,
-    results: Results = DEFAULT_RESULTS,
+    results: Results = RESULTS,
     as_json: AsJson = False,
 ) -> None:
     """Count all of a campaign that is unavailable, failed or out of date; exit with 1 if there is anything.
@@ -374,7 +373,7 @@ def check(
 
     asked = CampaignSelection.of(campaign, results, config_file)
     # rows in one file a study and step have no receipts, and were measured on another machine or an earlier day
-    tables = {path.relative_to(asked.raw).parts[1:] for path in files_below(asked.raw, "*.parquet")}
+    tables = {path.relative_to(asked.folder.raw).parts[1:] for path in files_below(asked.folder.raw, "*.parquet")}
     record, config = bool(tables) and all(len(parts) == 1 for parts in tables), asked.config
     if record and config is not None:
         config = config.model_copy(update={"campaign": asked.campaign, "replay": True})
@@ -382,21 +381,21 @@ def check(
     freshness: Freshness | None = None
     if config is not None:
         plan = make_plan(config)
-        if not asked.raw.is_dir():
-            source = config_file or (DEFAULT_CONFIG if campaign is None else results / campaign / "config.yaml")
+        if not asked.folder.raw.is_dir():
+            source = config_file or (DEFAULT_CONFIG if campaign is None else asked.folder.config)
             raise ReproError(f"campaign {asked.campaign} was never run: `repro run --config {source}` runs it")
         freshness = None if plan.config.replay else Freshness(plan)
         named = find_missing(plan, freshness)
     elif record:
-        named = find_missing_of_record(asked.raw)
+        named = find_missing_of_record(asked.folder)
     else:
-        check_measured(asked.raw)
+        check_measured(asked.folder)
         raise ReproError(
             "the campaign has no configuration",
-            where=results / asked.campaign / "config.yaml",
+            where=asked.folder.config,
             todo="name its configuration with --config",
         )
-    code = code_of(read_environments(asked.raw), read_commits(asked.raw.parent))
+    code = code_of(read_environments(asked.folder), read_commits(asked.folder))
     if as_json:
         print_json({"campaign": asked.campaign, "named": [asdict(part) for part in named], "code": code})
     else:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from repro.bench.campaign_folder import RESULTS, CampaignFolder
 from repro.cli.options import (
-    DEFAULT_RESULTS,
     AsJson,
     CampaignName,
     Campaigns,
@@ -72,7 +72,7 @@ def table(
     all_: All = False,
     campaign: CampaignName = None,
     study: StudyName = None,
-    results: Results = DEFAULT_RESULTS,
+    results: Results = RESULTS,
     config_file: RecordedConfig = None,
     receipt: Receipt = False,
     caption: CaptionLength = Caption.LONG,
@@ -102,7 +102,7 @@ def figure(
     all_: All = False,
     campaign: CampaignName = None,
     study: StudyName = None,
-    results: Results = DEFAULT_RESULTS,
+    results: Results = RESULTS,
     figures: Figures = DEFAULT_FIGURES,
     config_file: RecordedConfig = None,
     receipt: Receipt = False,
@@ -152,7 +152,7 @@ def figure(
 def report(
     campaign: Campaigns = None,
     study: StudyName = None,
-    results: Results = DEFAULT_RESULTS,
+    results: Results = RESULTS,
     config_file: RecordedConfig = None,
     beside: Beside = None,
     receipt: Receipt = False,
@@ -274,7 +274,7 @@ def compare(
     csv: Annotated[
         Path | None, typer.Option("--csv", metavar="FILE", help="Write every compared row.", show_default=False)
     ] = None,
-    results: Results = DEFAULT_RESULTS,
+    results: Results = RESULTS,
 ) -> None:
     """Compare two campaigns row by row: same, faster, slower or undecided.
 
@@ -325,10 +325,10 @@ def compare(
         raise typer.Exit(REGRESSION)
 
 
-def _read_study(raw: Path, study: str) -> Campaign:
+def _read_study(campaign: CampaignFolder, study: str) -> Campaign:
     from repro.campaign.artifacts import CampaignSelection
 
-    folder = raw.resolve().parent
+    folder = campaign.raw.resolve().parent
     return CampaignSelection.of(folder.name, folder.parent).read(study)
 
 
@@ -471,7 +471,7 @@ def best(
     study: Annotated[
         str | None, typer.Option("--study", help="A study of the campaign; by default all that choose a kernel.")
     ] = None,
-    results: Results = DEFAULT_RESULTS,
+    results: Results = RESULTS,
     config_file: Annotated[
         Path | None,
         typer.Option(
@@ -555,7 +555,7 @@ def print_end_of_run(campaign: str, reasons: bool = True) -> None:
     from repro.campaign.artifacts import CampaignSelection
     from repro.campaign.winners import MAX_WINNERS, find_rivals, find_winners
 
-    asked = CampaignSelection.of(campaign, DEFAULT_RESULTS, beside=())
+    asked = CampaignSelection.of(campaign, RESULTS, beside=())
     own = find_winners(asked, own=True)
     winners = own or find_winners(asked)
     rivals = find_rivals(asked)
@@ -580,7 +580,7 @@ def claims(
             "--report", help="Write results/<campaign>/reproduction.md and .tex: what was re-run, on what, each claim."
         ),
     ] = False,
-    results: Results = DEFAULT_RESULTS,
+    results: Results = RESULTS,
     config_file: RecordedConfig = None,
 ) -> None:
     """Say of each claim of the papers whether it holds, by the rows of a campaign.
@@ -656,7 +656,7 @@ def results_(
     kind: Annotated[
         str | None, typer.Option("--kind", help="Rows of this kind alone: variant, baseline, outside, floor, …")
     ] = None,
-    results: Results = DEFAULT_RESULTS,
+    results: Results = RESULTS,
 ) -> None:
     """Print the measured rows of a campaign for other programs, or write its searches in a format of others.
 
@@ -683,21 +683,21 @@ def results_(
         raise ReproError(
             "one format at a time", expected="one of --json, --csv, --schema, --t4", actual=" ".join(asked)
         )
-    raw = results / campaign / "raw"
-    studies = studies_of(raw, study)
+    measured = CampaignFolder.of(campaign, results)
+    studies = studies_of(measured, study)
     given = {"step": step, "problem": problem, "precision": precision, "kind": kind}
     only = {name: value for name, value in given.items() if value is not None}
-    check_choice(raw, studies, only)
+    check_choice(measured, studies, only)
     if schema:
         typer.echo(json.dumps(json_schema(studies), indent=1))
     elif csv:
-        write_csv(raw, studies, sys.stdout, only)
+        write_csv(measured, studies, sys.stdout, only)
     elif t4 is not None:
         for folder in studies:
-            for case, search in t4_of(raw, folder, only).items():
+            for case, search in t4_of(measured, folder, only).items():
                 path = t4 / folder.name / case[0] / f"{case[1]}.json"
                 write_whole(path, json.dumps(search) + "\n")
                 typer.echo(f"{path}: {len(search['results'])} variants")
     else:
-        rows = [row for folder in studies for row in exported_rows(raw, folder, only)]
+        rows = [row for folder in studies for row in exported_rows(measured, folder, only)]
         typer.echo(json.dumps({"schema": SCHEMA, "campaign": campaign, "rows": rows}))

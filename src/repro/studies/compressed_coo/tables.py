@@ -21,7 +21,7 @@ from repro.results.claims import (
     wanted_on,
 )
 from repro.results.common_tables import PACKED_CAPTION, TITLE, SetupCosts, baselines_table, setup_costs_table
-from repro.results.problem_rows import (
+from repro.results.problem_lines import (
     cpu_note,
     join_sentences,
     launch_note,

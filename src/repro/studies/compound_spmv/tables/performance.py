@@ -11,9 +11,9 @@ from repro.bench.rows import OUTSIDE, RecordedRow
 from repro.results.campaign_data import Campaign, Method
 from repro.results.claims import time_allowance, wanted_cell, wanted_on
 from repro.results.common_tables import PACKED_CAPTION, TITLE, SetupCosts, baselines_table, setup_costs_table
-from repro.results.problem_rows import (
+from repro.results.problem_lines import (
     ABBREVIATIONS,
-    ProblemRow,
+    ProblemLine,
     events_note,
     join_sentences,
     launch_note,
@@ -331,7 +331,7 @@ def _cold(method: Method) -> Pick:
 class CounterRow(NamedTuple):
     """Counters of a kernel, read by a profiler."""
 
-    line: ProblemRow
+    line: ProblemLine
     row: RecordedRow
 
 
