@@ -54,14 +54,18 @@ test-all: $(call stamps,dev)  ## Run all tests but the exhaustive ones, the fast
 test-exhaustive: $(call stamps,dev)  ## Run the tests that repeat at length what others show: before a release.
 	REPRO_OPTIMISED=yes $(PYTEST) -m exhaustive $(ARGS)
 
+# all of them, whatever an earlier one finds
 lint: $(call stamps,dev)  ## Check style, spelling, types, layers and the workflow.
-	$(RUN) ruff check
-	$(RUN) ruff format --check
-	$(RUN) codespell
-	$(RUN) mypy --strict
-	$(RUN) lint-imports --no-cache --no-logo
-	$(RUN) snakefmt --check Snakefile workflow
-	$(RUN) snakemake --lint
+	@run() { echo "$$*"; $(RUN) "$$@" || failed+=("$$*"); }; \
+	run ruff check; \
+	run ruff format --check; \
+	run codespell; \
+	run mypy --strict; \
+	run lint-imports --no-cache --no-logo; \
+	run snakefmt --check Snakefile workflow; \
+	run snakemake --lint; \
+	for check in "$${failed[@]}"; do echo "failed: $$check" >&2; done; \
+	exit $${#failed[@]}
 
 docs: $(call stamps,docs)  ## Fill in the pages' numbers, generate the reference, and write the site to build/site.
 	$(RUN) python docs/make_pages.py

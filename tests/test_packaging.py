@@ -160,20 +160,56 @@ def recipe(target: str) -> list[str]:
     return [line.removeprefix("\t$(RUN) ") for line in lines]
 
 
+def checks() -> list[str]:
+    """Return the commands that `make lint` runs one after the other."""
+    return [line.removeprefix("\trun ").removesuffix("; \\") for line in recipe("lint") if line.startswith("\trun ")]
+
+
+def test_make_lint_runs_every_check_and_names_those_that_failed(tmp_path: Path) -> None:
+    failing = ("ruff check", "mypy --strict")
+    for check in checks():
+        program = tmp_path / "bin" / check.split()[0]
+        program.parent.mkdir(exist_ok=True)
+        cases = "|".join(f'"{" ".join(failed.split()[1:])}"' for failed in failing if failed.startswith(program.name))
+        program.write_text(f'#!/bin/sh\ncase "$*" in {cases or "no"}) exit 1;; esac\n')
+        program.chmod(0o755)
+    (tmp_path / "bin/python").touch()
+    environment = (f"VENV={os.path.relpath(tmp_path, REPOSITORY)}", "EXTRAS=cpu")
+    stamp = f"{os.path.relpath(tmp_path, REPOSITORY)}/installed-dev-cpu-yes"
+    assert make("--touch", *environment, stamp).returncode == 0  # as if it were installed
+    done = make(*environment, "lint")
+    assert done.returncode != 0
+    assert done.stdout.splitlines() == checks()
+    assert re.findall(r"^failed: (.*)$", done.stderr, re.MULTILINE) == [*failing]
+    (tmp_path / "bin/mypy").write_text("#!/bin/sh\n")
+    (tmp_path / "bin/ruff").write_text("#!/bin/sh\n")
+    assert make(*environment, "lint").returncode == 0
+
+
 def test_before_a_commit_the_same_checks_are_run() -> None:
     config = yaml.safe_load((REPOSITORY / ".pre-commit-config.yaml").read_text())
     hooks = [hook for repository in config["repos"] for hook in repository["hooks"]]
-    assert [hook["entry"] for hook in hooks] == recipe("lint")
+    assert [hook["entry"] for hook in hooks] == checks()
     # a check looks at the whole project, by the packages of the environment
     assert {(hook["language"], hook["pass_filenames"]) for hook in hooks} == {("system", False)}
 
 
 def test_the_workflow_of_the_forge_runs_what_ci_runs() -> None:
-    (job,) = yaml.safe_load((REPOSITORY / ".github/workflows/ci.yml").read_text())["jobs"].values()
-    # by the Python of the matrix, where `make` would take the first of its own list
+    job = yaml.safe_load((REPOSITORY / ".github/workflows/ci.yml").read_text())["jobs"]["check"]
     assert [step["run"] for step in job["steps"] if "run" in step] == ['PYTHON="$(command -v python)" .ci/run']
-    pythons = {f"Programming Language :: Python :: {version}" for version in job["strategy"]["matrix"]["python"]}
-    assert pythons <= {*PROJECT["classifiers"]}
+
+
+@pytest.mark.parametrize("path", sorted((REPOSITORY / ".github/workflows").glob("*.yml")), ids=lambda p: p.stem)
+def test_workflows_of_the_forge_run_targets_that_there_are_by_pythons_that_are_promised(path: Path) -> None:
+    targets = re.findall(r"^([a-z-]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE)
+    for job in yaml.safe_load(path.read_text())["jobs"].values():
+        uses = [step["with"]["python-version"] for step in job["steps"] if "setup-python" in step.get("uses", "")]
+        pythons = job.get("strategy", {}).get("matrix", {}).get("python", uses)
+        assert {f"Programming Language :: Python :: {version}" for version in pythons} <= {*PROJECT["classifiers"]}
+        for command in (step["run"] for step in job["steps"] if "run" in step):
+            # by the Python of the matrix, where `make` would take the first of its own list
+            assert command.startswith(('PYTHON="$(command -v python)" ', "git "))
+            assert all(target in targets for target in re.findall(r" make ([a-z-]+)", command))
 
 
 @pytest.mark.parametrize("path", sorted((REPOSITORY / ".github/ISSUE_TEMPLATE").glob("*.yml")), ids=lambda p: p.stem)

@@ -12,7 +12,7 @@ from repro.bench.timing import SamplingPlan
 from repro.bench.trial import Bench
 from repro.config.models import Timing
 from repro.devices.device_group import Devices
-from repro.errors import IncorrectError
+from repro.errors import IncorrectError, ReproError
 from repro.tuning.final_timing import shuffled_rounds
 
 EFFORT = SamplingPlan(5)
@@ -122,7 +122,7 @@ def test_where_there_is_nothing_to_verify_there_is_no_error(make):
 
 @pytest.mark.wording
 def test_columns_of_the_operands_have_to_be_declared(make):
-    with pytest.raises(KeyError, match="does not declare: batch"):
+    with pytest.raises(ReproError, match="does not declare: batch"):
         make(own={}).try_once(Graph(), "search", EFFORT)
 
 

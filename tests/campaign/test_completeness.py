@@ -90,6 +90,25 @@ def test_a_problem_that_a_study_refused_is_named_once(campaign: Plan, capsys: py
     assert f"compound_spmv on {NAME}, single: the matrix is not square\n" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("batch", [1, 8])
+def test_a_case_that_could_not_be_measured_names_its_log(
+    campaign: Plan, capsys: pytest.CaptureFixture[str], batch: int
+) -> None:
+    path = Path("campaign.yaml")
+    path.write_text(as_yaml(campaign.config.model_copy(update={"batch": batch})))
+    write_rows(campaign, [("-", "unavailable", "ValueError: too many values (at study.py:48)")])
+    work = f"measure/compound_spmv/{NAME}/single" if batch == 1 else "batches/compound_spmv/single/0000"
+    log = Path(f"logs/default/{work}.log")
+    for there in (False, True):
+        if there:
+            log.parent.mkdir(parents=True)
+            log.touch()
+        with pytest.raises(ReproError):
+            check(path)
+        said = capsys.readouterr().err
+        assert (f"(at study.py:48)\n  log: {log}\n" in said) == there, said
+
+
 def test_a_module_that_does_not_compile_is_named_and_tried_again(campaign: Plan) -> None:
     manifest = Path(campaign.all_manifests[0])
     write_json(manifest, {**MODULE, "status": "compile_error", "message": "error: expected ';'"})
@@ -210,7 +229,7 @@ def test_a_step_that_failed_and_is_named_by_nothing_else_is_named(campaign: Plan
 
 
 def test_a_replay_is_complete_by_its_rows(campaign: Plan) -> None:
-    pack(Path(campaign.results, "raw"))
+    pack(campaign.folder)
     assert find_missing(make_plan(campaign.config.model_copy(update={"replay": True}))) == []
 
 
@@ -218,7 +237,7 @@ def test_a_recorded_campaign_is_measured(campaign: Plan) -> None:
     write_rows(campaign, [("a", "ok", None), ("b", "incorrect", None)])
     before = find_missing(campaign)
     assert len(before) == 3
-    pack(Path(campaign.results, "raw"))
+    pack(campaign.folder)
     assert find_missing(campaign) == before
 
 

@@ -17,12 +17,14 @@ from repro.cli import app
 from repro.codegen.build_cache import Module, compile_module, manifest_path
 from repro.codegen.targets import CPU
 from repro.errors import ReproError
+from repro.sparse.device_primitives import read_module
 from repro.studies import get_study
 from repro.studies.compound_spmv.study import CompoundSpmv
 
 pytestmark = pytest.mark.medium
 
 
+@pytest.mark.slow
 def test_a_damaged_store_is_measured_again(measuring, capsys):
     store = Path(f"results/c/store/{STUDY}/{NAME}/single/rows.jsonl")
     store.parent.mkdir(parents=True)
@@ -97,6 +99,7 @@ def trip(*_):
     [(refuse, "no such module\n  where: here\n  what to do: compile it", False),
      (trip, "ZeroDivisionError: by 0", True)],
 )  # fmt: skip
+@pytest.mark.slow
 def test_a_failure_can_be_recorded_in_every_file(invoke, monkeypatch, failure, reason, traced):
     monkeypatch.setattr(CompoundSpmv, "measure", failure)
     assert invoke()[0] == 1
@@ -109,6 +112,19 @@ def test_a_failure_can_be_recorded_in_every_file(invoke, monkeypatch, failure, r
         [row] = pd.read_parquet(f"results/c/raw/{STUDY}/{NAME}/single/{step}.parquet").to_dict("records")
         assert (row["problem"], row["status"], row["message"]) == (NAME, "unavailable", reason)
     assert pd.read_parquet(f"results/c/raw/{STUDY}/{NAME}/single/choices.parquet").empty
+
+
+def test_a_module_that_the_study_does_not_name_is_not_to_be_compiled(invoke, monkeypatch):
+    def measure(study, session):
+        read_module(session.target, STUDY, "paper/complex-single/ELL-SoA-SoAs")
+        yield "search", []
+
+    monkeypatch.setattr(CompoundSpmv, "measure", measure)
+    code, said = invoke()
+    assert code == 1
+    assert "expected: a key that its `modules` returns: paper/complex-single/" in said
+    assert "actual: paper/complex-single/ELL-SoA-SoAs\n" in said
+    assert "repro compile" not in said
 
 
 def test_a_module_and_a_problem_that_are_missing_are_recorded(invoke):

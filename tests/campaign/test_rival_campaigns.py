@@ -14,6 +14,7 @@ import yaml
 from made_campaign import make_all, plan_of
 from small_case import LAYOUTS, NAME, STUDY, config
 
+from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.rows import OUTSIDE
 from repro.campaign.completeness import find_missing_of_case
 from repro.campaign.configuration import load
@@ -89,7 +90,7 @@ def test_what_crashes_hangs_or_leaves_costs_its_row_and_stands_in_tables_and_fig
     assert rivals.preprocess["rival/right"] > 0
 
     load_artifacts(STUDY)
-    campaign = Campaign.load(Path("results/c/raw"), STUDY, get_study(STUDY).columns)
+    campaign = Campaign.load(CampaignFolder.of("c"), STUDY, get_study(STUDY).columns)
     published = Published.load(STUDY, get_study(STUDY).published, get_study(STUDY).targets)
     table = get_artifact(STUDY, "table-rivals").make(campaign, published)
     keys = [column.key for column in table.columns]

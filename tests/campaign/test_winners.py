@@ -166,7 +166,7 @@ def test_a_refused_file_is_one_short_cell_and_its_whole_message_below(small: Mat
     reason = "the matrix is not square: " + 100 * "x" + "\n  where: part.msh\n  to do: cut it"
     maker.record("part", status="unavailable", reason=reason)
     for step in ("report", "choices"):
-        maker.folder("part", "double").joinpath(f"{step}.parquet").unlink()
+        maker.case_folder("part", "double").joinpath(f"{step}.parquet").unlink()
     maker.write("part", "double", "report", [maker.unavailable("part", "double", reason)])
     winners = find_winners(CampaignSelection.of(maker.campaign, Path("results")))
     assert len(winners) == 1 and winners[0].reason == f"unavailable: {reason}"

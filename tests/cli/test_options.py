@@ -101,7 +101,7 @@ def test_what_a_machine_has_is_printed_as_json(capsys: pytest.CaptureFixture[str
 
 
 def test_programs_read_the_names_of_a_plans_cases_and_of_what_is_missing() -> None:
-    assert [field.name for field in fields(Missing)] == ["what", "reason", "remark"]
+    assert [field.name for field in fields(Missing)] == ["what", "reason", "remark", "case"]
     assert [field.name for field in fields(Job)][:6] == ["study", "problem", "what", "precision", "size", "size_from"]
 
 

@@ -34,6 +34,12 @@ def test_a_kernel_runs_on_what_was_uploaded(cpu_device, scale):
     np.testing.assert_array_equal(got, 4 * y)
 
 
+def test_a_kernel_that_the_module_lacks_is_a_launch_error_with_its_name(tmp_path, cpu_device):
+    module = compile_module(SCALE, CPU, tmp_path / "scale.json")
+    with pytest.raises(LaunchError, match="no kernel scales in the module"):
+        cpu_device.load(tmp_path / module.binary).kernel("scales")
+
+
 def test_filling_with_ones_makes_every_number_nan(cpu_device):
     for dtype in (np.float32, np.float64):
         got = np.zeros(7, dtype)

@@ -10,6 +10,7 @@ import yaml
 from measured import passages
 from pages import REPOSITORY
 
+from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.records import read_commits, read_environments
 
 sys.path.insert(0, str(REPOSITORY / "docs"))
@@ -122,9 +123,9 @@ def test_the_citation_that_the_page_shows_is_true_of_all_rows_of_its_file() -> N
     device, date, source, commit, file = quoted.groups()
     rows = pd.read_parquet(REPOSITORY / file, columns=["device", "measured_at", "environment"])
     campaign = REPOSITORY / file.partition("/raw/")[0]
-    environments = read_environments(campaign / "raw")
+    environments = read_environments(CampaignFolder(campaign))
     assert {*rows.device} == {f"NVIDIA {device}"} and {*rows.measured_at.str[:10]} == {date}
     assert {environments[name]["source"] for name in {*rows.environment}} == {source}
-    assert str(read_commits(campaign)[source]).startswith(commit)
+    assert str(read_commits(CampaignFolder(campaign))[source]).startswith(commit)
     version = yaml.safe_load((REPOSITORY / "CITATION.cff").read_text())["version"]
     assert f"sparse-repro {version}, campaign `{campaign.name}`" in quote

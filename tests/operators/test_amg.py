@@ -364,7 +364,7 @@ def test_a_hierarchy_left_in_the_middle_of_a_refresh_is_of_no_use_until_the_next
     assert np.linalg.norm(b - 2 * matrix @ ml.solve(b, tol=1e-8)) <= 1.1e-8 * np.linalg.norm(b)
 
 
-FULL = [("spgemm", 0), ("spgemm", 3), ("spgemm", 9), ("amg", 1), ("amg", 20), ("amg", 60), ("amg", 80)]
+FULL = [("spgemm", 0), ("spgemm", 3), ("spgemm", 9), ("amg", 1), ("amg", 10), ("amg", 25), ("amg", 40)]
 
 
 @pytest.mark.parametrize(("what", "nth"), FULL)

@@ -15,7 +15,7 @@ from repro.campaign.artifacts import all_artifacts
 from repro.errors import ReproError
 from repro.results.campaign_data import Campaign, Case
 from repro.results.output import replace_artifact, write
-from repro.results.problem_rows import measurement_note
+from repro.results.problem_lines import measurement_note
 from repro.results.published import Published
 from repro.results.registry import Artifact
 from repro.results.report import (
@@ -204,7 +204,7 @@ def test_the_words_of_a_study_are_its_own(small: Campaign, tmp_path: Path) -> No
 def test_the_report_says_which_tie_it_was(tmp_path: Path, small: Campaign) -> None:
     maker = SmallCampaign(tmp_path)
     maker.all("grid")
-    wide = Campaign.load(maker.raw, "made_up", tie=0.05)
+    wide = Campaign.load(maker.folder, "made_up", tie=0.05)
     text = write_report([PageStudy(wide, NOTHING, [])], tmp_path / "r.html").read_text()
     assert pairs(text)["tie"].startswith("a difference of at most 5 %;")
     text = write_report([PageStudy(small, NOTHING, [])], tmp_path / "r.html").read_text()

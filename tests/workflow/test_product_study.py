@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,16 +16,19 @@ import pytest
 import scipy.sparse as sp
 import yaml
 from checkouts import QUICK, REPOSITORY, Checkout
+from numpy.typing import NDArray
 
 from repro.bench.timing import SamplingPlan
 from repro.bench.trial import Bench
 from repro.codegen.build_cache import compile_module
 from repro.codegen.targets import CPU
 from repro.config.models import StudySettings
+from repro.devices.base import Device
 from repro.errors import ReproError
 from repro.problems.matrix import Matrix
 from repro.problems.problem import Outline
 from repro.sparse.device_primitives import ModuleFile
+from repro.sparse.operands import KernelProduct, ProductOperands, entry_rows
 from repro.studies import get_study
 
 FOLDER = REPOSITORY / "tests/product_study"
@@ -53,13 +57,13 @@ def study() -> ModuleType:
 
 
 @pytest.fixture
-def built(study: ModuleType, templates: Path, tmp_path: Path) -> Callable[[str], ModuleFile]:
-    """Compile the study's module of a precision for the CPU."""
+def built(study: ModuleType, templates: Path, tmp_path: Path) -> Callable[..., ModuleFile]:
+    """Compile the study's module of a precision for the CPU, with `more` kernels."""
     shutil.copytree(templates / "dialects", tmp_path / "kernels/dialects")
     shutil.copytree(FOLDER / "kernels", tmp_path / "kernels", dirs_exist_ok=True)
 
-    def build(precision: str) -> ModuleFile:
-        source = study.STUDY.render(tmp_path / "kernels", f"products/{precision}", CPU)
+    def build(precision: str, more: str = "") -> ModuleFile:
+        source = study.STUDY.render(tmp_path / "kernels", f"products/{precision}", CPU) + more
         return ModuleFile(compile_module(source, CPU, tmp_path / f"{precision}.json"), tmp_path)
 
     return build
@@ -72,11 +76,28 @@ def symmetric(matrix: Matrix) -> Matrix:
     return replace(matrix, indptr=both.indptr, indices=both.indices, values=both.data[:, None])
 
 
+def test_a_slip_of_one_variant_is_a_row_that_says_what_to_do(
+    study: ModuleType,
+    built: Callable[..., ModuleFile],
+    make_bench: Callable[..., Bench],
+    small_problem: Callable[..., Matrix],
+) -> None:
+    module, bench = built("double"), make_bench(small_problem("real"), study="compressed_coo")
+    slips = {
+        "scatters": ("launch_error", "no kernel scatters in the module"),
+        "scatter": ("incorrect", "some are NaN, with which y is filled .*; a kernel that adds to y needs `adds=True`"),
+    }
+    for name, (status, message) in slips.items():
+        row = bench.try_once(study.CsrProduct(name, module, study.N_T), "search", EFFORT)
+        assert (row.status, bool(re.search(message, row.message or ""))) == (status, True), row.message
+    bench.release()
+
+
 @pytest.mark.medium
 @pytest.mark.parametrize("precision", ["single", "double"])
 def test_a_wrong_transpose_is_wrong_where_the_matrix_is_not_symmetric(
     study: ModuleType,
-    built: Callable[[str], ModuleFile],
+    built: Callable[..., ModuleFile],
     make_bench: Callable[..., Bench],
     small_problem: Callable[..., Matrix],
     monkeypatch: pytest.MonkeyPatch,
@@ -99,6 +120,41 @@ def test_a_wrong_transpose_is_wrong_where_the_matrix_is_not_symmetric(
     wrong = {case for case, status in found.items() if status != "ok"}
     assert wrong == {("scatter", "any", False)}, found
     assert found["scatter", "any", False] == "incorrect"
+
+
+ENTRIES = """
+KERNEL(128, 1) entries(int n, int nnz, const GLOBAL int* rows, const GLOBAL int* columns, const GLOBAL scalar* values,
+    const GLOBAL scalar* x, GLOBAL scalar* y)
+{
+    const int k = BLOCK * 128 + THREAD;
+    if (k < nnz && rows[k] < n)
+        add_to(y + columns[k], values[k] * x[rows[k]]);
+}
+"""
+
+
+def test_a_kernel_of_a_thread_an_entry_says_which_sizes_it_takes(
+    study: ModuleType,
+    built: Callable[..., ModuleFile],
+    make_bench: Callable[..., Bench],
+    small_problem: Callable[..., Matrix],
+) -> None:
+    class PerEntry(KernelProduct):
+        def sizes(self, operands: ProductOperands) -> tuple[int, int]:
+            return operands.problem.n, operands.problem.nnz
+
+        def blocks(self, operands: ProductOperands, device: Device) -> int:
+            return -(-operands.problem.nnz // self.block_size)
+
+        def arrays(self, operands: ProductOperands) -> dict[str, NDArray[Any]]:
+            matrix = study.transposed(operands.problem)
+            rows = entry_rows(matrix).astype(matrix.indices.dtype)
+            return {"rows": rows, "columns": matrix.indices, "values": matrix.values.ravel()}
+
+    bench = make_bench(study.transposed(small_problem("real")), "double", study="compressed_coo")
+    row = bench.try_once(PerEntry("entries", built("double", ENTRIES), study.N_T, adds=True), "search", EFFORT)
+    assert row.status == "ok", row.message
+    bench.release()
 
 
 def test_a_matrix_of_other_entries_is_refused_before_anything_is_built(study: ModuleType) -> None:
@@ -139,6 +195,8 @@ def test_the_whole_campaign_of_the_study(tmp_path: Path) -> None:
     assert all(f"{key}_us" in times[0] for key in (*WAYS, "baseline", "floor"))
     baselines = (results / "tables/transposed/table-baselines.csv").read_text()
     assert all(name in baselines for name in (*WAYS, *BASELINES))
+    for table, clock in (("table-times", "the graph clock"), ("table-baselines", "the clock graph")):
+        assert clock in (results / f"tables/transposed/{table}.md").read_text()
     assert "table-times" in (results / "report.html").read_text()
     assert checkout.snakemake("all", "--configfile", "config/transposed.yaml").nothing_to_do
 

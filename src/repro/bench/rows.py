@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, get_
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from repro.errors import ReproError
 from repro.problems.registry import name_error
 from repro.untrusted_files import shown
 
@@ -314,10 +315,15 @@ def _value_fits(value: object, kind: ColumnType | type[list[list[float]]] | None
 
 
 def split_columns(columns: Mapping[str, Any], own: Mapping[str, ColumnType]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split columns into common columns and the study's own; raise `KeyError` for an undeclared column."""
+    """Split columns into common columns and the study's own; raise `ReproError` for an undeclared column."""
     unknown = [name for name in columns if name not in COMMON_COLUMNS and name not in own]
     if unknown:
-        raise KeyError(f"columns that the study does not declare: {', '.join(unknown)}")
+        raise ReproError(
+            f"columns that the study does not declare: {', '.join(unknown)}",
+            expected=f"those of all rows, or its own: {', '.join(own) or '(it has none)'}",
+            todo="declare them in the study's `columns`: in a class of its rows, whose `own_columns()` these are, by a "
+            f"field such as `{unknown[0]}: int | None`",
+        )
     return (
         {name: value for name, value in columns.items() if name not in own},
         {name: value for name, value in columns.items() if name in own},

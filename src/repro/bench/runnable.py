@@ -198,7 +198,7 @@ class Workspace:
     ----------
     modules
         Folder that contains the compiled modules.
-    resident
+    kept_packings
         Maximum number of packed operands, and of programs, on the device. In a search, candidates with equal packing
         follow each other, so 1 is enough; other steps increase this attribute.
     say
@@ -214,19 +214,19 @@ class Workspace:
         devices: Devices,
         operands: Operands,
         modules: Path = MODULES,
-        resident: int = 1,
+        kept_packings: int = 1,
         say: Callable[[str], None] = lambda line: None,
         lend: Callable[[], AbstractContextManager[None]] = nullcontext,
         turns: int = 1,
     ) -> None:
         self.devices = devices
         self.operands = operands
-        self.resident = resident
+        self.kept_packings = kept_packings
         self.say = say
         self.turns = turns
         #: Maximum total bytes of all packed operands on the device; a larger operand is kept alone. A search sets this
         #: limit because it prepares one runnable at a time. None: packed operands may all be in use, and only
-        #: `resident` limits them.
+        #: `kept_packings` limits them.
         self.packing_bytes: int | None = None
         #: Seconds that `pack` needed for the packed operands uploaded so far.
         self.packed_seconds = 0.0
@@ -333,7 +333,7 @@ class Workspace:
         while self._packings:
             packed_bytes = sum(buffer.nbytes for _, buffers in self._packings.values() for buffer in buffers.values())
             too_large = self.packing_bytes is not None and packed_bytes + nbytes > self.packing_bytes
-            if len(self._packings) < self.resident and not too_large:
+            if len(self._packings) < self.kept_packings and not too_large:
                 break
             _release(self._packings.popitem(last=False)[1][1])
 
@@ -372,7 +372,7 @@ class Workspace:
                 check_binary(binary)
             except DamagedBinary as damage:
                 raise ModuleError(str(damage)) from None
-            while len(self._programs) >= self.resident * len(self.devices):
+            while len(self._programs) >= self.kept_packings * len(self.devices):
                 self._programs.popitem(last=False)
             self._programs[key] = self.devices[index].load(binary)
         return self._programs[key]

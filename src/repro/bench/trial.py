@@ -22,7 +22,7 @@ from repro.bench.timing import Samples, SamplingPlan, TooSlow
 from repro.config.models import Timing
 from repro.devices.base import LaunchError, OutOfDeviceMemory
 from repro.devices.device_group import Devices
-from repro.errors import IncorrectError, ModuleError, UnstableError, Unsupported
+from repro.errors import IncorrectError, ModuleError, ReproError, UnstableError, Unsupported
 
 #: Minimum seconds between two checks for other processes during a trial.
 LOOK_SECONDS = 5.0
@@ -170,6 +170,7 @@ class Bench:
         self._surroundings = [self.devices.topology(), device.name, driver, operands.checksum, operands.precision, seed,
                               workspace.common.hash, timing.budget(device.backend), timing.launches, timing.timeout,
                               timing.noise, timing.tolerance(device.backend)]  # fmt: skip
+        self.study_name = study_name
         self._common: Mapping[str, Any] = {
             "study": study_name,
             "problem": problem_name,
@@ -191,7 +192,10 @@ class Bench:
     def row(self, runnable: Runnable, phase: str, effort: SamplingPlan, status: str, **columns: Any) -> Row:
         # A runnable's own columns, such as its preprocessing time, replace columns with equal names.
         given = {**columns, **self.operands.columns, "packing": self._packing_seconds(runnable), **runnable.columns}
-        common, own = split_columns(given, self.own)
+        try:
+            common, own = split_columns(given, self.own)
+        except ReproError as undeclared:
+            raise undeclared.at(f"study {self._common['study']}, {runnable.kind} {runnable.name}") from None
         return Row(
             key=self.key(runnable, phase, effort),
             kind=runnable.kind,

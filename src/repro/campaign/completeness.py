@@ -17,11 +17,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from repro.bench.campaign_folder import step_file
 from repro.bench.records import read_problem_of
 from repro.bench.rows import OUTSIDE, TIMED
 from repro.bench.store import distinct_cases, read_case, read_rows
 from repro.campaign.measurement import environments_of
-from repro.campaign.plan import Plan
+from repro.campaign.plan import Plan, ProblemBatches
 from repro.campaign.receipts import making
 from repro.campaign.steps import CHECK, Freshness, building, measuring, until_measured
 from repro.codegen.build_cache import Module
@@ -43,6 +44,8 @@ class Missing:
     reason: str
     #: Whether this is only a remark, and the campaign counts as complete nevertheless.
     remark: bool = False
+    #: Study, problem and precision of a case that could not be measured; the log of its job says more.
+    case: tuple[str, str, str] | None = None
 
     @property
     def kind(self) -> str:
@@ -79,14 +82,23 @@ def count_alike(missing: Sequence[Missing]) -> list[Missing]:
     counted = []
     for (kind, cause, remark), parts in alike.items():
         number = len({part.what for part in parts})
-        together = Missing(f"{number} {kind}", f"{cause}; the first is {parts[0].what}", remark)
+        together = Missing(f"{number} {kind}", f"{cause}; the first is {parts[0].what}", remark, parts[0].case)
         counted.append(together if number > 1 else parts[0])
     return counted
 
 
+def log_of(batches: ProblemBatches, case: tuple[str, str, str]) -> Path | None:
+    """Return the log of the job that measured a case; None if there is none, as of a case measured by hand."""
+    study, problem, precision = case
+    batch = next((batch for batch in batches.measuring if case in batch.cases), None)
+    log = f"batches/{batch.name}.log" if batch else f"measure/{study}/{problem}/{precision}.log"
+    path = Path(batches.plan.logs, log)
+    return path if path.exists() else None
+
+
 def find_missing_of_case(plan: Plan, study_name: str, problem_name: str, precision: str) -> list[Missing]:
     """Return what is missing in one measured case, as `find_missing` does for all cases."""
-    folder = Path(plan.results, "raw", study_name)
+    folder = plan.folder.study(study_name)
     rows = {
         Path(step).stem: read_case(folder, Path(step).stem, problem_name, precision)
         for step in plan.case_files(study_name)
@@ -98,9 +110,9 @@ def _outdated(plan: Plan, freshness: Freshness, named: bool) -> Iterator[Missing
     """Yield stale steps, but no cases in merged files (without receipts). `named`: failures are already listed."""
     recorded = set()
     for study, problem, precision in plan.runs:
-        raw, steps = Path(plan.results, "raw", study), plan.case_files(study)
-        own = (raw / problem / precision / step for step in steps)
-        if (raw / steps[0]).exists() and not any(path.exists() for path in own):
+        folder, steps = plan.folder, plan.case_files(study)
+        own = (folder.case(study, problem, precision) / step for step in steps)
+        if (folder.study(study) / steps[0]).exists() and not any(path.exists() for path in own):
             recorded.add(measuring(plan, study, problem, precision).name)
     for name, reason in (freshness.unlike or ({} if named or recorded else freshness.stale)).items():
         if name not in {CHECK, *recorded}:
@@ -125,9 +137,8 @@ def _modules(plan: Plan) -> Iterator[Missing]:
 
 
 def _rows(plan: Plan) -> Iterator[Missing]:
-    raw = Path(plan.results, "raw")
     measured = {
-        (study, step): _rows_by_case(raw / study, Path(step).stem)
+        (study, step): _rows_by_case(plan.folder.study(study), Path(step).stem)
         for study in plan.studies
         for step in plan.case_files(study)
     }
@@ -144,7 +155,7 @@ def _of_run(
     case = f"{study} on {problem}, {precision}"
     rows: dict[Path, Sequence[Mapping[str, Any]]] = {}
     for step, there in steps.items():
-        path = Path(plan.results, "raw", study, problem, precision, f"{step}.parquet")
+        path = step_file(plan.folder.case(study, problem, precision), step)
         if there is not None or path.exists():
             rows[path] = there or []
         else:
@@ -155,7 +166,7 @@ def _of_run(
         return
     record = _record(plan, problem)
     if record is not None and record.get("status", "ok") == "ok":  # unavailable problems are already listed
-        yield Missing(case, refused[0]["message"])  # all steps have the same message
+        yield Missing(case, refused[0]["message"], case=run)  # all steps have the same message
 
 
 def _of_case(
@@ -221,7 +232,7 @@ def _counted(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 def _record(plan: Plan, problem_name: str) -> dict[str, Any] | None:
     try:
-        return read_problem_of(Path(plan.results, "raw", "problems"), problem_name)
+        return read_problem_of(plan.folder.records, problem_name)
     except FileNotFoundError:
         return None
 
@@ -232,7 +243,7 @@ def making_case(plan: Plan, study_name: str, problem_name: str, precision: str) 
     step = measuring(plan, study_name, problem_name, precision)
     with making(step) as made:
         yield
-        made.also(*environments_of(step.outputs))
+        made.also(*environments_of(plan.folder, step.outputs))
         for part in find_missing_of_case(plan, study_name, problem_name, precision):
             if not part.remark:
                 made.failed(part.reason)

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import yaml
 
+from repro.bench.campaign_folder import CampaignFolder, step_file
 from repro.campaign.receipts import hash_of
 from repro.codegen.build_cache import MODULES, manifest_path
 from repro.codegen.targets import GpuModel, Target, find_gpu, get_target
@@ -31,10 +32,6 @@ from repro.studies import get_study, study_names
 from repro.untrusted_files import files_below
 
 
-def raw_of(campaign: str) -> Path:
-    return Path("results", campaign, "raw")
-
-
 def record_files(raw: Path) -> tuple[Path, ...]:
     """Return the recorded files (Parquet and JSON) from which a campaign's artifacts are made."""
     return tuple(sorted([*files_below(raw, "*.json"), *files_below(raw, "*.parquet")]))
@@ -45,10 +42,10 @@ def check_beside(config: Config) -> None:
     for name in config.beside:
         if name == config.campaign:
             raise ReproError("a campaign cannot stand beside itself", where="beside", actual=name)
-        if not raw_of(name).is_dir():
+        if not CampaignFolder.of(name).raw.is_dir():
             raise ReproError(
                 "no such campaign to stand beside this one",
-                where=raw_of(name),
+                where=CampaignFolder.of(name).raw,
                 todo="measure it first, or leave it out of `beside`; `--config 'beside=[]'` leaves all out",
             )
     if config.as_published is not None:
@@ -56,10 +53,10 @@ def check_beside(config: Config) -> None:
             raise ReproError(
                 "a campaign's own rows as published need no name", where="as_published", actual=config.campaign
             )
-        if not raw_of(config.as_published).is_dir():
+        if not CampaignFolder.of(config.as_published).raw.is_dir():
             raise ReproError(
                 "no such campaign of kernels as published",
-                where=raw_of(config.as_published),
+                where=CampaignFolder.of(config.as_published).raw,
                 todo="measure it first, or leave `as_published` out; `--config as_published=null` leaves it out",
             )
 
@@ -74,8 +71,8 @@ def check_training(config: Config) -> None:
             continue
         where = f"studies.{study}.training"
         if settings.training == "all" or not settings.training:
-            searches = Path("results").glob(f"[!.]*/raw/{study}/**/search.parquet") if settings.training else ()
-            if not any(path.parts[1] != config.campaign for path in searches):
+            others = [folder for folder in CampaignFolder.measured() if folder.name != config.campaign]
+            if not settings.training or not any(other.step_files(study, "search") for other in others):
                 raise ReproError(
                     "no recorded campaign to learn from",
                     where=where,
@@ -86,11 +83,12 @@ def check_training(config: Config) -> None:
         for name in settings.training:
             if name == config.campaign:
                 raise ReproError("a campaign cannot learn from itself", where=where, actual=name)
-            if not (raw_of(name) / study).is_dir():
+            rows = CampaignFolder.of(name).study(study)
+            if not rows.is_dir():
                 raise ReproError(
                     "no such campaign to learn from",
                     where=where,
-                    actual=raw_of(name) / study,
+                    actual=rows,
                     todo="measure it first, leave it out of `training`, or use another `search`",
                 )
 
@@ -147,6 +145,8 @@ class ModuleGroup:
 
 @dataclass(frozen=True)
 class Plan:
+    """What a configuration means on this machine, before anything runs."""
+
     #: The configuration with its device resolved.
     config: Config
     #: Target of compiled modules; None in a replay, which compiles nothing.
@@ -173,9 +173,13 @@ class Plan:
 
         return len(parts(self.device)) if self.on_gpu else 0
 
+    @cached_property
+    def folder(self) -> CampaignFolder:
+        return CampaignFolder.of(self.config.campaign)
+
     @property
     def results(self) -> str:
-        return f"results/{self.config.campaign}"
+        return str(self.folder.path)
 
     @property
     def figures(self) -> str:
@@ -188,7 +192,7 @@ class Plan:
     @cached_property
     def config_file(self) -> str:
         """File of the resolved configuration for jobs; the hash in its name keeps other runs from changing it."""
-        return f"{self.results}/configs/{hash_of(as_yaml(self.config))[:16]}.yaml"
+        return str(self.folder.job_config(hash_of(as_yaml(self.config))[:16]))
 
     @cached_property
     def measured_settings(self) -> dict[str, dict[str, Any]]:
@@ -243,7 +247,7 @@ class Plan:
 
     def read_by_case(self, study_name: str, problem_name: str, precision: str) -> list[str]:
         """Return the files made by the campaign that a case reads: problem and manifests."""
-        return [f"{self.results}/problems/{problem_name}.npz", *self.manifests(study_name, problem_name, precision)]
+        return [str(self.folder.problem(problem_name)), *self.manifests(study_name, problem_name, precision)]
 
     @property
     def all_manifests(self) -> list[str]:
@@ -275,38 +279,37 @@ class Plan:
         """Return the input files of a study's artifacts (of some problems, or all); in a replay the recorded files."""
         if self.config.replay:
             return [str(path) for path in self.recorded_files]
-        raw = Path(self.results, "raw")
         asked = set(self.problems if problems is None else problems)
-        records = [f"{raw}/problems/{name}.json" for name in self.studies[study_name].problems if name in asked]
+        records = [str(self.folder.record(name)) for name in self.studies[study_name].problems if name in asked]
         rows = [
-            f"{raw}/{study_name}/{problem_name}/{precision}/{step}"
+            str(self.folder.case(study_name, problem_name, precision) / step)
             for study, problem_name, precision in self.runs
             if study == study_name and problem_name in asked
             for step in self.case_files(study_name)
         ]
-        counted = (str(path) for path in self.recorded_files if path.is_relative_to(raw / study_name))
+        counted = (str(path) for path in self.recorded_files if path.is_relative_to(self.folder.study(study_name)))
         return [*records, *rows, *counted]
 
     @cached_property
     def recorded_files(self) -> tuple[Path, ...]:
         """Input files of artifacts that are not made by steps: profiler counters; in a replay all recorded files."""
-        raw = raw_of(self.config.campaign)
-        return record_files(raw) if self.config.replay else tuple(sorted(raw.rglob("counters.parquet")))
+        raw = self.folder.raw
+        return record_files(raw) if self.config.replay else tuple(sorted(raw.rglob(step_file(raw, "counters").name)))
 
     @cached_property
     def files_beside(self) -> tuple[Path, ...]:
         """Recorded files of the campaigns in `beside:` and `as_published:`."""
-        folders = (raw_of(name) for name in (*self.config.beside, self.config.as_published) if name is not None)
-        return tuple(path for raw in folders for path in record_files(raw))
+        names = (name for name in (*self.config.beside, self.config.as_published) if name is not None)
+        return tuple(path for name in names for path in record_files(CampaignFolder.of(name).raw))
 
     def artifact_outputs(self, study_name: str, kind: Literal["tables", "figures"]) -> list[str]:
         """Return the files of a study's tables or figures in all formats."""
         planned = self.studies[study_name]
         if kind == "tables":
-            folder, names, formats = f"{self.results}/tables", planned.tables, TABLE_FORMATS
+            folder, names, formats = str(self.folder.tables(study_name)), planned.tables, TABLE_FORMATS
         else:
-            folder, names, formats = f"{self.figures}", planned.figures, FIGURE_FORMATS
-        return [f"{folder}/{study_name}/{name}.{suffix}" for name in names for suffix in formats]
+            folder, names, formats = f"{self.figures}/{study_name}", planned.figures, FIGURE_FORMATS
+        return [f"{folder}/{name}.{suffix}" for name in names for suffix in formats]
 
     def title(self, study_name: str) -> str:
         return get_study(study_name).title or study_name
@@ -327,7 +330,7 @@ class Plan:
             path
             for study in self.studies.values()
             for path in (
-                *(f"{self.results}/tables/{study.name}/{name}.tex" for name in study.tables),
+                *(f"{self.folder.tables(study.name)}/{name}.tex" for name in study.tables),
                 *(f"{self.figures}/{study.name}/{name}.pdf" for name in study.figures),
             )
         ]
@@ -390,10 +393,10 @@ def make_plan(
         )
     if config.replay:
         plan = Plan(config, None, problems, studies)
-        if not Path(plan.results, "raw").is_dir():
+        if not plan.folder.raw.is_dir():
             raise ReproError(
                 "no such recorded campaign",
-                where=f"{plan.results}/raw",
+                where=plan.folder.raw,
                 todo="name a recorded campaign, or measure one with `replay: false`",
             )
         return plan
@@ -508,19 +511,19 @@ class ProblemBatches:
     """
 
     def __init__(self, plan: Plan) -> None:
-        self._plan = plan
+        self.plan = plan
         self._most = 1 if plan.config.replay else plan.config.batch
 
     @cached_property
     def building(self) -> list[ProblemBatch]:
-        return self._dealt(PROBLEMS, self._plan.problems)
+        return self._dealt(PROBLEMS, self.plan.problems)
 
     @cached_property
     def measuring(self) -> list[ProblemBatch]:
         """Measuring batches; each has cases of one study and precision."""
         return [
             batch
-            for study in self._plan.studies.values()
+            for study in self.plan.studies.values()
             for precision in study.settings.precisions
             for batch in self._dealt(f"{study.name}/{precision}", study.problems)
         ]
@@ -545,11 +548,11 @@ class ProblemBatches:
     @property
     def alone(self) -> list[tuple[str, str, str]]:
         """Cases outside of batches."""
-        return [run for run in self._plan.runs if run[1] not in self._builds]
+        return [run for run in self.plan.runs if run[1] not in self._builds]
 
     @property
     def built_by_job(self) -> list[tuple[str, ...]]:
-        alone = ((name,) for name in self._plan.problems if name not in self._builds)
+        alone = ((name,) for name in self.plan.problems if name not in self._builds)
         return [*(batch.problems for batch in self.building), *alone]
 
     @property
@@ -563,62 +566,62 @@ class ProblemBatches:
 
     def path(self, problem_batch: ProblemBatch) -> str:
         """Return the file that marks a batch as done."""
-        return f"{self._plan.results}/batches/{problem_batch.name}"
+        return str(self.plan.folder.batch(problem_batch.name))
 
     @property
     def matrices(self) -> list[str]:
         """The file of each problem, or the marker file of its batch; empty in a replay."""
-        return [] if self._plan.config.replay else self._of_problems(self._plan.problems)
+        return [] if self.plan.config.replay else self._of_problems(self.plan.problems)
 
     def raw(self, study_name: str) -> list[str]:
         """Return the inputs of a study's artifacts: `Plan.raw`, with marker files for cases in batches."""
         if not self.building:
-            return self._plan.raw(study_name)
-        alone = self._plan.raw(
-            study_name, [name for name in self._plan.studies[study_name].problems if name not in self._builds]
+            return self.plan.raw(study_name)
+        alone = self.plan.raw(
+            study_name, [name for name in self.plan.studies[study_name].problems if name not in self._builds]
         )
         measured = [self.path(batch) for batch in self.measuring if batch.work.startswith(f"{study_name}/")]
         batches = dict.fromkeys(
-            self.path(self._builds[name]) for name in self._plan.studies[study_name].problems if name in self._builds
+            self.path(self._builds[name]) for name in self.plan.studies[study_name].problems if name in self._builds
         )
         return [*batches, *measured, *alone]
 
     @cached_property
     def all_raw(self) -> list[str]:
-        return [*dict.fromkeys(path for study in self._plan.studies for path in self.raw(study))]
+        return [*dict.fromkeys(path for study in self.plan.studies for path in self.raw(study))]
 
     def ahead(self, study_name: str) -> list[str]:
         """Return the inputs of all measuring jobs of a study; empty in a replay."""
-        groups = () if self._plan.config.replay else self._plan.module_groups
+        groups = () if self.plan.config.replay else self.plan.module_groups
         modules = [
             path
             for group in groups
             if group.study == study_name
-            for path in self._plan.manifests_of(study_name, group.keys)
+            for path in self.plan.manifests_of(study_name, group.keys)
         ]
-        common = [self._plan.common_manifest] if modules else []
-        problems = [] if self._plan.config.replay else self._of_problems(self._plan.studies[study_name].problems)
+        common = [self.plan.common_manifest] if modules else []
+        problems = [] if self.plan.config.replay else self._of_problems(self.plan.studies[study_name].problems)
         return [*problems, *modules, *common]
 
     @property
     def all_ahead(self) -> list[str]:
         """All problem files and module manifests: the inputs of all measuring jobs."""
-        return [*self.matrices, *self._plan.all_manifests]
+        return [*self.matrices, *self.plan.all_manifests]
 
     def read_by(self, problem_batch: ProblemBatch) -> list[str]:
         """Return the inputs of a measuring batch."""
-        manifests = dict.fromkeys(path for case in problem_batch.cases for path in self._plan.manifests(*case))
+        manifests = dict.fromkeys(path for case in problem_batch.cases for path in self.plan.manifests(*case))
         return [*self._of_problems(problem_batch.problems), *manifests]
 
     def _of_problems(self, names: Iterable[str]) -> list[str]:
         files = (
-            self.path(self._builds[name]) if name in self._builds else f"{self._plan.results}/problems/{name}.npz"
+            self.path(self._builds[name]) if name in self._builds else str(self.plan.folder.problem(name))
             for name in names
         )
         return [*dict.fromkeys(files)]
 
     def _dealt(self, work: str, names: Iterable[str]) -> list[ProblemBatch]:
-        small = [name for name in names if is_small(self._plan.problems[name])] if self._most > 1 else []
+        small = [name for name in names if is_small(self.plan.problems[name])] if self._most > 1 else []
         return [
             ProblemBatch(work, number, tuple(small[first : first + self._most]))
             for number, first in enumerate(range(0, len(small), self._most))

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from types import UnionType
 from typing import Any, TextIO, get_args
 
+from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.rows import ALL_CLOCKS, COMMON_COLUMNS, PHASES, SCHEMA, STATUSES, TIMED, ColumnType
 from repro.bench.store import check_measured, read_rows, recorded_studies
 from repro.errors import ReproError
@@ -39,24 +39,24 @@ T4_VERSION = "1.0.0"
 MILLI = 1e3
 
 
-def studies_of(raw: Path, study_name: str | None = None) -> list[Study]:
-    """Return the studies that a campaign has rows of, or the named one; `raw` is its folder of rows."""
-    check_measured(raw)
-    recorded = recorded_studies(raw)
+def studies_of(folder: CampaignFolder, study_name: str | None = None) -> list[Study]:
+    """Return the studies that a campaign has rows of, or the named one."""
+    check_measured(folder)
+    recorded = recorded_studies(folder)
     if study_name is not None and study_name not in recorded:
         raise ReproError(
             "the campaign holds nothing of this study",
-            where=raw,
+            where=folder.raw,
             expected=f"one of {', '.join(recorded)}",
             actual=study_name,
         )
     return [get_study(name) for name in recorded if study_name in (None, name)]
 
 
-def exported_rows(raw: Path, study: Study) -> Iterator[dict[str, Any]]:
+def exported_rows(folder: CampaignFolder, study: Study) -> Iterator[dict[str, Any]]:
     """Yield the rows of a study, step by step, each with its `step`; absent values are left out."""
     for step in STEPS:
-        for row in read_rows(raw / study.name, step).to_pylist():
+        for row in read_rows(folder.study(study.name), step).to_pylist():
             yield {"step": step, **{name: value for name, value in row.items() if value is not None}}
 
 
@@ -93,17 +93,17 @@ def json_schema(studies: Iterable[Study]) -> dict[str, Any]:
     }
 
 
-def write_csv(raw: Path, studies: Iterable[Study], out: TextIO) -> None:
+def write_csv(folder: CampaignFolder, studies: Iterable[Study], out: TextIO) -> None:
     """Write the rows of some studies as CSV, with the columns of `json_schema` but for the samples."""
     studies = [*studies]
     names = [name for name in json_schema(studies)["properties"]["rows"]["items"]["properties"] if name not in LISTS]
     writer = csv.DictWriter(out, names, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     for study in studies:
-        writer.writerows(exported_rows(raw, study))
+        writer.writerows(exported_rows(folder, study))
 
 
-def t4_of(raw: Path, study: Study) -> dict[tuple[str, str], dict[str, Any]]:
+def t4_of(folder: CampaignFolder, study: Study) -> dict[tuple[str, str], dict[str, Any]]:
     """Return the search of a study as T4, by problem and precision; empty for a study without parameters.
 
     The objective is `time`, the median by events, or by the host's clock for what has no other, in milliseconds.
@@ -111,7 +111,7 @@ def t4_of(raw: Path, study: Study) -> dict[tuple[str, str], dict[str, Any]]:
     if study.id_class is None:
         return {}
     found: dict[tuple[str, str], dict[str, Any]] = {}
-    for row in exported_rows(raw, study):
+    for row in exported_rows(folder, study):
         if row["step"] != "search" or row["kind"] != "variant" or row["status"] not in INVALIDITY:
             continue
         case = found.setdefault((row["problem"], row["precision"]), {"schema_version": T4_VERSION, "results": []})

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from repro.bench.campaign_folder import RESULTS, CampaignFolder
 from repro.cli.options import (
-    DEFAULT_RESULTS,
     AsJson,
     CampaignName,
     Campaigns,
@@ -61,7 +61,7 @@ def table(
     all_: All = False,
     campaign: CampaignName = None,
     study: StudyName = None,
-    results: Results = DEFAULT_RESULTS,
+    results: Results = RESULTS,
     config_file: RecordedConfig = None,
     receipt: Receipt = False,
 ) -> None:
@@ -86,7 +86,7 @@ def figure(
     all_: All = False,
     campaign: CampaignName = None,
     study: StudyName = None,
-    results: Results = DEFAULT_RESULTS,
+    results: Results = RESULTS,
     figures: Figures = DEFAULT_FIGURES,
     config_file: RecordedConfig = None,
     receipt: Receipt = False,
@@ -133,7 +133,7 @@ def figure(
 def report(
     campaign: Campaigns = None,
     study: StudyName = None,
-    results: Results = DEFAULT_RESULTS,
+    results: Results = RESULTS,
     config_file: RecordedConfig = None,
     beside: Beside = None,
     receipt: Receipt = False,
@@ -254,7 +254,7 @@ def compare(
     csv: Annotated[
         Path | None, typer.Option("--csv", metavar="FILE", help="Write every compared row.", show_default=False)
     ] = None,
-    results: Results = DEFAULT_RESULTS,
+    results: Results = RESULTS,
 ) -> None:
     """Compare two campaigns row by row: same, faster, slower or undecided.
 
@@ -305,10 +305,10 @@ def compare(
         raise typer.Exit(REGRESSION)
 
 
-def _read_study(raw: Path, study: str) -> Campaign:
+def _read_study(campaign: CampaignFolder, study: str) -> Campaign:
     from repro.campaign.artifacts import CampaignSelection
 
-    folder = raw.resolve().parent
+    folder = campaign.raw.resolve().parent
     return CampaignSelection.of(folder.name, folder.parent).read(study)
 
 
@@ -451,7 +451,7 @@ def best(
     study: Annotated[
         str | None, typer.Option("--study", help="A study of the campaign; by default all that choose a kernel.")
     ] = None,
-    results: Results = DEFAULT_RESULTS,
+    results: Results = RESULTS,
     config_file: Annotated[
         Path | None,
         typer.Option(
@@ -535,7 +535,7 @@ def print_end_of_run(campaign: str, reasons: bool = True) -> None:
     from repro.campaign.artifacts import CampaignSelection
     from repro.campaign.winners import MAX_WINNERS, find_rivals, find_winners
 
-    asked = CampaignSelection.of(campaign, DEFAULT_RESULTS, beside=())
+    asked = CampaignSelection.of(campaign, RESULTS, beside=())
     own = find_winners(asked, own=True)
     winners = own or find_winners(asked)
     rivals = find_rivals(asked)
@@ -560,7 +560,7 @@ def claims(
             "--report", help="Write results/<campaign>/reproduction.md and .tex: what was re-run, on what, each claim."
         ),
     ] = False,
-    results: Results = DEFAULT_RESULTS,
+    results: Results = RESULTS,
     config_file: RecordedConfig = None,
 ) -> None:
     """Say of each claim of the papers whether it holds, by the rows of a campaign.
@@ -628,7 +628,7 @@ def results_(
             help="Write the searches in Kernel Tuner's format T4 to DIR/<study>/<problem>/<precision>.json instead.",
         ),
     ] = None,
-    results: Results = DEFAULT_RESULTS,
+    results: Results = RESULTS,
 ) -> None:
     """Print the measured rows of a campaign for other programs, or write its searches in a format of others.
 
@@ -653,18 +653,18 @@ def results_(
         raise ReproError(
             "one format at a time", expected="one of --json, --csv, --schema, --t4", actual=" ".join(asked)
         )
-    raw = results / campaign / "raw"
-    studies = studies_of(raw, study)
+    measured = CampaignFolder.of(campaign, results)
+    studies = studies_of(measured, study)
     if schema:
         typer.echo(json.dumps(json_schema(studies), indent=1))
     elif csv:
-        write_csv(raw, studies, sys.stdout)
+        write_csv(measured, studies, sys.stdout)
     elif t4 is not None:
         for folder in studies:
-            for (problem, precision), search in t4_of(raw, folder).items():
+            for (problem, precision), search in t4_of(measured, folder).items():
                 path = t4 / folder.name / problem / f"{precision}.json"
                 write_whole(path, json.dumps(search) + "\n")
                 typer.echo(f"{path}: {len(search['results'])} variants")
     else:
-        rows = [row for folder in studies for row in exported_rows(raw, folder)]
+        rows = [row for folder in studies for row in exported_rows(measured, folder)]
         typer.echo(json.dumps({"schema": SCHEMA, "campaign": campaign, "rows": rows}))

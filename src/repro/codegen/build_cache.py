@@ -31,6 +31,10 @@ def manifest_path(target: str, study_name: str, key: str, modules: Path = MODULE
     return modules / target / study_name / f"{key}.json"
 
 
+class MissingModule(ReproError):
+    """The manifest of a module, `where`, cannot be read: nothing compiled the module."""
+
+
 @dataclass(frozen=True)
 class Module:
     """A compiled module, or the record that compilation failed."""
@@ -61,10 +65,10 @@ class Module:
 
     @classmethod
     def load(cls, path: Path) -> Module:
-        """Read a manifest; `ReproError` if it is missing or damaged."""
+        """Read a manifest; `MissingModule` if it is missing, `ReproError` if it is damaged."""
         content = _content(path)
         if content is None:
-            raise ReproError(
+            raise MissingModule(
                 "no such module",
                 where=path,
                 actual="something else of that name, or a file that cannot be read" if os.path.lexists(path) else None,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -354,3 +355,18 @@ class Device(Clock, Queue, Protocol):
 
     def close(self) -> None:
         """Release all resources of the device."""
+
+
+def allocate_parts(device: Device, sizes: Sequence[int]) -> tuple[Buffer, list[Buffer]]:
+    """Allocate several arrays at once; return the whole, which has to outlive them, and each as a part of it.
+
+    Sizes are in bytes. On OpenCL a part of a part is not possible.
+    """
+    padded = (-(-nbytes // PART_ALIGNMENT) * PART_ALIGNMENT for nbytes in sizes)
+    begins = list(accumulate(padded, initial=0))
+    with ExitStack() as allocated:
+        whole = device.allocate(begins[-1])
+        allocated.callback(whole.release)
+        parts = [device.part(whole, begin, nbytes) for begin, nbytes in zip(begins, sizes, strict=False)]
+        allocated.pop_all()
+    return whole, parts

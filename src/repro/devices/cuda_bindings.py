@@ -11,23 +11,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from cuda.bindings import driver
 
 from repro.devices.base import Argument, CaptureError
-from repro.devices.cuda_driver import check_cuda, pointer_of
+from repro.devices.cuda_driver import check_cuda, pack_arguments
 
-#: C types of kernel arguments; arguments of other types are addresses.
-_C_TYPES: dict[type, Any] = {
-    int: ctypes.c_int,
-    float: ctypes.c_double,
-    np.int32: ctypes.c_int32,
-    np.uint32: ctypes.c_uint32,
-    np.int64: ctypes.c_int64,
-    np.uint64: ctypes.c_uint64,
-    np.float32: ctypes.c_float,
-    np.float64: ctypes.c_double,
-}
 #: Wraps a launch.
 Within = Callable[[Callable[[], None]], Callable[[], None]]
 
@@ -117,15 +105,12 @@ class CudaCooperativeKernel:
         return self._within(launch)
 
 
-def _pack(arguments: Sequence[Argument]) -> tuple[list[Any], Any]:
-    """Return the arguments as C values, and the array of pointers to them that the driver takes."""
-    values = [_as_c(argument) for argument in arguments]
-    return values, (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
-
-
-def _as_c(argument: Argument) -> Any:
-    kind = _C_TYPES.get(type(argument))
-    return ctypes.c_void_p(pointer_of(argument)) if kind is None else kind(argument)
+def _pack(arguments: Sequence[Argument]) -> tuple[Any, Any]:
+    """Return the arguments in C's layout, and the array of pointers to them that the driver takes."""
+    packed, offsets = pack_arguments(arguments)
+    values = ctypes.create_string_buffer(packed, len(packed))
+    begin = ctypes.addressof(values)
+    return values, (ctypes.c_void_p * len(offsets))(*[begin + offset for offset in offsets])
 
 
 def has_cooperative_launches(ordinal: int, failure: Callable[[str], Exception]) -> bool:

@@ -184,11 +184,24 @@ def share(cuda: Any, kernel: Any, nbytes: int) -> Any:
 
 
 @cache
-def _packing(kinds: tuple[type, ...]) -> tuple[Callable[..., bytes], tuple[int, ...]]:
-    """Return a function that packs arguments of these types, and the places of those that are buffers."""
-    chars = [_CHARS.get(kind) for kind in kinds]
-    addresses = tuple(place for place, char in enumerate(chars) if char is None)
-    return struct.Struct("".join(char or "P" for char in chars)).pack, addresses
+def _packing(kinds: tuple[type, ...]) -> tuple[Callable[..., bytes], tuple[int, ...], tuple[int, ...]]:
+    """Return a function that packs arguments of these types, the places of those that are buffers, and the offset in
+    bytes of each.
+    """
+    chars = [_CHARS.get(kind, "P") for kind in kinds]
+    addresses = tuple(place for place, kind in enumerate(kinds) if kind not in _CHARS)
+    # "0i" ends a format where an int would begin
+    offsets = tuple(struct.calcsize("".join(chars[:place]) + "0" + char) for place, char in enumerate(chars))
+    return struct.Struct("".join(chars)).pack, addresses, offsets
+
+
+def pack_arguments(arguments: Sequence[Argument]) -> tuple[bytes, tuple[int, ...]]:
+    """Return the arguments of a kernel as C lays them out in a struct, and the offset of each."""
+    pack, addresses, offsets = _packing(tuple(map(type, arguments)))
+    values: list[Any] = list(arguments)
+    for place in addresses:
+        values[place] = pointer_of(values[place])
+    return pack(*values), offsets
 
 
 def bind_launch(kernel: Any, grid: int, block: int, stream: Any, arguments: Sequence[Argument]) -> Callable[[], None]:
@@ -197,11 +210,7 @@ def bind_launch(kernel: Any, grid: int, block: int, stream: Any, arguments: Sequ
     PyCUDA's `prepared_async_call` needs twice the host time: it packs arguments at each launch and calls a driver
     function deprecated since CUDA 4.
     """
-    pack, addresses = _packing(tuple(map(type, arguments)))
-    values: list[Any] = list(arguments)
-    for place in addresses:
-        values[place] = int(values[place].pointer)
-    packed = pack(*values)
+    packed, _ = pack_arguments(arguments)
     shared = getattr(kernel, _SHARED, 0)
     queue = partial(kernel._launch_kernel, (int(grid), 1, 1), (int(block), 1, 1), packed, shared, stream)
 

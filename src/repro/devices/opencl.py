@@ -82,8 +82,11 @@ class OpenClProgram:
         """Return a kernel object with no other user. `shared` is ignored, because OpenCL kernels declare their local
         memory.
         """
-        dropped = self._dropped[name]
-        handle = dropped.pop() if dropped else opencl_runtime.load().Kernel(self._handle, name)
+        dropped, cl = self._dropped[name], opencl_runtime.load()
+        try:
+            handle = dropped.pop() if dropped else cl.Kernel(self._handle, name)
+        except cl.Error as error:
+            raise LaunchError(f"no kernel {name} in the module: {error}") from None
         return OpenClKernel(handle, dropped)
 
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.records import read_environment
 from repro.bench.rows import TIMED, median_column
 from repro.bench.store import check_measured, read_case, read_rows
 from repro.codegen.targets import Target, get_target
 from repro.errors import ReproError
-from repro.problems.registry import campaign_folder
 from repro.sparse.tuning_features import WINNERS
 
 #: Choices by this clock are exported; claims about speed use the same clock.
@@ -56,9 +56,9 @@ def find_campaign_choice(
     first of `preferred` that the campaign has. An unknown campaign, problem or choice, or a damaged record, raises
     `ReproError`.
     """
-    raw = campaign_folder(results, campaign) / "raw"
-    check_measured(raw)
-    study_folder = raw / study_name
+    folder = CampaignFolder.named(campaign, results)
+    check_measured(folder)
+    study_folder = folder.study(study_name)
     choices = read_case(study_folder, "choices", problem_name, precision)
     if not choices:
         raise _nothing(study_folder, problem_name, precision)
@@ -75,7 +75,7 @@ def find_campaign_choice(
     report = read_case(study_folder, "report", problem_name, precision)
     row = next((row for row in report if row["name"] == name and row["cache"] != "cold"), {})
     environment = row.get("environment")
-    target = get_target(_target(results / campaign / "raw" / "environment" / f"{environment}.json"))
+    target = get_target(_target(folder.environment(str(environment))))
     median = row.get(median_column(CLOCK)) if row.get("status", "ok") in TIMED else None
     return CampaignChoice(
         name=name,

@@ -19,13 +19,16 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar, get_args
 from repro.errors import ReproError
 from repro.package_data import shipped
 from repro.results.campaign_data import Campaign, one_line
-from repro.results.problem_rows import join_sentences
+from repro.results.problem_lines import join_sentences
 from repro.results.published import FOLDER, Published, Record
 from repro.results.significance import Interval, geometric_mean, interval_of_statistic
 from repro.results.tables import Cell, Column, Table, count, table_of
 
 #: Device for which the wanted values in `config/targets` were set.
 WANTED_ON = "NVIDIA H200"
+#: Devices with wanted values, and how many times as long as on the first of them a wanted time may be. Wanted ratios
+#: and rates are the same on all of them.
+TIME_ALLOWANCES = {WANTED_ON: 1.0, "NVIDIA H100 80GB HBM3": 1.35}
 #: Printed in place of a wanted value on any other device.
 NO_TARGET = "no target for this device"
 #: Most cases that a note names for one reason of a missing number.
@@ -92,6 +95,8 @@ class Quantity(Generic[D]):
     statistic: StatisticName = "worst"
     #: Whether the wanted value is an upper bound; otherwise it is a lower bound.
     at_most: bool = False
+    #: Whether it is a time, of which a slower device is allowed more.
+    is_time: bool = False
 
     def worst(self, numbers: Sequence[CaseNumber]) -> CaseNumber:
         """Return the largest number if the wanted value is an upper bound, else the smallest; there is at least one."""
@@ -140,21 +145,25 @@ def targets_table(
 ) -> Table:
     """Return the table of a study's targets; targets without a quantity of the same name are omitted."""
     rows = [
-        target_cells(item, quantity, quantity.measure(data), has_targets(campaign))
+        target_cells(item, quantity, quantity.measure(data), time_allowance(campaign))
         for item in published.targets
         if (quantity := quantities.get(item["quantity"])) is not None
     ]
     return Table(target_columns(campaign), rows, caption)
 
 
-def target_cells(item: Record, quantity: Quantity[Any], measured: Measured, with_targets: bool) -> tuple[Cell, ...]:
+def target_cells(
+    item: Record, quantity: Quantity[Any], measured: Measured, allowance: float | None
+) -> tuple[Cell, ...]:
     """Return the table line (`target_columns`) for a target; without a wanted value it has no verdict.
 
-    `with_targets` is the result of `has_targets`.
+    `allowance` is the result of `time_allowance`.
     """
     numbers, missing = measured.numbers, one_line(measured.why_not, MAX_NOTE_LETTERS)
-    wanted, limit = float(item["wanted"]) if item["wanted"] and with_targets else None, "≤" if quantity.at_most else "≥"
-    asked = wanted_cell(item, with_targets) if wanted is None else Cell(wanted, f"{limit} {item['wanted']}")
+    asked = wanted_cell(item, allowance, quantity.is_time)
+    wanted = None if asked.value is None else float(asked.value)
+    if wanted is not None:
+        asked = Cell(wanted, f"{'≤' if quantity.at_most else '≥'} {asked.text}")
     heads = Cell(item["what"].replace("'", "’")), asked
     if not numbers:
         return (*heads, Cell(), Cell(None, " "), Cell(0), Cell(), Cell(missing) if missing else Cell(None, " "))
@@ -174,23 +183,34 @@ def target_cells(item: Record, quantity: Quantity[Any], measured: Measured, with
     )
 
 
-def has_targets(campaign: Campaign) -> bool:
-    """Return whether wanted values are for the campaign's device; also if it is not recorded."""
-    return campaign.device in (None, WANTED_ON)
+def time_allowance(campaign: Campaign) -> float | None:
+    """Return how many times the wanted times hold on the campaign's device, 1 if it is not recorded; None if there are
+    no wanted values for it.
+    """
+    return 1.0 if campaign.device is None else TIME_ALLOWANCES.get(campaign.device)
 
 
-def wanted_cell(item: Record, with_targets: bool) -> Cell:
-    """Return the cell of the wanted value as it is written in `config/targets`; `with_targets` as in `target_cells`."""
+def wanted_cell(item: Record, allowance: float | None, is_time: bool = False) -> Cell:
+    """Return the cell of a wanted value of `config/targets`; `allowance` as in `target_cells`."""
     if not item["wanted"]:
         return Cell(None, "reported")
-    return Cell(float(item["wanted"]), item["wanted"]) if with_targets else Cell(None, NO_TARGET)
+    if allowance is None:
+        return Cell(None, NO_TARGET)
+    if not is_time or allowance == 1:
+        return Cell(float(item["wanted"]), item["wanted"])
+    return Cell(allowance * float(item["wanted"]), f"{allowance * float(item['wanted']):.3g}")
 
 
 def wanted_on(campaign: Campaign) -> str:
-    """Return a sentence that wanted values exist only for another device; empty if they are for this device."""
+    """Return a sentence on wanted values that were set for another device; empty if they were for this device."""
     if campaign.on_cpu:
         return f"What was wanted was set for an {WANTED_ON}: the CPU’s numbers are a rehearsal."
-    return "" if has_targets(campaign) else f"What was wanted was set for an {WANTED_ON}, and for no other device."
+    allowance = time_allowance(campaign)
+    if allowance is None:
+        return f"What was wanted was set for an {WANTED_ON}, and for no other device."
+    if allowance == 1:
+        return ""
+    return f"What was wanted was set for an {WANTED_ON}: here times may be {allowance:g} times as long."
 
 
 Relation = Literal["equal", "at least", "at most", "same GPU"]

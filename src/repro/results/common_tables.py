@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 from repro.bench.rows import OUTSIDE, ClockName, RecordedRow
 from repro.results.campaign_data import Campaign, Case, Method, R_co, ReportedTime, Selection
-from repro.results.problem_rows import (
+from repro.results.problem_lines import (
     ABBREVIATIONS,
     CLOCK_WORDS,
-    ProblemRow,
+    ProblemLine,
     join_sentences,
     measurement_note,
     ours,
@@ -46,7 +46,7 @@ from repro.results.tables import (
 class CaseRow(NamedTuple):
     """A table's row for one case: the problem in the campaign's order, and what was measured."""
 
-    line: ProblemRow
+    line: ProblemLine
     case: Case
 
     @property
@@ -68,8 +68,11 @@ def times_table(
     base: Method,
     clock: ClockName = "graph",
     caption: str = "",
+    extra: Sequence[Column[CaseRow]] = (),
 ) -> Table:
     """Return a table with a line for each case: times of the base and of each method, and speedups over the base.
+
+    A time that is missing has its reason as a note.
 
     Parameters
     ----------
@@ -81,38 +84,32 @@ def times_table(
         Clock of all times.
     caption
         Sentences before those on the clock and on what is missing.
+    extra
+        Further columns, behind these.
     """
 
     def timed(method: Method) -> Callable[[CaseRow], ReportedTime | None]:
         return lambda row: row.case.time(method, clock)
 
-    def time_or_reason(method: Method) -> Callable[[CaseRow], Cell]:
-        return lambda row: microseconds(time) if (time := row.case.time(method, clock)) else _failure(row, method)
+    def time_of(method: Method) -> Column[CaseRow]:
+        key, head = f"{method.key}_us", method.title
+        return time_column(key, head, "µs", timed(method), lambda row: row.case.why_no_time(method, clock))
 
     columns = [
         Column[CaseRow]("problem", "problem", numeric=False, cell=lambda row: row.name),
         Column[CaseRow]("precision", "precision", numeric=False, cell=lambda row: precision_cell(row.case.precision)),
-        time_column("floor_us", "floor", "µs", lambda row: row.case.bound("floor", clock)),
-        time_column(f"{base.key}_us", base.title, "µs", timed(base)),
-        *(Column(f"{shown.key}_us", shown.title, "µs", cell=time_or_reason(shown)) for shown in methods),
+        time_of(Method("floor", "floor", columns={"kind": "floor"})),
+        time_of(base),
+        *map(time_of, methods),
         *(
             speedup_column(f"{shown.key}_speedup", shown.title, f"speedup over {base.title}", timed(base), timed(shown))
             for shown in methods
         ),
+        *extra,
     ]
     rows = case_rows(campaign, published)
     said = [caption, measurement_note(campaign, clock), unavailable_note(campaign)]
     return table_of(columns, rows, join_sentences(said), nothing=not any(row.case.measured for row in rows))
-
-
-def _failure(row: CaseRow, method: Method) -> Cell:
-    """Return the cell without a time; it notes how the method's rows ended, unless the whole case has a reason."""
-    rows = [
-        *row.case.select(method.predicate, **method.columns),
-        *row.case.searched.select(method.predicate, **method.columns),
-    ]
-    failed = next((found.status for found in rows if found.status != "ok"), None)
-    return Cell(notes=(f"{method.title}: {failed.replace('_', ' ')}",)) if failed and row.case.measured else Cell()
 
 
 #: Maximum number of variants that have columns of their own in `table-times`; of more, the fastest has.
@@ -130,7 +127,7 @@ def register_common_tables(study_name: str) -> None:
 
     @table(study_name, TIMES, title="Variants beside the fastest baseline", numbering=OURS)
     def times(campaign: Campaign, published: Published) -> Table:
-        timed = [row for row in campaign.reported.select(kind="variant") if row.timed]
+        timed = [row for row in campaign.reported.select(kind="variant", cache=campaign.cache) if row.timed]
         names = sorted({row.name for row in timed})
         methods = [Method(name, name, columns={"kind": "variant", "name": name}) for name in names]
         if not 0 < len(methods) <= MAX_VARIANTS:
@@ -140,7 +137,8 @@ def register_common_tables(study_name: str) -> None:
 
     @table(study_name, BASELINES, title="All baselines and layouts", numbering=OURS)
     def baselines(campaign: Campaign, published: Published) -> Table:
-        clock = _common_clock([row for row in campaign.reported.select(kind=COMPARED) if row.timed])
+        compared = campaign.reported.select(kind=COMPARED, cache=campaign.cache)
+        clock = _common_clock([row for row in compared if row.timed])
         return baselines_table(campaign, [Method("all", study_name, columns={"kind": COMPARED})], _name_of_row, clock)
 
 

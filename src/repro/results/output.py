@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import cast
 
 from repro import filesystem
+from repro.bench.campaign_folder import CampaignFolder
 from repro.errors import ReproError
 from repro.results import figure_style
 from repro.results.campaign_data import Campaign
@@ -198,7 +199,7 @@ TABLE_FORMATS: Mapping[str, Callable[[Table, str], str]] = {
 
 
 def tables_folder(results: Path, campaign: str, study_name: str) -> Path:
-    return results / campaign / "tables" / study_name
+    return CampaignFolder.of(campaign, results).tables(study_name)
 
 
 def figures_folder(figures: Path, campaign: str, study_name: str) -> Path:

@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 from repro.bench.rows import OUTSIDE, ClockName, RecordedRow
 from repro.results import figure_style
 from repro.results.campaign_data import Campaign, Case, Method, ReportedTime, Selection, brief_reason, one_line
-from repro.results.problem_rows import (
+from repro.results.problem_lines import (
     ABBREVIATIONS,
     join_sentences,
     measurement_note,

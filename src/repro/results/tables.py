@@ -274,9 +274,23 @@ def speedup(base: ReportedTime | None, over: ReportedTime | None) -> Cell:
     return from_rows(replace(ratio(ratio_of(base, over)), interval=interval_of_ratio(base, over)), base, over)
 
 
-def time_column(key: str, title: str, group: str, time: Callable[[C], ReportedTime | None]) -> Column[C]:
-    """Return the column of a time in microseconds."""
-    return Column(key, title, group, cell=lambda case: microseconds(time(case)))
+def time_or_reason(timed: ReportedTime | None, reason: str | None) -> Cell:
+    """Return a time in microseconds, or a cell without one that has the reason as a note."""
+    return microseconds(timed) if timed else Cell(notes=(reason,) if reason else ())
+
+
+def time_column(
+    key: str,
+    title: str,
+    group: str,
+    time: Callable[[C], ReportedTime | None],
+    reason: Callable[[C], str | None] = lambda case: None,
+) -> Column[C]:
+    """Return the column of a time in microseconds; `reason` says of a case without a time why, as `Case.why_no_time`.
+
+    Without `reason`, another column has to say it, such as that of the problem's name.
+    """
+    return Column(key, title, group, cell=lambda case: time_or_reason(time(case), reason(case)))
 
 
 def speedup_column(

@@ -47,7 +47,7 @@ class ModuleFile:
 
 
 def read_module(target: Target, study_name: str, key: str) -> ModuleFile:
-    """Read the manifest of a study's module; raise `ReproError` if it is not compiled yet."""
+    """Read the manifest of a study's module; raise `MissingModule` if it is not compiled yet."""
     return ModuleFile.read(manifest_path(target.name, study_name, key))
 
 

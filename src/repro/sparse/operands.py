@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -74,7 +74,7 @@ def compare(operands: ExpectedProduct, runnable: ProductRunnable, workspace: Wor
     )()
     numbers = np.empty(2, np.int32)
     device.download(report, numbers)
-    return require_correct(int(numbers[0]), count, "numbers", float(numbers.view(np.float32)[1]))
+    return require_correct(int(numbers[0]), count, "numbers", float(numbers.view(np.float32)[1]), runnable.unwritten)
 
 
 def largest_error(error: NDArray[np.float64], bound: NDArray[np.float64], items: str) -> float:
@@ -88,8 +88,8 @@ def largest_error(error: NDArray[np.float64], bound: NDArray[np.float64], items:
     return require_correct(wrong, error.size, items, float(np.max(ratio, initial=0.0)))
 
 
-def require_correct(wrong: int, count: int, items: str, largest: float) -> float:
-    """Return the largest ratio of an error to its bound; NaN where a result is.
+def require_correct(wrong: int, count: int, items: str, largest: float, of_nan: str = "") -> float:
+    """Return the largest ratio of an error to its bound; NaN where a result is, on which the message adds `of_nan`.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def require_correct(wrong: int, count: int, items: str, largest: float) -> float
     if not wrong:
         return largest
     known = not np.isnan(largest)
-    worst = f"the largest error is {largest:.3g} of its bound" if known else "some are NaN"
+    worst = f"the largest error is {largest:.3g} of its bound" if known else f"some are NaN{of_nan}"
     raise IncorrectError(f"{wrong} of {count} {items} are wrong; {worst}", largest if known else None)
 
 
@@ -121,10 +121,13 @@ class ProductRunnable(Runnable):
         Name of the order of numbers in `result`; runnables with the same name have the same order.
     matrix_bytes
         Bytes of the matrix in the layout of the runnable.
+    unwritten
+        What the message on a result with NaN adds: the result is filled with NaN before it is checked.
     """
 
     arrangement: str
     matrix_bytes: int = 0
+    unwritten: str = ", with which y is filled before it is checked"
 
     def result(self) -> Buffer | None:
         """Return y in device memory in the working precision."""
@@ -222,7 +225,7 @@ class CompiledProduct(BoundProduct, Candidate):
 
 
 class KernelProduct(CompiledProduct):
-    """A product by one kernel, whose parameters are the number of rows, the arrays of the matrix, x and y.
+    """A product by one kernel, whose parameters are `sizes`, the arrays of the matrix, x and y.
 
     A subclass returns the arrays. Products that share them have to have the same `packing`, which is else the name.
 
@@ -245,6 +248,8 @@ class KernelProduct(CompiledProduct):
         super().__init__(built.module, built.folder)
         self.name = self.packing = name
         self.block_size, self.adds = block_size, adds
+        if not adds:
+            self.unwritten += "; a kernel that adds to y needs `adds=True`"
 
     @property
     def columns(self) -> Mapping[str, Any]:
@@ -253,12 +258,18 @@ class KernelProduct(CompiledProduct):
     def arrays(self, operands: ProductOperands) -> Mapping[str, NDArray[Any]]:
         """Return the arrays of the matrix in the order of the kernel's parameters.
 
+        Products of one `packing` share those of the first, so that it may not be called of the others.
+
         Raises
         ------
         Unsupported
             The layout does not suit the matrix.
         """
         raise NotImplementedError
+
+    def sizes(self, operands: ProductOperands) -> Sequence[int]:
+        """Return the numbers that the kernel gets first, as int32: by default that of rows."""
+        return (operands.problem.n,)
 
     def blocks(self, operands: ProductOperands, device: Device) -> int:
         """Return the number of blocks: by default one thread for each row."""
@@ -280,7 +291,7 @@ class KernelProduct(CompiledProduct):
         self.matrix_bytes, buffers = workspace.upload_packed(self.packing, pack)
 
         def bind(x: Buffer, y: Buffer) -> Callable[[], None]:
-            arguments: list[Argument] = [np.int32(operands.problem.n), *buffers.values(), x, y]
+            arguments: list[Argument] = [*map(np.int32, self.sizes(operands)), *buffers.values(), x, y]
             kernel = program.kernel(self.name)  # one per binding: an OpenCL kernel holds its arguments
             run = device.bind(kernel, self.blocks(operands, device), self.block_size, arguments)
             return in_order([lambda: device.fill(y, 0), run]) if self.adds else run

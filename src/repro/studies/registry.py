@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from traceback import walk_tb
 from typing import TYPE_CHECKING
 
 from repro.config.validation_errors import suggestion
@@ -58,8 +59,14 @@ def study_module(name: str, part: str) -> str | None:
     extension = _extensions().get(name)
     if extension is not None:
         extension.load()
-    module = f"{extension.module if extension else f'{PACKAGE}.{name}'}.{part}"
+    module = f"{_package(name)}.{part}"
     return module if find_spec(module) is not None else None
+
+
+def _package(name: str) -> str:
+    """Return the full name of a study's package."""
+    extension = _extensions().get(name)
+    return extension.module if extension else f"{PACKAGE}.{name}"
 
 
 @cache
@@ -69,7 +76,7 @@ def get_study(name: str) -> Study:
     Raises
     ------
     ReproError
-        There is no such study.
+        There is no such study, or its module has no object `STUDY` of its name.
     """
     if name not in study_names():
         raise ReproError(
@@ -79,9 +86,9 @@ def get_study(name: str) -> Study:
         )
     if (extension := _extensions().get(name)) is not None:
         return _study_of(extension)
-    study = import_module(f"{PACKAGE}.{name}.study").STUDY
-    assert isinstance(study, Study)
-    return study
+    module = f"{PACKAGE}.{name}.study"
+    todo = "give `STUDY` the name of its folder, or the folder that of `STUDY`"
+    return _study_in(module, name, partial(ReproError, where=module, todo=todo))
 
 
 def _study_of(extension: Extension) -> Study:
@@ -89,11 +96,30 @@ def _study_of(extension: Extension) -> Study:
     extension.load()
     part = replace(extension, module=f"{extension.module}.study")
     part.load()
-    study = getattr(import_module(part.module), "STUDY", None)
-    if not isinstance(study, Study) or study.name != extension.name:
-        expected = f"an object STUDY of a subclass of repro.studies.Study, whose name is {extension.name}"
-        raise part.error("a module without the study", expected=expected, actual=getattr(study, "name", study))
+    return _study_in(part.module, extension.name, part.error)
+
+
+def _study_in(module: str, name: str, error: Callable[..., ReproError]) -> Study:
+    """Return the object `STUDY` of a module; raise the `error` of it if there is none, or one of another name."""
+    study = getattr(import_module(module), "STUDY", None)
+    if not isinstance(study, Study) or study.name != name:
+        expected = f"an object STUDY of a subclass of repro.studies.Study, whose name is {name}"
+        raise error("a module without the study", expected=expected, actual=getattr(study, "name", study))
     return study
+
+
+def failed_line(failure: BaseException) -> str | None:
+    """Return the innermost line of a study that an exception passed, as `path:line`; None if it passed none."""
+    packages = tuple(f"{_package(name)}." for name in study_names())
+    here, place = Path.cwd(), None
+    for frame, line in walk_tb(failure.__traceback__):
+        module = str(frame.f_globals.get("__name__"))
+        if module.startswith(packages):
+            path = Path(frame.f_code.co_filename)
+            # outside of this folder, from that on which holds the package
+            inside = path.parts[-module.count(".") - 1 :]
+            place = f"{path.relative_to(here) if path.is_relative_to(here) else Path(*inside)}:{line}"
+    return place
 
 
 def study_facts(problem: Problem) -> dict[str, Mapping[str, object]]:

@@ -30,7 +30,7 @@ def recorded(maker: Maker, *lacking: str) -> Campaign:
     ]
     rows[1]["registers"] = float("nan")
     frame = pd.DataFrame(rows).drop(columns=list(lacking))
-    frame.to_parquet(maker.folder(GIVEN.name, "single") / "counters.parquet")
+    frame.to_parquet(maker.case_folder(GIVEN.name, "single") / "counters.parquet")
     return maker.load()
 
 

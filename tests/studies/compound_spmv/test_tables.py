@@ -14,7 +14,7 @@ from synthetic_campaign import PROBLEMS, REASON, STUDY, Maker
 from repro.errors import ReproError
 from repro.results.campaign_data import Campaign
 from repro.results.output import as_csv, as_latex, as_markdown
-from repro.results.problem_rows import EVENTS_LEAVE_OUT, measurement_note
+from repro.results.problem_lines import EVENTS_LEAVE_OUT, measurement_note
 from repro.results.published import Published
 from repro.results.registry import artifacts, get_artifact
 from repro.results.report import missing

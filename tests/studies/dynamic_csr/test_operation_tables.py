@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from repro.results.campaign_data import NOISY, Campaign
-from repro.results.problem_rows import OF_NO_PAPER
+from repro.results.problem_lines import OF_NO_PAPER
 from repro.results.published import Published
 from repro.results.registry import get_artifact
 from repro.results.tables import Cell, Table

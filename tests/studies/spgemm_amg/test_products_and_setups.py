@@ -21,7 +21,7 @@ from repro.studies.spgemm_amg.operands import factors_on, make_operands, upload
 from repro.studies.spgemm_amg.runnables_products import (
     MODES,
     BinKernel,
-    Plans,
+    ChosenKernels,
     Product,
     Refill,
     WholeProduct,
@@ -367,8 +367,8 @@ def test_memory_that_runs_out_leaves_nothing_behind(built, workspace_of, live, c
 
 def test_a_tuned_product_has_a_name_and_an_identity_of_its_own(built):
     usual = WholeProduct(built["double"], "AP", "one")
-    plans = Plans({("one", 0): None})
-    tuned = WholeProduct(built["double"], "AP", "one", plans)
+    chosen = ChosenKernels({("one", 0): None})
+    tuned = WholeProduct(built["double"], "AP", "one", chosen)
     assert (usual.name, tuned.name) == ("AP/one", "AP/one-tuned")
     assert usual.identity != tuned.identity
     assert tuned.identity.endswith("one/0/None")

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
-from repro.devices.base import Buffer, Device
+from repro.devices.base import Buffer, Device, allocate_parts
 from repro.sparse.dynamic import kernels
 from repro.sparse.dynamic.host_layout import Arrays, pitch_of
 from repro.sparse.dynamic.kernels import Report
@@ -55,6 +55,27 @@ class _Nothing:
     nbytes = 0
 
     def release(self) -> None: ...
+
+
+def allocate_row_arrays(device: Device, rows: int, segments: int = 1) -> tuple[Buffer, list[Buffer]]:
+    """Allocate what a matrix has of each row, in one block; return the block and its parts: table, sizes, versions and
+    state.
+    """
+    sizes = 4 * segments * pitch_of(rows), 4 * rows, 4 * rows, 4 * kernels.STATE_WORDS
+    return allocate_parts(device, [max(nbytes, 4) for nbytes in sizes])
+
+
+def _allocate_entries(
+    device: Device, capacity: int, dtype: np.dtype[np.floating], allocated: ExitStack
+) -> tuple[Buffer, Buffer]:
+    """Return memory for columns and values, which the stack releases."""
+    if not capacity:
+        return _Nothing(), _Nothing()
+    columns = device.allocate(4 * capacity)
+    allocated.callback(columns.release)
+    values = device.allocate(dtype.itemsize * capacity)
+    allocated.callback(values.release)
+    return columns, values
 
 
 @dataclass
@@ -112,20 +133,17 @@ class Storage:
     def empty(
         cls, device: Device, shape: tuple[int, int], segments: int, capacity: int, dtype: np.dtype[np.floating]
     ) -> Storage:
-        """Return a matrix with undefined entries and table, before any operation."""
-        rows = shape[0]
-        buffers: list[Buffer] = []
-        try:
-            for nbytes in (4 * capacity, dtype.itemsize * capacity, 4 * segments * pitch_of(rows), 4 * rows):
-                buffers.append(device.allocate(max(nbytes, 4)))
-            for words in (max(rows, 1), kernels.STATE_WORDS):
-                buffers.append(device.allocate(4 * words))
-                device.fill(buffers[-1], 0)
-        except BaseException:
-            for buffer in buffers:
-                buffer.release()
-            raise
-        return cls(device, shape, segments, capacity, dtype, *buffers)
+        """Return a matrix with undefined entries and table, before any operation; without a capacity it has no memory
+        for entries.
+        """
+        with ExitStack() as allocated:
+            block, parts = allocate_row_arrays(device, shape[0], segments)
+            allocated.callback(block.release)
+            for zeroed in parts[2:]:  # versions and state
+                device.fill(zeroed, 0)
+            columns, values = _allocate_entries(device, capacity, dtype, allocated)
+            allocated.pop_all()
+        return cls(device, shape, segments, capacity, dtype, columns, values, *parts, lease_of_rows=block)
 
     def make_room(self, capacity: int) -> None:
         """Allocate another capacity; the entries are lost. Without memory for it the capacity is 0."""
@@ -147,10 +165,7 @@ class Storage:
         `copy` queues the copy of columns and values, its first two arguments, to the other two.
         """
         with ExitStack() as allocated:
-            columns = self.device.allocate(4 * max(capacity, 1))
-            allocated.callback(columns.release)
-            values = self.device.allocate(self.dtype.itemsize * max(capacity, 1))
-            allocated.callback(values.release)
+            columns, values = _allocate_entries(self.device, max(capacity, 1), self.dtype, allocated)
             copy(self.columns, self.values, columns, values)
             allocated.pop_all()
         self._leave()

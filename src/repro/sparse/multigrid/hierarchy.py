@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Device
+from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Device, allocate_parts
 from repro.errors import ReproError
 from repro.sparse.device_primitives import Launches, Load, Phase, Releasable, Repeated, Stage, each_of, keep
 from repro.sparse.dynamic.storage import Storage
@@ -50,6 +50,12 @@ class LevelLaunches(Launches):
 
     def scalars(self, count: int) -> Buffer:
         return self.numbers(count, self.dtype)
+
+    def arrays(self, *sizes: tuple[int, Any]) -> list[Buffer]:
+        """Return arrays of (count, dtype) in one allocation; several would take the host longer than a small stage."""
+        block, parts = allocate_parts(self.device, [max(n, 1) * np.dtype(dtype).itemsize for n, dtype in sizes])
+        self.keep(block)
+        return [self.keep(part) for part in parts]
 
     def bind_setup(self, kernel: str, count: int, *arguments: Argument) -> Launch:
         return self.kernels("setup").over(kernel, count, arguments)
@@ -182,8 +188,9 @@ class Coarsening:
         steps = min(self._settings.ritz_steps, n)
         stage = Stage(run, "radius", f"spectral_radius_w{lanes}", ("begin", "multiply", "subtract", "finish"), n, lanes)
         stride = -(-n // PART_ALIGNMENT) * PART_ALIGNMENT
-        basis, shares = run.scalars((steps + 1) * stride), run.numbers(stage.parts * (steps + 1), np.float64)
-        lengths, h = run.numbers(steps, np.float64), run.numbers(steps * steps, np.float64)
+        f64, sums = np.float64, stage.parts * (steps + 1)
+        sizes = ((steps + 1) * stride, run.dtype), (sums, f64), (steps, f64), (steps * steps, f64)
+        basis, shares, lengths, h = run.arrays(*sizes)
         start = 2.0 ** -(n.bit_length() // 2)  # about one over the length of n numbers from 1/2 to 3/2
         of_steps = n, steps, stride, start
         arguments = [*of_steps, *row_arguments(level.a), level.diagonal, basis, shares, lengths, h, self._words]
@@ -207,9 +214,9 @@ class Coarsening:
         run, n, lanes = self._run, level.a.shape[0] // level.unknowns, level.lanes(self._run)
         phases = "begin", "near", "decide", "label", "spread", "name"
         stage = Stage(run, "aggregation", f"aggregate_w{lanes}", phases, n, lanes)
-        numbers = [run.numbers(n, np.int64) for _ in range(3)]  # tuples, the largest near each node, labels
-        marks, listed, passing = (run.numbers(count, np.int32) for count in (n, 2 * n, n))
-        counts, found = run.numbers(stage.parts, np.int32), run.device.allocate(4 * max(n, 1))
+        # tuples, the largest near each node, labels; marks, listed nodes, candidates, and a count for each block
+        sizes = *[(n, np.int64)] * 3, (n, np.int32), (2 * n, np.int32), (n, np.int32), (stage.parts, np.int32)
+        passing, found = run.arrays(*sizes), run.device.allocate(4 * max(n, 1))
         nodes = [n, level.unknowns, float(self._settings.theta), level.diagonal, *row_arguments(level.a)]
 
         def script(phase: Phase) -> None:
@@ -223,7 +230,7 @@ class Coarsening:
                 phase(name)
 
         try:
-            stage.bind([*nodes, *numbers, marks, listed, passing, counts, found, self._words], script)()
+            stage.bind([*nodes, *passing, found, self._words], script)()
         except BaseException:
             found.release()
             raise
@@ -239,7 +246,7 @@ class Coarsening:
         run, rows, lanes = self._run, level.a.shape[0], level.lanes(self._run)
         phases = "count", "add", "begin", "lay_out"
         stage = Stage(run, "smoothing", f"lay_out_prolongator_w{lanes}", phases, rows, lanes)
-        counts, totals, begins = (run.numbers(number, np.int32) for number in (rows, stage.parts, rows + 1))
+        counts, totals, begins = run.arrays((rows, np.int32), (stage.parts, np.int32), (rows + 1, np.int32))
         p = Storage.empty(run.device, (rows, 0), 1, 0, run.dtype)
         given = rows, level.unknowns, k, level.a.table, level.a.columns, aggregates, counts, totals, begins
         try:
@@ -271,8 +278,8 @@ class Coarsening:
         run, k, rows, nodes = self._run, near.count, level.a.shape[0], level.a.shape[0] // level.unknowns
         phases = "lay_out", "count", "add", "begin", "place", "order", "fit"
         stage = Stage(run, "grouping", "make_tentative", phases, rows)
-        counts, totals, begins = (run.numbers(number, np.int32) for number in (count, stage.parts, count + 1))
-        members, order = run.numbers(nodes, np.int32), run.numbers(nodes, np.int32)
+        sizes = count, stage.parts, count + 1, nodes, nodes
+        counts, totals, begins, members, order = run.arrays(*((size, np.int32) for size in sizes))
         t = run.keep(Storage.empty(run.device, (rows, count * k), 1, max(rows * k, 1), run.dtype))
         coarse = run.device.allocate(max(count * k * k, 1) * run.dtype.itemsize)
         given = nodes, count, level.unknowns, k, aggregates, near.vectors, counts, totals, begins, members, order
@@ -314,28 +321,33 @@ class Coarsening:
         return self._run.bind_setup("smooth", rows, rows, level.unknowns, k, omega, self._words, *of_rows)
 
     def transposed(self, p: Storage) -> Storage:
-        """Return the transpose, which the caller releases, with sorted columns."""
+        """Queue the transpose, which the caller releases, with sorted columns; `read_longest` completes it."""
         run, (rows, columns) = self._run, p.shape
         nnz = p.report().pointer if p.entries is None else p.entries
         phases = "clear", "count", "add", "begin", "place", "order"
         stage = Stage(run, "grouping", "transpose", phases, max(rows, nnz))
-        counts, totals, begins = (run.numbers(number, np.int32) for number in (columns, stage.parts, columns + 1))
-        members, places = run.numbers(nnz, np.int32), run.numbers(nnz, np.int32)
+        sizes = columns, stage.parts, columns + 1, nnz, nnz
+        counts, totals, begins, members, places = run.arrays(*((size, np.int32) for size in sizes))
         r = Storage.empty(run.device, (columns, rows), 1, max(nnz, 1), run.dtype)
         made = r.table, r.sizes, r.columns, r.values, r.state
         try:
             given = rows, columns, *row_arguments(p), counts, totals, begins, members, places
             stage.bind([*given, *made, self._words], each_of(phases))()
-            r.entries, r.longest = nnz, int(self._read()[COUNTERS.longest])
+            r.entries = nnz
         except BaseException:
             r.release()
             raise
         return r
 
+    def read_longest(self, r: Storage) -> None:
+        """Wait for the queue, and store the length of the longest row of the transpose."""
+        r.longest = int(self._read()[COUNTERS.longest])
+
     def coarse(self, a: Storage, p: Storage, r: Storage) -> tuple[Storage, int]:
         """Return R (A P), which the caller releases, and its entries; an empty row gets a 1 on the diagonal."""
         ap = self.multiplied(a, p)
         try:
+            self.read_longest(r)
             return self.coarse_of(r, ap)
         finally:
             ap.release()
@@ -467,6 +479,7 @@ def _coarsen(
         made.callback(r.release)
         ap = step.multiplied(level.a, p)
         (made if refreshable else passing).callback(ap.release)
+        step.read_longest(r)  # behind A P, which waits for the queue anyway
         a, nnz = step.coarse_of(r, ap)
         made.pop_all()
     level = replace(level, radius=radius, p=p, r=r, aggregates=aggregates, vectors=near.count)

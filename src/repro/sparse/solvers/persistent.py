@@ -248,7 +248,7 @@ class PersistentSolver(RestartedSolver):
 
     @property
     def together(self) -> bool:
-        """Return whether many iterations are one launch."""
+        """Whether many iterations are one launch."""
         return self._many is not None
 
     def iterations_of_launch(self) -> int:

@@ -14,7 +14,6 @@ from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import accumulate
 from threading import RLock
 from typing import NamedTuple
 
@@ -22,9 +21,8 @@ import numpy as np
 
 from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Device, HostWords, Kernel, OutOfDeviceMemory, Program
 from repro.sparse.device_primitives import Load
-from repro.sparse.dynamic.host_layout import MAX_ENTRIES, pitch_of
-from repro.sparse.dynamic.kernels import STATE_WORDS
-from repro.sparse.dynamic.storage import Storage
+from repro.sparse.dynamic.host_layout import MAX_ENTRIES
+from repro.sparse.dynamic.storage import Storage, allocate_row_arrays
 from repro.sparse.spgemm.binned_rows import Factors
 from repro.sparse.spgemm.kernels import (
     EXPECTED,
@@ -250,15 +248,10 @@ class RowArrays:
     """The memory of the rows of a product, in one block, which a later product of as many rows takes over."""
 
     def __init__(self, shelf: RowArrayPool, n_rows: int) -> None:
-        device = shelf.device
-        lengths = 4 * pitch_of(n_rows), 4 * max(n_rows, 1), 4 * max(n_rows, 1), 4 * STATE_WORDS
-        padded = (-(-nbytes // PART_ALIGNMENT) * PART_ALIGNMENT for nbytes in lengths)
-        begins = list(accumulate(padded, initial=0))
-        with device.pooling():
-            self._block = device.allocate(begins[-1])
-        self._shelf, self.rows, self.nbytes = shelf, n_rows, begins[-1]
-        #: Table, sizes, versions and state.
-        self.parts = [device.part(self._block, *of_part) for of_part in zip(begins, lengths, strict=False)]
+        with shelf.device.pooling():
+            #: Table, sizes, versions and state.
+            self._block, self.parts = allocate_row_arrays(shelf.device, n_rows)
+        self._shelf, self.rows, self.nbytes = shelf, n_rows, self._block.nbytes
 
     def release(self) -> None:
         self._shelf.leave(self)

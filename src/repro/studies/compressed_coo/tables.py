@@ -15,13 +15,13 @@ from repro.results.claims import (
     Quantity,
     Variants,
     claims_table,
-    has_targets,
     load_claims,
     target_cells,
+    time_allowance,
     wanted_on,
 )
 from repro.results.common_tables import PACKED_CAPTION, TITLE, SetupCosts, baselines_table, setup_costs_table
-from repro.results.problem_rows import (
+from repro.results.problem_lines import (
     cpu_note,
     join_sentences,
     launch_note,
@@ -512,12 +512,12 @@ def targets(campaign: Campaign, published: Published) -> Table:
             Column(f"{key}_worst_case", "worst case", side.title, numeric=False),
         ]
     rows = []
-    with_targets = has_targets(campaign)
+    allowance = time_allowance(campaign)
     for item in published.targets:
         prefix = next((prefix for prefix in by_prefix if item["quantity"].startswith(prefix)), "")
         name, timed = item["quantity"].removeprefix(prefix), by_prefix.get(prefix, cases)
         quantities = [_quantity(name, side) for side in SIDES]
-        first, second = (target_cells(item, quantity, quantity.measure(timed), with_targets) for quantity in quantities)
+        first, second = (target_cells(item, quantity, quantity.measure(timed), allowance) for quantity in quantities)
         rows.append((*first, *second[2:]))
     library = library_of(campaign)
     caption = [

@@ -9,7 +9,7 @@ from matplotlib.lines import Line2D
 
 from repro.results import figure_style
 from repro.results.campaign_data import Campaign, Method
-from repro.results.problem_rows import join_sentences, measurement_note, remarks, unavailable_note
+from repro.results.problem_lines import join_sentences, measurement_note, remarks, unavailable_note
 from repro.results.published import Published
 from repro.results.registry import figure
 from repro.results.tables import MICRO, Figure

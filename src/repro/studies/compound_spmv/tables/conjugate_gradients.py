@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from repro.results.campaign_data import Campaign, Method
-from repro.results.problem_rows import (
+from repro.results.problem_lines import (
     ABBREVIATIONS,
     join_sentences,
     measurement_note,

@@ -9,11 +9,11 @@ from typing import Literal, NamedTuple
 
 from repro.bench.rows import OUTSIDE, RecordedRow
 from repro.results.campaign_data import Campaign, Method
-from repro.results.claims import has_targets, wanted_cell, wanted_on
+from repro.results.claims import time_allowance, wanted_cell, wanted_on
 from repro.results.common_tables import PACKED_CAPTION, TITLE, SetupCosts, baselines_table, setup_costs_table
-from repro.results.problem_rows import (
+from repro.results.problem_lines import (
     ABBREVIATIONS,
-    ProblemRow,
+    ProblemLine,
     events_note,
     join_sentences,
     launch_note,
@@ -331,7 +331,7 @@ def _cold(method: Method) -> Pick:
 class CounterRow(NamedTuple):
     """Counters of a kernel, read by a profiler."""
 
-    line: ProblemRow
+    line: ProblemLine
     row: RecordedRow
 
 
@@ -568,8 +568,8 @@ class TargetResult(NamedTuple):
     item: Record
     quantity: Quantity
     numbers: Mapping[str, tuple[float | None, Times | None]]
-    #: Whether the wanted number is for the campaign's device.
-    with_targets: bool
+    #: Result of `time_allowance`.
+    allowance: float | None
 
     @property
     def held_against(self) -> tuple[float | None, Times | None]:
@@ -581,7 +581,7 @@ def _target_columns() -> tuple[Column[TargetResult], ...]:
     return (
         Column("target", "target", numeric=False, cell=lambda line: Cell(line.item["what"].replace("'", "’"))),
         Column("prototype", "prototype", cell=_prototype),
-        Column("wanted", "wanted", cell=lambda line: wanted_cell(line.item, line.with_targets)),
+        Column("wanted", "wanted", cell=lambda line: wanted_cell(line.item, line.allowance)),
         *(_side_column(key, title) for key, (title, _) in SIDES.items()),
         Column("over_wanted", "over wanted", "ours", cell=_over_wanted),
         Column("worst_case", "worst case", "ours", numeric=False, cell=_worst_case),
@@ -605,7 +605,7 @@ def _side_column(key: str, title: str) -> Column[TargetResult]:
 
 
 def _over_wanted(line: TargetResult) -> Cell:
-    (measured, _), wanted = line.held_against, line.item["wanted"] if line.with_targets else ""
+    (measured, _), wanted = line.held_against, line.item["wanted"] if line.allowance else ""
     if measured is None or not wanted:
         return Cell(None, "" if wanted else " ")
     over = measured / float(wanted)
@@ -641,7 +641,7 @@ def targets(campaign: Campaign, published: Published) -> Table:
             continue
         quantity = QUANTITIES[item["quantity"]]
         numbers = {side: quantity.measure(by_clock[quantity.clock], side) for side in SIDES}
-        reached.append(TargetResult(item, quantity, numbers, has_targets(campaign)))
+        reached.append(TargetResult(item, quantity, numbers, time_allowance(campaign)))
     moved = sum(case.reordered is not None for case in cases)
     count = sum(case[OURS] is not None for case in cases)
     sizes = [sum(map(counts, cases)) for counts in (_medium_or_large, _medium, _large_symmetric)]

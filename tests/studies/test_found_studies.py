@@ -1,0 +1,42 @@
+"""Finding studies by name, and the line of a study's code at which an exception began."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from repro.cli.measurement import reason_of
+from repro.codegen.targets import CPU
+from repro.errors import ReproError
+from repro.studies import get_study
+
+REPOSITORY = Path(__file__).parents[2]
+STUDY, KEY = "compressed_coo", "paper/double/COO"
+
+
+def test_a_study_of_another_name_than_its_folders_is_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(get_study(STUDY), "name", "compresed_coo")
+    get_study.cache_clear()
+    with pytest.raises(ReproError, match=rf"whose name is {STUDY}\n  actual: compresed_coo\n.*that of `STUDY`"):
+        get_study(STUDY)
+
+
+@pytest.mark.parametrize(("folder", "place"), [(REPOSITORY, "src/repro"), (REPOSITORY / "docs", "repro")])
+def test_a_bug_in_a_studys_code_is_told_with_its_line(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, place: str
+) -> None:
+    def trip(*_: object, **names: object) -> None:
+        raise ValueError("too many values\nto unpack")
+
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(f"repro.studies.{STUDY}.kernels.render_template", trip)
+    with pytest.raises(ValueError, match="too many") as failure:
+        get_study(STUDY).render(REPOSITORY / "kernels", KEY, CPU)
+    file = re.escape(f"{place}/studies/{STUDY}/kernels.py")
+    assert re.fullmatch(rf"ValueError: too many values \(at {file}:\d+\)\nto unpack", reason_of(failure.value))
+
+
+def test_a_bug_elsewhere_is_told_without_a_line() -> None:
+    assert reason_of(ZeroDivisionError("by 0")) == "ZeroDivisionError: by 0"
