@@ -188,11 +188,10 @@ def measure(
             jobs=_compilers(bench, jobs),
         )
         try:
-            return [
-                write_step(study, problem_name, precision, step, rows, case) for step, rows in study.measure(session)
-            ]
+            steps = study.measure(session)
+            return [write_step(study, problem_name, precision, step, rows, case) for step, rows in steps]
         except MissingModule as missing:
-            named = study.modules(config.studies[study_name], problem.outline(), precision, session.target)
+            named = study.modules(session.settings, problem.outline(), precision, session.target)
             _refuse_unnamed(study, named, session.target, missing)
             raise
 
