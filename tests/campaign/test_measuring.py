@@ -38,6 +38,7 @@ from repro.studies.compound_spmv.study import choose, layouts, worthwhile_orderi
 pytestmark = pytest.mark.medium
 
 
+@pytest.mark.slow
 def test_everything_is_measured_in_one_go_and_not_again(measuring):
     found = run()
     search, report = found["search"], found["report"]
@@ -86,6 +87,7 @@ def test_everything_is_measured_in_one_go_and_not_again(measuring):
     assert len(keys) == len(set(keys)) > len(kept)
 
 
+@pytest.mark.slow
 def test_baselines_can_be_named(measuring):
     report = run(layouts=LAYOUTS[:1], baselines=("scipy/bsr/real2",), space="paper")["report"]
     assert set(report[report.kind == "baseline"].name) == {"scipy/bsr/real2"}

@@ -50,6 +50,7 @@ def compiled() -> set[str]:
     return {str(path.relative_to(SINGLE).with_suffix("")) for path in SINGLE.rglob("*.json")}
 
 
+@pytest.mark.slow
 def test_what_is_tried_is_compiled_and_nothing_again(problem: Matrix) -> None:
     first = run(search="random", budget=0.1, **PART)["search"]
     assert set(first["status"]) == {"ok"} and set(first["ordering"]) == {"natural"}
@@ -60,6 +61,7 @@ def test_what_is_tried_is_compiled_and_nothing_again(problem: Matrix) -> None:
     assert before == {path: path.stat().st_mtime_ns for path in SINGLE.rglob("*.clbin")}
 
 
+@pytest.mark.slow
 def test_a_predicted_search_compiles_what_it_tries(problem: Matrix) -> None:
     record = Path(f"results/first/raw/problems/{NAME}.json")
     record.parent.mkdir(parents=True)

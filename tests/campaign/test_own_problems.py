@@ -53,6 +53,7 @@ def take(made: Plan, study: str, problem: str, precision: str, templates: Path) 
     return {path.stem: pd.read_parquet(path) for path in paths}
 
 
+@pytest.mark.slow
 def test_a_pattern_is_planned_built_compiled_for_and_measured_as_one(templates: Path) -> None:
     Path("graph.mtx").write_text(GRAPH)
     made = plan("compound_spmv", {"path": "graph.mtx"}, layouts=["ELL-SoA-AoS"], precisions=["double"])
@@ -64,6 +65,7 @@ def test_a_pattern_is_planned_built_compiled_for_and_measured_as_one(templates: 
     assert set(found["choices"].name) <= set(found["search"].name)
 
 
+@pytest.mark.slow
 def test_a_study_of_numbers_refuses_a_pattern_when_it_is_planned_and_takes_it_as_numbers(templates: Path) -> None:
     ring = "".join(f"{i + 1} {i}\n" for i in range(1, 5000))
     Path("graph.mtx").write_text(f"%%MatrixMarket matrix coordinate pattern symmetric\n5000 5000 4999\n{ring}")

@@ -172,6 +172,7 @@ def counted(config_file: Path, *names: str) -> pd.DataFrame:
     return pd.read_parquet(path).set_index("name")
 
 
+@pytest.mark.slow
 def test_a_file_that_is_named_keeps_the_counters_of_other_cases(config_file):
     config, output = load(config_file), Path("counters.parquet")
     for precision in ("single", "double", "single"):
@@ -180,6 +181,7 @@ def test_a_file_that_is_named_keeps_the_counters_of_other_cases(config_file):
     assert list(rows.precision) == ["double", "single"] and set(rows.name) == {SOME_FLOOR}
 
 
+@pytest.mark.slow
 def test_counters_are_rows_that_are_added_and_replaced(config_file, monkeypatch):
     monkeypatch.setenv("FAKE_NCU", "unknown=launch__registers_per_thread")
     first = counted(config_file, VARIANT, "floor")

@@ -31,6 +31,7 @@ COLUMNS = get_study(STUDY).columns
 
 
 @pytest.mark.medium
+@pytest.mark.slow
 def test_the_winner_is_timed_again_with_samples_and_an_interval(measuring: None) -> None:
     found = run()
     path = repeat(config(), STUDY, NAME, "single", quiet)

@@ -214,6 +214,7 @@ def test_widths_in_space_are_searched_and_shown(field_campaign):
     assert [cell.value for cell in machine.rows[0]][2:4] == [6, 13]
 
 
+@pytest.mark.slow
 def test_few_kernels_are_tried_where_a_campaign_is_recorded(field_campaign):
     recorded = RegionMaker(Path())
     recorded.cubes("siac/other", 1, cells=6000)

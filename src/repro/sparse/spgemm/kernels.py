@@ -441,7 +441,7 @@ def render_spgemm(templates: Path, key: str, target: Target, owner: str) -> str:
         "dialect": target.dialect,
         "scalar": scalar,
         "format": format,
-        "n_t": BLOCK_SIZE[target.dialect],
+        "block_size": BLOCK_SIZE[target.dialect],
         "state": STATE_NAMES,
     }
     if kernels == "count":
