@@ -14,8 +14,9 @@ from typer.testing import CliRunner
 from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.rows import STATUSES
 from repro.bench.store import read_rows
-from repro.campaign.row_export import INVALIDITY, exported_rows, json_schema, studies_of, t4_of
+from repro.campaign.row_export import INVALIDITY, check_choice, exported_rows, json_schema, studies_of, t4_of
 from repro.cli import app
+from repro.errors import ReproError
 
 pytestmark = pytest.mark.medium
 
@@ -75,6 +76,18 @@ def test_json_is_as_its_schema_says_and_has_all_rows() -> None:
     assert counts == {step: read_rows(FOLDER.study(study.name), step).num_rows for step in counts}
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({**few, "rows": [{**few["rows"][0], "event_median": "fast"}]}, schema)
+
+
+def test_rows_are_chosen_by_step_problem_precision_and_kind() -> None:
+    words = ("--study", "compressed_coo", "--step", "report", "--problem", "bayer10", "--kind", "baseline")
+    rows = json.loads(printed(*words, "--precision", "double"))["rows"]
+    kept = read_rows(FOLDER.study("compressed_coo"), "report").to_pandas()
+    kept = kept[(kept.problem == "bayer10") & (kept.precision == "double") & (kept.kind == "baseline")]
+    assert [row["key"] for row in rows] == [*kept.key] and rows
+    assert {row["step"] for row in rows} == {"report"}
+    with pytest.raises(ReproError, match="no row is of this problem") as error:
+        check_choice(FOLDER, studies_of(FOLDER, "compressed_coo"), {"problem": "bayer11"})
+    assert "did you mean bayer10?" in str(error.value)
 
 
 def test_csv_has_the_same_numbers() -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+import numpy as np
 from numpy.typing import NDArray
 
 from repro.bench.guards import Guarded, Guards
@@ -27,6 +29,7 @@ class Runnable:
     """Base class of everything that is verified and timed.
 
     Calls come in this order: `compile`, `pack`, `prepare`, any number of `before`, `launch` and `result`, `release`.
+    A launch that is verified follows `erase_result`; the first one is, and one after the last timed one.
 
     Attributes
     ----------
@@ -96,6 +99,9 @@ class Runnable:
 
     def before(self) -> None:
         """Restore data that a launch overwrites; called before each launch and not timed."""
+
+    def erase_result(self, workspace: Workspace) -> None:
+        """Overwrite the last result, so that a launch that leaves it as it is, or adds to it, is found wrong."""
 
     def result(self) -> Any:
         """Return the result of a launch for `Operands.check`; None if there is nothing to verify."""
@@ -167,6 +173,27 @@ class Operands(Protocol):
         IncorrectError
             The result is wrong.
         """
+
+
+class VerifiedResults:
+    """Errors of the results that were right: one that equals such a result bit by bit is not compared again."""
+
+    def __init__(self) -> None:
+        self._errors: dict[tuple[Hashable, bytes], float] = {}
+
+    def error(self, expected: Hashable, arrays: Iterable[NDArray[Any]], compare: Callable[[], float]) -> float:
+        """Return the largest error over its bound of a result's arrays, by `compare` unless it is known.
+
+        `expected` names what the arrays are compared with.
+        """
+        digest = hashlib.blake2b()
+        for array in arrays:
+            digest.update(f"{array.dtype} {array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).data)
+        key = expected, digest.digest()
+        if key not in self._errors:
+            self._errors[key] = compare()
+        return self._errors[key]
 
 
 T = TypeVar("T")

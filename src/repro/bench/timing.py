@@ -190,6 +190,12 @@ class Samples:
     def taken(self) -> int:
         return self.discarded + sum(map(len, self.seconds.values()))
 
+    @property
+    def launches(self) -> int:
+        """Number of launches that the samples timed."""
+        each = {"graph": self.graph_launches or 1}
+        return sum(each.get(clock, 1) * len(readings) for clock, readings in self.seconds.items())
+
     def join(self, other: Samples) -> Samples:
         return replace(
             other,

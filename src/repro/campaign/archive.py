@@ -1,5 +1,5 @@
 """Archiving a measured campaign: merging its files into one per study and step, finding the commits that measured it,
-and printing its environment for pip.
+citing it, and printing its environment for pip.
 
 `repro.bench.store` merges the rows.
 """
@@ -8,19 +8,25 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import subprocess
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from repro import __version__
 from repro.bench.campaign_folder import CampaignFolder, step_file
-from repro.bench.records import code_of, read_commits, read_environments
+from repro.bench.records import COMMIT_LENGTH, code_of, read_commits, read_environments
 from repro.bench.store import case_files, check_measured, read_rows, recorded_steps, recorded_studies, write_table
 from repro.codegen.templates import SUFFIXES
 from repro.errors import ReproError
 from repro.filesystem import write_whole
 from repro.programs import run_program
+from repro.results.campaign_data import Campaign
+from repro.results.output import latex_escape
+from repro.results.registry import Artifact
 from repro.untrusted_files import shown
 
 
@@ -142,6 +148,78 @@ class _Objects:
                 if path.suffix in suffixes:
                     digest.update(f"{path}\0".encode() + self._blob(blob))
         return digest.hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Citation:
+    """What says which rows a recorded table or figure is of."""
+
+    version: str
+    campaign: str
+    #: `study/name`.
+    artifact: str
+    devices: Sequence[str]
+    #: First and last day of measurement.
+    days: Sequence[str]
+    #: Commit of each hash of the sources; None where no commit has just these.
+    commits: Mapping[str, str | None]
+    #: File of the rows.
+    rows: str
+    #: What makes the table or figure again.
+    command: str
+
+    @property
+    def recording(self) -> str:
+        return f"{', '.join(self.devices)}, {' to '.join(dict.fromkeys(self.days))}"
+
+    @property
+    def code(self) -> str:
+        """Sources, and their commits as far as there are any."""
+        return "; ".join(
+            f"sources {source}, {f'commit {commit[:COMMIT_LENGTH]}' if commit else 'of no commit'}"
+            for source, commit in self.commits.items()
+        )
+
+    @property
+    def bibtex(self) -> str:
+        """An entry that LaTeX takes as it is."""
+        key = re.sub(r"\W+", "-", f"sparse-repro-{self.campaign}-{self.artifact}")
+        title = f"sparse-repro {self.version}, campaign {self.campaign}, {self.artifact}"
+        note = f"Measured on {self.recording}; {self.code}; by {self.command}"
+        lines = (
+            "  author = {{The sparse-repro developers}},",
+            f"  title = {{{{{latex_escape(title)}}}}},",
+            f"  year = {{{self.days[-1][:4]}}},",
+            f"  note = {{{latex_escape(note)}}},",
+        )
+        return "\n".join([f"@misc{{{key},", *lines, "}"])
+
+
+def cite(campaign: Campaign, folder: CampaignFolder, artifact: Artifact, caption: str) -> Citation:
+    """Return how a table or figure of a recorded campaign is cited.
+
+    `caption` is the artifact's, which says whether its times are those of the search.
+    """
+    of_search = "medians of the search" in caption and "medians of the report phase" not in caption
+    step = "search" if of_search else "report"
+    rows = campaign.search if of_search else campaign.report
+    rows = rows[rows.device.notna()]
+    if rows.empty:
+        raise ReproError("nothing was measured that could be cited", where=folder.study(campaign.study))
+    sources = {str(campaign.environments[name]["source"]) for name in rows.environment.unique()}
+    commits = read_commits(folder)
+    merged = step_file(folder.study(campaign.study), step)
+    named = f"{artifact.study}/{artifact.name}"
+    return Citation(
+        __version__,
+        campaign.name,
+        named,
+        sorted(rows.device.unique()),
+        (rows.measured_at.min()[:10], rows.measured_at.max()[:10]),
+        {source: commits.get(source) for source in sorted(sources)},
+        str(merged if merged.exists() else folder.study(campaign.study)),
+        f"repro {artifact.kind} {named} --campaign {campaign.name}",
+    )
 
 
 #: Python packages of libraries, and the record's key for the loaded version, which may come from another installation.

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.store import check_measured, recorded_studies
@@ -88,26 +89,28 @@ class CampaignSelection:
         else:
             problems = problem_names(load_registry(Path(self.config.registry)), settings.problems)
             campaign = Campaign.load(self.folder, study_name, own, problems, settings.timing.tie, settings.precisions)
-        return replace(campaign, beside=others, as_published=self._as_published(study_name, campaign))
+        literal, later = (self._of_key(key, study_name, campaign) for key in ("as_published", "later"))
+        return replace(campaign, beside=others, as_published=literal, later=later)
 
-    def _as_published(self, study_name: str, campaign: Campaign) -> Campaign | None:
-        """Read the campaign of the key `as_published`; None if there is none, or if it lacks the study."""
-        name = self.config.as_published if self.config else None
+    def _of_key(self, key: Literal["as_published", "later"], study_name: str, campaign: Campaign) -> Campaign | None:
+        """Read the campaign that a key names; None if there is none, or if it lacks the study."""
+        name = getattr(self.config, key) if self.config else None
         if name is None:
             return None
         asked = CampaignSelection.of(name, self.results, beside=())
         if study_name not in asked.studies():
             return None
-        literal = asked.read(study_name)
-        if campaign.device and literal.device and campaign.device != literal.device:
+        other = asked.read(study_name)
+        if campaign.device and other.device and campaign.device != other.device:
+            what = {"as_published": "the kernels as published were", "later": "the later rows were"}[key]
             raise ReproError(
-                "the kernels as published were measured on another model of GPU",
-                where=f"as_published: {name}, study {study_name}",
+                f"{what} measured on another model of GPU",
+                where=f"{key}: {name}, study {study_name}",
                 expected=campaign.device,
-                actual=literal.device,
-                todo="name a campaign on the same model, or leave `as_published` out",
+                actual=other.device,
+                todo=f"name a campaign on the same model, or leave `{key}` out",
             )
-        return literal
+        return other
 
     def own_alone(self, study_name: str) -> bool:
         """Return whether all problems of a study are files of the user's own."""

@@ -17,10 +17,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from repro.bench.campaign_folder import step_file
-from repro.bench.records import read_problem_of
+from repro.bench.campaign_folder import CampaignFolder, step_file
+from repro.bench.records import read_problem_of, read_problems
 from repro.bench.rows import OUTSIDE, TIMED
-from repro.bench.store import distinct_cases, read_case, read_rows
+from repro.bench.store import distinct_cases, read_case, read_rows, recorded_steps, recorded_studies
 from repro.campaign.measurement import environments_of
 from repro.campaign.plan import Plan, ProblemBatches
 from repro.campaign.receipts import making
@@ -71,6 +71,25 @@ def find_missing(plan: Plan, freshness: Freshness | None = None) -> list[Missing
     missing = [*_problems(plan), *_modules(plan), *_rows(plan)]
     if not plan.config.replay:
         missing += _outdated(plan, freshness or Freshness(plan), named=not all(part.remark for part in missing))
+    return missing
+
+
+def find_missing_of_record(folder: CampaignFolder) -> list[Missing]:
+    """Return problems that were unavailable and rows that failed, of a record whose configuration is not known."""
+    problems = read_problems(folder)
+    missing = [
+        Missing(f"problem {name}", record.get("reason") or "it is not said why")
+        for name, record in problems.items()
+        if record.get("status", "ok") != "ok"
+    ]
+    listed = {part.what for part in missing}
+    for study in recorded_studies(folder):
+        steps = {step: _rows_by_case(folder.study(study), step) for step in recorded_steps(folder.study(study))}
+        for step, cases in steps.items():
+            for (problem, precision), rows in cases.items():
+                if f"problem {problem}" not in listed:
+                    winners = {row["name"] for row in steps.get(CHOICES, {}).get((problem, precision), ())}
+                    missing += missing_of_failed(f"{study} on {problem}, {precision} ({step})", rows, winners)
     return missing
 
 

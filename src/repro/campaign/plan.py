@@ -38,7 +38,7 @@ def record_files(raw: Path) -> tuple[Path, ...]:
 
 
 def check_beside(config: Config) -> None:
-    """Refuse names in `beside:` and `as_published:` that are not recorded campaigns, or are this campaign itself."""
+    """Refuse names in `beside:`, `as_published:` and `later:` that are no recorded campaigns, or this one itself."""
     for name in config.beside:
         if name == config.campaign:
             raise ReproError("a campaign cannot stand beside itself", where="beside", actual=name)
@@ -48,16 +48,19 @@ def check_beside(config: Config) -> None:
                 where=CampaignFolder.of(name).raw,
                 todo="measure it first, or leave it out of `beside`; `--config 'beside=[]'` leaves all out",
             )
-    if config.as_published is not None:
-        if config.as_published == config.campaign:
+    keys = {
+        "as_published": ("a campaign's own rows as published need no name", "no such campaign of kernels as published"),
+        "later": ("a campaign is not later than itself", "no such campaign of later rows"),
+    }
+    for key, (itself, absent) in keys.items():
+        name = getattr(config, key)
+        if name == config.campaign:
+            raise ReproError(itself, where=key, actual=name)
+        if name is not None and not CampaignFolder.of(name).raw.is_dir():
             raise ReproError(
-                "a campaign's own rows as published need no name", where="as_published", actual=config.campaign
-            )
-        if not CampaignFolder.of(config.as_published).raw.is_dir():
-            raise ReproError(
-                "no such campaign of kernels as published",
-                where=CampaignFolder.of(config.as_published).raw,
-                todo="measure it first, or leave `as_published` out; `--config as_published=null` leaves it out",
+                absent,
+                where=CampaignFolder.of(name).raw,
+                todo=f"measure it first, or leave `{key}` out; `--config {key}=null` leaves it out",
             )
 
 
@@ -298,8 +301,9 @@ class Plan:
 
     @cached_property
     def files_beside(self) -> tuple[Path, ...]:
-        """Recorded files of the campaigns in `beside:` and `as_published:`."""
-        names = (name for name in (*self.config.beside, self.config.as_published) if name is not None)
+        """Recorded files of the campaigns in `beside:`, `as_published:` and `later:`."""
+        given = (*self.config.beside, self.config.as_published, self.config.later)
+        names = (name for name in given if name is not None)
         return tuple(path for name in names for path in record_files(CampaignFolder.of(name).raw))
 
     def artifact_outputs(self, study_name: str, kind: Literal["tables", "figures"]) -> list[str]:
@@ -354,7 +358,7 @@ def make_plan(
     ReproError
         Every file of a study is refused; unknown problem, layout, artifact or baseline; missing device; missing file of
         a user's problem, or no entry type for it; a needed mirror that no environment variable names; no recorded data
-        of a campaign that is replayed, named by `beside:` or `as_published:`, or used for training.
+        of a campaign that is replayed, named by `beside:`, `as_published:` or `later:`, or used for training.
     """
     from repro.devices.selection import models, resolve_device, target_of
 

@@ -247,5 +247,5 @@ def _latex(asked: CampaignSelection, tables: Mapping[str, tuple[Campaign, Table]
             latex_escape(verdicts) + ".",
             "",
         ]
-        lines += [f"Inputs: {latex_escape(inputs)}", "", as_latex(table, f"claims-{name}")]
+        lines += [f"Inputs: {latex_escape(inputs)}", "", as_latex(table, f"claims-{name}", f"Claims of {name}")]
     return "\n".join([*lines, r"\end{document}"]) + "\n"

@@ -220,6 +220,7 @@ def _read(plan: Plan, study_name: str) -> dict[str, Any]:
         "tie": settings.timing.tie,
         "beside": plan.config.beside,
         "as_published": plan.config.as_published,
+        "later": plan.config.later,
         "packages": _versions(PRESENTING),
     }
 

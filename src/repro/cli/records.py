@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -143,6 +143,39 @@ def environment(
     from repro.campaign.artifacts import CampaignSelection
 
     typer.echo(constraints_of(CampaignSelection.of(campaign, results, config_file).folder, record))
+
+
+def cite(
+    campaign: Annotated[str, typer.Argument(help="Folder below --results.", show_default=False)],
+    name: Annotated[
+        str, typer.Argument(metavar="STUDY/NAME", help="A table or figure: `repro list artifacts`.", show_default=False)
+    ],
+    results: Results = RESULTS,
+    as_json: AsJson = False,
+) -> None:
+    """Print how a recorded table or figure is cited: device, days, commits, rows, command, and an entry for BibTeX.
+
+    Cite the papers for their methods: CITATION.cff has them.
+
+    Example:
+
+        repro cite h200 compound_spmv/figure-speedup
+    """
+    from repro.campaign.archive import cite as cite_rows
+    from repro.campaign.artifacts import CampaignSelection, find_artifacts, published_of
+
+    asked = CampaignSelection.of(campaign, results)
+    kind: Literal["figure", "table"] = "figure" if name.rpartition("/")[2].startswith("figure") else "table"
+    for study, artifacts in find_artifacts([name], kind, asked.studies()).items():
+        data = asked.read(study)
+        for artifact in artifacts:
+            caption = artifact.make(data, published_of(study)).caption
+            said = cite_rows(data, asked.folder, artifact, caption)
+            if as_json:
+                print_json(asdict(said))
+                continue
+            typer.echo(f"sparse-repro {said.version}, campaign {said.campaign}, {said.artifact}; {said.recording};")
+            typer.echo(f"{said.code}; rows in {said.rows};\nby `{said.command}`.\n\n{said.bibtex}")
 
 
 class Precision(StrEnum):
@@ -318,6 +351,9 @@ def check(
     beside them, nothing was changed since, and nothing failed. What failed is tried again by the next run. A time on a
     CPU that something else disturbed is named too, but the campaign is complete without it.
 
+    A record, whose rows are in one file a study and step, is checked anywhere, without its device and receipts; without
+    a configuration only for what failed.
+
     Of each environment record it says which commit it is of, and whether the tree had changes: for a record by
     commits.json, which `repro record` writes.
 
@@ -328,39 +364,50 @@ def check(
     from repro.bench.records import code_of, read_commits, read_environments
     from repro.bench.store import check_measured
     from repro.campaign.artifacts import CampaignSelection
-    from repro.campaign.completeness import count_alike, find_missing, log_of
-    from repro.campaign.plan import ProblemBatches, make_plan
+    from repro.campaign.completeness import count_alike, find_missing, find_missing_of_record, log_of
+    from repro.campaign.plan import Plan, ProblemBatches, make_plan
     from repro.campaign.receipts import making
     from repro.campaign.steps import Freshness
     from repro.errors import ReproError
+    from repro.untrusted_files import files_below
 
     asked = CampaignSelection.of(campaign, results, config_file)
-    if asked.config is None:
+    # rows in one file a study and step have no receipts, and were measured on another machine or an earlier day
+    tables = {path.relative_to(asked.folder.raw).parts[1:] for path in files_below(asked.folder.raw, "*.parquet")}
+    record, config = bool(tables) and all(len(parts) == 1 for parts in tables), asked.config
+    if record and config is not None:
+        config = config.model_copy(update={"campaign": asked.campaign, "replay": True})
+    plan: Plan | None = None
+    freshness: Freshness | None = None
+    if config is not None:
+        plan = make_plan(config)
+        if not asked.folder.raw.is_dir():
+            source = config_file or (DEFAULT_CONFIG if campaign is None else asked.folder.config)
+            raise ReproError(f"campaign {asked.campaign} was never run: `repro run --config {source}` runs it")
+        freshness = None if plan.config.replay else Freshness(plan)
+        named = find_missing(plan, freshness)
+    elif record:
+        named = find_missing_of_record(asked.folder)
+    else:
         check_measured(asked.folder)
         raise ReproError(
             "the campaign has no configuration",
             where=asked.folder.config,
             todo="name its configuration with --config",
         )
-    plan = make_plan(asked.config)
-    if not plan.folder.raw.is_dir():
-        source = config_file or (DEFAULT_CONFIG if campaign is None else asked.folder.config)
-        raise ReproError(f"campaign {plan.config.campaign} was never run: `repro run --config {source}` runs it")
-    freshness = None if plan.config.replay else Freshness(plan)
-    named = find_missing(plan, freshness)
-    code = code_of(read_environments(plan.folder), read_commits(plan.folder))
+    code = code_of(read_environments(asked.folder), read_commits(asked.folder))
     if as_json:
-        print_json({"campaign": plan.config.campaign, "named": [asdict(part) for part in named], "code": code})
+        print_json({"campaign": asked.campaign, "named": [asdict(part) for part in named], "code": code})
     else:
-        batches = ProblemBatches(plan)
+        batches = ProblemBatches(plan) if plan and not record else None
         for part in named if each else count_alike(named):
-            log = log_of(batches, part.case) if part.case else None
+            log = log_of(batches, part.case) if batches and part.case else None
             typer.echo(f"{part.what}: {part.reason}\n" + (f"  log: {log}\n" if log else ""), err=True)
         for words, names in code.items():
             typer.echo(f"{words}: environment {', '.join(names)}")
     missing = [part for part in named if not part.remark]
     if not missing:
-        words = f"campaign {plan.config.campaign} is complete"
+        words = f"campaign {asked.campaign} is complete"
         if output is not None:
             # only the planned output of the check step has a receipt
             steps = freshness.steps[-1:] if freshness else ()
@@ -371,6 +418,7 @@ def check(
         return
     raise ReproError(
         f"missing or failed: {len(missing)}",
-        where=f"campaign {plan.config.campaign}; all else is in {plan.results} and {plan.figures}",
-        todo="see the messages above, and `--each` for all; a run tries again what can be tried again",
+        where=f"campaign {asked.campaign}; all else is in {results / asked.campaign} and figures/{asked.campaign}",
+        todo="see the messages above, and `--each` for all; "
+        + ("a record stays as it is" if record else "a run tries again what can be tried again"),
     )

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -52,6 +53,16 @@ Beside = Annotated[
         show_default=False,
     ),
 ]
+
+
+class Caption(StrEnum):
+    LONG = "long"
+    SHORT = "short"
+
+
+CaptionLength = Annotated[
+    Caption, typer.Option("--caption", help="Captions in LaTeX: all that is to be said, or the title alone.")
+]
 Figures = Annotated[Path, typer.Option("--figures", metavar="DIR", help="Folder of the figures.")]
 DEFAULT_FIGURES = Path("figures")
 
@@ -64,6 +75,7 @@ def table(
     results: Results = RESULTS,
     config_file: RecordedConfig = None,
     receipt: Receipt = False,
+    caption: CaptionLength = Caption.LONG,
 ) -> None:
     """Make tables of a measured campaign, ours beside the published, as CSV, Markdown and LaTeX.
 
@@ -77,8 +89,12 @@ def table(
 
         repro table --all --campaign h200 --study compound_spmv
     """
+    from repro.errors import ReproError
+
+    if receipt and caption is Caption.SHORT:
+        raise ReproError("--receipt is for tables as the workflow makes them", todo="leave --caption")
     with _receipt(receipt, config_file, "tables", study):
-        _write_artifacts("table", names or [], all_, campaign, study, results, results, config_file)
+        _write_artifacts("table", names or [], all_, campaign, study, results, results, config_file, caption=caption)
 
 
 def figure(
@@ -106,6 +122,7 @@ def figure(
             show_default=False,
         ),
     ] = None,
+    caption: CaptionLength = Caption.LONG,
 ) -> None:
     """Make figures of a measured campaign as PDF, SVG and PNG, and a LaTeX file with the caption.
 
@@ -124,10 +141,12 @@ def figure(
     from repro.results.figure_style import FORMATS, Shape
 
     shape = Shape(width, font, tuple(formats or FORMATS))
-    if receipt and shape != Shape():
-        raise ReproError("--receipt is for figures as the workflow makes them", todo="leave --width, --font, --format")
+    if receipt and (shape != Shape() or caption is Caption.SHORT):
+        raise ReproError(
+            "--receipt is for figures as the workflow makes them", todo="leave --width, --font, --format, --caption"
+        )
     with _receipt(receipt, config_file, "figures", study):
-        _write_artifacts("figure", names or [], all_, campaign, study, results, figures, config_file, shape)
+        _write_artifacts("figure", names or [], all_, campaign, study, results, figures, config_file, shape, caption)
 
 
 def report(
@@ -204,6 +223,7 @@ def _write_artifacts(
     target: Path,
     config_file: Path | None,
     shape: Shape | None = None,
+    caption: Caption = Caption.LONG,
 ) -> None:
     """Write tables or figures for each selected study into subfolders of `target`."""
     from repro.campaign.artifacts import CampaignSelection, all_artifacts, find_artifacts, published_of
@@ -220,13 +240,13 @@ def _write_artifacts(
             expected=f"--all, or some of {', '.join(choice)}",
         )
     chosen = {name: asked.artifacts(name, kind) for name in studies} if all_ else find_artifacts(names, kind, studies)
-    folder = tables_folder if kind == "table" else figures_folder
+    folder, short = tables_folder if kind == "table" else figures_folder, caption is Caption.SHORT
     with Progress(f"{kind}s {asked.campaign}") if all_ else nullcontext(lambda *_: None) as progress:
         for name, artifacts in chosen.items():
             progress(name, 0, len(artifacts))
             data, published = asked.read(name), published_of(name)
             for done, artifact in enumerate(artifacts, 1):
-                for path in write(artifact, data, published, folder(target, asked.campaign, name), shape):
+                for path in write(artifact, data, published, folder(target, asked.campaign, name), shape, short):
                     typer.echo(f"wrote {path}")
                 progress(name, done, len(artifacts))
 
@@ -628,6 +648,14 @@ def results_(
             help="Write the searches in Kernel Tuner's format T4 to DIR/<study>/<problem>/<precision>.json instead.",
         ),
     ] = None,
+    step: Annotated[
+        str | None, typer.Option("--step", help="Rows of this step alone: search, baseline, report.")
+    ] = None,
+    problem: Annotated[str | None, typer.Option("--problem", help="Rows on this problem alone.")] = None,
+    precision: Annotated[str | None, typer.Option("--precision", help="Rows in this precision alone.")] = None,
+    kind: Annotated[
+        str | None, typer.Option("--kind", help="Rows of this kind alone: variant, baseline, outside, floor, …")
+    ] = None,
     results: Results = RESULTS,
 ) -> None:
     """Print the measured rows of a campaign for other programs, or write its searches in a format of others.
@@ -639,12 +667,14 @@ def results_(
 
         repro results h200 --study compound_spmv --csv > rows.csv
 
+        repro results h200 --step report --problem fem/nut_37k --kind variant
+
         repro results h200 --schema
 
         repro results h200 --t4 build/t4
     """
     from repro.bench.rows import SCHEMA
-    from repro.campaign.row_export import exported_rows, json_schema, studies_of, t4_of, write_csv
+    from repro.campaign.row_export import check_choice, exported_rows, json_schema, studies_of, t4_of, write_csv
     from repro.errors import ReproError
     from repro.filesystem import write_whole
 
@@ -655,16 +685,19 @@ def results_(
         )
     measured = CampaignFolder.of(campaign, results)
     studies = studies_of(measured, study)
+    given = {"step": step, "problem": problem, "precision": precision, "kind": kind}
+    only = {name: value for name, value in given.items() if value is not None}
+    check_choice(measured, studies, only)
     if schema:
         typer.echo(json.dumps(json_schema(studies), indent=1))
     elif csv:
-        write_csv(measured, studies, sys.stdout)
+        write_csv(measured, studies, sys.stdout, only)
     elif t4 is not None:
         for folder in studies:
-            for (problem, precision), search in t4_of(measured, folder).items():
-                path = t4 / folder.name / problem / f"{precision}.json"
+            for case, search in t4_of(measured, folder, only).items():
+                path = t4 / folder.name / case[0] / f"{case[1]}.json"
                 write_whole(path, json.dumps(search) + "\n")
                 typer.echo(f"{path}: {len(search['results'])} variants")
     else:
-        rows = [row for folder in studies for row in exported_rows(measured, folder)]
+        rows = [row for folder in studies for row in exported_rows(measured, folder, only)]
         typer.echo(json.dumps({"schema": SCHEMA, "campaign": campaign, "rows": rows}))

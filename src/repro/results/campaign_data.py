@@ -251,6 +251,8 @@ class Campaign:
     #: The same study in a campaign on the same model of GPU that has the papers' kernels to the letter; claims are
     #: judged by it where this one has none.
     as_published: Campaign | None = None
+    #: The same study in a later campaign on the same model of GPU, whose main number the report names.
+    later: Campaign | None = None
 
     @classmethod
     def load(

@@ -257,6 +257,8 @@ class Card:
     others: Mapping[str, Mapping[str, str]]
     #: The result's table with the columns of all campaigns; None if there is a single campaign.
     table: Table | None = None
+    #: Name of the campaign that measured the study again later, and its number.
+    later: tuple[str, str] | None = None
 
 
 def make_card(result: Result, library: str, tables: Mapping[str, Table]) -> Card:
@@ -492,7 +494,11 @@ def _card(part: PageStudy, drawn: Sequence[PageArtifact]) -> Card | None:
     tables = {part.campaign.name: shown.table}
     for other in part.campaign.beside:
         tables[other.name] = cast(Table, shown.artifact.make(other, part.published))
-    return make_card(result, part.library, tables)
+    card, later = make_card(result, part.library, tables), part.campaign.later
+    if later is None:
+        return card
+    number = result.cell(cast(Table, shown.artifact.make(later, part.published))).shown
+    return replace(card, later=(later.name, number))
 
 
 def _rows(folder: Path, study_name: str) -> dict[str, str]:

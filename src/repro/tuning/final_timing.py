@@ -202,6 +202,9 @@ class _RoundTimer:
                 taken[name].append(samples)
         self._retake_outliers(taken, todo, effort, rows)
         self._progress(rounds.name, rounds.count, rounds.count)
+        for runnable in list(todo.values()):
+            with self._failing_alone(runnable, effort, todo, rows):
+                bench.check_again(runnable)
         for name, runnable in todo.items():
             preprocess, error = self._ready[name]
             samples = join_rounds(taken[name], *self._tolerances(runnable))

@@ -66,6 +66,7 @@ def make_graph_bench(cpu_device, modules_folder):
         ("Multiplying", "spgemm", "ok", ""),
         ("WrongPlaces", "spgemm", "incorrect", "the worst: c|entries at places|there twice"),
         ("OtherType", "spgemm", "incorrect", "values of c are float16, not float64"),
+        ("MultipliedOnce", "spgemm", "incorrect", "some are NaN|is nan and not"),
         ("NoProduct", "spgemm", "incorrect", "it set no result: c is None"),
         ("Solving", "solve", "ok", ""),
         ("Unsolved", "solve", "incorrect", "the residual is"),

@@ -164,6 +164,10 @@ class Product(SpgemmRunnable):
         in_one = chosen.on(target, dtype.itemsize, "one") if phases == 1 else None
         return Multiplication(work.device, work.load, dtype, in_one, chosen.on(target, dtype.itemsize, "numeric"))
 
+    def erase_result(self, workspace: Workspace) -> None:
+        if self._c is not None:
+            workspace.device.fill(self._c.values, NAN_BYTE)
+
     def result(self) -> sp.csr_array:
         assert self._c is not None
         return self._c.download().to_csr()
@@ -269,6 +273,9 @@ class WholeProduct(Product):
         self._open.close()
         self._release_product()
 
+    def erase_result(self, workspace: Workspace) -> None:
+        self.before()
+
     def release(self) -> None:
         self._open.close()
         super().release()
@@ -323,7 +330,6 @@ class Refill(Product):
         bound = ExitStack()
         work.stack.callback(bound.close)
         self.launch = bound.enter_context(multiplication.refilled(factors, c))
-        work.device.fill(c.values, NAN_BYTE)  # fill with NaN, so that missing values are detected
 
 
 class StoredRefill(Product):
@@ -345,7 +351,6 @@ class StoredRefill(Product):
         destinations = work.keep(Destinations(work.device, work.load, factors, c))
         self._amounts["plan_bytes"] = destinations.nbytes
         self.launch = destinations.bind(factors, c, work.stack)
-        work.device.fill(c.values, NAN_BYTE)  # fill with NaN, so that missing values are detected
 
 
 MODES: tuple[BinMode, ...] = ("one", "numeric")
@@ -398,7 +403,6 @@ class BinKernel(Product, Candidate):
         if self.mode == "numeric":
             self._c = c = Multiplication(device, work.load, factors.a.dtype).in_two_phases(factors)
             bins.by_sizes(c)
-            device.fill(c.values, NAN_BYTE)
         else:
             entries = int(operands_of(work.workspace).expected(self.product).sizes.sum())
             self._c = c = Storage.empty(device, factors.shape, 1, max(entries, 1), factors.a.dtype)
@@ -532,7 +536,7 @@ class CusparseRefill(LibraryProduct):
 
     def __init__(self, product: ProductName) -> None:
         super().__init__(product, f"{REUSE}-compute")
-        self._read: Callable[[], sp.csr_array] | None = None
+        self._c: GpuCsr | None = None
 
     @property
     def identity(self) -> str:
@@ -541,15 +545,17 @@ class CusparseRefill(LibraryProduct):
     def bind(self, work: KernelLauncher) -> None:
         reuse = _multiplier(work, self.product, REUSE)
         assert isinstance(reuse, GemmReuse)
-        c = work.keep(reuse.multiply())
+        self._c = work.keep(reuse.multiply())
         self.launch = reuse.bind()
-        self._read = c.download
-        # finite filler, so that missing values are detected: cuSPARSE may add 0 times C
-        work.device.fill(c.values, WRONG_BYTE)
+
+    def erase_result(self, workspace: Workspace) -> None:
+        """Fill the values with a finite number: cuSPARSE may add 0 times C."""
+        assert self._c is not None
+        workspace.device.fill(self._c.values, WRONG_BYTE)
 
     def result(self) -> sp.csr_array:
-        assert self._read is not None
-        return self._read()
+        assert self._c is not None
+        return self._c.download()
 
 
 def _multiplier(work: KernelLauncher, product: ProductName, routine: str) -> Gemm | GemmReuse:
