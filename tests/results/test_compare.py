@@ -75,7 +75,7 @@ def test_a_campaign_is_the_same_as_itself(tmp_path: Path) -> None:
 
 def test_without_rows_of_a_search_the_report_is_compared(tmp_path: Path) -> None:
     here = made(tmp_path)
-    for path in here.rglob("search.parquet"):
+    for path in here.raw.rglob("search.parquet"):
         path.unlink()
     assert set(compare(here, here, search=True).rows["phase"]) == {"report"}
 
@@ -188,7 +188,7 @@ def test_winners_agree_within_the_tie_of_the_first(tmp_path: Path) -> None:
 def test_devices_are_kept_apart(tmp_path: Path) -> None:
     first = made(tmp_path / "a")
     other = made(tmp_path / "b", lambda row: replace(scaled(row, 2.0), device="NVIDIA A100"))
-    for path in other.rglob("search.parquet"):
+    for path in other.raw.rglob("search.parquet"):
         pd.read_parquet(path).assign(device="NVIDIA A100").to_parquet(path)
     with pytest.raises(ReproError, match="of different devices"):
         compare(first, other)
@@ -266,7 +266,7 @@ def test_the_command_fails_where_something_is_slower(
 ) -> None:
     monkeypatch.chdir(Path(__file__).parents[2])
     first, second = (
-        str(made(tmp_path / name, change, "compound_spmv"))
+        str(made(tmp_path / name, change, "compound_spmv").path)
         for name, change in (("a", unchanged), ("b", only(LIBRARY, 1.3)))
     )
     results.compare(first, first)
@@ -283,7 +283,7 @@ def test_the_command_fails_where_something_is_slower(
 
 def test_exit_codes_tell_a_regression_from_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(Path(__file__).parents[2])
-    first, second = (str(made(tmp_path / name, change, "compound_spmv"))
+    first, second = (str(made(tmp_path / name, change, "compound_spmv").path)
                      for name, change in (("a", unchanged), ("b", only(LIBRARY, 1.3))))  # fmt: skip
     command = build(["compare"])
     ends = {

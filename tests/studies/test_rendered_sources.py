@@ -73,6 +73,7 @@ def plain(templates: Path, target: Target, source: str) -> str:
 def check_blanks(source: str) -> None:
     assert re.findall(r".*[ \t]\n", source) == []
     assert not re.search(r"\n\n\n|\{\n\n|\n\n *\}|\n\n\Z", source), "a blank line that separates nothing"
+    assert re.findall(r".*[;}] {2,}[^/\s].*", source.partition("#define NO_UNROLL")[2] or source) == [], "joined lines"
     assert source.endswith("\n")
 
 
