@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import shutil
@@ -95,6 +96,22 @@ def test_no_line_of_a_template_is_long() -> None:
     assert len(files) > 80
     lines = {str(path.relative_to(REPOSITORY)): path.read_text().splitlines() for path in files}
     assert [(path, line) for path, of_file in lines.items() for line in of_file if len(line) > MAX_COLUMNS] == []
+
+
+def properties(tree: ast.Module) -> list[ast.FunctionDef]:
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    decorators = [{ast.unparse(decorator) for decorator in function.decorator_list} for function in functions]
+    return [each for each, names in zip(functions, decorators, strict=True) if names & {"property", "cached_property"}]
+
+
+def test_docstrings_of_properties_are_nouns() -> None:
+    verbs = [
+        f"{path}:{node.lineno}"
+        for path in (REPOSITORY / "src").rglob("*.py")
+        for node in properties(ast.parse(path.read_text("utf-8")))
+        if (ast.get_docstring(node) or "").startswith("Return ")
+    ]
+    assert not verbs
 
 
 def test_files_that_templates_and_comments_name_exist() -> None:

@@ -159,7 +159,7 @@ def test_so_it_is_in_each_form(tried, gpu, form, name) -> None:
 def test_a_kernel_that_is_not_there_is_named(tried) -> None:
     row = tried(Rival(name="mine", source=written(sources.kernel()), kernel="products"))
     assert row.status == "compile_error"
-    assert "no kernel products in the module" in row.message
+    assert "no kernel products" in row.message
 
 
 def test_one_that_waits_is_timed_by_the_hosts_clock(tried) -> None:
@@ -170,6 +170,7 @@ def test_one_that_waits_is_timed_by_the_hosts_clock(tried) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
+@pytest.mark.alone
 def test_memory_of_the_gpu_that_stays_is_a_leak(gpu, tmp_path, monkeypatch, form) -> None:
     monkeypatch.chdir(tmp_path)
     outcome = try_rival(of_form(form, "mine", gpu, "double"), ONE, Devices([gpu]))
@@ -219,6 +220,7 @@ def test_what_crashes_and_what_hangs_costs_its_row_in_a_campaign(
 
 @pytest.mark.parametrize("precision", ["single", "double"])
 @pytest.mark.parametrize("of", ["spgemm", "solve"])
+@pytest.mark.alone
 def test_products_of_two_matrices_and_solutions(gpu, tmp_path, monkeypatch, of, precision) -> None:
     monkeypatch.chdir(tmp_path)
     rival = Rival(name="mine", source=written(sources.TASKS), of=of)
@@ -231,6 +233,7 @@ def test_products_of_two_matrices_and_solutions(gpu, tmp_path, monkeypatch, of, 
 
 @pytest.mark.parametrize("precision", ["single", "double"])
 @pytest.mark.parametrize(("factor", "status"), [("1", "ok"), ("2", "incorrect")])
+@pytest.mark.alone
 def test_batches_of_updates(gpu, make_graph_bench, tmp_path, monkeypatch, factor, status, precision) -> None:
     monkeypatch.chdir(tmp_path)
     rival = Rival(name="mine", source=written(sources.UPDATES.replace("@factor@", factor)), of="updates")

@@ -217,7 +217,7 @@ class CooperativeKernel(Protocol):
 
     @property
     def resident(self) -> int:
-        """Return the largest number of blocks of a launch: as many as the device holds at once."""
+        """Largest number of blocks of a launch: as many as the device holds at once."""
 
     def bind(self, grid: int, arguments: Sequence[Argument]) -> Callable[[], None]:
         """Bind grid and arguments once, as `Queue.bind` does; calling the result queues one cooperative launch.
@@ -231,7 +231,7 @@ class HostWords(Protocol):
 
     @property
     def buffer(self) -> Buffer:
-        """Return the numbers as an argument of a kernel."""
+        """The numbers as an argument of a kernel."""
 
     def read(self) -> list[int]:
         """Wait for all queued work, and return the numbers."""

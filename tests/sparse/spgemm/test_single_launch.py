@@ -179,7 +179,7 @@ def test_shapes_of_whole_warps_that_fit():
         assert {shape.table for shape in shapes} == set(SINGLE_TABLES)
         for shape in shapes:
             assert shape.threads % 32 == 0
-            assert shape.resident * shape.shared_bytes(scalar_bytes) <= target.shared_bytes
+            assert shape.blocks_per_sm * shape.shared_bytes(scalar_bytes) <= target.shared_bytes
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ class LongShape:
     #: Products of a thread in a chunk.
     items: int
     #: Blocks that a multiprocessor shall hold.
-    resident: int = 1
+    blocks_per_sm: int = 1
     rows: int = 1
 
     def kernel(self, mode: str) -> tuple[str, str]:
@@ -125,7 +125,7 @@ def long_shapes(target: Target, scalar_bytes: int) -> tuple[LongShape, ...]:
         shape = LongShape(table, threads, chunk // threads)
         fitting = target.shared_bytes // (shape.shared_bytes(scalar_bytes) + 1024)
         if target.dialect == "opencl" or fitting or not table:
-            made.append(replace(shape, resident=max(1, min(fitting, 1024 // threads))))
+            made.append(replace(shape, blocks_per_sm=max(1, min(fitting, 1024 // threads))))
     return tuple(made)
 
 
@@ -231,7 +231,7 @@ class RefillShape:
     rows: int
 
     @property
-    def stage(self) -> int:
+    def entries_at_once(self) -> int:
         """Entries of A's row that are read at once: most rows of a stencil, by each lane few."""
         return max(2 * self.lanes * self.groups, 16)
 
@@ -241,7 +241,7 @@ class RefillShape:
         return self.room + (self.lanes if self.lanes < 16 else 0)
 
     @property
-    def resident(self) -> int:
+    def blocks_per_sm(self) -> int:
         """Blocks that a multiprocessor shall hold; short rows wait for memory most of the time."""
         return 6 if self.room <= 64 else 5
 
@@ -268,7 +268,7 @@ def refill_shapes(target: Target, scalar_bytes: int) -> tuple[RefillShape, ...]:
                 # the lanes of a row clear and store its sums together, and rows in parts of a warp are short
                 if lanes * groups > target.warp or groups * room > MAX_SUMS or room > 64 * lanes * groups:
                     continue
-                of_row = groups * shape.stride * scalar_bytes + (shape.stage + 1) * STEP_BYTES
+                of_row = groups * shape.stride * scalar_bytes + (shape.entries_at_once + 1) * STEP_BYTES
                 rows = min(wanted // (lanes * groups), SHARED_BYTES["cuda"] // of_row)
                 least = target.warp // (lanes * groups)  # whole warps
                 if rows >= least:
@@ -315,10 +315,10 @@ class SingleShape:
     groups: int
     rows: int
     #: Blocks that a multiprocessor holds at once.
-    resident: int
+    blocks_per_sm: int
 
     @property
-    def stage(self) -> int:
+    def entries_at_once(self) -> int:
         return max(self.lanes * self.groups, 8)
 
     @property
@@ -332,7 +332,7 @@ class SingleShape:
     @property
     def in_flight(self) -> int:
         """Entries of a row of B that a lane loads at once: several where few rows share the device."""
-        registers = SM_REGISTERS // (self.resident * self.threads)
+        registers = SM_REGISTERS // (self.blocks_per_sm * self.threads)
         return 4 if self.groups > 1 and self.lanes >= 8 and registers >= REGISTERS_IN_FLIGHT else 1
 
     @property
@@ -340,7 +340,11 @@ class SingleShape:
         return self.lanes * self.groups * self.rows
 
     def shared_bytes(self, scalar_bytes: int) -> int:
-        of_row = self.groups * self.stride * scalar_bytes + (self.stage + 1) * STEP_BYTES + self.table * COLUMN_BYTES
+        of_row = (
+            self.groups * self.stride * scalar_bytes
+            + (self.entries_at_once + 1) * STEP_BYTES
+            + self.table * COLUMN_BYTES
+        )
         return self.rows * of_row
 
 
@@ -365,7 +369,7 @@ def single_shapes(target: Target, scalar_bytes: int) -> tuple[SingleShape, ...]:
                 # the runtime reserves one KiB of shared memory per block
                 fitting = target.shared_bytes // (shape.shared_bytes(scalar_bytes) + 1024)
                 resident = min(fitting, SINGLE_REGISTERED * SINGLE_BLOCK_SIZE // shape.threads, target.blocks_per_sm)
-                made.append(replace(shape, resident=max(1, resident)))
+                made.append(replace(shape, blocks_per_sm=max(1, resident)))
     return tuple(made)
 
 

@@ -95,7 +95,7 @@ class Arena:
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes of all blocks."""
+        """Bytes of all blocks."""
         return sum(block.capacity for block in self._blocks) * (4 + self.itemsize)
 
     def reserve(self, capacity: int) -> Range:
@@ -196,17 +196,17 @@ class Sizes(NamedTuple):
 
     @property
     def mean(self) -> float:
-        """Return the expected products of a row of C."""
+        """Expected products of a row of C."""
         return self.entries / max(self.rows, 1) * (self.b_entries / max(self.b_rows, 1))
 
     @property
     def products(self) -> int:
-        """Return the most products of a row of C."""
+        """Most products of a row of C."""
         return self.longest * self.b_longest
 
     @property
     def entries_of_row(self) -> int:
-        """Return the expected entries of the longest row of C, generously: too small a table costs a second launch."""
+        """Expected entries of the longest row of C, generously: too small a table costs a second launch."""
         number = next((bin for bin, limit in enumerate(LIMITS) if self.products <= limit), len(EXPECTED) - 1)
         return min(max(self.products * 5 // (4 * EXPECTED[number]), self.longest, self.b_longest), self.columns)
 
@@ -419,7 +419,7 @@ class SingleLaunch:
 
     def _planned(self, sizes: Sizes, shape: SingleShape, longest: int) -> SinglePlan:
         device, rows = self._device, sizes.rows
-        blocks = min(-(-rows // shape.rows), device.sm_count * shape.resident)
+        blocks = min(-(-rows // shape.rows), device.sm_count * shape.blocks_per_sm)
         warps = blocks * max(shape.threads // device.target.warp, 1)
         bound = min(sizes.entries * sizes.b_longest, rows * min(shape.table, sizes.columns, sizes.products))
         chunk = max(1, min(MAX_CHUNK, bound // (CHUNKS * warps)))
