@@ -8,10 +8,11 @@ from pathlib import Path
 
 from repro.bench.records import read_environment
 from repro.bench.rows import TIMED, median_column
-from repro.bench.store import check_measured, read_case, read_rows
+from repro.bench.store import check_measured, read_case, read_rows, recorded_studies
 from repro.codegen.targets import Target, get_target
 from repro.errors import ReproError
 from repro.problems.registry import campaign_folder
+from repro.sparse.compound.variants import study_refusal
 from repro.sparse.tuning_features import WINNERS
 
 #: Choices by this clock are exported; claims about speed use the same clock.
@@ -100,6 +101,10 @@ def _nothing(study_folder: Path, problem_name: str, precision: str) -> ReproErro
         else ()
     )
     cases = sorted({f"{name}/{word}" for name, word in pairs})
+    raw = study_folder.parent
+    having = [name for name in recorded_studies(raw) if read_case(raw / name, "report", problem_name, precision)]
+    if having and study_folder.name not in having:
+        return study_refusal(having, f"{raw}: {problem_name}, {precision}")
     return ReproError(
         "the campaign has no such result",
         where=f"{study_folder}: {problem_name}, {precision}",
