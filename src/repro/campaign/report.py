@@ -136,7 +136,9 @@ def write_reproduction(asked: CampaignSelection, tables: Mapping[str, tuple[Camp
     """Write `results/<campaign>/reproduction.md` and `.tex`: reproduced papers, device, claims, missing data."""
     folder = asked.results / asked.campaign
     paths = []
-    for suffix, text in (("md", _markdown(asked, tables)), ("tex", _latex(asked, tables))):
+    # a study without claims was measured too
+    facts = _facts([tables[name][0] if name in tables else asked.read(name) for name in asked.studies()])
+    for suffix, text in (("md", _markdown(asked, facts, tables)), ("tex", _latex(asked, facts, tables))):
         path = folder / f"{PAGE}.{suffix}"
         with replace_artifact(path) as partial:
             partial.write_text(text, encoding="utf-8")
@@ -202,12 +204,9 @@ OPENING = (
 NO_CLAIMS = "None of the campaign’s studies has claims."
 
 
-def _markdown(asked: CampaignSelection, tables: Mapping[str, tuple[Campaign, Table]]) -> str:
+def _markdown(asked: CampaignSelection, facts: Mapping[str, str], tables: Mapping[str, tuple[Campaign, Table]]) -> str:
     lines = [f"# Reproduction report: campaign {markdown_escape(asked.campaign)}", "", OPENING, ""]
-    lines += [
-        f"- {key}: {markdown_escape(value)}"
-        for key, value in _facts([campaign for campaign, _ in tables.values()]).items()
-    ]
+    lines += [f"- {key}: {markdown_escape(value)}" for key, value in facts.items()]
     if not tables:
         lines += ["", NO_CLAIMS]
     for title, reference, verdicts, inputs, table in _parts(tables):
@@ -222,7 +221,7 @@ def _markdown(asked: CampaignSelection, tables: Mapping[str, tuple[Campaign, Tab
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _latex(asked: CampaignSelection, tables: Mapping[str, tuple[Campaign, Table]]) -> str:
+def _latex(asked: CampaignSelection, facts: Mapping[str, str], tables: Mapping[str, tuple[Campaign, Table]]) -> str:
     lines = [
         r"\documentclass{article}",
         r"\usepackage[T1]{fontenc}",
@@ -232,10 +231,7 @@ def _latex(asked: CampaignSelection, tables: Mapping[str, tuple[Campaign, Table]
         rf"\section*{{Reproduction report: campaign {latex_escape(asked.campaign)}}}",
         latex_escape(OPENING),
         r"\begin{description}",
-        *(
-            rf"\item[{latex_escape(key)}] {latex_escape(value)}"
-            for key, value in _facts([campaign for campaign, _ in tables.values()]).items()
-        ),
+        *(rf"\item[{latex_escape(key)}] {latex_escape(value)}" for key, value in facts.items()),
         r"\end{description}",
     ]
     if not tables:

@@ -495,12 +495,13 @@ def print_winners(winners: Sequence[Winner], more: str = "", reasons: bool = Tru
     `more` is printed below the table, in place of these lines. Without `reasons`, only the table has the beginning of
     why a problem has no winner.
     """
-    from repro.campaign.winners import HEADS, REHEARSAL, notes, table_rows, ways_out
+    from repro.campaign.winners import REHEARSAL, heads_of, notes, table_rows, ways_out
     from repro.cli.console import INDENT, in_columns, terminal_width, wrapped
 
     if any(winner.on_cpu for winner in winners):
         typer.echo(f"{typer.style(REHEARSAL, fg='yellow')}\n")
-    for number, line in enumerate(in_columns(HEADS, table_rows(winners), terminal_width()) if winners else ()):
+    table = in_columns(heads_of(winners), table_rows(winners), terminal_width()) if winners else ()
+    for number, line in enumerate(table):
         typer.echo(line if number else typer.style(line, bold=True))
     for number, note in enumerate(notes(winners, reasons)):
         if number == 0:
