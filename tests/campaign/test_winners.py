@@ -253,12 +253,21 @@ def test_the_end_of_a_run_and_the_report_show_own_problems_alone(
     small: Matrix, capsys: pytest.CaptureFixture[str]
 ) -> None:
     maker = campaign(Path(), "opencl")
+    notes = ["64 of 1088 vertices fixed"]
+    symmetry = {"symmetry": {"single": "symmetric", "double": "symmetric"}}
+    maker.record("part", entry=PART, n=2, nnz=2, origin={"notes": notes}, statistics=small.describe(),
+                 facts={STUDY: symmetry})  # fmt: skip
     print_end_of_run(maker.campaign)
     said = capsys.readouterr().out
     assert REHEARSAL in said.splitlines()
     assert BEST in said and "repro export --variant" in said and f"repro best {maker.campaign}" in said
     page = report(CampaignSelection.of(maker.campaign, Path("results"))).read_text()
     assert 'id="winners"' in page and "repro export --variant" in page
+    own = page.partition('id="own-table"')[2].partition("</table>")[0]
+    cells = re.findall(r"<t[dh][^>]*>([^<]*)</t[dh]>", own.partition("<tbody>")[2])
+    assert cells == ["part", PART, "2", "2", "1 to 1, mean 1", "symmetric", *notes]
+    sections = re.findall(rf'<section id="{STUDY}-((?:table|figure)-[^"]+)"', page)
+    assert sections[:3] == ["table-problems", "figure-speedup", "table-setup-costs"]
     assert "Table 1 of the 2020 paper" not in page and f'id="{STUDY}-table-problems"' in page
     told = Path("results", maker.campaign, "reproduction.md").read_text()
     assert "None of the campaign’s studies has claims." in told

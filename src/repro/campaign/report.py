@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repro.campaign.artifacts import CampaignSelection, all_artifacts, published_of
-from repro.campaign.winners import find_winners, page_winners
+from repro.campaign.winners import find_winners, own_problems, page_winners
 from repro.errors import ReproError
 from repro.results.campaign_data import Campaign
 from repro.results.claims import CLAIMS, Verdict, tally
+from repro.results.common_tables import SETUP_COSTS
 from repro.results.output import as_latex, as_markdown, latex_escape, markdown_escape, replace_artifact
-from repro.results.problem_rows import missing_note, problem_rows, remarks
+from repro.results.problem_rows import missing_note, own_problems_table, problem_rows, remarks
 from repro.results.report import PageStudy, days_measured, read_legend, write_report
 from repro.results.tables import Result, Table
 from repro.studies import get_study, study_module
@@ -56,9 +57,15 @@ def report(
                 actual=", ".join(other.studies()),
             )
     path = asked.results / asked.campaign / f"{page}.html"
-    written = write_report(
-        parts, path, progress, page_winners(find_winners(asked, study_name, own=True), asked.campaign)
-    )
+    records = {
+        problem: record
+        for part in parts
+        for problem, record in part.campaign.problems.items()
+        if problem in own_problems(asked, part.campaign.study)
+    }
+    winners = page_winners(find_winners(asked, study_name, own=True), asked.campaign)
+    own = own_problems_table(records.values()) if records else None
+    written = write_report(parts, path, progress, winners, own)
     if study_name is None and page == REPORT:
         judged = (part.campaign for part in parts if not asked.own_alone(part.campaign.study))
         write_reproduction(asked, _tables_of_claims(judged))
@@ -67,11 +74,18 @@ def report(
 
 def _part(asked: CampaignSelection, name: str) -> PageStudy:
     study, campaign = get_study(name), asked.read(name)
-    rivals_first = sorted(asked.artifacts(name), key=lambda artifact: artifact.needs != "rivals")
+    first = (*study.highlights, SETUP_COSTS) if asked.own_alone(name) else ()
+    in_order = sorted(
+        asked.artifacts(name),
+        key=lambda artifact: (
+            artifact.needs != "rivals",
+            first.index(artifact.name) if artifact.name in first else len(first),
+        ),
+    )
     return PageStudy(
         campaign,
         published_of(name),
-        rivals_first,
+        in_order,
         study.headline,
         study.libraries.get(campaign.backend or "", ""),
         study.highlights,

@@ -101,7 +101,7 @@ def find_winners(asked: CampaignSelection, study_name: str | None = None, own: b
     """Return the winner of each case of the studies that choose one kernel a problem; `own`: of own files alone."""
     winners = []
     for name in asked.studies(study_name):
-        mine = _own_problems(asked, name)
+        mine = own_problems(asked, name)
         if get_study(name).winners and (mine or not own):
             campaign = asked.read(name)
             winners += [
@@ -311,7 +311,8 @@ def page_winners(winners: Sequence[Winner], campaign: str) -> PageWinners | None
     return PageWinners(Table(columns, rows, caption), list(notes(shown)), dict(ways_out(shown)))
 
 
-def _own_problems(asked: CampaignSelection, study_name: str) -> set[str]:
+def own_problems(asked: CampaignSelection, study_name: str) -> set[str]:
+    """Return the names of a study's problems that are files of the user's own."""
     settings = asked.config.studies.get(study_name) if asked.config else None
     wished = settings.problems if settings else ()
     return {own_name(item) for item in wished if isinstance(item, OwnProblem)}

@@ -379,8 +379,12 @@ def write_report(
     path: Path,
     progress: ProgressCallback = lambda *_: None,
     winners: PageWinners | None = None,
+    own: Table | None = None,
 ) -> Path:
-    """Write the page with all studies of one campaign; `progress` is called for each table and figure."""
+    """Write the page with all studies of one campaign; `progress` is called for each table and figure.
+
+    Its head has `winners`, and a table `own` that describes the user's own problems.
+    """
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -402,6 +406,7 @@ def write_report(
     page = environment.get_template("report.html.j2").render(
         campaign=first,
         winners=winners,
+        own=own,
         papers=any(item.artifact.of_papers for section in sections for item in section.drawn),
         summary=_summary(parts),
         others=list({other.name: other for part in parts for other in part.campaign.beside}.values()),

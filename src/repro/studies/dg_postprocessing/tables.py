@@ -14,7 +14,7 @@ from repro.codegen.targets import TARGETS
 from repro.config.models import PAPER, StudySettings
 from repro.results.campaign_data import Campaign, Method
 from repro.results.claims import targets_table, wanted_on
-from repro.results.common_tables import TITLE, baselines_table
+from repro.results.common_tables import SETUP_COSTS, TITLE, baselines_table
 from repro.results.problem_rows import PROBLEM, join_sentences, measurement_note, unavailable_note
 from repro.results.published import Published, Record
 from repro.results.registry import table
@@ -777,7 +777,7 @@ def targets(campaign: Campaign, published: Published) -> Table:
     return targets_table(campaign, published, QUANTITIES, data, join_sentences(caption))
 
 
-table(STUDY_NAME, "table-setup-costs", title=TITLE, numbering="ours")(setup_costs)
+table(STUDY_NAME, SETUP_COSTS, title=TITLE, numbering="ours")(setup_costs)
 
 
 @table(STUDY_NAME, "table-baselines", title="All baselines and layouts", numbering="ours")
