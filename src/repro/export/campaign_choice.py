@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from repro.bench.records import read_environment
-from repro.bench.rows import TIMED, median_column
+from repro.bench.rows import PRECISIONS, TIMED, median_column
 from repro.bench.store import check_measured, read_case, read_rows, recorded_studies
 from repro.codegen.targets import Target, get_target
 from repro.errors import ReproError
@@ -90,6 +90,23 @@ def find_campaign_choice(
         seconds=float(median) if median is not None else None,
         environment=environment,
     )
+
+
+def the_precision(results: Path, campaign: str, problem_name: str) -> str:
+    """Return the one precision in which a campaign chose for a problem; raise `ReproError` if there are several.
+
+    Without any choice it is `double`, of which `find_campaign_choice` says what there is instead.
+    """
+    raw = campaign_folder(results, campaign) / "raw"
+    check_measured(raw)
+    found = [word for word in PRECISIONS if read_case(raw / EXPORTED_STUDY, "choices", problem_name, word)]
+    if len(found) > 1:
+        raise ReproError(
+            "the campaign has several precisions",
+            where=f"{raw}: {problem_name}",
+            expected=" or ".join(f"--precision {word}" for word in found),
+        )
+    return found[0] if found else "double"
 
 
 def _nothing(study_folder: Path, problem_name: str, precision: str) -> ReproError:
