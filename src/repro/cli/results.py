@@ -210,6 +210,7 @@ def _write_artifacts(
     from repro.cli.console import Progress
     from repro.errors import ReproError
     from repro.results.output import figures_folder, tables_folder, write
+    from repro.results.report import shows_nothing
 
     asked = CampaignSelection.of(campaign, results, config_file)
     studies = asked.studies(study)
@@ -226,7 +227,10 @@ def _write_artifacts(
             progress(name, 0, len(artifacts))
             data, published = asked.read(name), published_of(name)
             for done, artifact in enumerate(artifacts, 1):
-                for path in write(artifact, data, published, folder(target, asked.campaign, name), shape):
+                made = artifact.make(data, published)
+                if not all_ and shows_nothing(artifact, made, data):
+                    typer.echo(f"{name}/{artifact.name}: the campaign measured nothing that it shows", err=True)
+                for path in write(artifact, made, data, folder(target, asked.campaign, name), shape):
                     typer.echo(f"wrote {path}")
                 progress(name, done, len(artifacts))
 

@@ -179,7 +179,7 @@ class PageArtifact:
 def render_artifact(artifact: Artifact, campaign: Campaign, published: Published) -> PageArtifact | None:
     """Make a table or figure for the page; None if none of its data was measured, or a papers' table has none."""
     made = artifact.make(campaign, published)
-    if made.nothing or (isinstance(made, Table) and artifact.of_papers and lacks_ours(made, campaign)):
+    if shows_nothing(artifact, made, campaign):
         return None
     caption = Caption.of(made.caption)
     if artifact.kind == "table":
@@ -192,6 +192,11 @@ def render_artifact(artifact: Artifact, campaign: Campaign, published: Published
         texts = figure_style.save(cast(Figure, made), [path], artifact.title, campaign.column, screen=True)
         titled = with_titles(path.read_text("utf-8"), texts)
         return PageArtifact(artifact, caption, svg=inline_svg(titled, artifact))
+
+
+def shows_nothing(artifact: Artifact, made: Table | Figure, campaign: Campaign) -> bool:
+    """Return whether none of the data of a table or figure was measured, or a papers' table has published ones only."""
+    return made.nothing or (isinstance(made, Table) and artifact.of_papers and lacks_ours(made, campaign))
 
 
 def lacks_ours(table: Table, campaign: Campaign) -> bool:
