@@ -126,10 +126,11 @@ def _judged(claim: pd.Series[object]) -> str:
 
 
 def tally(study: str, campaign: str) -> str:
-    """Return how many claims have which verdict, `6 holds, 2 reversed`."""
+    """Return how many claims have which verdict, `6 hold, 2 reversed`."""
     verdicts = table(f"{campaign}/tables/{study}/table-claims").frame["verdict"].value_counts()
     order = ("holds", "stronger", "weaker", "reversed", "not testable here")
-    return ", ".join(f"{verdicts[verdict]} {verdict}" for verdict in order if verdict in verdicts)
+    counts = {verdict: int(verdicts[verdict]) for verdict in order if verdict in verdicts}
+    return ", ".join(f"{n} {'hold' if verdict == 'holds' and n > 1 else verdict}" for verdict, n in counts.items())
 
 
 def page(source: str, origin: str) -> str:

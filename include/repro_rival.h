@@ -58,7 +58,8 @@ typedef struct repro_rival_problem {
   double tolerance;     /* of a solve */
   int64_t iterations;   /* of a solve: at the most; `run` may write how many it took */
   /* Returns memory of the harness for C's arrays, NULL where there is too little. It is there until the next `run`, of
-   * updates until the next set-up. A library may point `c` at memory of its own instead, which then has to stay as long. */
+   * updates until the next set-up. A library may point `c` at memory of its own instead, which then has to stay as long.
+   * Between two runs of spgemm the harness may overwrite the values of `c`, as it does y: each run has to write all. */
   void *(*allocate)(void *harness, int64_t bytes);
   void *harness;
   int64_t coming;        /* updates: entries of all batches together, so that `setup` can take memory */

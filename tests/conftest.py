@@ -175,7 +175,7 @@ def make_bench(cpu_device: OpenClDevice, modules_folder: Path) -> Callable[..., 
         few = {"launches": 20, "graph_launches": 5, "graph_replays": 5, "cpu_budget": 0.01, "rounds": 2, "noise": 1e9,
                "cpu_disturbed": 1e9}  # fmt: skip
         return Bench(
-            Workspace(Devices([cpu_device]), operands, modules_folder, resident=16),
+            Workspace(Devices([cpu_device]), operands, modules_folder, kept_packings=16),
             study_name=study,
             problem_name=problem.name,
             timing=Timing(**{**few, **timing}),

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).parents[1]
+MAX_COLUMNS = 120
 LONGEST = 800
 
 
@@ -86,6 +87,14 @@ def test_no_file_is_too_long() -> None:
     lines = {str(path.relative_to(REPOSITORY)): len(path.read_text().splitlines()) for path in files}
     assert lines
     assert {path: count for path, count in lines.items() if count > LONGEST} == {}
+
+
+def test_no_line_of_a_template_is_long() -> None:
+    templates = [path for folder in ("kernels", "examples", "tests") for path in (REPOSITORY / folder).rglob("*.j2")]
+    files = [*templates, *(REPOSITORY / "kernels").rglob("*.h")]
+    assert len(files) > 80
+    lines = {str(path.relative_to(REPOSITORY)): path.read_text().splitlines() for path in files}
+    assert [(path, line) for path, of_file in lines.items() for line in of_file if len(line) > MAX_COLUMNS] == []
 
 
 def test_files_that_templates_and_comments_name_exist() -> None:

@@ -195,11 +195,21 @@ def test_before_a_commit_the_same_checks_are_run() -> None:
 
 
 def test_the_workflow_of_the_forge_runs_what_ci_runs() -> None:
-    (job,) = yaml.safe_load((REPOSITORY / ".github/workflows/ci.yml").read_text())["jobs"].values()
-    # by the Python of the matrix, where `make` would take the first of its own list
+    job = yaml.safe_load((REPOSITORY / ".github/workflows/ci.yml").read_text())["jobs"]["check"]
     assert [step["run"] for step in job["steps"] if "run" in step] == ['PYTHON="$(command -v python)" .ci/run']
-    pythons = {f"Programming Language :: Python :: {version}" for version in job["strategy"]["matrix"]["python"]}
-    assert pythons <= {*PROJECT["classifiers"]}
+
+
+@pytest.mark.parametrize("path", sorted((REPOSITORY / ".github/workflows").glob("*.yml")), ids=lambda p: p.stem)
+def test_workflows_of_the_forge_run_targets_that_there_are_by_pythons_that_are_promised(path: Path) -> None:
+    targets = re.findall(r"^([a-z-]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE)
+    for job in yaml.safe_load(path.read_text())["jobs"].values():
+        uses = [step["with"]["python-version"] for step in job["steps"] if "setup-python" in step.get("uses", "")]
+        pythons = job.get("strategy", {}).get("matrix", {}).get("python", uses)
+        assert {f"Programming Language :: Python :: {version}" for version in pythons} <= {*PROJECT["classifiers"]}
+        for command in (step["run"] for step in job["steps"] if "run" in step):
+            # by the Python of the matrix, where `make` would take the first of its own list
+            assert command.startswith(('PYTHON="$(command -v python)" ', "git "))
+            assert all(target in targets for target in re.findall(r" make ([a-z-]+)", command))
 
 
 @pytest.mark.parametrize("path", sorted((REPOSITORY / ".github/ISSUE_TEMPLATE").glob("*.yml")), ids=lambda p: p.stem)

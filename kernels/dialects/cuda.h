@@ -12,6 +12,9 @@
 #define IN_SHARED
 #define CONSTANT __constant__
 #define RESTRICT __restrict__
+// What a pointer refers to in global memory is read, or written, and by no other pointer: `IN(double) x`.
+#define IN(type) const GLOBAL type* RESTRICT
+#define OUT(type) GLOBAL type* RESTRICT
 // Stands between `struct` and its name, whose variables begin at multiples of so many bytes.
 #define ALIGNED(bytes) __align__(bytes)
 

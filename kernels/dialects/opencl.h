@@ -12,6 +12,8 @@
 #define IN_SHARED __local
 #define CONSTANT __constant
 #define RESTRICT restrict
+#define IN(type) const GLOBAL type* RESTRICT
+#define OUT(type) GLOBAL type* RESTRICT
 #define ALIGNED(bytes) __attribute__((aligned(bytes)))
 
 #define THREAD (int)get_local_id(0)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.records import is_record, read_environment, read_environments, read_problem, read_problems
 from repro.errors import ReproError
 from repro.problems.problem import describe_pattern
@@ -33,6 +34,11 @@ ENVIRONMENT = {"device": "GPU", "target": "sm_90", "multiprocessors": 132, "flag
 
 def without(record: dict[str, Any], key: str) -> dict[str, Any]:
     return {name: value for name, value in record.items() if name != key}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> CampaignFolder:
+    return CampaignFolder(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -96,13 +102,13 @@ def test_what_is_said_of_an_empty_matrix_is_a_record(tmp_path: Path) -> None:
         ({**FIELD, "statistics": without(FIELD["statistics"], "mean_edge")}, "statistics.mean_edge: field required"),
     ],
 )
-def test_what_is_no_record_of_a_problem_is_said(tmp_path: Path, text: Any, reason: str) -> None:
-    path = tmp_path / "problems/fem/nut.json"
+def test_what_is_no_record_of_a_problem_is_said(folder: CampaignFolder, text: Any, reason: str) -> None:
+    path = folder.record("fem/nut")
     path.parent.mkdir(parents=True)
     path.write_bytes(
         text if isinstance(text, bytes) else (text if isinstance(text, str) else json.dumps(text)).encode()
     )
-    for read in (lambda: read_problem(path), lambda: read_problems(tmp_path)):
+    for read in (lambda: read_problem(path), lambda: read_problems(folder)):
         with pytest.raises(ReproError, match="unreadable record of a problem") as caught:
             read()
         assert caught.value.where == path
@@ -120,11 +126,11 @@ def test_what_is_no_record_of_a_problem_is_said(tmp_path: Path, text: Any, reaso
         ({**ENVIRONMENT, "target": 90}, "target: input should be a valid string"),
     ],
 )
-def test_what_is_no_record_of_an_environment_is_said(tmp_path: Path, text: Any, reason: str) -> None:
-    path = tmp_path / "environment/abc.json"
-    path.parent.mkdir()
+def test_what_is_no_record_of_an_environment_is_said(folder: CampaignFolder, text: Any, reason: str) -> None:
+    path = folder.environment("abc")
+    path.parent.mkdir(parents=True)
     path.write_text(json.dumps(ENVIRONMENT))
-    assert read_environments(tmp_path) == {"abc": ENVIRONMENT}
+    assert read_environments(folder) == {"abc": ENVIRONMENT}
     path.write_text(text if isinstance(text, str) else json.dumps(text))
     with pytest.raises(ReproError, match="unreadable record of an environment") as caught:
         read_environment(path)
@@ -132,28 +138,27 @@ def test_what_is_no_record_of_an_environment_is_said(tmp_path: Path, text: Any, 
     caught.match(reason)
 
 
-def test_a_file_that_is_not_there_is_for_the_reader_to_say(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_for_the_reader_to_say(folder: CampaignFolder) -> None:
     for read in (read_problem, read_environment):
         with pytest.raises(FileNotFoundError):
-            read(tmp_path / "p.json")
-    assert read_problems(tmp_path) == read_environments(tmp_path) == {}
+            read(folder.record("p"))
+    assert read_problems(folder) == read_environments(folder) == {}
 
 
 @pytest.mark.parametrize("campaign", recorded_campaigns())
 def test_recorded_campaigns_are_records(campaign: str) -> None:
-    raw = RESULTS / campaign / "raw"
-    assert len(read_problems(raw)) == PROBLEMS[campaign]
-    assert all(record["target"] == "sm_90" for record in read_environments(raw).values())
+    folder = CampaignFolder.of(campaign, RESULTS)
+    assert len(read_problems(folder)) == PROBLEMS[campaign]
+    assert all(record["target"] == "sm_90" for record in read_environments(folder).values())
 
 
-def test_a_record_that_is_half_written_is_not_read_yet(tmp_path: Path) -> None:
-    for file, record in (("problems/fem/nut.json", PROBLEM), ("environment/a.json", ENVIRONMENT)):
-        path = tmp_path / file
+def test_a_record_that_is_half_written_is_not_read_yet(folder: CampaignFolder) -> None:
+    for path, record in ((folder.record("fem/nut"), PROBLEM), (folder.environment("a"), ENVIRONMENT)):
         path.parent.mkdir(parents=True)
         path.write_text(json.dumps(record))
         path.with_name(".a.json").write_text("{")
-    assert list(read_problems(tmp_path)) == ["fem/nut"]
-    assert list(read_environments(tmp_path)) == ["a"]
+    assert list(read_problems(folder)) == ["fem/nut"]
+    assert list(read_environments(folder)) == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -167,23 +172,22 @@ def test_a_record_that_is_half_written_is_not_read_yet(tmp_path: Path) -> None:
     ],
     ids=repr,
 )  # fmt: skip
-def test_a_record_is_of_the_problem_that_its_file_says(tmp_path: Path, name: str, file: str) -> None:
-    path = tmp_path / f"problems/{file}.json"
+def test_a_record_is_of_the_problem_that_its_file_says(folder: CampaignFolder, name: str, file: str) -> None:
+    path = folder.record(file)
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps({**PROBLEM, "name": name}))
     with pytest.raises(ReproError, match="a record of another problem than its file says") as caught:
-        read_problems(tmp_path)
+        read_problems(folder)
     assert caught.value.where == path
     assert caught.value.message.isprintable() or caught.value.message.replace("\n", "").isprintable()
 
 
 @pytest.mark.parametrize("kind", IN_PLACE_OF_A_FILE)
-def test_what_is_no_file_is_not_waited_for(tmp_path: Path, at_once: None, kind: str) -> None:
-    for folder, name, read in (("problems", "fem/nut", read_problems), ("environment", "a", read_environments)):
-        path = tmp_path / folder / f"{name}.json"
+def test_what_is_no_file_is_not_waited_for(folder: CampaignFolder, at_once: None, kind: str) -> None:
+    for path, read in ((folder.record("fem/nut"), read_problems), (folder.environment("a"), read_environments)):
         path.parent.mkdir(parents=True)
         put(kind, path)
         with pytest.raises(ReproError, match=rf"unreadable record[\s\S]*{IN_PLACE_OF_A_FILE[kind]}") as caught:
-            read(tmp_path)
+            read(folder)
         assert caught.value.where == path
         assert not is_record(path)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from types import UnionType
-from typing import get_args
+from typing import ClassVar, get_args, get_origin, get_type_hints
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from repro.bench.rows import COMMON_COLUMNS, Row, schema_of, split_columns
+from repro.bench.rows import COMMON_COLUMNS, RecordedRow, Row, schema_of, split_columns
 from repro.bench.runnable import Runnable
 from repro.bench.store import write_rows
 from repro.bench.timing import SamplingPlan
@@ -87,6 +87,13 @@ def test_what_a_runnable_says_goes_where_it_belongs(bench):
     assert (row.registers, row.error) == (40, 0.5)  # its own word comes first
     assert row.own == {"layout": "CSR", "entry": "real"}
     assert row["n_t"] is None
+
+
+def test_a_recorded_row_has_the_types_of_the_row_that_was_written():
+    written, recorded = get_type_hints(Row), get_type_hints(RecordedRow)
+    columns = {name: kind for name, kind in recorded.items() if get_origin(kind) is not ClassVar}
+    assert len(columns) > 20
+    assert {name: kind for name, kind in columns.items() if written.get(name) != kind} == {}
 
 
 @pytest.mark.parametrize("name", study_names())

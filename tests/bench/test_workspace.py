@@ -7,10 +7,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from repro.bench.campaign_folder import CampaignFolder
 from repro.devices.base import OutOfDeviceMemory
 from repro.errors import Unsupported
 from repro.tuning import session as tuning
-from repro.tuning.session import CaseLocation, Session
+from repro.tuning.session import Session
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ def hold(workspace):
 
 @pytest.fixture
 def session(bench):
-    return Session(bench.operands.problem, bench, None, None, 1, CaseLocation("s", "c", None), None)
+    return Session(bench.operands.problem, bench, None, None, 1, CampaignFolder.of("c"), None)
 
 
 class Small:
@@ -68,7 +69,7 @@ def small(workspace, monkeypatch):
 
 
 def test_what_is_longest_out_of_use_gives_way(workspace, hold):
-    workspace.resident = 2
+    workspace.kept_packings = 2
     assert [hold(name) for name in "abacab"] == [True, True, False, True, False, True]
 
 
@@ -122,7 +123,7 @@ def test_a_refusal_is_remembered_and_nothing_gives_way_to_it(workspace, hold):
         tried.append("packed")
         raise Unsupported("mostly padding")
 
-    workspace.resident = 1
+    workspace.kept_packings = 1
     assert hold("a")
     for _ in range(2):
         with pytest.raises(Unsupported, match="mostly padding"):
@@ -231,7 +232,7 @@ def test_what_cannot_be_packed_is_said_when_it_is_to_be_held(workspace, steps, r
 def test_a_search_holds_as_much_as_half_of_the_device_takes(workspace, session, bench, monkeypatch):
     monkeypatch.setattr(bench.device, "free_bytes", lambda: 1000)
     session.keep_packed([SimpleNamespace(packing=name) for name in "abacab"])
-    assert (workspace.resident, workspace.packing_bytes) == (3, 500)
+    assert (workspace.kept_packings, workspace.packing_bytes) == (3, 500)
 
 
 def test_processes_that_take_turns_share_that_half(workspace, session, bench, monkeypatch):

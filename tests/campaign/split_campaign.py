@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import yaml
 
+from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.records import digest_of, read_environments
 from repro.bench.store import cases_of, read_table, write_table
 
@@ -70,7 +71,7 @@ def change_rows(part: Path, column: str, of: Callable[[Any], Any]) -> None:
 def change_environment(part: Path, **keys: Any) -> dict[str, str]:
     """Let a part have been measured in another environment; return the new names of its records by the old ones."""
     named = {}
-    for name, record in read_environments(part / "raw").items():
+    for name, record in read_environments(CampaignFolder(part)).items():
         content = json.dumps({**record, **keys}, indent=1, sort_keys=True) + "\n"
         named[name] = digest_of(content.encode())
         (part / "raw/environment" / f"{name}.json").unlink()

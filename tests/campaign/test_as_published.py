@@ -32,10 +32,25 @@ def test_times_of_another_model_judge_nothing() -> None:
     assert "H100" in str(raised.value) and "H200" in str(raised.value)
 
 
-@pytest.mark.parametrize(("name", "said"), [("mine", "own rows"), ("nothing", "no such campaign of kernels")])
+@pytest.mark.parametrize(
+    ("key", "name", "said"),
+    [
+        ("as_published", "mine", "own rows"),
+        ("as_published", "nothing", "no such campaign of kernels"),
+        ("later", "mine", "not later than itself"),
+        ("later", "nothing", "no such campaign of later rows"),
+    ],
+)
 def test_a_name_that_is_no_other_campaign_is_refused(
-    name: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    key: str, name: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ReproError, match=said):
-        check_beside(Config(campaign="mine", as_published=name, studies={"compressed_coo": {"problems": ["a"]}}))
+        check_beside(Config(campaign="mine", studies={"compressed_coo": {"problems": ["a"]}}, **{key: name}))
+
+
+def test_a_later_campaign_is_read_where_it_has_the_study() -> None:
+    selection = CampaignSelection("h200", RESULTS, load(RESULTS / "h200/config.yaml"))
+    later = selection.read("spgemm_amg").later
+    assert later is not None and later.name == "h200-products"
+    assert selection.read("compressed_coo").later is None

@@ -229,7 +229,7 @@ def test_a_step_that_failed_and_is_named_by_nothing_else_is_named(campaign: Plan
 
 
 def test_a_replay_is_complete_by_its_rows(campaign: Plan) -> None:
-    pack(Path(campaign.results, "raw"))
+    pack(campaign.folder)
     assert find_missing(make_plan(campaign.config.model_copy(update={"replay": True}))) == []
 
 
@@ -237,7 +237,7 @@ def test_a_recorded_campaign_is_measured(campaign: Plan) -> None:
     write_rows(campaign, [("a", "ok", None), ("b", "incorrect", None)])
     before = find_missing(campaign)
     assert len(before) == 3
-    pack(Path(campaign.results, "raw"))
+    pack(campaign.folder)
     assert find_missing(campaign) == before
 
 
@@ -333,6 +333,27 @@ def test_a_campaign_that_never_ran_is_one_line(campaign: Plan) -> None:
     with pytest.raises(ReproError) as never:
         check(path)
     assert str(never.value) == "campaign other was never run: `repro run --config other.yaml` runs it"
+
+
+@pytest.mark.parametrize(("name", "configured"), [("h100-solvers", True), ("first-h200", False)])
+def test_a_record_is_checked_without_its_device_and_with_or_without_a_configuration(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, configured: bool
+) -> None:
+    monkeypatch.chdir(REPOSITORY)
+    assert Path("results", name, "config.yaml").exists() == configured
+    check(campaign=name)
+    code = json.loads(Path("results", name, "commits.json").read_text())
+    said = capsys.readouterr().out
+    assert said.endswith(f"campaign {name} is complete\n")
+    assert all(f"commit {commit[:12]}: environment " in said for commit in code.values() if commit)
+
+
+def test_a_record_without_a_configuration_says_what_failed(campaign: Plan, capsys: pytest.CaptureFixture[str]) -> None:
+    write_rows(campaign, [("a", "incorrect", "y"), ("b", "unsupported", "no")])
+    pack(campaign.folder)
+    with pytest.raises(ReproError, match="missing or failed: 3"):
+        check(campaign="default", each=True)
+    assert f"compound_spmv on {NAME}, single (search): 1 rows incorrect, the first a: y" in capsys.readouterr().err
 
 
 def test_what_is_part_done_is_counted_by_kind_and_reason(campaign: Plan, capsys: pytest.CaptureFixture[str]) -> None:

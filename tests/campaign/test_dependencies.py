@@ -190,7 +190,7 @@ def steps() -> dict[str, frozenset[Path]]:
             of_this_process.cache_clear()
         small = {"problems": ["tiny/poisson"]}
         plan = make_plan(resolve({"device": "opencl", "studies": {study: small for study in STUDIES}}))
-        modules: dict[str, Any] = {short(step.name): step.parts["code"] for step in planned.steps(plan)}
+        modules: dict[str, Any] = {short(step.name): step.values["code"] for step in planned.steps(plan)}
         for of_this_process in cached:
             of_this_process.cache_clear()
     del modules["check"]

@@ -76,7 +76,7 @@ def merge(results: Path, *words: str) -> Any:
 @pytest.fixture(autouse=True)
 def _read_once(monkeypatch: pytest.MonkeyPatch, registry: Registry) -> None:
     """Have the registry of problems, which no part brings along, read once for all tests."""
-    monkeypatch.setattr("repro.campaign.shards.load_registry", lambda _: registry)
+    monkeypatch.setattr("repro.campaign.parts.load_registry", lambda _: registry)
 
 
 @pytest.fixture(scope="module")

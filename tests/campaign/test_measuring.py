@@ -14,8 +14,9 @@ import yaml
 from small_case import FILES, LAYOUTS, NAME, STUDY, config, quiet, run
 from typer.testing import CliRunner
 
+from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.rows import Row
-from repro.campaign.configuration import Folders, load
+from repro.campaign.configuration import load
 from repro.campaign.measurement import measure
 from repro.campaign.problem_files import build_problem, record_of
 from repro.campaign.profiler import launch
@@ -37,6 +38,7 @@ from repro.studies.compound_spmv.study import choose, layouts, worthwhile_orderi
 pytestmark = pytest.mark.medium
 
 
+@pytest.mark.slow
 def test_everything_is_measured_in_one_go_and_not_again(measuring):
     found = run()
     search, report = found["search"], found["report"]
@@ -85,6 +87,7 @@ def test_everything_is_measured_in_one_go_and_not_again(measuring):
     assert len(keys) == len(set(keys)) > len(kept)
 
 
+@pytest.mark.slow
 def test_baselines_can_be_named(measuring):
     report = run(layouts=LAYOUTS[:1], baselines=("scipy/bsr/real2",), space="paper")["report"]
     assert set(report[report.kind == "baseline"].name) == {"scipy/bsr/real2"}
@@ -128,9 +131,9 @@ def test_a_matrix_that_cannot_be_multiplied_time_and_again_is_refused_in_every_f
     )
     own = OwnProblem(path="mine.mtx")
     settings = Config(campaign="c", device="opencl", studies={study: StudySettings(problems=(own,))})
-    folders = Folders(settings, study, "mine", "single")
-    build_problem("mine", settings, folders.problem, folders.record)
-    assert json.loads(folders.record.read_text())["status"] == "ok"
+    folder = CampaignFolder.of(settings.campaign)
+    build_problem("mine", settings, folder.problem("mine"), folder.record("mine"))
+    assert json.loads(folder.record("mine").read_text())["status"] == "ok"
 
     written = {path.stem: path for path in measure(settings, study, "mine", "single", quiet)}
     assert list(written) == FILES
@@ -154,15 +157,16 @@ def test_an_unbuilt_problem_is_built_by_what_the_message_says(tmp_path, monkeypa
         else:
             launch(settings, STUDY, "tiny/dirac", "single", ["floor/1-1"], 1)
 
-    folders = Folders(settings, STUDY, "tiny/dirac", "single")
+    folder = CampaignFolder.of(settings.campaign)
     with pytest.raises(ReproError, match="the problem is not built") as error:
         run_it()
     build, workflow = re.findall("`(.*?)`", error.value.todo)
-    assert workflow == f"snakemake --cores all {folders.problem}"
+    assert workflow == f"snakemake --cores all {folder.problem('tiny/dirac')}"
     program, *words = shlex.split(build)
     assert program == "repro"
     assert CliRunner().invoke(app.build(), [*words, "--config", "mine.yaml"]).exit_code == 0
-    assert Matrix.load(folders.problem).name == json.loads(folders.record.read_text())["name"] == "tiny/dirac"
+    record = json.loads(folder.record("tiny/dirac").read_text())
+    assert Matrix.load(folder.problem("tiny/dirac")).name == record["name"] == "tiny/dirac"
     # what is missing next is another thing
     with pytest.raises(ReproError, match={"measure": "no such module", "launch": "unknown routine"}[command]):
         run_it()
@@ -174,10 +178,10 @@ def test_the_examples_of_measure_name_what_the_default_configuration_has(templat
     examples = [line.split() for line in commands.measure.__doc__.splitlines() if line.startswith("        repro ")]
     for _, command, *words in examples:
         name = words[1] if command == "measure" else words[0]
-        folders = Folders(settings, words[0] if command == "measure" else STUDY, name, "double")
+        folder = CampaignFolder.of(settings.campaign)
         assert name in problem_names(load_registry(Path(settings.registry)), settings.studies[STUDY].problems)
         if command == "problem":
-            assert words[words.index("-o") + 1] == str(folders.problem)
+            assert words[words.index("-o") + 1] == str(folder.problem(name))
     assert {command for _, command, *_ in examples} == {"problem", "measure"}
 
 

@@ -24,6 +24,7 @@ from repro.studies.compound_spmv.study import CompoundSpmv
 pytestmark = pytest.mark.medium
 
 
+@pytest.mark.slow
 def test_a_damaged_store_is_measured_again(measuring, capsys):
     store = Path(f"results/c/store/{STUDY}/{NAME}/single/rows.jsonl")
     store.parent.mkdir(parents=True)
@@ -98,6 +99,7 @@ def trip(*_):
     [(refuse, "no such module\n  where: here\n  what to do: compile it", False),
      (trip, "ZeroDivisionError: by 0", True)],
 )  # fmt: skip
+@pytest.mark.slow
 def test_a_failure_can_be_recorded_in_every_file(invoke, monkeypatch, failure, reason, traced):
     monkeypatch.setattr(CompoundSpmv, "measure", failure)
     assert invoke()[0] == 1

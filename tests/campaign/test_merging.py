@@ -22,11 +22,11 @@ from typer.testing import CliRunner
 
 from repro.bench.rows import QUANTILES
 from repro.bench.store import read_table, write_table
-from repro.campaign import shards
+from repro.campaign import parts as merging
 from repro.campaign.completeness import find_missing
 from repro.campaign.configuration import load
+from repro.campaign.parts import merge
 from repro.campaign.plan import make_plan
-from repro.campaign.shards import merge
 from repro.cli.app import build
 from repro.errors import ReproError
 
@@ -318,7 +318,7 @@ def test_what_is_interrupted_leaves_nothing(results: Path, monkeypatch: pytest.M
         written.append(results)
         return results
 
-    monkeypatch.setattr(shards, "write_table", full)
+    monkeypatch.setattr(merging, "write_table", full)
     with pytest.raises(KeyboardInterrupt):
         merge(["first", "second"], results, "merged")
     assert written

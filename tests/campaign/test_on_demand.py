@@ -50,6 +50,7 @@ def compiled() -> set[str]:
     return {str(path.relative_to(SINGLE).with_suffix("")) for path in SINGLE.rglob("*.json")}
 
 
+@pytest.mark.slow
 def test_what_is_tried_is_compiled_and_nothing_again(problem: Matrix) -> None:
     first = run(search="random", budget=0.1, **PART)["search"]
     assert set(first["status"]) == {"ok"} and set(first["ordering"]) == {"natural"}
@@ -60,6 +61,7 @@ def test_what_is_tried_is_compiled_and_nothing_again(problem: Matrix) -> None:
     assert before == {path: path.stat().st_mtime_ns for path in SINGLE.rglob("*.clbin")}
 
 
+@pytest.mark.slow
 def test_a_predicted_search_compiles_what_it_tries(problem: Matrix) -> None:
     record = Path(f"results/first/raw/problems/{NAME}.json")
     record.parent.mkdir(parents=True)
@@ -85,7 +87,7 @@ def test_such_a_case_waits_for_no_module_and_is_measured_again_with_other_flags(
         study = {"problems": ["dirac_torus"], "precisions": ["double"], "compile": "on_demand"}
         planned = make_plan(resolve({"device": "opencl", "studies": {STUDY: study}}))
         made = measuring_step(planned, STUDY, "dirac_torus", "double")
-        return [group.name for group in planned.module_groups], made.parts["modules"]
+        return [group.name for group in planned.module_groups], made.values["modules"]
 
     (Path.cwd() / "config").symlink_to(Path(__file__).parents[2] / "config")
     groups, before = step()

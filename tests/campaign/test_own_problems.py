@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from repro.campaign.configuration import Folders, resolve
+from repro.bench.campaign_folder import CampaignFolder
+from repro.campaign.configuration import resolve
 from repro.campaign.estimate import estimate
 from repro.campaign.measurement import measure
 from repro.campaign.plan import Plan, make_plan
@@ -43,8 +44,8 @@ def plan(study: str, *problems: dict[str, Any], **settings: Any) -> Plan:
 
 def take(made: Plan, study: str, problem: str, precision: str, templates: Path) -> dict[str, pd.DataFrame]:
     """Do what the workflow does for a case: build the problem, compile what is planned, measure."""
-    folders = Folders(made.config, study, problem, precision)
-    build_problem(problem, made.config, folders.problem, folders.record)
+    folder = CampaignFolder.of(made.config.campaign)
+    build_problem(problem, made.config, folder.problem(problem), folder.record(problem))
     for key in made.modules(study, problem, precision):
         compile_module(get_study(study).render(templates, key, CPU), CPU, manifest_path(CPU.name, study, key))
     compile_module(render_common(templates, CPU), CPU, Path(made.common_manifest))
@@ -52,6 +53,7 @@ def take(made: Plan, study: str, problem: str, precision: str, templates: Path) 
     return {path.stem: pd.read_parquet(path) for path in paths}
 
 
+@pytest.mark.slow
 def test_a_pattern_is_planned_built_compiled_for_and_measured_as_one(templates: Path) -> None:
     Path("graph.mtx").write_text(GRAPH)
     made = plan("compound_spmv", {"path": "graph.mtx"}, layouts=["ELL-SoA-AoS"], precisions=["double"])
@@ -63,6 +65,7 @@ def test_a_pattern_is_planned_built_compiled_for_and_measured_as_one(templates: 
     assert set(found["choices"].name) <= set(found["search"].name)
 
 
+@pytest.mark.slow
 def test_a_study_of_numbers_refuses_a_pattern_when_it_is_planned_and_takes_it_as_numbers(templates: Path) -> None:
     ring = "".join(f"{i + 1} {i}\n" for i in range(1, 5000))
     Path("graph.mtx").write_text(f"%%MatrixMarket matrix coordinate pattern symmetric\n5000 5000 4999\n{ring}")
@@ -87,8 +90,8 @@ def test_values_past_single_precision_are_refused_in_it_alone(study: str, values
     entries = "".join(f"1 {column} {value}\n" for column, value in enumerate(values, 1))
     Path("wide.mtx").write_text(f"%%MatrixMarket matrix coordinate real general\n4 4 4\n{entries}")
     made = plan(study, {"path": "wide.mtx"})
-    folders = Folders(made.config, study, "wide", "single")
-    built = build_problem("wide", made.config, folders.problem, folders.record)
+    folder = CampaignFolder.of(made.config.campaign)
+    built = build_problem("wide", made.config, folder.problem("wide"), folder.record("wide"))
     report = measure(made.config, study, "wide", "single", lambda *_: None)[2]
     [row] = pd.read_parquet(report).to_dict("records")
     assert (row["status"], row["message"].splitlines()[0]) == ("unavailable", said)
@@ -126,8 +129,8 @@ def test_a_plan_says_what_is_a_bound_and_what_is_built() -> None:
     made = plan("compound_spmv", {"path": "skew.mtx"}, {"path": "graph.mtx"}, precisions=["double"])
     sizes = {job.problem: (job.size, job.size_from) for job in estimate(made, CPU).jobs}
     assert sizes == {"skew": ((3, 4), "at most"), "graph": ((4, 5), "stated")}
-    folders = Folders(made.config, "compound_spmv", "skew", "double")
-    build_problem("skew", made.config, folders.problem, folders.record)
+    folder = CampaignFolder.of(made.config.campaign)
+    build_problem("skew", made.config, folder.problem("skew"), folder.record("skew"))
     sizes = {job.problem: (job.size, job.size_from) for job in estimate(made, CPU).jobs}
     assert sizes["skew"] == ((3, 2), "built")
 
@@ -136,9 +139,9 @@ def test_a_file_that_holds_another_problem_is_refused() -> None:
     for name in ("one", "other"):
         Path(f"{name}.mtx").write_text(GRAPH)
     made = plan("compound_spmv", {"path": "one.mtx"}, {"path": "other.mtx"})
-    one, other = (Folders(made.config, "compound_spmv", name, "double") for name in ("one", "other"))
-    build_problem("one", made.config, one.problem, None)
-    other.problem.write_bytes(one.problem.read_bytes())
+    one, other = map(CampaignFolder.of(made.config.campaign).problem, ("one", "other"))
+    build_problem("one", made.config, one, None)
+    other.write_bytes(one.read_bytes())
     with pytest.raises(ReproError, match=r"holds another problem[\s\S]*expected: other\n[\s\S]*actual: one\n"):
         measure(made.config, "compound_spmv", "other", "double", lambda *_: None)
 

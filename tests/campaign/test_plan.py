@@ -131,7 +131,7 @@ def test_one_name_means_one_problem_in_all_studies(tmp_path: Path) -> None:
 )
 def test_what_decides_what_is_measured_measures_again(changed: dict[str, Any]) -> None:
     before, after = (measuring(made, "compound_spmv", "dirac_torus", "double") for made in (plan(), plan(changed)))
-    assert (before.parts, before.files) != (after.parts, after.files)
+    assert (before.values, before.files) != (after.values, after.files)
 
 
 def test_a_definition_does_not_change_with_the_sets_a_problem_is_in() -> None:

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 import yaml
 
+from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.guards import Guards
 from repro.bench.ncu import COLUMNS
 from repro.bench.rows import SCHEMA
@@ -171,6 +172,7 @@ def counted(config_file: Path, *names: str) -> pd.DataFrame:
     return pd.read_parquet(path).set_index("name")
 
 
+@pytest.mark.slow
 def test_a_file_that_is_named_keeps_the_counters_of_other_cases(config_file):
     config, output = load(config_file), Path("counters.parquet")
     for precision in ("single", "double", "single"):
@@ -179,6 +181,7 @@ def test_a_file_that_is_named_keeps_the_counters_of_other_cases(config_file):
     assert list(rows.precision) == ["double", "single"] and set(rows.name) == {SOME_FLOOR}
 
 
+@pytest.mark.slow
 def test_counters_are_rows_that_are_added_and_replaced(config_file, monkeypatch):
     monkeypatch.setenv("FAKE_NCU", "unknown=launch__registers_per_thread")
     first = counted(config_file, VARIANT, "floor")
@@ -198,7 +201,7 @@ def test_counters_are_rows_that_are_added_and_replaced(config_file, monkeypatch)
     assert list(second.dram_read_bytes) == [4000, 2000, 4000]
     assert list(second.registers.isna()) == [True, False, False]
 
-    pack(Path("results/c/raw"))
+    pack(CampaignFolder.of("c"))
     third = counted(config_file, VARIANT)
     assert list(third.index) == list(second.index)
     assert list(third.dram_read_bytes) == [4000, 2000, 2000]

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from repro.bench.campaign_folder import COMMITS, CampaignFolder
 from repro.bench.environment import package_hash
-from repro.bench.records import COMMITS, code_of, read_commits, read_environments
+from repro.bench.records import code_of, read_commits, read_environments
 from repro.campaign.archive import find_commits, record_commits
 from repro.cli.records import record
 from repro.errors import ReproError
@@ -107,7 +108,7 @@ def test_a_record_says_which_commit_or_that_there_is_none(
         {"source": "f" * 16, "commit": known, "dirty": True},
         {"device": "some"},
     )
-    before = code_of(read_environments(folder / "raw"), read_commits(folder))
+    before = code_of(read_environments(CampaignFolder(folder)), read_commits(CampaignFolder(folder)))
     assert list(before) == [
         f"commit {'b' * 12} with changes",
         f"commit {known[:12]} with changes",
@@ -119,7 +120,7 @@ def test_a_record_says_which_commit_or_that_there_is_none(
     assert f"commit {known[:12]}: environment {names[0]}" in said
     assert f"code that no commit of the history has: environment {names[1]}" in said
     assert json.loads((folder / COMMITS).read_text()) == {source: known, "f" * 16: None}
-    codes = code_of(read_environments(folder / "raw"), read_commits(folder))
+    codes = code_of(read_environments(CampaignFolder(folder)), read_commits(CampaignFolder(folder)))
     assert code_words(codes) == (
         f"commit {known[:12]}; code that no commit of the history has: 1 of 3 environments; "
         "no commit is recorded: 1 of 3 environments"
@@ -128,7 +129,7 @@ def test_a_record_says_which_commit_or_that_there_is_none(
     other = tmp_path / "other"
     other.mkdir()
     git(other, "init", "-q")
-    assert record_commits(folder, other) == {source: known, "f" * 16: None}
+    assert record_commits(CampaignFolder(folder), other) == {source: known, "f" * 16: None}
 
 
 def test_a_report_names_few_of_many_commits() -> None:
@@ -141,11 +142,11 @@ def test_a_report_names_few_of_many_commits() -> None:
 def test_a_damaged_file_of_commits_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / COMMITS).write_text(text)
     with pytest.raises(ReproError, match="the commits of a record cannot be read"):
-        read_commits(tmp_path)
+        read_commits(CampaignFolder(tmp_path))
 
 
 def test_every_record_says_of_which_commit_its_code_is(request: pytest.FixtureRequest) -> None:
     results = request.config.rootpath / "results"
     for name in recorded_campaigns():
-        sources = {one["source"] for one in read_environments(results / name / "raw").values()}
-        assert set(read_commits(results / name)) == sources
+        sources = {one["source"] for one in read_environments(CampaignFolder.of(name, results)).values()}
+        assert set(read_commits(CampaignFolder.of(name, results))) == sources

@@ -2,6 +2,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.rows import SCHEMA
 from repro.bench.store import read_rows, write_table
 from repro.campaign.archive import pack
@@ -93,7 +94,7 @@ def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path):
 
 def test_a_packed_step_is_a_file_with_all_rows_in_the_order_of_their_folders(study):
     sources = [pq.read_table(path, partitioning=None) for path in sorted(study.rglob("search.parquet"))]
-    pack(study.parent)
+    pack(CampaignFolder(study.parents[1]))
     packed = pq.read_table(study / "search.parquet")
     assert packed.equals(pa.concat_tables(sources))
     assert packed["problem"].to_pylist()[:4] == ["fem/Bunny"] * 4
@@ -102,7 +103,7 @@ def test_a_packed_step_is_a_file_with_all_rows_in_the_order_of_their_folders(stu
 
 def test_packing_leaves_one_file_a_step_and_what_is_no_study(study):
     others = files(study.parent / "problems")
-    written = pack(study.parent)
+    written = pack(CampaignFolder(study.parents[1]))
     assert written == [study / "report.parquet", study / "search.parquet"]
     assert files(study) == ["report.parquet", "search.parquet"]
     assert files(study.parent / "problems") == others
@@ -121,14 +122,14 @@ def test_a_campaign_is_not_recorded_while_a_run_works_in_its_folder(study, tmp_p
 
 def test_a_folder_that_holds_something_else_stays(study):
     (study / "qc324/notes.txt").write_text("mine")
-    pack(study.parent)
+    pack(CampaignFolder(study.parents[1]))
     assert files(study) == ["qc324", "qc324/notes.txt", "report.parquet", "search.parquet"]
 
 
 @pytest.mark.parametrize("step", ["search", "report"])
 def test_rows_are_the_same_merged_or_not(study, step):
     before = read_rows(study, step)
-    pack(study.parent)
+    pack(CampaignFolder(study.parents[1]))
     assert read_rows(study, step).equals(before)
     assert before.num_rows == {"search": 8, "report": 1}[step]
 
@@ -138,27 +139,27 @@ def test_there_are_no_rows_of_a_step_that_was_not_measured(study):
 
 
 def test_a_case_that_was_measured_again_replaces_its_rows_alone(study):
-    pack(study.parent)
+    pack(CampaignFolder(study.parents[1]))
     old = pq.read_table(study / "search.parquet")
     again, _ = measure(study, "search", "fem/Bunny", "single", [8.0])
     expected = pa.concat_tables([old.slice(0, 1), again, old.slice(4)])
     assert read_rows(study, "search").equals(expected)
-    assert pack(study.parent) == [study / "search.parquet"]
+    assert pack(CampaignFolder(study.parents[1])) == [study / "search.parquet"]
     assert pq.read_table(study / "search.parquet").equals(expected)
-    assert pack(study.parent) == []
+    assert pack(CampaignFolder(study.parents[1])) == []
 
 
 def test_a_case_of_which_nothing_is_left_loses_its_rows(study):
-    pack(study.parent)
+    pack(CampaignFolder(study.parents[1]))
     measure(study, "report", "qc324", "double", [])
-    pack(study.parent)
+    pack(CampaignFolder(study.parents[1]))
     assert pq.read_table(study / "report.parquet").num_rows == 0
 
 
 def test_a_column_that_only_some_files_have_is_null_in_the_others(study):
     table = rows("later", "double", [1.0]).append_column("host_median", pa.array([2.0]))
     write_table(table, study / "later/double/search.parquet")
-    pack(study.parent)
+    pack(CampaignFolder(study.parents[1]))
     assert pq.read_table(study / "search.parquet")["host_median"].to_pylist() == [None] * 6 + [2.0] + [None] * 2
 
 
@@ -179,7 +180,7 @@ def test_what_is_wrong_with_a_file_is_said_and_nothing_changes(study, spoil, mes
     spoil(spoiled)
     before = files(study)
     with pytest.raises(ReproError, match=message) as error:
-        pack(study.parent)
+        pack(CampaignFolder(study.parents[1]))
     assert str(spoiled) in str(error.value)
     assert files(study) == before
 
@@ -188,24 +189,24 @@ def test_columns_that_files_do_not_agree_on_are_said(study):
     write_table(change("event_median", ["fast"]), study / "qc324/double/search.parquet")
     before = files(study)
     with pytest.raises(ReproError, match=r"another schema[\s\S]*search\.parquet[\s\S]*event_median"):
-        pack(study.parent)
+        pack(CampaignFolder(study.parents[1]))
     assert files(study) == before
 
 
 @pytest.mark.wording
 def test_what_is_kept_already_is_verified(study):
-    pack(study.parent)
+    pack(CampaignFolder(study.parents[1]))
     path = study / "search.parquet"
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
     with pytest.raises(ReproError, match=r"unreadable rows[\s\S]*search\.parquet[\s\S]*bits have changed"):
-        pack(study.parent)
+        pack(CampaignFolder(study.parents[1]))
 
 
 def test_a_campaign_that_is_not_there_is_named(tmp_path):
     with pytest.raises(ReproError, match="no such campaign"):
-        pack(tmp_path / "raw")
+        pack(CampaignFolder(tmp_path))
 
 
 def test_the_command_says_what_it_wrote_and_how_much_smaller_it_is(study, capsys):

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from small_case import NAME, STUDY, config, quiet, run
 
+from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.store import read_rows
 from repro.bench.worker import End
 from repro.campaign.archive import pack
@@ -24,41 +25,43 @@ from repro.results.report import apart_when_repeated, same_kernel_twice
 from repro.studies import get_study
 from support.campaigns import FAST, SmallCampaign
 
-RAW = Path("results/c/raw")
+FOLDER = CampaignFolder.of("c")
+CASE = FOLDER.case(STUDY, NAME, "single")
 COLUMNS = get_study(STUDY).columns
 
 
 @pytest.mark.medium
+@pytest.mark.slow
 def test_the_winner_is_timed_again_with_samples_and_an_interval(measuring: None) -> None:
     found = run()
     path = repeat(config(), STUDY, NAME, "single", quiet)
-    assert path == RAW / STUDY / NAME / "single/repeat.parquet"
+    assert path == CASE / "repeat.parquet"
     again = pd.read_parquet(path)
     winner = found["choices"].set_index(["tuning", "clock"]).name["joint"].iloc[0]
     assert set(again.name) == {winner}
     assert list(again.cache) == ["warm", "cold"]
     first = found["report"].set_index(["name", "cache"]).loc[(winner, "warm")]
     assert again.measured_at.min() > first.measured_at  # a time of its own, not the report's row
-    campaign = Campaign.load(RAW, STUDY, COLUMNS)
+    campaign = Campaign.load(FOLDER, STUDY, COLUMNS)
     said = same_kernel_twice(campaign)
     assert said.startswith("two times of one kernel differ by ")
     assert "% by the event clock (95 % interval: " in said
     assert said.endswith(
         f": the event clock’s winner of the papers’ kernels on {NAME}, single, {winner}, in two processes"
     )
-    pack(RAW)
-    assert (RAW / STUDY / "repeat.parquet").exists() and not path.exists()
-    assert read_rows(RAW / STUDY, "repeat").num_rows == 2
-    assert same_kernel_twice(Campaign.load(RAW, STUDY, COLUMNS)) == said
+    pack(FOLDER)
+    assert (FOLDER.study(STUDY) / "repeat.parquet").exists() and not path.exists()
+    assert read_rows(FOLDER.study(STUDY), "repeat").num_rows == 2
+    assert same_kernel_twice(Campaign.load(FOLDER, STUDY, COLUMNS)) == said
 
 
 def test_without_a_winner_nothing_is_timed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from repro.bench.store import write_table
 
     monkeypatch.chdir(tmp_path)
-    write_table(CHOICES.empty_table(), RAW / STUDY / NAME / "single/choices.parquet")
+    write_table(CHOICES.empty_table(), CASE / "choices.parquet")
     assert repeat(config(), STUDY, NAME, "single", quiet) is None
-    (RAW / STUDY / NAME / "single/choices.parquet").unlink()
+    (CASE / "choices.parquet").unlink()
     assert repeat(config(), STUDY, NAME, "single", quiet) is None
 
 

@@ -14,6 +14,7 @@ import yaml
 from made_campaign import make_all, plan_of
 from small_case import LAYOUTS, NAME, STUDY, config
 
+from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.rows import OUTSIDE
 from repro.campaign.completeness import find_missing_of_case
 from repro.campaign.configuration import load
@@ -89,7 +90,7 @@ def test_what_crashes_hangs_or_leaves_costs_its_row_and_stands_in_tables_and_fig
     assert rivals.preprocess["rival/right"] > 0
 
     load_artifacts(STUDY)
-    campaign = Campaign.load(Path("results/c/raw"), STUDY, get_study(STUDY).columns)
+    campaign = Campaign.load(CampaignFolder.of("c"), STUDY, get_study(STUDY).columns)
     published = Published.load(STUDY, get_study(STUDY).published, get_study(STUDY).targets)
     table = get_artifact(STUDY, "table-rivals").make(campaign, published)
     keys = [column.key for column in table.columns]
@@ -100,9 +101,13 @@ def test_what_crashes_hangs_or_leaves_costs_its_row_and_stands_in_tables_and_fig
     assert right["time_us"].value == pytest.approx(1e6 * rivals.graph_median["rival/right"])
     assert right["speedup_over_ours"].value == pytest.approx(right["ours_us"].value / right["time_us"].value)
     assert right["speedup_over_library"].value == pytest.approx(right["library_us"].value / right["time_us"].value)
-    assert lines["hanging"]["status"].value == f"timeout: rival/hanging did not end within {TIMEOUT:g} s"
+    hanging = lines["hanging"]["status"]
+    assert (hanging.value, hanging.notes) == ("timeout", (f"rival/hanging did not end within {TIMEOUT:g} s",))
     assert lines["hanging"]["time_us"].value is None
-    assert get_artifact(STUDY, "figure-rivals").make(campaign, published).draw().axes[0].lines
+    figure = get_artifact(STUDY, "figure-rivals").make(campaign, published)
+    drawn = {float(x) for line in figure.draw().axes[0].lines for x in line.get_xdata()}
+    assert right["speedup_over_ours"].value in drawn
+    assert "wrong (incorrect, 1 of its cases), " in figure.caption
     baselines = get_artifact(STUDY, "table-baselines").make(campaign, published)
     assert {"rival/right", "rival/wrong"} <= {row[1].shown for row in baselines.rows}
     # the library is the library's, however fast a rival is

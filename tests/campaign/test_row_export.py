@@ -11,16 +11,18 @@ import jsonschema
 import pytest
 from typer.testing import CliRunner
 
+from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.rows import STATUSES
 from repro.bench.store import read_rows
-from repro.campaign.row_export import INVALIDITY, exported_rows, json_schema, studies_of, t4_of
+from repro.campaign.row_export import INVALIDITY, check_choice, exported_rows, json_schema, studies_of, t4_of
 from repro.cli import app
+from repro.errors import ReproError
 
 pytestmark = pytest.mark.medium
 
 ROOT = Path(__file__).parents[2]
 CAMPAIGN = "h200-as-published"
-RAW = ROOT / "results" / CAMPAIGN / "raw"
+FOLDER = CampaignFolder.of(CAMPAIGN, ROOT / "results")
 #: What version 1.0.0 of T4 says of a result.
 T4 = {
     "type": "object",
@@ -64,22 +66,34 @@ def printed(*words: str) -> str:
 
 
 def test_json_is_as_its_schema_says_and_has_all_rows() -> None:
-    [study] = studies_of(RAW, "compressed_coo")
+    [study] = studies_of(FOLDER, "compressed_coo")
     schema = json.loads(printed("--study", study.name, "--schema"))
     jsonschema.Draft202012Validator.check_schema(schema)
     said = json.loads(printed("--study", study.name, "--json"))
     few = {**said, "rows": said["rows"][:200] + said["rows"][-200:]}
     jsonschema.validate(few, schema)
     counts = {step: sum(row["step"] == step for row in said["rows"]) for step in ("search", "baseline", "report")}
-    assert counts == {step: read_rows(RAW / study.name, step).num_rows for step in counts}
+    assert counts == {step: read_rows(FOLDER.study(study.name), step).num_rows for step in counts}
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({**few, "rows": [{**few["rows"][0], "event_median": "fast"}]}, schema)
 
 
+def test_rows_are_chosen_by_step_problem_precision_and_kind() -> None:
+    words = ("--study", "compressed_coo", "--step", "report", "--problem", "bayer10", "--kind", "baseline")
+    rows = json.loads(printed(*words, "--precision", "double"))["rows"]
+    kept = read_rows(FOLDER.study("compressed_coo"), "report").to_pandas()
+    kept = kept[(kept.problem == "bayer10") & (kept.precision == "double") & (kept.kind == "baseline")]
+    assert [row["key"] for row in rows] == [*kept.key] and rows
+    assert {row["step"] for row in rows} == {"report"}
+    with pytest.raises(ReproError, match="no row is of this problem") as error:
+        check_choice(FOLDER, studies_of(FOLDER, "compressed_coo"), {"problem": "bayer11"})
+    assert "did you mean bayer10?" in str(error.value)
+
+
 def test_csv_has_the_same_numbers() -> None:
-    [study] = studies_of(RAW, "compressed_coo")
+    [study] = studies_of(FOLDER, "compressed_coo")
     lines = [*csv.DictReader(io.StringIO(printed("--study", study.name, "--csv")))]
-    rows = [*exported_rows(RAW, study)]
+    rows = [*exported_rows(FOLDER, study)]
     assert len(lines) == len(rows)
     columns = json_schema([study])["properties"]["rows"]["items"]["properties"]
     assert set(columns) - set(lines[0]) == {"event_samples", "graph_samples", "host_samples"}
@@ -90,14 +104,14 @@ def test_csv_has_the_same_numbers() -> None:
 
 def test_a_search_is_kernel_tuners_t4(tmp_path: Path) -> None:
     words = printed("--study", "compressed_coo", "--t4", str(tmp_path)).splitlines()
-    [study] = studies_of(RAW, "compressed_coo")
-    found = t4_of(RAW, study)
+    [study] = studies_of(FOLDER, "compressed_coo")
+    found = t4_of(FOLDER, study)
     assert len(words) == len(found) > 0
     (problem, precision), search = next(iter(found.items()))
     assert json.loads((tmp_path / study.name / problem / f"{precision}.json").read_text()) == search
     for one in found.values():
         jsonschema.validate(one, T4)
-    rows = [row for row in exported_rows(RAW, study) if (row["step"], row["kind"]) == ("search", "variant")]
+    rows = [row for row in exported_rows(FOLDER, study) if (row["step"], row["kind"]) == ("search", "variant")]
     assert sum(len(one["results"]) for one in found.values()) == len(rows)
     configurations = [json.dumps(result["configuration"], sort_keys=True) for result in search["results"]]
     of_case = {row["name"] for row in rows if (row["problem"], row["precision"]) == (problem, precision)}

@@ -135,7 +135,7 @@ def test_two_studies_are_told_apart_and_one_whose_kernels_stay_says_so(
     assert f"No kernel here beats library/csr on part (double, {other})." in said
     assert f"Kernels of {other} cannot be exported or run as an operator; those of {STUDY} can." in said
     # and so do both ways out, of a problem that this study alone measured, and of a variant
-    shutil.rmtree(maker.folder("part", "double"))
+    shutil.rmtree(maker.case_folder("part", "double"))
     refused = f"kernels of {other} cannot be exported or run as an operator"
     for tuned in (f"{maker.campaign}:part", coordinates):
         with pytest.raises(ReproError, match=refused):
@@ -201,7 +201,7 @@ def test_a_refused_file_is_one_short_cell_and_its_whole_message_below(small: Mat
     reason = "the matrix is not square: " + 100 * "x" + "\n  where: part.msh\n  to do: cut it"
     maker.record("part", status="unavailable", reason=reason)
     for step in ("report", "choices"):
-        maker.folder("part", "double").joinpath(f"{step}.parquet").unlink()
+        maker.case_folder("part", "double").joinpath(f"{step}.parquet").unlink()
     maker.write("part", "double", "report", [maker.unavailable("part", "double", reason)])
     winners = find_winners(CampaignSelection.of(maker.campaign, Path("results")))
     assert len(winners) == 1 and winners[0].reason == f"unavailable: {reason}"

@@ -58,11 +58,6 @@ def test_a_macro_over_two_lines_becomes_one(templates: Path) -> None:
     assert line == f"{words} f(int n);"
 
 
-@pytest.mark.parametrize("dialect", ["cuda", "opencl"])
-def test_no_line_of_a_header_is_long(templates: Path, dialect: str) -> None:
-    assert max(map(len, header(templates, dialect).splitlines())) <= 120
-
-
 def test_a_macro_of_nothing_leaves_no_line(templates: Path) -> None:
     source = "    UNROLL\n    COPIES_ASKED();\n    for (;;)\n"
     assert without_macros(templates, "opencl", source) == "    for (;;)\n"

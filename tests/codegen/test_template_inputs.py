@@ -1,30 +1,20 @@
-"""What a template's list of inputs says of each kernel of a module: the names under which Python passes it."""
+"""A template lists its inputs: names that Python passes, and of these all that it and what it includes read."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
 import jinja2
 import pytest
+from jinja2 import meta, nodes
 
 from repro.codegen.targets import CPU, Target, get_target
-from repro.codegen.templates import render_common
-from repro.sparse.dynamic import kernels as dynamic
-from repro.sparse.multigrid import kernels as multigrid
-from repro.sparse.spgemm import kernels as spgemm
-from repro.studies import get_study
+from support.rendered_modules import rendered_modules
 
 TARGETS = (CPU, get_target("sm_90"))
-#: A key for each template whose inputs are lists of kernels.
-KEYS = {
-    "compound_spmv": [f"extended/block3-double/{layout}" for layout in ("CSR-AoS-AoS", "Pairs-64-AoS-AoS")],
-    "compressed_coo": ["paper/double/CCOO", "extended/double/CSELL-8", "extended/double/Pairs"],
-    "dg_postprocessing": ["p1/vector-w18", "p1/ours"],
-}
-
 #: Templates whose inputs have lists of kernels.
 OF_KERNELS = (
     "common/module.j2", "compressed_coo/module.j2", "compressed_coo/sliced.j2", "compressed_coo/pairs.j2",
@@ -50,20 +40,37 @@ def is_of_records(value: object) -> bool:
     return isinstance(value, Sequence) and bool(value) and not isinstance(value[0], plain)
 
 
-def render_all(templates: Path, target: Target) -> None:
-    """Render a module of each template whose inputs are lists of kernels."""
-    render_common(templates, target)
-    for module in spgemm.MODULES:
-        spgemm.render_spgemm(templates, f"double/{module}", target, "tests")
-    for module in multigrid.MODULES:
-        multigrid.render_multigrid(templates, f"double/{module}", target, "tests")
-    for study, keys in KEYS.items():
-        for key in keys:
-            get_study(study).render(templates, key, target)
-    for module in dynamic.TEMPLATES:
-        dynamic.render_module(templates, f"double/{module}", target, "tests")
+def pattern(name: nodes.Node) -> str:
+    """Return a pattern of the names of templates that an expression may give."""
+    if isinstance(name, nodes.Const):
+        return re.escape(name.value)
+    return "".join(map(pattern, name.nodes)) if isinstance(name, nodes.Concat) else r"\w+"
 
 
+def assigned(template: nodes.Template) -> set[str]:
+    """Return what a template names itself: variables of `set` and `for`, macros and imports."""
+    targets = [node.target for node in template.find_all((nodes.Assign, nodes.AssignBlock, nodes.For))]
+    names = {
+        name.name for target in targets for name in [target, *target.find_all(nodes.Name)] if hasattr(name, "name")
+    }
+    names |= {macro.name for macro in template.find_all(nodes.Macro)}
+    names |= {imported.target for imported in template.find_all(nodes.Import)}
+    of_imports = [name for imported in template.find_all(nodes.FromImport) for name in imported.names]
+    return names | {name if isinstance(name, str) else name[1] for name in of_imports}
+
+
+def reads(name: str, templates: Mapping[str, nodes.Template], rendered: Set[str]) -> set[str]:
+    """Return what a template, or one that it gives its context to, reads without a value of its own."""
+    template, own = templates[name], assigned(templates[name])
+    found = meta.find_undeclared_variables(template)
+    for node in template.find_all((nodes.Include, nodes.Import, nodes.FromImport)):
+        given = [other for other in templates if re.fullmatch(pattern(node.template), other) and node.with_context]
+        for other in set(given) - rendered:  # one that is rendered is included by none
+            found |= reads(other, templates, rendered)
+    return found - own
+
+
+@pytest.mark.medium
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 def test_listed_names_are_those_that_are_passed(
     templates: Path, target: Target, monkeypatch: pytest.MonkeyPatch
@@ -72,14 +79,19 @@ def test_listed_names_are_those_that_are_passed(
     render = jinja2.Template.render
 
     def recorded(template: jinja2.Template, *given: Any, **context: Any) -> str:
-        passed[str(template.name)] = context
+        passed.setdefault(str(template.name), {}).update(context)
         return render(template, *given, **context)
 
     monkeypatch.setattr(jinja2.Template, "render", recorded)
-    render_all(templates, target)
+    rendered_modules(templates, target)
+    texts = {str(path.relative_to(templates)): path.read_text() for path in templates.rglob("*.j2")}
+    parsed = {name: jinja2.Environment().parse(text) for name, text in texts.items()}
     checked, wrong = set(), []
     for template, context in passed.items():
-        for name, described in inputs((templates / template).read_text()):
+        listed = dict(inputs(texts[template]))
+        unlisted = reads(template, parsed, passed.keys()) & context.keys() - listed.keys()
+        wrong += [f"{template}: {name} is read and not listed" for name in sorted(unlisted)]
+        for name, described in listed.items():
             wrong += [] if name in context else [f"{template}: {name} is not passed"]
             if not is_of_records(context.get(name)):
                 continue

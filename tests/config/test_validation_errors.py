@@ -129,7 +129,11 @@ def test_slips_with_files_and_rivals_say_what_to_write() -> None:
     [
         ("[helmholtz_box, matrices/mine.mtx]", "a.yaml:3:31: studies.compound_spmv.problems.1", "`- path: matrices/"),
         ("[{path: no.mtx}]", "a.yaml:3:16: studies.compound_spmv.problems.0: no.mtx", "no such file"),
-        ("[{path: m/prat.msh}]", "a.yaml:3:16: studies.compound_spmv.problems.0: m/prat.msh", "did you mean part.msh?"),
+        (
+            "[{path: m/prat.msh}]",
+            "a.yaml:3:16: studies.compound_spmv.problems.0: m/prat.msh",
+            "did you mean m/part.msh?",
+        ),
         ("[zzzzzzzz]", "a.yaml:3:16: studies.compound_spmv.problems.0", "names: mhd1280b, "),
     ],
 )

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.medium
 QUICK = 20
 
 
+@pytest.mark.slow
 def test_the_file_is_what_is_reckoned() -> None:
     with RECKONED.open(newline="") as file:
         kept = {name: float(value) for name, value in list(csv.reader(file))[1:]}
@@ -46,6 +47,7 @@ def test_the_drawn_index_is_like_what_is_public_of_the_collections() -> None:
     assert 10 < 750e9 / sum(matrix.nonzeros for matrix in index) < 50
 
 
+@pytest.mark.slow
 def test_thousands_of_cases_are_planned_in_seconds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

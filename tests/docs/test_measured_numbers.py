@@ -1,6 +1,7 @@
 """The pages in the repository are those that docs/make_pages.py makes, and state no measured number by themselves."""
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import yaml
 from measured import passages
 from pages import REPOSITORY
 
+from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.records import read_commits, read_environments
 
 sys.path.insert(0, str(REPOSITORY / "docs"))
@@ -115,16 +117,25 @@ def test_a_reason_stands_behind_its_paragraph() -> None:
     assert (one.reason, two.reason) == ("a trial", None)
 
 
-def test_the_citation_that_the_page_shows_is_true_of_all_rows_of_its_file() -> None:
+@pytest.mark.medium
+def test_the_citation_that_the_page_shows_is_printed_and_true_of_all_rows_of_its_file() -> None:
     quote = " ".join(re.findall(r"^> (.*)$", (REPOSITORY / "docs/campaigns.md").read_text(), re.MULTILINE))
-    quoted = re.search(r"NVIDIA (\w+), ([\d-]+); sources `(\w+)`, commit `(\w+)`; rows in `(.*?)`", quote)
-    assert quoted
-    device, date, source, commit, file = quoted.groups()
+    words = ["cite", "h200", "compound_spmv/figure-speedup", "--results", "results"]
+    done = subprocess.run(
+        [sys.executable, "-m", "repro", *words], cwd=REPOSITORY, text=True, capture_output=True, check=True
+    )
+    said, _, bibtex = done.stdout.partition("\n\n")
+    assert " ".join(said.split()) == quote
+    device, date, source, commit, file = re.search(
+        r"; NVIDIA (\w+), ([\d-]+); sources (\w+), commit (\w+); rows in (.*?);", quote
+    ).groups()
     rows = pd.read_parquet(REPOSITORY / file, columns=["device", "measured_at", "environment"])
     campaign = REPOSITORY / file.partition("/raw/")[0]
-    environments = read_environments(campaign / "raw")
+    environments = read_environments(CampaignFolder(campaign))
     assert {*rows.device} == {f"NVIDIA {device}"} and {*rows.measured_at.str[:10]} == {date}
     assert {environments[name]["source"] for name in {*rows.environment}} == {source}
-    assert str(read_commits(campaign)[source]).startswith(commit)
+    assert str(read_commits(CampaignFolder(campaign))[source]).startswith(commit)
     version = yaml.safe_load((REPOSITORY / "CITATION.cff").read_text())["version"]
-    assert f"sparse-repro {version}, campaign `{campaign.name}`" in quote
+    assert quote.startswith(f"sparse-repro {version}, campaign {campaign.name}, ")
+    assert bibtex.startswith("@misc{sparse-repro-h200-compound_spmv-figure-speedup,") and r"compound\_spmv" in bibtex
+    assert bibtex.count("{") == bibtex.count("}") and all(word in bibtex for word in (device, date, source, commit))

@@ -107,6 +107,19 @@ def test_every_file_that_is_named_is_there(page):
     assert not {name for name in missing if not (page.parent / name).exists()}
 
 
+def test_a_name_that_is_said_to_be_in_a_file_is_in_it():
+    said = {
+        (page.name, *found)
+        for page in HOW_TO
+        for found in re.findall(r"`(\w+)`[\w\s]{0,20}(?:in|of|\()\s*`([\w./-]+\.(?:py|j2))`", page.read_text())
+    }
+    assert len(said) >= 8
+    files = {name: REPOSITORY / name for *_, name in said}
+    assert {
+        (page, word, name) for page, word, name in said if not re.search(rf"\b{word}\b", files[name].read_text())
+    } == set()
+
+
 @pages
 def test_every_link_leads_somewhere(page):
     for target in re.findall(r"\]\(([^)]+)\)", page.read_text()):

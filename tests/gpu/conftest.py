@@ -138,7 +138,7 @@ def make_gpu_bench(gpu: CudaDevice, gpu_module: Program, gpu_modules: Path) -> I
         few = {"launches": 20, "graph_launches": 5, "graph_replays": 5, "rounds": 2, "noise": 1e9,
                "gpu_disturbed": 1e9}  # fmt: skip
         bench = Bench(
-            Workspace(Devices([gpu]), operands, gpu_modules, resident=16),
+            Workspace(Devices([gpu]), operands, gpu_modules, kept_packings=16),
             study_name=study,
             problem_name=problem.name,
             timing=Timing(**{**few, **timing}),

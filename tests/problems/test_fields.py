@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from repro.bench.campaign_folder import CampaignFolder
 from repro.campaign import plan as planning
 from repro.campaign.configuration import resolve
 from repro.campaign.estimate import find_size
@@ -266,17 +267,16 @@ def test_a_plan_knows_about_how_large_a_field_will_be() -> None:
 
 
 def test_what_was_built_is_recorded_and_read_again(make_config: Any, tmp_path: Path) -> None:
-    raw = tmp_path / "raw"
-    name = "siac/cubes_3_p1"
-    build_problem(name, make_config(), tmp_path / "a.npz", raw / f"problems/{name}.json")
-    record = read_problem_records(raw)[name]
+    folder, name = CampaignFolder(tmp_path), "siac/cubes_3_p1"
+    build_problem(name, make_config(), tmp_path / "a.npz", folder.record(name))
+    record = read_problem_records(folder)[name]
     assert (record.kind, record.dimension, record.cells, record.degree, record.entry) == ("field", 3, 162, 1, None)
     assert isinstance(load_problem(tmp_path / "a.npz", name), Field)
     registry = load_registry(REGISTRY)
     outline = planned(registry.find(name), registry, Limits())
-    plan = SimpleNamespace(results=tmp_path)
+    plan = SimpleNamespace(folder=folder)
     assert find_size(plan, outline) == ((162, 4 * 162), "built")
-    assert find_size(SimpleNamespace(results=tmp_path / "none"), outline) == ((162, 4 * 162), "stated")
+    assert find_size(SimpleNamespace(folder=CampaignFolder(tmp_path / "none")), outline) == ((162, 4 * 162), "stated")
 
 
 @pytest.mark.wording

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from repro.bench.campaign_folder import CampaignFolder
 from repro.campaign.archive import pack
 from repro.errors import ReproError
 from repro.results.campaign_data import NOISY, TIE, Campaign, Case
@@ -106,7 +107,7 @@ def test_problems_are_those_that_are_configured_and_no_others(maker: SmallCampai
     maker.record("asked_for")
     maker.record("of_another_study")
     maker.case("measured_before", "single")
-    campaign = Campaign.load(maker.raw, STUDY, problems=["asked_for"])
+    campaign = Campaign.load(maker.folder, STUDY, problems=["asked_for"])
     assert list(campaign.problems) == ["asked_for"]
     assert campaign.search.empty and campaign.report.empty and campaign.choices.empty
     assert campaign.device is None
@@ -116,7 +117,7 @@ def test_rows_of_a_precision_that_is_not_configured_are_left_out(maker: SmallCam
     """They may be of another device, and of settings that nobody asks for any more."""
     for precision in ("single", "double"):
         maker.case("grid", precision)
-    campaign = Campaign.load(maker.raw, STUDY, precisions=["double"])
+    campaign = Campaign.load(maker.folder, STUDY, precisions=["double"])
     assert campaign.precisions == ("double",)
     assert set(campaign.report["precision"]) == set(campaign.choices["precision"]) == {"double"}
 
@@ -126,14 +127,14 @@ def test_without_a_configuration_problems_are_those_with_rows(maker: SmallCampai
     maker.record("of_another_study")
     maker.case("grid", "single")
     maker.case("without_a_record", "single")
-    problems = Campaign.load(maker.raw, STUDY).problems
+    problems = Campaign.load(maker.folder, STUDY).problems
     assert list(problems) == ["grid", "without_a_record"]
     assert (problems["grid"].n, problems["without_a_record"].n) == (7, None)
 
 
 def test_a_problem_that_could_not_be_had_needs_no_record(maker: SmallCampaign) -> None:
     maker.write("gone", "single", "report", [maker.unavailable("gone", "single", "no file")])
-    record = Campaign.load(maker.raw, STUDY).problems["gone"]
+    record = Campaign.load(maker.folder, STUDY).problems["gone"]
     assert (record.available, record.reason, record.entry) == (False, "no file", None)
 
 
@@ -158,19 +159,19 @@ def test_a_studys_own_columns_have_their_types(tmp_path: Path) -> None:
 def test_rows_without_a_studys_own_column_are_refused(maker: SmallCampaign) -> None:
     maker.case("grid", "single")
     with pytest.raises(ReproError, match=r"rows of another schema(.|\n)*columns steps"):
-        Campaign.load(maker.raw, STUDY, {"steps": int})
+        Campaign.load(maker.folder, STUDY, {"steps": int})
 
 
 def test_a_column_that_came_later_is_empty_in_rows_from_before(maker: SmallCampaign) -> None:
     maker.case("grid", "single")
-    rows = Campaign.load(maker.raw, STUDY, {"ahead": str | None, "exact": bool | None}).search
+    rows = Campaign.load(maker.folder, STUDY, {"ahead": str | None, "exact": bool | None}).search
     assert len(rows) and rows["ahead"].isna().all() and rows["exact"].isna().all()
     assert (rows["ahead"].dtype, rows["exact"].dtype) == ("string", "boolean")
 
 
 def test_merged_rows_and_cases_measured_again_lie_side_by_side(maker: SmallCampaign) -> None:
     maker.all("grid", "sets/nut")
-    pack(maker.raw)
+    pack(maker.folder)
     faster = [replace(row, event_median=1e-6) for row in maker.report("sets/nut", "single")]
     maker.write("sets/nut", "single", "report", faster)
     maker.case("new", "double")
@@ -191,18 +192,18 @@ def test_merged_rows_and_cases_measured_again_lie_side_by_side(maker: SmallCampa
 
 def test_bad_folders(maker: SmallCampaign, tmp_path: Path) -> None:
     with pytest.raises(ReproError, match="no such campaign"):
-        Campaign.load(tmp_path / "nowhere", STUDY)
+        Campaign.load(CampaignFolder(tmp_path / "nowhere"), STUDY)
     maker.record("grid")
     with pytest.raises(ReproError, match="holds nothing of this study"):
-        Campaign.load(maker.raw, STUDY)
+        Campaign.load(maker.folder, STUDY)
     maker.case("grid", "single")
     with pytest.raises(ReproError, match="expected: one of made_up"):
-        Campaign.load(maker.raw, "another")
+        Campaign.load(maker.folder, "another")
 
 
 def test_damaged_files(maker: SmallCampaign) -> None:
     maker.all("grid")
-    path = maker.folder("grid", "single") / "report.parquet"
+    path = maker.case_folder("grid", "single") / "report.parquet"
     pd.read_parquet(path).assign(schema=99).to_parquet(path)
     with pytest.raises(ReproError, match="another schema"):
         maker.load()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from repro.bench.campaign_folder import CampaignFolder
 from repro.errors import ReproError
 from repro.results.campaign_data import Campaign
 from repro.results.claims import (
@@ -114,7 +115,7 @@ def variants_alone(campaign: Campaign, variants: str) -> str:
 
 @pytest.fixture
 def campaign() -> Campaign:
-    return Campaign.load(REPOSITORY / "results/h100/raw", "compressed_coo")
+    return Campaign.load(CampaignFolder(REPOSITORY / "results/h100"), "compressed_coo")
 
 
 def quantities(*numbers: float) -> dict[str, Quantity[str]]:

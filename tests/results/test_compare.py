@@ -10,6 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.rows import CLOCKS, QUANTILES, Row
 from repro.cli import results
 from repro.cli.app import build
@@ -50,8 +51,8 @@ def campaign(root: Path, change: Change = unchanged, study: str = "made_up") -> 
     return maker
 
 
-def raw(*arguments: object, **options: object) -> Path:
-    return campaign(*arguments, **options).raw
+def made(*arguments: object, **options: object) -> CampaignFolder:
+    return campaign(*arguments, **options).folder
 
 
 def only(name: str, factor: float, clocks: tuple[str, ...] = CLOCKS) -> Change:
@@ -63,7 +64,7 @@ def verdicts(comparison: Comparison) -> dict[str, str]:
 
 
 def test_a_campaign_is_the_same_as_itself(tmp_path: Path) -> None:
-    here = raw(tmp_path)
+    here = made(tmp_path)
     comparison = compare(here, here, search=True)
     assert set(comparison.rows["verdict"]) == {"same"} and set(comparison.rows["ratio"]) == {1.0}
     assert set(comparison.rows["phase"]) == {"report", "search"}
@@ -73,8 +74,8 @@ def test_a_campaign_is_the_same_as_itself(tmp_path: Path) -> None:
 
 
 def test_without_rows_of_a_search_the_report_is_compared(tmp_path: Path) -> None:
-    here = raw(tmp_path)
-    for path in here.rglob("search.parquet"):
+    here = made(tmp_path)
+    for path in here.raw.rglob("search.parquet"):
         path.unlink()
     assert set(compare(here, here, search=True).rows["phase"]) == {"report"}
 
@@ -83,7 +84,7 @@ def test_one_row_is_slower_and_one_faster(tmp_path: Path) -> None:
     def change(row: Row) -> Row:
         return scaled(row, {FAST: 1.5, LIBRARY: 0.5}.get(row.name, 1.0))
 
-    comparison = compare(raw(tmp_path / "a"), raw(tmp_path / "b", change))
+    comparison = compare(made(tmp_path / "a"), made(tmp_path / "b", change))
     assert verdicts(comparison)[FAST] == "slower" and verdicts(comparison)[LIBRARY] == "faster"
     assert sorted(comparison.rows["verdict"].unique()) == ["faster", "same", "slower"]
     [worst] = comparison.slower.to_dict("records")
@@ -91,7 +92,7 @@ def test_one_row_is_slower_and_one_faster(tmp_path: Path) -> None:
 
 
 def test_clocks_that_contradict_each_other_decide_nothing(tmp_path: Path) -> None:
-    comparison = compare(raw(tmp_path / "a"), raw(tmp_path / "b", only(FAST, 1.5, ("event",))))
+    comparison = compare(made(tmp_path / "a"), made(tmp_path / "b", only(FAST, 1.5, ("event",))))
     row = comparison.rows.set_index("name").loc[FAST]
     assert row["event_p"] < 0.001 and row["graph_p"] == row["p"] == 1 and row["verdict"] == "undecided"
 
@@ -100,14 +101,14 @@ def test_clocks_of_opposite_signs_decide_nothing(tmp_path: Path) -> None:
     def change(row: Row) -> Row:
         return scaled(scaled(row, 1.5, ("event",)), 1 / 1.5, ("graph",)) if row.name == FAST else row
 
-    row = compare(raw(tmp_path / "a"), raw(tmp_path / "b", change)).rows.set_index("name").loc[FAST]
+    row = compare(made(tmp_path / "a"), made(tmp_path / "b", change)).rows.set_index("name").loc[FAST]
     assert max(row["event_p"], row["graph_p"]) < 0.001 and row["p"] == 1 and row["verdict"] == "undecided"
     assert row["ratio"] == pytest.approx(1)
 
 
 def test_small_changes_are_the_same_and_middling_ones_undecided(tmp_path: Path) -> None:
     factors = {FAST: 1.019, SLOW: 1 / 1.019, LIBRARY: 1.03}
-    comparison = compare(raw(tmp_path / "a"), raw(tmp_path / "b", lambda row: scaled(row, factors.get(row.name, 1))))
+    comparison = compare(made(tmp_path / "a"), made(tmp_path / "b", lambda row: scaled(row, factors.get(row.name, 1))))
     assert verdicts(comparison) | {FAST: "same", SLOW: "same", LIBRARY: "undecided"} == verdicts(comparison)
 
 
@@ -117,8 +118,8 @@ def test_what_scatters_within_a_sample_is_undecided(tmp_path: Path) -> None:
         wide = {name: 9 * time for name in names if (time := getattr(row, name)) is not None}
         return replace(row, **wide) if row.name == FAST else row
 
-    first = raw(tmp_path / "a", scattered)
-    comparison = compare(first, raw(tmp_path / "b", lambda row: scaled(scattered(row), 1.3)))
+    first = made(tmp_path / "a", scattered)
+    comparison = compare(first, made(tmp_path / "b", lambda row: scaled(scattered(row), 1.3)))
     assert verdicts(comparison)[FAST] == "undecided" and verdicts(comparison)[LIBRARY] == "slower"
 
 
@@ -127,8 +128,8 @@ def test_one_clock_is_enough_where_there_is_no_other(tmp_path: Path) -> None:
         none = {f"graph_{quantile}": None for quantile in QUANTILES}
         return replace(scaled(row, 1.5) if row.name == FAST else row, cache="cold", **none)
 
-    first = raw(tmp_path / "a", lambda row: replace(row, cache="cold"))
-    comparison = compare(first, raw(tmp_path / "b", cold))
+    first = made(tmp_path / "a", lambda row: replace(row, cache="cold"))
+    comparison = compare(first, made(tmp_path / "b", cold))
     row = comparison.rows.set_index("name").loc[FAST]
     assert row["verdict"] == "slower" and pd.isna(row["graph_p"]) and row["cache"] == "cold"
 
@@ -139,8 +140,8 @@ def test_what_cannot_be_compared_is_counted(tmp_path: Path) -> None:
         SLOW: {"name": "slow/2"},
         LIBRARY: {"least_bytes": 7},
     }
-    changed = raw(tmp_path / "b", lambda row: replace(row, **changes.get(row.name, {})))
-    comparison = compare(raw(tmp_path / "a"), changed)
+    changed = made(tmp_path / "b", lambda row: replace(row, **changes.get(row.name, {})))
+    comparison = compare(made(tmp_path / "a"), changed)
     assert comparison.uncompared == {
         "only in the first": 1,
         "only in the second": 1,
@@ -169,7 +170,7 @@ def test_winners_agree_by_ties_and_by_time(
     rows = second.search("mhd1280b", "single")
     changed = [replace(row, event_median=1e-6 * micro) if row.name == name else row for row in rows]
     second.write("mhd1280b", "single", "search", changed)
-    [winner] = compare(first.raw, second.raw).winners
+    [winner] = compare(first.folder, second.folder).winners
     assert (winner.first, winner.second) == (FAST, name)
     assert (winner.agree, winner.loss) == (agree, None if loss is None else pytest.approx(loss))
 
@@ -180,14 +181,14 @@ def test_winners_agree_within_the_tie_of_the_first(tmp_path: Path) -> None:
     rows = second.search("mhd1280b", "single")
     second.write("mhd1280b", "single", "search", [only(SLOW, 9.7 / 14)(row) for row in rows])  # 10 µs are 3 % more
     for tie, agree in ((0.01, False), (0.05, True)):
-        [winner] = compare(first.raw, second.raw, load=partial(Campaign.load, tie=tie)).winners
+        [winner] = compare(first.folder, second.folder, load=partial(Campaign.load, tie=tie)).winners
         assert winner.agree is agree
 
 
 def test_devices_are_kept_apart(tmp_path: Path) -> None:
-    first = raw(tmp_path / "a")
-    other = raw(tmp_path / "b", lambda row: replace(scaled(row, 2.0), device="NVIDIA A100"))
-    for path in other.rglob("search.parquet"):
+    first = made(tmp_path / "a")
+    other = made(tmp_path / "b", lambda row: replace(scaled(row, 2.0), device="NVIDIA A100"))
+    for path in other.raw.rglob("search.parquet"):
         pd.read_parquet(path).assign(device="NVIDIA A100").to_parquet(path)
     with pytest.raises(ReproError, match="of different devices"):
         compare(first, other)
@@ -209,13 +210,13 @@ def test_a_study_that_one_campaign_did_not_measure_is_of_no_other_device(tmp_pat
     for side in "ab":
         campaign(tmp_path / side)
         maker = campaign(tmp_path / side, study="compound_spmv")
-        sides.append(maker.raw)
-    emptied(sides[1] / "compound_spmv")
+        sides.append(maker.folder)
+    emptied(sides[1].study("compound_spmv"))
     comparison = compare(*sides)
     assert not comparison.across and "nothing measured" not in comparison.devices
     assert set(comparison.rows["verdict"]) == {"same"}
 
-    for path in sides[1].rglob("made_up/**/*.parquet"):
+    for path in sides[1].study("made_up").rglob("*.parquet"):
         if path.stem in ("search", "report"):
             pd.read_parquet(path).assign(device="NVIDIA A100").to_parquet(path)
     with pytest.raises(ReproError, match=r"of different devices(.|\n)*NVIDIA A100"):
@@ -223,28 +224,28 @@ def test_a_study_that_one_campaign_did_not_measure_is_of_no_other_device(tmp_pat
 
 
 def test_changes_of_the_environment_are_named(tmp_path: Path) -> None:
-    first, second = raw(tmp_path / "a"), raw(tmp_path / "b")
-    path = second / "environment" / "e0.json"
+    first, second = made(tmp_path / "a"), made(tmp_path / "b")
+    path = second.environment("e0")
     path.write_text(path.read_text().replace('"numpy": "2.0"', '"numpy": "2.1"'))
     assert compare(first, second).changes == {"packages.numpy": ("2.0", "2.1")}
 
 
 def test_campaigns_are_comparison_by_name_and_by_folder(tmp_path: Path) -> None:
-    here = raw(tmp_path)
-    for given in ("synthetic-cuda", str(here.parent), str(here)):
+    here = made(tmp_path)
+    for given in ("synthetic-cuda", str(here.path), str(here.raw)):
         assert find_campaign(given, tmp_path / "results") == here
     with pytest.raises(ReproError, match="no such campaign"):
         find_campaign("nothing", tmp_path)
     (tmp_path / "empty" / "raw").mkdir(parents=True)
     with pytest.raises(ReproError, match="share no study"):
-        compare(here, tmp_path / "empty" / "raw")
+        compare(here, CampaignFolder(tmp_path / "empty"))
 
 
 @pytest.mark.wording
 def test_campaigns_without_a_timed_row_in_common_are_refused(tmp_path: Path) -> None:
-    other = raw(tmp_path / "b", lambda row: replace(row, name=f"{row.name}/other"))
+    other = made(tmp_path / "b", lambda row: replace(row, name=f"{row.name}/other"))
     with pytest.raises(ReproError, match=r"(?s)share no timed row.*only in the first"):
-        compare(raw(tmp_path / "a"), other)
+        compare(made(tmp_path / "a"), other)
 
 
 def test_times_of_the_host_alone_are_compared(tmp_path: Path) -> None:
@@ -253,8 +254,8 @@ def test_times_of_the_host_alone_are_compared(tmp_path: Path) -> None:
         times |= {f"host_{quantile}": getattr(row, f"event_{quantile}") for quantile in (*QUANTILES, "launches")}
         return replace(row, **times)
 
-    first = raw(tmp_path / "a", by_host)
-    comparison = compare(first, raw(tmp_path / "b", lambda row: by_host(only(FAST, 1.5)(row))))
+    first = made(tmp_path / "a", by_host)
+    comparison = compare(first, made(tmp_path / "b", lambda row: by_host(only(FAST, 1.5)(row))))
     [worst] = comparison.slower.to_dict("records")
     assert (worst["name"], worst["ratio"], worst["p"]) == (FAST, pytest.approx(1.5), worst["host_p"])
     assert verdicts(comparison)[LIBRARY] == "same" and pd.isna(worst["event_p"])
@@ -265,7 +266,7 @@ def test_the_command_fails_where_something_is_slower(
 ) -> None:
     monkeypatch.chdir(Path(__file__).parents[2])
     first, second = (
-        str(raw(tmp_path / name, change, "compound_spmv"))
+        str(made(tmp_path / name, change, "compound_spmv").path)
         for name, change in (("a", unchanged), ("b", only(LIBRARY, 1.3)))
     )
     results.compare(first, first)
@@ -282,7 +283,7 @@ def test_the_command_fails_where_something_is_slower(
 
 def test_exit_codes_tell_a_regression_from_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(Path(__file__).parents[2])
-    first, second = (str(raw(tmp_path / name, change, "compound_spmv"))
+    first, second = (str(made(tmp_path / name, change, "compound_spmv").path)
                      for name, change in (("a", unchanged), ("b", only(LIBRARY, 1.3))))  # fmt: skip
     command = build(["compare"])
     ends = {

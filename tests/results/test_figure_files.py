@@ -11,7 +11,7 @@ import pytest
 
 from repro.errors import ReproError
 from repro.results.figure_style import COLUMN_WIDTH, Shape, canvas, laid_out, look, save, with_titles
-from repro.results.output import write_figure
+from repro.results.output import figure_as_latex, write_figure
 from repro.results.registry import Artifact
 from repro.results.tables import Figure
 
@@ -41,8 +41,12 @@ def test_a_figure_has_its_caption_beside_it_in_latex(tmp_path: Path) -> None:
     assert [*paths] == [".pdf", ".svg", ".png", ".tex"] and all(path.stat().st_size for path in paths.values())
     text = paths[".tex"].read_text()
     assert r"\includegraphics[width=\linewidth]{figure-1.pdf}" in text and r"\label{fig:figure-1}" in text
-    assert r"\caption{Times \& 95 \% intervals of \textasciigrave{}a\_b\textasciigrave{}.}" in text
+    assert (
+        rf"\caption[{{{ARTIFACT.title}}}]{{Times" in text
+        and r"]{Times \& 95 \% intervals of \textasciigrave{}a\_b\textasciigrave{}.}" in text
+    )
     assert points_wide(paths[".svg"]) == pytest.approx(72 * COLUMN_WIDTH, abs=0.1)
+    assert rf"\caption{{{ARTIFACT.title}.}}" in figure_as_latex(FIGURE, "x", ARTIFACT.title, short=True)
 
 
 def test_a_figure_takes_a_width_a_font_and_formats(tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ def test_samples_come_back_from_what_was_recorded_merged_with_rows_that_have_non
         row = recorder.row(problem, "double", "variant", "ours", 5.0, phase="report", graph_samples=samples)
         recorder.write(problem, "double", "report", [row])
         recorder.record(problem, entry="real", n=1, nnz=1)
-    old = recorder.folder("old", "double") / "report.parquet"
+    old = recorder.case_folder("old", "double") / "report.parquet"
     _without_samples(old)
     study = recorder.raw / recorder.study
 
@@ -115,7 +115,7 @@ def test_samples_come_back_from_what_was_recorded_merged_with_rows_that_have_non
         return [Case(recorder.load(), problem, "double").reported_time("ours", "graph") for problem in ("old", "new")]
 
     before = read()
-    pack(recorder.raw)
+    pack(recorder.folder)
     assert "graph_samples" in read_rows(study, "report").column_names
     for times in (
         before,

@@ -15,7 +15,7 @@ from repro.campaign.artifacts import all_artifacts
 from repro.errors import ReproError
 from repro.results.campaign_data import Campaign, Case
 from repro.results.output import replace_artifact, write
-from repro.results.problem_rows import measurement_note
+from repro.results.problem_lines import measurement_note
 from repro.results.published import Published
 from repro.results.registry import Artifact
 from repro.results.report import (
@@ -204,7 +204,7 @@ def test_the_words_of_a_study_are_its_own(small: Campaign, tmp_path: Path) -> No
 def test_the_report_says_which_tie_it_was(tmp_path: Path, small: Campaign) -> None:
     maker = SmallCampaign(tmp_path)
     maker.all("grid")
-    wide = Campaign.load(maker.raw, "made_up", tie=0.05)
+    wide = Campaign.load(maker.folder, "made_up", tie=0.05)
     text = write_report([PageStudy(wide, NOTHING, [])], tmp_path / "r.html").read_text()
     assert pairs(text)["tie"].startswith("a difference of at most 5 %;")
     text = write_report([PageStudy(small, NOTHING, [])], tmp_path / "r.html").read_text()
@@ -314,8 +314,12 @@ def test_the_page_begins_with_what_was_measured_and_what_came_out(maker: SmallCa
     text = write_report([part], tmp_path / "r.html").read_text()
     top = text[text.index('<header id="top">') : text.index("</header>")]
     assert str(campaign.device) in top and campaign.name in top and "<dt>problems</dt><dd>2 of 2</dd>" in top
-    assert '<strong class="number">4.0×</strong>' in top and "ours, as fast as SomeSparse’s best" in top
+    assert '<strong class="number">4.0×</strong>' in top and ">as fast as SomeSparse’s best" in top
     assert '<a href="#made_up-table-1">graph clock</a>: replayed batches of launches' in top
+    assert "measured again later" not in top
+    again = replace(part, campaign=replace(campaign, later=replace(campaign, name="newer")))
+    top = write_report([again], tmp_path / "r.html").read_text().partition("</header>")[0]
+    assert "measured again later: <strong>4.0×</strong>, campaign newer" in top
     nothing = PageStudy(campaign, NOTHING, [TABLE], result=Result("table-9", "", "ours", "x", "event"))
     assert '<strong class="number">' not in write_report([nothing], tmp_path / "r.html").read_text()
 

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.rows import CLOCKS, QUANTILES
 from repro.results.campaign_data import Campaign
 from repro.results.cross_campaign import Comparison, compare_campaigns
@@ -116,7 +117,7 @@ def test_intervals_are_the_same_each_time_and_need_two_cases() -> None:
 
 @cache
 def recorded(name: str) -> Campaign:
-    return Campaign.load(RESULTS / name / "raw", STUDY, get_study(STUDY).columns)
+    return Campaign.load(CampaignFolder.of(name, RESULTS), STUDY, get_study(STUDY).columns)
 
 
 def made_slower(campaign: Campaign, change: Change) -> Campaign:
@@ -129,7 +130,7 @@ def made_slower(campaign: Campaign, change: Change) -> Campaign:
 def compared(first: str, second: str, change: Change = lambda rows: 1.0) -> Comparison:
     """The recorded files, the second one's times multiplied by what `change` returns for its rows."""
     ours = [recorded(first), made_slower(recorded(second), change)]
-    folders = [RESULTS / name / "raw" for name in (first, second)]
+    folders = [CampaignFolder.of(name, RESULTS) for name in (first, second)]
     only = dict(zip(folders, ours, strict=True))
     # the repetition has one study, so that no other one is asked for
     return compare_campaigns(*folders, tolerance=TOLERANCE, load=lambda folder, study: only[folder])

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import fields
 from itertools import product
 from typing import get_args
 
@@ -17,6 +18,7 @@ from repro.sparse.compound.variants import (
     LOADS,
     ORDERINGS,
     Layout,
+    Schedule,
     VariantId,
     all_layouts,
     extended_layouts,
@@ -86,6 +88,16 @@ def test_the_glossary_has_each_word_behind_a_schedule() -> None:
     words = {*LOADS, "p", "a", "f", "rolled"} - {"ca"}  # f: of pairs alone
     assert [word for word in sorted(words) if f"`-{word}`" not in glossary] == []
     assert [ordering for ordering in ORDERINGS[1:] if f"`@{ordering}`" not in glossary] == []
+
+
+def test_the_glossary_has_the_column_of_each_field_of_a_schedule() -> None:
+    glossary = (REPOSITORY / "docs/glossary.md").read_text("utf-8")
+    columns = dict(re.findall(r"^\| `(\w+)` \| `(\w+)` \|", glossary, re.MULTILINE))
+    assert columns.keys() == {field.name for field in fields(Schedule)} - {"kind"}
+    id = VariantId.parse("Sl-8-AoSoA-AoS/direct-256-6-w2-u4-cs-p")
+    assert {column: id.columns[column] for column in columns.values()} == {
+        column: getattr(id.schedule, field) for field, column in columns.items()
+    }
 
 
 @pytest.mark.parametrize(

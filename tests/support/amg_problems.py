@@ -13,7 +13,7 @@ from repro.sparse.device_primitives import ModuleFile
 from repro.sparse.multigrid import reference
 from repro.sparse.spgemm.kernels import LIMITS
 from repro.studies.spgemm_amg.operands import AmgOperands, SolveRunnable, SpgemmRunnable
-from repro.studies.spgemm_amg.runnables_products import Plans, Refill, SingleKernel, StoredRefill, WholeProduct
+from repro.studies.spgemm_amg.runnables_products import ChosenKernels, Refill, SingleKernel, StoredRefill, WholeProduct
 from repro.studies.spgemm_amg.runnables_setup import LevelSetUp, SetUp, Solution
 from repro.studies.spgemm_amg.study import products_of
 from support.products_by_shape import five_point
@@ -101,7 +101,7 @@ def runnables(
     built: Mapping[str, ModuleFile], operands: AmgOperands
 ) -> list[SpgemmRunnable | SetUp | LevelSetUp | SolveRunnable]:
     """Return what a case times of ours, but for the bins: every way to each product, set-ups, levels, the solution."""
-    products = [runnable for name in operands.products for runnable in products_of(built, name, Plans())]
+    products = [runnable for name in operands.products for runnable in products_of(built, name, ChosenKernels())]
     single = {SingleKernel} if "single-exact" in built else set()
     assert {type(runnable) for runnable in products} == {WholeProduct, Refill, StoredRefill} | single
     levels = [LevelSetUp(built, level) for level in range(len(operands.levels) - 1)]

@@ -16,14 +16,14 @@ from repro.studies.dynamic_csr.operands import make_operands as graph_operands
 
 
 @contextmanager
-def opened_benches(modules_folder, study, own, resident=16, **timing):
+def opened_benches(modules_folder, study, own, kept_packings=16, **timing):
     """Give what opens a bench on devices for operands, and release all at the end."""
     benches = []
 
     def open_bench(devices, problem, operands):
         benches.append(
             Bench(
-                Workspace(devices, operands, modules_folder, resident),
+                Workspace(devices, operands, modules_folder, kept_packings),
                 study_name=study,
                 problem_name=problem,
                 timing=Timing(**timing),
@@ -77,9 +77,9 @@ FEW = {
 }  # fmt: skip
 
 
-def graph_benches(all_devices, modules_folder, own=OWN, resident=16, **timing):
+def graph_benches(all_devices, modules_folder, own=OWN, kept_packings=16, **timing):
     """Give what opens a bench on these devices for a growing matrix, and release all at the end; for fixtures."""
-    with opened_benches(modules_folder, "dynamic_csr", own, resident, **{**FEW, **timing}) as open_bench:
+    with opened_benches(modules_folder, "dynamic_csr", own, kept_packings, **{**FEW, **timing}) as open_bench:
         yield lambda problem, precision="double", devices=all_devices: open_bench(
             devices, problem.name, graph_operands(problem, precision, 1)
         )

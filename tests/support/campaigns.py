@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.rows import CLOCKS, NO_COLUMNS, SCHEMA, ColumnType, Row, split_columns
 from repro.bench.store import write_rows, write_table
 from repro.campaign.measurement import CHOICES
@@ -40,10 +41,17 @@ class Recorder:
     ) -> None:
         self.results = root / "results"
         self.campaign = f"synthetic-{backend}"
-        self.raw = self.results / self.campaign / "raw"
         self.backend, self.device = backend, DEVICES[backend]
         self.study, self.own = study, own
         self.problems: set[str] = set()
+
+    @property
+    def folder(self) -> CampaignFolder:
+        return CampaignFolder.of(self.campaign, self.results)
+
+    @property
+    def raw(self) -> Path:
+        return self.folder.raw
 
     def row(
         self,
@@ -73,14 +81,14 @@ class Recorder:
         """Return the row of a problem that could not be had."""
         return Row("k", self.study, problem, precision, "variant", "-", "unavailable", phase="report", message=reason)
 
-    def folder(self, problem: str, precision: str) -> Path:
+    def case_folder(self, problem: str, precision: str) -> Path:
         """Where the files of a case lie."""
-        return self.raw / self.study / problem / precision
+        return self.folder.case(self.study, problem, precision)
 
     def write(self, problem: str, precision: str, step: str, rows: Iterable[Row]) -> Path:
         """Write the rows of a step."""
         self.problems.add(problem)
-        return write_rows(rows, self.own, self.folder(problem, precision) / f"{step}.parquet")
+        return write_rows(rows, self.own, self.case_folder(problem, precision) / f"{step}.parquet")
 
     def choose(self, problem: str, precision: str, chosen: Mapping[tuple[str, str], tuple[str, list[str]]]) -> Path:
         """Write the choices: by tuning and clock the winner and its ties."""
@@ -90,7 +98,7 @@ class Recorder:
             for (tuning, clock), (name, ties) in chosen.items()
         ]
         return write_table(
-            pa.Table.from_pylist(choices, schema=CHOICES), self.folder(problem, precision) / "choices.parquet"
+            pa.Table.from_pylist(choices, schema=CHOICES), self.case_folder(problem, precision) / "choices.parquet"
         )
 
     def record(self, problem: str, **content: Any) -> Path:
@@ -117,7 +125,7 @@ class Recorder:
 
     def load(self) -> Campaign:
         """Read the campaign as if all problems that were written were configured."""
-        return Campaign.load(self.raw, self.study, self.own, self.problems)
+        return Campaign.load(self.folder, self.study, self.own, self.problems)
 
 
 FAST, CLOSE, SLOW, BROKEN = "fast/1", "close/1", "slow/1", "broken/1"

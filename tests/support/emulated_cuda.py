@@ -36,7 +36,7 @@ needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="there i
 _INCLUDED = re.compile(r"^#include <(?:cuda_\w+|cooperative_groups)\.h>$", re.MULTILINE)
 _LAUNCHED = re.compile(r"extern (?:__shared__|SHARED) (\w+) (\w+)\[\];")
 _KERNEL = re.compile(
-    r'(?:extern "C" __global__ void __launch_bounds__|(?:WARP_)?KERNEL)\([^)]*\)\s+(\w+)\s*\(([^)]*)\)'
+    r'(?:extern "C" __global__ void __launch_bounds__|(?:WARP_)?KERNEL)\([^)]*\)\s+(\w+)\s*\(((?:[^()]|\([^()]*\))*)\)'
 )
 
 

@@ -19,7 +19,7 @@ from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
 from repro.results import figure_style
-from repro.results.problem_rows import ADDED, MARK
+from repro.results.problem_lines import ADDED, MARK
 from repro.results.tables import Figure
 
 #: The least contrast of text with what is behind it, and of lines and marks with white (WCAG 2.2, 1.4.3 and 1.4.11).

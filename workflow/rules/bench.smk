@@ -12,7 +12,7 @@ for study in plan.studies.values():
             ),
         output:
             multiext(
-                f"{plan.results}/raw/{study.name}/{{problem}}/{{precision}}/",
+                f"{plan.folder.case(study.name, '{problem}', '{precision}')}/",
                 *plan.case_files(study.name),
             ),
         log:
@@ -55,7 +55,7 @@ for study in plan.studies.values():
                     batches.read_by(batch),
                 ),
             output:
-                f"{plan.results}/batches/{study.name}/{{precision}}/{{batch}}",
+                str(plan.folder.batch(f"{study.name}/{{precision}}/{{batch}}")),
             log:
                 f"{plan.logs}/batches/{study.name}/{{precision}}/{{batch}}.log",
             conda:

@@ -5,8 +5,8 @@ rule problem:
     input:
         lambda wildcards: inputs([f"problem {wildcards.problem}"], []),
     output:
-        matrix=f"{plan.results}/problems/{{problem}}.npz",
-        record=f"{plan.results}/raw/problems/{{problem}}.json",
+        matrix=str(plan.folder.problem("{problem}")),
+        record=str(plan.folder.record("{problem}")),
     log:
         f"{plan.logs}/problem/{{problem}}.log",
     conda:
@@ -29,7 +29,7 @@ if batches.building:
         input:
             lambda wildcards: inputs(batches[f"problems/{wildcards.batch}"].steps, []),
         output:
-            f"{plan.results}/batches/problems/{{batch}}",
+            str(plan.folder.batch("problems/{batch}")),
         log:
             f"{plan.logs}/batches/problems/{{batch}}.log",
         conda:

@@ -10,13 +10,13 @@ rule report:
         kept(
             [
                 report(
-                    f"{plan.results}/report.html",
+                    str(plan.folder.page("report.html")),
                     caption="../report/report.rst",
                     category="Report",
                     labels={"name": "All tables and figures"},
                 ),
-                f"{plan.results}/reproduction.md",
-                f"{plan.results}/reproduction.tex",
+                str(plan.folder.page("reproduction.md")),
+                str(plan.folder.page("reproduction.tex")),
             ]
         ),
     log:
@@ -40,7 +40,7 @@ rule check:
             ["check"], ahead_of_check(report)
         ),
     output:
-        f"{plan.results}/complete",
+        str(plan.folder.complete),
     log:
         f"{plan.logs}/check.log",
     # a second look finds the same

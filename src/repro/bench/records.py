@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, ValidationInfo, field_validator
 
+from repro.bench.campaign_folder import CampaignFolder
 from repro.errors import ReproError
 from repro.problems.registry import name_error
 from repro.untrusted_files import files_below, read_file, read_json, shown
@@ -122,25 +123,21 @@ def read_environment(path: Path) -> dict[str, Any]:
     return _read(path, _Environment, "an environment")
 
 
-def read_problems(raw: Path) -> dict[str, dict[str, Any]]:
-    folder = raw / "problems"
-    return {name: read_problem_of(folder, name) for name in _names(folder)}
+def read_problems(folder: CampaignFolder) -> dict[str, dict[str, Any]]:
+    return {name: read_problem_of(folder.records, name) for name in _names(folder.records)}
 
 
-def read_environments(raw: Path) -> dict[str, dict[str, Any]]:
-    folder = raw / "environment"
-    return {name: read_environment(folder / f"{name}.json") for name in _names(folder)}
+def read_environments(folder: CampaignFolder) -> dict[str, dict[str, Any]]:
+    return {name: read_environment(folder.environment(name)) for name in _names(folder.environments)}
 
 
-#: File of a record that names for each source hash of its environment records the commit with this source, or null.
-COMMITS = "commits.json"
 #: Characters of a commit in texts.
 COMMIT_LENGTH = 12
 
 
-def read_commits(folder: Path) -> dict[str, str | None]:
+def read_commits(folder: CampaignFolder) -> dict[str, str | None]:
     """Read `results/<campaign>/commits.json`; empty without one, `ReproError` if it is damaged."""
-    path = folder / COMMITS
+    path = folder.commits
     try:
         return TypeAdapter(dict[_Word, _Word | None]).validate_python(read_json(path), strict=True)
     except FileNotFoundError:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+import numpy as np
 from numpy.typing import NDArray
 
 from repro.bench.guards import Guarded, Guards
@@ -27,6 +29,7 @@ class Runnable:
     """Base class of everything that is verified and timed.
 
     Calls come in this order: `compile`, `pack`, `prepare`, any number of `before`, `launch` and `result`, `release`.
+    A launch that is verified follows `erase_result`; the first one is, and one after the last timed one.
 
     Attributes
     ----------
@@ -96,6 +99,9 @@ class Runnable:
 
     def before(self) -> None:
         """Restore data that a launch overwrites; called before each launch and not timed."""
+
+    def erase_result(self, workspace: Workspace) -> None:
+        """Overwrite the last result, so that a launch that leaves it as it is, or adds to it, is found wrong."""
 
     def result(self) -> Any:
         """Return the result of a launch for `Operands.check`; None if there is nothing to verify."""
@@ -169,6 +175,27 @@ class Operands(Protocol):
         """
 
 
+class VerifiedResults:
+    """Errors of the results that were right: one that equals such a result bit by bit is not compared again."""
+
+    def __init__(self) -> None:
+        self._errors: dict[tuple[Hashable, bytes], float] = {}
+
+    def error(self, expected: Hashable, arrays: Iterable[NDArray[Any]], compare: Callable[[], float]) -> float:
+        """Return the largest error over its bound of a result's arrays, by `compare` unless it is known.
+
+        `expected` names what the arrays are compared with.
+        """
+        digest = hashlib.blake2b()
+        for array in arrays:
+            digest.update(f"{array.dtype} {array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).data)
+        key = expected, digest.digest()
+        if key not in self._errors:
+            self._errors[key] = compare()
+        return self._errors[key]
+
+
 T = TypeVar("T")
 
 
@@ -198,7 +225,7 @@ class Workspace:
     ----------
     modules
         Folder that contains the compiled modules.
-    resident
+    kept_packings
         Maximum number of packed operands, and of programs, on the device. In a search, candidates with equal packing
         follow each other, so 1 is enough; other steps increase this attribute.
     say
@@ -214,19 +241,19 @@ class Workspace:
         devices: Devices,
         operands: Operands,
         modules: Path = MODULES,
-        resident: int = 1,
+        kept_packings: int = 1,
         say: Callable[[str], None] = lambda line: None,
         lend: Callable[[], AbstractContextManager[None]] = nullcontext,
         turns: int = 1,
     ) -> None:
         self.devices = devices
         self.operands = operands
-        self.resident = resident
+        self.kept_packings = kept_packings
         self.say = say
         self.turns = turns
         #: Maximum total bytes of all packed operands on the device; a larger operand is kept alone. A search sets this
         #: limit because it prepares one runnable at a time. None: packed operands may all be in use, and only
-        #: `resident` limits them.
+        #: `kept_packings` limits them.
         self.packing_bytes: int | None = None
         #: Seconds that `pack` needed for the packed operands uploaded so far.
         self.packed_seconds = 0.0
@@ -333,7 +360,7 @@ class Workspace:
         while self._packings:
             packed_bytes = sum(buffer.nbytes for _, buffers in self._packings.values() for buffer in buffers.values())
             too_large = self.packing_bytes is not None and packed_bytes + nbytes > self.packing_bytes
-            if len(self._packings) < self.resident and not too_large:
+            if len(self._packings) < self.kept_packings and not too_large:
                 break
             _release(self._packings.popitem(last=False)[1][1])
 
@@ -372,7 +399,7 @@ class Workspace:
                 check_binary(binary)
             except DamagedBinary as damage:
                 raise ModuleError(str(damage)) from None
-            while len(self._programs) >= self.resident * len(self.devices):
+            while len(self._programs) >= self.kept_packings * len(self.devices):
                 self._programs.popitem(last=False)
             self._programs[key] = self.devices[index].load(binary)
         return self._programs[key]

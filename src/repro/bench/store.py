@@ -30,6 +30,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from filelock import FileLock, Timeout
 
+from repro.bench.campaign_folder import CampaignFolder, step_file
 from repro.bench.records import is_record
 from repro.bench.rows import SCHEMA, TRY_AGAIN, ColumnType, Misfit, Row, is_valid, misfit, other_types, schema_of
 from repro.config.validation_errors import suggestion
@@ -354,8 +355,6 @@ def write_rows(rows: Iterable[Row], own: Mapping[str, ColumnType], path: Path) -
     return write_table(table, path)
 
 
-#: Folders in `raw` that do not belong to a single study.
-SHARED = ("problems", "environment")
 #: Columns that identify a case: one problem in one precision.
 CASE = ("problem", "precision")
 #: Allowed names of steps; they are used in file names and glob patterns.
@@ -364,7 +363,8 @@ STEP_NAME = r"[A-Za-z0-9_-]{1,100}"
 
 def case_files(study_folder: Path, step: str) -> list[Path]:
     """Return the sorted files of a step that contain one case each. `study_folder` is the folder `raw/<study>`."""
-    return [path for path in files_below(study_folder, f"{step}.parquet") if path.parent != study_folder]
+    merged = step_file(study_folder, step)
+    return [path for path in files_below(study_folder, merged.name) if path != merged]
 
 
 def read_rows(study_folder: Path, step: str) -> pa.Table:
@@ -390,12 +390,12 @@ def read_rows(study_folder: Path, step: str) -> pa.Table:
                 todo="measure the problem again: its folder says what it is",
             )
     tables = list(measured.values())
-    if os.path.lexists(path := study_folder / f"{step}.parquet"):  # a dangling link is reported as damaged
+    if os.path.lexists(path := step_file(study_folder, step)):  # a dangling link is reported as damaged
         kept = _read_steps(path, study_folder.name)
         if measured:
             kept = kept.filter(pa.array([_folder(*key) not in measured for key in cases_of(kept)], pa.bool_()))
         tables.append(kept)
-    return join_cases(tables, study_folder / f"**/{step}.parquet")
+    return join_cases(tables, step_file(study_folder / "**", step))
 
 
 def join_cases(tables: Sequence[pa.Table], where: Path) -> pa.Table:
@@ -491,34 +491,35 @@ def _folder(problem_name: str, precision: str) -> tuple[str, ...]:
 
 def read_case(study_folder: Path, step: str, problem_name: str, precision: str) -> list[dict[str, Any]]:
     """Read the rows of one step for one problem in one precision; absent values are None."""
-    path = study_folder / check_name(problem_name, study_folder) / precision / f"{step}.parquet"
+    path = step_file(study_folder / check_name(problem_name, study_folder) / precision, step)
     rows = _read_steps(path, study_folder.name) if os.path.lexists(path) else read_rows(study_folder, step)
     if not rows.num_rows:
         return []
     return [row for row in rows.to_pylist() if (row["problem"], row["precision"]) == (problem_name, precision)]
 
 
-def recorded_studies(raw: Path) -> list[str]:
-    return sorted(path.name for path in raw.iterdir() if path.is_dir() and path.name not in SHARED)
+def recorded_studies(folder: CampaignFolder) -> list[str]:
+    shared = (folder.records, folder.environments)
+    return sorted(path.name for path in folder.raw.iterdir() if path.is_dir() and path not in shared)
 
 
-def check_measured(raw: Path) -> None:
-    """Raise `ReproError` if there is no `results/<campaign>/raw`; the message has the nearest campaign that has one."""
-    if raw.is_dir():
+def check_measured(folder: CampaignFolder) -> None:
+    """Raise `ReproError` if a campaign has no measured files; the message has the nearest campaign that has some."""
+    if folder.raw.is_dir():
         return
-    campaign, others = raw.parent.name, [path.parent.name for path in raw.parent.parent.glob("[!.]*/raw")]
+    others = [other.name for other in CampaignFolder.measured(folder.path.parent)]
     raise ReproError(
         "no such campaign",
-        where=raw,
-        actual=f"{campaign}{suggestion(campaign, others)}",
+        where=folder.raw,
+        actual=f"{folder.name}{suggestion(folder.name, others)}",
         todo="measure it first, or name another one: `repro list campaigns` has all",
     )
 
 
-def check_folders(raw: Path, studies: Iterable[str]) -> None:
+def check_folders(folder: CampaignFolder, studies: Iterable[str]) -> None:
     """Raise `ReproError` if a path where a study or records need a folder is not a folder."""
-    for name in (*SHARED, *studies):
-        if (raw / name).exists() and not (raw / name).is_dir():
+    for path in (folder.records, folder.environments, *map(folder.study, studies)):
+        if path.exists() and not path.is_dir():
             raise ReproError(
-                "a file is where a folder should be", where=raw / name, todo="take the folder from a copy, or from git"
+                "a file is where a folder should be", where=path, todo="take the folder from a copy, or from git"
             )

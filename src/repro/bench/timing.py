@@ -144,6 +144,8 @@ QUARTERS = np.array([0, 0.25, 0.5, 0.75, 1])
 
 @dataclass(frozen=True)
 class SamplingPlan:
+    """How often a runnable is launched for one sample by each clock, and with which cache."""
+
     launches: int
     #: Number of launches in one graph; 0 if the graph clock is not used.
     graph_launches: int = 0
@@ -156,6 +158,8 @@ class SamplingPlan:
 
 @dataclass(frozen=True)
 class Samples:
+    """What the clocks read of one runnable, and what was noticed meanwhile."""
+
     #: Readings of each clock: seconds of each launch (`event`, `host`), or seconds per launch for each replay
     #: (`graph`).
     seconds: Mapping[str, Seconds]
@@ -185,6 +189,12 @@ class Samples:
     @property
     def taken(self) -> int:
         return self.discarded + sum(map(len, self.seconds.values()))
+
+    @property
+    def launches(self) -> int:
+        """Number of launches that the samples timed."""
+        each = {"graph": self.graph_launches or 1}
+        return sum(each.get(clock, 1) * len(readings) for clock, readings in self.seconds.items())
 
     def join(self, other: Samples) -> Samples:
         return replace(

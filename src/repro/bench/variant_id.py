@@ -12,6 +12,8 @@ from typing import Any, Self, cast
 
 @dataclass(frozen=True)
 class SearchPoint:
+    """Where a variant lies in its search space, for strategies that predict times from those of near variants."""
+
     #: Variants of one group, for example of one layout, tend to fail together.
     group: str
     #: Categorical coordinates of a variant; their number is equal for all variants of a search space.
@@ -47,12 +49,12 @@ class BaseId(ABC):
     @property
     @abstractmethod
     def columns(self) -> dict[str, Any]:
-        """Return the row columns whose values follow from the id."""
+        """The row columns whose values follow from the id."""
 
     @property
     @abstractmethod
     def point(self) -> SearchPoint:
-        """Return the variant's coordinates in the search space."""
+        """The variant's coordinates in the search space."""
 
 
 @lru_cache(maxsize=1 << 16)

@@ -1,5 +1,5 @@
 """Archiving a measured campaign: merging its files into one per study and step, finding the commits that measured it,
-and printing its environment for pip.
+citing it, and printing its environment for pip.
 
 `repro.bench.store` merges the rows.
 """
@@ -8,33 +8,40 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import subprocess
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from repro.bench.records import COMMITS, code_of, read_commits, read_environments
+from repro import __version__
+from repro.bench.campaign_folder import CampaignFolder, step_file
+from repro.bench.records import COMMIT_LENGTH, code_of, read_commits, read_environments
 from repro.bench.store import case_files, check_measured, read_rows, recorded_steps, recorded_studies, write_table
 from repro.codegen.templates import SUFFIXES
 from repro.errors import ReproError
 from repro.filesystem import write_whole
 from repro.programs import run_program
+from repro.results.campaign_data import Campaign
+from repro.results.output import latex_escape
+from repro.results.registry import Artifact
 from repro.untrusted_files import shown
 
 
-def pack(raw: Path) -> list[Path]:
-    """Merge all files in `results/<campaign>/raw` into one file per study and step; return the written files.
+def pack(campaign: CampaignFolder) -> list[Path]:
+    """Merge a campaign's measured files into one file per study and step; return the written files.
 
     Merged files are written atomically, and files are deleted only after all are written, so that a killed call can be
     repeated. Merged files without new rows are not rewritten.
     """
-    check_measured(raw)
-    studies = [raw / name for name in recorded_studies(raw)]
+    check_measured(campaign)
+    studies = [campaign.study(name) for name in recorded_studies(campaign)]
     sources = {(study, step): case_files(study, step) for study in studies for step in recorded_steps(study)}
     merged = {case: read_rows(*case) for case in sources}  # also without new rows, to verify the merged file
     written = [
-        write_table(merged[study, step], study / f"{step}.parquet") for study, step in sources if sources[study, step]
+        write_table(merged[study, step], step_file(study, step)) for study, step in sources if sources[study, step]
     ]
     for (study, _), files in sources.items():
         for path in files:
@@ -55,18 +62,18 @@ LISTING = 60.0
 _TREE = b"40000"
 
 
-def record_commits(folder: Path, repository: Path) -> dict[str, str | None]:
+def record_commits(folder: CampaignFolder, repository: Path) -> dict[str, str | None]:
     """Write `commits.json` of a campaign: the commit of each source hash, null if the repository's history has none.
 
     A hash that an earlier call found is not searched again, since the record may lie in a clone with less history.
     """
-    environments = read_environments(folder / "raw").values()
+    environments = read_environments(folder).values()
     stated = {str(record["source"]): record.get("commit") for record in environments if record.get("source")}
     known = {source: commit for source, commit in read_commits(folder).items() if commit and source in stated}
     found = find_commits({source: commit for source, commit in stated.items() if source not in known}, repository)
     commits = dict(sorted({**known, **found}.items()))
     if commits:
-        write_whole(folder / COMMITS, json.dumps(commits, indent=1) + "\n")
+        write_whole(folder.commits, json.dumps(commits, indent=1) + "\n")
     return commits
 
 
@@ -143,6 +150,78 @@ class _Objects:
         return digest.hexdigest()[:16]
 
 
+@dataclass(frozen=True)
+class Citation:
+    """What says which rows a recorded table or figure is of."""
+
+    version: str
+    campaign: str
+    #: `study/name`.
+    artifact: str
+    devices: Sequence[str]
+    #: First and last day of measurement.
+    days: Sequence[str]
+    #: Commit of each hash of the sources; None where no commit has just these.
+    commits: Mapping[str, str | None]
+    #: File of the rows.
+    rows: str
+    #: What makes the table or figure again.
+    command: str
+
+    @property
+    def recording(self) -> str:
+        return f"{', '.join(self.devices)}, {' to '.join(dict.fromkeys(self.days))}"
+
+    @property
+    def code(self) -> str:
+        """Sources, and their commits as far as there are any."""
+        return "; ".join(
+            f"sources {source}, {f'commit {commit[:COMMIT_LENGTH]}' if commit else 'of no commit'}"
+            for source, commit in self.commits.items()
+        )
+
+    @property
+    def bibtex(self) -> str:
+        """An entry that LaTeX takes as it is."""
+        key = re.sub(r"\W+", "-", f"sparse-repro-{self.campaign}-{self.artifact}")
+        title = f"sparse-repro {self.version}, campaign {self.campaign}, {self.artifact}"
+        note = f"Measured on {self.recording}; {self.code}; by {self.command}"
+        lines = (
+            "  author = {{The sparse-repro developers}},",
+            f"  title = {{{{{latex_escape(title)}}}}},",
+            f"  year = {{{self.days[-1][:4]}}},",
+            f"  note = {{{latex_escape(note)}}},",
+        )
+        return "\n".join([f"@misc{{{key},", *lines, "}"])
+
+
+def cite(campaign: Campaign, folder: CampaignFolder, artifact: Artifact, caption: str) -> Citation:
+    """Return how a table or figure of a recorded campaign is cited.
+
+    `caption` is the artifact's, which says whether its times are those of the search.
+    """
+    of_search = "medians of the search" in caption and "medians of the report phase" not in caption
+    step = "search" if of_search else "report"
+    rows = campaign.search if of_search else campaign.report
+    rows = rows[rows.device.notna()]
+    if rows.empty:
+        raise ReproError("nothing was measured that could be cited", where=folder.study(campaign.study))
+    sources = {str(campaign.environments[name]["source"]) for name in rows.environment.unique()}
+    commits = read_commits(folder)
+    merged = step_file(folder.study(campaign.study), step)
+    named = f"{artifact.study}/{artifact.name}"
+    return Citation(
+        __version__,
+        campaign.name,
+        named,
+        sorted(rows.device.unique()),
+        (rows.measured_at.min()[:10], rows.measured_at.max()[:10]),
+        {source: commits.get(source) for source in sorted(sources)},
+        str(merged if merged.exists() else folder.study(campaign.study)),
+        f"repro {artifact.kind} {named} --campaign {campaign.name}",
+    )
+
+
 #: Python packages of libraries, and the record's key for the loaded version, which may come from another installation.
 LIBRARIES = {"nvidia-cusparse": "cusparse"}
 #: Keys of an environment record other than Python packages, with their titles in the comments of the output.
@@ -161,34 +240,34 @@ BESIDE = {
 }
 
 
-def constraints_of(raw: Path, record: str | None = None) -> str:
+def constraints_of(folder: CampaignFolder, record: str | None = None) -> str:
     """Return the packages of an environment record, one per line, after comments on what pip does not install.
 
-    `record` selects a record in `results/<campaign>/raw` by the start of its hash; None requires that all records
+    `record` selects one of the campaign's records by the start of its hash; None requires that all records
     agree.
     """
-    check_measured(raw)
-    records = read_environments(raw)
+    check_measured(folder)
+    records = read_environments(folder)
     if not records:
         raise ReproError(
             "the campaign has no record of its environment",
-            where=raw / "environment",
+            where=folder.environments,
             todo="take it from where the campaign was measured",
         )
     named = {name: content for name, content in records.items() if name.startswith(record or "")}
     if not named:
         raise ReproError(
-            "no such environment record", where=raw / "environment", expected=", ".join(records), actual=record
+            "no such environment record", where=folder.environments, expected=", ".join(records), actual=record
         )
     # records of studies can name further packages
     packages = _united([content.get("packages") or {} for content in named.values()])
     texts: dict[str, list[str]] = {}
     for name, content in named.items():
-        texts.setdefault(_text(raw / "environment" / f"{name}.json", content, packages), []).append(name)
+        texts.setdefault(_text(folder.environment(name), content, packages), []).append(name)
     if len(texts) > 1:
         raise ReproError(
             "the campaign was measured in several environments",
-            where=raw / "environment",
+            where=folder.environments,
             expected="one",
             actual="; ".join(
                 f"{names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}: {_differing(text, texts)}"
@@ -197,10 +276,10 @@ def constraints_of(raw: Path, record: str | None = None) -> str:
             todo="name one by --record",
         )
     ((text, names),) = texts.items()
-    codes = code_of(named, read_commits(raw.parent))
+    codes = code_of(named, read_commits(folder))
     versions = [
         f"# Measured with, by {len(names)} environment {'record' if len(names) == 1 else 'records'} of campaign "
-        f"{raw.resolve().parent.name}",
+        f"{folder.raw.resolve().parent.name}",
         f"# of this software: {', '.join(codes)}",
     ]
     return "\n".join([*versions, text])

@@ -6,14 +6,16 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
+from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.store import check_measured, recorded_studies
 from repro.campaign.configuration import load
 from repro.config.models import Config
 from repro.config.validation_errors import suggestion
 from repro.errors import ReproError
 from repro.package_data import DEFAULT_CONFIG
-from repro.problems.registry import campaign_folder, load_registry, problem_names
+from repro.problems.registry import load_registry, problem_names
 from repro.results.campaign_data import Campaign
 from repro.results.common_tables import register_common_tables
 from repro.results.published import Published
@@ -47,12 +49,12 @@ class CampaignSelection:
         if campaign is None:
             loaded: Config | None = load(config or DEFAULT_CONFIG)
         else:
-            recorded = campaign_folder(results, campaign) / "config.yaml"
+            recorded = CampaignFolder.named(campaign, results).config
             path = config or (recorded if os.path.lexists(recorded) else None)
             loaded = load(path) if path else None
         name = campaign or (loaded.campaign if loaded else "")
         for other in beside or ():
-            campaign_folder(results, other)
+            CampaignFolder.named(other, results)
         if beside is None:
             beside = loaded.beside if loaded else ()
         if name in beside:
@@ -60,16 +62,16 @@ class CampaignSelection:
         return cls(name, results, loaded, tuple(beside))
 
     @property
-    def raw(self) -> Path:
-        return self.results / self.campaign / "raw"
+    def folder(self) -> CampaignFolder:
+        return CampaignFolder.of(self.campaign, self.results)
 
     def studies(self, study_name: str | None = None) -> list[str]:
         """Return the named study, or all with rows, in the configuration's order; without rows all configured."""
         if study_name is not None:
             return [get_study(study_name).name]
-        check_measured(self.raw)
+        check_measured(self.folder)
         configured = [name for name in (self.config.studies if self.config else study_names()) if name in study_names()]
-        recorded = recorded_studies(self.raw)
+        recorded = recorded_studies(self.folder)
         return [name for name in configured if name in recorded] or configured
 
     @property
@@ -83,30 +85,32 @@ class CampaignSelection:
         own = get_study(study_name).columns
         settings = self.config.studies.get(study_name) if self.config else None
         if self.config is None or settings is None:
-            campaign = Campaign.load(self.raw, study_name, own)
+            campaign = Campaign.load(self.folder, study_name, own)
         else:
             problems = problem_names(load_registry(Path(self.config.registry)), settings.problems)
-            campaign = Campaign.load(self.raw, study_name, own, problems, settings.timing.tie, settings.precisions)
-        return replace(campaign, beside=others, as_published=self._as_published(study_name, campaign))
+            campaign = Campaign.load(self.folder, study_name, own, problems, settings.timing.tie, settings.precisions)
+        literal, later = (self._of_key(key, study_name, campaign) for key in ("as_published", "later"))
+        return replace(campaign, beside=others, as_published=literal, later=later)
 
-    def _as_published(self, study_name: str, campaign: Campaign) -> Campaign | None:
-        """Read the campaign of the key `as_published`; None if there is none, or if it lacks the study."""
-        name = self.config.as_published if self.config else None
+    def _of_key(self, key: Literal["as_published", "later"], study_name: str, campaign: Campaign) -> Campaign | None:
+        """Read the campaign that a key names; None if there is none, or if it lacks the study."""
+        name = getattr(self.config, key) if self.config else None
         if name is None:
             return None
         asked = CampaignSelection.of(name, self.results, beside=())
         if study_name not in asked.studies():
             return None
-        literal = asked.read(study_name)
-        if campaign.device and literal.device and campaign.device != literal.device:
+        other = asked.read(study_name)
+        if campaign.device and other.device and campaign.device != other.device:
+            what = {"as_published": "the kernels as published were", "later": "the later rows were"}[key]
             raise ReproError(
-                "the kernels as published were measured on another model of GPU",
-                where=f"as_published: {name}, study {study_name}",
+                f"{what} measured on another model of GPU",
+                where=f"{key}: {name}, study {study_name}",
                 expected=campaign.device,
-                actual=literal.device,
-                todo="name a campaign on the same model, or leave `as_published` out",
+                actual=other.device,
+                todo=f"name a campaign on the same model, or leave `{key}` out",
             )
-        return literal
+        return other
 
     def own_alone(self, study_name: str) -> bool:
         """Return whether all problems of a study are files of the user's own."""

@@ -17,9 +17,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from repro.bench.records import read_problem_of
+from repro.bench.campaign_folder import CampaignFolder, step_file
+from repro.bench.records import read_problem_of, read_problems
 from repro.bench.rows import OUTSIDE, TIMED
-from repro.bench.store import distinct_cases, read_case, read_rows
+from repro.bench.store import distinct_cases, read_case, read_rows, recorded_steps, recorded_studies
 from repro.campaign.measurement import environments_of
 from repro.campaign.plan import Plan, ProblemBatches
 from repro.campaign.receipts import making
@@ -73,6 +74,25 @@ def find_missing(plan: Plan, freshness: Freshness | None = None) -> list[Missing
     return missing
 
 
+def find_missing_of_record(folder: CampaignFolder) -> list[Missing]:
+    """Return problems that were unavailable and rows that failed, of a record whose configuration is not known."""
+    problems = read_problems(folder)
+    missing = [
+        Missing(f"problem {name}", record.get("reason") or "it is not said why")
+        for name, record in problems.items()
+        if record.get("status", "ok") != "ok"
+    ]
+    listed = {part.what for part in missing}
+    for study in recorded_studies(folder):
+        steps = {step: _rows_by_case(folder.study(study), step) for step in recorded_steps(folder.study(study))}
+        for step, cases in steps.items():
+            for (problem, precision), rows in cases.items():
+                if f"problem {problem}" not in listed:
+                    winners = {row["name"] for row in steps.get(CHOICES, {}).get((problem, precision), ())}
+                    missing += missing_of_failed(f"{study} on {problem}, {precision} ({step})", rows, winners)
+    return missing
+
+
 def count_alike(missing: Sequence[Missing]) -> list[Missing]:
     """Return what is missing with one line for each kind and reason that several share, in their order."""
     alike: dict[tuple[str, str, bool], list[Missing]] = {}
@@ -97,7 +117,7 @@ def log_of(batches: ProblemBatches, case: tuple[str, str, str]) -> Path | None:
 
 def find_missing_of_case(plan: Plan, study_name: str, problem_name: str, precision: str) -> list[Missing]:
     """Return what is missing in one measured case, as `find_missing` does for all cases."""
-    folder = Path(plan.results, "raw", study_name)
+    folder = plan.folder.study(study_name)
     rows = {
         Path(step).stem: read_case(folder, Path(step).stem, problem_name, precision)
         for step in plan.case_files(study_name)
@@ -109,9 +129,9 @@ def _outdated(plan: Plan, freshness: Freshness, named: bool) -> Iterator[Missing
     """Yield stale steps, but no cases in merged files (without receipts). `named`: failures are already listed."""
     recorded = set()
     for study, problem, precision in plan.runs:
-        raw, steps = Path(plan.results, "raw", study), plan.case_files(study)
-        own = (raw / problem / precision / step for step in steps)
-        if (raw / steps[0]).exists() and not any(path.exists() for path in own):
+        folder, steps = plan.folder, plan.case_files(study)
+        own = (folder.case(study, problem, precision) / step for step in steps)
+        if (folder.study(study) / steps[0]).exists() and not any(path.exists() for path in own):
             recorded.add(measuring(plan, study, problem, precision).name)
     for name, reason in (freshness.unlike or ({} if named or recorded else freshness.stale)).items():
         if name not in {CHECK, *recorded}:
@@ -136,9 +156,8 @@ def _modules(plan: Plan) -> Iterator[Missing]:
 
 
 def _rows(plan: Plan) -> Iterator[Missing]:
-    raw = Path(plan.results, "raw")
     measured = {
-        (study, step): _rows_by_case(raw / study, Path(step).stem)
+        (study, step): _rows_by_case(plan.folder.study(study), Path(step).stem)
         for study in plan.studies
         for step in plan.case_files(study)
     }
@@ -155,7 +174,7 @@ def _of_run(
     case = f"{study} on {problem}, {precision}"
     rows: dict[Path, Sequence[Mapping[str, Any]]] = {}
     for step, there in steps.items():
-        path = Path(plan.results, "raw", study, problem, precision, f"{step}.parquet")
+        path = step_file(plan.folder.case(study, problem, precision), step)
         if there is not None or path.exists():
             rows[path] = there or []
         else:
@@ -232,7 +251,7 @@ def _counted(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 def _record(plan: Plan, problem_name: str) -> dict[str, Any] | None:
     try:
-        return read_problem_of(Path(plan.results, "raw", "problems"), problem_name)
+        return read_problem_of(plan.folder.records, problem_name)
     except FileNotFoundError:
         return None
 
@@ -243,7 +262,7 @@ def making_case(plan: Plan, study_name: str, problem_name: str, precision: str) 
     step = measuring(plan, study_name, problem_name, precision)
     with making(step) as made:
         yield
-        made.also(*environments_of(step.outputs))
+        made.also(*environments_of(plan.folder, step.outputs))
         for part in find_missing_of_case(plan, study_name, problem_name, precision):
             if not part.remark:
                 made.failed(part.reason)

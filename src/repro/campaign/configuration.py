@@ -1,4 +1,4 @@
-"""A campaign's configuration, read from files, and the paths of the campaign's files.
+"""A campaign's configuration, read from files.
 
 Later files override earlier ones, and all override defaults. A missing key has the default of its Pydantic model; in a
 study's settings, `config/studies/<study>.yaml` (optional) overrides this default. Only studies named in a file are run.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from shlex import join
 from typing import Any
 
 from pydantic import Field, create_model
@@ -18,39 +17,7 @@ from repro.config.models import Config, Model, StudySettings
 from repro.config.validation_errors import shorten, suggestion
 from repro.errors import ReproError
 from repro.package_data import shipped
-from repro.problems.problem import Problem, load_problem
 from repro.studies import get_study, study_names
-
-RESULTS = Path("results")
-
-
-class Folders:
-    """Paths of one (study, problem, precision)."""
-
-    def __init__(self, config: Config, study_name: str, problem_name: str, precision: str) -> None:
-        results = RESULTS / config.campaign
-        self._name = problem_name
-        #: All measured files of the study.
-        self.study = results / "raw" / study_name
-        #: The case's Parquet files, from which artifacts are made.
-        self.raw = self.study / problem_name / precision
-        #: JSON lines, from which a killed job is resumed.
-        self.store = results / "store" / study_name / problem_name / precision
-        #: The built problem, and its record for tables.
-        self.problem = results / "problems" / f"{problem_name}.npz"
-        self.record = results / "raw" / "problems" / f"{problem_name}.json"
-        self.environments = results / "raw" / "environment"
-
-    def load_problem(self) -> Problem:
-        if not self.problem.exists():
-            words = ["repro", "problem", self._name, "--output", str(self.problem), "--record", str(self.record)]
-            raise ReproError(
-                "the problem is not built",
-                where=self.problem,
-                todo=f"build it there with `{join(words)}` and the same --config; the workflow does all by itself: "
-                f"`{join(['snakemake', '--cores', 'all', str(self.problem)])}`",
-            )
-        return load_problem(self.problem, self._name)
 
 
 def check_study(config: Config, study_name: str) -> None:

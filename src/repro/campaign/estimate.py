@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
+from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.records import read_problem
 from repro.campaign.plan import ModuleGroup, Plan, PlannedStudy, ProblemBatches
 from repro.codegen.build_cache import compile_times
@@ -308,10 +309,10 @@ def recorded_bytes(study_name: str) -> dict[tuple[str, str], int]:
     from repro.bench.store import read_rows
 
     most: dict[tuple[str, str], int] = {}
-    for folder in Path("results").glob(f"[!.]*/raw/{study_name}"):
+    for campaign in CampaignFolder.measured():
         for step in ("search", "report"):
             try:
-                rows = read_rows(folder, step)
+                rows = read_rows(campaign.study(study_name), step)
             except ReproError:  # a damaged record is for `repro check` to name
                 continue
             columns = [name for name in ("peak_bytes", "matrix_bytes") if name in rows.column_names]
@@ -338,7 +339,7 @@ def find_size(plan: Plan, problem: Outline) -> tuple[tuple[int, int], str]:
         return (0, 0), "refused"
     stated = (problem.size, problem.size_from) if problem.size else (ASSUMED_SIZE, "assumed")
     try:
-        record = read_problem(Path(plan.results, "raw", "problems", f"{problem.name}.json"))
+        record = read_problem(plan.folder.record(problem.name))
     except (FileNotFoundError, ReproError):
         return stated
     n, nnz = record.get("n"), record.get("nnz")

@@ -14,17 +14,20 @@ from datetime import UTC, datetime
 from difflib import get_close_matches
 from functools import cache, partial
 from pathlib import Path
+from shlex import join
 from typing import Any
 
 import pyarrow as pa
 
+from repro.bench.campaign_folder import CampaignFolder, step_file
 from repro.bench.environment import describe_environment, record
+from repro.bench.records import read_problem
 from repro.bench.rows import SCHEMA, Row
 from repro.bench.runnable import Operands, Workspace
 from repro.bench.store import Store, count_rows, crashed_row, read_table, write_rows, write_table
 from repro.bench.trial import Bench, DeviceSamples
 from repro.bench.worker import AGAIN, run_worker
-from repro.campaign.configuration import RESULTS, Folders, check_study
+from repro.campaign.configuration import check_study
 from repro.campaign.receipts import code_hash
 from repro.codegen.build_cache import MODULES, MissingModule
 from repro.codegen.targets import Target, find_gpu
@@ -34,11 +37,11 @@ from repro.devices.device_group import Devices
 from repro.devices.locks import DeviceLocks, lock_devices
 from repro.devices.selection import identities, open_devices, resolve_device, target_of
 from repro.errors import ReproError
-from repro.problems.problem import Unavailable
+from repro.problems.problem import Problem, Unavailable, load_problem
 from repro.studies import CostModel, StepResult, Study, get_study
 from repro.tuning.final_timing import shuffled_rounds
 from repro.tuning.search import Choice, ProgressCallback
-from repro.tuning.session import CaseLocation, Session
+from repro.tuning.session import Session
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,6 @@ def open_bench(
     study: Study,
     problem_name: str,
     operands: Operands,
-    folders: Folders,
     shared_devices: Callable[[], OpenDevices] | None = None,
     turns: int = 1,
 ) -> Iterator[Bench]:
@@ -102,7 +104,7 @@ def open_bench(
             timing=timing,
             seed=config.seed,
             own=study.columns,
-            environment=record(environment, folders.environments),
+            environment=record(environment, CampaignFolder.of(config.campaign).environments),
             driver=str(environment.get("driver")),
             code=code_hash,
             timed=opened_devices.timed if shared_devices else None,
@@ -156,34 +158,40 @@ def measure(
     compiled on demand are compiled `jobs` at once.
     """
     check_study(config, study_name)
-    study, folders = get_study(study_name), Folders(config, study_name, problem_name, precision)
+    study, folder = get_study(study_name), CampaignFolder.of(config.campaign)
+    case = folder.case(study_name, problem_name, precision)
     try:
-        problem = folders.load_problem()
+        problem = load_built(folder, problem_name)
     except Unavailable as reason:
-        return _write_unavailable(study, problem_name, precision, reason.reason, folders.raw)
+        return _write_unavailable(study, problem_name, precision, reason.reason, case)
     try:
         operands = study.operands(problem, precision, config.seed)
     except ReproError as refusal:
-        return _write_unavailable(study, problem_name, precision, str(refusal), folders.raw)
+        return _write_unavailable(study, problem_name, precision, str(refusal), case)
     # compute slow host values before locking the device, so that other processes can measure meanwhile
     _ = operands.operations, operands.columns
     with (
-        Store(store_path(config, study_name, problem_name, precision), run, folders.environments) as store,
-        open_bench(config, study, problem_name, operands, folders, shared_devices, turns) as bench,
+        Store(store_path(config, study_name, problem_name, precision), run, folder.environments) as store,
+        open_bench(config, study, problem_name, operands, shared_devices, turns) as bench,
     ):
-        location = CaseLocation(study_name, config.campaign, RESULTS)
-        settings = config.studies[study_name]
-        rivals, templates = study.rivals_of(config.rivals), Path(config.kernels)
         session = Session(
-            problem, bench, store, settings, config.seed, location, progress, rivals, templates, _compilers(bench, jobs)
+            problem,
+            bench,
+            store,
+            config.studies[study_name],
+            config.seed,
+            folder,
+            progress,
+            facts=_facts(folder.record(problem_name)),
+            rivals=study.rivals_of(config.rivals),
+            templates=Path(config.kernels),
+            jobs=_compilers(bench, jobs),
         )
         try:
-            return [
-                write_step(study, problem_name, precision, step, rows, folders.raw)
-                for step, rows in study.measure(session)
-            ]
+            steps = study.measure(session)
+            return [write_step(study, problem_name, precision, step, rows, case) for step, rows in steps]
         except MissingModule as missing:
-            named = study.modules(settings, problem.outline(), precision, session.target)
+            named = study.modules(session.settings, problem.outline(), precision, session.target)
             _refuse_unnamed(study, named, session.target, missing)
             raise
 
@@ -207,6 +215,25 @@ def _refuse_unnamed(study: Study, named: Sequence[str], target: Target, missing:
         ) from None
 
 
+def load_built(folder: CampaignFolder, name: str) -> Problem:
+    """Read a problem that the campaign built; `ReproError` if it did not, `Unavailable` if there is a reason why."""
+    path = folder.problem(name)
+    if not path.exists():
+        words = ["repro", "problem", name, "--output", str(path), "--record", str(folder.record(name))]
+        raise ReproError(
+            "the problem is not built",
+            where=path,
+            todo=f"build it there with `{join(words)}` and the same --config; the workflow does all by itself: "
+            f"`{join(['snakemake', '--cores', 'all', str(path)])}`",
+        )
+    return load_problem(path, name)
+
+
+def _facts(record: Path) -> Mapping[str, Mapping[str, Any]]:
+    """Return what a problem's record has for each study; nothing of a problem that was built without one."""
+    return (read_problem(record).get("facts") or {}) if record.exists() else {}
+
+
 def _compilers(bench: Bench, jobs: int) -> int:
     """Return how many compilers run at once: one on a CPU, whose compiler works in this process, on all cores."""
     return jobs if bench.device.backend == "cuda" else 1
@@ -224,37 +251,38 @@ def repeat(
 
     The winner is the headline's; without it, for example in part of a space, that of the first choice.
     """
-    study, folders = get_study(study_name), Folders(config, study_name, problem_name, precision)
-    path = folders.raw / "choices.parquet"
+    study, folder = get_study(study_name), CampaignFolder.of(config.campaign)
+    case = folder.case(study_name, problem_name, precision)
+    path = step_file(case, "choices")
     choices = read_table(path).to_pylist() if path.exists() else []
     if not choices:
         return None
     headlines = (study.headline, TUNED + study.headline)
     chosen = next((row for row in choices if row["tuning"] in headlines), choices[0])
-    problem = folders.load_problem()
+    problem = load_built(folder, problem_name)
     target = target_of(resolve_device(config.device))
     winner = study.find(Path(config.kernels), problem.outline(), precision, chosen["name"], target)
-    store = folders.store / f"{REPEAT}.jsonl"
+    store = folder.store(study_name, problem_name, precision) / f"{REPEAT}.jsonl"
     store.unlink(missing_ok=True)  # rows of an earlier process are no second one
     operands = study.operands(problem, precision, config.seed)
-    with Store(store) as rows, open_bench(config, study, problem_name, operands, folders) as bench:
+    with Store(store) as rows, open_bench(config, study, problem_name, operands) as bench:
         repeated = shuffled_rounds(bench, [winner], rows, config.seed, progress)
-    return write_step(study, problem_name, precision, REPEAT, repeated, folders.raw)
+    return write_step(study, problem_name, precision, REPEAT, repeated, case)
 
 
 def record_failure(config: Config, study_name: str, problem_name: str, precision: str, reason: str) -> list[Path]:
     """Write the files of a case with one row that says why it was not measured."""
-    study, folders = get_study(study_name), Folders(config, study_name, problem_name, precision)
-    return _write_unavailable(study, problem_name, precision, reason, folders.raw)
+    case = CampaignFolder.of(config.campaign).case(study_name, problem_name, precision)
+    return _write_unavailable(get_study(study_name), problem_name, precision, reason, case)
 
 
 def store_path(config: Config, study_name: str, problem_name: str, precision: str) -> Path:
     """Return the file that stores the rows of a case during measuring."""
-    return Folders(config, study_name, problem_name, precision).store / "rows.jsonl"
+    return CampaignFolder.of(config.campaign).store(study_name, problem_name, precision) / "rows.jsonl"
 
 
 def write_step(study: Study, problem_name: str, precision: str, step: str, given: StepResult, folder: Path) -> Path:
-    path = folder / f"{step}.parquet"
+    path = step_file(folder, step)
     choices = [choice for choice in given if isinstance(choice, Choice)]
     rows = [row for row in given if isinstance(row, Row)]
     if step != "choices":
@@ -264,12 +292,11 @@ def write_step(study: Study, problem_name: str, precision: str, step: str, given
     return write_table(table, path)
 
 
-def environments_of(steps: Sequence[Path]) -> list[Path]:
-    """Return the environment records that the rows of a case's files refer to."""
+def environments_of(folder: CampaignFolder, steps: Sequence[Path]) -> list[Path]:
+    """Return the environment records of a campaign that the rows of a case's files refer to."""
     tables = [read_table(path) for path in steps if path.stem != "choices"]
     linked = {name for table in tables for name in table["environment"].unique().to_pylist() if name}
-    raw = RESULTS / steps[0].relative_to(RESULTS).parts[0] / "raw"
-    return [raw / "environment" / f"{name}.json" for name in sorted(linked)]
+    return [folder.environment(name) for name in sorted(linked)]
 
 
 def _plain(choice: Choice) -> dict[str, object]:

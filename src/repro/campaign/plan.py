@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import yaml
 
+from repro.bench.campaign_folder import CampaignFolder, step_file
 from repro.campaign.receipts import hash_of
 from repro.codegen.build_cache import MODULES, manifest_path
 from repro.codegen.targets import GpuModel, Target, find_gpu, get_target
@@ -31,36 +32,35 @@ from repro.studies import get_study, study_names
 from repro.untrusted_files import files_below
 
 
-def raw_of(campaign: str) -> Path:
-    return Path("results", campaign, "raw")
-
-
 def record_files(raw: Path) -> tuple[Path, ...]:
     """Return the recorded files (Parquet and JSON) from which a campaign's artifacts are made."""
     return tuple(sorted([*files_below(raw, "*.json"), *files_below(raw, "*.parquet")]))
 
 
 def check_beside(config: Config) -> None:
-    """Refuse names in `beside:` and `as_published:` that are not recorded campaigns, or are this campaign itself."""
+    """Refuse names in `beside:`, `as_published:` and `later:` that are no recorded campaigns, or this one itself."""
     for name in config.beside:
         if name == config.campaign:
             raise ReproError("a campaign cannot stand beside itself", where="beside", actual=name)
-        if not raw_of(name).is_dir():
+        if not CampaignFolder.of(name).raw.is_dir():
             raise ReproError(
                 "no such campaign to stand beside this one",
-                where=raw_of(name),
+                where=CampaignFolder.of(name).raw,
                 todo="measure it first, or leave it out of `beside`; `--config 'beside=[]'` leaves all out",
             )
-    if config.as_published is not None:
-        if config.as_published == config.campaign:
+    keys = {
+        "as_published": ("a campaign's own rows as published need no name", "no such campaign of kernels as published"),
+        "later": ("a campaign is not later than itself", "no such campaign of later rows"),
+    }
+    for key, (itself, absent) in keys.items():
+        name = getattr(config, key)
+        if name == config.campaign:
+            raise ReproError(itself, where=key, actual=name)
+        if name is not None and not CampaignFolder.of(name).raw.is_dir():
             raise ReproError(
-                "a campaign's own rows as published need no name", where="as_published", actual=config.campaign
-            )
-        if not raw_of(config.as_published).is_dir():
-            raise ReproError(
-                "no such campaign of kernels as published",
-                where=raw_of(config.as_published),
-                todo="measure it first, or leave `as_published` out; `--config as_published=null` leaves it out",
+                absent,
+                where=CampaignFolder.of(name).raw,
+                todo=f"measure it first, or leave `{key}` out; `--config {key}=null` leaves it out",
             )
 
 
@@ -74,8 +74,8 @@ def check_training(config: Config) -> None:
             continue
         where = f"studies.{study}.training"
         if settings.training == "all" or not settings.training:
-            searches = Path("results").glob(f"[!.]*/raw/{study}/**/search.parquet") if settings.training else ()
-            if not any(path.parts[1] != config.campaign for path in searches):
+            others = [folder for folder in CampaignFolder.measured() if folder.name != config.campaign]
+            if not settings.training or not any(other.step_files(study, "search") for other in others):
                 raise ReproError(
                     "no recorded campaign to learn from",
                     where=where,
@@ -86,11 +86,12 @@ def check_training(config: Config) -> None:
         for name in settings.training:
             if name == config.campaign:
                 raise ReproError("a campaign cannot learn from itself", where=where, actual=name)
-            if not (raw_of(name) / study).is_dir():
+            rows = CampaignFolder.of(name).study(study)
+            if not rows.is_dir():
                 raise ReproError(
                     "no such campaign to learn from",
                     where=where,
-                    actual=raw_of(name) / study,
+                    actual=rows,
                     todo="measure it first, leave it out of `training`, or use another `search`",
                 )
 
@@ -147,6 +148,8 @@ class ModuleGroup:
 
 @dataclass(frozen=True)
 class Plan:
+    """What a configuration means on this machine, before anything runs."""
+
     #: The configuration with its device resolved.
     config: Config
     #: Target of compiled modules; None in a replay, which compiles nothing.
@@ -173,9 +176,13 @@ class Plan:
 
         return len(parts(self.device)) if self.on_gpu else 0
 
+    @cached_property
+    def folder(self) -> CampaignFolder:
+        return CampaignFolder.of(self.config.campaign)
+
     @property
     def results(self) -> str:
-        return f"results/{self.config.campaign}"
+        return str(self.folder.path)
 
     @property
     def figures(self) -> str:
@@ -188,7 +195,7 @@ class Plan:
     @cached_property
     def config_file(self) -> str:
         """File of the resolved configuration for jobs; the hash in its name keeps other runs from changing it."""
-        return f"{self.results}/configs/{hash_of(as_yaml(self.config))[:16]}.yaml"
+        return str(self.folder.job_config(hash_of(as_yaml(self.config))[:16]))
 
     @cached_property
     def measured_settings(self) -> dict[str, dict[str, Any]]:
@@ -243,7 +250,7 @@ class Plan:
 
     def read_by_case(self, study_name: str, problem_name: str, precision: str) -> list[str]:
         """Return the files made by the campaign that a case reads: problem and manifests."""
-        return [f"{self.results}/problems/{problem_name}.npz", *self.manifests(study_name, problem_name, precision)]
+        return [str(self.folder.problem(problem_name)), *self.manifests(study_name, problem_name, precision)]
 
     @property
     def all_manifests(self) -> list[str]:
@@ -275,38 +282,38 @@ class Plan:
         """Return the input files of a study's artifacts (of some problems, or all); in a replay the recorded files."""
         if self.config.replay:
             return [str(path) for path in self.recorded_files]
-        raw = Path(self.results, "raw")
         asked = set(self.problems if problems is None else problems)
-        records = [f"{raw}/problems/{name}.json" for name in self.studies[study_name].problems if name in asked]
+        records = [str(self.folder.record(name)) for name in self.studies[study_name].problems if name in asked]
         rows = [
-            f"{raw}/{study_name}/{problem_name}/{precision}/{step}"
+            str(self.folder.case(study_name, problem_name, precision) / step)
             for study, problem_name, precision in self.runs
             if study == study_name and problem_name in asked
             for step in self.case_files(study_name)
         ]
-        counted = (str(path) for path in self.recorded_files if path.is_relative_to(raw / study_name))
+        counted = (str(path) for path in self.recorded_files if path.is_relative_to(self.folder.study(study_name)))
         return [*records, *rows, *counted]
 
     @cached_property
     def recorded_files(self) -> tuple[Path, ...]:
         """Input files of artifacts that are not made by steps: profiler counters; in a replay all recorded files."""
-        raw = raw_of(self.config.campaign)
-        return record_files(raw) if self.config.replay else tuple(sorted(raw.rglob("counters.parquet")))
+        raw = self.folder.raw
+        return record_files(raw) if self.config.replay else tuple(sorted(raw.rglob(step_file(raw, "counters").name)))
 
     @cached_property
     def files_beside(self) -> tuple[Path, ...]:
-        """Recorded files of the campaigns in `beside:` and `as_published:`."""
-        folders = (raw_of(name) for name in (*self.config.beside, self.config.as_published) if name is not None)
-        return tuple(path for raw in folders for path in record_files(raw))
+        """Recorded files of the campaigns in `beside:`, `as_published:` and `later:`."""
+        given = (*self.config.beside, self.config.as_published, self.config.later)
+        names = (name for name in given if name is not None)
+        return tuple(path for name in names for path in record_files(CampaignFolder.of(name).raw))
 
     def artifact_outputs(self, study_name: str, kind: Literal["tables", "figures"]) -> list[str]:
         """Return the files of a study's tables or figures in all formats."""
         planned = self.studies[study_name]
         if kind == "tables":
-            folder, names, formats = f"{self.results}/tables", planned.tables, TABLE_FORMATS
+            folder, names, formats = str(self.folder.tables(study_name)), planned.tables, TABLE_FORMATS
         else:
-            folder, names, formats = f"{self.figures}", planned.figures, FIGURE_FORMATS
-        return [f"{folder}/{study_name}/{name}.{suffix}" for name in names for suffix in formats]
+            folder, names, formats = f"{self.figures}/{study_name}", planned.figures, FIGURE_FORMATS
+        return [f"{folder}/{name}.{suffix}" for name in names for suffix in formats]
 
     def title(self, study_name: str) -> str:
         return get_study(study_name).title or study_name
@@ -327,7 +334,7 @@ class Plan:
             path
             for study in self.studies.values()
             for path in (
-                *(f"{self.results}/tables/{study.name}/{name}.tex" for name in study.tables),
+                *(f"{self.folder.tables(study.name)}/{name}.tex" for name in study.tables),
                 *(f"{self.figures}/{study.name}/{name}.pdf" for name in study.figures),
             )
         ]
@@ -351,7 +358,7 @@ def make_plan(
     ReproError
         Every file of a study is refused; unknown problem, layout, artifact or baseline; missing device; missing file of
         a user's problem, or no entry type for it; a needed mirror that no environment variable names; no recorded data
-        of a campaign that is replayed, named by `beside:` or `as_published:`, or used for training.
+        of a campaign that is replayed, named by `beside:`, `as_published:` or `later:`, or used for training.
     """
     from repro.devices.selection import models, resolve_device, target_of
 
@@ -390,10 +397,10 @@ def make_plan(
         )
     if config.replay:
         plan = Plan(config, None, problems, studies)
-        if not Path(plan.results, "raw").is_dir():
+        if not plan.folder.raw.is_dir():
             raise ReproError(
                 "no such recorded campaign",
-                where=f"{plan.results}/raw",
+                where=plan.folder.raw,
                 todo="name a recorded campaign, or measure one with `replay: false`",
             )
         return plan
@@ -563,7 +570,7 @@ class ProblemBatches:
 
     def path(self, problem_batch: ProblemBatch) -> str:
         """Return the file that marks a batch as done."""
-        return f"{self.plan.results}/batches/{problem_batch.name}"
+        return str(self.plan.folder.batch(problem_batch.name))
 
     @property
     def matrices(self) -> list[str]:
@@ -612,7 +619,7 @@ class ProblemBatches:
 
     def _of_problems(self, names: Iterable[str]) -> list[str]:
         files = (
-            self.path(self._builds[name]) if name in self._builds else f"{self.plan.results}/problems/{name}.npz"
+            self.path(self._builds[name]) if name in self._builds else str(self.plan.folder.problem(name))
             for name in names
         )
         return [*dict.fromkeys(files)]

@@ -18,6 +18,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
+from repro.bench.campaign_folder import CampaignFolder, step_file
 from repro.bench.ncu import COLUMNS, COUNTERS, ProfiledKernel, read_log, split, summarise, unknown_metrics
 from repro.bench.rows import RecordedRow, Row
 from repro.bench.runnable import Runnable
@@ -25,8 +26,8 @@ from repro.bench.store import read_case, read_table, write_table
 from repro.bench.timing import SamplingPlan
 from repro.bench.trial import FAILURES
 from repro.bench.yardsticks import FLOOR, Empty, Floor
-from repro.campaign.configuration import Folders, check_study
-from repro.campaign.measurement import open_bench
+from repro.campaign.configuration import check_study
+from repro.campaign.measurement import load_built, open_bench
 from repro.codegen.build_cache import MODULES, compile_module
 from repro.codegen.targets import DTYPES, Target
 from repro.codegen.templates import COMMON, render_common, streams
@@ -101,19 +102,21 @@ def launch(
     check_study(config, study_name)
     if precision not in DTYPES:
         raise ReproError("unknown precision", expected=f"one of {', '.join(DTYPES)}", actual=precision)
-    study, folders = get_study(study_name), Folders(config, study_name, name, precision)
+    study, folder = get_study(study_name), CampaignFolder.of(config.campaign)
     try:
-        problem = folders.load_problem()
+        problem = load_built(folder, name)
     except Unavailable as reason:
         raise ReproError("the problem is unavailable", where=name, actual=reason.reason) from None
     target = target_of(resolve_device(config.device))
-    runnables = find_runnables(config, study_name, problem.outline(), precision, names, target, folders.study)
+    runnables = find_runnables(
+        config, study_name, problem.outline(), precision, names, target, folder.study(study_name)
+    )
     common = MODULES / target.name / f"{COMMON}.json"
     if not common.exists():
         compile_module(render_common(Path(config.kernels), target), target, common)
     rows = []
-    with open_bench(config, study, name, study.operands(problem, precision, config.seed), folders) as bench:
-        bench.workspace.resident = len(runnables)
+    with open_bench(config, study, name, study.operands(problem, precision, config.seed)) as bench:
+        bench.workspace.kept_packings = len(runnables)
         for runnable in runnables:
             try:
                 bench.prepare(runnable)
@@ -190,10 +193,14 @@ def collect_counters(
         for row in launched
     ]
     frame = pd.DataFrame(rows).astype(dict.fromkeys(COLUMNS, "float64"))
-    folders = Folders(config, study_name, problem_name, precision)
+    campaign = CampaignFolder.of(config.campaign)
     # earlier counter rows may be in the campaign's merged file or in the case's file, which has priority
-    old = _read(output) if output else pd.DataFrame(read_case(folders.study, "counters", problem_name, precision))
-    path = output or folders.raw / "counters.parquet"
+    old = (
+        _read(output)
+        if output
+        else pd.DataFrame(read_case(campaign.study(study_name), "counters", problem_name, precision))
+    )
+    path = output or step_file(campaign.case(study_name, problem_name, precision), "counters")
     return write_table(pa.Table.from_pandas(_merged(old, frame), preserve_index=False), path)
 
 

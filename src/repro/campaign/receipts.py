@@ -179,7 +179,7 @@ class Step:
     #: Files that the step writes; the receipt can list more, whose names become known while the step runs.
     outputs: tuple[Path, ...]
     #: Inputs other than files (settings, code hashes, versions), by name.
-    parts: Mapping[str, Any]
+    values: Mapping[str, Any]
     #: Input files from outside the campaign.
     files: tuple[Path, ...] = ()
     #: Receipts of the steps whose outputs this step reads.
@@ -196,10 +196,12 @@ class FileDigest:
 
 @dataclass(frozen=True)
 class Receipt:
+    """What a step was made from, and digests of what it made."""
+
     step: str
-    #: Hash of parts, files and earlier steps.
+    #: Hash of values, files and earlier steps.
     fingerprint: str
-    #: The step's `parts`, and in `files` the digest of each input file.
+    #: The step's `values`, as receipts on disk name them, and in `files` the digest of each input file.
     parts: Mapping[str, Any]
     files: Mapping[str, FileDigest]
     #: Hash of the outputs (`Receipt.content`) of each earlier step, by the path of that step's receipt.
@@ -302,7 +304,7 @@ class RunningStep:
         self._more: list[Path] = []
         self._failed: list[str] = []
         #: Hash of the inputs when the step started.
-        self.fingerprint = fingerprint(step.parts, self._files, self._after)
+        self.fingerprint = fingerprint(step.values, self._files, self._after)
 
     def also(self, *outputs: Path) -> None:
         """Add outputs whose names become known while the step runs."""
@@ -316,7 +318,7 @@ class RunningStep:
         """Return the receipt for the files as they are now."""
         step = self._step
         outputs = {str(path): mark(path) for path in dict.fromkeys((*step.outputs, *self._more))}
-        return Receipt(step.name, self.fingerprint, step.parts, self._files, self._after, outputs, self._failed)
+        return Receipt(step.name, self.fingerprint, step.values, self._files, self._after, outputs, self._failed)
 
 
 @contextmanager
@@ -332,14 +334,14 @@ def making(step: Step) -> Iterator[RunningStep]:
     receipt.save(step.receipt)
 
 
-def fingerprint(parts: Mapping[str, Any], files: Mapping[str, FileDigest], after: Mapping[str, str]) -> str:
+def fingerprint(values: Mapping[str, Any], files: Mapping[str, FileDigest], after: Mapping[str, str]) -> str:
     """Return the hash of all inputs of a step."""
-    return hash_of([_plain(parts), {path: file.digest for path, file in files.items()}, after])
+    return hash_of([_plain(values), {path: file.digest for path, file in files.items()}, after])
 
 
-def _plain(parts: Mapping[str, Any]) -> Any:
-    """Return parts as a receipt stores them, for example tuples as lists."""
-    return json.loads(json.dumps(parts, default=str))
+def _plain(values: Mapping[str, Any]) -> Any:
+    """Return values as a receipt stores them, for example tuples as lists."""
+    return json.loads(json.dumps(values, default=str))
 
 
 def why_stale(step: Step, receipts: Mapping[Path, Receipt], damaged: Mapping[Path, str]) -> str | None:
@@ -359,9 +361,9 @@ def _other_inputs(step: Step, receipt: Receipt, receipts: Mapping[Path, Receipt]
         yield f"its receipt is of another step, {receipt.step}"
     if receipt.failed:
         yield f"it failed: {_short(receipt.failed[0])}"
-    parts = _plain(step.parts)
-    for name in sorted({*parts, *receipt.parts}):
-        if (old := receipt.parts.get(name)) != (new := parts.get(name)):
+    values = _plain(step.values)
+    for name in sorted({*values, *receipt.parts}):
+        if (old := receipt.parts.get(name)) != (new := values.get(name)):
             yield f"{name} differs{_difference(old, new)}"
     if set(receipt.after) != {str(path) for path in step.after}:
         yield "it is made from other steps"

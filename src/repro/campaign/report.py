@@ -15,7 +15,7 @@ from repro.results.campaign_data import Campaign
 from repro.results.claims import CLAIMS, Verdict, tally
 from repro.results.common_tables import SETUP_COSTS
 from repro.results.output import as_latex, as_markdown, latex_escape, markdown_escape, replace_artifact
-from repro.results.problem_rows import missing_note, own_problems_table, problem_rows, remarks
+from repro.results.problem_lines import missing_note, own_problems_table, problem_lines, remarks
 from repro.results.report import PageStudy, days_measured, read_legend, write_report
 from repro.results.tables import Result, Table
 from repro.studies import get_study, study_module
@@ -52,11 +52,11 @@ def report(
         if not set(names) & set(other.studies()):
             raise ReproError(
                 "campaigns without a study in common",
-                where=other.raw,
+                where=other.folder.raw,
                 expected=f"one of {', '.join(names)}",
                 actual=", ".join(other.studies()),
             )
-    path = asked.results / asked.campaign / f"{page}.html"
+    path = asked.folder.page(f"{page}.html")
     records = {
         problem: record
         for part in parts
@@ -148,12 +148,11 @@ def verdict_line(table: Table) -> str:
 
 def write_reproduction(asked: CampaignSelection, tables: Mapping[str, tuple[Campaign, Table]]) -> list[Path]:
     """Write `results/<campaign>/reproduction.md` and `.tex`: reproduced papers, device, claims, missing data."""
-    folder = asked.results / asked.campaign
     paths = []
     # a study without claims was measured too
     facts = _facts([tables[name][0] if name in tables else asked.read(name) for name in asked.studies()])
     for suffix, text in (("md", _markdown(asked, facts, tables)), ("tex", _latex(asked, facts, tables))):
-        path = folder / f"{PAGE}.{suffix}"
+        path = asked.folder.page(f"{PAGE}.{suffix}")
         with replace_artifact(path) as partial:
             partial.write_text(text, encoding="utf-8")
         paths.append(path)
@@ -185,7 +184,7 @@ def _parts(tables: Mapping[str, tuple[Campaign, Table]]) -> list[tuple[str, str,
     """Return for each study: title, papers, verdicts, unavailable problems, and the table of claims."""
     parts = []
     for name, (campaign, table) in tables.items():
-        lines = problem_rows(campaign, published_of(name))
+        lines = problem_lines(campaign, published_of(name))
         inputs = " ".join(text for text in (_origins(campaign), remarks(lines), missing_note(lines)) if text)
         study = get_study(name)
         parts.append((study.title or name, study.reference, verdict_line(table), inputs, table))
@@ -258,5 +257,5 @@ def _latex(asked: CampaignSelection, facts: Mapping[str, str], tables: Mapping[s
             latex_escape(verdicts) + ".",
             "",
         ]
-        lines += [f"Inputs: {latex_escape(inputs)}", "", as_latex(table, f"claims-{name}")]
+        lines += [f"Inputs: {latex_escape(inputs)}", "", as_latex(table, f"claims-{name}", f"Claims of {name}")]
     return "\n".join([*lines, r"\end{document}"]) + "\n"

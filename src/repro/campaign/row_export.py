@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
-from types import UnionType
+from types import MappingProxyType, UnionType
 from typing import Any, TextIO, get_args
 
+import pyarrow.compute as pc
+
+from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.rows import ALL_CLOCKS, COMMON_COLUMNS, PHASES, SCHEMA, STATUSES, TIMED, ColumnType
 from repro.bench.store import check_measured, read_rows, recorded_studies
+from repro.config.validation_errors import suggestion
 from repro.errors import ReproError
 from repro.studies import Study, get_study
 
+#: A problem and a precision.
+Case = tuple[str, str]
 #: Steps of a study whose rows are measurements.
 STEPS = ("search", "baseline", "report")
 _JSON_TYPES: Mapping[object, str] = {str: "string", int: "integer", float: "number", bool: "boolean"}
@@ -37,27 +42,64 @@ INVALIDITY = {
 }
 T4_VERSION = "1.0.0"
 MILLI = 1e3
+NO_CHOICE: Mapping[str, str] = MappingProxyType({})
 
 
-def studies_of(raw: Path, study_name: str | None = None) -> list[Study]:
-    """Return the studies that a campaign has rows of, or the named one; `raw` is its folder of rows."""
-    check_measured(raw)
-    recorded = recorded_studies(raw)
+def studies_of(folder: CampaignFolder, study_name: str | None = None) -> list[Study]:
+    """Return the studies that a campaign has rows of, or the named one."""
+    check_measured(folder)
+    recorded = recorded_studies(folder)
     if study_name is not None and study_name not in recorded:
         raise ReproError(
             "the campaign holds nothing of this study",
-            where=raw,
+            where=folder.raw,
             expected=f"one of {', '.join(recorded)}",
             actual=study_name,
         )
     return [get_study(name) for name in recorded if study_name in (None, name)]
 
 
-def exported_rows(raw: Path, study: Study) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a study, step by step, each with its `step`; absent values are left out."""
+#: Columns, and the step, that rows are chosen by.
+CHOOSING = ("step", "problem", "precision", "kind")
+
+
+def exported_rows(
+    folder: CampaignFolder, study: Study, only: Mapping[str, str] = NO_CHOICE
+) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a study, step by step, each with its `step`; absent values are left out.
+
+    `only` has values of some of `CHOOSING`, which the rows have to have.
+    """
     for step in STEPS:
-        for row in read_rows(raw / study.name, step).to_pylist():
-            yield {"step": step, **{name: value for name, value in row.items() if value is not None}}
+        if only.get("step", step) == step:
+            rows = read_rows(folder.study(study.name), step)
+            for name, value in only.items():
+                if name in rows.column_names:
+                    rows = rows.filter(pc.equal(rows[name], value))
+            for row in rows.to_pylist():
+                yield {"step": step, **{name: value for name, value in row.items() if value is not None}}
+
+
+def check_choice(folder: CampaignFolder, studies: Iterable[Study], only: Mapping[str, str]) -> None:
+    """Raise `ReproError` if no row has one of the values that rows are chosen by; it has the nearest one."""
+    there: dict[str, set[str]] = {name: set() for name in only}
+    for study in studies if only else ():
+        for step in STEPS:
+            rows = read_rows(folder.study(study.name), step)
+            for name in only:
+                if name == "step":
+                    there[name] |= {step} if rows.num_rows else set()
+                elif name in rows.column_names:
+                    there[name] |= set(rows[name].unique().to_pylist())
+    for name, value in only.items():
+        if value not in there[name]:
+            known = sorted(there[name])
+            raise ReproError(
+                f"no row is of this {name}",
+                where=folder.raw,
+                expected=f"one of {', '.join(known)}",
+                actual=f"{value}{suggestion(value, known)}",
+            )
 
 
 def json_schema(studies: Iterable[Study]) -> dict[str, Any]:
@@ -93,25 +135,27 @@ def json_schema(studies: Iterable[Study]) -> dict[str, Any]:
     }
 
 
-def write_csv(raw: Path, studies: Iterable[Study], out: TextIO) -> None:
-    """Write the rows of some studies as CSV, with the columns of `json_schema` but for the samples."""
+def write_csv(
+    folder: CampaignFolder, studies: Iterable[Study], out: TextIO, only: Mapping[str, str] = NO_CHOICE
+) -> None:
+    """Write what `exported_rows` yields of some studies as CSV, with the columns of `json_schema` but samples."""
     studies = [*studies]
     names = [name for name in json_schema(studies)["properties"]["rows"]["items"]["properties"] if name not in LISTS]
     writer = csv.DictWriter(out, names, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     for study in studies:
-        writer.writerows(exported_rows(raw, study))
+        writer.writerows(exported_rows(folder, study, only))
 
 
-def t4_of(raw: Path, study: Study) -> dict[tuple[str, str], dict[str, Any]]:
+def t4_of(folder: CampaignFolder, study: Study, only: Mapping[str, str] = NO_CHOICE) -> dict[Case, dict[str, Any]]:
     """Return the search of a study as T4, by problem and precision; empty for a study without parameters.
 
     The objective is `time`, the median by events, or by the host's clock for what has no other, in milliseconds.
     """
     if study.id_class is None:
         return {}
-    found: dict[tuple[str, str], dict[str, Any]] = {}
-    for row in exported_rows(raw, study):
+    found: dict[Case, dict[str, Any]] = {}
+    for row in exported_rows(folder, study, only):
         if row["step"] != "search" or row["kind"] != "variant" or row["status"] not in INVALIDITY:
             continue
         case = found.setdefault((row["problem"], row["precision"]), {"schema_version": T4_VERSION, "results": []})

@@ -11,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
 
+from repro.bench.campaign_folder import CampaignFolder
 from repro.campaign.plan import Plan
 from repro.campaign.receipts import Receipt, Step, code_hash, files_digest, why_stale
 from repro.codegen.build_cache import MODULES, compiler_identity, manifest_path
@@ -61,7 +62,7 @@ def _made(plan: Plan) -> Iterator[Step]:
 
 
 def building(plan: Plan, name: str) -> Step:
-    outputs = (Path(plan.results, "problems", f"{name}.npz"), Path(plan.results, "raw", "problems", f"{name}.json"))
+    outputs = (plan.folder.problem(name), plan.folder.record(name))
     return building_into(outputs, receipt_of(plan, "problem", name), plan.problems[name], plan.config)
 
 
@@ -129,9 +130,7 @@ def measuring(
     return Step(
         f"measure {study_name} {problem_name} {precision}",
         receipt_of(plan, study_name, problem_name, precision),
-        tuple(
-            Path(plan.results, "raw", study_name, problem_name, precision, step) for step in plan.case_files(study_name)
-        ),
+        tuple(plan.folder.case(study_name, problem_name, precision) / step for step in plan.case_files(study_name)),
         {
             "settings": plan.measured_settings[study_name],
             "parts": get_study(study_name).parts_of(plan.studies[study_name].settings, precision),
@@ -174,7 +173,7 @@ def reporting(plan: Plan) -> Step:
     return Step(
         "report",
         receipt_of(plan, "report"),
-        tuple(Path(plan.results, name) for name in ("report.html", "reproduction.md", "reproduction.tex")),
+        tuple(plan.folder.page(name) for name in ("report.html", "reproduction.md", "reproduction.tex")),
         {
             "artifacts": shown,
             "code": code_hash("repro.campaign.report", *modules),
@@ -189,14 +188,14 @@ def _checking(plan: Plan, made: Sequence[Step]) -> Step:
     return Step(
         CHECK,
         receipt_of(plan, "check"),
-        (Path(plan.results, "complete"),),
+        (plan.folder.complete,),
         {"code": code_hash("repro.campaign.completeness")},
         after=tuple(step.receipt for step in made),
     )
 
 
 def receipt_of(plan: Plan, *words: str) -> Path:
-    return Path(plan.results, "receipts", *words[:-1], f"{words[-1]}.json")
+    return plan.folder.receipt(*words)
 
 
 @cache
@@ -221,26 +220,20 @@ def _read(plan: Plan, study_name: str) -> dict[str, Any]:
         "tie": settings.timing.tie,
         "beside": plan.config.beside,
         "as_published": plan.config.as_published,
+        "later": plan.config.later,
         "packages": _versions(PRESENTING),
     }
 
 
 def _training(plan: Plan, study_name: str) -> tuple[Path, ...]:
     """Return the training files of a predicted search: search rows and problem records of other campaigns."""
-    settings, results = plan.studies[study_name].settings, Path(plan.results).parent
+    settings = plan.studies[study_name].settings
     if settings.search != "predicted":
         return ()
     named = None if settings.training == "all" else settings.training
-    others = [path for path in sorted(results.glob("[!.]*")) if path.name != plan.config.campaign and path.is_dir()]
-    campaigns = [path for path in others if named is None or path.name in named]
-    searches = (file for path in campaigns for file in (path / "raw" / study_name).rglob("search.parquet"))
-    records = (
-        file
-        for path in campaigns
-        for folder in ("problems", "environment")
-        for file in (path / "raw" / folder).rglob("[!.]*.json")
-    )
-    return tuple(sorted([*searches, *records]))
+    others = [folder for folder in CampaignFolder.measured() if folder.name != plan.config.campaign]
+    campaigns = [folder for folder in others if named is None or folder.name in named]
+    return tuple(sorted(path for folder in campaigns for path in folder.training_files(study_name)))
 
 
 @cache

@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby
-from pathlib import Path
 from shlex import join
 from typing import Any
 
+from repro.bench.campaign_folder import RESULTS
 from repro.bench.rows import ClockName
 from repro.campaign.artifacts import CampaignSelection
 from repro.codegen.targets import Target, get_target
@@ -31,8 +31,6 @@ from repro.studies import get_study, load_artifacts
 CLOCKS: tuple[ClockName, ...] = ("graph", "event", "host")
 #: Target of an export of what was chosen on a CPU, the default of `repro export`.
 CPU_TARGET = "sm_90"
-#: Folder of the results that all commands look into if none is named.
-DEFAULT_RESULTS = Path("results")
 #: Most winners that the end of a run and the head of a report show.
 MAX_WINNERS = 12
 #: First line above winners that a CPU chose, and the comment above the lines that take them away.
@@ -118,7 +116,7 @@ def studies_without(asked: CampaignSelection, study_name: str | None = None) -> 
     for name in asked.studies(study_name):
         if not get_study(name).winners:
             table = next((artifact for artifact in get_study(name).highlights if artifact.startswith("table-")), "")
-            yield name, f"{asked.results}/{asked.campaign}/tables/{name}/{table}.md" if table else "its tables"
+            yield name, f"{asked.folder.tables(name)}/{table}.md" if table else "its tables"
 
 
 def find_rivals(asked: CampaignSelection, study_name: str | None = None) -> list[RivalLine]:
@@ -380,7 +378,7 @@ def _export(asked: CampaignSelection, case: Case, found: Winner, best: ReportedT
     to = ["--to", f"{found.problem.replace('/', '-')}-{found.precision}"]
     if not campaign.on_cpu and members:
         words += [found.problem, "--precision", found.precision, "--campaign", campaign.name]
-        words += ["--results", str(asked.results)] if asked.results != DEFAULT_RESULTS else []
+        words += ["--results", str(asked.results)] if asked.results != RESULTS else []
         return {"export": join([*words, *to]), "exported": best.name, "exported_seconds": best.seconds}
     # of a CPU's winner, and of a pattern, whose ones have to be given as real numbers, the variant alone
     targets = {str(record.get("target")) for record in campaign.environments.values()}
@@ -420,8 +418,8 @@ def _fastest_exported(case: Case, found: Winner, target: Target) -> ReportedTime
 def _python(asked: CampaignSelection, found: Winner, precisions: Sequence[str]) -> tuple[str, ...]:
     """Return the lines that make the operator: of the problem as the campaign built it, where that is still there."""
     name = "A" if len(precisions) == 1 else f"A_{found.precision}"
-    built = asked.results / asked.campaign / "problems" / f"{found.problem}.npz"
-    results = f", results={str(asked.results)!r}" if asked.results != DEFAULT_RESULTS else ""
+    built = asked.folder.problem(found.problem)
+    results = f", results={str(asked.results)!r}" if asked.results != RESULTS else ""
     options = f'"{asked.campaign}:{found.problem}", precision="{found.precision}"{results}'
     if not built.exists():
         made = f"{name} = repro.operator(matrix, {options})"

@@ -26,7 +26,8 @@ from pathlib import Path
 from textwrap import indent
 from typing import Any, Literal
 
-from repro.campaign.configuration import RESULTS, load
+from repro.bench.campaign_folder import RESULTS
+from repro.campaign.configuration import load
 from repro.campaign.estimate import (
     FIGURE_SECONDS,
     RATES,
@@ -94,7 +95,7 @@ def begin(plan: Plan, stale: Mapping[str, str]) -> None:
     text = as_yaml(plan.config)
     paths = [Path(plan.config_file)]
     if not plan.config.replay:
-        paths.append(Path(plan.results, "config.yaml"))
+        paths.append(plan.folder.config)
     try:
         LOCK.parent.mkdir(parents=True, exist_ok=True)
         _held.append(_take_run_lock(plan.config.campaign, LOCK))
@@ -111,7 +112,7 @@ def begin(plan: Plan, stale: Mapping[str, str]) -> None:
         if not plan.config.replay:
             _take_away_artifacts(plan)
             if CHECK in stale:  # the mark is written again by the final check
-                Path(plan.results, "complete").unlink(missing_ok=True)
+                plan.folder.complete.unlink(missing_ok=True)
     except OSError as error:
         raise _not_writable(plan, error.strerror) from None
     os.environ[RUN] = str(paths[0].resolve())
@@ -205,7 +206,7 @@ def _take_away_artifacts(plan: Plan) -> None:
     for study in plan.studies:
         for kind in kinds:
             asked = [Path(path) for path in plan.artifact_outputs(study, kind)]
-            folder = Path(plan.figures if kind == "figures" else Path(plan.results, kind), study)
+            folder = Path(plan.figures, study) if kind == "figures" else plan.folder.tables(study)
             receipt = Receipt.load(receipt_of(plan, kind, study))
             for path in map(Path, receipt.outputs if receipt else ()):
                 if path.parent == folder and path not in asked:
@@ -398,9 +399,9 @@ class Requests:
         """Upper bound of the number of rows for each study."""
         rows = dict.fromkeys(self._plan.studies, 0)
         if self._plan.target is None:
-            raw = Path(self._plan.results, "raw")
             for study in rows:
-                files = (path for path in self._plan.recorded_files if path.is_relative_to(raw / study))
+                folder = self._plan.folder.study(study)
+                files = (path for path in self._plan.recorded_files if path.is_relative_to(folder))
                 rows[study] = sum(path.stat().st_size for path in files) // RECORDED
         else:
             for run in self._plan.runs:

@@ -60,7 +60,7 @@ def batch(
 
 def _build(names: Sequence[str], config_file: Path) -> None:
     from repro.campaign.completeness import stale_problems
-    from repro.campaign.configuration import RESULTS, load
+    from repro.campaign.configuration import load
     from repro.campaign.plan import plan_of_cases
     from repro.campaign.receipts import making
     from repro.campaign.steps import building
@@ -70,10 +70,9 @@ def _build(names: Sequence[str], config_file: Path) -> None:
     config = load(config_file)
     registry = load_registry(Path(config.registry))
     plan = plan_of_cases(config, names, registry=registry)
-    results = RESULTS / config.campaign
     stale = stale_problems(plan, names)
     for number, name in enumerate(stale, 1):
-        path, record = results / "problems" / f"{name}.npz", results / "raw" / "problems" / f"{name}.json"
+        path, record = plan.folder.problem(name), plan.folder.record(name)
         with making(building(plan, name)) as made:
             build_or_record(name, config, path, record, made, registry)
         typer.echo(f"{number} of {len(stale)}: {name}")

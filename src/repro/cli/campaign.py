@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from repro.bench.campaign_folder import CampaignFolder
 from repro.cli.options import AsJson, ConfigFile, ConfigFiles, NamedFiles, print_json
 from repro.config.models import EXTENDED
 from repro.errors import ReproError
@@ -172,19 +173,18 @@ def list_studies(_: Path) -> tuple[list[str], Rows]:
 def list_campaigns(_: Path) -> tuple[list[str], Rows]:
     from repro.bench.records import read_environments
     from repro.bench.store import recorded_studies
-    from repro.campaign.configuration import RESULTS
 
     rows: list[tuple[object, ...]] = []
-    for raw in sorted(RESULTS.glob("[!.]*/raw")):
-        state = "complete" if raw.with_name("complete").exists() else "begun"
-        if raw.with_name("commits.json").exists():
+    for folder in CampaignFolder.measured():
+        state = "complete" if folder.complete.exists() else "begun"
+        if folder.commits.exists():
             state = "record"
         try:
-            devices = dict.fromkeys(str(record.get("device")) for record in read_environments(raw).values())
+            devices = dict.fromkeys(str(record.get("device")) for record in read_environments(folder).values())
         except ReproError as error:
             devices, state = {}, error.what
-        problems = sum(1 for _ in raw.glob("problems/**/*.json"))
-        rows.append((raw.parent.name, state, ", ".join(devices), problems, ", ".join(recorded_studies(raw))))
+        problems = sum(1 for _ in folder.records.rglob("*.json"))
+        rows.append((folder.name, state, ", ".join(devices), problems, ", ".join(recorded_studies(folder))))
     return ["campaign", "state", "device", "problems", "studies"], rows
 
 

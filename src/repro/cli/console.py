@@ -217,7 +217,7 @@ def _widths(natural: Sequence[int], width: int | None) -> list[int]:
 
 
 class Progress:
-    """Progress in stages: a bar on a terminal; in a log, at most one line in `every` seconds.
+    """Progress of one activity after the other: a bar on a terminal; in a log, at most one line in `every` seconds.
 
     Examples
     --------
@@ -229,7 +229,7 @@ class Progress:
         self.title, self.every, self.stream = title, every, stream or sys.stderr
         self._bars: Bars | None = None
         self._tasks: dict[str, TaskID] = {}
-        self._stage = ""
+        self._activity = ""
         self._began = self._told = 0.0
         self._first = self._last = 0
 
@@ -258,18 +258,18 @@ class Progress:
         if self._bars is not None:
             self._bars.stop()
 
-    def __call__(self, stage: str, done: int, total: int) -> None:
+    def __call__(self, activity: str, done: int, total: int) -> None:
         if self._bars is not None:
-            if stage not in self._tasks:
-                self._tasks[stage] = self._bars.add_task(f"{self.title}: {stage}", total=total)
-            self._bars.update(self._tasks[stage], completed=done, total=total)
+            if activity not in self._tasks:
+                self._tasks[activity] = self._bars.add_task(f"{self.title}: {activity}", total=total)
+            self._bars.update(self._tasks[activity], completed=done, total=total)
             return
         now = time.monotonic()
-        if stage != self._stage or done < self._last:  # new stage, or the same stage again
-            self._stage, self._began, self._first, self._told = stage, now, done, now
+        if activity != self._activity or done < self._last:  # a new activity, or the same one again
+            self._activity, self._began, self._first, self._told = activity, now, done, now
         elif total and (done >= total or now - self._told >= self.every):
             self._told = now
-            print(f"{self.title}: {stage} {done} of {total}, {self._times(done, total, now)}", file=self.stream)
+            print(f"{self.title}: {activity} {done} of {total}, {self._times(done, total, now)}", file=self.stream)
             self.stream.flush()
         self._last = done
 

@@ -188,10 +188,12 @@ def rival(
     wrong = []
     for member in rivals:
         typer.echo(f"{member.name}: {member.source or member.library or member.python}, {member.of} on {resolved}")
+        said = _Said()
         if member.source is not None and not resolved.startswith("cuda"):
-            outcomes = compile_alone(member, get_target(target), _say_begun, _say)
+            outcomes = compile_alone(member, get_target(target), said.begin, said.say)
         else:
-            outcomes = try_apart(member, resolved, seconds, _say_begun, _say)
+            outcomes = try_apart(member, resolved, seconds, said.begin, said.say)
+        said.end()
         failed = [outcome for outcome in outcomes if outcome.status not in ("ok", "compiled", "unsupported")]
         unable = all(outcome.status == "unsupported" for outcome in outcomes)
         if failed or unable:
@@ -235,21 +237,39 @@ def _named(file: str, keys: dict[str, object]) -> Rival:
     return validate(Rival, {"name": name, form: file, **keys}, file)
 
 
-def _say_begun(trial: Trial) -> None:
-    typer.echo(f"  {trial!s:<20} ", nl=False)  # the outcome follows
+class _Said:
+    """Prints a line for each trial of a rival, and one for all that fail alike after each other."""
 
+    def __init__(self) -> None:
+        self._failure, self._alike, self._begun = "", 0, False
 
-def _say(outcome: Outcome) -> None:
-    if outcome.status == "ok":
-        words = (
-            f"right, {outcome.error:.2g} of the bound, set-up {1e3 * outcome.setup:.2f} ms, "
-            f"{1e6 * outcome.seconds:.1f} µs"
-        )
-    elif outcome.status == "compiled":
-        words = outcome.message
-    else:
-        words = f"{outcome.status.replace('_', ' ')}: {outcome.message}"
-    typer.echo(words)
+    def begin(self, trial: Trial) -> None:
+        self._begun = not self._failure
+        if self._begun:
+            typer.echo(f"  {trial!s:<20} ", nl=False)  # the outcome follows
+
+    def say(self, outcome: Outcome) -> None:
+        failure = ""
+        if outcome.status == "ok":
+            words = (
+                f"right, {outcome.error:.2g} of the bound, set-up {1e3 * outcome.setup:.2f} ms, "
+                f"{1e6 * outcome.seconds:.1f} µs"
+            )
+        elif outcome.status == "compiled":
+            words = outcome.message
+        else:
+            words = failure = f"{outcome.status.replace('_', ' ')}: {outcome.message}"
+        if failure and failure == self._failure:
+            self._alike += 1
+            return
+        self.end()
+        typer.echo(words if self._begun else f"  {outcome.trial!s:<20} {words}")
+        self._failure = failure
+
+    def end(self) -> None:
+        if self._alike:
+            typer.echo(f"  and {self._alike} more alike")
+        self._failure, self._alike = "", 0
 
 
 def _counted(outcomes: Sequence[Outcome], total: int) -> str:

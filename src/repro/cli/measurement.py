@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from repro.bench.campaign_folder import CampaignFolder, step_file
 from repro.cli.options import ConfigFile, Receipt, Run
 from repro.package_data import DEFAULT_CONFIG
 
@@ -116,7 +117,6 @@ def repeat_first(
 ) -> None:
     """Time the winner of a study's first case in a second process, if `problems` have it; failures are printed."""
     from repro.bench.worker import run_worker
-    from repro.campaign.configuration import Folders
     from repro.campaign.measurement import REPEAT
     from repro.problems.registry import load_registry, problem_names
 
@@ -124,7 +124,7 @@ def repeat_first(
     first = problem_names(load_registry(Path(config.registry)), asked.problems)[0]
     if first not in problems or precision != asked.precisions[0]:
         return
-    path = Folders(config, study, first, precision).raw / f"{REPEAT}.parquet"
+    path = step_file(CampaignFolder.of(config.campaign).case(study, first, precision), REPEAT)
     path.unlink(missing_ok=True)
     debug = ["--debug"] if context.find_root().params.get("debug") else []
     words = ["measure", study, first, precision, "--config", str(config_file), "--repeat"]

@@ -8,14 +8,12 @@ from typing import Annotated
 
 import typer
 
-DEFAULT_RESULTS = Path("results")
+from repro.bench.campaign_folder import CampaignFolder
 
 
 def complete_campaign(incomplete: str) -> Iterator[str]:
     """Yield the campaigns below `results` whose names begin so, for completion in a shell."""
-    for folder in sorted(DEFAULT_RESULTS.glob("*/raw")):
-        if folder.parent.name.startswith(incomplete):
-            yield folder.parent.name
+    yield from (folder.name for folder in CampaignFolder.measured() if folder.name.startswith(incomplete))
 
 
 def complete_study(incomplete: str) -> list[str]:

@@ -7,12 +7,12 @@ from contextlib import nullcontext
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from repro.bench.campaign_folder import RESULTS, CampaignFolder
 from repro.cli.options import (
-    DEFAULT_RESULTS,
     AsJson,
     CampaignName,
     ConfigFile,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 def record(
     campaign: Annotated[str, typer.Argument(help="Folder below --results.", show_default=False)],
-    results: Results = DEFAULT_RESULTS,
+    results: Results = RESULTS,
 ) -> None:
     """Keep a campaign as a record: one file a study and step.
 
@@ -47,19 +47,19 @@ def record(
     from repro.bench.records import code_of, read_environments
     from repro.campaign.archive import pack, record_commits
     from repro.campaign.workflow import hold_run_lock
-    from repro.problems.registry import campaign_folder
 
-    raw = campaign_folder(results, campaign) / "raw"
+    folder = CampaignFolder.named(campaign, results)
+    raw = folder.raw
     # lock out runs: files written between reading and deleting would be lost; `pack` reports a missing campaign
     with hold_run_lock(campaign, results) if raw.is_dir() else nullcontext():
         before = _sizes(raw)
-        for path in pack(raw):
+        for path in pack(folder):
             typer.echo(f"{path}: {_mib(path.stat().st_size)}")
         after = _sizes(raw)
         repository = checkout()
         if repository is not None:
-            commits = record_commits(raw.parent, repository)
-            for words, names in code_of(read_environments(raw), commits).items():
+            commits = record_commits(folder, repository)
+            for words, names in code_of(read_environments(folder), commits).items():
                 typer.echo(f"{words}: environment {', '.join(names)}")
     typer.echo(f"{len(before)} files of {_mib(sum(before))} before, {len(after)} of {_mib(sum(after))} now")
 
@@ -82,7 +82,7 @@ def merge(
     keep_apart: Annotated[
         bool, typer.Option("--keep-apart", help="Merge rows of other code, another protocol or environment as well.")
     ] = False,
-    results: Results = DEFAULT_RESULTS,
+    results: Results = RESULTS,
 ) -> None:
     """Make one campaign of parts that were measured on several hosts or at several times.
 
@@ -102,7 +102,7 @@ def merge(
     """
     from shlex import join
 
-    from repro.campaign.shards import merge as run
+    from repro.campaign.parts import merge as run
     from repro.errors import ReproError
 
     if len(parts) < 2:
@@ -125,7 +125,7 @@ def environment(
     record: Annotated[
         str | None, typer.Option("--record", metavar="HASH", help="One environment record.", show_default=False)
     ] = None,
-    results: Results = DEFAULT_RESULTS,
+    results: Results = RESULTS,
     config_file: RecordedConfig = None,
 ) -> None:
     """Print the packages that a campaign was measured with as constraints for pip.
@@ -142,7 +142,40 @@ def environment(
     from repro.campaign.archive import constraints_of
     from repro.campaign.artifacts import CampaignSelection
 
-    typer.echo(constraints_of(CampaignSelection.of(campaign, results, config_file).raw, record))
+    typer.echo(constraints_of(CampaignSelection.of(campaign, results, config_file).folder, record))
+
+
+def cite(
+    campaign: Annotated[str, typer.Argument(help="Folder below --results.", show_default=False)],
+    name: Annotated[
+        str, typer.Argument(metavar="STUDY/NAME", help="A table or figure: `repro list artifacts`.", show_default=False)
+    ],
+    results: Results = RESULTS,
+    as_json: AsJson = False,
+) -> None:
+    """Print how a recorded table or figure is cited: device, days, commits, rows, command, and an entry for BibTeX.
+
+    Cite the papers for their methods: CITATION.cff has them.
+
+    Example:
+
+        repro cite h200 compound_spmv/figure-speedup
+    """
+    from repro.campaign.archive import cite as cite_rows
+    from repro.campaign.artifacts import CampaignSelection, find_artifacts, published_of
+
+    asked = CampaignSelection.of(campaign, results)
+    kind: Literal["figure", "table"] = "figure" if name.rpartition("/")[2].startswith("figure") else "table"
+    for study, artifacts in find_artifacts([name], kind, asked.studies()).items():
+        data = asked.read(study)
+        for artifact in artifacts:
+            caption = artifact.make(data, published_of(study)).caption
+            said = cite_rows(data, asked.folder, artifact, caption)
+            if as_json:
+                print_json(asdict(said))
+                continue
+            typer.echo(f"sparse-repro {said.version}, campaign {said.campaign}, {said.artifact}; {said.recording};")
+            typer.echo(f"{said.code}; rows in {said.rows};\nby `{said.command}`.\n\n{said.bibtex}")
 
 
 class Precision(StrEnum):
@@ -184,7 +217,7 @@ def export(
         str | None,
         typer.Option(help="Study of the campaign; by default that whose kernels can be exported.", show_default=False),
     ] = None,
-    results: Results = DEFAULT_RESULTS,
+    results: Results = RESULTS,
     config_file: ConfigFile = DEFAULT_CONFIG,
 ) -> None:
     """Write the kernel that a campaign chose for a problem as a C++ library: matrix class, vector class, product.
@@ -201,7 +234,6 @@ def export(
     from repro.errors import ReproError
     from repro.export.bundle import render_export, write_folder
     from repro.export.campaign_choice import EXPORTED_STUDY
-    from repro.problems.registry import campaign_folder
 
     study = study or EXPORTED_STUDY
     if study != EXPORTED_STUDY:
@@ -215,12 +247,12 @@ def export(
     else:
         said = precision.value if precision else None
         wanted = _of_campaign(results, campaign, study, problem, said, tuning, entry, name)
-    binaries = _matrix_writers(campaign_folder(results, campaign) / "problems", problem, wanted) if matrix else {}
+    binaries = _matrix_writers(CampaignFolder.named(campaign, results), problem, wanted) if matrix else {}
     for path in write_folder(to, render_export(Path(config.kernels), wanted), binaries):
         typer.echo(f"wrote {path}")
 
 
-def _matrix_writers(folder: Path, problem: str | None, wanted: Export) -> dict[str, Callable[[Path], None]]:
+def _matrix_writers(campaign: CampaignFolder, problem: str | None, wanted: Export) -> dict[str, Callable[[Path], None]]:
     """Return a function that writes the problem's matrix for the exported kernel, by file name."""
     from repro.errors import ReproError
     from repro.export.bundle import write_matrix
@@ -229,7 +261,7 @@ def _matrix_writers(folder: Path, problem: str | None, wanted: Export) -> dict[s
 
     if problem is None:
         raise ReproError("--matrix needs a problem", todo="name one that the campaign has built")
-    built = Matrix.load(folder / f"{check_name(problem, 'PROBLEM')}.npz")
+    built = Matrix.load(campaign.problem(check_name(problem, "PROBLEM")))
     if built.entry != wanted.entry:
         raise ReproError("the problem has another entry", where=problem, expected=wanted.entry, actual=built.entry)
     return {f"{wanted.name}.matrix": lambda path: write_matrix(built, wanted.precision, path)}
@@ -317,7 +349,7 @@ def check(
     ] = None,
     each: Annotated[bool, typer.Option("--each", help="Name each one, and do not count those of one reason.")] = False,
     campaign: CampaignName = None,
-    results: Results = DEFAULT_RESULTS,
+    results: Results = RESULTS,
     as_json: AsJson = False,
 ) -> None:
     """Count all of a campaign that is unavailable, failed or out of date; exit with 1 if there is anything.
@@ -325,6 +357,9 @@ def check(
     A campaign is complete where each of its files was made from what the configuration asks for now, by the receipts
     beside them, nothing was changed since, and nothing failed. What failed is tried again by the next run. A time on a
     CPU that something else disturbed is named too, but the campaign is complete without it.
+
+    A record, whose rows are in one file a study and step, is checked anywhere, without its device and receipts; without
+    a configuration only for what failed.
 
     Of each environment record it says which commit it is of, and whether the tree had changes: for a record by
     commits.json, which `repro record` writes.
@@ -336,40 +371,50 @@ def check(
     from repro.bench.records import code_of, read_commits, read_environments
     from repro.bench.store import check_measured
     from repro.campaign.artifacts import CampaignSelection
-    from repro.campaign.completeness import count_alike, find_missing, log_of
-    from repro.campaign.plan import ProblemBatches, make_plan
+    from repro.campaign.completeness import count_alike, find_missing, find_missing_of_record, log_of
+    from repro.campaign.plan import Plan, ProblemBatches, make_plan
     from repro.campaign.receipts import making
     from repro.campaign.steps import Freshness
     from repro.errors import ReproError
+    from repro.untrusted_files import files_below
 
     asked = CampaignSelection.of(campaign, results, config_file)
-    if asked.config is None:
-        check_measured(asked.raw)
+    # rows in one file a study and step have no receipts, and were measured on another machine or an earlier day
+    tables = {path.relative_to(asked.folder.raw).parts[1:] for path in files_below(asked.folder.raw, "*.parquet")}
+    record, config = bool(tables) and all(len(parts) == 1 for parts in tables), asked.config
+    if record and config is not None:
+        config = config.model_copy(update={"campaign": asked.campaign, "replay": True})
+    plan: Plan | None = None
+    freshness: Freshness | None = None
+    if config is not None:
+        plan = make_plan(config)
+        if not asked.folder.raw.is_dir():
+            source = config_file or (DEFAULT_CONFIG if campaign is None else asked.folder.config)
+            raise ReproError(f"campaign {asked.campaign} was never run: `repro run --config {source}` runs it")
+        freshness = None if plan.config.replay else Freshness(plan)
+        named = find_missing(plan, freshness)
+    elif record:
+        named = find_missing_of_record(asked.folder)
+    else:
+        check_measured(asked.folder)
         raise ReproError(
             "the campaign has no configuration",
-            where=results / asked.campaign / "config.yaml",
+            where=asked.folder.config,
             todo="name its configuration with --config",
         )
-    plan = make_plan(asked.config)
-    if not Path(plan.results, "raw").is_dir():
-        source = config_file or (DEFAULT_CONFIG if campaign is None else results / campaign / "config.yaml")
-        raise ReproError(f"campaign {plan.config.campaign} was never run: `repro run --config {source}` runs it")
-    freshness = None if plan.config.replay else Freshness(plan)
-    named = find_missing(plan, freshness)
-    folder = Path(plan.results)
-    code = code_of(read_environments(folder / "raw"), read_commits(folder))
+    code = code_of(read_environments(asked.folder), read_commits(asked.folder))
     if as_json:
-        print_json({"campaign": plan.config.campaign, "named": [asdict(part) for part in named], "code": code})
+        print_json({"campaign": asked.campaign, "named": [asdict(part) for part in named], "code": code})
     else:
-        batches = ProblemBatches(plan)
+        batches = ProblemBatches(plan) if plan and not record else None
         for part in named if each else count_alike(named):
-            log = log_of(batches, part.case) if part.case else None
+            log = log_of(batches, part.case) if batches and part.case else None
             typer.echo(f"{part.what}: {part.reason}\n" + (f"  log: {log}\n" if log else ""), err=True)
         for words, names in code.items():
             typer.echo(f"{words}: environment {', '.join(names)}")
     missing = [part for part in named if not part.remark]
     if not missing:
-        words = f"campaign {plan.config.campaign} is complete"
+        words = f"campaign {asked.campaign} is complete"
         if output is not None:
             # only the planned output of the check step has a receipt
             steps = freshness.steps[-1:] if freshness else ()
@@ -380,6 +425,7 @@ def check(
         return
     raise ReproError(
         f"missing or failed: {len(missing)}",
-        where=f"campaign {plan.config.campaign}; all else is in {plan.results} and {plan.figures}",
-        todo="see the messages above, and `--each` for all; a run tries again what can be tried again",
+        where=f"campaign {asked.campaign}; all else is in {results / asked.campaign} and figures/{asked.campaign}",
+        todo="see the messages above, and `--each` for all; "
+        + ("a record stays as it is" if record else "a run tries again what can be tried again"),
     )

@@ -6,13 +6,14 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from repro.bench.campaign_folder import RESULTS, CampaignFolder
 from repro.cli.options import (
-    DEFAULT_RESULTS,
     AsJson,
     CampaignName,
     Campaigns,
@@ -52,6 +53,16 @@ Beside = Annotated[
         show_default=False,
     ),
 ]
+
+
+class Caption(StrEnum):
+    LONG = "long"
+    SHORT = "short"
+
+
+CaptionLength = Annotated[
+    Caption, typer.Option("--caption", help="Captions in LaTeX: all that is to be said, or the title alone.")
+]
 Figures = Annotated[Path, typer.Option("--figures", metavar="DIR", help="Folder of the figures.")]
 DEFAULT_FIGURES = Path("figures")
 
@@ -61,9 +72,10 @@ def table(
     all_: All = False,
     campaign: CampaignName = None,
     study: StudyName = None,
-    results: Results = DEFAULT_RESULTS,
+    results: Results = RESULTS,
     config_file: RecordedConfig = None,
     receipt: Receipt = False,
+    caption: CaptionLength = Caption.LONG,
 ) -> None:
     """Make tables of a measured campaign, ours beside the published, as CSV, Markdown and LaTeX.
 
@@ -77,8 +89,12 @@ def table(
 
         repro table --all --campaign h200 --study compound_spmv
     """
+    from repro.errors import ReproError
+
+    if receipt and caption is Caption.SHORT:
+        raise ReproError("--receipt is for tables as the workflow makes them", todo="leave --caption")
     with _receipt(receipt, config_file, "tables", study):
-        _write_artifacts("table", names or [], all_, campaign, study, results, results, config_file)
+        _write_artifacts("table", names or [], all_, campaign, study, results, results, config_file, caption=caption)
 
 
 def figure(
@@ -86,7 +102,7 @@ def figure(
     all_: All = False,
     campaign: CampaignName = None,
     study: StudyName = None,
-    results: Results = DEFAULT_RESULTS,
+    results: Results = RESULTS,
     figures: Figures = DEFAULT_FIGURES,
     config_file: RecordedConfig = None,
     receipt: Receipt = False,
@@ -106,6 +122,7 @@ def figure(
             show_default=False,
         ),
     ] = None,
+    caption: CaptionLength = Caption.LONG,
 ) -> None:
     """Make figures of a measured campaign as PDF, SVG and PNG, and a LaTeX file with the caption.
 
@@ -124,16 +141,18 @@ def figure(
     from repro.results.figure_style import FORMATS, Shape
 
     shape = Shape(width, font, tuple(formats or FORMATS))
-    if receipt and shape != Shape():
-        raise ReproError("--receipt is for figures as the workflow makes them", todo="leave --width, --font, --format")
+    if receipt and (shape != Shape() or caption is Caption.SHORT):
+        raise ReproError(
+            "--receipt is for figures as the workflow makes them", todo="leave --width, --font, --format, --caption"
+        )
     with _receipt(receipt, config_file, "figures", study):
-        _write_artifacts("figure", names or [], all_, campaign, study, results, figures, config_file, shape)
+        _write_artifacts("figure", names or [], all_, campaign, study, results, figures, config_file, shape, caption)
 
 
 def report(
     campaign: Campaigns = None,
     study: StudyName = None,
-    results: Results = DEFAULT_RESULTS,
+    results: Results = RESULTS,
     config_file: RecordedConfig = None,
     beside: Beside = None,
     receipt: Receipt = False,
@@ -204,6 +223,7 @@ def _write_artifacts(
     target: Path,
     config_file: Path | None,
     shape: Shape | None = None,
+    caption: Caption = Caption.LONG,
 ) -> None:
     """Write tables or figures for each selected study into subfolders of `target`."""
     from repro.campaign.artifacts import CampaignSelection, all_artifacts, find_artifacts, published_of
@@ -221,7 +241,7 @@ def _write_artifacts(
             expected=f"--all, or some of {', '.join(choice)}",
         )
     chosen = {name: asked.artifacts(name, kind) for name in studies} if all_ else find_artifacts(names, kind, studies)
-    folder = tables_folder if kind == "table" else figures_folder
+    folder, short = tables_folder if kind == "table" else figures_folder, caption is Caption.SHORT
     with Progress(f"{kind}s {asked.campaign}") if all_ else nullcontext(lambda *_: None) as progress:
         for name, artifacts in chosen.items():
             progress(name, 0, len(artifacts))
@@ -230,7 +250,7 @@ def _write_artifacts(
                 made = artifact.make(data, published)
                 if not all_ and shows_nothing(artifact, made, data):
                     typer.echo(f"{name}/{artifact.name}: the campaign measured nothing that it shows", err=True)
-                for path in write(artifact, made, data, folder(target, asked.campaign, name), shape):
+                for path in write(artifact, made, data, folder(target, asked.campaign, name), shape, short):
                     typer.echo(f"wrote {path}")
                 progress(name, done, len(artifacts))
 
@@ -258,7 +278,7 @@ def compare(
     csv: Annotated[
         Path | None, typer.Option("--csv", metavar="FILE", help="Write every compared row.", show_default=False)
     ] = None,
-    results: Results = DEFAULT_RESULTS,
+    results: Results = RESULTS,
 ) -> None:
     """Compare two campaigns row by row: same, faster, slower or undecided.
 
@@ -309,10 +329,10 @@ def compare(
         raise typer.Exit(REGRESSION)
 
 
-def _read_study(raw: Path, study: str) -> Campaign:
+def _read_study(campaign: CampaignFolder, study: str) -> Campaign:
     from repro.campaign.artifacts import CampaignSelection
 
-    folder = raw.resolve().parent
+    folder = campaign.raw.resolve().parent
     return CampaignSelection.of(folder.name, folder.parent).read(study)
 
 
@@ -455,7 +475,7 @@ def best(
     study: Annotated[
         str | None, typer.Option("--study", help="A study of the campaign; by default all that choose a kernel.")
     ] = None,
-    results: Results = DEFAULT_RESULTS,
+    results: Results = RESULTS,
     config_file: Annotated[
         Path | None,
         typer.Option(
@@ -540,7 +560,7 @@ def print_end_of_run(campaign: str, reasons: bool = True) -> None:
     from repro.campaign.artifacts import CampaignSelection
     from repro.campaign.winners import MAX_WINNERS, find_rivals, find_winners
 
-    asked = CampaignSelection.of(campaign, DEFAULT_RESULTS, beside=())
+    asked = CampaignSelection.of(campaign, RESULTS, beside=())
     own = find_winners(asked, own=True)
     winners = own or find_winners(asked)
     rivals = find_rivals(asked)
@@ -565,7 +585,7 @@ def claims(
             "--report", help="Write results/<campaign>/reproduction.md and .tex: what was re-run, on what, each claim."
         ),
     ] = False,
-    results: Results = DEFAULT_RESULTS,
+    results: Results = RESULTS,
     config_file: RecordedConfig = None,
 ) -> None:
     """Say of each claim of the papers whether it holds, by the rows of a campaign.
@@ -633,7 +653,15 @@ def results_(
             help="Write the searches in Kernel Tuner's format T4 to DIR/<study>/<problem>/<precision>.json instead.",
         ),
     ] = None,
-    results: Results = DEFAULT_RESULTS,
+    step: Annotated[
+        str | None, typer.Option("--step", help="Rows of this step alone: search, baseline, report.")
+    ] = None,
+    problem: Annotated[str | None, typer.Option("--problem", help="Rows on this problem alone.")] = None,
+    precision: Annotated[str | None, typer.Option("--precision", help="Rows in this precision alone.")] = None,
+    kind: Annotated[
+        str | None, typer.Option("--kind", help="Rows of this kind alone: variant, baseline, outside, floor, …")
+    ] = None,
+    results: Results = RESULTS,
 ) -> None:
     """Print the measured rows of a campaign for other programs, or write its searches in a format of others.
 
@@ -644,12 +672,14 @@ def results_(
 
         repro results h200 --study compound_spmv --csv > rows.csv
 
+        repro results h200 --step report --problem fem/nut_37k --kind variant
+
         repro results h200 --schema
 
         repro results h200 --t4 build/t4
     """
     from repro.bench.rows import SCHEMA
-    from repro.campaign.row_export import exported_rows, json_schema, studies_of, t4_of, write_csv
+    from repro.campaign.row_export import check_choice, exported_rows, json_schema, studies_of, t4_of, write_csv
     from repro.errors import ReproError
     from repro.filesystem import write_whole
 
@@ -658,18 +688,21 @@ def results_(
         raise ReproError(
             "one format at a time", expected="one of --json, --csv, --schema, --t4", actual=" ".join(asked)
         )
-    raw = results / campaign / "raw"
-    studies = studies_of(raw, study)
+    measured = CampaignFolder.of(campaign, results)
+    studies = studies_of(measured, study)
+    given = {"step": step, "problem": problem, "precision": precision, "kind": kind}
+    only = {name: value for name, value in given.items() if value is not None}
+    check_choice(measured, studies, only)
     if schema:
         typer.echo(json.dumps(json_schema(studies), indent=1))
     elif csv:
-        write_csv(raw, studies, sys.stdout)
+        write_csv(measured, studies, sys.stdout, only)
     elif t4 is not None:
         for folder in studies:
-            for (problem, precision), search in t4_of(raw, folder).items():
-                path = t4 / folder.name / problem / f"{precision}.json"
+            for case, search in t4_of(measured, folder, only).items():
+                path = t4 / folder.name / case[0] / f"{case[1]}.json"
                 write_whole(path, json.dumps(search) + "\n")
                 typer.echo(f"{path}: {len(search['results'])} variants")
     else:
-        rows = [row for folder in studies for row in exported_rows(raw, folder)]
+        rows = [row for folder in studies for row in exported_rows(measured, folder, only)]
         typer.echo(json.dumps({"schema": SCHEMA, "campaign": campaign, "rows": rows}))

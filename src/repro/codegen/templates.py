@@ -23,7 +23,18 @@ SUFFIXES = (".j2", ".h")
 #: Maximum bytes that a thread loads at once.
 LOAD_BYTES = 16
 _DEFINITION = re.compile(r"^#define (\w+)(\([\w, ]*\))?[ \t]*(.*)$", re.MULTILINE)
+#: Longest line of a rendered source.
+MAX_COLUMNS = 120
+_OPERATORS = (": ", "? ", "|| ", "&& ", "+ ", "- ", "* ", "/ ")
 _CONTINUED = re.compile(r"[ \t]*\\\n[ \t]*")
+#: Blanks that tags and macros leave in a rendered text: at a line's end, blank lines after another one, after an open
+#: brace and before a closed one; with what stays of each.
+_STRAY_BLANKS = (
+    (re.compile(r"[ \t]+$", re.MULTILINE), ""),
+    (re.compile(r"\n{3,}"), "\n\n"),
+    (re.compile(r"\{\n\n"), "{\n"),
+    (re.compile(r"\n\n(?= *\})"), "\n"),
+)
 
 
 def alignment(members: int, scalar_bytes: int) -> int:
@@ -32,14 +43,68 @@ def alignment(members: int, scalar_bytes: int) -> int:
 
 
 def render_template(templates: Path, name: str, **context: Any) -> str:
-    """Render a template of a folder; a `ReproError` for a missing or wrong template states its name and line."""
+    """Render a template of a C source as `render_text` does, and break its lines that are too long."""
+    return wrap_lines(render_text(templates, name, **context))
+
+
+def render_text(templates: Path, name: str, **context: Any) -> str:
+    """Render a template of a folder, without the blanks that its tags leave.
+
+    Raises
+    ------
+    ReproError
+        The template is missing or wrong; its name and line are stated.
+    """
     templates = shipped(templates)
     try:
-        return _environment(templates, templates.absolute()).get_template(name).render(**context)
+        text = _environment(templates, templates.absolute()).get_template(name).render(**context)
     except TemplateError as error:
         where = f"{getattr(error, 'filename', None) or templates / name}:{getattr(error, 'lineno', '?')}"
         detail = f"{type(error).__name__}: {error.message}"
         raise ReproError("a template cannot be rendered", where=where, actual=detail, todo="correct it") from error
+    for blanks, kept in _STRAY_BLANKS:
+        text = blanks.sub(kept, text)
+    return text.rstrip("\n") + "\n"
+
+
+def wrap_lines(source: str) -> str:
+    """Break the lines of a C source that are too long, so that templates need not know how long their inputs are.
+
+    Code is broken after a comma, else before an operator, outside of as many brackets as possible; a comment between
+    words.
+    """
+    lines, open_parentheses = [], 0
+    for whole in source.split("\n"):
+        line, code = whole, whole.partition("//")[0]
+        indent = " " * (len(line) - len(line.lstrip()))
+        comment = re.match(r" *///? ", line)
+        continued = comment[0] if comment else indent if open_parentheses else indent + "    "
+        open_parentheses += code.count("(") - code.count(")")
+        while len(line) > MAX_COLUMNS and not line.startswith("#"):
+            breaks = [each for each in _breaks(line, bool(comment)) if len(continued) < each[2] <= MAX_COLUMNS]
+            if not breaks:
+                break
+            at = min(breaks, key=lambda each: (each[0], each[1], -each[2]))[2]
+            lines.append(line[:at])
+            line = continued + line[at + 1 :]
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def _breaks(line: str, is_comment: bool) -> list[tuple[int, int, int]]:
+    """Return of each blank where a line may be broken: the brackets around it, the rank of its neighbour, its place."""
+    if is_comment:
+        return [(0, 0, place) for place, letter in enumerate(line) if letter == " "]
+    breaks, depth, quoted = [], 0, False
+    for place, letter in enumerate(line.partition("//")[0]):
+        quoted ^= letter == '"'
+        if quoted:
+            continue
+        depth += (letter in "([{") - (letter in ")]}")
+        if letter == " ":
+            ranks = [rank for rank, operator in enumerate(_OPERATORS, 1) if line.startswith(operator, place + 1)]
+            breaks += [(depth, rank, place) for rank in ([0] if line[place - 1] == "," else ranks)]
+    return breaks
 
 
 def without_macros(templates: Path, dialect: str, source: str) -> str:

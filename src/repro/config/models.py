@@ -571,6 +571,11 @@ class Config(Model):
         description="Another campaign, recorded on the same model of GPU, whose rows of the papers' kernels to the "
         "letter judge the claims of which this one has no such rows.",
     )
+    later: CampaignName | None = Field(
+        None,
+        description="Another campaign, recorded later on the same model of GPU, whose main numbers of the studies that "
+        "it measured again are named in this one's report.",
+    )
     batch: int = Field(
         1,
         ge=1,

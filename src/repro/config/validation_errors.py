@@ -54,14 +54,18 @@ def suggestion(word: object, choices: Iterable[str]) -> str:
 
 
 def nearest_file(path: Path) -> str | None:
-    """Return the name of a file that is missing, with the nearest name in its folder; None if none resembles it."""
+    """Return the path of a file that is missing, with the nearest name in its folder; None if none resembles it.
+
+    Names resemble each other without their endings, which many files of a folder share.
+    """
     try:
         with os.scandir(path.parent) as entries:
             names = [entry.name for entry in islice(entries, MAX_NAMES)]
     except (OSError, ValueError):
         return None
-    near = suggestion(path.name, names)
-    return f"{path.name}{near}" if near else None
+    of_stems = {Path(name).stem: name for name in names}
+    near = nearest(path.stem, of_stems)
+    return f"{path}; did you mean {path.with_name(of_stems[near])}?" if near else None
 
 
 def refuse_unknown(message: str, choices: Iterable[str]) -> PydanticCustomError:

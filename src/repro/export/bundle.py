@@ -19,7 +19,7 @@ import numpy as np
 
 from repro import __version__
 from repro.codegen.targets import DTYPES, SCALARS, STATIC_SHARED, Target
-from repro.codegen.templates import render_template, template_exists, without_macros
+from repro.codegen.templates import render_template, render_text, template_exists, without_macros
 from repro.config.models import MAX_PART_LENGTH
 from repro.entries import get_entry
 from repro.errors import ReproError
@@ -378,8 +378,12 @@ def render_export(templates: Path, export: Export) -> dict[str, str]:
         "README.md": "readme",
     }
     context |= {"includes": includes, "kernel_source": kernel.replace('extern "C" __global__', "__global__")}
-    texts = {file: render_template(templates, f"export/{template}.j2", **context) for file, template in files.items()}
-    check_unused(export.name, [text for file, text in texts.items() if Path(file).suffix in (".h", ".cu", ".cpp")])
+    of_c = [file for file in files if Path(file).suffix in (".h", ".cu", ".cpp")]
+    texts = {
+        file: (render_template if file in of_c else render_text)(templates, f"export/{template}.j2", **context)
+        for file, template in files.items()
+    }
+    check_unused(export.name, [texts[file] for file in of_c])
     return texts
 
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.records import read_environment
 from repro.bench.rows import PRECISIONS, TIMED, median_column
 from repro.bench.store import check_measured, read_case, read_rows, recorded_studies
 from repro.codegen.targets import Target, get_target
 from repro.errors import ReproError
-from repro.problems.registry import campaign_folder
 from repro.sparse.compound.variants import study_refusal
 from repro.sparse.tuning_features import WINNERS
 
@@ -57,12 +57,12 @@ def find_campaign_choice(
     first of `preferred` that the campaign has. An unknown campaign, problem or choice, or a damaged record, raises
     `ReproError`.
     """
-    raw = campaign_folder(results, campaign) / "raw"
-    check_measured(raw)
-    study_folder = raw / study_name
+    folder = CampaignFolder.named(campaign, results)
+    check_measured(folder)
+    study_folder = folder.study(study_name)
     choices = read_case(study_folder, "choices", problem_name, precision)
     if not choices:
-        raise _nothing(study_folder, problem_name, precision)
+        raise _nothing(folder, study_name, problem_name, precision)
     by_tuning = {str(row["tuning"]): row for row in choices if row["clock"] == CLOCK}
     wanted = next((word for word in preferred if word in by_tuning), preferred[-1]) if tuning is None else tuning
     if wanted not in by_tuning:
@@ -76,7 +76,7 @@ def find_campaign_choice(
     report = read_case(study_folder, "report", problem_name, precision)
     row = next((row for row in report if row["name"] == name and row["cache"] != "cold"), {})
     environment = row.get("environment")
-    target = get_target(_target(results / campaign / "raw" / "environment" / f"{environment}.json"))
+    target = get_target(_target(folder.environment(str(environment))))
     median = row.get(median_column(CLOCK)) if row.get("status", "ok") in TIMED else None
     return CampaignChoice(
         name=name,
@@ -97,20 +97,22 @@ def the_precision(results: Path, campaign: str, problem_name: str) -> str:
 
     Without any choice it is `double`, of which `find_campaign_choice` says what there is instead.
     """
-    raw = campaign_folder(results, campaign) / "raw"
-    check_measured(raw)
-    found = [word for word in PRECISIONS if read_case(raw / EXPORTED_STUDY, "choices", problem_name, word)]
+    folder = CampaignFolder.named(campaign, results)
+    check_measured(folder)
+    chosen = folder.study(EXPORTED_STUDY)
+    found = [word for word in PRECISIONS if read_case(chosen, "choices", problem_name, word)]
     if len(found) > 1:
         raise ReproError(
             "the campaign has several precisions",
-            where=f"{raw}: {problem_name}",
+            where=f"{chosen}: {problem_name}",
             expected=" or ".join(f"--precision {word}" for word in found),
         )
     return found[0] if found else "double"
 
 
-def _nothing(study_folder: Path, problem_name: str, precision: str) -> ReproError:
+def _nothing(folder: CampaignFolder, study_name: str, problem_name: str, precision: str) -> ReproError:
     """Return the error for a problem without a choice; it lists the cases that have one."""
+    study_folder = folder.study(study_name)
     chosen = read_rows(study_folder, "choices") if study_folder.is_dir() else None
     pairs = (
         zip(chosen["problem"].to_pylist(), chosen["precision"].to_pylist(), strict=True)
@@ -118,10 +120,10 @@ def _nothing(study_folder: Path, problem_name: str, precision: str) -> ReproErro
         else ()
     )
     cases = sorted({f"{name}/{word}" for name, word in pairs})
-    raw = study_folder.parent
-    having = [name for name in recorded_studies(raw) if read_case(raw / name, "report", problem_name, precision)]
-    if having and study_folder.name not in having:
-        return study_refusal(having, f"{raw}: {problem_name}, {precision}")
+    studies = recorded_studies(folder)
+    having = [name for name in studies if read_case(folder.study(name), "report", problem_name, precision)]
+    if having and study_name not in having:
+        return study_refusal(having, f"{folder.raw}: {problem_name}, {precision}")
     return ReproError(
         "the campaign has no such result",
         where=f"{study_folder}: {problem_name}, {precision}",

@@ -185,7 +185,9 @@ _STARTS: dict[str, Callable[[Floats, int], Strips]] = {"line": strips_from_line,
 def _by_contour(
     cut: Callable[[Floats, int], Strips], pairs: StencilPairs, along_x: SplineKernel, along_y: SplineKernel, degree: int
 ) -> Floats:
-    """Return the same integrals as `_by_area`, computed from strips."""
+    """Return the same integrals as `_by_area`, as sums over the signed strips into which `cut` turns each triangle's
+    contour (`Strips`).
+    """
     pair, square, *bounds = cut(pairs.corners, along_x.width)
     outer = collapsed((2 * along_x.degree + degree + 3) // 2)
     inner = collapsed((along_x.degree + degree + 2) // 2)

@@ -20,8 +20,8 @@ from repro.operators.runtime import KERNELS, Runtime
 from repro.operators.vectors import Vectors
 from repro.problems.matrix import Matrix
 from repro.sparse.solvers.kernels import METHODS, PERSISTENT_BLOCK_SIZE, held_rows, render_persistent
-from repro.sparse.solvers.persistent import PersistentSolution, PersistentSolver, chip_room
-from repro.sparse.solvers.slices import LANES, assign_rows, keep_slices
+from repro.sparse.solvers.persistent import PersistentSolution, PersistentSolver, chip_room, deal_rows
+from repro.sparse.solvers.slices import LANES, keep_slices
 
 #: Largest value accepted for `maxiter`; its default as a multiple of the number of unknowns, as SciPy's.
 MAX_ITERATIONS, ITERATIONS_PER_UNKNOWN = (1 << 31) - 1, 10
@@ -56,7 +56,7 @@ class ChipSolver(Closeable):
         kind = VectorType(matrix.entry, precision)
         self._kind, self._n = kind, matrix.n
         warps = PERSISTENT_BLOCK_SIZE[device.backend] // LANES
-        slices = assign_rows(matrix, kind.scalar, device.sm_count, warps)
+        slices = deal_rows(matrix, kind.scalar, device)
         if method == "cg" and slices.least[0] <= 0:
             raise ReproError(
                 "conjugate gradients need a positive definite matrix",

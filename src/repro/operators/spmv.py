@@ -17,6 +17,7 @@ from weakref import ref
 
 import numpy as np
 
+from repro.bench.campaign_folder import RESULTS
 from repro.bench.runnable import Workspace
 from repro.codegen.targets import DTYPES, Target
 from repro.config.validation_errors import nearest
@@ -138,19 +139,20 @@ QUICK_PAIRS = (
 CPU_QUICK = ("Sl-16-AoS-AoS/static-64-3", "Sl-16-SoA-AoS/direct-64-3", "ELL-SoA-AoS/static-64-3")
 CPU_QUICK_PAIRS: tuple[str, ...] = ()
 LAUNCHES, REPLAYS = 20, 5
-RESULTS = "results"
 
 
-def find_variant(
-    tuned: str, problem: Matrix, precision: str, target: Target, results: Path = Path(RESULTS)
-) -> VariantId:
+def find_variant(tuned: str, problem: Matrix, precision: str, target: Target, results: Path = RESULTS) -> VariantId:
     """Return the variant that a user's argument `tuned` selects.
 
     `tuned` is the name of a variant such as `Sl-32-SoA-AoS/static-256-4`, or `default`, or `campaign:problem` for what
     a campaign in the folder `results` chose for a problem: the fastest variant that takes a user's vectors as they are,
-    in records without this choice the fastest of all. It raises `ReproError` if the name or the
-    campaign's choice is unknown, if the campaign's problem has another entry type, or if the target cannot run the
-    schedule.
+    in records without this choice the fastest of all.
+
+    Raises
+    ------
+    ReproError
+        The name or the campaign's choice is unknown, the campaign's problem has another entry type, or the target
+        cannot run the schedule.
     """
     if tuned == "default":
         on_gpu = target.dialect == "cuda"
@@ -380,7 +382,7 @@ def operator(
     entry: str | None = None,
     precision: str | None = None,
     device: str = "auto",
-    results: Path | str = RESULTS,
+    results: Path | str = str(RESULTS),
 ) -> SpmvOperator:
     """Return a matrix as a SciPy `LinearOperator` with a tuned kernel.
 

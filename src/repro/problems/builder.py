@@ -232,7 +232,7 @@ def _generated(item: Generated, config: Config) -> BuildResult:
 
 
 def _description(item: ProblemSpec | OwnProblem) -> dict[str, Any]:
-    """Return the values that the registry states for a problem, without empty ones."""
+    """Return what the registry states of a problem, without empty values; of a user's own problem that it is one."""
     if isinstance(item, OwnProblem):
         return {"source": "own"}
     said = {

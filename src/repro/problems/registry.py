@@ -23,7 +23,6 @@ from pydantic import AfterValidator, Field, PrivateAttr, WithJsonSchema, model_v
 
 from repro.config import read_yaml, validate
 from repro.config.models import (
-    CAMPAIGN,
     MAX_PART_LENGTH,
     EntryName,
     FieldFile,
@@ -39,7 +38,6 @@ from repro.filesystem import write_whole
 from repro.package_data import shipped
 from repro.problems.matrix_market import is_matrix_market
 from repro.problems.meshes import format_of
-from repro.untrusted_files import shown
 
 # A part is not empty, does not start with a dot, and is short enough for file names with suffixes.
 _PART = rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{MAX_PART_LENGTH - 1}}}"
@@ -61,18 +59,6 @@ def name_error(name: str) -> str | None:
     if repeated := _REPEATED.search(name):
         return f"an end that is not {repeated[1]!r} {REPEATS} times, which the workflow cannot tell from a mistake"
     return None
-
-
-def campaign_folder(results: Path, name: str) -> Path:
-    """Return the folder of a campaign; raise `ReproError` for an invalid campaign name."""
-    if not re.fullmatch(CAMPAIGN, name) or "\n" in name or len(name) > MAX_PART_LENGTH:
-        raise ReproError(
-            "not a name for a campaign",
-            where=shown(repr(name)),
-            expected=f"letters, digits and . _ -, no . or - as the first, at most {MAX_PART_LENGTH}",
-            todo=f"name a folder below {results}; another folder of results is named by --results",
-        )
-    return results / name
 
 
 def check_name(name: str, where: object) -> str:

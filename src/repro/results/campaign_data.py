@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from repro.bench import ncu
+from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.records import code_of, read_commits, read_environments, read_problems
 from repro.bench.rows import CLOCKS, LATER_OF_ALL, NO_COLUMNS, PRECISIONS, ClockName, ColumnType, RecordedRow, schema_of
 from repro.bench.store import check_measured, read_rows, recorded_studies
@@ -250,37 +251,38 @@ class Campaign:
     #: The same study in a campaign on the same model of GPU that has the papers' kernels to the letter; claims are
     #: judged by it where this one has none.
     as_published: Campaign | None = None
+    #: The same study in a later campaign on the same model of GPU, whose main number the report names.
+    later: Campaign | None = None
 
     @classmethod
     def load(
         cls,
-        raw: Path,
+        folder: CampaignFolder,
         study_name: str,
         own: Mapping[str, ColumnType] = NO_COLUMNS,
         problems: Collection[str] | None = None,
         tie: float = TIE,
         precisions: Collection[str] = PRECISIONS,
     ) -> Campaign:
-        """Read `results/<campaign>/raw`; missing files give empty frames with all columns.
+        """Read a study of a campaign; missing files give empty frames with all columns.
 
         Only rows of the given problems (None: all) and precisions are kept. Raises `ReproError` if the folder is
         missing or has no data of the study, a file is damaged or has another schema, or times of several devices are
         mixed.
         """
-        check_measured(raw)
+        check_measured(folder)
+        rows_folder = folder.study(study_name)
         steps = ("search", "report", "repeat", "choices", "counters")
-        rows = {step: _of_cases(read_rows(raw / study_name, step), problems, precisions) for step in steps}
-        search, report, repeat = (
-            _row_frame(rows[step], own, raw / study_name) for step in ("search", "report", "repeat")
-        )
+        rows = {step: _of_cases(read_rows(rows_folder, step), problems, precisions) for step in steps}
+        search, report, repeat = (_row_frame(rows[step], own, rows_folder) for step in ("search", "report", "repeat"))
         measured = pd.concat([report, search], ignore_index=True).drop_duplicates("problem")
         names = set(measured.problem) if problems is None else set(problems)
-        records = {name: record for name, record in read_problem_records(raw).items() if name in names}
+        records = {name: record for name, record in read_problem_records(folder).items() if name in names}
         if not records and not any(table.num_rows for table in rows.values()):
-            studies = recorded_studies(raw)
+            studies = recorded_studies(folder)
             raise ReproError(
                 "the campaign holds nothing of this study",
-                where=raw,
+                where=folder.raw,
                 expected=f"one of {', '.join(studies)}" if studies else "measured rows or built problems",
                 actual=study_name,
             )
@@ -295,18 +297,18 @@ class Campaign:
                     reason=str(row.message) if unavailable else None,
                     entry=None if pd.isna(entry) else str(entry),
                 )
-        environments = read_environments(raw)
+        environments = read_environments(folder)
         campaign = cls(
-            name=raw.resolve().parent.name,
+            name=folder.raw.resolve().parent.name,
             study=study_name,
             search=search,
             report=report,
             repeat=repeat,
-            choices=_frame(rows["choices"], CHOICE_COLUMNS, raw / study_name),
+            choices=_frame(rows["choices"], CHOICE_COLUMNS, rows_folder),
             problems=dict(sorted(records.items())),
             environments=environments,
-            codes=code_of(environments, read_commits(raw.parent)),
-            counters=_frame(rows["counters"], COUNTER_COLUMNS, raw / study_name),
+            codes=code_of(environments, read_commits(folder)),
+            counters=_frame(rows["counters"], COUNTER_COLUMNS, rows_folder),
             tie=tie,
         )
         campaign._check_one_device()
@@ -498,11 +500,11 @@ def _row_frame(table: pa.Table, own: Mapping[str, ColumnType], where: Path) -> p
     return frame.take(sorted(kept)).reset_index(drop=True)
 
 
-def read_problem_records(raw: Path) -> dict[str, ProblemRecord]:
+def read_problem_records(folder: CampaignFolder) -> dict[str, ProblemRecord]:
     attributes = {item.name for item in fields(ProblemRecord)}
     return {
         name: ProblemRecord(**{key: value for key, value in record.items() if key in attributes})
-        for name, record in read_problems(raw).items()
+        for name, record in read_problems(folder).items()
     }
 
 

@@ -19,7 +19,7 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar, get_args
 from repro.errors import ReproError
 from repro.package_data import shipped
 from repro.results.campaign_data import Campaign, one_line
-from repro.results.problem_rows import join_sentences
+from repro.results.problem_lines import join_sentences
 from repro.results.published import FOLDER, Published, Record
 from repro.results.significance import Interval, geometric_mean, interval_of_statistic
 from repro.results.tables import Cell, Column, Table, count, table_of

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 from repro.bench.rows import OUTSIDE, ClockName, RecordedRow
 from repro.results.campaign_data import Campaign, Case, Method, R_co, ReportedTime, Selection
-from repro.results.problem_rows import (
+from repro.results.problem_lines import (
     ABBREVIATIONS,
     CLOCK_WORDS,
-    ProblemRow,
+    ProblemLine,
     join_sentences,
     measurement_note,
     ours,
@@ -46,7 +46,7 @@ from repro.results.tables import (
 class CaseRow(NamedTuple):
     """A table's row for one case: the problem in the campaign's order, and what was measured."""
 
-    line: ProblemRow
+    line: ProblemLine
     case: Case
 
     @property

@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
+from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.rows import ALL_CLOCKS, TIMED, ClockName
 from repro.bench.store import recorded_studies
 from repro.config.validation_errors import suggestion
@@ -152,30 +153,32 @@ class Comparison:
         return float(np.exp(changes.mean())), interval_of_mean(changes, list(timed[CASE].itertuples(index=False)))
 
 
-def find_campaign(given: str, results: Path) -> Path:
-    """Return the `raw` folder of a campaign that is given by its name or by its folder, or raise `ReproError`."""
-    tried = [results / given / "raw", Path(given) / "raw", Path(given)]
-    for path in tried:
-        if path.name == "raw" and path.is_dir():
-            return path
+def find_campaign(given: str, results: Path) -> CampaignFolder:
+    """Return the folder of a campaign, given by its name, by its folder or by its `raw`, or raise `ReproError`."""
+    tried = [CampaignFolder.of(given, results), CampaignFolder(Path(given))]
+    if Path(given) == (above := CampaignFolder(Path(given).parent)).raw:
+        tried.append(above)
+    for folder in tried:
+        if folder.raw.is_dir():
+            return folder
     raise ReproError(
         "no such campaign",
         expected=f"a folder below {results}, or the path of one that holds raw/",
-        actual=f"{given}{suggestion(given, [path.parent.name for path in results.glob('[!.]*/raw')])}",
+        actual=f"{given}{suggestion(given, [folder.name for folder in CampaignFolder.measured(results)])}",
         todo="measure it first, or copy its folder there: `repro list campaigns` has all",
     )
 
 
 def compare_campaigns(
-    first: Path,
-    second: Path,
+    first: CampaignFolder,
+    second: CampaignFolder,
     *,
     tolerance: float,
     search: bool = False,
     across_devices: bool = False,
-    load: Callable[[Path, str], Campaign] = Campaign.load,
+    load: Callable[[CampaignFolder, str], Campaign] = Campaign.load,
 ) -> Comparison:
-    """Compare all studies that two campaigns share, given their `raw` folders.
+    """Compare all studies that two campaigns share.
 
     Parameters
     ----------
@@ -191,7 +194,7 @@ def compare_campaigns(
     """
     shared = [name for name in recorded_studies(first) if name in recorded_studies(second)]
     if not shared:
-        raise ReproError("the campaigns share no study", where=f"{first} and {second}")
+        raise ReproError("the campaigns share no study", where=f"{first.raw} and {second.raw}")
     pairs = [(load(first, study), load(second, study)) for study in shared]
     measured = [(a, b) for a, b in pairs if a.device and b.device]  # else there is nothing to compare
     differing = [(a, b) for a, b in measured if (a.backend, a.device) != (b.backend, b.device)]
@@ -221,7 +224,7 @@ def compare_campaigns(
     if timed.empty:
         raise ReproError(
             "the campaigns share no timed row",
-            where=f"{first} and {second}",
+            where=f"{first.raw} and {second.raw}",
             actual=", ".join(f"{count} {why}" for why, count in counts.items() if count) or "no rows",
             todo="measure the same problems in both",
         )

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from repro import filesystem
+from repro.bench.campaign_folder import CampaignFolder
 from repro.errors import ReproError
 from repro.results import figure_style
 from repro.results.campaign_data import Campaign
@@ -135,7 +136,13 @@ def _pipe(cells: list[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def as_latex(table: Table, label: str) -> str:
+def latex_caption(title: str, caption: str, short: bool) -> str:
+    r"""Return `\caption` with the title alone, or with the title for the list of figures and the whole caption."""
+    head = latex_escape(title)
+    return rf"\caption{{{head}.}}" if short else rf"\caption[{{{head}}}]{{{latex_escape(caption)}}}"
+
+
+def as_latex(table: Table, label: str, title: str, short: bool = False) -> str:
     """Return a LaTeX `table*`; it needs the package booktabs, and graphicx if the table is scaled to the text width."""
 
     def cell_text(cell: Cell) -> str:
@@ -157,7 +164,7 @@ def as_latex(table: Table, label: str) -> str:
         "% needs \\usepackage{booktabs" + (",graphicx}" if too_wide else "}"),
         r"\begin{table*}",
         r"\centering",
-        rf"\caption{{{latex_escape(table.caption)}}}",
+        latex_caption(title, table.caption, short),
         rf"\label{{tab:{label}}}",
         r"\scriptsize" if wide else r"\footnotesize",
         rf"\setlength{{\tabcolsep}}{{{'2.5' if wide else '4'}pt}}",
@@ -188,15 +195,15 @@ def as_latex(table: Table, label: str) -> str:
     return "\n".join([*lines, r"\end{table*}"]) + "\n"
 
 
-TABLE_FORMATS: Mapping[str, Callable[[Table, str], str]] = {
-    "csv": lambda table, name: as_csv(table),
-    "md": lambda table, name: as_markdown(table),
-    "tex": as_latex,
+TABLE_FORMATS: Mapping[str, Callable[[Table, Artifact, bool], str]] = {
+    "csv": lambda table, artifact, short: as_csv(table),
+    "md": lambda table, artifact, short: as_markdown(table),
+    "tex": lambda table, artifact, short: as_latex(table, artifact.name, artifact.title, short),
 }
 
 
 def tables_folder(results: Path, campaign: str, study_name: str) -> Path:
-    return results / campaign / "tables" / study_name
+    return CampaignFolder.of(campaign, results).tables(study_name)
 
 
 def figures_folder(figures: Path, campaign: str, study_name: str) -> Path:
@@ -218,18 +225,18 @@ def replace_artifact(path: Path) -> Iterator[Path]:
         ) from error
 
 
-def write_table_artifact(artifact: Artifact, table: Table, folder: Path) -> list[Path]:
-    """Write one table as CSV, Markdown and LaTeX; return the files."""
+def write_table_artifact(artifact: Artifact, table: Table, folder: Path, short: bool = False) -> list[Path]:
+    """Write one table as CSV, Markdown and LaTeX, there with its title alone if `short`; return the files."""
     paths = []
     for suffix, render in TABLE_FORMATS.items():
         path = folder / f"{artifact.name}.{suffix}"
         with replace_artifact(path) as partial:
-            partial.write_text(render(table, artifact.name), encoding="utf-8")
+            partial.write_text(render(table, artifact, short), encoding="utf-8")
         paths.append(path)
     return paths
 
 
-def figure_as_latex(figure: Figure, name: str) -> str:
+def figure_as_latex(figure: Figure, name: str, title: str, short: bool = False) -> str:
     """Return a LaTeX figure that includes the PDF file of the same folder."""
     return "\n".join(
         [
@@ -237,7 +244,7 @@ def figure_as_latex(figure: Figure, name: str) -> str:
             r"\begin{figure}",
             r"\centering",
             rf"\includegraphics[width=\linewidth]{{{name}.pdf}}",
-            rf"\caption{{{latex_escape(figure.caption)}}}",
+            latex_caption(title, figure.caption, short),
             rf"\label{{fig:{name}}}",
             r"\end{figure}",
             "",
@@ -246,18 +253,23 @@ def figure_as_latex(figure: Figure, name: str) -> str:
 
 
 def write_figure(
-    artifact: Artifact, figure: Figure, folder: Path, device: str, shape: figure_style.Shape | None = None
+    artifact: Artifact,
+    figure: Figure,
+    folder: Path,
+    device: str,
+    shape: figure_style.Shape | None = None,
+    short: bool = False,
 ) -> list[Path]:
     """Write one figure in all formats of `shape`, with the device's name below it; return the files.
 
-    The `.tex` file has the caption, and includes the PDF file.
+    The `.tex` file has the caption, or the title alone if `short`, and includes the PDF file.
     """
     shape = shape or figure_style.Shape()
     paths = [folder / f"{artifact.name}.{suffix}" for suffix in shape.formats]
     with ExitStack() as stack:
         partial = {path.suffix: stack.enter_context(replace_artifact(path)) for path in paths}
         if text := partial.pop(".tex", None):
-            text.write_text(figure_as_latex(figure, artifact.name), encoding="utf-8")
+            text.write_text(figure_as_latex(figure, artifact.name, artifact.title, short), encoding="utf-8")
         figure_style.save(figure, partial.values(), artifact.title, device, shape=shape)
     return paths
 
@@ -268,13 +280,15 @@ def write(
     campaign: Campaign,
     folder: Path,
     shape: figure_style.Shape | None = None,
+    short: bool = False,
 ) -> list[Path]:
     """Write a table or figure that was made of a campaign in all formats, figures as `shape` says; return the files.
 
-    If yardstick times of the campaign were disturbed, a table's caption starts with this warning.
+    If yardstick times of the campaign were disturbed, a table's caption starts with this warning. In LaTeX, captions
+    are titles alone if `short`.
     """
     if isinstance(made, Table):
         if campaign.disturbance:
             made = replace(made, caption=f"{campaign.disturbance} {made.caption}")
-        return write_table_artifact(artifact, made, folder)
-    return write_figure(artifact, made, folder, campaign.column, shape)
+        return write_table_artifact(artifact, made, folder, short)
+    return write_figure(artifact, made, folder, campaign.column, shape, short)

@@ -15,7 +15,7 @@ import numpy as np
 from repro.config.validation_errors import suggestion
 from repro.errors import ReproError
 from repro.results.campaign_data import Campaign
-from repro.results.problem_rows import problem_rows
+from repro.results.problem_lines import problem_lines
 from repro.results.published import Published
 from repro.results.tables import Figure, Table
 
@@ -31,7 +31,7 @@ def select_for_figure(campaign: Campaign, published: Published) -> tuple[Campaig
     """
     if len(campaign.problems) <= MAX_DRAWN:
         return campaign, ""
-    lines = [line for line in problem_rows(campaign, published) if line.record is not None]
+    lines = [line for line in problem_lines(campaign, published) if line.record is not None]
     own = [line.problem for line in lines if line.published is not None]
     others = [line.problem for line in lines if line.published is None and line.available]
     room = min(max(MAX_DRAWN - len(own), 1), len(others))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import jinja2
 from markupsafe import Markup, escape
 
+from repro.bench.campaign_folder import CampaignFolder, step_file
 from repro.bench.records import UNCOMMITTED
 from repro.bench.rows import ClockName, RecordedRow, median_column
 from repro.config.models import EXTENDED, PAPER, PAPER_TUNED
@@ -23,7 +24,7 @@ from repro.results.campaign_data import NEAR_EMPTY, Campaign, Case, ReportedTime
 from repro.results.claims import CLAIMS, VERDICT_ORDER, Verdict, tally
 from repro.results.figure_style import with_titles
 from repro.results.output import as_csv, replace_artifact
-from repro.results.problem_rows import (
+from repro.results.problem_lines import (
     CLOCK_WORDS,
     REMARKS,
     empty_kernel_reading,
@@ -31,7 +32,7 @@ from repro.results.problem_rows import (
     join_sentences,
     missing_note,
     name_cell,
-    problem_rows,
+    problem_lines,
     remarks,
 )
 from repro.results.published import Published
@@ -261,6 +262,8 @@ class Card:
     others: Mapping[str, Mapping[str, str]]
     #: The result's table with the columns of all campaigns; None if there is a single campaign.
     table: Table | None = None
+    #: Name of the campaign that measured the study again later, and its number.
+    later: tuple[str, str] | None = None
 
 
 def make_card(result: Result, library: str, tables: Mapping[str, Table]) -> Card:
@@ -468,7 +471,7 @@ def _section(part: PageStudy, environment: jinja2.Environment, folder: Path, pro
             drawn.append(made)
     progress(campaign.study, len(part.artifacts), len(part.artifacts))
     shown = {item.artifact.name for item in drawn}
-    lines = problem_rows(campaign, part.published)
+    lines = problem_lines(campaign, part.published)
     words = environment.from_string(part.words.read_text("utf-8")).render() if part.words else ""
     return Section(
         campaign=campaign,
@@ -501,14 +504,19 @@ def _card(part: PageStudy, drawn: Sequence[PageArtifact]) -> Card | None:
     tables = {part.campaign.name: shown.table}
     for other in part.campaign.beside:
         tables[other.name] = cast(Table, shown.artifact.make(other, part.published))
-    return make_card(result, part.library, tables)
+    card, later = make_card(result, part.library, tables), part.campaign.later
+    if later is None:
+        return card
+    number = result.cell(cast(Table, shown.artifact.make(later, part.published))).shown
+    return replace(card, later=(later.name, number))
 
 
 def _rows(folder: Path, study_name: str) -> dict[str, str]:
     """Return links from the page to the measured rows: the Parquet files of a packed campaign, else a folder."""
-    own = folder / "raw" / study_name
-    steps = [f"raw/{study_name}/{path.name}" for path in sorted(own.glob("*.parquet"))]
-    return {path.rpartition("/")[2]: path for path in steps} or {f"raw/{study_name}": f"raw/{study_name}"}
+    own = CampaignFolder(folder).study(study_name)
+    below = str(own.relative_to(folder))
+    steps = sorted(own.glob(step_file(own, "*").name))
+    return {path.name: f"{below}/{path.name}" for path in steps} or {below: below}
 
 
 def days_measured(campaigns: Sequence[Campaign]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -10,8 +11,8 @@ from matplotlib.lines import Line2D
 
 from repro.bench.rows import OUTSIDE, ClockName, RecordedRow
 from repro.results import figure_style
-from repro.results.campaign_data import Campaign, Case, Method, ReportedTime, Selection, brief_reason, one_line
-from repro.results.problem_rows import (
+from repro.results.campaign_data import Campaign, Case, Method, ReportedTime, Selection, one_line
+from repro.results.problem_lines import (
     ABBREVIATIONS,
     join_sentences,
     measurement_note,
@@ -47,6 +48,7 @@ MARKS = (
     (figure_style.MIDDLE, "v"),
 )
 Time = ReportedTime[Any]
+BELOW_EMPTY = "below an empty launch"
 
 
 @dataclass(frozen=True)
@@ -106,12 +108,18 @@ class RivalLine:
         return self.case.time(method, self.contest.clock)
 
     @property
+    def status(self) -> str:
+        return self.row.status.replace("_", " ")
+
+    @property
+    def reason(self) -> str:
+        """First line of what the row says; empty if it says nothing."""
+        return one_line((self.row.message or "").partition("\n")[0])
+
+    @property
     def why_not(self) -> str:
         """What went wrong, in one line; empty if it has a time."""
-        if self.row.timed:
-            return ""
-        message = one_line((self.row.message or "").partition("\n")[0])
-        return f"{self.row.status.replace('_', ' ')}: {message}" if message else self.row.status
+        return "" if self.row.timed else ": ".join(filter(None, (self.status, self.reason)))
 
 
 def rival_lines(campaign: Campaign, contests: Sequence[Contest]) -> list[RivalLine]:
@@ -133,12 +141,12 @@ def _columns(several: bool) -> tuple[Column[RivalLine], ...]:
         Column("precision", "precision", numeric=False, cell=lambda line: precision_cell(line.case.precision)),
         *((task,) if several else ()),
         Column("rival", "rival", numeric=False, cell=lambda line: Cell(line.row.get("routine") or line.rival)),
-        Column("status", "what became of it", numeric=False, cell=_status),
-        Column("time_us", "µs", cell=lambda line: microseconds(line.time)),
         speedup_column("speedup_over_ours", "over ours", "speedup", lambda line: line.ours, lambda line: line.time),
         speedup_column(
             "speedup_over_library", "over the library", "speedup", lambda line: line.library, lambda line: line.time
         ),
+        Column("status", "what became of it", numeric=False, cell=_status),
+        Column("time_us", "µs", cell=_microseconds),
         time_column("ours_us", "µs", "ours", lambda line: line.ours),
         Column("ours", "variant", "ours", numeric=False, cell=lambda line: Cell(line.ours.name if line.ours else None)),
         Column("library_us", "µs", "library", cell=_library),
@@ -153,7 +161,15 @@ def _problem(line: RivalLine) -> Cell:
 
 
 def _status(line: RivalLine) -> Cell:
-    return Cell(line.why_not or "right", notes=_clock_note(line, line.clock) if line.row.timed else ())
+    if line.row.timed:
+        return Cell("right", notes=_clock_note(line, line.clock))
+    return Cell(line.status, notes=(line.reason,) if line.reason else ())
+
+
+def _microseconds(line: RivalLine) -> Cell:
+    cell, empty = microseconds(line.time), line.case.bound("empty", line.clock)
+    below = line.time is not None and empty is not None and line.time.seconds < empty.seconds
+    return replace(cell, notes=(*cell.notes, BELOW_EMPTY)) if below else cell
 
 
 def _library(line: RivalLine) -> Cell:
@@ -202,15 +218,23 @@ def register_contests(study_name: str, contests: Sequence[Contest]) -> None:
         ]
         return table_of(_columns(len(contests) > 1), lines, join_sentences(caption), nothing=not lines)
 
-    @figure(study_name, "figure-rivals", title="Times of rivals over ours", numbering="ours", needs="rivals")
+    @figure(study_name, "figure-rivals", title="Speedups of rivals over ours", numbering="ours", needs="rivals")
     def make_figure(campaign: Campaign, published: Published) -> Figure:
         lines = rival_lines(campaign, contests)
         caption = [
-            "Times of rivals, and of the library’s fastest routine, over that of ours: right of 1 they are slower.",
+            "Speedups of rivals, and of the library’s fastest routine, over ours: right of 1 they are faster.",
+            _without_time(lines),
             measurement_note(campaign, clock),
             unavailable_note(campaign),
         ]
         return Figure(lambda: _draw(lines, len(contests) > 1), join_sentences(caption), nothing=not lines)
+
+
+def _without_time(lines: Sequence[RivalLine]) -> str:
+    """Return the sentence that names rivals without a time, with their statuses and numbers of cases."""
+    counts = Counter((line.rival, line.status) for line in lines if line.time is None)
+    named = [f"{rival} ({status}, {count} of its cases)" for (rival, status), count in counts.items()]
+    return f"Without a time: {', '.join(named)}." if named else ""
 
 
 def _draw(lines: Sequence[RivalLine], several: bool) -> Canvas:
@@ -227,19 +251,19 @@ def _draw(lines: Sequence[RivalLine], several: bool) -> Canvas:
     missing: list[str | None] = []
     shown: set[str] = set()
     for y, of_case in enumerate(cases.values()):
-        ratios = {line.rival: ratio_of(line.time, line.ours) for line in of_case}
-        ratios["library"] = ratio_of(of_case[0].library, of_case[0].ours)
+        ratios = {line.rival: ratio_of(line.ours, line.time) for line in of_case}
+        ratios["library"] = ratio_of(of_case[0].ours, of_case[0].library)
         for name, ratio in ratios.items():
             if ratio:
                 shown.add(name)
                 colour, marker = _mark(name, names)
                 axes.plot(ratio, y, color=colour, marker=marker, markersize=4, linestyle="", zorder=3)
-        why = next((line.why_not for line in of_case if line.why_not), "nothing of ours has a time")
-        missing.append(None if any(ratios.values()) else brief_reason(why))
+        why = next((line.status for line in of_case if line.time is None), "nothing of ours has a time")
+        missing.append(None if any(ratios.values()) else why)
     axes.set_xscale("log")
     figure_style.log_ticks(axes.xaxis)
     axes.axvline(1, color=figure_style.GREY, linewidth=0.7)
-    axes.set_xlabel("time over that of ours")
+    axes.set_xlabel("times as fast as ours")
     axes.grid(axis="x")
     figure_style.rows_axis(axes, list(cases), missing=missing)
     handles = []

@@ -48,7 +48,7 @@ class ExpectedProduct(Protocol):
 
 
 def compare(operands: ExpectedProduct, runnable: ProductRunnable, workspace: Workspace) -> float | None:
-    """Fill the output with NaN, run a product once and compare it; return the largest ratio of error to bound.
+    """Run a product once and compare it; return the largest ratio of error to bound.
 
     It returns None if the runnable has no result, and raises as `require_correct`.
     """
@@ -56,7 +56,6 @@ def compare(operands: ExpectedProduct, runnable: ProductRunnable, workspace: Wor
     if y is None:
         return None
     device = workspace.device
-    device.fill(y, NAN_BYTE)
     runnable.before()
     runnable.launch()
     # called again, as the result of a library on the host is uploaded only now
@@ -128,6 +127,11 @@ class ProductRunnable(Runnable):
     arrangement: str
     matrix_bytes: int = 0
     unwritten: str = ", with which y is filled before it is checked"
+
+    def erase_result(self, workspace: Workspace) -> None:
+        """Fill y with NaN."""
+        if (y := self.result()) is not None:
+            workspace.device.fill(y, NAN_BYTE)
 
     def result(self) -> Buffer | None:
         """Return y in device memory in the working precision."""

@@ -149,12 +149,12 @@ def shuffled_rounds(
     row's status is disturbed.
     """
     probe = probe or Probe(bench)
-    stage = _Stage(bench, store, np.random.default_rng(seed), progress, probe)
-    with Watchdog(bench.timing.timeout) as stage.watchdog:
+    timer = _RoundTimer(bench, store, np.random.default_rng(seed), progress, probe)
+    with Watchdog(bench.timing.timeout) as timer.watchdog:
         try:
-            warm = stage.time(runnables, warm_rounds(bench.timing))
+            warm = timer.time(runnables, warm_rounds(bench.timing))
             timed = [r for r in runnables if r.cold and warm[r.name].status in TIMED]
-            cold = stage.time(timed, cold_rounds(bench.timing))
+            cold = timer.time(timed, cold_rounds(bench.timing))
         finally:
             probe.release()
             if not bench.lost:
@@ -163,7 +163,7 @@ def shuffled_rounds(
     return [*(warm[runnable.name] for runnable in runnables), *(cold[runnable.name] for runnable in timed)]
 
 
-class _Stage:
+class _RoundTimer:
     """Runnables that stay on the device, and the rounds to time them in."""
 
     watchdog: Watchdog
@@ -202,6 +202,9 @@ class _Stage:
                 taken[name].append(samples)
         self._retake_outliers(taken, todo, effort, rows)
         self._progress(rounds.name, rounds.count, rounds.count)
+        for runnable in list(todo.values()):
+            with self._failing_alone(runnable, effort, todo, rows):
+                bench.check_again(runnable)
         for name, runnable in todo.items():
             preprocess, error = self._ready[name]
             samples = join_rounds(taken[name], *self._tolerances(runnable))

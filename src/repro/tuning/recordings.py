@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.records import read_environments, read_problems
 from repro.bench.rows import median_column
 from repro.bench.store import read_rows
@@ -160,7 +161,7 @@ def load_recordings(
     ReproError
         A given campaign is missing, or no campaign has rows of this study on this backend.
     """
-    there = sorted(path.parent.name for path in results.glob("[!.]*/raw") if (path / study_name).is_dir())
+    there = [folder.name for folder in CampaignFolder.measured(results) if folder.study(study_name).is_dir()]
     wanted = [name for name in there if name != without] if campaigns is None else list(campaigns)
     for name in wanted:
         if name not in there:
@@ -171,7 +172,9 @@ def load_recordings(
                 actual=name,
             )
     recorded = [
-        recording for name in wanted for recording in _campaign(results / name / "raw", study_name, features_of, prune)
+        recording
+        for name in wanted
+        for recording in _campaign(CampaignFolder.of(name, results), study_name, features_of, prune)
     ]
     recorded = [recording for recording in recorded if recording.backend == backend]
     if not recorded:
@@ -187,17 +190,15 @@ def load_recordings(
 
 def _with_lack(results: Path, campaign: str) -> str:
     """Return a campaign's name, and that it has no records of problems, without which no row is learned from."""
-    records = results / campaign / "raw/problems"
+    records = CampaignFolder.of(campaign, results).records
     return campaign if any(records.rglob("[!.]*.json")) else f"{campaign} without {records}"
 
 
-def _campaign(raw: Path, study_name: str, features_of: FeaturesOf, prune: Prune) -> tuple[Recording, ...]:
+def _campaign(folder: CampaignFolder, study_name: str, features_of: FeaturesOf, prune: Prune) -> tuple[Recording, ...]:
     """Return the recordings of a campaign, cached until the campaign's files change."""
-    searches = (raw / study_name).rglob("search.parquet")
-    records = (path for folder in ("problems", "environment") for path in (raw / folder).rglob("[!.]*.json"))
-    stats = ((path, path.stat()) for path in (*searches, *records))
+    stats = ((path, path.stat()) for path in folder.training_files(study_name))
     return _read(
-        raw,
+        folder,
         study_name,
         features_of,
         prune,
@@ -207,12 +208,17 @@ def _campaign(raw: Path, study_name: str, features_of: FeaturesOf, prune: Prune)
 
 @lru_cache(maxsize=16)
 def _read(
-    raw: Path, study_name: str, features_of: FeaturesOf, prune: Prune, _files: frozenset[tuple[Path, int, int, int]]
+    folder: CampaignFolder,
+    study_name: str,
+    features_of: FeaturesOf,
+    prune: Prune,
+    _files: frozenset[tuple[Path, int, int, int]],
 ) -> tuple[Recording, ...]:
-    rows = read_rows(raw / study_name, "search")
+    study_folder = folder.study(study_name)
+    rows = read_rows(study_folder, "search")
     if not rows.num_rows:
         return ()
     if missing := [name for name in COLUMNS if name not in rows.column_names]:
-        raise ReproError("rows of another schema", where=raw / study_name, expected=f"columns {', '.join(missing)}")
+        raise ReproError("rows of another schema", where=study_folder, expected=f"columns {', '.join(missing)}")
     search = rows.select(list(COLUMNS)).to_pandas()
-    return tuple(recordings(search, read_problems(raw), read_environments(raw), features_of, prune))
+    return tuple(recordings(search, read_problems(folder), read_environments(folder), features_of, prune))

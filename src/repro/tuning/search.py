@@ -1,8 +1,8 @@
 """Searches a space of variants, and chooses winners from the measured rows.
 
 A search first screens the variants that a strategy requests, with a few launches each. Variants close to the best are
-then timed with the full protocol. A tuning is a set of candidates with one winner for each clock: the fastest
-candidate.
+then timed with the full protocol. A tuning is a rule by which a variant is chosen: it says which rows are candidates,
+and the fastest of them by each clock wins.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from repro.bench.rows import ALL_CLOCKS, TIMED, Row
+from repro.bench.rows import ALL_CLOCKS, SEARCH, TIMED, Row
 from repro.bench.runnable import Runnable
 from repro.bench.store import Store
 from repro.bench.timing import SamplingPlan, full, screen
@@ -89,7 +89,6 @@ def _ties(rows: Sequence[Row], best: Row, clock: str, tie: float) -> tuple[str, 
 
 
 ProgressCallback = Callable[[str, int, int], None]
-PHASE = "search"
 
 
 class Search:
@@ -136,24 +135,24 @@ class Search:
     def _timed(self, runnables: Sequence[Runnable], subject: str) -> dict[str, Row]:
         return {row.name: row for row in self._try(runnables, self._full, f"timing {subject}", Exhaustive())}
 
-    def _try(self, runnables: Sequence[Runnable], effort: SamplingPlan, stage: str, strategy: Strategy) -> list[Row]:
+    def _try(self, runnables: Sequence[Runnable], effort: SamplingPlan, activity: str, strategy: Strategy) -> list[Row]:
         rows: list[Row] = []
         names = [runnable.name for runnable in runnables]
         with Watchdog(self._bench.timing.timeout) as watchdog:
 
             def measure(index: int) -> float | None:
-                self._progress(stage, len(rows), budgeted_count(names, strategy.budget))
-                row = self._store.get(self._bench.key(runnables[index], PHASE, effort))
+                self._progress(activity, len(rows), budgeted_count(names, strategy.budget))
+                row = self._store.get(self._bench.key(runnables[index], SEARCH, effort))
                 if row is None:
-                    with attempt(self._bench, self._store, runnables[index], PHASE, effort, watchdog):
-                        row = self._store.add(self._bench.try_once(runnables[index], PHASE, effort))
+                    with attempt(self._bench, self._store, runnables[index], SEARCH, effort, watchdog):
+                        row = self._store.add(self._bench.try_once(runnables[index], SEARCH, effort))
                     if self._bench.lost:
                         raise ContextLost(f"{runnables[index].name}: {row.message}")
                 rows.append(row)
                 return row.screened_by if row.status == "ok" else None
 
             strategy(names, measure, Compilation(self._bench, runnables, self._jobs))
-        self._progress(stage, len(rows), len(rows))
+        self._progress(activity, len(rows), len(rows))
         return rows
 
 

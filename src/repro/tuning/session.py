@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
-from repro.bench.records import read_problem
+from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.rows import CLOCKS, TIMED, Row
 from repro.bench.runnable import Candidate, Runnable
 from repro.bench.store import Store
@@ -32,15 +33,6 @@ REPEATED = 2
 
 
 @dataclass(frozen=True)
-class CaseLocation:
-    """Study and campaign of a case, and the folder that contains all campaigns."""
-
-    study: str
-    campaign: str
-    results: Path
-
-
-@dataclass(frozen=True)
 class Session:
     """An open case. Rows that a killed job has stored are reused."""
 
@@ -49,9 +41,12 @@ class Session:
     store: Store
     settings: StudySettings
     seed: int
-    location: CaseLocation
-    #: Called with the name of a stage, the number of finished steps, and the total number of steps.
+    #: Folder of the campaign that is measured.
+    campaign: CampaignFolder
+    #: Called with the name of an activity, the number of finished steps, and the total number of steps.
     progress: ProgressCallback
+    #: What the problem's record has for each study, beside what the problem says of itself.
+    facts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     #: Rivals of what the study measures; a rival is timed in the same rounds as the winners.
     rivals: Sequence[Rival] = ()
     #: Folder of the templates, for modules that are compiled on demand.
@@ -107,13 +102,13 @@ class Session:
         Processes that take turns on the device share this half.
         """
         workspace = self.bench.workspace
-        workspace.resident = max(1, len({candidate.packing for candidate in candidates}))
+        workspace.kept_packings = max(1, len({candidate.packing for candidate in candidates}))
         workspace.packing_bytes = self.bench.device.free_bytes() // (2 * workspace.turns)
 
     def rounds(self, runnables: Sequence[Runnable]) -> list[Row]:
         workspace = self.bench.workspace
         workspace.drop_packings()  # free device memory for the runnables
-        workspace.resident, workspace.packing_bytes = max(1, len(runnables)), None
+        workspace.kept_packings, workspace.packing_bytes = max(1, len(runnables)), None
         return shuffled_rounds(self.bench, runnables, self.store, self.seed, self.progress, self._probe)
 
     @cached_property
@@ -165,19 +160,23 @@ class Session:
         ReproError
             The strategy `predicted` was selected, but there is no recorded campaign.
         """
-        settings, device, location = self.settings, self.bench.device, self.location
+        settings, device, campaign = self.settings, self.bench.device, self.campaign
         if settings.search == "random":
             return RandomSample(settings.budget, self.seed)
         if settings.search == "exhaustive":
             return Exhaustive()
         campaigns = None if settings.training == "all" else settings.training
         machine = Machine(device.sm_count, device.target.threads_per_sm, device.l2_bytes)
-        path = location.results / location.campaign / "raw" / "problems" / f"{self.problem.name}.json"
-        facts = (read_problem(path).get("facts") or {}) if path.exists() else {}
-        record = {**self.problem.summary(), "statistics": self.problem.statistics, "facts": facts}
+        record = {**self.problem.summary(), "statistics": self.problem.statistics, "facts": self.facts}
         return Predicted(
             load_recordings(
-                location.results, location.study, device.backend, campaigns, location.campaign, features_of, prune
+                campaign.path.parent,
+                self.bench.study_name,
+                device.backend,
+                campaigns,
+                campaign.name,
+                features_of,
+                prune,
             ),
             features_of(record, self.precision, machine),
             settings.budget,

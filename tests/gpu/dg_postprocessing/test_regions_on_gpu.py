@@ -42,7 +42,7 @@ def build_regions(gpu, templates, gpu_modules):
 @degrees
 def test_every_pair_of_a_width_and_a_number_of_regions_is_right(degree, gpu, gpu_modules, build_regions):
     operands = region_list(degree)
-    workspace = Workspace(Devices([gpu]), operands, gpu_modules, resident=4)
+    workspace = Workspace(Devices([gpu]), operands, gpu_modules, kept_packings=4)
     built = {key: build_regions(key) for key in region_module_keys(degree, gpu.target)}
     kernels = [kernel for space in ("paper", "extended") for kernel in region_kernels(built, degree, gpu.target, space)]
     kernels = [kernel for kernel in kernels if kernel.id.blocks in (1, 4)]
@@ -62,7 +62,7 @@ def test_the_gpu_makes_as_many_regions_as_the_host(degree, gpu, gpu_modules, bui
     field = cube_field(3, degree)
     places = evaluation_points(field)[::100]
     operands = RegionOperands(field, make_regions(field, 0, places=places), siac_kernel(degree).pieces)
-    workspace = Workspace(Devices([gpu]), operands, gpu_modules, resident=4)
+    workspace = Workspace(Devices([gpu]), operands, gpu_modules, kept_packings=4)
     runnable = ClipRegions({key: build_regions(key) for key in (f"p{degree}/clip", "double/sort")}, degree)
     runnable.prepare(workspace)
     assert operands.check(runnable, workspace) <= 1

@@ -44,7 +44,7 @@ def check(gpu, gpu_modules):
     """Check a runnable on a problem three times, and that it stays where it may write."""
 
     def checked(runnable, problem, precision):
-        workspace = Workspace(Devices([gpu]), make_operands(problem, precision, 1), gpu_modules, resident=8)
+        workspace = Workspace(Devices([gpu]), make_operands(problem, precision, 1), gpu_modules, kept_packings=8)
         try:
             runnable.prepare(workspace)
             assert all(workspace.operands.check(runnable, workspace) <= 1 for _ in range(3)), runnable.name

@@ -49,7 +49,7 @@ def gpu_workspace(gpu, gpu_module, gpu_modules):
     opened = []
 
     def make(problem, precision="double"):
-        workspace = Workspace(Devices([gpu]), make_operands(problem, precision, 1), gpu_modules, resident=8)
+        workspace = Workspace(Devices([gpu]), make_operands(problem, precision, 1), gpu_modules, kept_packings=8)
         opened.append(workspace)
         return workspace
 

@@ -36,7 +36,7 @@ def built(gpus, templates, tmp_path_factory):
 def make_bench(gpus, modules_of_gpus):
     """Open a bench on all GPUs for a growing matrix."""
     few = {"launches": 20, "graph_launches": 5}
-    yield from graph_benches(gpus, modules_of_gpus, resident=1, **few)
+    yield from graph_benches(gpus, modules_of_gpus, kept_packings=1, **few)
 
 
 def banded(rows):

@@ -86,7 +86,7 @@ def main(*names: str) -> None:
         built = build(gpu, folder)
         for name in names or PROBLEMS:
             operands, refreshes = operands_for(gpu, built, folder, name)
-            workspace = Workspace(Devices([gpu]), operands, folder, resident=16)
+            workspace = Workspace(Devices([gpu]), operands, folder, kept_packings=16)
             whole = SetUp(built, "default")
             whole.prepare(workspace)
             write(name, "all", whole, "whole", gpu.time_host(whole.launch, WARM + SAMPLES, whole.before))

@@ -19,7 +19,7 @@ from repro.studies.spgemm_amg.operands import make_operands
 from repro.studies.spgemm_amg.runnables_products import (
     MODES,
     ROUTINES,
-    Plans,
+    ChosenKernels,
     Refill,
     WholeProduct,
     kernels_of,
@@ -71,7 +71,7 @@ def gpu_workspace(gpu, gpu_module, gpu_modules):
     opened = []
 
     def make(operands):
-        opened.append(Workspace(Devices([gpu]), operands, gpu_modules, resident=16))
+        opened.append(Workspace(Devices([gpu]), operands, gpu_modules, kept_packings=16))
         return opened[-1]
 
     yield make
@@ -185,7 +185,7 @@ def test_the_same_each_time_bit_for_bit(gpu_built, gpu_workspace, way, problem, 
     workspace = gpu_workspace(operands)
     for name in operands.products:
         built = gpu_built[precision]
-        product = Refill(built, name) if way == "refill" else WholeProduct(built, name, way, Plans())
+        product = Refill(built, name) if way == "refill" else WholeProduct(built, name, way, ChosenKernels())
         product.prepare(workspace)
         results = set()
         for _ in range(20):

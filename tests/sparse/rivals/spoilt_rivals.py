@@ -104,6 +104,38 @@ class Adding(Right):
         self.problem.y[:] += self.matrix @ self.problem.x
 
 
+class Prepared(Right):
+    def setup(self, problem):
+        super().setup(problem)
+        super().run()
+
+    def run(self):
+        pass
+
+
+class Once(Right):
+    """It computes at its first run alone."""
+
+    done = False
+
+    def run(self):
+        if not self.done:
+            super().run()
+        self.done = True
+
+
+class Tiring(Right):
+    """It is right three times, and writes zeros ever after."""
+
+    runs = 0
+
+    def run(self):
+        super().run()
+        self.runs += 1
+        if self.runs > 3:
+            self.problem.y[:] = 0
+
+
 class Multiplying:
     def setup(self, problem):
         self.problem = problem
@@ -137,6 +169,17 @@ class OtherType(Multiplying):
 class NoProduct(Multiplying):
     def run(self):
         pass
+
+
+class MultipliedOnce(Multiplying):
+    """Its product is made in the set-up, and each run says that it is there."""
+
+    def setup(self, problem):
+        super().setup(problem)
+        self.c = sp.csr_array(self.a @ self.b)
+
+    def run(self):
+        self.problem.c = self.c.indptr, self.c.indices, self.c.data
 
 
 class Growing:

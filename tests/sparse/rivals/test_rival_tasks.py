@@ -40,7 +40,7 @@ def make_amg_bench(cpu_device, modules_folder):
 
     def make(problem: Matrix, precision: str = "double") -> Bench:
         return Bench(
-            Workspace(Devices([cpu_device]), make_operands(problem, precision, 1), modules_folder, resident=4),
+            Workspace(Devices([cpu_device]), make_operands(problem, precision, 1), modules_folder, kept_packings=4),
             study_name=STUDY.name,
             problem_name=problem.name,
             timing=Timing(launches=10, cpu_budget=0.01, rounds=2, noise=1e9, cpu_disturbed=1e9),
@@ -66,6 +66,7 @@ def make_graph_bench(cpu_device, modules_folder):
         ("Multiplying", "spgemm", "ok", ""),
         ("WrongPlaces", "spgemm", "incorrect", "the worst: c|entries at places|there twice"),
         ("OtherType", "spgemm", "incorrect", "values of c are float16, not float64"),
+        ("MultipliedOnce", "spgemm", "incorrect", "some are NaN|is nan and not"),
         ("NoProduct", "spgemm", "incorrect", "it set no result: c is None"),
         ("Solving", "solve", "ok", ""),
         ("Unsolved", "solve", "incorrect", "the residual is"),

@@ -86,6 +86,7 @@ def test_without_a_gpu_a_source_is_compiled_and_its_kernel_looked_for(tmp_path, 
     monkeypatch.chdir(tmp_path)
     source = (EXAMPLES / "warp_per_row.cu").read_text()
     Path("warp.cu").write_text(source)
+    Path("swapped.cu").write_text(re.sub(r"(const int \*.*?),\s+(const repro_rival_real \*.*?),", r"\2, \1,", source))
     Path("typo.cu").write_text(source.replace("repro_rival_real", "repro_rival_reel"))
 
     def check(*words: str):
@@ -95,6 +96,7 @@ def test_without_a_gpu_a_source_is_compiled_and_its_kernel_looked_for(tmp_path, 
     assert (done.exit_code, done.output.count("compiles for sm_90; not run: no GPU")) == (0, 2), done.output
     for words, said in (
         (["typo.cu", "--kernel", "warp_per_row"], r'"?repro_rival_reel"? is undefined'),
+        (["swapped.cu", "--kernel", "warp_per_row"], "parameter 3, indices, has to be const int"),
         (["warp.cu", "--kernel", "warp"], r"no kernel warp, .*it has warp_per_row"),
         (["warp.cu"], r"no function repro_rival_setup.*name a kernel of it by `kernel`: warp_per_row"),
     ):
@@ -131,6 +133,8 @@ def test_the_command_tries_a_file_and_all_rivals_of_a_configuration(tmp_path) ->
     assert done.exit_code == 1
     assert done.output.count("right, ") == 8
     assert "two: incorrect in 8 of 8 trials" in done.output
+    done = check(f"{PYTHON}:Raising", "--device", "opencl")
+    assert done.output.count("launch error: run raised ValueError: no such thing\n  and 7 more alike") == 1
     done = check("no.so")
     assert done.exit_code == 1
     assert "no such file of a rival" in done.output

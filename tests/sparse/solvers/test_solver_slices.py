@@ -8,8 +8,13 @@ import scipy.sparse as sp
 
 from repro.codegen.targets import DTYPES
 from repro.sparse.operands import expand
+from repro.sparse.ordering import reorder
+from repro.sparse.solvers import persistent
+from repro.sparse.solvers.kernels import PERSISTENT_BLOCK_SIZE
+from repro.sparse.solvers.persistent import MAX_SECTORS, deal_rows
 from repro.sparse.solvers.slices import LANES, assign_rows, keep_slices
 from repro.sparse.symmetry import adjoint_members
+from support.emulated_cuda import EmulatedCuda
 from support.persistent_solves import as_matrix, dominant, laplacian, uneven
 
 EMPTY_ROWS = sp.csr_array((np.array([3.0, 4.0]), (np.array([2, 90]), np.array([2, 1]))), shape=(91, 91))
@@ -37,10 +42,11 @@ def entries_of(slices, entry):
 
 
 @pytest.mark.parametrize("name", MATRICES)
-@pytest.mark.parametrize(("blocks", "warps"), [(1, 2), (7, 2), (132, 16)])
-def test_every_entry_has_one_slot_and_every_row_one_place(name, blocks, warps):
+@pytest.mark.parametrize(("blocks", "warps", "ordered"), [(1, 2, True), (7, 2, False), (132, 16, True)])
+def test_every_entry_has_one_slot_and_every_row_one_place(name, blocks, warps, ordered):
     matrix = MATRICES[name]
-    slices = assign_rows(matrix, np.dtype(float), blocks, warps)
+    order = np.random.default_rng(3).permutation(matrix.n) if ordered else None
+    slices = assign_rows(matrix, np.dtype(float), blocks, warps, order)
     assert sorted(slices.rows) == list(range(matrix.n))
     assert slices.blocks <= blocks
     assert (np.diff(slices.starts) > 0).all()
@@ -160,3 +166,34 @@ def test_the_diagonal_is_that_of_the_real_expansion():
     empty = assign_rows(as_matrix(EMPTY_ROWS), np.dtype(float), 2, 2)
     assert (np.delete(empty.scale[:, 0], np.flatnonzero(empty.rows == 2)) == 1).all()
     assert empty.least[0] == 0
+
+
+def renumbered(matrix, seed=5):
+    return reorder(matrix, np.random.default_rng(seed).permutation(matrix.n))
+
+
+def test_rows_are_clustered_where_blocks_then_load_less_of_x():
+    device = EmulatedCuda()
+    grid = laplacian(60)
+    shuffled = renumbered(grid)
+    dealt = deal_rows(shuffled, np.dtype(float), device)
+    warps = PERSISTENT_BLOCK_SIZE["cuda"] // LANES
+    assert dealt.sectors() < 0.5 * assign_rows(shuffled, np.dtype(float), device.sm_count, warps).sectors()
+    rows, columns, members = entries_of(dealt, "real")
+    kept = members.any(axis=1)
+    found = sp.csr_array((members[kept, 0], (rows[kept], columns[kept])), shape=(grid.n, grid.n))
+    assert abs(found - sp.csr_array((shuffled.values[:, 0], shuffled.indices, shuffled.indptr))).max() == 0
+
+
+@pytest.mark.parametrize("matrix", [laplacian(12, 3), as_matrix(EMPTY_ROWS), as_matrix(np.ones((1, 1)))])
+def test_rows_stay_in_their_order_where_that_loads_less(matrix):
+    device = EmulatedCuda()
+    dealt = deal_rows(matrix, np.dtype(float), device)
+    natural = assign_rows(matrix, np.dtype(float), device.sm_count, PERSISTENT_BLOCK_SIZE["cuda"] // LANES)
+    assert dealt.sectors() <= MAX_SECTORS * natural.sectors()
+
+
+def test_rows_of_a_matrix_far_too_large_for_the_chip_stay_in_their_order(monkeypatch):
+    device = EmulatedCuda()
+    monkeypatch.setattr(persistent, "chip_room", lambda device: 64)
+    assert list(deal_rows(renumbered(laplacian(20)), np.dtype(float), device).rows[:3]) == [0, 1, 2]

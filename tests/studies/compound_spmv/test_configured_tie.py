@@ -68,7 +68,7 @@ def test_winners_are_compared_by_the_configured_tie(
     for maker, kind in ((configured, "dynamic"), (other, "static")):
         chosen = {("joint", clock): (f"ELL-SoA-AoS/{kind}-64-2", []) for clock in ("event", "graph")}
         maker.choose(CLOSE.name, "single", chosen)
-        (maker.folder(CLOSE.name, "double") / "choices.parquet").unlink()
+        (maker.case_folder(CLOSE.name, "double") / "choices.parquet").unlink()
         maker.configure(**{STUDY: {"problems": [CLOSE.name], "timing": {"tie": tie}}})
     results.compare(str(configured.raw), str(other.raw))
     assert said in capsys.readouterr().out

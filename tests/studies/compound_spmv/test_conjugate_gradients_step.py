@@ -173,13 +173,22 @@ def test_the_table_has_the_time_of_an_iteration_and_the_means(solved, published)
     assert "Not tried, as not symmetric (of complex numbers, Hermitian): mhd1280b." in made.caption
 
 
+def hubs_on_chip(solved) -> float:
+    """Seconds of an iteration on the problem of which a part is kept."""
+    rows = solved.report_rows("generated/hubs", "double")
+    row = next(row for row in rows if row.name == "cg/persistent")
+    return row.graph_median / row["iterations"]
+
+
 def test_the_figure_has_a_panel_a_precision_and_the_line_of_the_chip(solved, published):
     made = get_artifact(STUDY, FIGURE).make(solved, published)
-    assert "The vertical line is what the multiprocessors’ shared memory holds of a matrix, 29 MiB." in made.caption
+    assert "The vertical line is what the multiprocessors’ shared memory holds, 29 MiB; values that" in made.caption
     drawn = made.draw()
     assert [axes.get_title() for axes in drawn.axes] == ["single precision", "double precision"]
     points = [line for line in drawn.axes[1].lines if line.get_marker() == "o"]
     assert sorted(line.get_ydata()[0] for line in points) == pytest.approx([4, 5, 10])
+    [hollow] = [line for line in points if line.get_markerfacecolor() == "white"]
+    assert hollow.get_ydata()[0] == pytest.approx(1e6 * hubs_on_chip(solved))
     assert any(line.get_xdata()[0] == pytest.approx(30) for line in drawn.axes[0].lines)
 
 
@@ -201,4 +210,6 @@ def test_a_campaign_without_such_rows_shows_nothing_of_it(tmp_path, published):
     assert not any("conjugate gradients" in str(row[0].value) for row in made.rows)
     assert "onjugate" not in made.caption
     for name in (TABLE, FIGURE):
-        assert get_artifact(STUDY, name).make(before, published).nothing
+        nothing = get_artifact(STUDY, name).make(before, published)
+        assert nothing.nothing
+        assert "Not tried" not in nothing.caption

@@ -30,7 +30,7 @@ def recorded(maker: Maker, *lacking: str) -> Campaign:
     ]
     rows[1]["registers"] = float("nan")
     frame = pd.DataFrame(rows).drop(columns=list(lacking))
-    frame.to_parquet(maker.folder(GIVEN.name, "single") / "counters.parquet")
+    frame.to_parquet(maker.case_folder(GIVEN.name, "single") / "counters.parquet")
     return maker.load()
 
 
@@ -48,7 +48,7 @@ def test_counters_are_a_line_each(maker: Maker, published: Published) -> None:
     assert variant["registers"].shown == "–"
     assert "Read by ncu 1 on NVIDIA H200." in table.caption
     assert all(column.split("_")[0] in as_csv(table) for column in ("gpu_us", "waves"))
-    assert as_latex(table, "counters").count(r"\\") >= 4
+    assert as_latex(table, "counters", "Counters").count(r"\\") >= 4
 
 
 def test_a_campaign_without_counters_says_so(gpu: Campaign, published: Published) -> None:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.store import read_rows
 from repro.results.campaign_data import Campaign
 from repro.sparse.compound.variants import REFERENCE, VariantId
@@ -15,27 +16,27 @@ pytestmark = pytest.mark.medium
 
 #: Campaigns that searched their spaces in full: the searches of h100-solvers had a budget.
 RECORDED = [
-    raw
-    for raw in (RESULTS / name / "raw" for name in recorded_campaigns() if name != "h100-solvers")
-    if (raw / "compound_spmv/search.parquet").exists()
+    folder
+    for folder in (CampaignFolder.of(name, RESULTS) for name in recorded_campaigns() if name != "h100-solvers")
+    if folder.step_files("compound_spmv", "search")
 ]
 
 
-def cases_of(raw):
+def cases_of(folder):
     """Problems and precisions of a campaign, by the rows of their searches."""
-    rows = read_rows(raw / "compound_spmv", "search")
+    rows = read_rows(folder.study("compound_spmv"), "search")
     return set(zip(rows["problem"].to_pylist(), rows["precision"].to_pylist(), strict=True))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("raw", RECORDED, ids=lambda path: path.parent.name)
+@pytest.mark.parametrize("folder", RECORDED, ids=lambda folder: folder.name)
 @pytest.mark.parametrize("space", SPACE_TITLES)
-def test_predicted_keeps_its_promises_on_recorded_campaigns(raw, space):
-    recordings = searched(Campaign.load(raw, "compound_spmv"), space)
+def test_predicted_keeps_its_promises_on_recorded_campaigns(folder, space):
+    recordings = searched(Campaign.load(folder, "compound_spmv"), space)
     if not recordings:
-        pytest.skip(f"{raw.parent.name} has nothing of {SPACE_TITLES[space]}")
-    assert {(one.problem, one.precision) for one in recordings} == cases_of(raw), "some were not searched in full"
-    judged = judged_searches(Campaign.load(raw, "compound_spmv"), space, BUDGET)
+        pytest.skip(f"{folder.name} has nothing of {SPACE_TITLES[space]}")
+    assert {(one.problem, one.precision) for one in recordings} == cases_of(folder), "some were not searched in full"
+    judged = judged_searches(Campaign.load(folder, "compound_spmv"), space, BUDGET)
     losses = np.array([one.problem_unknown[-1] for one in judged])
     random = np.array([one.random[-1] for one in judged])
     assert all(one.tried <= BUDGET * len(one.recording.seconds) for one in judged)
@@ -50,8 +51,8 @@ def test_predicted_keeps_its_promises_on_recorded_campaigns(raw, space):
 @pytest.mark.parametrize("space", ["paper_tuned", "extended"])
 def test_a_predicted_search_waits_for_few_compilations_with_sixteen_compilers(space):
     """As docs/tuning.md says of every sixth search."""
-    raw = next(raw for raw in RECORDED if raw.parent.name == "h200")
-    recordings = searched(Campaign.load(raw, "compound_spmv"), space)
+    folder = next(folder for folder in RECORDED if folder.name == "h200")
+    recordings = searched(Campaign.load(folder, "compound_spmv"), space)
     for one in recordings[::6]:
         others = [other for other in recordings if other.problem != one.problem and covers(other, one.names)]
         batches = []

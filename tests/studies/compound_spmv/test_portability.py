@@ -32,7 +32,6 @@ class OtherMaker(Maker):
     def __init__(self, root: Path) -> None:
         super().__init__(root, "cuda")
         self.campaign, self.device = "elsewhere", OTHER
-        self.raw = self.results / self.campaign / "raw"
 
     def variant(
         self, given: Given, precision: str, layout: str, kind: str, n_t: int, n_b: int, **columns: object

@@ -14,7 +14,7 @@ from synthetic_campaign import PROBLEMS, REASON, STUDY, Maker
 from repro.errors import ReproError
 from repro.results.campaign_data import Campaign
 from repro.results.output import as_csv, as_latex, as_markdown
-from repro.results.problem_rows import EVENTS_LEAVE_OUT, measurement_note
+from repro.results.problem_lines import EVENTS_LEAVE_OUT, measurement_note
 from repro.results.published import Published
 from repro.results.registry import artifacts, get_artifact
 from repro.results.report import missing
@@ -248,7 +248,7 @@ def test_markdown_and_csv_hold_the_same_rows(gpu: Campaign, published: Published
 @pytest.mark.medium
 def test_latex_has_no_bare_special_characters(gpu: Campaign, published: Published) -> None:
     for artifact in artifacts(STUDY, "table"):
-        text = as_latex(make(gpu, published, artifact.name), artifact.name)
+        text = as_latex(make(gpu, published, artifact.name), artifact.name, artifact.title)
         for line in text.splitlines()[1:]:
             assert not re.search(r"(?<!\\)[#%]", line)
         assert text.count("{") - text.count(r"\{") == text.count("}") - text.count(r"\}")
@@ -257,7 +257,8 @@ def test_latex_has_no_bare_special_characters(gpu: Campaign, published: Publishe
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
 def test_latex_compiles(gpu: Campaign, published: Published, tmp_path: Path) -> None:
     body = "\n".join(
-        as_latex(make(gpu, published, artifact.name), artifact.name) for artifact in artifacts(STUDY, "table")
+        as_latex(make(gpu, published, artifact.name), artifact.name, artifact.title)
+        for artifact in artifacts(STUDY, "table")
     )
     (tmp_path / "all.tex").write_text(
         "\\documentclass[twocolumn]{article}\\usepackage[margin=2cm]{geometry}\\usepackage{booktabs,graphicx}\n"

@@ -47,7 +47,7 @@ def region_workspace(
     opened: list[Workspace] = []
 
     def make(degree: int) -> Workspace:
-        opened.append(Workspace(Devices([cpu_device]), region_operands[degree], modules_folder, resident=4))
+        opened.append(Workspace(Devices([cpu_device]), region_operands[degree], modules_folder, kept_packings=4))
         return opened[-1]
 
     yield make

@@ -64,7 +64,7 @@ def clip_modules(templates, modules_folder):
 @degrees
 def test_the_device_makes_the_hosts_list(degree, clip_modules, cpu_device, modules_folder):
     operands = whole_stencils(degree)
-    workspace = Workspace(Devices([cpu_device]), operands, modules_folder, resident=4)
+    workspace = Workspace(Devices([cpu_device]), operands, modules_folder, kept_packings=4)
     runnable = ClipRegions(clip_modules, degree)
     runnable.prepare(workspace)
     error = operands.check(runnable, workspace)
@@ -115,12 +115,12 @@ def test_points_of_the_lattice_have_no_flat_regions_on_the_device(clip_modules, 
     field = cube_field(2, 1)
     places = np.array([[0.5, 0.5, 0.5], [0.25, 0.5, 0.75]])
     operands = RegionOperands(field, make_regions(field, 0, places=places), siac_kernel(1).pieces)
-    workspace = Workspace(Devices([cpu_device]), operands, modules_folder, resident=4)
+    workspace = Workspace(Devices([cpu_device]), operands, modules_folder, kept_packings=4)
     runnable = ClipRegions(clip_modules, 1)
     runnable.prepare(workspace)
     operands.check(runnable, workspace)
     check_same(runnable.result(), operands.regions)
-    volumes = np.abs(np.linalg.det(np.diff(operands.regions.knots(), axis=1))) / 6
+    volumes = np.abs(np.linalg.det(np.diff(operands.regions.kernel_corners(), axis=1))) / 6
     assert volumes.min() > 1e-4
     workspace.release()
 

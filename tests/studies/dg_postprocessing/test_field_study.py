@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from region_campaign import RegionMaker
 
+from repro.bench.campaign_folder import CampaignFolder
 from repro.campaign.measurement import measure
 from repro.campaign.profiler import launch
 from repro.codegen.build_cache import compile_module, manifest_path
@@ -198,7 +199,7 @@ def test_widths_in_space_are_searched_and_shown(field_campaign):
 
     load_artifacts(STUDY.name)
     published = Published.load(STUDY.name, STUDY.published, folder=REPOSITORY / "config")
-    campaign = Campaign.load(Path("results/f/raw"), STUDY.name, STUDY.columns)
+    campaign = Campaign.load(CampaignFolder.of("f"), STUDY.name, STUDY.columns)
     gains = get_artifact(STUDY.name, "figure-4-6").make(campaign, published)
     assert "width 18 +50 %" in gains.caption and "width 16 -20 %" in gains.caption
     drawn = gains.draw()
@@ -213,6 +214,7 @@ def test_widths_in_space_are_searched_and_shown(field_campaign):
     assert [cell.value for cell in machine.rows[0]][2:4] == [6, 13]
 
 
+@pytest.mark.slow
 def test_few_kernels_are_tried_where_a_campaign_is_recorded(field_campaign):
     recorded = RegionMaker(Path())
     recorded.cubes("siac/other", 1, cells=6000)

@@ -88,7 +88,7 @@ def test_the_regions_of_a_point_fill_its_stencil(degree):
     regions = make_regions(field, 60_000 if degree == 1 else 350_000, seed=2)
     assert regions.h == pytest.approx(1 / round(1 / regions.h)) and regions.width == 3 * degree + 1
     order, offsets = regions.by_point()
-    filled = np.add.reduceat(volumes(regions.knots())[order], offsets[:-1])
+    filled = np.add.reduceat(volumes(regions.kernel_corners())[order], offsets[:-1])
     np.testing.assert_allclose(filled[:-1], regions.width**3, rtol=1e-12)
     assert filled[-1] < regions.width**3, "the list ends within a point"
     assert (np.diff(regions.cells) >= 0).all() and len(regions.cells) == len(regions.rows)
@@ -109,11 +109,11 @@ def test_kernel_times_field_integrates_to_one_for_a_constant(degree):
     field = cube_field(3, degree)
     regions = make_regions(field, 0, places=evaluation_points(field)[7:8])
     rule = positive(3 * degree, 3)
-    knots = regions.knots()
-    places = knots[:, :1] + rule.points @ (knots[:, 1:] - knots[:, :1]) - regions.cubes[:, None]
+    corners = regions.kernel_corners()
+    places = corners[:, :1] + rule.points @ (corners[:, 1:] - corners[:, :1]) - regions.cubes[:, None]
     powers = places[..., None] ** np.arange(degree + 1)
     kernel = (pieces[regions.cubes][:, None] * powers).sum(axis=-1).prod(axis=-1)
-    integrals = 6 * volumes(knots) * (kernel @ rule.weights)
+    integrals = 6 * volumes(corners) * (kernel @ rule.weights)
     assert integrals.sum() == pytest.approx(1, rel=1e-13)
 
 
@@ -143,7 +143,7 @@ def test_slivers_may_be_wrong_by_what_their_corners_lose():
     field = cube_field(PAPERS_COUNT, 1)
     regions = make_regions(field, 1 << 20)  # so many that some are thinner than the rounding of a place in the stencil
     values, bounds = expected_integrals(regions, field, siac_kernel(1).pieces, positive(4, 3))
-    here, there = volumes(regions.corners / regions.h), volumes(regions.knots())
+    here, there = volumes(regions.corners / regions.h), volumes(regions.kernel_corners())
     apart = np.abs(here - there) / there * np.abs(values)
     assert (apart[there > 0] <= bounds[there > 0]).all()
     thin = np.abs(here - there) > 1e-13 * there

@@ -38,7 +38,9 @@ def work_on(cpu_device: OpenClDevice, modules_folder: Path) -> Iterator[Callable
     opened = []
 
     def make(problem: Updates, precision: str = "double") -> Workspace:
-        workspace = Workspace(Devices([cpu_device]), make_operands(problem, precision, 1), modules_folder, resident=8)
+        workspace = Workspace(
+            Devices([cpu_device]), make_operands(problem, precision, 1), modules_folder, kept_packings=8
+        )
         opened.append(workspace)
         return workspace
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from repro.results.campaign_data import NOISY, Campaign
-from repro.results.problem_rows import OF_NO_PAPER
+from repro.results.problem_lines import OF_NO_PAPER
 from repro.results.published import Published
 from repro.results.registry import get_artifact
 from repro.results.tables import Cell, Table
@@ -138,18 +138,21 @@ def test_rivals_stand_beside_ours_of_the_same_batch(tmp_path):
         row("geam", 90.0, "rival", "host", routine="csrgeam2", batch=1000),
         rival(10, 2.0, preprocess=5e-3), rival(1000, 40.0), rival(20, None, **failed),
         row("rival/r", 7.0, "outside", "graph", what=None, order=None, mode=None, routine="r (R 1)"),
+        row("empty", 3.0, "empty"),
     ])  # fmt: skip
     table = get_artifact(STUDY_NAME, "table-rivals").make(maker.load(), PUBLISHED_NUMBERS)
-    keys = [column.key for column in table.columns]
-    lines = {line[keys.index("task")].shown: dict(zip(keys, line, strict=True)) for line in table.rows}
+    columns = [column.key for column in table.columns]
+    lines = {line[columns.index("task")].shown: dict(zip(columns, line, strict=True)) for line in table.rows}
     assert list(lines) == ["SpMV", "a batch of 10, by row", "a batch of 1,000, by row", "a batch of 20, by row"]
     few, many, wrong = (lines[f"a batch of {size}, by row"] for size in ("10", "1,000", "20"))
     keys = ["time_us", "ours_us", "speedup_over_ours", "setup_ms"]
     assert [few[key].value for key in keys] == pytest.approx([2, 4, 2, 5])
     assert few["library_us"].value is None
+    assert (few["time_us"].notes, many["time_us"].notes) == (("below an empty launch",), ())
     keys = ["ours_us", "library_us", "speedup_over_library"]
     assert [many[key].value for key in keys] == pytest.approx([8, 270, 6.75])
     assert "by the clock host, which is the only one it has" in many["library_us"].notes
-    assert wrong["status"].value == "incorrect: 3 of 9 values are wrong"
+    assert (wrong["status"].value, wrong["status"].notes) == ("incorrect", ("3 of 9 values are wrong",))
+    assert columns.index("speedup_over_library") < columns.index("status")
     figure = get_artifact(STUDY_NAME, "figure-rivals").make(maker.load(), PUBLISHED_NUMBERS)
     assert "mine (DP, a batch of 10, by row)" in {text.get_text() for text in figure.draw().axes[0].get_yticklabels()}

@@ -59,7 +59,7 @@ def modules(tmp_path_factory, templates):
 @pytest.fixture
 def make_bench(halves, modules_folder):
     """Open a bench on both halves for a growing matrix."""
-    yield from graph_benches(halves, modules_folder, resident=1)
+    yield from graph_benches(halves, modules_folder, kept_packings=1)
 
 
 def square(lengths, added=60, **keys):
@@ -124,7 +124,7 @@ def test_shapes(modules, make_bench, lengths, added, exchange):
 def test_all_are_timed_side_by_side_and_their_memory_is_given_back(modules, make_bench, tmp_path):
     bench = make_bench(square([5, 0, 700, *[2] * 900]))
     every = device_runnables(modules("double"), 2)
-    bench.workspace.resident = len(every)
+    bench.workspace.kept_packings = len(every)
     with Store(tmp_path / "rows.jsonl") as store:
         rows = {row.name: row for row in shuffled_rounds(bench, every, store, 1)}
     assert len(rows) == len(every)

@@ -14,14 +14,15 @@ from matplotlib.text import Text
 from repro.bench.rows import Row
 from repro.results import figure_style
 from repro.results.campaign_data import Campaign
-from repro.results.problem_rows import OF_NO_PAPER
+from repro.results.problem_lines import OF_NO_PAPER
 from repro.results.published import Published
 from repro.results.registry import get_artifact
 from repro.results.tables import Cell, Figure, Table
 from repro.studies import load_artifacts
 from repro.studies.dynamic_csr import PUBLISHED, STUDY_NAME, TARGETS, runnables_baselines
+from repro.studies.dynamic_csr.claims import TARGET_QUANTITIES
 from repro.studies.dynamic_csr.figures import published_bars
-from repro.studies.dynamic_csr.results import GEAM_ROUTINE, QUANTITIES, UPDATE_PROTOCOLS
+from repro.studies.dynamic_csr.results import GEAM_ROUTINE, UPDATE_PROTOCOLS
 from support.benches import OWN
 from support.campaigns import Recorder
 from support.figure_flaws import flaws, laid_out
@@ -236,7 +237,7 @@ def test_the_crossover_follows_from_four_times(campaign):
 
 
 def test_every_target_has_a_number_or_a_reason(campaign):
-    assert {item["quantity"] for item in NUMBERS.targets} == set(QUANTITIES)
+    assert {item["quantity"] for item in NUMBERS.targets} == set(TARGET_QUANTITIES)
     table, lines = made(campaign, "table-targets")
     by_quantity = {item["quantity"]: line for item, line in zip(NUMBERS.targets, lines, strict=True)}
     measured = {name: line["measured"].value for name, line in by_quantity.items()}

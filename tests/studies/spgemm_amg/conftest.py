@@ -40,7 +40,7 @@ def workspace_of(cpu_device: OpenClDevice, modules_folder: Path) -> Iterator[Cal
     opened: list[Workspace] = []
 
     def make(operands: AmgOperands) -> Workspace:
-        opened.append(Workspace(Devices([cpu_device]), operands, modules_folder, resident=16))
+        opened.append(Workspace(Devices([cpu_device]), operands, modules_folder, kept_packings=16))
         return opened[-1]
 
     yield make

@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from repro.campaign.configuration import Folders, resolve
+from repro.bench.campaign_folder import CampaignFolder
+from repro.campaign.configuration import resolve
 from repro.campaign.measurement import measure
 from repro.campaign.plan import make_plan
 from repro.campaign.problem_files import build_problem
@@ -40,9 +41,9 @@ def run(built, modules_folder, templates, monkeypatch, tmp_path):
     def measured(**study):
         settings = StudySettings(**{"problems": (NAME,), "timing": Timing(**QUICK), **study})
         config = Config(campaign="c", device="opencl", registry=registry, studies={STUDY_NAME: settings})
-        folders = Folders(config, STUDY_NAME, NAME, "double")
-        if not folders.problem.exists():
-            build_problem(NAME, config, folders.problem, folders.record)
+        folder = CampaignFolder.of(config.campaign)
+        if not folder.problem(NAME).exists():
+            build_problem(NAME, config, folder.problem(NAME), folder.record(NAME))
         paths = measure(config, STUDY_NAME, NAME, "double", quiet)
         assert [path.stem for path in paths] == FILES
         return {path.stem: pd.read_parquet(path) for path in paths}
@@ -88,6 +89,7 @@ def test_everything_is_measured_and_kernels_are_chosen(run):
     assert set(choices.name) <= set(search.name)
 
 
+@pytest.mark.slow
 def test_parts_and_baselines_that_are_not_asked_for_are_not_timed(run):
     rows = run(space="paper", parts=("setup",), baselines=())
     assert set(rows["search"].space) == {"paper"}

@@ -21,9 +21,9 @@ from repro.studies.spgemm_amg.runnables_products import (
     MODES,
     ROUTINES,
     BinKernel,
-    Plans,
+    ChosenKernels,
     choose_kernels,
-    plans_of,
+    chosen_kernels,
 )
 from repro.tuning.search import Choice
 
@@ -212,14 +212,14 @@ def test_the_fastest_kernel_of_each_bin_and_that_of_the_papers_space():
     }
     assert choices["AP/one/b1"].ties == ("AP/one/b1/hash-w8-s64-r32",)
     assert choices["paper/AP/one/b1"].ties == ()
-    plans = plans_of(choices.values())
-    assert plans.keys() == {"AP", "RAP", "AA"}
-    assert plans["AP"].shapes == {
+    chosen = chosen_kernels(choices.values())
+    assert chosen.keys() == {"AP", "RAP", "AA"}
+    assert chosen["AP"].by_bin == {
         ("one", 1): HashShape(4, 64, 32),
         ("one", 2): HashShape(8, 128, 16),
         ("numeric", 0): HashShape(2, 32, 64),
     }
-    assert plans["AA"].shapes == {("one", 10): None}
+    assert chosen["AA"].by_bin == {("one", 10): None}
 
 
 def test_without_a_set_up_a_case_counts_by_the_matrix_with_itself():
@@ -232,17 +232,18 @@ def test_without_a_set_up_a_case_counts_by_the_matrix_with_itself():
 def test_nothing_is_chosen_of_nothing():
     assert choose_kernels([], 0.01) == []
     assert choose_kernels([timed("AP/one/b1/hash-w4-s64-r32", None, status="timeout")], 0.01) == []
-    assert plans_of([Choice("graph", "AP/one/b1", KernelId.parse("AP/one/b1/dense"))]) == {}
+    assert chosen_kernels([Choice("graph", "AP/one/b1", KernelId.parse("AP/one/b1/dense"))]) == {}
 
 
 @TARGETS
 def test_a_plan_has_what_was_chosen_and_for_the_rest_what_is_expected_to_be_best(target):
-    plans = Plans({("one", 1): SortShape(32, 64, 1), ("numeric", 10): None, ("numeric", 3): HashShape(8, 256, 8)})
-    one, numeric = plans.on(target, 8, "one"), plans.on(target, 8, "numeric")
+    by_bin = {("one", 1): SortShape(32, 64, 1), ("numeric", 10): None, ("numeric", 3): HashShape(8, 256, 8)}
+    chosen = ChosenKernels(by_bin)
+    one, numeric = chosen.on(target, 8, "one"), chosen.on(target, 8, "numeric")
     usual, careful = plan_products(target, 8), plan_for_any(target, 8)
     assert one.shapes[1] == SortShape(32, 64, 1)
     assert one.shapes[:1] + one.shapes[2:] == usual.shapes[:1] + usual.shapes[2:]
     assert numeric.shapes[3] == HashShape(8, 256, 8)
     assert numeric.shapes[:3] + numeric.shapes[4:] == careful.shapes[:3] + careful.shapes[4:]
-    assert Plans().on(target, 8, "one") == usual
-    assert str(plans) != str(Plans()) == ""
+    assert ChosenKernels().on(target, 8, "one") == usual
+    assert str(chosen) != str(ChosenKernels()) == ""

@@ -21,7 +21,7 @@ from repro.studies.spgemm_amg.operands import factors_on, make_operands, upload
 from repro.studies.spgemm_amg.runnables_products import (
     MODES,
     BinKernel,
-    Plans,
+    ChosenKernels,
     Product,
     Refill,
     WholeProduct,
@@ -257,10 +257,23 @@ def test_a_refill_that_does_nothing_is_found(built, workspace_of):
     workspace = workspace_of(operands)
     for runnable in (Refill(built["double"], "AP"), _numeric_kernel(built["double"], operands)):
         runnable.prepare(workspace)
+        assert operands.check(runnable, workspace) <= 1
         runnable.launch = lambda: None
+        runnable.erase_result(workspace)
         with pytest.raises(IncorrectError, match="are wrong"):
             operands.check(runnable, workspace)
         runnable.release()
+
+
+def test_equal_results_are_compared_once(built, workspace_of, monkeypatch):
+    operands = make_operands(PROBLEMS["five points"], "double", 1)
+    workspace, compared = workspace_of(operands), []
+    monkeypatch.setattr("repro.studies.spgemm_amg.operands.compare_product", lambda c, *_: compared.append(c) or 0.25)
+    for runnable in (Refill(built["double"], "AP"), Refill(built["double"], "AP"), Refill(built["double"], "AA")):
+        runnable.prepare(workspace)
+        assert [operands.check(runnable, workspace) for _ in range(2)] == [0.25, 0.25]
+        runnable.release()
+    assert [c.shape for c in compared] == [operands.factor("AP").b.shape, operands.a.shape]
 
 
 def _numeric_kernel(built, operands):
@@ -367,8 +380,8 @@ def test_memory_that_runs_out_leaves_nothing_behind(built, workspace_of, live, c
 
 def test_a_tuned_product_has_a_name_and_an_identity_of_its_own(built):
     usual = WholeProduct(built["double"], "AP", "one")
-    plans = Plans({("one", 0): None})
-    tuned = WholeProduct(built["double"], "AP", "one", plans)
+    chosen = ChosenKernels({("one", 0): None})
+    tuned = WholeProduct(built["double"], "AP", "one", chosen)
     assert (usual.name, tuned.name) == ("AP/one", "AP/one-tuned")
     assert usual.identity != tuned.identity
     assert tuned.identity.endswith("one/0/None")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from amg_campaign import UNKNOWNS, Maker, lines, table, values
 
-from repro.results.problem_rows import OF_NO_PAPER
+from repro.results.problem_lines import OF_NO_PAPER
 from repro.studies.spgemm_amg import PHASES
 from repro.studies.spgemm_amg.ids import AmgRow
 from repro.studies.spgemm_amg.results import phases_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from amg_campaign import NONZEROS, PRODUCTS, ROWS, Maker, lines, table, values
 
-from repro.results.problem_rows import OF_NO_PAPER
+from repro.results.problem_lines import OF_NO_PAPER
 from repro.results.significance import geometric_mean
 from repro.studies.spgemm_amg.tables import SEARCHED
 

@@ -102,6 +102,10 @@ class SciPy(ProductRunnable):
             raise Unsupported(str(error)) from None
         return sp.csr_array((csr.values, csr.columns, csr.offsets), shape=shape)
 
+    def erase_result(self, workspace: Workspace) -> None:
+        if self._product is not None:
+            self._product = np.full_like(self._product, np.nan)
+
     def result(self) -> Buffer | None:
         """Return the last product, uploaded anew; earlier buffers do not see later launches."""
         if self._product is None or self._device is None:

@@ -22,6 +22,8 @@ from repro.package_data import shipped
 #: Folder with the C header of rivals, for compilers.
 INCLUDE = "include"
 HEADER = "repro_rival.h"
+#: Checks the types of a kernel's parameters.
+KERNEL_HEADER = "repro_rival_kernel.h"
 #: Lines of C and C++ that include a file by a path relative to the including one.
 _INCLUDED = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 PYTHON = ".py"
@@ -46,7 +48,9 @@ def files_of(rival: Rival) -> tuple[Path, ...]:
         A file or module is missing.
     """
     if rival.source is not None:
-        return (*_with_included(_existing(rival, "source", rival.source)), include_folder() / HEADER)
+        headers = (HEADER, KERNEL_HEADER)[: 1 if rival.kernel is None else 2]
+        sources = _with_included(_existing(rival, "source", rival.source))
+        return (*sources, *(include_folder() / header for header in headers))
     if rival.library is not None:
         return (_existing(rival, "library", rival.library),)
     assert rival.python is not None

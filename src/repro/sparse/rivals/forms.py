@@ -17,8 +17,9 @@ from repro.codegen.targets import Target
 from repro.config.models import Rival, RivalTask
 from repro.devices.base import Argument, Device, LaunchError, OutOfDeviceMemory
 from repro.errors import IncorrectError, ModuleError, ReproError, Unsupported
+from repro.filesystem import write_whole
 from repro.sparse.rivals.c_interface import LibraryRival
-from repro.sparse.rivals.files import PYTHON, identity_of, include_folder, search_path
+from repro.sparse.rivals.files import KERNEL_HEADER, PYTHON, identity_of, include_folder, search_path
 from repro.sparse.rivals.problem import FUNCTIONS, RivalArray, RivalBatch, RivalProblem
 from repro.untrusted_files import shown
 
@@ -69,28 +70,47 @@ def compile_source(rival: Rival, target: Target, precision: str, block: int) -> 
     Raises
     ------
     ModuleError
-        It does not compile; the message is the compiler's first error.
+        It does not compile, or has no such kernel with such parameters; the message is the compiler's first error.
     """
     assert rival.source is not None
+    source, folder = Path(rival.source).expanduser().resolve(), MODULES / target.name / "rivals"
+    try:
+        if rival.kernel is None:
+            return _compile(rival, source, target, precision, block)
+        checked = folder / f"{identity_of(rival)[:32]}.cu"
+        write_whole(checked, f'#include "{source}"\n#include "{KERNEL_HEADER}"\nREPRO_RIVAL_CHECK({rival.kernel})\n')
+        try:
+            return _compile(rival, checked, target, precision, block)
+        except nvcc.CompileError as error:
+            if f'"{rival.kernel}" is undefined' not in str(error):
+                raise
+            there = ", ".join(nvcc.kernels_of(_compile(rival, source, target, precision, block)))
+            raise _no_kernel(rival, there) from None
+    except nvcc.CompileError as error:
+        raise ModuleError(f"{rival.source} does not compile: {error}") from None
+    except ReproError as error:
+        raise ModuleError(str(error)) from None
+
+
+def _no_kernel(rival: Rival, there: str) -> ModuleError:
+    return ModuleError(f'{rival.source} has no kernel {rival.kernel}, extern "C" __global__; it has {there}')
+
+
+def _compile(rival: Rival, source: Path, target: Target, precision: str, block: int) -> Path:
     defined = {
         "REPRO_RIVAL_REAL": REALS[precision],
         "REPRO_RIVAL_OFFSET": OFFSETS[rival.offsets],
         "REPRO_RIVAL_BLOCK": block,
     }
     words = [*(f"-D{name}={value}" for name, value in defined.items()), f"-I{include_folder()}"]
-    try:
-        return nvcc.build_foreign(
-            Path(rival.source).expanduser().resolve(),
-            MODULES / target.name / "rivals",
-            identity_of(rival),
-            target,
-            words,
-            shared=rival.kernel is None,
-        )
-    except nvcc.CompileError as error:
-        raise ModuleError(f"{rival.source} does not compile: {error}") from None
-    except ReproError as error:
-        raise ModuleError(str(error)) from None
+    return nvcc.build_foreign(
+        source,
+        MODULES / target.name / "rivals",
+        f"{identity_of(rival)} {source.name}",
+        target,
+        words,
+        shared=rival.kernel is None,
+    )
 
 
 def check_compiled(rival: Rival, target: Target, precision: str, block: int) -> None:
@@ -111,7 +131,7 @@ def check_compiled(rival: Rival, target: Target, precision: str, block: int) -> 
             hint = f"; or name a kernel of it by `kernel`: {there}" if kernels and rival.of == "spmv" else ""
             raise ModuleError(f"{str(error).replace(str(binary), str(rival.source))}{hint}") from None
     elif kernels and rival.kernel not in kernels:
-        raise ModuleError(f'{rival.source} has no kernel {rival.kernel}, extern "C" __global__; it has {there}')
+        raise _no_kernel(rival, there)
 
 
 class PythonRival:

@@ -33,6 +33,10 @@ class GpuArray:
     stream: int
 
     @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         return {
             "version": 3,
@@ -112,6 +116,14 @@ class RivalArrays:
             self._device.fill(buffer, NAN_BYTE)
         elif isinstance(array, np.ndarray):
             array.view(np.uint8)[...] = NAN_BYTE
+
+    def erase(self, array: RivalArray) -> None:
+        """Fill an array of the rival's own, or of a result, with NaN, unless it may not be written."""
+        if isinstance(array, GpuArray):
+            if array.nbytes:
+                self._device.fill(cast("Buffer", array), NAN_BYTE)  # which has a `pointer` and bytes, as buffers do
+        elif array.flags.writeable and np.issubdtype(array.dtype, np.floating):
+            array.fill(np.nan)
 
     def allocate_result(self, nbytes: int) -> RivalArray:
         """Return memory that a run asks for.

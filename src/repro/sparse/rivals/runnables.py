@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
@@ -149,6 +150,10 @@ class RivalProduct(RivalRunnable, ProductRunnable):
         self.bytes_moved = self.matrix_bytes + operands.dtype.itemsize * sum(a.shape)
         return RivalProblem(**self._told(workspace, arrays), a=a, x=x, y=y)
 
+    def erase_result(self, workspace: Workspace) -> None:
+        if self._y is not None and self._arrays is not None:
+            self._arrays.fill_with_nan(*self._y)
+
     def result(self) -> Buffer | None:
         """Return y, on the CPU uploaded anew.
 
@@ -219,6 +224,16 @@ class RivalMultiplication(RivalWithMatrix):
 
     def _factors(self, workspace: Workspace) -> tuple[sp.csr_array, sp.csr_array]:
         raise NotImplementedError
+
+    def erase_result(self, workspace: Workspace) -> None:
+        """Fill the values of C with NaN, if a run or the set-up has said already where they are."""
+        form, arrays, told = self._form, self._arrays, self._told_problem
+        if form is None or arrays is None or told is None:
+            return
+        with suppress(IncorrectError):  # nothing is said yet
+            form.collect()
+            if told.c is not None:
+                arrays.erase(as_array(told.c[2]))
 
     def _problem(self, workspace: Workspace, arrays: RivalArrays) -> RivalProblem:
         a, b = (

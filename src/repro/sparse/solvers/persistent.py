@@ -26,7 +26,9 @@ from repro.bench.runnable import Runnable, Workspace
 from repro.codegen.build_cache import Module
 from repro.devices.base import Argument, Buffer, Device, Program
 from repro.errors import ModuleError, ReproError, Unsupported
+from repro.problems.matrix import Matrix
 from repro.sparse.operands import operands_of
+from repro.sparse.ordering import cluster_rows
 from repro.sparse.solvers.bicgstab import error_of, expect, judge_error, true_residual
 from repro.sparse.solvers.kernels import KINDS, PERSISTENT_BLOCK_SIZE, STATES, CgState, StopReason, held_rows
 from repro.sparse.solvers.slices import LANES, Kept, Slices, assign_rows, keep_slices
@@ -248,7 +250,7 @@ class PersistentSolver(RestartedSolver):
 
     @property
     def together(self) -> bool:
-        """Return whether many iterations are one launch."""
+        """Whether many iterations are one launch."""
         return self._many is not None
 
     def iterations_of_launch(self) -> int:
@@ -290,14 +292,31 @@ def chip_room(device: Device) -> int:
     return max(0, device.target.shared_bytes - OWN_SHARED) if device.backend == "cuda" else 0
 
 
+#: Rows are clustered if the matrix has at most so many times the bytes of all shared memory, since of a larger one most
+#: is read from memory; and if the sectors of x that are loaded then are at most so many times those before.
+MAX_CLUSTERED, MAX_SECTORS = 4, 1.1
+
+
+def deal_rows(matrix: Matrix, dtype: np.dtype[Any], device: Device) -> Slices:
+    """Assign the rows of a matrix to the blocks of a device, in clusters where blocks then load hardly more of x.
+
+    Raise `ReproError` if the matrix has too many slots.
+    """
+    of_blocks = device.sm_count, PERSISTENT_BLOCK_SIZE[device.backend] // LANES
+    natural = assign_rows(matrix, dtype, *of_blocks)
+    if natural.nbytes > MAX_CLUSTERED * device.sm_count * chip_room(device):
+        return natural
+    clustered = assign_rows(matrix, dtype, *of_blocks, cluster_rows(matrix))
+    return clustered if clustered.sectors() <= MAX_SECTORS * natural.sectors() else natural
+
+
 def slices_on(workspace: Workspace) -> Slices:
     """Return the rows assigned to the blocks of a persistent solver; `Unsupported` if there are too many slots."""
     operands, device = operands_of(workspace), workspace.device
 
     def assigned() -> Slices:
-        warps = PERSISTENT_BLOCK_SIZE[device.backend] // LANES
         try:
-            return assign_rows(operands.problem, operands.dtype, device.sm_count, warps)
+            return deal_rows(operands.problem, operands.dtype, device)
         except ReproError as error:
             raise Unsupported(str(error)) from None
 

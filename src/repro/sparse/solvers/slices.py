@@ -31,6 +31,8 @@ LONG, SHORT = 2, 8
 #: All rows get twice the lanes while they fill less than this share of all warps, and a lane of the mean row keeps at
 #: least `MIN_STEPS` slots.
 FILLED, MIN_STEPS = 0.5, 4
+#: Bytes that a GPU loads at least.
+SECTOR_BYTES = 32
 #: Largest number of slots: kernels count them in int32.
 MAX_SLOTS = (1 << 31) - 1
 
@@ -72,6 +74,12 @@ class Slices:
         """Return the largest number of slices of a warp, if a block deals its slices to `warps` warps in turn."""
         return int(-(-np.diff(self.starts).max(initial=0) // warps))
 
+    def sectors(self) -> int:
+        """Return the sectors of x that the warps load in an iteration: of a step's 32 entries, each sector once."""
+        entry_bytes = self.scale.shape[1] * self.scale.itemsize
+        loaded = np.sort(self.columns.astype(np.int64) * entry_bytes // SECTOR_BYTES, axis=1)
+        return int((np.diff(loaded, axis=1) != 0).sum()) + len(loaded)
+
     def ends(self) -> NDArray[np.int64]:
         """Return the step at which each slice ends, `(slices,)`."""
         return (self.slices[:, 2] + self.slices[:, 3]).astype(np.int64)
@@ -81,22 +89,26 @@ class Slices:
         return np.append(self.slices[:, 2], len(self.columns)).astype(np.int64)[self.starts]
 
 
-def assign_rows(matrix: Matrix, dtype: np.dtype[Any], blocks: int, warps: int) -> Slices:
+def assign_rows(
+    matrix: Matrix, dtype: np.dtype[Any], blocks: int, warps: int, order: NDArray[np.int64] | None = None
+) -> Slices:
     """Deal the rows of a matrix, of n ≥ 1 rows, to at most `blocks` blocks of `warps` warps each.
 
-    Blocks get successive rows of about equal cost; or of equal number, where the most slices of a warp are fewer then.
-    Inside a block, rows with as many lanes lie together, otherwise in
-    their order. Raise `ReproError` if the matrix has too many slots.
+    Blocks get successive rows of `order`, int64 `(n,)`, by default that of the matrix: of about equal cost; or of equal
+    number, where the most slices of a warp are fewer then. Inside a block, rows with as many lanes lie together,
+    otherwise in that order. Raise `ReproError` if the matrix has too many slots.
     """
     n, indptr = matrix.n, matrix.indptr.astype(np.int64)
     lengths = np.diff(indptr)
     lanes = _lanes_of_rows(lengths, blocks * warps)
     steps = -(-lengths // lanes)
+    order = np.arange(n) if order is None else order
     dealt = None
     for costs in (lanes * (steps + ROW_COST), lanes):
-        owners = _owners(costs, lanes, blocks)
-        rows = np.lexsort((np.arange(n), lanes, owners))
-        slices, starts, slice_of, place_of = _cut(owners[rows], lanes[rows], steps[rows])
+        owners = _owners(costs[order], lanes[order], blocks)
+        sequence = np.lexsort((np.arange(n), lanes[order], owners))
+        rows = order[sequence]
+        slices, starts, slice_of, place_of = _cut(owners[sequence], lanes[rows], steps[rows])
         rounds = -(-np.diff(starts).max() // warps)
         if dealt is None or rounds < dealt[0]:
             dealt = rounds, rows, slices, starts, slice_of, place_of

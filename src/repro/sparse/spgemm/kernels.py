@@ -232,17 +232,17 @@ class RefillShape:
 
     @property
     def stage(self) -> int:
-        """Return the entries of A's row that are read at once: most rows of a stencil, by each lane few."""
+        """Entries of A's row that are read at once: most rows of a stencil, by each lane few."""
         return max(2 * self.lanes * self.groups, 16)
 
     @property
     def stride(self) -> int:
-        """Return the distance between the sums of consecutive groups, padded so that groups use different banks."""
+        """Distance between the sums of consecutive groups, padded so that groups use different banks."""
         return self.room + (self.lanes if self.lanes < 16 else 0)
 
     @property
     def resident(self) -> int:
-        """Return the blocks that a multiprocessor shall hold; short rows wait for memory most of the time."""
+        """Blocks that a multiprocessor shall hold; short rows wait for memory most of the time."""
         return 6 if self.room <= 64 else 5
 
     @property
@@ -331,7 +331,7 @@ class SingleShape:
 
     @property
     def in_flight(self) -> int:
-        """Return the entries of a row of B that a lane loads at once: several where few rows share the device."""
+        """Entries of a row of B that a lane loads at once: several where few rows share the device."""
         registers = SM_REGISTERS // (self.resident * self.threads)
         return 4 if self.groups > 1 and self.lanes >= 8 and registers >= REGISTERS_IN_FLIGHT else 1
 
@@ -441,7 +441,7 @@ def render_spgemm(templates: Path, key: str, target: Target, owner: str) -> str:
         "dialect": target.dialect,
         "scalar": scalar,
         "format": format,
-        "n_t": BLOCK_SIZE[target.dialect],
+        "block_size": BLOCK_SIZE[target.dialect],
         "state": STATE_NAMES,
     }
     if kernels == "count":

@@ -417,12 +417,12 @@ class Destinations:
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes of the plan on the device."""
+        """Bytes of the plan on the device."""
         return sum(buffer.nbytes for buffer in self._kept)
 
     @property
     def kernels(self) -> dict[str, int]:
-        """Return the rows of each kernel that adds to stored destinations."""
+        """Number of rows of each kernel that adds to stored destinations."""
         return {self._shape(rows).kernel: rows.number for rows in self._launches}
 
     def _make(self, stack: ExitStack, factors: Factors, c: Storage) -> None:

@@ -10,7 +10,7 @@ from repro.bench.rows import ClockName
 from repro.config.models import EXTENDED, PAPER, PAPER_TUNED, Space
 from repro.results.campaign_data import Campaign, Case, Method, ProblemRecord, ReportedTime, Selection
 from repro.results.claims import CaseNumber, ClaimQuantities, Measured, MissingCase, Quantity, StatisticName, Variants
-from repro.results.problem_rows import ABBREVIATIONS, MethodTimes, ProblemRow, join_sentences, measurement_note, ours
+from repro.results.problem_lines import ABBREVIATIONS, MethodTimes, ProblemLine, join_sentences, measurement_note, ours
 from repro.results.published import Published
 from repro.results.rivals import Contest, register_contests
 from repro.results.significance import interval_of_ratio, ratio_of
@@ -164,7 +164,7 @@ class Times(MethodTimes[CompoundRow]):
 
     @property
     def why_not(self) -> tuple[str, ...]:
-        """Return the reason why an available problem has no time in the papers' space."""
+        """Why an available problem has no time in the papers' space."""
         return (self.case.why_not(),) if self.line.available and self[PAPERS] is None else ()
 
     @property
@@ -215,7 +215,7 @@ def all_times(campaign: Campaign, published: Published, clock: ClockName = "grap
 class Sensitivity:
     """The search of the papers' space for one problem in one precision."""
 
-    line: ProblemRow
+    line: ProblemLine
     case: Case[CompoundRow]
 
     @property

@@ -1,8 +1,8 @@
 """SpMV with compound entries: joint tuning of layout and schedule.
 
-The module holds the study's contract, its tunings and its features. A tuning is a set of rows of one case, of
-which the fastest is chosen: by schedule, by layout or by both, in the papers' space and beyond it. A predicted
-search learns from recorded matrices whose features are near.
+The module holds the study's contract, its tunings and its features. A tuning is a rule by which a variant is chosen:
+by schedule, by layout or by both, in the papers' space and beyond it. A predicted search learns from recorded matrices
+whose features are near.
 """
 
 from __future__ import annotations

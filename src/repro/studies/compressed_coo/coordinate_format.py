@@ -254,7 +254,7 @@ class Encoding(NamedTuple):
 
     @property
     def byte(self) -> int:
-        """Return the encoding byte."""
+        """The encoding as stored."""
         return self.rows | self.columns << COLUMNS_SHIFT | self.values << VALUES_SHIFT
 
     def __str__(self) -> str:

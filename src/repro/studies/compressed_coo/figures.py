@@ -15,7 +15,7 @@ from matplotlib.patches import Patch
 from repro.bench.rows import TIMED
 from repro.results import figure_style
 from repro.results.campaign_data import Campaign, brief_reason
-from repro.results.problem_rows import (
+from repro.results.problem_lines import (
     footnote,
     join_sentences,
     measurement_note,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from repro.bench.rows import ClockName
 from repro.results.campaign_data import Campaign, Case, Method, ReportedTime
 from repro.results.claims import CaseNumber, ClaimQuantities, Measured, Quantity, StatisticName, Variants
-from repro.results.problem_rows import MethodTimes, ours
+from repro.results.problem_lines import MethodTimes, ours
 from repro.results.published import Published
 from repro.results.rivals import Contest, register_contests
 from repro.results.significance import interval_of_ratio, ratio_of

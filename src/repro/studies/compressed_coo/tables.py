@@ -28,7 +28,7 @@ from repro.results.common_tables import (
     baselines_table,
     setup_costs_table,
 )
-from repro.results.problem_rows import (
+from repro.results.problem_lines import (
     cpu_note,
     join_sentences,
     launch_note,

@@ -16,7 +16,7 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 
 from repro.results import figure_style
 from repro.results.campaign_data import Campaign, Method
-from repro.results.problem_rows import cpu_note, footnote, join_sentences, measurement_note, unavailable_note
+from repro.results.problem_lines import cpu_note, footnote, join_sentences, measurement_note, unavailable_note
 from repro.results.published import Published
 from repro.results.registry import figure
 from repro.results.significance import WHISKERS, Interval, interval_of_ratio

@@ -25,7 +25,7 @@ from repro.problems.field import FIELD_KINDS, FUNCTIONS, generate_field
 from repro.problems.files import mesh_checksum
 from repro.results import figure_style
 from repro.results.campaign_data import Campaign
-from repro.results.problem_rows import join_sentences, unavailable_note
+from repro.results.problem_lines import join_sentences, unavailable_note
 from repro.results.published import Published
 from repro.results.registry import figure
 from repro.results.significance import Interval

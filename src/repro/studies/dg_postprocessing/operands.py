@@ -433,7 +433,7 @@ class RegionOperands:
         places, h = self.regions.places, self.regions.h
         listed = Regions(self.degree, h, clipped.rows, clipped.cells, places)
         volume = float(listed.width**3)
-        volumes = np.abs(np.linalg.det(np.diff(listed.knots(), axis=1))) / 6
+        volumes = np.abs(np.linalg.det(np.diff(listed.kernel_corners(), axis=1))) / 6
         filled = np.bincount(listed.points, volumes, len(places))
         counts = np.bincount(listed.points, minlength=len(places))
         extent = np.abs(self.field.vertices).max() / h + listed.width
@@ -516,13 +516,13 @@ def expected_integrals(regions: Regions, field: Field, pieces: Floats, rule: Rul
     lost = 8 * (np.abs(field.vertices).max() / regions.h + regions.width)
     eps, terms = np.finfo(np.float64).eps, full_width(field.degree) + lost
     values, bounds = np.empty(len(regions.rows)), np.empty(len(regions.rows))
-    knots, cubes = regions.knots(), regions.cubes
+    corners, cubes = regions.kernel_corners(), regions.cubes
     for start in range(0, len(values), _REGION_CHUNK):
         part = slice(start, start + _REGION_CHUNK)
         cells = regions.cells[part]
-        edges = knots[part, 1:] - knots[part, :1]
+        edges = corners[part, 1:] - corners[part, :1]
         inner = rule.points @ edges
-        kernel, large_kernel = _kernel(pieces[cubes[part]], knots[part, :1] - cubes[part, None] + inner)
+        kernel, large_kernel = _kernel(pieces[cubes[part]], corners[part, :1] - cubes[part, None] + inner)
         first = (regions.corners[part, 0] - origins[cells]) / regions.h
         inside, large = _field(modes[cells], first[:, None] + inner, field.degree)
         values[part] = np.abs(np.linalg.det(edges)) * ((kernel * inside) @ rule.weights)

@@ -192,8 +192,9 @@ class Regions:
         """Index of the point for each region."""
         return self.rows[:, 0].astype(np.int32)
 
-    def knots(self, corners: Floats | None = None) -> Floats:
-        """Return corners in kernel coordinates, in which the knots are 0 to 3k + 1."""
+    def kernel_corners(self, corners: Floats | None = None) -> Floats:
+        """Return corners in the coordinates of the kernel, whose knots are 0 to 3k + 1; without `corners`, those of all
+        regions, float64 `(n, 4, 3)`."""
         corners = self.corners if corners is None else corners
         places: Floats = (corners - self.rows[:, None, 1:4]) / self.h + self.width / 2
         return places
@@ -201,7 +202,7 @@ class Regions:
     @property
     def cubes(self) -> Integers:
         """Cube of each region, by its centroid, int64 `(n, 3)`: the kernel's polynomial piece in each direction."""
-        lowest: Integers = np.clip(np.floor(self.knots().mean(axis=1)), 0, self.width - 1).astype(np.int64)
+        lowest: Integers = np.clip(np.floor(self.kernel_corners().mean(axis=1)), 0, self.width - 1).astype(np.int64)
         return lowest
 
     def by_point(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:

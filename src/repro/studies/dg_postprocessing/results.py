@@ -13,7 +13,7 @@ from repro.config.models import PAPER, PAPER_TUNED
 from repro.problems.field import FUNCTIONS
 from repro.results.campaign_data import Campaign, Case, Method, ReportedTime, Selection, failure
 from repro.results.claims import CaseNumber, Measured, MissingCase, Quantity
-from repro.results.problem_rows import ProblemRow, ours
+from repro.results.problem_lines import ProblemLine, ours
 from repro.results.published import Published, Record
 from repro.results.significance import ratio_of
 from repro.studies.dg_postprocessing import (
@@ -84,7 +84,7 @@ def over_devices(method: Method, devices: int, task: str = FILTER) -> Method:
 class Filtering:
     """A field in the plane, and its times: `field[method]` is None if there is no time."""
 
-    line: ProblemRow
+    line: ProblemLine
     case: Case[DgRow]
 
     def __getitem__(self, method: Method) -> Time | None:
@@ -250,7 +250,7 @@ def all_filterings(campaign: Campaign, published: Published) -> list[Filtering]:
 
 def absent_filtering(campaign: Campaign, problem_name: str) -> Filtering:
     """Return a published field that is not in the campaign."""
-    return Filtering(ProblemRow(problem_name, "field", problem_name, None), Case(campaign, problem_name, PRECISION))
+    return Filtering(ProblemLine(problem_name, "field", problem_name, None), Case(campaign, problem_name, PRECISION))
 
 
 def device_counts(fields: Sequence[Filtering]) -> list[int]:
@@ -352,7 +352,7 @@ class SearchedKernel(NamedTuple):
 class WidthTimes:
     """A field on tetrahedra, and its times: `times[method]` is None if there is no time."""
 
-    line: ProblemRow
+    line: ProblemLine
     case: Case[DgRow]
     #: Degree of the field and of the kernel.
     degree: int

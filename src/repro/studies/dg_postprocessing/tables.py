@@ -14,16 +14,13 @@ from repro.codegen.targets import TARGETS
 from repro.config.models import PAPER, StudySettings
 from repro.results.campaign_data import Campaign, Method
 from repro.results.claims import targets_table, wanted_on
-from repro.results.common_tables import SETUP_COSTS, TITLE, baselines_table
-from repro.results.problem_rows import PROBLEM, join_sentences, measurement_note, unavailable_note
+from repro.results.common_tables import SETUP_COSTS, TITLE, SetupCosts, baselines_table, setup_costs_table
+from repro.results.problem_lines import PROBLEM, join_sentences, measurement_note, unavailable_note
 from repro.results.published import Published, Record
 from repro.results.registry import table
-from repro.results.significance import geometric_mean, interval_of, scaled
 from repro.results.tables import (
     Cell,
     Column,
-    Statistic,
-    SummaryLine,
     Table,
     count,
     digits,
@@ -34,6 +31,7 @@ from repro.results.tables import (
     speedup,
     table_of,
 )
+from repro.sparse.tuning_features import library_of
 from repro.studies.dg_postprocessing import (
     CELLS_CONTRADICT,
     CITED,
@@ -46,6 +44,21 @@ from repro.studies.dg_postprocessing import (
     PRODUCT_CLOCK,
     STUDY_NAME,
 )
+from repro.studies.dg_postprocessing.columns import (
+    GIGA,
+    KILO,
+    MEGA,
+    SUMMARY,
+    FieldCell,
+    digits_cell,
+    field_columns,
+    formatted,
+    gain_cell,
+    method_milli_column,
+    milli_column,
+    over_column,
+    ratio_column,
+)
 from repro.studies.dg_postprocessing.ids import RegionId, own_region_ids, paper_region_ids
 from repro.studies.dg_postprocessing.operands import Errors, contour_formula, gauss_points, peak_gflops
 from repro.studies.dg_postprocessing.regions import region_features
@@ -57,13 +70,11 @@ from repro.studies.dg_postprocessing.results import (
     LOCAL_H,
     MAKE,
     METHODS,
-    MILLI,
     NO_DEVICES,
-    NOT_TUNED,
     OURS,
     POINT,
     POINT_TUNED,
-    PUBLISHED_PAIRS,
+    PRECISION,
     QUANTITIES,
     REGION_CLOCK,
     ErrorsOf,
@@ -88,86 +99,9 @@ from repro.studies.dg_postprocessing.results import (
     unfiltered_errors,
     width_times,
 )
-from repro.studies.dg_postprocessing.setup_costs import setup_costs
 from repro.studies.dg_postprocessing.study import DgRow
 from repro.tuning.recordings import Recording, recordings
 from repro.tuning.strategies import NOTHING_FOUND, SEEDS, Array, Evaluation, evaluate, sample_note
-
-KILO, MEGA, GIGA = 1e3, 1e6, 1e9
-FieldCell = Callable[[Filtering], Cell]
-
-
-def digits_cell(value: float | None) -> Cell:
-    return Cell() if value is None else Cell(value, digits(value))
-
-
-def formatted(value: float | None, spec: str) -> Cell:
-    return Cell() if value is None else Cell(value, format(value, spec))
-
-
-def gain_cell(value: float | None) -> Cell:
-    """Return the cell of an order of convergence or of a ratio of two errors, which may be far from 1 or below 1."""
-    return formatted(value, ".2f" if value is None or abs(value) < 100 else ".0f")
-
-
-def milli_cell(timed: Time | None, why: tuple[str, ...] = ()) -> Cell:
-    """Return the cell of a time in milliseconds. If there is no time, the cell shows the reason `why`, if any."""
-    if timed is None:
-        return Cell(notes=why)
-    value = MILLI * timed.seconds
-    # keep three digits even for a time of one microsecond
-    text = digits(value) if value >= 1 else f"{value:.3f}"
-    return Cell(value, text, timed.notes, (timed.key,), scaled(interval_of(timed), MILLI))
-
-
-def field_columns(why: Callable[[Filtering], str]) -> tuple[Column[Filtering], ...]:
-    """Return the first columns, which name the field; `why` gives the reason if an available field has no numbers."""
-
-    def name(field: Filtering) -> Cell:
-        return field.line.noted(why(field) if field.line.available else None)
-
-    return (
-        replace(PROBLEM, cell=name),
-        Column("variance", "variance", numeric=False, cell=lambda field: Cell(field.family or None)),
-        Column("degree", "P", cell=lambda field: Cell(field.degree)),
-        Column("triangles", "triangles", cell=lambda field: count(field.triangles)),
-    )
-
-
-def milli_column(
-    key: str, title: str, group: str, method: Method, why: Callable[[Filtering], tuple[str, ...]] = lambda field: ()
-) -> Column[Filtering]:
-    return Column(key, title, group, cell=lambda field: milli_cell(timed := field[method], () if timed else why(field)))
-
-
-def method_milli_column(key: str, title: str, group: str, method: Method) -> Column[Filtering]:
-    """Return the column of a filtering method's time, with the reason if there is no time."""
-    return milli_column(key, title, group, method, lambda field: field.why_not(method))
-
-
-#: Summary lines below a table: statistics of its ratio columns.
-SUMMARY = (SummaryLine[Filtering]("geometric mean", "mean"), SummaryLine[Filtering]("least", "least"))
-RATIO_SUMMARY: Mapping[str, Statistic] = {
-    "mean": lambda values: digits_cell(geometric_mean(values)),
-    "least": lambda values: digits_cell(min(values)),
-}
-
-
-def ratio_column(key: str, title: str, group: str, cell: FieldCell) -> Column[Filtering]:
-    return Column(key, title, group, cell=cell, summary=RATIO_SUMMARY)
-
-
-def over_column(key: str, title: str, group: str, base: Method, over: Method) -> Column[Filtering]:
-    """Return the column that says how many times faster the method `over` is than the method `base`."""
-
-    def cell(field: Filtering) -> Cell:
-        if any(field[method] is None and field.why_not(method) == (NOT_TUNED,) for method in (base, over)):
-            return Cell(None, "not tuned", (NOT_TUNED,))
-        made = speedup(field[base], field[over])
-        unequal = (base, over) in PUBLISHED_PAIRS and made.value is not None
-        return replace(made, notes=(*made.notes, *field.unequal_settings(base, over))) if unequal else made
-
-    return ratio_column(key, title, group, cell)
 
 
 def _rate_columns(
@@ -777,7 +711,32 @@ def targets(campaign: Campaign, published: Published) -> Table:
     return targets_table(campaign, published, QUANTITIES, data, join_sentences(caption))
 
 
-table(STUDY_NAME, SETUP_COSTS, title=TITLE, numbering="ours")(setup_costs)
+@table(STUDY_NAME, SETUP_COSTS, title=TITLE, numbering="ours")
+def setup_costs(campaign: Campaign, published: Published) -> Table:
+    """Return the table: one line for each field."""
+    return setup_costs_table(
+        campaign,
+        [_costs(field) for field in all_filterings(campaign, published)],
+        library=library_of(campaign),
+        clock=PRODUCT_CLOCK,
+        setup=f"Set-up: making the filter’s matrix on the device, by the {HOST_CLOCK} clock, as if the library’s were "
+        "there already; a product is one with a field. When the matrix pays against filtering without one is in "
+        "table-matrix.",
+    )
+
+
+def _costs(field: Filtering) -> SetupCosts:
+    ours, library, made = field[product(1)], field[library_product(1)], field[MAKE]
+    # the library's rows include the time of making and expanding the matrix
+    return SetupCosts(
+        field.line.cell,
+        PRECISION,
+        library=library,
+        csr=library,
+        ours=ours,
+        ours_seconds=made.seconds if made else None,
+        library_seconds=None,
+    )
 
 
 @table(STUDY_NAME, "table-baselines", title="All baselines and layouts", numbering="ours")

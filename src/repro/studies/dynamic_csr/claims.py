@@ -1,14 +1,16 @@
-"""Claims of the dissertation's chapter 5, measured, and the readings of the algorithms that they may rest on.
+"""Claims of the dissertation's chapter 5 and our targets, measured, and the readings of algorithms that claims rest on.
 
-Functions have the names in `config/claims/dynamic_csr.csv`.
+Functions have the names in `config/claims/dynamic_csr.csv`, and in `config/targets/dynamic_csr.csv`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import NamedTuple
 
+from repro.bench.rows import ClockName
 from repro.results.campaign_data import Campaign, Method
 from repro.results.claims import (
     CaseNumber,
@@ -21,9 +23,9 @@ from repro.results.claims import (
     claims_table,
     load_claims,
 )
-from repro.results.problem_rows import (
+from repro.results.problem_lines import (
     ABBREVIATIONS,
-    ProblemRow,
+    ProblemLine,
     join_sentences,
     measurement_note,
     ours,
@@ -32,10 +34,11 @@ from repro.results.problem_rows import (
 from repro.results.published import Published
 from repro.results.registry import table
 from repro.results.significance import interval_of_ratio, ratio_of
-from repro.results.tables import Cell, Column, Table, table_of, time_column
+from repro.results.tables import MICRO, Cell, Column, Table, table_of, time_column
 from repro.studies.dynamic_csr import CITED, PRODUCTS_PER_BATCH, STUDY_NAME
 from repro.studies.dynamic_csr.results import (
     ANY,
+    ANY_UNIQUE,
     BY_SIZE,
     CSR,
     DCSR,
@@ -47,22 +50,29 @@ from repro.studies.dynamic_csr.results import (
     HYB_PRODUCT,
     HYB_SORT,
     IN_ORDER,
+    LIBRARY,
     OPERATION_CLOCK,
+    OURS,
     PRODUCT_CLOCK,
     REBUILD,
     SORTED,
     DeviceTimes,
     DynamicCase,
+    ProductTimes,
     Time,
     TimePair,
+    Times,
     UpdateProtocol,
     as_published,
     batch_sweeps,
+    defragmented_over_csr,
     fastest_update,
     iterative_pair,
     operation_precision,
     operation_times,
+    product_times,
     streaming_pair,
+    time_notes,
 )
 
 #: The two graphs for which CSR ran out of memory on a K20c, because CSR holds a growing graph twice.
@@ -74,7 +84,7 @@ class PaperGraphs:
     """The campaign's graphs whose batches all have one size, like the paper's graphs."""
 
     campaign: Campaign
-    lines: tuple[ProblemRow, ...]
+    lines: tuple[ProblemLine, ...]
     #: The kernels whose times are compared.
     variants: Variants
 
@@ -94,12 +104,12 @@ class PaperGraphs:
             return as_published(method)
         return method if self.variants == "paper_tuned" else None
 
-    def cases(self, precision: str | None = None) -> Iterator[tuple[ProblemRow, DynamicCase]]:
+    def cases(self, precision: str | None = None) -> Iterator[tuple[ProblemLine, DynamicCase]]:
         """Yield each graph in the given precision, or in the precision in which updates are timed."""
         for line in self.lines:
             yield line, DynamicCase(self.campaign, line.problem, precision or operation_precision(self.campaign))
 
-    def memory(self, segments: str) -> Iterator[tuple[ProblemRow, float]]:
+    def memory(self, segments: str) -> Iterator[tuple[ProblemLine, float]]:
         """Yield the ratio of bytes of dynamic CSR to HYB, counted as in the paper; `segments` such as `DCSR-4`."""
         for times in operation_times(self.campaign, self.lines):
             counted = times.facts.get("memory", {}).get("paper")
@@ -107,7 +117,7 @@ class PaperGraphs:
                 yield times.line, counted[segments] / counted["HYB"]
 
 
-def _case_number(line: ProblemRow, name: str, pair: TimePair) -> CaseNumber | None:
+def _case_number(line: ProblemLine, name: str, pair: TimePair) -> CaseNumber | None:
     ratio = ratio_of(*pair)
     remark = (line.record.remark,) if line.record and line.record.remark else ()
     return CaseNumber(ratio, name, remark, interval_of_ratio(*pair)) if ratio else None
@@ -263,7 +273,7 @@ def claims(campaign: Campaign, published: Published) -> Table:
 class ReadUpdate(NamedTuple):
     """An update of one graph, whose readings are columns."""
 
-    line: ProblemRow
+    line: ProblemLine
     case: DynamicCase
     operation: str
     protocol: UpdateProtocol
@@ -312,3 +322,222 @@ def readings(campaign: Campaign, published: Published) -> Table:
         unavailable_note(campaign),
     ]
     return table_of(columns, cases, join_sentences(caption), nothing=not cases)
+
+
+# targets -------------------------------------------------------------------------------------------------------------
+
+#: The problem for which target rates are set: 2^20 rows, entries in uniformly drawn rows.
+RANDOM_PROBLEM = "large/sweep_uniform"
+#: The largest batches for which inserting is compared with a rebuild.
+MAX_REBUILT_BATCH = 30_000
+BILLION = 1e9
+
+
+@dataclass(frozen=True)
+class TargetData:
+    """Measurements that are compared with the aims in `config/targets/dynamic_csr.csv`."""
+
+    campaign: Campaign
+    cases: list[Times]
+    #: For each clock, the product times in all precisions.
+    products: Mapping[ClockName, list[ProductTimes]]
+    #: Names of the problems with batches of growing sizes.
+    sweeps: set[str]
+
+    @classmethod
+    def of(cls, campaign: Campaign, published: Published) -> TargetData:
+        clocks: tuple[ClockName, ...] = (PRODUCT_CLOCK, "event")
+        products = {
+            clock: [
+                times
+                for precision in campaign.precisions
+                for times in product_times(campaign, published, precision, clock=clock)
+            ]
+            for clock in clocks
+        }
+        sweeps = {sweep.line.problem for sweep in batch_sweeps(campaign, published)}
+        return cls(campaign, operation_times(campaign, ours(campaign, published)), products, sweeps)
+
+
+DynamicQuantity = Quantity[TargetData]
+
+
+def _case_value(value: float, times: Times, *timed: Time, label: str = "") -> CaseNumber:
+    """Return a number with the name of its case, and the notes on its problem and its times."""
+    remark = times.line.record.remark if times.line.record else None
+    notes = dict.fromkeys(note for time in timed for note in time_notes(time))
+    return CaseNumber(value, times.line.problem + label, (*((remark,) if remark else ()), *notes))
+
+
+def _batches(
+    sizes: Sequence[int], protocol: UpdateProtocol, number: Callable[[int, float], float], *, is_time: bool = False
+) -> DynamicQuantity:
+    """Return one number for each batch of random entries that is inserted alone."""
+
+    def measure(data: TargetData) -> Measured:
+        case = DynamicCase(data.campaign, RANDOM_PROBLEM, operation_precision(data.campaign))
+        times = {size: fastest_update(case, DCSR, "batch", protocol, batch=size) for size in sizes}
+        absent = " or ".join(f"{size:,} ({protocol.title})" for size, time in times.items() if time is None)
+        if not absent:
+            return Measured(
+                [
+                    CaseNumber(
+                        number(size, time.seconds), f"{RANDOM_PROBLEM}, {size:,}, {protocol.title}", time_notes(time)
+                    )
+                    for size, time in times.items()
+                    if time
+                ]
+            )
+        why = f"no batch of {absent} was timed" if case.measured else case.why_not()
+        if RANDOM_PROBLEM not in data.campaign.problems:
+            why = "not in this campaign"
+        return Measured([], [MissingCase(RANDOM_PROBLEM, why)])  # the worst of some is not the worst of all
+
+    return Quantity(measure, at_most=is_time, is_time=is_time)
+
+
+def _rate(size: int, seconds: float) -> float:
+    return size / seconds / BILLION
+
+
+def _over_hybrid(data: TargetData) -> Measured:
+    """Measure the time of streaming into HYB over dynamic CSR, sorted by row; a note gives the ratio for any order."""
+    by_row, in_any_order = (
+        [
+            _case_value(theirs.seconds / dynamic.seconds, times, theirs, dynamic)
+            for times in data.cases
+            if times.line.problem not in data.sweeps
+            for theirs, dynamic in [streaming_pair(protocol)(times.case)]
+            if theirs and dynamic
+        ]
+        for protocol in (SORTED, ANY)
+    )
+    mean = fmean(number.value for number in in_any_order) if in_any_order else None
+    notes = (f"entries in any order: {mean:.2f}",) if mean is not None else ()
+    return Measured(by_row, notes=notes, nothing="no matrix was streamed by row into both")
+
+
+def _over_rebuild(least: int) -> DynamicQuantity:
+    """Measure the time of rebuilding CSR over inserting, for all timed batches up to `MAX_REBUILT_BATCH` entries."""
+
+    def measure(data: TargetData) -> Measured:
+        numbers = []
+        for times in data.cases:
+            case, is_sweep = times.case, times.line.problem in data.sweeps
+            if times.grown_entries < least:
+                continue
+            for protocol in (ANY, SORTED):
+                for operation in ("batch",) if is_sweep else ("batch", "insert"):  # batches of sweeps have all sizes
+                    sizes = {row.batch for row in case.select(what=operation) if row.batch}
+                    for size in sorted(size for size in sizes if size <= MAX_REBUILT_BATCH):
+                        dynamic, rebuilt = (
+                            fastest_update(case, updated, operation, protocol, batch=size)
+                            for updated in (DCSR, REBUILD)
+                        )
+                        if dynamic and rebuilt:
+                            label = f", batches of {size:,}, {protocol.title}"
+                            value = rebuilt.seconds / dynamic.seconds
+                            numbers.append(_case_value(value, times, dynamic, rebuilt, label=label))
+        return Measured(numbers, nothing=f"no batch of up to {MAX_REBUILT_BATCH:,} was timed with both")
+
+    return Quantity(measure)
+
+
+def _defragmentation(least: int) -> DynamicQuantity:
+    """Measure defragmentation's bandwidth over a plain copy's bandwidth."""
+
+    def measure(data: TargetData) -> Measured:
+        numbers = []
+        for times in data.cases:
+            moved, copy = times[DEFRAGMENTATION], times.case.bound("copy", OPERATION_CLOCK)
+            if times.grown_entries >= least and moved and copy and moved.row.bytes:
+                speeds = [float(item.row.bytes or 0) / item.seconds for item in (moved, copy)]
+                numbers.append(_case_value(speeds[0] / speeds[1], times, moved, copy))
+        return Measured(numbers, nothing=f"no matrix of {least:,} entries and more has a time of both")
+
+    return Quantity(measure)
+
+
+_TWINS = "no two products under one schedule were timed"
+
+
+def _products(
+    pair: Callable[[ProductTimes], TimePair],
+    statistic: StatisticName = "worst",
+    *,
+    at_most: bool = True,
+    nothing: str = _TWINS,
+    sweeps: bool = True,
+    clock: ClockName = PRODUCT_CLOCK,
+) -> DynamicQuantity:
+    """Measure a ratio of products; leave sweeps out if the target is for graphs that have grown by a tenth."""
+
+    def measure(data: TargetData) -> Measured:
+        numbers = [
+            _case_value(value, times, label=f" ({ABBREVIATIONS[times.case.precision]})")
+            for times in data.products[clock]
+            if sweeps or times.line.problem not in data.sweeps
+            if (value := ratio_of(*pair(times))) is not None
+        ]
+        return Measured(numbers, nothing=nothing)
+
+    return Quantity(measure, statistic, at_most)
+
+
+def _over_defragmented(statistic: StatisticName = "worst", clock: ClockName = PRODUCT_CLOCK) -> DynamicQuantity:
+    return _products(lambda times: times.state_twins, statistic, sweeps=False, clock=clock)
+
+
+def _over_ours(statistic: StatisticName = "worst", clock: ClockName = PRODUCT_CLOCK) -> DynamicQuantity:
+    nothing = "no product of the library and of ours was timed"
+    return _products(
+        lambda times: (times[LIBRARY], times[OURS]), statistic, at_most=False, nothing=nothing, clock=clock
+    )
+
+
+def _over_devices(devices: int, least: int, *, overlapped: bool = False) -> DynamicQuantity:
+    """Measure the time of the fastest product on one device over the time of a step on several devices."""
+    exchange = "with the exchange overlapped" if overlapped else "without an exchange"
+    nothing = f"no matrix of {least:,} entries and more has times on one device and, {exchange}, on {devices} devices"
+
+    def measure(data: TargetData) -> Measured:
+        numbers = []
+        for case in data.cases:
+            times = DeviceTimes(case.line, case.case)
+            step = times.overlapped(devices) if overlapped else times.alone(devices)
+            alone = times.alone(1)
+            ones = [
+                alternative for alternative in (times.variant, alone.reported_time if alone else None) if alternative
+            ]
+            if times.grown_entries >= least and step and ones:
+                alternative = min(ones, key=lambda timed: timed.seconds)
+                numbers.append(_case_value(alternative.seconds / step.seconds, times, alternative, step.reported_time))
+        return Measured(numbers, nothing=nothing)
+
+    return Quantity(measure)
+
+
+#: Functions that measure targets, by the targets' names in `config/targets/dynamic_csr.csv`.
+TARGET_QUANTITIES: Mapping[str, DynamicQuantity] = {
+    "random_1e6_rate": _batches((10**6,), ANY, _rate),
+    "random_1e7_rate": _batches((10**7,), ANY, _rate),
+    "unique_rate": _batches((10**6, 10**7), ANY_UNIQUE, _rate),
+    "batch_1e3_micro": _batches((1000,), ANY, lambda size, seconds: seconds * MICRO, is_time=True),
+    "sorted_1e7_rate": _batches((10**7,), SORTED, _rate),
+    "hybrid_mean": Quantity(_over_hybrid, "arithmetic mean"),
+    "rebuild_worst": _over_rebuild(8 * 10**6),
+    "defragmented_median": _products(defragmented_over_csr, "median"),
+    "defragmented_worst": _products(defragmented_over_csr),
+    "fragmented_median": _over_defragmented("median"),
+    "fragmented_worst": _over_defragmented(),
+    "library_worst": _over_ours(),
+    "library_median": _over_ours("median"),
+    "event_defragmented_median": _products(defragmented_over_csr, "median", clock="event"),
+    "event_fragmented_median": _over_defragmented("median", "event"),
+    "event_library_median": _over_ours("median", "event"),
+    "defragmentation_worst": _defragmentation(10**7),
+    "devices_2_worst": _over_devices(2, 10**7),
+    "devices_4_worst": _over_devices(4, 10**7),
+    "overlapped_2_worst": _over_devices(2, 5 * 10**7, overlapped=True),
+    "overlapped_4_worst": _over_devices(4, 5 * 10**7, overlapped=True),
+}

@@ -14,15 +14,15 @@ from matplotlib.ticker import MaxNLocator, NullLocator, ScalarFormatter
 
 from repro.results import figure_style
 from repro.results.campaign_data import Campaign, Method, brief_reason
-from repro.results.problem_rows import (
-    ProblemRow,
+from repro.results.problem_lines import (
+    ProblemLine,
     cpu_note,
     footnote,
     join_sentences,
     launch_note,
     measurement_note,
     ours,
-    problem_rows,
+    problem_lines,
     remarks,
     unavailable_note,
 )
@@ -153,7 +153,7 @@ STREAMING_SERIES = (
 def updates(campaign: Campaign, published: Published) -> Figure:
     """One row for each problem; iterative updates on the left, streaming updates on the right."""
     sweeps = {sweep.line.problem for sweep in batch_sweeps(campaign, published)}
-    built = [line for line in problem_rows(campaign, published) if line.record is not None]
+    built = [line for line in problem_lines(campaign, published) if line.record is not None]
     lines = [line for line in built if line.problem not in sweeps]
     cases = [DynamicCase(campaign, line.problem, operation_precision(campaign)) for line in lines]
     mean, best, most = (
@@ -237,7 +237,7 @@ def _means_sentence(cases: Sequence[DynamicCase]) -> str:
 
 
 def draw_updates(
-    panels: Sequence[UpdatePanel], lines: Sequence[ProblemRow], cases: Sequence[DynamicCase], mark: str | None
+    panels: Sequence[UpdatePanel], lines: Sequence[ProblemLine], cases: Sequence[DynamicCase], mark: str | None
 ) -> Canvas:
     """Draw the panels side by side.
 
@@ -268,7 +268,7 @@ def draw_updates(
     return drawn
 
 
-def _draw_bars(axes: Axes, panel: UpdatePanel, y: int, line: ProblemRow, case: DynamicCase) -> str | None:
+def _draw_bars(axes: Axes, panel: UpdatePanel, y: int, line: ProblemLine, case: DynamicCase) -> str | None:
     """Draw the bars of one problem; if there are none, return the reason."""
     numbers = [series.number(case) for series in panel.series]
     shown = [(series, number) for series, number in zip(panel.series, numbers, strict=True) if number is not None]

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from statistics import fmean
 from typing import Any, NamedTuple
 
 from repro.bench.rows import OUTSIDE, ClockName
 from repro.config.models import EXTENDED, PAPER, PAPER_TUNED, SPACES
 from repro.results.campaign_data import Campaign, Case, Method, ReportedTime, Selection
-from repro.results.claims import CaseNumber, Measured, MissingCase, Quantity, StatisticName
-from repro.results.problem_rows import ABBREVIATIONS, ProblemRow, ours, problem_rows
+from repro.results.problem_lines import ProblemLine, ours, problem_lines
 from repro.results.published import Published
 from repro.results.rivals import Contest, register_contests
-from repro.results.significance import ratio_of
-from repro.results.tables import MICRO, Cell
+from repro.results.tables import Cell
 from repro.studies.dynamic_csr import (
     OUT_OF_MEMORY,
     PRODUCTS_PER_BATCH,
@@ -61,7 +58,7 @@ def operation_precision(campaign: Campaign) -> str:
 class Times:
     """The times of one problem in one precision by one clock: `times[method]` is None if there is no time."""
 
-    line: ProblemRow
+    line: ProblemLine
     case: DynamicCase
     clock: ClockName = field(default=OPERATION_CLOCK, kw_only=True)
 
@@ -79,7 +76,7 @@ class Times:
         return int(self.facts["nonzeros"] + self.facts.get("batches", {}).get("entries", 0)) if self.facts else 0
 
 
-def operation_times(campaign: Campaign, lines: Iterable[ProblemRow]) -> list[Times]:
+def operation_times(campaign: Campaign, lines: Iterable[ProblemLine]) -> list[Times]:
     precision = operation_precision(campaign)
     return [Times(line, DynamicCase(campaign, line.problem, precision)) for line in lines]
 
@@ -146,13 +143,13 @@ class ProductTimes(Times):
 
     @cached_property
     def csr_twins(self) -> TimePair:
-        """Return the times of own CSR and of one segment per row in dynamic CSR, both with own CSR's best schedule."""
+        """Times of own CSR and of one segment per row in dynamic CSR, both with own CSR's best schedule."""
         products = self.case.select(**_PRODUCTS)
         return _twins(products.select(format="csr"), products.select(state="defragmented"), self.clock)
 
     @cached_property
     def state_twins(self) -> TimePair:
-        """Return times of the fragmented matrix and of one segment per row, both with the former's best schedule."""
+        """Times of the fragmented matrix and of one segment per row, both with the former's best schedule."""
         products = self.case.select(**_PRODUCTS)
         return _twins(
             products.select(_in_one_launch, state="fragmented"),
@@ -175,6 +172,11 @@ def product_times(
         for line in ours(campaign, published)
         for precision in precisions
     ]
+
+
+def defragmented_over_csr(times: ProductTimes) -> TimePair:
+    csr, defragmented = times.csr_twins
+    return defragmented, csr
 
 
 def _twins(first: Selection[DynamicRow], others: Selection[DynamicRow], clock: ClockName) -> TimePair:
@@ -306,7 +308,7 @@ def unique_sentence(by_geam: bool) -> str:
 def batch_sweeps(campaign: Campaign, published: Published) -> list[Sweep]:
     """Return the campaign's problems with batches of growing sizes, including problems without measurements."""
     sweeps = []
-    for times in operation_times(campaign, problem_rows(campaign, published)):
+    for times in operation_times(campaign, problem_lines(campaign, published)):
         rows = times.case.select(lambda row: bool(row.batch), what="batch")
         batches = times.facts.get("batches", {})
         if rows or batches.get("least") != batches.get("most"):
@@ -428,7 +430,7 @@ def rebuild_trades(campaign: Campaign, published: Published) -> tuple[list[Rebui
     trades: list[RebuildTradeoff] = []
     missing: list[tuple[Times, str]] = []
     sweeps = {sweep.line.problem: sweep for sweep in batch_sweeps(campaign, published)}
-    lines = [line for line in problem_rows(campaign, published) if line.record is not None]
+    lines = [line for line in problem_lines(campaign, published) if line.record is not None]
     for times in operation_times(campaign, lines):
         sweep = sweeps.get(times.line.problem)
         found = _sweep_trades(sweep) if sweep else _batch_trades(times)
@@ -572,227 +574,3 @@ def device_times(campaign: Campaign, published: Published, *precisions: str) -> 
         for line in ours(campaign, published)
         for precision in precisions
     ]
-
-
-# targets -------------------------------------------------------------------------------------------------------------
-
-#: The problem for which target rates are set: 2^20 rows, entries in uniformly drawn rows.
-RANDOM_PROBLEM = "large/sweep_uniform"
-#: The largest batches for which inserting is compared with a rebuild.
-MAX_REBUILT_BATCH = 30_000
-BILLION = 1e9
-
-
-@dataclass(frozen=True)
-class TargetData:
-    """Measurements that are compared with the aims in `config/targets/dynamic_csr.csv`."""
-
-    campaign: Campaign
-    cases: list[Times]
-    #: For each clock, the product times in all precisions.
-    products: Mapping[ClockName, list[ProductTimes]]
-    #: Names of the problems with batches of growing sizes.
-    sweeps: set[str]
-
-    @classmethod
-    def of(cls, campaign: Campaign, published: Published) -> TargetData:
-        clocks: tuple[ClockName, ...] = (PRODUCT_CLOCK, "event")
-        products = {
-            clock: [
-                times
-                for precision in campaign.precisions
-                for times in product_times(campaign, published, precision, clock=clock)
-            ]
-            for clock in clocks
-        }
-        sweeps = {sweep.line.problem for sweep in batch_sweeps(campaign, published)}
-        return cls(campaign, operation_times(campaign, ours(campaign, published)), products, sweeps)
-
-
-DynamicQuantity = Quantity[TargetData]
-
-
-def _case_number(value: float, times: Times, *timed: Time, label: str = "") -> CaseNumber:
-    """Return a number with the name of its case, and the notes on its problem and its times."""
-    remark = times.line.record.remark if times.line.record else None
-    notes = dict.fromkeys(note for time in timed for note in time_notes(time))
-    return CaseNumber(value, times.line.problem + label, (*((remark,) if remark else ()), *notes))
-
-
-def _batches(
-    sizes: Sequence[int], protocol: UpdateProtocol, number: Callable[[int, float], float], *, is_time: bool = False
-) -> DynamicQuantity:
-    """Return one number for each batch of random entries that is inserted alone."""
-
-    def measure(data: TargetData) -> Measured:
-        case = DynamicCase(data.campaign, RANDOM_PROBLEM, operation_precision(data.campaign))
-        times = {size: fastest_update(case, DCSR, "batch", protocol, batch=size) for size in sizes}
-        absent = " or ".join(f"{size:,} ({protocol.title})" for size, time in times.items() if time is None)
-        if not absent:
-            return Measured(
-                [
-                    CaseNumber(
-                        number(size, time.seconds), f"{RANDOM_PROBLEM}, {size:,}, {protocol.title}", time_notes(time)
-                    )
-                    for size, time in times.items()
-                    if time
-                ]
-            )
-        why = f"no batch of {absent} was timed" if case.measured else case.why_not()
-        if RANDOM_PROBLEM not in data.campaign.problems:
-            why = "not in this campaign"
-        return Measured([], [MissingCase(RANDOM_PROBLEM, why)])  # the worst of some is not the worst of all
-
-    return Quantity(measure, at_most=is_time, is_time=is_time)
-
-
-def _rate(size: int, seconds: float) -> float:
-    return size / seconds / BILLION
-
-
-def _over_hybrid(data: TargetData) -> Measured:
-    """Measure the time of streaming into HYB over dynamic CSR, sorted by row; a note gives the ratio for any order."""
-    by_row, in_any_order = (
-        [
-            _case_number(theirs.seconds / dynamic.seconds, times, theirs, dynamic)
-            for times in data.cases
-            if times.line.problem not in data.sweeps
-            for theirs, dynamic in [streaming_pair(protocol)(times.case)]
-            if theirs and dynamic
-        ]
-        for protocol in (SORTED, ANY)
-    )
-    mean = fmean(number.value for number in in_any_order) if in_any_order else None
-    notes = (f"entries in any order: {mean:.2f}",) if mean is not None else ()
-    return Measured(by_row, notes=notes, nothing="no matrix was streamed by row into both")
-
-
-def _over_rebuild(least: int) -> DynamicQuantity:
-    """Measure the time of rebuilding CSR over inserting, for all timed batches up to `MAX_REBUILT_BATCH` entries."""
-
-    def measure(data: TargetData) -> Measured:
-        numbers = []
-        for times in data.cases:
-            case, is_sweep = times.case, times.line.problem in data.sweeps
-            if times.grown_entries < least:
-                continue
-            for protocol in (ANY, SORTED):
-                for operation in ("batch",) if is_sweep else ("batch", "insert"):  # batches of sweeps have all sizes
-                    sizes = {row.batch for row in case.select(what=operation) if row.batch}
-                    for size in sorted(size for size in sizes if size <= MAX_REBUILT_BATCH):
-                        dynamic, rebuilt = (
-                            fastest_update(case, updated, operation, protocol, batch=size)
-                            for updated in (DCSR, REBUILD)
-                        )
-                        if dynamic and rebuilt:
-                            label = f", batches of {size:,}, {protocol.title}"
-                            value = rebuilt.seconds / dynamic.seconds
-                            numbers.append(_case_number(value, times, dynamic, rebuilt, label=label))
-        return Measured(numbers, nothing=f"no batch of up to {MAX_REBUILT_BATCH:,} was timed with both")
-
-    return Quantity(measure)
-
-
-def _defragmentation(least: int) -> DynamicQuantity:
-    """Measure defragmentation's bandwidth over a plain copy's bandwidth."""
-
-    def measure(data: TargetData) -> Measured:
-        numbers = []
-        for times in data.cases:
-            moved, copy = times[DEFRAGMENTATION], times.case.bound("copy", OPERATION_CLOCK)
-            if times.grown_entries >= least and moved and copy and moved.row.bytes:
-                speeds = [float(item.row.bytes or 0) / item.seconds for item in (moved, copy)]
-                numbers.append(_case_number(speeds[0] / speeds[1], times, moved, copy))
-        return Measured(numbers, nothing=f"no matrix of {least:,} entries and more has a time of both")
-
-    return Quantity(measure)
-
-
-_TWINS = "no two products under one schedule were timed"
-
-
-def _products(
-    pair: Callable[[ProductTimes], TimePair],
-    statistic: StatisticName = "worst",
-    *,
-    at_most: bool = True,
-    nothing: str = _TWINS,
-    sweeps: bool = True,
-    clock: ClockName = PRODUCT_CLOCK,
-) -> DynamicQuantity:
-    """Measure a ratio of products; leave sweeps out if the target is for graphs that have grown by a tenth."""
-
-    def measure(data: TargetData) -> Measured:
-        numbers = [
-            _case_number(value, times, label=f" ({ABBREVIATIONS[times.case.precision]})")
-            for times in data.products[clock]
-            if sweeps or times.line.problem not in data.sweeps
-            if (value := ratio_of(*pair(times))) is not None
-        ]
-        return Measured(numbers, nothing=nothing)
-
-    return Quantity(measure, statistic, at_most)
-
-
-def defragmented_over_csr(times: ProductTimes) -> TimePair:
-    csr, defragmented = times.csr_twins
-    return defragmented, csr
-
-
-def _over_defragmented(statistic: StatisticName = "worst", clock: ClockName = PRODUCT_CLOCK) -> DynamicQuantity:
-    return _products(lambda times: times.state_twins, statistic, sweeps=False, clock=clock)
-
-
-def _over_ours(statistic: StatisticName = "worst", clock: ClockName = PRODUCT_CLOCK) -> DynamicQuantity:
-    nothing = "no product of the library and of ours was timed"
-    return _products(
-        lambda times: (times[LIBRARY], times[OURS]), statistic, at_most=False, nothing=nothing, clock=clock
-    )
-
-
-def _over_devices(devices: int, least: int, *, overlapped: bool = False) -> DynamicQuantity:
-    """Measure the time of the fastest product on one device over the time of a step on several devices."""
-    exchange = "with the exchange overlapped" if overlapped else "without an exchange"
-    nothing = f"no matrix of {least:,} entries and more has times on one device and, {exchange}, on {devices} devices"
-
-    def measure(data: TargetData) -> Measured:
-        numbers = []
-        for case in data.cases:
-            times = DeviceTimes(case.line, case.case)
-            step = times.overlapped(devices) if overlapped else times.alone(devices)
-            alone = times.alone(1)
-            ones = [
-                alternative for alternative in (times.variant, alone.reported_time if alone else None) if alternative
-            ]
-            if times.grown_entries >= least and step and ones:
-                alternative = min(ones, key=lambda timed: timed.seconds)
-                numbers.append(_case_number(alternative.seconds / step.seconds, times, alternative, step.reported_time))
-        return Measured(numbers, nothing=nothing)
-
-    return Quantity(measure)
-
-
-#: Functions that measure targets, by the targets' names in `config/targets/dynamic_csr.csv`.
-QUANTITIES: Mapping[str, DynamicQuantity] = {
-    "random_1e6_rate": _batches((10**6,), ANY, _rate),
-    "random_1e7_rate": _batches((10**7,), ANY, _rate),
-    "unique_rate": _batches((10**6, 10**7), ANY_UNIQUE, _rate),
-    "batch_1e3_micro": _batches((1000,), ANY, lambda size, seconds: seconds * MICRO, is_time=True),
-    "sorted_1e7_rate": _batches((10**7,), SORTED, _rate),
-    "hybrid_mean": Quantity(_over_hybrid, "arithmetic mean"),
-    "rebuild_worst": _over_rebuild(8 * 10**6),
-    "defragmented_median": _products(defragmented_over_csr, "median"),
-    "defragmented_worst": _products(defragmented_over_csr),
-    "fragmented_median": _over_defragmented("median"),
-    "fragmented_worst": _over_defragmented(),
-    "library_worst": _over_ours(),
-    "library_median": _over_ours("median"),
-    "event_defragmented_median": _products(defragmented_over_csr, "median", clock="event"),
-    "event_fragmented_median": _over_defragmented("median", "event"),
-    "event_library_median": _over_ours("median", "event"),
-    "defragmentation_worst": _defragmentation(10**7),
-    "devices_2_worst": _over_devices(2, 10**7),
-    "devices_4_worst": _over_devices(4, 10**7),
-    "overlapped_2_worst": _over_devices(2, 5 * 10**7, overlapped=True),
-    "overlapped_4_worst": _over_devices(4, 5 * 10**7, overlapped=True),
-}

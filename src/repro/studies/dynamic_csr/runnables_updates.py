@@ -47,6 +47,8 @@ from repro.studies.dynamic_csr.operands import (
     state_in,
 )
 
+#: Kind of rows of other ways to insert. Recorded rows have had this word since before kernels from outside, whose kind
+#: is `outside`, were called rivals; another one would leave their recordings unread.
 BASELINE_KIND = "rival"
 SingleUpdate = Literal["insert", "stream", "batch"]
 UpdateName = Literal[SingleUpdate, "iterate"]

@@ -12,11 +12,11 @@ from repro.config.models import PAPER
 from repro.results.campaign_data import Campaign, Method
 from repro.results.claims import targets_table, wanted_on
 from repro.results.common_tables import baselines_table
-from repro.results.problem_rows import (
+from repro.results.problem_lines import (
     cpu_note,
     join_sentences,
     measurement_note,
-    problem_rows,
+    problem_lines,
     unavailable_note,
 )
 from repro.results.published import Published, Record
@@ -50,7 +50,7 @@ from repro.studies.dynamic_csr import (
     stated_record,
 )
 from repro.studies.dynamic_csr.claims import QUANTITIES as CLAIMED
-from repro.studies.dynamic_csr.claims import PaperGraphs
+from repro.studies.dynamic_csr.claims import TARGET_QUANTITIES, PaperGraphs, TargetData
 from repro.studies.dynamic_csr.ids import DynamicRow
 from repro.studies.dynamic_csr.results import (
     ANY,
@@ -68,13 +68,11 @@ from repro.studies.dynamic_csr.results import (
     OPERATION_CLOCK,
     PRODUCT_CLOCK,
     PRODUCT_COUNTS,
-    QUANTITIES,
     SORTED,
     UPDATE_PROTOCOLS,
     UPDATED_FORMATS,
     RebuildTradeoff,
     Sweep,
-    TargetData,
     Times,
     UpdateProtocol,
     as_published,
@@ -108,7 +106,7 @@ def published_times(campaign: Campaign, published: Published, file: str) -> list
     theirs = {item["problem"]: item for item in published[file]}
     return [
         PublishedTimes(times.line, times.case, theirs.get(times.line.published or ""))
-        for times in operation_times(campaign, problem_rows(campaign, published))
+        for times in operation_times(campaign, problem_lines(campaign, published))
     ]
 
 
@@ -450,7 +448,7 @@ def targets(campaign: Campaign, published: Published) -> Table:
         unavailable_note(campaign),
     ]
     data = TargetData.of(campaign, published)
-    return targets_table(campaign, published, QUANTITIES, data, join_sentences(caption))
+    return targets_table(campaign, published, TARGET_QUANTITIES, data, join_sentences(caption))
 
 
 @dataclass(frozen=True)

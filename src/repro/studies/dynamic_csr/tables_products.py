@@ -9,7 +9,7 @@ from typing import Any
 
 from repro.results.campaign_data import Campaign, Method
 from repro.results.common_tables import SETUP_COSTS, TITLE, SetupCosts, setup_costs_table
-from repro.results.problem_rows import (
+from repro.results.problem_lines import (
     join_sentences,
     launch_note,
     measurement_note,

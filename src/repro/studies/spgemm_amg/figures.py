@@ -12,7 +12,7 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 
 from repro.results import figure_style
 from repro.results.campaign_data import Campaign, Method, brief_reason
-from repro.results.problem_rows import cpu_note, footnote, join_sentences, measurement_note, remarks, unavailable_note
+from repro.results.problem_lines import cpu_note, footnote, join_sentences, measurement_note, remarks, unavailable_note
 from repro.results.published import Published
 from repro.results.registry import figure
 from repro.results.significance import WHISKERS, Interval, geometric_mean, interval_of_ratio, ratio_of

@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from repro.bench.runnable import Runnable, Workspace, not_prepared
+from repro.bench.runnable import Runnable, VerifiedResults, Workspace, not_prepared
 from repro.codegen.targets import DTYPES, INDEX_BYTES
 from repro.devices.base import Buffer
 from repro.errors import IncorrectError, Unsupported
@@ -112,6 +112,10 @@ def compare_rows(
             f"{expected.sizes[row]}"
         )
     return largest_error(np.abs(y.astype(np.float64, copy=False) - expected.y)[rows], expected.bound[rows], "rows")
+
+
+def arrays_of(c: sp.csr_array) -> tuple[NDArray[Any], ...]:
+    return c.indptr, c.indices, c.data
 
 
 def compare_product(c: sp.csr_array, expected: ExpectedProduct, rows: NDArray[np.bool_]) -> float:
@@ -332,10 +336,18 @@ class AmgOperands:
             rows = expected.rows_of(runnable.mode, runnable.bin)
             if runnable.drops or expected.whole is None:
                 return compare_rows(*runnable.rows_times(expected.x), expected, rows, runnable.drops)
-            return compare_product(runnable.result(), expected, rows)
+            c = runnable.result()
+            known = runnable.product, runnable.mode, runnable.bin
+            return self._verified.error(known, arrays_of(c), lambda: compare_product(c, expected, rows))
         if isinstance(runnable, SetupRunnable):
-            return self._compare_levels(runnable.result())
+            levels = runnable.result()
+            arrays = (array for level in levels for array in arrays_of(level))
+            return self._verified.error("levels", arrays, lambda: self._compare_levels(levels))
         return self._compare_solution(runnable.result())
+
+    @cached_property
+    def _verified(self) -> VerifiedResults:
+        return VerifiedResults()
 
     def _compare_levels(self, matrices: Sequence[sp.csr_array]) -> float:
         shapes, wanted = [m.shape[0] for m in matrices], [level.a.shape[0] for level in self.levels]

@@ -11,7 +11,7 @@ from repro.bench.rows import ClockName
 from repro.codegen.targets import DTYPES, INDEX_BYTES
 from repro.results.campaign_data import Campaign, Case, Method, ReportedTime, Selection
 from repro.results.claims import CaseNumber, ClaimQuantities, Measured, MissingCase, Quantity, StatisticName
-from repro.results.problem_rows import ProblemRow, ours
+from repro.results.problem_lines import ProblemLine, ours
 from repro.results.published import Published
 from repro.results.rivals import Contest, register_contests
 from repro.results.significance import interval_of_ratio, ratio_of
@@ -96,7 +96,7 @@ def _first(numbers: Iterable[int | None]) -> int | None:
 class ProductTimes:
     """The times of one product C: `times[method]` is None if there is no time."""
 
-    line: ProblemRow
+    line: ProblemLine
     case: Case[AmgRow]
     #: Name of the product; None for a problem without rows of any product.
     product: str | None
@@ -160,7 +160,7 @@ class ProductTimes:
 class ProblemTimes:
     """The times of one problem in one precision: `times[method]` is the time of a set-up or a solution."""
 
-    line: ProblemRow
+    line: ProblemLine
     case: Case[AmgRow]
 
     def __getitem__(self, method: Method) -> Time | None:

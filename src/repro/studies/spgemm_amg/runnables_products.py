@@ -66,19 +66,19 @@ HEADLINE = "headline"
 
 
 @dataclass(frozen=True)
-class Plans:
+class ChosenKernels:
     """The kernels chosen for the bins of one product."""
 
     #: Chosen kernel by mode and bin; other bins use the kernel that is expected to be the fastest.
-    shapes: Mapping[tuple[BinMode, int], Shape] = field(default_factory=dict)
+    by_bin: Mapping[tuple[BinMode, int], Shape] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return " ".join(f"{mode}/{bin}/{shape}" for (mode, bin), shape in sorted(self.shapes.items(), key=str))
+        return " ".join(f"{mode}/{bin}/{shape}" for (mode, bin), shape in sorted(self.by_bin.items(), key=str))
 
     def on(self, target: Target, scalar_bytes: int, mode: BinMode) -> BinPlan:
         """Return the plan for rows that are binned by their products, or by their entries."""
         usual = plan_products(target, scalar_bytes) if mode == "one" else plan_for_any(target, scalar_bytes)
-        return BinPlan(tuple(self.shapes.get((mode, bin), shape) for bin, shape in enumerate(usual.shapes)))
+        return BinPlan(tuple(self.by_bin.get((mode, bin), shape) for bin, shape in enumerate(usual.shapes)))
 
 
 def tuning_of(kernel: KernelId | AmgRow) -> str:
@@ -111,14 +111,14 @@ def _main_bin(rows: Iterable[Row]) -> list[Row]:
     return [row for own, row in first if own.products == most]
 
 
-def plans_of(choices: Iterable[Choice]) -> dict[ProductName, Plans]:
-    """Return the plans for each product."""
-    shapes: dict[ProductName, dict[tuple[BinMode, int], Shape]] = {}
+def chosen_kernels(choices: Iterable[Choice]) -> dict[ProductName, ChosenKernels]:
+    """Return the chosen kernels of each product."""
+    by_product: dict[ProductName, dict[tuple[BinMode, int], Shape]] = {}
     for choice in choices:
         id = choice.id
         if isinstance(id, KernelId) and choice.clock == CLOCK and choice.tuning == tuning_of(id):
-            shapes.setdefault(id.product, {})[id.mode, id.bin] = id.shape
-    return {product: Plans(of_bins) for product, of_bins in shapes.items()}
+            by_product.setdefault(id.product, {})[id.mode, id.bin] = id.shape
+    return {product: ChosenKernels(by_bin) for product, by_bin in by_product.items()}
 
 
 #: Methods. `single`: one launch; `one`: one phase; `two`: row sizes first; `paper`: one phase with the paper's sorts;
@@ -138,14 +138,16 @@ class Product(SpgemmRunnable):
 
     kind = "variant"
 
-    def __init__(self, built: Mapping[str, ModuleFile], product: ProductName, plans: Plans | None = None) -> None:
+    def __init__(
+        self, built: Mapping[str, ModuleFile], product: ProductName, chosen: ChosenKernels | None = None
+    ) -> None:
         super().__init__(built)
-        self.product, self._plans = product, plans
+        self.product, self._chosen = product, chosen
         self._c: Storage | None = None
 
     @property
     def identity(self) -> str:
-        return " ".join([*(built.module.hash for built in self._built.values()), str(self._plans or "")])
+        return " ".join([*(built.module.hash for built in self._built.values()), str(self._chosen or "")])
 
     def bind(self, work: KernelLauncher) -> None:
         self.bind_product(work, factors_on(work.workspace, self.product))
@@ -155,12 +157,16 @@ class Product(SpgemmRunnable):
 
     def multiplication(self, work: KernelLauncher, phases: int) -> Multiplication:
         target, dtype = work.device.target, operands_of(work.workspace).dtype
-        if self._plans is None:
+        if self._chosen is None:
             return Multiplication(work.device, work.load, dtype)
-        plans = self._plans
+        chosen = self._chosen
         # a kernel chosen for one phase may be a sort, which cannot find row sizes
-        in_one = plans.on(target, dtype.itemsize, "one") if phases == 1 else None
-        return Multiplication(work.device, work.load, dtype, in_one, plans.on(target, dtype.itemsize, "numeric"))
+        in_one = chosen.on(target, dtype.itemsize, "one") if phases == 1 else None
+        return Multiplication(work.device, work.load, dtype, in_one, chosen.on(target, dtype.itemsize, "numeric"))
+
+    def erase_result(self, workspace: Workspace) -> None:
+        if self._c is not None:
+            workspace.device.fill(self._c.values, NAN_BYTE)
 
     def result(self) -> sp.csr_array:
         assert self._c is not None
@@ -196,18 +202,18 @@ class WholeProduct(Product):
         built: Mapping[str, ModuleFile],
         product: ProductName,
         method: ProductMethod = "one",
-        plans: Plans | None = None,
+        chosen: ChosenKernels | None = None,
     ) -> None:
-        super().__init__(built, product, plans)
+        super().__init__(built, product, chosen)
         self._method = method
-        self.name = f"{product}/{method}{'-tuned' if plans else ''}"
+        self.name = f"{product}/{method}{'-tuned' if chosen else ''}"
         self.stages = dict.fromkeys(_STEPS[method], not_prepared)
         self._open = ExitStack()
 
     @property
     def columns(self) -> Mapping[str, Any]:
         method = {"paper": "sort", "coordinates": "coordinates"}.get(
-            self._method, "tuned" if self._plans else "default"
+            self._method, "tuned" if self._chosen else "default"
         )
         mode = "one" if self._method == "paper" else self._method
         return {"what": "product", "mode": mode, "method": method, **super().columns}
@@ -267,6 +273,9 @@ class WholeProduct(Product):
         self._open.close()
         self._release_product()
 
+    def erase_result(self, workspace: Workspace) -> None:
+        self.before()
+
     def release(self) -> None:
         self._open.close()
         super().release()
@@ -304,13 +313,15 @@ class Refill(Product):
     #: No graph clock: kernels of bins run concurrently, and a graph is slower because it forks and joins each time.
     clocks: tuple[ClockName, ...] = ("event",)
 
-    def __init__(self, built: Mapping[str, ModuleFile], product: ProductName, plans: Plans | None = None) -> None:
-        super().__init__(built, product, plans)
-        self.name = f"{product}/refill{'-tuned' if plans else ''}"
+    def __init__(
+        self, built: Mapping[str, ModuleFile], product: ProductName, chosen: ChosenKernels | None = None
+    ) -> None:
+        super().__init__(built, product, chosen)
+        self.name = f"{product}/refill{'-tuned' if chosen else ''}"
 
     @property
     def columns(self) -> Mapping[str, Any]:
-        method = "tuned" if self._plans else "default"
+        method = "tuned" if self._chosen else "default"
         return {"what": "numeric", "mode": "refill", "method": method, **super().columns}
 
     def bind_product(self, work: KernelLauncher, factors: Factors) -> None:
@@ -319,7 +330,6 @@ class Refill(Product):
         bound = ExitStack()
         work.stack.callback(bound.close)
         self.launch = bound.enter_context(multiplication.refilled(factors, c))
-        work.device.fill(c.values, NAN_BYTE)  # fill with NaN, so that missing values are detected
 
 
 class StoredRefill(Product):
@@ -341,7 +351,6 @@ class StoredRefill(Product):
         destinations = work.keep(Destinations(work.device, work.load, factors, c))
         self._amounts["plan_bytes"] = destinations.nbytes
         self.launch = destinations.bind(factors, c, work.stack)
-        work.device.fill(c.values, NAN_BYTE)  # fill with NaN, so that missing values are detected
 
 
 MODES: tuple[BinMode, ...] = ("one", "numeric")
@@ -394,7 +403,6 @@ class BinKernel(Product, Candidate):
         if self.mode == "numeric":
             self._c = c = Multiplication(device, work.load, factors.a.dtype).in_two_phases(factors)
             bins.by_sizes(c)
-            device.fill(c.values, NAN_BYTE)
         else:
             entries = int(operands_of(work.workspace).expected(self.product).sizes.sum())
             self._c = c = Storage.empty(device, factors.shape, 1, max(entries, 1), factors.a.dtype)
@@ -528,7 +536,7 @@ class CusparseRefill(LibraryProduct):
 
     def __init__(self, product: ProductName) -> None:
         super().__init__(product, f"{REUSE}-compute")
-        self._read: Callable[[], sp.csr_array] | None = None
+        self._c: GpuCsr | None = None
 
     @property
     def identity(self) -> str:
@@ -537,15 +545,17 @@ class CusparseRefill(LibraryProduct):
     def bind(self, work: KernelLauncher) -> None:
         reuse = _multiplier(work, self.product, REUSE)
         assert isinstance(reuse, GemmReuse)
-        c = work.keep(reuse.multiply())
+        self._c = work.keep(reuse.multiply())
         self.launch = reuse.bind()
-        self._read = c.download
-        # finite filler, so that missing values are detected: cuSPARSE may add 0 times C
-        work.device.fill(c.values, WRONG_BYTE)
+
+    def erase_result(self, workspace: Workspace) -> None:
+        """Fill the values with a finite number: cuSPARSE may add 0 times C."""
+        assert self._c is not None
+        workspace.device.fill(self._c.values, WRONG_BYTE)
 
     def result(self) -> sp.csr_array:
-        assert self._read is not None
-        return self._read()
+        assert self._c is not None
+        return self._c.download()
 
 
 def _multiplier(work: KernelLauncher, product: ProductName, routine: str) -> Gemm | GemmReuse:

@@ -27,15 +27,15 @@ from repro.studies.spgemm_amg.runnables_products import (
     HEADLINE,
     MODES,
     BinKernel,
-    Plans,
+    ChosenKernels,
     Refill,
     SingleKernel,
     StoredRefill,
     WholeProduct,
     choose_kernels,
+    chosen_kernels,
     kernels_of,
     library_products,
-    plans_of,
     rival_products,
     rival_solvers,
     routines,
@@ -168,12 +168,12 @@ class SpgemmAmg(Study):
         operands, backend = session.bench.operands, session.bench.device.backend
         assert isinstance(operands, AmgOperands)
         parts = self.parts_of(session.settings, session.precision)
-        names, plans = routines(session.settings, backend), plans_of(choices)
+        names, by_product = routines(session.settings, backend), chosen_kernels(choices)
         rows: list[Row] = []
         for product in operands.products:
             rows += session.rounds([kernel for kernel in chosen if kernel.id.product == product])
             if "products" in parts:
-                ours = products_of(built, product, plans.get(product, Plans()))
+                ours = products_of(built, product, by_product.get(product, ChosenKernels()))
                 rivals = rival_products(session.rivals, product)
                 rows += session.rounds([*ours, *library_products(names, backend, product), *rivals])
         if "setup" in parts and operands.symmetric:
@@ -204,17 +204,17 @@ class SpgemmAmg(Study):
 STUDY = SpgemmAmg()
 
 
-def products_of(built: Mapping[str, ModuleFile], product: ProductName, plans: Plans) -> list[Runnable]:
+def products_of(built: Mapping[str, ModuleFile], product: ProductName, chosen: ChosenKernels) -> list[Runnable]:
     single = [WholeProduct(built, product, "single"), SingleKernel(built, product)] if "single-exact" in built else []
     return [
         *single,
         WholeProduct(built, product, "coordinates"),
         WholeProduct(built, product, "paper"),
         WholeProduct(built, product, "one"),
-        WholeProduct(built, product, "one", plans),
-        WholeProduct(built, product, "two", plans),
+        WholeProduct(built, product, "one", chosen),
+        WholeProduct(built, product, "two", chosen),
         Refill(built, product),
-        Refill(built, product, plans),
+        Refill(built, product, chosen),
         StoredRefill(built, product),
     ]
 

@@ -11,13 +11,13 @@ from repro.entries import get_entry
 from repro.results.campaign_data import Campaign, Method
 from repro.results.claims import Variants, claims_table, load_claims, targets_table, wanted_on
 from repro.results.common_tables import SETUP_COSTS, TITLE, SetupCosts, baselines_table, setup_costs_table
-from repro.results.problem_rows import (
+from repro.results.problem_lines import (
     ABBREVIATIONS,
-    ProblemRow,
+    ProblemLine,
     cpu_note,
     join_sentences,
     measurement_note,
-    problem_rows,
+    problem_lines,
     unavailable_note,
 )
 from repro.results.published import Published, Record
@@ -147,7 +147,7 @@ PRODUCT = Column[ProductTimes]("product", "product", numeric=False, cell=lambda 
 class Matrix(NamedTuple):
     """A problem, and its published line; the line is empty if none is published."""
 
-    line: ProblemRow
+    line: ProblemLine
     printed: Record
 
     @property
@@ -186,7 +186,7 @@ MATRIX_COLUMNS: tuple[Column[Matrix], ...] = (
 def matrices(campaign: Campaign, published: Published) -> Table:
     """One line for each problem: unknowns and non-zeros, published numbers beside ours."""
     printed = {item["problem"]: item for item in published.tables.get("sizes", [])}
-    cases = [Matrix(line, printed.get(line.published or "", {})) for line in problem_rows(campaign, published)]
+    cases = [Matrix(line, printed.get(line.published or "", {})) for line in problem_lines(campaign, published)]
     caption = [
         f"Unknowns and non-zeros, published in Table 6.1 of {CITED} and ours; they do not depend on the device. The",
         "paper’s are Poisson’s equation on a square or cubic grid, its boundary left out, by stencils of so many",

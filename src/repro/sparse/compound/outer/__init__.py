@@ -38,6 +38,8 @@ class Slots:
 
 @dataclass(frozen=True)
 class Outer:
+    """An outer format: where the entries of a row lie among the slots of a matrix, on the host and in kernels."""
+
     #: The first part of a layout's name: `CSR`, `ELL`, `Sl-16`.
     name: str
     #: `kernels/sparse/compound/<template>.j2`, the device's counterpart of `locate`, has the macros `row_range()` (a

@@ -1,8 +1,9 @@
-"""ELLPACK: all rows padded to the longest, entry after entry, without row lengths; kernels read the padding.
+"""ELLPACK: all rows as long as the longest, entry after entry; with the length of each row (ELLPACK-R), or without.
 
-No row data precede the first column index, which saves a dependent load.
+Without row lengths no row data precede the first column index, which saves a dependent load; kernels read the padding.
 
-Bell, Garland: Implementing sparse matrix-vector multiplication on throughput-oriented processors, 2009.
+Bell, Garland: Implementing sparse matrix-vector multiplication on throughput-oriented processors, 2009 (ELLPACK).
+Vázquez, Fernández, Garzón: A new approach for sparse matrix vector product on NVIDIA GPUs, 2011 (ELLPACK-R).
 """
 
 from __future__ import annotations
@@ -11,24 +12,41 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repro.problems.matrix import Matrix
-from repro.sparse.compound.outer import Outer, Slots, ell, register
+from repro.sparse.compound.outer import Outer, Slots, register, rows_of_entries
+
+
+def stride(n: int, warp: int) -> int:
+    """Return n padded to the warp, the distance between the entries of a row."""
+    return -(-n // warp) * warp
+
+
+def count_with_lengths(row_lengths: NDArray[np.int32], warp: int) -> tuple[int, int]:
+    return stride(len(row_lengths), warp) * int(row_lengths.max()), len(row_lengths)
+
+
+def locate_with_lengths(problem: Matrix, warp: int) -> Slots:
+    """Place the i-th entries of all rows next to each other; padding is never read."""
+    rows, within = rows_of_entries(problem)
+    distance = stride(problem.n, warp)
+    return Slots(problem.row_lengths, within * distance + rows, distance, step=distance)
 
 
 def count(row_lengths: NDArray[np.int32], warp: int) -> tuple[int, int]:
-    """Return slots as in ELL, and an index of one unused number."""
-    return ell.count(row_lengths, warp)[0], 1
+    """Return slots as with lengths, and an index of one unused number."""
+    return count_with_lengths(row_lengths, warp)[0], 1
 
 
 def locate(problem: Matrix, warp: int) -> Slots:
-    """Place the i-th entries of all rows next to each other; padding repeats the column of a row's last entry."""
-    distance = ell.stride(problem.n, warp)
+    """Place entries as with lengths; padding repeats the column of a row's last entry."""
+    distance = stride(problem.n, warp)
     lengths = problem.row_lengths
     within = np.arange(int(lengths.max()))[:, None]
     rows = np.minimum(np.arange(distance), problem.n - 1)
     real = (within < lengths[rows]) & (np.arange(distance) < problem.n)
     last = problem.indices[np.maximum(problem.indptr[rows + 1] - 1, 0)]
     padding = np.broadcast_to(np.where(lengths[rows] > 0, last, rows), real.shape)[~real].astype(np.int32)
-    return Slots(np.zeros(1, np.int32), ell.locate(problem, warp).position, distance, padding, distance)
+    return Slots(np.zeros(1, np.int32), locate_with_lengths(problem, warp).position, distance, padding, distance)
 
 
+ELL = register(Outer("ELL", "ell", count_with_lengths, locate_with_lengths, padded=False))
 ELLPACK = register(Outer("ELLPACK", "ellpack", count, locate, space="extended"))

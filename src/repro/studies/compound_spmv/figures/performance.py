@@ -16,8 +16,8 @@ from matplotlib.patches import Patch
 
 from repro.results import figure_style
 from repro.results.campaign_data import NEAR_EMPTY, Campaign, Case, brief_reason
-from repro.results.problem_rows import (
-    ProblemRow,
+from repro.results.problem_lines import (
+    ProblemLine,
     footnote,
     join_sentences,
     launch_note,
@@ -86,7 +86,7 @@ def bandwidths(campaign: Campaign, published: Published) -> Figure:
     )
 
 
-def _boxes(lines: list[ProblemRow], key: str, label: str, *, log: bool) -> Canvas:
+def _boxes(lines: list[ProblemLine], key: str, label: str, *, log: bool) -> Canvas:
     if not lines:
         return figure_style.empty("no problem was built in this campaign")
     drawn = figure_style.canvas(figure_style.COLUMN_WIDTH, figure_style.height(len(lines)))

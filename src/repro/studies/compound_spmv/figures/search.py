@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from repro.results import figure_style
 from repro.results.campaign_data import Campaign
 from repro.results.cross_campaign import campaign_label, conflict_note, others_note
-from repro.results.problem_rows import (
+from repro.results.problem_lines import (
     MARK,
     cpu_note,
     footnote,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from repro.results.campaign_data import Campaign, Method
-from repro.results.problem_rows import (
+from repro.results.problem_lines import (
     ABBREVIATIONS,
     join_sentences,
     measurement_note,
@@ -67,11 +67,11 @@ def how_solved(campaign: Campaign) -> str:
 
 
 def not_tried(campaign: Campaign, cases: Sequence[Times]) -> str:
-    """Return the sentence that names the problems whose matrix is not symmetric."""
+    """Return the sentence that names the problems whose matrix is not symmetric; empty if none was tried at all."""
     tried = {case.line.problem for case in with_conjugate_gradients(cases)}
     measured = dict.fromkeys(case.line.problem for case in cases if case.case.measured)
     others = ", ".join(name for name in measured if name not in tried)
-    return f"Not tried, as not symmetric (of complex numbers, Hermitian): {others}." if others else ""
+    return f"Not tried, as not symmetric (of complex numbers, Hermitian): {others}." if others and tried else ""
 
 
 def _time(key: str, solver: Method) -> Column[Times]:

@@ -18,9 +18,9 @@ from repro.results.common_tables import (
     baselines_table,
     setup_costs_table,
 )
-from repro.results.problem_rows import (
+from repro.results.problem_lines import (
     ABBREVIATIONS,
-    ProblemRow,
+    ProblemLine,
     events_note,
     join_sentences,
     launch_note,
@@ -338,7 +338,7 @@ def _cold(method: Method) -> Pick:
 class CounterRow(NamedTuple):
     """Counters of a kernel, read by a profiler."""
 
-    line: ProblemRow
+    line: ProblemLine
     row: RecordedRow
 
 

@@ -13,15 +13,15 @@ from dataclasses import dataclass, replace
 from repro.results.campaign_data import MOSTLY_LAUNCH, Campaign, Case
 from repro.results.claims import Variants, claims_table, load_claims
 from repro.results.cross_campaign import blank_reason, column_title, others_note, with_all_problems
-from repro.results.problem_rows import (
+from repro.results.problem_lines import (
     ABBREVIATIONS,
-    ProblemRow,
+    ProblemLine,
     cpu_note,
     join_sentences,
     launch_note,
     measurement_note,
     ours,
-    problem_rows,
+    problem_lines,
     unavailable_note,
 )
 from repro.results.published import Published
@@ -44,8 +44,8 @@ from repro.studies.compound_spmv.study import CompoundRow
 
 KIB = 1024
 FORMATS = ("ELL", "Sl-16", "Sl-32", "cuSPARSE")
-NAME = Column[ProblemRow]("problem", "problem", numeric=False, cell=lambda line: line.cell)
-ENTRY = Column[ProblemRow](
+NAME = Column[ProblemLine]("problem", "problem", numeric=False, cell=lambda line: line.cell)
+ENTRY = Column[ProblemLine](
     "entry", "entry", numeric=False, cell=lambda line: Cell(line.entry, ENTRY_WORDS.get(line.entry, line.entry))
 )
 
@@ -55,7 +55,7 @@ def sizes(campaign: Campaign, published: Published) -> Table:
     """Rows and stored entries, published beside ours."""
     by_problem = {item["problem"]: item for item in published["sizes"]}
 
-    def printed(key: str) -> Callable[[ProblemRow], Cell]:
+    def printed(key: str) -> Callable[[ProblemLine], Cell]:
         return lambda line: count(int(by_problem[line.published][key]) if line.published else None)
 
     columns = (
@@ -71,7 +71,7 @@ def sizes(campaign: Campaign, published: Published) -> Table:
         "They do not depend on the device.",
         unavailable_note(campaign),
     ]
-    return table_of(columns, problem_rows(campaign, published), join_sentences(caption))
+    return table_of(columns, problem_lines(campaign, published), join_sentences(caption))
 
 
 @table(STUDY_NAME, "table-9", title="Memory of the layouts", numbering=f"Table 9 of {CITED}")
@@ -79,7 +79,7 @@ def memory(campaign: Campaign, published: Published) -> Table:
     """Size as CSR, and the other formats as multiples of it, in double precision."""
     by_problem = {item["problem"]: item for item in published["memory"]}
     rows = []
-    for line in problem_rows(campaign, published):
+    for line in problem_lines(campaign, published):
         printed = by_problem[line.published] if line.published else None
         if printed is None:
             theirs = [Cell()] * (1 + len(FORMATS))
@@ -131,7 +131,7 @@ def best_layouts(campaign: Campaign, published: Published, number: int) -> Table
     printed = {(i["problem"], i["gpu"]): i for i in published["layouts"] if i["table"] == str(number)}
     rows = []
     ties = timed = marked = 0
-    for line in problem_rows(with_all_problems(campaign), published, entry):
+    for line in problem_lines(with_all_problems(campaign), published, entry):
         cells = [line.cell]
         for gpu in gpus(published):
             if line.published:
@@ -172,7 +172,7 @@ def best_layouts(campaign: Campaign, published: Published, number: int) -> Table
     return Table(tuple(columns), rows, caption)
 
 
-def _layout_cells(case: Case[CompoundRow], line: ProblemRow) -> tuple[Cell, Cell]:
+def _layout_cells(case: Case[CompoundRow], line: ProblemLine) -> tuple[Cell, Cell]:
     """Return layout and speedup of a campaign's case in a line, which may be of another campaign's problem."""
     blank = blank_reason(case.campaign.problems.get(case.problem), line.record)
     if blank is not None:
@@ -218,7 +218,7 @@ def preferred(campaign: Campaign, published: Published) -> Table:
     measured = (campaign, *campaign.beside)
     counts = [_Count() for _ in measured]
     rows = []
-    for line in problem_rows(with_all_problems(campaign), published):
+    for line in problem_lines(with_all_problems(campaign), published):
         cells = [NAME.cell(line), ENTRY.cell(line)]
         for gpu in gpus(published):
             cells.append(_kind(printed[line.published, gpu]) if line.published else BLANK)
@@ -271,7 +271,7 @@ class _Count:
     marked: int = 0
 
 
-def _preference_cell(campaign: Campaign, line: ProblemRow, count: _Count) -> Cell:
+def _preference_cell(campaign: Campaign, line: ProblemLine, count: _Count) -> Cell:
     """Return in which precisions dynamic wins on the problem of a line in a campaign, and count them."""
     blank = blank_reason(campaign.problems.get(line.problem), line.record)
     if blank is not None:

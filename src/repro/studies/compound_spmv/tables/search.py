@@ -21,7 +21,7 @@ from repro.bench.rows import median_column
 from repro.config.models import EXTENDED, StudySettings
 from repro.results.campaign_data import NEAR_EMPTY, Campaign, Case
 from repro.results.cross_campaign import column_title, conflict_note, others_note
-from repro.results.problem_rows import PROBLEM, ProblemRow, join_sentences, measurement_note, name_cell, ours
+from repro.results.problem_lines import PROBLEM, ProblemLine, join_sentences, measurement_note, name_cell, ours
 from repro.results.published import Published
 from repro.results.registry import table
 from repro.results.significance import geometric_mean
@@ -261,7 +261,7 @@ def times_and_bytes(campaign: Campaign, problem_name: str, precision: str) -> Ti
 class ParetoPoint(NamedTuple):
     """A variant of a Pareto front: its row, the bytes of its matrix and its time, and what others have at the least."""
 
-    line: ProblemRow
+    line: ProblemLine
     row: CompoundRow
     size: float
     seconds: float

@@ -23,7 +23,7 @@ from repro.studies import StepResult, Study
 from repro.tuning.session import Session
 
 NAME, ENTRY = "transposed", "real"
-N_T = 128
+BLOCK_SIZE = 128
 
 
 class CsrProduct(KernelProduct):
@@ -59,7 +59,7 @@ class Transposed(Study):
 
     def render(self, templates: Path, key: str, target: Target) -> str:
         scalar, _ = SCALARS[key.rpartition("/")[2]]
-        names = {"dialect": target.dialect, "title": f"{NAME}: {key}", "scalar": scalar, "n_t": N_T}
+        names = {"dialect": target.dialect, "title": f"{NAME}: {key}", "scalar": scalar, "block_size": BLOCK_SIZE}
         return render_template(templates, f"{NAME}/module.j2", **names)
 
     def operands(self, problem: Problem, precision: str, seed: int) -> ProductOperands:
@@ -68,7 +68,7 @@ class Transposed(Study):
 
     def measure(self, session: Session) -> Iterator[tuple[str, StepResult]]:
         built = read_module(session.target, NAME, f"products/{session.precision}")
-        ways = [CsrProduct("gather", built, N_T), CsrProduct("scatter", built, N_T, adds=True)]
+        ways = [CsrProduct("gather", built, BLOCK_SIZE), CsrProduct("scatter", built, BLOCK_SIZE, adds=True)]
         backend = session.bench.device.backend
         own = [Csc()] if backend == "opencl" else []
         return session.time_all(ways, [*own, *asked_for(session.settings.baselines, ENTRY, backend)])

@@ -31,7 +31,7 @@ from repro.tuning.session import Session
 
 NAME = "small"
 EXACT, BOUND = "exact", "bound"
-N_T = 64
+BLOCK_SIZE = 64
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ class _Part:
     def _run(self, kernel: str, *more: Buffer) -> None:
         n = len(self.values)
         arguments: list[Argument] = [np.int32(n), self._least, self._entries, self._count, *more]
-        self._device.bind(self._program.kernel(kernel), -(-n // N_T), N_T, arguments)()
+        self._device.bind(self._program.kernel(kernel), -(-n // BLOCK_SIZE), BLOCK_SIZE, arguments)()
 
     def _number(self) -> int:
         count = np.empty(1, np.int32)
@@ -227,7 +227,7 @@ class Small(Study):
     def render(self, templates: Path, key: str, target: Target) -> str:
         """Return its source."""
         scalar, _ = SCALARS[key.rpartition("/")[2]]
-        names = {"dialect": target.dialect, "title": f"{NAME}: {key}", "scalar": scalar, "n_t": N_T}
+        names = {"dialect": target.dialect, "title": f"{NAME}: {key}", "scalar": scalar, "block_size": BLOCK_SIZE}
         return render_template(templates, f"{NAME}/module.j2", **names)
 
     def operands(self, problem: Problem, precision: str, seed: int) -> Entries:

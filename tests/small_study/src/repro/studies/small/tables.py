@@ -7,7 +7,7 @@ from matplotlib.figure import Figure as Canvas
 from repro.results import figure_style
 from repro.results.campaign_data import Campaign, Case, ReportedTime
 from repro.results.common_tables import CaseRow
-from repro.results.problem_rows import join_sentences, measurement_note, ours
+from repro.results.problem_lines import join_sentences, measurement_note, ours
 from repro.results.published import Published
 from repro.results.registry import figure, table
 from repro.results.tables import Cell, Column, Figure, Table, digits, microseconds, table_of

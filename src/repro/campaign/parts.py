@@ -1,8 +1,8 @@
-"""Merging of shards (campaigns that were measured on several hosts or at several times) into one campaign.
+"""Merging of parts (campaigns that were measured on several hosts or at several times) into one campaign.
 
-All rows of one case come from the same shard. By default all shards of a study must have the same timing protocol, code
+All rows of one case come from the same part. By default all parts of a study must have the same timing protocol, code
 and environment. `--keep-apart` merges different ones too: each row keeps the name of its environment record, and
-`NOTES.md` lists the differences. Shards from different devices are refused, since tables have one column per campaign.
+`NOTES.md` lists the differences. Parts from different devices are refused, since tables have one column per campaign.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from typing import Any
 import pyarrow as pa
 from pydantic import ValidationError
 
-from repro.bench.records import COMMITS, is_record, misfitting, read_environments, read_problems
+from repro.bench.campaign_folder import COMMITS, CONFIG, NOTES, CampaignFolder, step_file
+from repro.bench.records import is_record, misfitting, read_environments, read_problems
 from repro.bench.rows import other_columns, other_quantiles
 from repro.bench.store import (
     cases_of,
@@ -47,27 +48,27 @@ from repro.untrusted_files import kind_of, others_below, read_file, shown
 CaseKey = tuple[str, str]
 #: Settings of a study that select cases and artifacts and do not affect measured times.
 WHAT = {"problems", "precisions", "artifacts"}
-#: Keys of an environment record: `CODE` describes the code; `OF_ITSELF` may differ between shards.
+#: Keys of an environment record: `CODE` describes the code; `OF_ITSELF` may differ between parts.
 CODE = ("repro", "source")
 OF_ITSELF = {"commit", "dirty", "uuids"}
 CHOICES = "choices"
 #: Steps with the same columns in all studies.
 WITHOUT_OWN = (CHOICES, "counters")
-#: Files of each shard that are copied into the merged campaign, and the folder for them.
-COPIED_FILES = ("config.yaml", "NOTES.md", COMMITS)
-SHARDS_FOLDER = "parts"
-SHARD_NAME = r"[0-9]{1,4}-[A-Za-z0-9_][A-Za-z0-9._-]{0,249}"
+#: Files of each part that are copied into the merged campaign, and the folder for them.
+COPIED_FILES = (CONFIG, NOTES, COMMITS)
+PARTS_FOLDER = "parts"
+PART_NAME = r"[0-9]{1,4}-[A-Za-z0-9_][A-Za-z0-9._-]{0,249}"
 
 
 @dataclass(frozen=True)
-class Shard:
+class Part:
     """A campaign to merge, with the cases that its configuration names."""
 
-    #: Position among the shards and name of the campaign's folder: `1-default`.
+    #: Position among the parts and name of the campaign's folder: `1-default`.
     name: str
-    #: Folder of the measured rows.
-    raw: Path
-    #: Configuration with which the shard was measured.
+    #: The campaign's own folder.
+    folder: CampaignFolder
+    #: Configuration with which the part was measured.
     config: Config
     #: Measured rows by (study, step).
     rows: Mapping[tuple[str, str], pa.Table]
@@ -79,11 +80,11 @@ class Shard:
     left_out: int
 
     @classmethod
-    def read(cls, given: str, results: Path, number: int) -> Shard:
-        """Read a shard from a folder, or from a campaign's name below `results`; `number` is the shard's position."""
-        raw = find_campaign(given, results)
-        _refuse_others(raw.parent)
-        path = raw.parent / "config.yaml"
+    def read(cls, given: str, results: Path, number: int) -> Part:
+        """Read a part from a folder, or from a campaign's name below `results`; `number` is the part's position."""
+        folder = find_campaign(given, results)
+        _refuse_others(folder)
+        path = folder.config
         if not path.exists():
             raise ReproError(
                 "a part without its configuration",
@@ -92,40 +93,40 @@ class Shard:
                 todo="put it there: without it nobody can say by which timing its rows were measured",
             )
         config = load(path)
-        environments = read_environments(raw)
+        environments = read_environments(folder)
         for name in environments:
-            if not is_record(file := raw / "environment" / f"{name}.json"):
+            if not is_record(file := folder.environment(name)):
                 raise ReproError(
                     "an environment record is not what was written",
                     where=file,
                     todo="take it from where the campaign was measured, or from git",
                 )
-        check_folders(raw, config.studies)
+        check_folders(folder, config.studies)
         registry = load_registry(Path(config.registry))
-        problems = read_problems(raw)
+        problems = read_problems(folder)
         for name, record in problems.items():
             for study, facts in record.get("facts", {}).items():
                 if study in config.studies:
                     try:
                         check_facts(study, facts)
                     except ValidationError as error:
-                        where = raw / "problems" / f"{name}.json"
+                        where = folder.record(name)
                         raise misfitting(where, "a problem", error, f"facts.{study}.") from None
         rows, left_out = {}, set()
-        for study in recorded_studies(raw):
+        for study in recorded_studies(folder):
             settings = config.studies.get(study)
             names = problem_names(registry, settings.problems) if settings else ()
             wanted = {(name, precision) for name in names for precision in (settings.precisions if settings else ())}
-            for step in recorded_steps(raw / study):
-                table = read_rows(raw / study, step)
+            for step in recorded_steps(folder.study(study)):
+                table = read_rows(folder.study(study), step)
                 cases = cases_of(table)
                 if settings and table.num_rows:
-                    _check(table, study, raw / study / f"{step}.parquet", problems)
+                    _check(table, study, step_file(folder.study(study), step), problems)
                 rows[study, step] = table.filter(pa.array([case in wanted for case in cases], pa.bool_()))
                 left_out |= {(study, case) for case in cases if case not in wanted}
         part = cls(
-            f"{number}-{shown(raw.resolve().parent.name)}",
-            raw,
+            f"{number}-{shown(folder.raw.resolve().parent.name)}",
+            folder,
             config,
             {key: table for key, table in rows.items() if key[0] in config.studies},
             problems,
@@ -162,7 +163,7 @@ class Shard:
 
     @cached_property
     def devices(self) -> frozenset[tuple[str, str]]:
-        """Backend and model of each device in the shard's rows."""
+        """Backend and model of each device in the part's rows."""
         return frozenset(
             (backend, device)
             for table in self.rows.values()
@@ -188,7 +189,7 @@ class Shard:
                 if timed and linked.null_count > table["device"].null_count:
                     raise ReproError(
                         "rows without the record of their environment",
-                        where=self.raw / study_name / f"{step}.parquet",
+                        where=step_file(self.folder.study(study_name), step),
                         expected="in each row that was measured on a device the name of its record",
                         actual=f"none in {linked.null_count - table['device'].null_count} of them",
                         todo="take the file from where the campaign was measured",
@@ -196,7 +197,7 @@ class Shard:
         if absent := names - self.environments.keys():
             raise ReproError(
                 "rows without the record of their environment",
-                where=self.raw / "environment",
+                where=self.folder.environments,
                 expected=", ".join(f"{name}.json" for name in sorted(absent)),
                 todo="take it from where the campaign was measured",
             )
@@ -218,7 +219,7 @@ class Shard:
             if (*case, name) not in named:
                 raise ReproError(
                     "a choice of what was not measured",
-                    where=f"{self.raw / study_name / CHOICES}.parquet",
+                    where=step_file(self.folder.study(study_name), CHOICES),
                     expected=f"a name that a row of {', '.join(case)} has",
                     actual=shown(name),
                     todo="take the file from where the campaign was measured",
@@ -235,26 +236,26 @@ class Shard:
 
 
 def kept_of(folder: Path) -> Iterator[Path]:
-    """Yield the relative paths of a shard's files to copy (`COPIED_FILES`), also those of earlier merged shards."""
+    """Yield the relative paths of a part's files to copy (`COPIED_FILES`), also those of earlier merged parts."""
     yield from (Path(file) for file in COPIED_FILES if (folder / file).exists())
-    for part in sorted((folder / SHARDS_FOLDER).iterdir()) if (folder / SHARDS_FOLDER).is_dir() else ():
-        if not re.fullmatch(SHARD_NAME, part.name):
+    for part in sorted((folder / PARTS_FOLDER).iterdir()) if (folder / PARTS_FOLDER).is_dir() else ():
+        if not re.fullmatch(PART_NAME, part.name):
             raise ReproError(
                 "no part of a merged campaign",
                 where=part,
                 expected="a number, - and the name of a campaign, as `repro merge` gives it",
                 todo="take it away",
             )
-        yield from (Path(SHARDS_FOLDER, part.name, path) for path in kept_of(part))
+        yield from (Path(PARTS_FOLDER, part.name, path) for path in kept_of(part))
 
 
-def _refuse_others(folder: Path) -> None:
+def _refuse_others(folder: CampaignFolder) -> None:
     """Refuse a campaign's folder that contains links, pipes or other special files.
 
     Following a link could copy unrelated files of this machine, and reading a pipe could block.
     """
-    for name in (*COPIED_FILES, SHARDS_FOLDER, "raw"):
-        path = folder / name
+    files = [folder.path / name for name in COPIED_FILES]
+    for path in (*files, folder.path / PARTS_FOLDER, folder.raw):
         if not os.path.lexists(path):
             continue
         mode = path.lstat().st_mode
@@ -267,10 +268,10 @@ def _refuse_others(folder: Path) -> None:
                 actual=found[1],
                 todo="take it away, or put there what it stands for",
             )
-        if stat.S_ISDIR(mode) == (name in COPIED_FILES):
+        if stat.S_ISDIR(mode) == (path in files):
             raise ReproError(
                 "a part with a folder in place of a file"
-                if name in COPIED_FILES
+                if path in files
                 else "a part with a file in place of a folder",
                 where=path,
                 todo="take it away, or take it from where the campaign was measured",
@@ -314,15 +315,15 @@ KEEP_APART = (
 
 @dataclass(frozen=True)
 class Difference:
-    """A difference between the first shard and another one, in one study."""
+    """A difference between the first part and another one, in one study."""
 
     #: Kind of difference: `another protocol`, `other code`, `another environment`.
     kind: str
     study: str
-    #: Names of the two shards; equal if the difference is within one shard.
+    #: Names of the two parts; equal if the difference is within one part.
     first: str
     other: str
-    #: Differing values in the first and the other shard.
+    #: Differing values in the first and the other part.
     expected: str
     actual: str
 
@@ -331,16 +332,16 @@ class Difference:
 class Merged:
     #: Folder of the merged campaign, `results/<campaign>`.
     folder: Path
-    #: Shards in the given order.
-    parts: Sequence[Shard]
+    #: Parts in the given order.
+    parts: Sequence[Part]
     #: Number of cases for each study.
     cases: Mapping[str, int]
-    #: Differences between the shards that `keep_apart` permitted.
+    #: Differences between the parts that `keep_apart` permitted.
     differences: Sequence[Difference]
 
 
 def merge(given: Sequence[str], results: Path, name: str, keep_apart: bool = False) -> Merged:
-    """Merge shards (names below `results`, or folders) into the new campaign `name`; the shards are not changed.
+    """Merge parts (names below `results`, or folders) into the new campaign `name`; the parts are not changed.
 
     The new campaign is written atomically. `keep_apart` permits differences in protocol, code or environment.
     """
@@ -349,7 +350,7 @@ def merge(given: Sequence[str], results: Path, name: str, keep_apart: bool = Fal
         raise ReproError(
             "a campaign of that name is there", where=folder, todo="give another name: nothing is replaced"
         )
-    parts = [Shard.read(campaign, results, number) for number, campaign in enumerate(given, 1)]
+    parts = [Part.read(campaign, results, number) for number, campaign in enumerate(given, 1)]
     config = _configuration(parts, name)
     _refuse_several_devices(parts)
     problems = _problems(parts)
@@ -380,22 +381,22 @@ def _write(
     problems: Mapping[str, Mapping[str, Any]],
     tables: Mapping[tuple[str, str], pa.Table],
 ) -> None:
-    raw = folder / "raw"
+    made = CampaignFolder(folder)
     for (study, step), table in tables.items():
         if table.num_columns:
-            write_table(table, raw / study / f"{step}.parquet")
+            write_table(table, step_file(made.study(study), step))
     for name, record in problems.items():
-        path = raw / "problems" / f"{check_name(name, 'the merged campaign')}.json"
+        path = made.record(check_name(name, "the merged campaign"))
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    (raw / "environment").mkdir(parents=True)
+    made.environments.mkdir(parents=True)
     for part in merged.parts:
         for name in part.environments:
-            _copy(part.raw / "environment" / f"{name}.json", raw / "environment" / f"{name}.json")
-        for path in kept_of(part.raw.parent):
-            _copy(part.raw.parent / path, folder / SHARDS_FOLDER / part.name / path)
-    (folder / "config.yaml").write_text(as_yaml(config), encoding="utf-8")
-    (folder / "NOTES.md").write_text(_notes(merged), encoding="utf-8")
+            _copy(part.folder.environment(name), made.environment(name))
+        for path in kept_of(part.folder.path):
+            _copy(part.folder.path / path, folder / PARTS_FOLDER / part.name / path)
+    made.config.write_text(as_yaml(config), encoding="utf-8")
+    made.notes.write_text(_notes(merged), encoding="utf-8")
 
 
 def _copy(path: Path, to: Path) -> None:
@@ -408,8 +409,8 @@ def _copy(path: Path, to: Path) -> None:
     to.write_bytes(content)
 
 
-def _configuration(parts: Sequence[Shard], name: str) -> Config:
-    """Return the first shard's configuration as a replay, with the problems, precisions and artifacts of all shards."""
+def _configuration(parts: Sequence[Part], name: str) -> Config:
+    """Return the first part's configuration as a replay, with the problems, precisions and artifacts of all parts."""
     studies: dict[str, dict[str, Any]] = {}
     for part in parts:
         for study, settings in part.config.model_dump(mode="json")["studies"].items():
@@ -420,7 +421,7 @@ def _configuration(parts: Sequence[Shard], name: str) -> Config:
     config = resolve({**base, "campaign": name, "replay": True, "studies": studies}, "the merged campaign")
     registry = load_registry(Path(config.registry))
     for settings in config.studies.values():
-        problem_names(registry, settings.problems)  # refuse problems that are missing in the first shard's registry
+        problem_names(registry, settings.problems)  # refuse problems that are missing in the first part's registry
     return config
 
 
@@ -434,7 +435,7 @@ def _union(known: Any, other: Any) -> Any:
     return [*first, *(word for word in second if word not in first)]
 
 
-def _refuse_several_devices(parts: Sequence[Shard]) -> None:
+def _refuse_several_devices(parts: Sequence[Part]) -> None:
     devices = {device: part.name for part in reversed(parts) for device in part.devices}
     if len(devices) > 1:
         raise ReproError(
@@ -446,9 +447,9 @@ def _refuse_several_devices(parts: Sequence[Shard]) -> None:
         )
 
 
-def _problems(parts: Sequence[Shard]) -> dict[str, Mapping[str, Any]]:
-    """Return one record for each problem, preferably from a shard where the problem is available."""
-    records: dict[str, tuple[Shard, Mapping[str, Any]]] = {}
+def _problems(parts: Sequence[Part]) -> dict[str, Mapping[str, Any]]:
+    """Return one record for each problem, preferably from a part where the problem is available."""
+    records: dict[str, tuple[Part, Mapping[str, Any]]] = {}
     for part in parts:
         for name, record in part.problems.items():
             before = records.setdefault(name, (part, record))
@@ -473,8 +474,8 @@ def _content(record: Mapping[str, Any]) -> str:
     return f"{record.get('kind', 'matrix')} of checksum {record.get('checksum')}"
 
 
-def _with_facts(name: str, record: Mapping[str, Any], parts: Sequence[Shard]) -> Mapping[str, Any]:
-    """Take the facts for each study from the shard that measured the problem, since shards may differ in code."""
+def _with_facts(name: str, record: Mapping[str, Any], parts: Sequence[Part]) -> Mapping[str, Any]:
+    """Take the facts for each study from the part that measured the problem, since parts may differ in code."""
     facts = dict(record.get("facts", {}))
     for part in reversed(parts):
         theirs = part.problems.get(name, {}).get("facts", {})
@@ -482,10 +483,10 @@ def _with_facts(name: str, record: Mapping[str, Any], parts: Sequence[Shard]) ->
     return {**record, "facts": facts} if facts else record
 
 
-def _rows(parts: Sequence[Shard], study_name: str, step: str) -> pa.Table:
-    """Return the rows of a step from all shards; for each case from the first shard that measured it."""
+def _rows(parts: Sequence[Part], study_name: str, step: str) -> pa.Table:
+    """Return the rows of a step from all parts; for each case from the first part that measured it."""
     tables: list[pa.Table] = []
-    taken: dict[CaseKey, tuple[Shard, pa.Table]] = {}
+    taken: dict[CaseKey, tuple[Part, pa.Table]] = {}
     measured = {case for part in parts for case in part.measured.get(study_name, ())}
     for part in parts:
         table = part.rows.get((study_name, step))
@@ -497,7 +498,7 @@ def _rows(parts: Sequence[Shard], study_name: str, step: str) -> pa.Table:
         new: list[int] = []
         for case, of_case in places.items():
             if case in measured and case not in part.measured[study_name]:
-                continue  # this shard could not measure the case, but another one did
+                continue  # this part could not measure the case, but another one did
             rows = table.take(pa.array(of_case))
             before = taken.setdefault(case, (part, rows))
             if before[0] is part:
@@ -531,8 +532,8 @@ def _when(row_table: pa.Table) -> str:
     return f"{row_table.num_rows} rows{f', the first of {min(times)},' if times else ''}"
 
 
-def _differences(parts: Sequence[Shard]) -> Iterator[Difference]:
-    """Yield the differences between shards in protocol, code and environment, for each study."""
+def _differences(parts: Sequence[Part]) -> Iterator[Difference]:
+    """Yield the differences between parts in protocol, code and environment, for each study."""
     for study in dict.fromkeys(study for part in parts for study in part.studies):
         having = [part for part in parts if part.cases.get(study)]
         for part in having[1:]:
@@ -540,7 +541,7 @@ def _differences(parts: Sequence[Shard]) -> Iterator[Difference]:
             if words:
                 yield Difference("another protocol", study, having[0].name, part.name, *words)
         linked = [(part, name) for part in having for name in part.linked(study)]
-        for kind, hashes in (("other code", Shard.code), ("another environment", Shard.surroundings)):
+        for kind, hashes in (("other code", Part.code), ("another environment", Part.surroundings)):
             seen: list[dict[str, Any]] = []
             for part, name in linked:
                 mine = hashes(part, name)

@@ -42,13 +42,13 @@ def precision_cell(precision: str) -> Cell:
 
 
 @dataclass(frozen=True)
-class ProblemRow:
-    """Table row for one problem."""
+class ProblemLine:
+    """One problem as a line of a table or figure."""
 
     problem: str
     #: Entry type for a matrix, else the kind of problem.
     entry: str
-    #: The papers' problem whose published numbers are in this row; None if it is in no paper.
+    #: The papers' problem whose published numbers are in this line; None if it is in no paper.
     published: str | None
     #: The campaign's record of the problem; None if there are only published numbers.
     record: ProblemRecord | None
@@ -87,7 +87,7 @@ class ProblemRow:
 class MethodTimes(Generic[R_co]):
     """The times of one problem in one precision by one clock: `times[method]` is None if there is no time."""
 
-    line: ProblemRow
+    line: ProblemLine
     case: Case[R_co]
     clock: ClockName = "graph"
     #: The times by whose clock the variants were chosen; None if these times chose the variants.
@@ -109,7 +109,7 @@ def name_cell(record: ProblemRecord) -> Cell:
     return Cell(record.name, notes=(record.remark,) if record.remark else ())
 
 
-def remarks(lines: Iterable[ProblemRow]) -> str:
+def remarks(lines: Iterable[ProblemLine]) -> str:
     """Return sentences that name the rebuilt problems, the stand-ins, and the problems that are in no paper."""
     lines = [*lines]
     marked = [f"{line.problem} ({line.record.remark})" for line in lines if line.record and line.marked]
@@ -119,14 +119,14 @@ def remarks(lines: Iterable[ProblemRow]) -> str:
     )
 
 
-def missing_note(lines: Iterable[ProblemRow]) -> str:
+def missing_note(lines: Iterable[ProblemLine]) -> str:
     """Return a sentence that names the missing problems of the papers; empty if all or none are missing."""
     of_papers = [line for line in lines if line.published is not None]
     names = [line.problem for line in of_papers if line.record is None]
     return f"Of the papers’ problems missing: {', '.join(names)}." if 0 < len(names) < len(of_papers) else ""
 
 
-def footnote(lines: Iterable[ProblemRow]) -> str | None:
+def footnote(lines: Iterable[ProblemLine]) -> str | None:
     """Return the line below a figure that explains the marks after problem names; None if there are no marks."""
     lines = [*lines]
     marks = {
@@ -136,24 +136,24 @@ def footnote(lines: Iterable[ProblemRow]) -> str | None:
     return "; ".join(mark for mark, shown in marks.items() if shown) or None
 
 
-def problem_rows(campaign: Campaign, published: Published, entry: str | None = None) -> list[ProblemRow]:
-    """Return rows for the papers' problems in the papers' order, then for the other problems of the campaign.
+def problem_lines(campaign: Campaign, published: Published, entry: str | None = None) -> list[ProblemLine]:
+    """Return lines for the papers' problems in the papers' order, then for the other problems of the campaign.
 
     If the campaign has only a stand-in for a problem of the papers, its row shows the stand-in.
     """
-    lines: list[ProblemRow] = []
+    lines: list[ProblemLine] = []
     for name, kind in published.problems.items():
         record = campaign.problems.get(name)
         stand_ins = [r for r in campaign.problems.values() if r.stand_in == name]
         if record is not None or not stand_ins:
-            lines.append(ProblemRow(name, kind, name, record))
-        lines += [ProblemRow(r.name, _entry(r), name, r) for r in stand_ins]
+            lines.append(ProblemLine(name, kind, name, record))
+        lines += [ProblemLine(r.name, _entry(r), name, r) for r in stand_ins]
     listed = {line.problem for line in lines}
     rank = {kind: i for i, kind in enumerate(dict.fromkeys(published.problems.values()))}
     others = [r for r in campaign.problems.values() if r.name not in listed]
     others.sort(key=lambda r: (rank.get(_entry(r), len(rank)), _entry(r), r.nnz or 0, r.name))
     beside = any(line.available for line in lines)
-    lines += [ProblemRow(r.name, _entry(r), None, r, added=beside and r.available) for r in others]
+    lines += [ProblemLine(r.name, _entry(r), None, r, added=beside and r.available) for r in others]
     return [line for line in lines if entry in (None, line.entry)]
 
 
@@ -161,9 +161,9 @@ def _entry(record: ProblemRecord) -> str:
     return record.entry or record.kind
 
 
-def ours(campaign: Campaign, published: Published) -> list[ProblemRow]:
-    """Return only the rows of problems with a record in the campaign, sorted by kind."""
-    lines = [line for line in problem_rows(campaign, published) if line.record is not None]
+def ours(campaign: Campaign, published: Published) -> list[ProblemLine]:
+    """Return only the lines of problems with a record in the campaign, sorted by kind."""
+    lines = [line for line in problem_lines(campaign, published) if line.record is not None]
     rank = {kind: i for i, kind in enumerate(dict.fromkeys(line.entry for line in lines))}
     return sorted(lines, key=lambda line: rank[line.entry])
 
