@@ -245,7 +245,8 @@ def test_a_disturbed_row_is_no_time_to_choose_by(make_bench, small_problem, monk
     )
     monkeypatch.setattr(bench.neighbours, "look", lambda: ["process 42 (train.py, 500 MiB)"])
     kernel = Kernel(1e-6)
-    kernel.prepare, kernel.release, kernel.result, kernel.identity = lambda _: None, lambda: None, lambda: None, "v1"
+    kernel.prepare = kernel.erase_result = lambda _: None
+    kernel.release, kernel.result, kernel.identity = lambda: None, lambda: None, "v1"
     row = bench.try_once(kernel, "search", SamplingPlan(9))
     assert (row.status, row.discarded, row.event_median) == ("disturbed", 18, pytest.approx(1e-5))
     assert row.message == "why, beside process 42 (train.py, 500 MiB)"

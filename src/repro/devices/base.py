@@ -357,8 +357,20 @@ class Device(Clock, Queue, Protocol):
         """Release all resources of the device."""
 
 
-def allocate_parts(device: Device, sizes: Sequence[int]) -> tuple[Buffer, list[Buffer]]:
-    """Allocate several arrays at once; return the whole, which has to outlive them, and each as a part of it.
+class Block:
+    """Memory that was allocated at once, and its parts, which it releases as well."""
+
+    def __init__(self, whole: Buffer, parts: Sequence[Buffer]) -> None:
+        self._whole, self._parts = whole, parts
+        self.nbytes = whole.nbytes
+
+    def release(self) -> None:
+        for part in (*self._parts, self._whole):
+            part.release()
+
+
+def allocate_parts(device: Device, sizes: Sequence[int]) -> tuple[Block, list[Buffer]]:
+    """Allocate several arrays at once; return the block, which has to outlive them, and each as a part of it.
 
     Sizes are in bytes. On OpenCL a part of a part is not possible.
     """
@@ -367,6 +379,9 @@ def allocate_parts(device: Device, sizes: Sequence[int]) -> tuple[Buffer, list[B
     with ExitStack() as allocated:
         whole = device.allocate(begins[-1])
         allocated.callback(whole.release)
-        parts = [device.part(whole, begin, nbytes) for begin, nbytes in zip(begins, sizes, strict=False)]
+        parts: list[Buffer] = []
+        for begin, nbytes in zip(begins, sizes, strict=False):
+            parts.append(device.part(whole, begin, nbytes))
+            allocated.callback(parts[-1].release)
         allocated.pop_all()
-    return whole, parts
+    return Block(whole, parts), parts

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
-from repro.devices.base import Buffer, Device, allocate_parts
+from repro.devices.base import Block, Buffer, Device, allocate_parts
 from repro.sparse.dynamic import kernels
 from repro.sparse.dynamic.host_layout import Arrays, pitch_of
 from repro.sparse.dynamic.kernels import Report
@@ -57,7 +57,7 @@ class _Nothing:
     def release(self) -> None: ...
 
 
-def allocate_row_arrays(device: Device, rows: int, segments: int = 1) -> tuple[Buffer, list[Buffer]]:
+def allocate_row_arrays(device: Device, rows: int, segments: int = 1) -> tuple[Block, list[Buffer]]:
     """Allocate what a matrix has of each row, in one block; return the block and its parts: table, sizes, versions and
     state.
     """

@@ -55,7 +55,7 @@ class LevelLaunches(Launches):
         """Return arrays of (count, dtype) in one allocation; several would take the host longer than a small stage."""
         block, parts = allocate_parts(self.device, [max(n, 1) * np.dtype(dtype).itemsize for n, dtype in sizes])
         self.keep(block)
-        return [self.keep(part) for part in parts]
+        return parts
 
     def bind_setup(self, kernel: str, count: int, *arguments: Argument) -> Launch:
         return self.kernels("setup").over(kernel, count, arguments)

@@ -165,7 +165,7 @@ class Product(SpgemmRunnable):
         return Multiplication(work.device, work.load, dtype, in_one, chosen.on(target, dtype.itemsize, "numeric"))
 
     def erase_result(self, workspace: Workspace) -> None:
-        if self._c is not None:
+        if self._c is not None and self._c.capacity:
             workspace.device.fill(self._c.values, NAN_BYTE)
 
     def result(self) -> sp.csr_array:
