@@ -45,7 +45,7 @@ try:
     freshness = Freshness(plan) if workflow.is_main_process else None
     stale = freshness.stale if freshness else {}
 except ReproError as error:
-    sys.exit(str(error))
+    sys.exit(f"error: {error}")
 except KeyboardInterrupt:
     print("interrupted", file=sys.stderr)
     sys.exit(130)
@@ -99,7 +99,7 @@ onstart:
         drop_unasked_limit(workflow)
         report_compiled(plan, stale)
     except ReproError as error:
-        sys.exit(str(error))
+        sys.exit(f"error: {error}")
 
 
 # Snakemake calls no handlers of a module, and our jobs need this one

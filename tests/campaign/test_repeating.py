@@ -21,9 +21,9 @@ from repro.cli import measurement as commands
 from repro.config.models import Config
 from repro.problems.registry import load_registry, problem_names
 from repro.results.campaign_data import Campaign
-from repro.results.report import same_kernel_twice
+from repro.results.report import apart_when_repeated, same_kernel_twice
 from repro.studies import get_study
-from support.campaigns import SmallCampaign
+from support.campaigns import FAST, SmallCampaign
 
 FOLDER = CampaignFolder.of("c")
 CASE = FOLDER.case(STUDY, NAME, "single")
@@ -74,6 +74,18 @@ def test_where_only_kernels_tuned_further_were_searched_theirs_is_the_winner(mea
     assert set(pd.read_parquet(path).name) <= set(tuned)
 
 
+def test_the_time_is_as_signed_as_its_interval(tmp_path: Path) -> None:
+    maker = SmallCampaign(tmp_path)
+    maker.all("grid")
+    for step, micro in (("report", 10.0), ("repeat", 9.0)):
+        samples = [[micro * 1e-6] * 2] * 3
+        row = maker.row("grid", "double", "variant", FAST, micro, ["event"], phase="report", event_samples=samples)
+        maker.write("grid", "double", step, [row])
+    said = same_kernel_twice(maker.load())
+    assert "differ by −10.0 % by the event clock (95 % interval: −10.0 to −10.0 %)" in said
+    assert apart_when_repeated(maker.load()) == [pytest.approx(-0.1)]
+
+
 def test_a_campaign_without_a_pair_has_none(tmp_path: Path) -> None:
     campaign = SmallCampaign(tmp_path).all("grid")
     assert same_kernel_twice(campaign) is None
@@ -85,7 +97,9 @@ def test_two_equal_times_are_not_apart(tmp_path: Path) -> None:
     [row, *_] = [one for one in maker.report("grid", "double") if one.kind == "variant"]
     maker.write("grid", "double", "repeat", [row])
     said = same_kernel_twice(maker.load())
-    assert said.startswith("two times of one kernel differ by 0.0 % by the event clock and 0.0 % by the graph clock: ")
+    assert said.startswith(
+        "two times of one kernel differ by +0.0 % by the event clock and +0.0 % by the graph clock: "
+    )
 
 
 @pytest.mark.parametrize("code", [0, 1])

@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,9 @@ from repro.campaign.report import report
 from repro.campaign.winners import CHOSEN_ON_CPU, REHEARSAL, find_winners, notes, table_rows, ways_out
 from repro.cli.app import run
 from repro.cli.results import print_end_of_run
+from repro.codegen.targets import get_target
+from repro.errors import ReproError
+from repro.operators.spmv import find_variant
 from repro.problems.matrix import Matrix
 from repro.studies import get_study
 from support.campaigns import Recorder
@@ -100,7 +104,7 @@ def test_a_faster_kernel_of_the_report_is_named_and_does_not_replace_the_choice(
     lost, named, why = notes([winner])
     assert lost == "No kernel here beats library/fast on part (double)."
     assert f"{literal} took 4.00 µs" in named and BEST in named and "choice stands" in why
-    assert next(notes([replace(winner, same_kernel_twice="two times differ")])) == "Two times differ."
+    assert next(notes([replace(winner, repeats_within=0.096)])) == "Times here repeat to about 10 %."
     # the page says the same, and so does the table of problems where the papers' winner is the faster one
     assert named in report(asked).read_text()
     maker.choose("part", "double", {(tuning, "graph"): (name, []) for tuning, name in
@@ -108,6 +112,37 @@ def test_a_faster_kernel_of_the_report_is_named_and_does_not_replace_the_choice(
     told = [artifact.make(asked.read(STUDY), published_of(STUDY)).caption for artifact in asked.artifacts(STUDY)
             if artifact.name in ("table-problems", "figure-speedup")]  # fmt: skip
     assert all("found the papers’ winner faster on part (double)" in caption for caption in told) and len(told) == 2
+
+
+def test_two_studies_are_told_apart_and_one_whose_kernels_stay_says_so(
+    small: Matrix, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "250")
+    other, coordinates = "compressed_coo", "CCOO/b128-k4-c1"
+    maker = campaign(Path(), "cuda", target="sm_80")
+    beside = Recorder(Path(), "cuda", other, get_study(other).columns)
+    beside.configure(**{STUDY: OWN, other: OWN})
+    told = {"phase": "report", "entry": "real", "ordering": "natural", "graph_samples": [[8e-6, 8.1e-6]] * 3}
+    rows = [beside.row("part", "double", kind, name, micro, **told) for kind, name, micro in
+            (("variant", coordinates, 10.0), ("baseline", "library/csr", 5.0))]  # fmt: skip
+    beside.write("part", "double", "report", rows)
+    beside.choose("part", "double", {("extended", "graph"): (coordinates, [])})
+    run_command(f"repro best {maker.campaign}")
+    said = capsys.readouterr().out
+    head, first, second = said.splitlines()[:3]
+    assert head.split()[1] == "study" and {first.split()[1], second.split()[1]} == {STUDY, other}
+    assert "0.50 (0.50 to 0.50)" in said
+    assert f"No kernel here beats library/csr on part (double, {other})." in said
+    assert f"Kernels of {other} cannot be exported or run as an operator; those of {STUDY} can." in said
+    # and so do both ways out, of a problem that this study alone measured, and of a variant
+    shutil.rmtree(maker.case_folder("part", "double"))
+    refused = f"kernels of {other} cannot be exported or run as an operator"
+    for tuned in (f"{maker.campaign}:part", coordinates):
+        with pytest.raises(ReproError, match=refused):
+            find_variant(tuned, small, "double", get_target("sm_80"))
+    with pytest.raises(SystemExit):
+        run(["export", "part", "--precision", "double", "--campaign", maker.campaign, "--to", "out"])
+    assert refused in capsys.readouterr().err
 
 
 @pytest.mark.medium
@@ -218,16 +253,25 @@ def test_the_end_of_a_run_and_the_report_show_own_problems_alone(
     small: Matrix, capsys: pytest.CaptureFixture[str]
 ) -> None:
     maker = campaign(Path(), "opencl")
+    notes = ["64 of 1088 vertices fixed"]
+    symmetry = {"symmetry": {"single": "symmetric", "double": "symmetric"}}
+    maker.record("part", entry=PART, n=2, nnz=2, origin={"notes": notes}, statistics=small.describe(),
+                 facts={STUDY: symmetry})  # fmt: skip
     print_end_of_run(maker.campaign)
     said = capsys.readouterr().out
     assert REHEARSAL in said.splitlines()
     assert BEST in said and "repro export --variant" in said and f"repro best {maker.campaign}" in said
     page = report(CampaignSelection.of(maker.campaign, Path("results"))).read_text()
     assert 'id="winners"' in page and "repro export --variant" in page
+    own = page.partition('id="own-table"')[2].partition("</table>")[0]
+    cells = re.findall(r"<t[dh][^>]*>([^<]*)</t[dh]>", own.partition("<tbody>")[2])
+    assert cells == ["part", PART, "2", "2", "1 to 1, mean 1", "symmetric", *notes]
+    sections = re.findall(rf'<section id="{STUDY}-((?:table|figure)-[^"]+)"', page)
+    assert sections[:3] == ["table-problems", "figure-speedup", "table-setup-costs"]
     assert "Table 1 of the 2020 paper" not in page and f'id="{STUDY}-table-problems"' in page
-    assert (
-        "None of the campaign’s studies has claims." in Path("results", maker.campaign, "reproduction.md").read_text()
-    )
+    told = Path("results", maker.campaign, "reproduction.md").read_text()
+    assert "None of the campaign’s studies has claims." in told
+    assert "Measured: 2024-05-01" in told and "Code of the records: commit abc" in told
 
 
 def test_registered_problems_are_no_own_ones_and_keep_the_tables_of_papers(small: Matrix) -> None:

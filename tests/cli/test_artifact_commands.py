@@ -65,7 +65,9 @@ def test_the_files_of_each_command(spmv: SmallCampaign, tmp_path: Path, capsys: 
     commands.report(campaign=[spmv.campaign], results=spmv.results)
     page = (folder / "report.html").read_text()
     assert f'id="{SPMV}-table-baselines"' in page and f'id="{SPMV}-table-1"' not in page
-    assert len(capsys.readouterr().out.splitlines()) == 3 + 4 + 1
+    said = capsys.readouterr()
+    assert len(said.out.splitlines()) == 3 + 4 + 1
+    assert said.err.startswith(f"{SPMV}/table-9: the campaign measured nothing that it shows\n")
 
 
 def test_all_is_what_the_configuration_asks_for(spmv: SmallCampaign, tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ def test_the_readme_says_which_choice_of_the_search_it_is(
 ) -> None:
     campaign(tmp_path, SPEED)
     monkeypatch.chdir(Path(__file__).parents[2])
-    words = ["export", "fem/nut", "--precision", "single", "--campaign", "toy", "--results", str(tmp_path)]
+    words = ["export", "fem/nut", "--campaign", "toy", "--results", str(tmp_path)]  # the campaign's one precision
     with pytest.raises(SystemExit) as stopped:
         app.run([*words, "--tuning", tuning, "--to", str(tmp_path / "kernel")])
     assert not stopped.value.code

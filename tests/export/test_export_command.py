@@ -49,6 +49,7 @@ def test_the_name_can_be_chosen(tmp_path: Path) -> None:
         (["bunny", "--precision", "single", "--entry", "real"], "--entry is the campaign's"),
         (["bunny", "--precision", "single", "--campaign", "no-such"], "no such campaign"),
         (["--precision", "single", "--variant", "CSR-AoS-AoS/static-32-1"], "needs an entry"),
+        (["--variant", "CSR-AoS-AoS/static-32-1", "--entry", "real"], "needs a precision"),
         ([*BY_NAME, "--target", "cpu"], "only kernels for GPUs"),
         ([*BY_NAME, "--target", "sm_11"], "unknown target"),
         ([*BY_NAME, "--entry", "octonion"], "unknown entry"),

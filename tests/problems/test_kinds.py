@@ -40,6 +40,12 @@ from support.non_files import IN_PLACE_OF_A_FILE, put
 each_problem = pytest.mark.parametrize("problem", SOUND, ids=lambda problem: problem.name)
 
 
+@each_problem
+def test_a_problem_prints_as_one_line_without_its_arrays(problem: Problem) -> None:
+    assert repr(problem).startswith(f"<{type(problem).__name__} {problem.name}: ")
+    assert "array(" not in repr(problem) and "\n" not in repr(problem)
+
+
 # The file -------------------------------------------------------------------------------------------------------------
 
 

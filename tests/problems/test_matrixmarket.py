@@ -291,6 +291,14 @@ def test_zeros_on_the_diagonal_of_a_skew_symmetric_matrix(tmp_path: Path, field:
     assert file.notes == ("1 explicit zeros dropped",)
 
 
+def test_a_file_that_ends_inside_a_line_is_called_cut_off(tmp_path: Path) -> None:
+    with pytest.raises(ReproError, match=r"ends here, after 2 of 4 entries: probably cut off\n.*line 5(.|\n)*'2'"):
+        read_matrix(write(tmp_path, GENERAL + "2 2 4\n1 1 1\n1 2 3\n2"))
+    for wrong in ("1 1 1\n1 x 3\n2 1 1\n2", "1 1 1\n1 2 3\n2 1 1\n2 2 x"):  # a line before, and one that is whole
+        with pytest.raises(ReproError, match="not what the header says"):
+            read_matrix(write(tmp_path, GENERAL + f"2 2 4\n{wrong}"))
+
+
 @pytest.mark.wording
 @pytest.mark.parametrize("line", ["1 1 1\r2 2 1", "\ufeff1 1 1", "1 1 1\r\r1"])
 def test_what_ends_no_line_is_not_taken_for_an_end(tmp_path: Path, line: str) -> None:

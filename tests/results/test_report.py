@@ -232,7 +232,7 @@ def test_a_campaign_whose_yardsticks_were_disturbed_says_so_on_top(maker: SmallC
     calm = maker.all("grid", "other")
     folders = [tmp_path / name for name in ("calm", "disturbed")]
     assert calm.disturbance is None
-    write(TABLE, calm, NOTHING, folders[0])
+    write(TABLE, TABLE.make(calm, NOTHING), calm, folders[0])
     rows = maker.report("grid", "double")
     for row in rows:
         if row.kind in ("copy", "empty"):
@@ -242,7 +242,7 @@ def test_a_campaign_whose_yardsticks_were_disturbed_says_so_on_top(maker: SmallC
     sentence = campaign.disturbance
     assert sentence is not None
     assert sentence.endswith("on grid (double).")
-    write(TABLE, campaign, NOTHING, folders[1])
+    write(TABLE, TABLE.make(campaign, NOTHING), campaign, folders[1])
     for suffix, says in (("md", True), ("tex", True), ("csv", False)):
         before, after = ((folder / f"table-1.{suffix}").read_text() for folder in folders)
         assert ("Something else used the device" in after) == says

@@ -31,7 +31,7 @@ if CONDA:
         deployed.write(environment_file(plan.on_gpu))
         deployed.flush()
     except ReproError as error:
-        sys.exit(str(error))
+        sys.exit(f"error: {error}")
     ENVIRONMENT = deployed.name
 
 

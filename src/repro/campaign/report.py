@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repro.campaign.artifacts import CampaignSelection, all_artifacts, published_of
-from repro.campaign.winners import find_winners, page_winners
+from repro.campaign.winners import find_winners, own_problems, page_winners
 from repro.errors import ReproError
 from repro.results.campaign_data import Campaign
 from repro.results.claims import CLAIMS, Verdict, tally
+from repro.results.common_tables import SETUP_COSTS
 from repro.results.output import as_latex, as_markdown, latex_escape, markdown_escape, replace_artifact
-from repro.results.problem_lines import missing_note, problem_lines, remarks
+from repro.results.problem_lines import missing_note, own_problems_table, problem_lines, remarks
 from repro.results.report import PageStudy, days_measured, read_legend, write_report
 from repro.results.tables import Result, Table
 from repro.studies import get_study, study_module
@@ -56,9 +57,15 @@ def report(
                 actual=", ".join(other.studies()),
             )
     path = asked.folder.page(f"{page}.html")
-    written = write_report(
-        parts, path, progress, page_winners(find_winners(asked, study_name, own=True), asked.campaign)
-    )
+    records = {
+        problem: record
+        for part in parts
+        for problem, record in part.campaign.problems.items()
+        if problem in own_problems(asked, part.campaign.study)
+    }
+    winners = page_winners(find_winners(asked, study_name, own=True), asked.campaign)
+    own = own_problems_table(records.values()) if records else None
+    written = write_report(parts, path, progress, winners, own)
     if study_name is None and page == REPORT:
         judged = (part.campaign for part in parts if not asked.own_alone(part.campaign.study))
         write_reproduction(asked, _tables_of_claims(judged))
@@ -67,11 +74,18 @@ def report(
 
 def _part(asked: CampaignSelection, name: str) -> PageStudy:
     study, campaign = get_study(name), asked.read(name)
-    rivals_first = sorted(asked.artifacts(name), key=lambda artifact: artifact.needs != "rivals")
+    first = (*study.highlights, SETUP_COSTS) if asked.own_alone(name) else ()
+    in_order = sorted(
+        asked.artifacts(name),
+        key=lambda artifact: (
+            artifact.needs != "rivals",
+            first.index(artifact.name) if artifact.name in first else len(first),
+        ),
+    )
     return PageStudy(
         campaign,
         published_of(name),
-        rivals_first,
+        in_order,
         study.headline,
         study.libraries.get(campaign.backend or "", ""),
         study.highlights,
@@ -135,7 +149,9 @@ def verdict_line(table: Table) -> str:
 def write_reproduction(asked: CampaignSelection, tables: Mapping[str, tuple[Campaign, Table]]) -> list[Path]:
     """Write `results/<campaign>/reproduction.md` and `.tex`: reproduced papers, device, claims, missing data."""
     paths = []
-    for suffix, text in (("md", _markdown(asked, tables)), ("tex", _latex(asked, tables))):
+    # a study without claims was measured too
+    facts = _facts([tables[name][0] if name in tables else asked.read(name) for name in asked.studies()])
+    for suffix, text in (("md", _markdown(asked, facts, tables)), ("tex", _latex(asked, facts, tables))):
         path = asked.folder.page(f"{PAGE}.{suffix}")
         with replace_artifact(path) as partial:
             partial.write_text(text, encoding="utf-8")
@@ -201,12 +217,9 @@ OPENING = (
 NO_CLAIMS = "None of the campaign’s studies has claims."
 
 
-def _markdown(asked: CampaignSelection, tables: Mapping[str, tuple[Campaign, Table]]) -> str:
+def _markdown(asked: CampaignSelection, facts: Mapping[str, str], tables: Mapping[str, tuple[Campaign, Table]]) -> str:
     lines = [f"# Reproduction report: campaign {markdown_escape(asked.campaign)}", "", OPENING, ""]
-    lines += [
-        f"- {key}: {markdown_escape(value)}"
-        for key, value in _facts([campaign for campaign, _ in tables.values()]).items()
-    ]
+    lines += [f"- {key}: {markdown_escape(value)}" for key, value in facts.items()]
     if not tables:
         lines += ["", NO_CLAIMS]
     for title, reference, verdicts, inputs, table in _parts(tables):
@@ -221,7 +234,7 @@ def _markdown(asked: CampaignSelection, tables: Mapping[str, tuple[Campaign, Tab
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _latex(asked: CampaignSelection, tables: Mapping[str, tuple[Campaign, Table]]) -> str:
+def _latex(asked: CampaignSelection, facts: Mapping[str, str], tables: Mapping[str, tuple[Campaign, Table]]) -> str:
     lines = [
         r"\documentclass{article}",
         r"\usepackage[T1]{fontenc}",
@@ -231,10 +244,7 @@ def _latex(asked: CampaignSelection, tables: Mapping[str, tuple[Campaign, Table]
         rf"\section*{{Reproduction report: campaign {latex_escape(asked.campaign)}}}",
         latex_escape(OPENING),
         r"\begin{description}",
-        *(
-            rf"\item[{latex_escape(key)}] {latex_escape(value)}"
-            for key, value in _facts([campaign for campaign, _ in tables.values()]).items()
-        ),
+        *(rf"\item[{latex_escape(key)}] {latex_escape(value)}" for key, value in facts.items()),
         r"\end{description}",
     ]
     if not tables:

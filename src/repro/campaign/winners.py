@@ -20,9 +20,9 @@ from repro.export.bundle import parse_variant
 from repro.export.campaign_choice import EXPORTED_STUDY
 from repro.problems.registry import own_name
 from repro.results.campaign_data import UNAVAILABLE, Campaign, Case, ProblemRecord, ReportedTime, one_line
-from repro.results.report import PageWinners, same_kernel_twice
+from repro.results.report import PageWinners, apart_when_repeated, same_kernel_twice
 from repro.results.rivals import RivalLine, contests_of, rival_lines
-from repro.results.significance import ratio_of
+from repro.results.significance import Interval, interval_of_ratio, ratio_of
 from repro.results.tables import Cell, Column, Table
 from repro.sparse.tuning_features import OPERATOR
 from repro.studies import get_study, load_artifacts
@@ -55,6 +55,8 @@ class Winner:
     on_cpu: bool = False
     #: By how much two processes' times of one kernel differ in this study, in words; None if that was not measured.
     same_kernel_twice: str | None = None
+    #: The most of it, as a share.
+    repeats_within: float | None = None
     #: Name of the variant; None if there is none, and `reason` says why.
     variant: str | None = None
     reason: str | None = None
@@ -70,6 +72,8 @@ class Winner:
     #: The fastest library routine in the same order of the unknowns, and its time.
     library: str | None = None
     library_seconds: float | None = None
+    #: The 95 % interval of the speedup over it; None without samples of several rounds.
+    speedup_interval: Interval | None = None
     #: Bytes of the matrix in the variant's layout.
     matrix_bytes: int | None = None
     #: What `repro.operator` runs, which takes the vectors of NumPy, CuPy and PyTorch as they are.
@@ -95,7 +99,7 @@ def find_winners(asked: CampaignSelection, study_name: str | None = None, own: b
     """Return the winner of each case of the studies that choose one kernel a problem; `own`: of own files alone."""
     winners = []
     for name in asked.studies(study_name):
-        mine = _own_problems(asked, name)
+        mine = own_problems(asked, name)
         if get_study(name).winners and (mine or not own):
             campaign = asked.read(name)
             winners += [
@@ -149,20 +153,30 @@ def as_json(winners: Iterable[Winner], rivals: Iterable[RivalLine]) -> str:
     return json.dumps(told, indent=2, ensure_ascii=False)
 
 
-#: Heads of `table_rows`.
-HEADS = (
-    "problem", "precision", "fastest", "speedup", "µs", "clock", "library", "library µs", "entry", "matrix",
-)  # fmt: skip
+#: Heads of `table_rows` behind the problem, and the study where there are several.
+HEADS = ("precision", "fastest", "speedup", "µs", "clock", "library", "library µs", "entry", "matrix")
 
 
-def table_rows(winners: Iterable[Winner]) -> Iterator[tuple[str | None, ...]]:
-    """Yield the cells of a table with a line for each case; of one without a winner, the reason is the third cell."""
+def heads_of(winners: Iterable[Winner]) -> tuple[str, ...]:
+    """Return the heads of `table_rows`."""
+    return ("problem", *(("study",) if _of_several_studies(winners) else ()), *HEADS)
+
+
+def table_rows(winners: Sequence[Winner]) -> Iterator[tuple[str | None, ...]]:
+    """Yield the cells of a table with a line for each case; of one without a winner, the reason is the variant's cell.
+
+    The study of each case stands beside the problem where there are several. A speedup has its 95 % interval.
+    """
+    several = _of_several_studies(winners)
     for winner in winners:
+        interval = winner.speedup_interval
+        within = f" ({interval[0]:.2f} to {interval[1]:.2f})" if interval else ""
         yield (
             winner.problem,
+            *((winner.study,) if several else ()),
             winner.precision,
             winner.variant or one_line((winner.reason or "").partition("\n")[0], REASON_ROOM),
-            None if winner.speedup is None else f"{winner.speedup:.2f}",
+            None if winner.speedup is None else f"{winner.speedup:.2f}{within}",
             None if winner.seconds is None else f"{winner.seconds * 1e6:.2f}",
             f"{winner.clock}, noisy" if winner.noisy else winner.clock,
             winner.library,
@@ -176,26 +190,40 @@ def notes(winners: Sequence[Winner], reasons: bool = True) -> Iterator[str]:
     """Yield what has to be said below the table: how sure a time is, lost cases, contradicted choices, and `reasons`
     why there is no winner.
     """
-    for twice in dict.fromkeys(winner.same_kernel_twice for winner in winners if winner.variant):
-        if twice:
-            yield f"{twice[0].upper()}{twice[1:]}."
+    several = _of_several_studies(winners)
+    for study, share in dict.fromkeys((winner.study, winner.repeats_within) for winner in winners if winner.variant):
+        if share is not None:
+            whose = f"Times of {study}" if several else "Times here"
+            yield f"{whose} repeat to about {100 * share:.{0 if share >= 0.01 else 1}f} %."
     slower = [winner for winner in winners if winner.speedup is not None and winner.speedup < 1]
     for library, cases in groupby(
         sorted(slower, key=lambda winner: winner.library or ""), key=lambda winner: winner.library
     ):
-        names = ", ".join(f"{winner.problem} ({winner.precision})" for winner in cases)
+        names = ", ".join(_case(winner, several) for winner in cases)
         yield f"No kernel here beats {library} on {names}."
     contradicted = [winner for winner in winners if winner.faster and winner.faster_seconds]
     for winner in contradicted:
         assert winner.faster_seconds is not None
         yield (
-            f"{winner.problem} ({winner.precision}): {winner.faster} took {winner.faster_seconds * 1e6:.2f} µs in the "
+            f"{_case(winner, several)}: {winner.faster} took {winner.faster_seconds * 1e6:.2f} µs in the "
             f"same rounds, which do not confirm that {winner.variant} is the fastest."
         )
     if contradicted:
         yield "The search's choice stands all the same: the least of several noisy times would flatter it."
+    if kept := dict.fromkeys(winner.study for winner in winners if winner.variant and not winner.python):
+        yield (
+            f"Kernels of {' and '.join(kept)} cannot be exported or run as an operator; those of {EXPORTED_STUDY} can."
+        )
     if reasons:
         yield from dict.fromkeys(f"{winner.problem}: {winner.reason}" for winner in winners if winner.reason)
+
+
+def _of_several_studies(winners: Iterable[Winner]) -> bool:
+    return len({winner.study for winner in winners}) > 1
+
+
+def _case(winner: Winner, with_study: bool) -> str:
+    return f"{winner.problem} ({winner.precision}{f', {winner.study}' if with_study else ''})"
 
 
 #: Heads of `rival_rows`.
@@ -260,7 +288,14 @@ def page_winners(winners: Sequence[Winner], campaign: str) -> PageWinners | None
     if not winners:
         return None
     shown = winners[:MAX_WINNERS]
-    rows = [tuple(map(Cell, row)) for row in table_rows(shown)]
+    heads = heads_of(shown)
+    rows = [
+        tuple(
+            Cell(winner.speedup, text or "") if head == "speedup" else Cell(text)
+            for head, text in zip(heads, row, strict=True)
+        )
+        for winner, row in zip(shown, table_rows(shown), strict=True)
+    ]
     numeric = ("speedup", "µs", "library µs", "matrix")
     caption = f"{REHEARSAL[0].upper()}{REHEARSAL[1:]}. " if winners[0].on_cpu else ""
     caption += (
@@ -270,11 +305,12 @@ def page_winners(winners: Sequence[Winner], campaign: str) -> PageWinners | None
     )
     if len(shown) < len(winners):
         caption += f" These are the first {len(shown)} of {len(winners)}."
-    columns = tuple(Column(head, head, numeric=head in numeric) for head in HEADS)
+    columns = tuple(Column(head, head, numeric=head in numeric) for head in heads)
     return PageWinners(Table(columns, rows, caption), list(notes(shown)), dict(ways_out(shown)))
 
 
-def _own_problems(asked: CampaignSelection, study_name: str) -> set[str]:
+def own_problems(asked: CampaignSelection, study_name: str) -> set[str]:
+    """Return the names of a study's problems that are files of the user's own."""
     settings = asked.config.studies.get(study_name) if asked.config else None
     wished = settings.problems if settings else ()
     return {own_name(item) for item in wished if isinstance(item, OwnProblem)}
@@ -297,8 +333,10 @@ def _winner(asked: CampaignSelection, campaign: Campaign, problem_name: str, pre
         faster=faster.name if faster else None,
         faster_seconds=faster.seconds if faster else None,
         same_kernel_twice=same_kernel_twice(campaign),
+        repeats_within=max((abs(apart) for apart in apart_when_repeated(campaign)), default=None),
         library=library.name if library else None,
         library_seconds=library.seconds if library else None,
+        speedup_interval=interval_of_ratio(library, best),
         matrix_bytes=best.row.get("matrix_bytes"),
     )
     if campaign.study != EXPORTED_STUDY:

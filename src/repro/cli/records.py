@@ -186,10 +186,13 @@ class Precision(StrEnum):
 
 
 def export(
-    precision: Annotated[Precision, typer.Option(help="Precision of the kernel.", show_default=False)],
     to: Annotated[Path, typer.Option("--to", metavar="DIR", help="The folder to make.", show_default=False)],
     problem: Annotated[
         str | None, typer.Argument(metavar="[PROBLEM]", help="Whose tuned kernel; not needed with --variant.")
+    ] = None,
+    precision: Annotated[
+        Precision | None,
+        typer.Option(help="Precision of the kernel; by default the campaign's, where it has one.", show_default=False),
     ] = None,
     campaign: CampaignName = None,
     tuning: Annotated[
@@ -238,9 +241,12 @@ def export(
     config = load(config_file)
     campaign = config.campaign if campaign is None else campaign
     if variant is not None:
+        if precision is None:
+            raise ReproError("a variant needs a precision", where="--variant", todo="add --precision single or double")
         wanted = _by_name(variant, entry, precision.value, target, name)
     else:
-        wanted = _of_campaign(results, campaign, study, problem, precision.value, tuning, entry, name)
+        said = precision.value if precision else None
+        wanted = _of_campaign(results, campaign, study, problem, said, tuning, entry, name)
     binaries = _matrix_writers(CampaignFolder.named(campaign, results), problem, wanted) if matrix else {}
     for path in write_folder(to, render_export(Path(config.kernels), wanted), binaries):
         typer.echo(f"wrote {path}")
@@ -290,20 +296,21 @@ def _of_campaign(
     campaign: str,
     study: str,
     problem: str | None,
-    precision: str,
+    precision: str | None,
     tuning: str | None,
     entry: str | None,
     name: str | None,
 ) -> Export:
     from repro.errors import ReproError
     from repro.export.bundle import Export, parse_variant
-    from repro.export.campaign_choice import find_campaign_choice
+    from repro.export.campaign_choice import find_campaign_choice, the_precision
 
     if problem is None or entry is not None:
         raise ReproError(
             "--entry is the campaign's" if problem else "nothing to export",
             todo="name a problem of a campaign, or a variant with --variant and --entry",
         )
+    precision = precision or the_precision(results, campaign, problem)
     chosen = find_campaign_choice(results, campaign, study, problem, precision, tuning)
     if chosen.target.dialect != "cuda":
         raise ReproError(

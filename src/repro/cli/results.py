@@ -230,6 +230,7 @@ def _write_artifacts(
     from repro.cli.console import Progress
     from repro.errors import ReproError
     from repro.results.output import figures_folder, tables_folder, write
+    from repro.results.report import shows_nothing
 
     asked = CampaignSelection.of(campaign, results, config_file)
     studies = asked.studies(study)
@@ -246,7 +247,10 @@ def _write_artifacts(
             progress(name, 0, len(artifacts))
             data, published = asked.read(name), published_of(name)
             for done, artifact in enumerate(artifacts, 1):
-                for path in write(artifact, data, published, folder(target, asked.campaign, name), shape, short):
+                made = artifact.make(data, published)
+                if not all_ and shows_nothing(artifact, made, data):
+                    typer.echo(f"{name}/{artifact.name}: the campaign measured nothing that it shows", err=True)
+                for path in write(artifact, made, data, folder(target, asked.campaign, name), shape, short):
                     typer.echo(f"wrote {path}")
                 progress(name, done, len(artifacts))
 
@@ -515,12 +519,13 @@ def print_winners(winners: Sequence[Winner], more: str = "", reasons: bool = Tru
     `more` is printed below the table, in place of these lines. Without `reasons`, only the table has the beginning of
     why a problem has no winner.
     """
-    from repro.campaign.winners import HEADS, REHEARSAL, notes, table_rows, ways_out
+    from repro.campaign.winners import REHEARSAL, heads_of, notes, table_rows, ways_out
     from repro.cli.console import INDENT, in_columns, terminal_width, wrapped
 
     if any(winner.on_cpu for winner in winners):
         typer.echo(f"{typer.style(REHEARSAL, fg='yellow')}\n")
-    for number, line in enumerate(in_columns(HEADS, table_rows(winners), terminal_width()) if winners else ()):
+    table = in_columns(heads_of(winners), table_rows(winners), terminal_width()) if winners else ()
+    for number, line in enumerate(table):
         typer.echo(line if number else typer.style(line, bold=True))
     for number, note in enumerate(notes(winners, reasons)):
         if number == 0:

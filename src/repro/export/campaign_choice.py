@@ -8,10 +8,11 @@ from pathlib import Path
 
 from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.records import read_environment
-from repro.bench.rows import TIMED, median_column
-from repro.bench.store import check_measured, read_case, read_rows
+from repro.bench.rows import PRECISIONS, TIMED, median_column
+from repro.bench.store import check_measured, read_case, read_rows, recorded_studies
 from repro.codegen.targets import Target, get_target
 from repro.errors import ReproError
+from repro.sparse.compound.variants import study_refusal
 from repro.sparse.tuning_features import WINNERS
 
 #: Choices by this clock are exported; claims about speed use the same clock.
@@ -61,7 +62,7 @@ def find_campaign_choice(
     study_folder = folder.study(study_name)
     choices = read_case(study_folder, "choices", problem_name, precision)
     if not choices:
-        raise _nothing(study_folder, problem_name, precision)
+        raise _nothing(folder, study_name, problem_name, precision)
     by_tuning = {str(row["tuning"]): row for row in choices if row["clock"] == CLOCK}
     wanted = next((word for word in preferred if word in by_tuning), preferred[-1]) if tuning is None else tuning
     if wanted not in by_tuning:
@@ -91,8 +92,27 @@ def find_campaign_choice(
     )
 
 
-def _nothing(study_folder: Path, problem_name: str, precision: str) -> ReproError:
+def the_precision(results: Path, campaign: str, problem_name: str) -> str:
+    """Return the one precision in which a campaign chose for a problem; raise `ReproError` if there are several.
+
+    Without any choice it is `double`, of which `find_campaign_choice` says what there is instead.
+    """
+    folder = CampaignFolder.named(campaign, results)
+    check_measured(folder)
+    chosen = folder.study(EXPORTED_STUDY)
+    found = [word for word in PRECISIONS if read_case(chosen, "choices", problem_name, word)]
+    if len(found) > 1:
+        raise ReproError(
+            "the campaign has several precisions",
+            where=f"{chosen}: {problem_name}",
+            expected=" or ".join(f"--precision {word}" for word in found),
+        )
+    return found[0] if found else "double"
+
+
+def _nothing(folder: CampaignFolder, study_name: str, problem_name: str, precision: str) -> ReproError:
     """Return the error for a problem without a choice; it lists the cases that have one."""
+    study_folder = folder.study(study_name)
     chosen = read_rows(study_folder, "choices") if study_folder.is_dir() else None
     pairs = (
         zip(chosen["problem"].to_pylist(), chosen["precision"].to_pylist(), strict=True)
@@ -100,6 +120,10 @@ def _nothing(study_folder: Path, problem_name: str, precision: str) -> ReproErro
         else ()
     )
     cases = sorted({f"{name}/{word}" for name, word in pairs})
+    studies = recorded_studies(folder)
+    having = [name for name in studies if read_case(folder.study(name), "report", problem_name, precision)]
+    if having and study_name not in having:
+        return study_refusal(having, f"{folder.raw}: {problem_name}, {precision}")
     return ReproError(
         "the campaign has no such result",
         where=f"{study_folder}: {problem_name}, {precision}",

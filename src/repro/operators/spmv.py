@@ -20,6 +20,7 @@ import numpy as np
 from repro.bench.campaign_folder import RESULTS
 from repro.bench.runnable import Workspace
 from repro.codegen.targets import DTYPES, Target
+from repro.config.validation_errors import nearest
 from repro.devices.base import Buffer, OutOfDeviceMemory
 from repro.entries import get_entry
 from repro.errors import ReproError, Unsupported
@@ -156,6 +157,12 @@ def find_variant(tuned: str, problem: Matrix, precision: str, target: Target, re
     if tuned == "default":
         on_gpu = target.dialect == "cuda"
         tuned = DEFAULTS.get((problem.entry, precision), DEFAULT) if on_gpu else CPU_DEFAULT
+    elif near := nearest(tuned, ("default", "now")):
+        raise ReproError(
+            "unknown choice of a kernel",
+            expected="default, now, CAMPAIGN:PROBLEM, or a variant such as Sl-32-SoA-AoS/static-256-4",
+            actual=f"{tuned}; did you mean {near}?",
+        )
     elif ":" in tuned:
         campaign, _, name = tuned.partition(":")
         chosen = find_campaign_choice(

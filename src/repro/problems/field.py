@@ -30,7 +30,7 @@ from repro.problems.problem import Outline, Problem, check_array, index_range_te
 DIMENSIONS = (2, 3)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Field(Problem):
     """A mesh of triangles or tetrahedra with one polynomial per cell."""
 

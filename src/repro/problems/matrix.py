@@ -31,7 +31,7 @@ from repro.problems.problem import (
 MAX_DIMENSION = (1 << 31) - 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Matrix(Problem):
     """A sparse matrix with compound entries in CSR. Columns are sorted and distinct; it may be rectangular or empty."""
 
@@ -199,7 +199,7 @@ def draw_batches(matrix: Assembled, wished: UpdateBatches, seed: int, where: str
     }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Updates(Problem):
     """A real sparse matrix, and batches of entries to insert into the matrix one after the other.
 

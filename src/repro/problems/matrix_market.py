@@ -490,7 +490,21 @@ def _entries(stream: BinaryIO, header: Header, path: Path) -> tuple[Column, Colu
     parts: list[list[Column]] = []
     line, count = header.lines + 1, 0
     for block in blocks(stream, line, path):
-        parts.append(tokens(block, kinds, line, path))
+        try:
+            parts.append(tokens(block, kinds, line, path))
+        except ReproError:
+            whole, _, last = block.rpartition(b"\n")
+            before = tokens(whole, kinds, line, path)  # an earlier line that is wrong is refused here
+            count, last_line = count + len(before[0]), line + block.count(b"\n")
+            if not last or (count + 1 == header.stored and len(last.split()) >= len(kinds)):
+                raise
+            raise ReproError(
+                f"the file ends here, after {count:,} of {header.stored:,} entries: probably cut off",
+                where=f"{path}, line {last_line}",
+                expected=_spell(kinds),
+                actual=quote(last),
+                todo=ANEW,
+            ) from None
         line += block.count(b"\n")
         count += len(parts[-1][0])
         if count > header.stored:

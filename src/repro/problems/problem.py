@@ -200,6 +200,10 @@ class Problem(ABC):
         if "kind" in vars(cls):
             _KINDS[cls.kind] = cls
 
+    def __repr__(self) -> str:
+        """Return name and sizes in one line, and no arrays."""
+        return f"<{type(self).__name__} {self.name}: {', '.join(f'{label} {text}' for label, text in self.info())}>"
+
     @abstractmethod
     def arrays(self) -> Mapping[str, NDArray[Any]]:
         """Return the problem's arrays by field name."""

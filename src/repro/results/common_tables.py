@@ -279,7 +279,8 @@ PACKED_CAPTION = (
     "Set-up: packing the matrix from CSR into our format, on one core of the host, with what packing needs to know, "
     "such as clusters of rows and symmetry. What `repro export` writes converts on the GPU instead."
 )
-TITLE = "What comes before the products, and when it has paid"
+#: Name and title of the table of set-up costs.
+SETUP_COSTS, TITLE = "table-setup-costs", "What comes before the products, and when it has paid"
 Time = ReportedTime[Any]
 
 

@@ -11,14 +11,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 from repro import filesystem
 from repro.bench.campaign_folder import CampaignFolder
 from repro.errors import ReproError
 from repro.results import figure_style
 from repro.results.campaign_data import Campaign
-from repro.results.published import Published
 from repro.results.registry import Artifact
 from repro.results.tables import Cell, Figure, Table, Value, letter
 
@@ -278,20 +276,19 @@ def write_figure(
 
 def write(
     artifact: Artifact,
+    made: Table | Figure,
     campaign: Campaign,
-    published: Published,
     folder: Path,
     shape: figure_style.Shape | None = None,
     short: bool = False,
 ) -> list[Path]:
-    """Make one table or figure of a campaign, write it in all formats, figures as `shape` says, and return the files.
+    """Write a table or figure that was made of a campaign in all formats, figures as `shape` says; return the files.
 
     If yardstick times of the campaign were disturbed, a table's caption starts with this warning. In LaTeX, captions
     are titles alone if `short`.
     """
-    made = artifact.make(campaign, published)
-    if artifact.kind == "table":
+    if isinstance(made, Table):
         if campaign.disturbance:
             made = replace(made, caption=f"{campaign.disturbance} {made.caption}")
-        return write_table_artifact(artifact, cast(Table, made), folder, short)
-    return write_figure(artifact, cast(Figure, made), folder, campaign.column, shape, short)
+        return write_table_artifact(artifact, made, folder, short)
+    return write_figure(artifact, made, folder, campaign.column, shape, short)

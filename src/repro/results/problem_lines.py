@@ -18,7 +18,7 @@ from repro.results.campaign_data import (
     ReportedTime,
 )
 from repro.results.published import Published
-from repro.results.tables import Cell, Column
+from repro.results.tables import Cell, Column, Table, count, table_of
 
 ABBREVIATIONS = {"single": "SP", "double": "DP"}
 #: Description of each clock for captions.
@@ -239,3 +239,52 @@ def unavailable_note(campaign: Campaign, entry: str | None = None) -> str:
 
 def join_sentences(parts: Iterable[str]) -> str:
     return " ".join(part for part in parts if part)
+
+
+def own_problems_table(records: Iterable[ProblemRecord]) -> Table:
+    """Return a table that describes problems: sizes, row lengths, symmetry, and what was done when they were read."""
+    records = [*records]
+    return table_of(
+        OWN_COLUMNS,
+        records,
+        "As the campaign read them. A row is one of the matrix in its entries, a 3×3 block or a number. Symmetric: to "
+        "the last bit, in the precisions that are named.",
+    )
+
+
+def _row_lengths(record: ProblemRecord) -> Cell:
+    lengths = (record.statistics or {}).get("row_length")
+    if not lengths:
+        return Cell()
+    return Cell(f"{lengths['min']:g} to {lengths['max']:g}, mean {lengths['mean']:.3g}")
+
+
+def _symmetry(record: ProblemRecord) -> Cell:
+    """Return whether a matrix is symmetric or Hermitian, which one study finds out of each precision."""
+    kinds = next((facts["symmetry"] for facts in record.facts.values() if "symmetry" in facts), None)
+    if kinds is None:
+        return Cell()
+    words = {f"{kind or 'no'}": [p for p in kinds if kinds[p] == kind] for kind in kinds.values()}
+    return Cell(", ".join(words) if len(words) == 1 else "; ".join(f"{w} ({', '.join(ps)})" for w, ps in words.items()))
+
+
+def _what(record: ProblemRecord) -> Cell:
+    if record.cells is not None:
+        return Cell(f"field of degree {record.degree} on {record.cells:,} cells, {record.dimension}D")
+    return Cell(record.entry or record.kind)
+
+
+def _remarks(record: ProblemRecord) -> Cell:
+    said = (record.origin or {}).get("notes") or () if record.available else (record.remark or "",)
+    return Cell("; ".join(said) or None)
+
+
+OWN_COLUMNS: tuple[Column[ProblemRecord], ...] = (
+    Column("problem", "problem", numeric=False, cell=lambda record: Cell(record.name)),
+    Column("what", "entries", numeric=False, cell=_what),
+    Column("rows", "rows", cell=lambda record: count(record.n)),
+    Column("nonzeros", "non-zeros", cell=lambda record: count(record.nnz)),
+    Column("row_lengths", "non-zeros a row", numeric=False, cell=_row_lengths),
+    Column("symmetry", "symmetric", numeric=False, cell=_symmetry),
+    Column("remarks", "remarks", numeric=False, cell=_remarks),
+)

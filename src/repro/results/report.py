@@ -17,7 +17,7 @@ from markupsafe import Markup, escape
 
 from repro.bench.campaign_folder import CampaignFolder, step_file
 from repro.bench.records import UNCOMMITTED
-from repro.bench.rows import ClockName, median_column
+from repro.bench.rows import ClockName, RecordedRow, median_column
 from repro.config.models import EXTENDED, PAPER, PAPER_TUNED
 from repro.results import figure_style
 from repro.results.campaign_data import NEAR_EMPTY, Campaign, Case, ReportedTime, Selection, one_line
@@ -180,7 +180,7 @@ class PageArtifact:
 def render_artifact(artifact: Artifact, campaign: Campaign, published: Published) -> PageArtifact | None:
     """Make a table or figure for the page; None if none of its data was measured, or a papers' table has none."""
     made = artifact.make(campaign, published)
-    if made.nothing or (isinstance(made, Table) and artifact.of_papers and lacks_ours(made, campaign)):
+    if shows_nothing(artifact, made, campaign):
         return None
     caption = Caption.of(made.caption)
     if artifact.kind == "table":
@@ -193,6 +193,11 @@ def render_artifact(artifact: Artifact, campaign: Campaign, published: Published
         texts = figure_style.save(cast(Figure, made), [path], artifact.title, campaign.column, screen=True)
         titled = with_titles(path.read_text("utf-8"), texts)
         return PageArtifact(artifact, caption, svg=inline_svg(titled, artifact))
+
+
+def shows_nothing(artifact: Artifact, made: Table | Figure, campaign: Campaign) -> bool:
+    """Return whether none of the data of a table or figure was measured, or a papers' table has published ones only."""
+    return made.nothing or (isinstance(made, Table) and artifact.of_papers and lacks_ours(made, campaign))
 
 
 def lacks_ours(table: Table, campaign: Campaign) -> bool:
@@ -382,8 +387,12 @@ def write_report(
     path: Path,
     progress: ProgressCallback = lambda *_: None,
     winners: PageWinners | None = None,
+    own: Table | None = None,
 ) -> Path:
-    """Write the page with all studies of one campaign; `progress` is called for each table and figure."""
+    """Write the page with all studies of one campaign; `progress` is called for each table and figure.
+
+    Its head has `winners`, and a table `own` that describes the user's own problems.
+    """
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -405,6 +414,7 @@ def write_report(
     page = environment.get_template("report.html.j2").render(
         campaign=first,
         winners=winners,
+        own=own,
         papers=any(item.artifact.of_papers for section in sections for item in section.drawn),
         summary=_summary(parts),
         others=list({other.name: other for part in parts for other in part.campaign.beside}.values()),
@@ -553,26 +563,45 @@ WHOSE = {PAPER: "the papers’ kernels", PAPER_TUNED: "the papers’ kernels, tu
 
 
 def same_kernel_twice(campaign: Campaign) -> str | None:
-    """Return by how much two processes' times of one kernel differ, by each clock, and which kernel it is.
+    """Return by how much the second process's time of one kernel differs from the first's, by each clock, and which
+    kernel it is.
 
     It is None if no winner was timed twice. The intervals are those of the ratio of both times.
     """
+    again, pairs = _timed_twice(campaign)
+    if again is None:
+        return None
     parts = []
+    for clock, (first, second) in pairs.items():
+        within = [_percent_apart(end) for end in interval_of_ratio(second, first) or ()]
+        said = f" (95 % interval: {' to '.join(within)} %)" if within else ""
+        parts.append(f"{_percent_apart(second.seconds / first.seconds)} % by the {clock} clock{said}")
+    which = _won(Case(campaign, again.problem, again.precision), again.name)
+    return f"two times of one kernel differ by {' and '.join(parts)}: {which}, in two processes"
+
+
+def apart_when_repeated(campaign: Campaign) -> list[float]:
+    """Return by which share of the first the second process's time of one kernel differs from it, for each clock."""
+    return [second.seconds / first.seconds - 1 for first, second in _timed_twice(campaign)[1].values()]
+
+
+def _timed_twice(campaign: Campaign) -> tuple[RecordedRow | None, dict[ClockName, tuple[ReportedTime, ReportedTime]]]:
+    """Return the first row that another process timed again, and both times by each clock."""
     for again in campaign.repeated.select(cache=campaign.cache):
         case = {"problem": again.problem, "precision": again.precision, "name": again.name, "cache": again.cache}
+        pairs = {}
         for clock in REPORT_CLOCKS:
             first = campaign.reported.select(kind=again.kind, **case).fastest(clock)
             second = Selection([again]).fastest(clock)
             if first and second:
-                apart = 100 * (second.seconds / first.seconds - 1)
-                interval = interval_of_ratio(second, first)
-                within = [f"{100 * (end - 1):+.1f}".replace("-", "−") for end in interval or ()]
-                said = f" (95 % interval: {' to '.join(within)} %)" if within else ""
-                parts.append(f"{abs(apart):.1f} % by the {clock} clock{said}")
-        if parts:
-            which = _won(Case(campaign, again.problem, again.precision), again.name)
-            return f"two times of one kernel differ by {' and '.join(parts)}: {which}, in two processes"
-    return None
+                pairs[clock] = first, second
+        if pairs:
+            return again, pairs
+    return None, {}
+
+
+def _percent_apart(ratio: float) -> str:
+    return f"{100 * (ratio - 1):+.1f}".replace("-", "−")
 
 
 def _won(case: Case, name: str) -> str:

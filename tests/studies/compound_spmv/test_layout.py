@@ -26,6 +26,12 @@ def test_what_is_no_layout_is_refused(text):
         Layout.parse(text)
 
 
+@pytest.mark.parametrize(("text", "near"), [("Sl-32-SoA", "Sl-32-SoA-"), ("CSR-AoS-AoS@clusterd", "CSR-AoS-AoS")])
+def test_the_nearest_layout_is_named(text, near):
+    with pytest.raises(ReproError, match=rf"actual: {text}; did you mean {near}"):
+        Layout.parse(text)
+
+
 def test_only_formats_without_a_stride_are_clustered():
     """A kernel's argument `stride` is then the number of long rows."""
     for outer in CLUSTERED:

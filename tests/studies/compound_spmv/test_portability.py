@@ -274,5 +274,6 @@ def test_what_compares_campaigns_is_made_where_there_are_several(
     alone = CampaignSelection.of("synthetic-cuda", folder).artifacts(STUDY)
     assert {one.name for one in with_it} - {one.name for one in alone} == several
     for name in several:
-        for path in write(get_artifact(STUDY, name), both, published, tmp_path):
+        artifact = get_artifact(STUDY, name)
+        for path in write(artifact, artifact.make(both, published), both, tmp_path):
             assert path.stat().st_size > 0

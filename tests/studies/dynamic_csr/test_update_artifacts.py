@@ -346,6 +346,9 @@ def test_rates_have_a_panel_a_problem_and_protocol(campaign):
     _, canvas, texts = drawn(campaign, "figure-rates")
     assert len(canvas.axes) == 8
     assert {"any order, added", "by row, unique", "DCSR", "CSR by csrgeam2"} <= set(texts)
+    canvas.set_size_inches(3.3, 4.0)  # on narrow panels, too, more than the ends
+    low, high = canvas.axes[0].get_xlim()
+    assert sum(low <= tick <= high for tick in canvas.axes[0].get_xticks()) >= 3
 
 
 def test_the_crossover_has_a_row_a_graph_and_a_batch(campaign):

@@ -115,7 +115,7 @@ def test_phases_level_by_level_and_their_shares(amg_campaign_of_some):
     assert lengths(times)[:6] == pytest.approx([0.1] * 5 + [0.4])
     assert len(lengths(times)) == 3 * 2 * 6
     assert lengths(shares)[:2] == pytest.approx([100 * 5 / 15, 100 * 2 / 15])
-    assert {"33 %", "Galerkin product", "unavailable", "not timed"} <= set(texts)
+    assert {"33 %", "Galerkin product", "between two levels", "unavailable", "not timed"} <= set(texts)
     assert "30 to 50 % of the set-up: between the dashed lines" in caption
 
 

@@ -9,7 +9,7 @@ load for each member. A schedule assigns rows to threads.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
@@ -22,6 +22,7 @@ from repro.bench.variant_id import BaseId, SearchPoint
 from repro.codegen.targets import Target
 from repro.codegen.templates import LOAD_BYTES
 from repro.config.models import EXTENDED, PAPER, Space
+from repro.config.validation_errors import suggestion
 from repro.entries import Entry
 from repro.errors import ReproError
 from repro.sparse.compound.outer import get_outer, outer_formats
@@ -128,12 +129,13 @@ class Layout:
             or layout.ordering not in ORDERINGS
             or text.endswith("@")
         ):
+            near = (str(cls(*parts, ordering or "natural")) for parts in product(outers, INNER, VECTOR))
             raise ReproError(
                 "unknown layout",
                 expected=f"outer-inner-vector with outer one of {', '.join(outers)}, inner one of {', '.join(INNER)}, "
                 f"vector one of {', '.join(VECTOR)}, and after it, where rows are reordered, "
                 f"{', '.join(f'@{ordering}' for ordering in ORDERINGS[1:])}",
-                actual=text,
+                actual=f"{text}{suggestion(text, near)}",
                 todo="spell it as the papers do, for example Sl-32-SoA-AoS; `repro list layouts` prints all",
             )
         clustered = [*CLUSTERED, *TILE_ROWS]
@@ -478,9 +480,29 @@ class VariantId(BaseId):
         return SearchPoint.of(str(layout), words, sizes)
 
 
+#: Beginnings of the names of layouts that only one other study has.
+COORDINATE_FORMATS = {"COO": "compressed_coo", "CCOO": "compressed_coo", "CSELL": "compressed_coo"}
+
+
+def study_refusal(studies: Iterable[str], where: object) -> ReproError:
+    """Return the error for kernels of studies whose kernels stay in their campaigns."""
+    return ReproError(
+        f"kernels of {' and '.join(studies)} cannot be exported or run as an operator",
+        where=where,
+        expected="a variant of compound_spmv, such as Sl-32-SoA-AoS/static-256-4",
+        todo="measure the problem in the study compound_spmv as well, or name a variant of it",
+    )
+
+
 def fitting_variant(name: str, target: Target) -> VariantId:
     """Return the variant with a name; raise `ReproError` if it is unknown, or if the target cannot hold it."""
-    return fitting(VariantId.parse(name), target)
+    try:
+        id = VariantId.parse(name)
+    except ReproError:
+        if study := COORDINATE_FORMATS.get(re.split("[-/]", name, maxsplit=1)[0]):
+            raise study_refusal([study], name) from None
+        raise
+    return fitting(id, target)
 
 
 def fitting(id: VariantId, target: Target) -> VariantId:

@@ -20,7 +20,14 @@ from repro.results.claims import (
     time_allowance,
     wanted_on,
 )
-from repro.results.common_tables import PACKED_CAPTION, TITLE, SetupCosts, baselines_table, setup_costs_table
+from repro.results.common_tables import (
+    PACKED_CAPTION,
+    SETUP_COSTS,
+    TITLE,
+    SetupCosts,
+    baselines_table,
+    setup_costs_table,
+)
 from repro.results.problem_lines import (
     cpu_note,
     join_sentences,
@@ -541,7 +548,7 @@ def targets(campaign: Campaign, published: Published) -> Table:
     return Table(tuple(columns), rows, join_sentences(caption))
 
 
-@table(STUDY_NAME, "table-setup-costs", title=TITLE, numbering="ours")
+@table(STUDY_NAME, SETUP_COSTS, title=TITLE, numbering="ours")
 def setup_costs(campaign: Campaign, published: Published) -> Table:
     """One line for each problem and precision."""
     costs = [

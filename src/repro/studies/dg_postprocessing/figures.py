@@ -673,4 +673,4 @@ def _draw_gain_panel(axes: Axes, item: WidthTimes, stated: dict[int, float]) -> 
     axes.axhline(0, color="black", linewidth=0.7, zorder=1)
     axes.grid(axis="y")
     width_axis(axes, widths)
-    axes.set_ylabel(f"gain over width {full_width(item.degree)}, %")
+    axes.set_ylabel(f"gain over width {full_width(item.degree)} [%]")

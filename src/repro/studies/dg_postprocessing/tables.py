@@ -14,7 +14,7 @@ from repro.codegen.targets import TARGETS
 from repro.config.models import PAPER, StudySettings
 from repro.results.campaign_data import Campaign, Method
 from repro.results.claims import targets_table, wanted_on
-from repro.results.common_tables import TITLE, SetupCosts, baselines_table, setup_costs_table
+from repro.results.common_tables import SETUP_COSTS, TITLE, SetupCosts, baselines_table, setup_costs_table
 from repro.results.problem_lines import PROBLEM, join_sentences, measurement_note, unavailable_note
 from repro.results.published import Published, Record
 from repro.results.registry import table
@@ -711,7 +711,7 @@ def targets(campaign: Campaign, published: Published) -> Table:
     return targets_table(campaign, published, QUANTITIES, data, join_sentences(caption))
 
 
-@table(STUDY_NAME, "table-setup-costs", title=TITLE, numbering="ours")
+@table(STUDY_NAME, SETUP_COSTS, title=TITLE, numbering="ours")
 def setup_costs(campaign: Campaign, published: Published) -> Table:
     """Return the table: one line for each field."""
     return setup_costs_table(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import matplotlib as mpl
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import MaxNLocator, NullLocator, ScalarFormatter
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, ScalarFormatter
 
 from repro.results import figure_style
 from repro.results.campaign_data import Campaign, Method, brief_reason
@@ -367,7 +367,10 @@ def draw_rates(sweeps: Sequence[Sweep]) -> Canvas:
             axes.set_yscale("log")
             axes.grid(axis="both")
             axes.minorticks_off()
-        row[0].set_ylabel(f"{sweep.line.label}\nupdates/s")
+            # on narrow panels Matplotlib's own choice leaves the first and the last tick alone
+            axes.xaxis.set_major_locator(LogLocator(numticks=3))
+            axes.yaxis.set_major_locator(LogLocator(numticks=5))
+        row[0].set_ylabel(f"{sweep.line.label}\nupdates [1/s]")
     for axes, protocol in zip(panels[0], UPDATE_PROTOCOLS, strict=True):
         axes.set_title(protocol.title)
     for axes in panels[-1]:

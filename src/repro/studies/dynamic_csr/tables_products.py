@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from repro.results.campaign_data import Campaign, Method
-from repro.results.common_tables import TITLE, SetupCosts, setup_costs_table
+from repro.results.common_tables import SETUP_COSTS, TITLE, SetupCosts, setup_costs_table
 from repro.results.problem_lines import (
     join_sentences,
     launch_note,
@@ -278,7 +278,7 @@ def _exchange_columns(number: int) -> tuple[Column[DeviceTimes], ...]:
 ON_DEVICE = "the conversion from CSR on the device, by the event clock"
 
 
-@table(STUDY_NAME, "table-setup-costs", title=TITLE, numbering="ours")
+@table(STUDY_NAME, SETUP_COSTS, title=TITLE, numbering="ours")
 def setup_costs(campaign: Campaign, published: Published) -> Table:
     """Return the table: one line for each problem and precision."""
     costs = [_costs(times) for times in product_times(campaign, published, *campaign.precisions)]

@@ -278,8 +278,8 @@ def draw_phases(cases: Sequence[ProblemTimes], band: tuple[float, float] | None,
         if case.phases:
             _draw_times(times, y, case)
             _draw_shares(shares, y, case)
-    times.set_xlabel("time of the phases, level by level, ms")
-    shares.set_xlabel("share of all phases, %")
+    times.set_xlabel("time of the phases, level by level [ms]")
+    shares.set_xlabel("share of all phases [%]")
     shares.set_xlim(0, 100)
     if band:
         for end in band:
@@ -290,6 +290,8 @@ def draw_phases(cases: Sequence[ProblemTimes], band: tuple[float, float] | None,
     figure_style.rows_axis(times, [case.line.label for case in cases], missing=missing)
     figure_style.rows_axis(shares, [""] * len(cases), missing=[])
     handles: list[Patch | Line2D] = [Patch(color=colour, label=PHASES[name]) for name, colour in COLOURS.items()]
+    if any(len(case.levels) > 1 for case in cases):
+        handles.append(Line2D([], [], label="between two levels", **_BETWEEN))
     if band:
         handles.append(Line2D([], [], label=f"published, {GPU}", **_ENDS))
     drawn.legend(handles=handles, loc="outside upper left", ncols=-(-len(handles) // 2), handlelength=1.1)
@@ -297,6 +299,7 @@ def draw_phases(cases: Sequence[ProblemTimes], band: tuple[float, float] | None,
     return drawn
 
 
+_BETWEEN: dict[str, Any] = {"color": "black", "linewidth": 0.9}
 _ENDS: dict[str, Any] = {"color": "black", "linewidth": 0.9, "linestyle": (0, (4, 2))}
 
 
@@ -304,7 +307,7 @@ def _draw_times(axes: Axes, y: int, case: ProblemTimes) -> None:
     begin = 0.0
     for number, level in enumerate(case.levels):
         if number:
-            axes.plot([begin, begin], [y - 0.5, y + 0.5], color="black", linewidth=0.9, zorder=4)
+            axes.plot([begin, begin], [y - 0.5, y + 0.5], zorder=4, **_BETWEEN)
         for name, seconds in phases_of(level.row).items():
             width = MILLI * seconds
             axes.barh(y, width, left=begin, height=PHASE_FILLED, color=COLOURS[name], linewidth=0, zorder=2)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from repro.entries import get_entry
 from repro.results.campaign_data import Campaign, Method
 from repro.results.claims import Variants, claims_table, load_claims, targets_table, wanted_on
-from repro.results.common_tables import TITLE, SetupCosts, baselines_table, setup_costs_table
+from repro.results.common_tables import SETUP_COSTS, TITLE, SetupCosts, baselines_table, setup_costs_table
 from repro.results.problem_lines import (
     ABBREVIATIONS,
     ProblemLine,
@@ -693,7 +693,7 @@ def targets(campaign: Campaign, published: Published) -> Table:
     return targets_table(campaign, published, QUANTITIES, times, join_sentences(caption))
 
 
-@table(STUDY_NAME, "table-setup-costs", title=TITLE, numbering="ours")
+@table(STUDY_NAME, SETUP_COSTS, title=TITLE, numbering="ours")
 def setup_costs(campaign: Campaign, published: Published) -> Table:
     """Return the table: one line for each product, its numeric phase and the whole product that comes before."""
     costs = [_costs(times) for precision in campaign.precisions for case in all_times(campaign, published, precision)

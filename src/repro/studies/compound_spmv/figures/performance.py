@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
 
 from repro.results import figure_style
 from repro.results.campaign_data import NEAR_EMPTY, Campaign, Case, brief_reason
@@ -402,9 +403,13 @@ def _draw_speedup(panels: dict[str, list[SpeedupBars]], library: str, mark: str 
         handles.append(Patch(color=figure_style.DARK, label="our space"))
     handles.append(Patch(color=figure_style.LIGHT, label="the papers’ space"))
     handles.append(_floor_mark([], [], label="at the streaming floor"))
-    drawn.legend(handles=handles, loc="outside upper left", ncols=3, handlelength=1.4, columnspacing=1.4)
+    handles.append(Line2D([], [], label=f"as fast as {library}", **_UNITY))
+    drawn.legend(handles=handles, loc="outside upper left", ncols=4, handlelength=1.4, columnspacing=1.4)
     figure_style.footnote(drawn, mark)
     return drawn
+
+
+_UNITY: dict[str, Any] = {"color": figure_style.GREY, "linewidth": 0.7}
 
 
 def _floor_mark(x: list[float], y: list[float], label: str | None = None) -> Line2D:
@@ -438,7 +443,8 @@ def _speedup_panel(axes: Axes, rows: list[SpeedupBars], right: float) -> None:
     if rows and rows[-1].label == MEAN:
         axes.axhline(len(rows) - 1.5, color="black", linewidth=0.6)
     axes.set_xlim(0, right)
-    axes.axvline(1, color=figure_style.GREY, linewidth=0.7)
+    axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
+    axes.axvline(1, **_UNITY)
     axes.grid(axis="x")
 
 

@@ -391,18 +391,31 @@ def progress(campaign: Campaign, published: Published) -> Figure:
     judged = {space: judged_searches(campaign, space, BUDGET) for space in SPACE_TITLES}
     judged = {space: replays for space, replays in judged.items() if replays}
     cases = ", ".join(f"{len(replays)} cases in {SPACE_TITLES[space]}" for space, replays in judged.items())
-    drawn = {space: replays for space, replays in judged.items() if _seen(replays)}
-    unseen = [SPACE_TITLES[space] for space in judged if space not in drawn]
+    drawn = {space: replays for space, replays in judged.items() if _steps(replays) > 1 and _seen(replays)}
+    short = [SPACE_TITLES[space] for space, replays in judged.items() if _steps(replays) <= 1]
+    unseen = [SPACE_TITLES[space] for space, replays in judged.items() if _steps(replays) > 1 and space not in drawn]
     caption = [
         "By how many percent the fastest variant found so far is slower than the fastest of the exhaustive search,",
         f"over the variants measured: median (full lines) and worst (dashed) of all problems and precisions ({cases}).",
         "The predicted search has learnt from the other problems of the campaign, or from those of other entries",
         f"alone; random is the mean over {SEEDS} samples.",
         f"In {' and in '.join(unseen)} every loss is above {LIMIT:g} %: not drawn." if unseen else "",
+        f"In {' and in '.join(short)} the budget is one variant: not drawn." if short else "",
         sample_note(judged.values()),
         measurement_note(campaign, "event", "the search"),
     ]
-    return Figure(lambda: _draw_curves(drawn, searched=bool(judged)), join_sentences(caption))
+    return Figure(lambda: _draw_curves(drawn, _why_no_panel(judged, unseen)), join_sentences(caption))
+
+
+def _why_no_panel(judged: Mapping[str, Sequence[Evaluation]], unseen: Sequence[str]) -> str:
+    if unseen:
+        return f"every loss is above {LIMIT:g} %"
+    return "the budget is one variant" if judged else "no problem of this campaign was searched in full"
+
+
+def _steps(judged: Sequence[Evaluation]) -> int:
+    """Return how many variants the longest curve of a space has measured."""
+    return max((losses.shape[1] for key in LOOKS if (losses := curves(judged, key)) is not None), default=0)
 
 
 def _seen(judged: Sequence[Evaluation]) -> bool:
@@ -419,16 +432,14 @@ def curves(judged: Sequence[Evaluation], key: str) -> Array | None:
     return 100 * np.array([curve[:tried] for curve in losses]) if tried else None
 
 
-def _draw_curves(judged: Mapping[str, Sequence[Evaluation]], *, searched: bool) -> Canvas:
+def _draw_curves(judged: Mapping[str, Sequence[Evaluation]], why_none: str) -> Canvas:
     if not judged:
-        return figure_style.empty(
-            f"every loss is above {LIMIT:g} %" if searched else "no problem of this campaign was searched in full"
-        )
+        return figure_style.empty(why_none)
     drawn = figure_style.canvas(figure_style.COLUMN_WIDTH if len(judged) == 1 else figure_style.TEXT_WIDTH, 2.5)
     panels = drawn.subplots(1, len(judged), squeeze=False, sharey=True)[0]
     for axes, (space, replays) in zip(panels, judged.items(), strict=True):
         _curve_panel(axes, replays)
-        axes.set_title(SPACE_TITLES[space].capitalize() if len(judged) > 1 else "")
+        axes.set_title(SPACE_TITLES[space] if len(judged) > 1 else "")
     panels[0].set_ylabel("loss [%]")
     handles = [
         Line2D([], [], color=colour, marker=marker, markersize=3, label=JUDGED[key][0], linewidth=1.2)
@@ -452,7 +463,7 @@ def _curve_panel(axes: Axes, judged: Sequence[Evaluation]) -> None:
         axes.plot(tried, np.median(losses, axis=0), linewidth=1.2, **look)
         axes.plot(tried, losses.max(axis=0), linestyle="--", **look)
     axes.set_ylim(0, LIMIT)
-    axes.set_xlim(1, None)
+    axes.set_xlim(0.5, None)
     axes.xaxis.set_major_locator(MaxNLocator(8, integer=True, steps=[1, 2, 5, 10]))
     axes.grid()
     axes.set_xlabel("variants measured")

@@ -10,7 +10,14 @@ from typing import Literal, NamedTuple
 from repro.bench.rows import OUTSIDE, RecordedRow
 from repro.results.campaign_data import Campaign, Method
 from repro.results.claims import time_allowance, wanted_cell, wanted_on
-from repro.results.common_tables import PACKED_CAPTION, TITLE, SetupCosts, baselines_table, setup_costs_table
+from repro.results.common_tables import (
+    PACKED_CAPTION,
+    SETUP_COSTS,
+    TITLE,
+    SetupCosts,
+    baselines_table,
+    setup_costs_table,
+)
 from repro.results.problem_lines import (
     ABBREVIATIONS,
     ProblemLine,
@@ -128,11 +135,11 @@ def _floor_columns(library: str) -> tuple[Column[Times], ...]:
     return (
         NAME,
         Column("precision", "precision", numeric=False, cell=lambda case: Cell(case.case.precision)),
-        *_kernel_columns("winner", "winner", itemgetter(PAPERS), lambda case: case.why_not),
+        *_kernel_columns("winner", "papers’ space", itemgetter(PAPERS), lambda case: case.why_not),
         Column(
             "effective_GB_per_s",
             "GB/s",
-            "winner",
+            "papers’ space",
             cell=lambda case: _bandwidth(case[PAPERS], lambda row: row.least_bytes),
         ),
         Column("floor_us", "µs", "floor", cell=lambda case: _floor(case, noted=True)),
@@ -701,7 +708,7 @@ def _baseline_or_layout(row: CompoundRow) -> str:
     return row.layout or row.name
 
 
-@table(STUDY_NAME, "table-setup-costs", title=TITLE, numbering="ours")
+@table(STUDY_NAME, SETUP_COSTS, title=TITLE, numbering="ours")
 def setup_costs(campaign: Campaign, published: Published) -> Table:
     """One line for each problem and precision."""
     costs = [_costs(times) for times in all_times(campaign, published)]
