@@ -177,7 +177,7 @@ def draw_memory(fields: Sequence[Filtering]) -> Canvas:
                 draw_line(axes, family_fields(fields, family, degree), partial(percent_of, count), DEGREE_LOOKS[degree])
             if row == 0:
                 axes.set_title(f"{count} patches")
-            label = f"overhead in %, {family} variance" if count == counts[0] else ""
+            label = f"overhead, {family} variance [%]" if count == counts[0] else ""
             triangle_axis(axes, fields, label, last=row == len(families) - 1)
     handles = [Line2D([], [], label=f"P = {degree}", **line_look(*DEGREE_LOOKS[degree])) for degree in degrees]
     drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles))
