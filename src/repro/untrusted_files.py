@@ -21,7 +21,7 @@ MAX_RECORD_BYTES = 64 << 20
 MAX_JSON_DEPTH = 100
 #: Deepest nesting of folders; problem names, which become folders, have less than half as many parts.
 MAX_FOLDER_DEPTH = 300
-#: Most characters of a quoted text in a message.
+#: Maximum number of characters of a quoted text in a message.
 MAX_QUOTED = 200
 _KINDS = {
     stat.S_IFDIR: "a folder",

@@ -170,8 +170,9 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     variant = "CSR-AoSoA-AoS@clustered/chunk-64-1-w2-u2-cs"
     cells = ["a_problem_with_a_long_name", "double", variant, "1.25", *["cusparse/spmv-csr-alg1/real"] * 4]
+    heads = ("problem", *HEADS)[: len(cells)]
     own = Table(
-        tuple(Column(head, head, numeric=head == "speedup") for head in HEADS[: len(cells)]), [tuple(map(Cell, cells))],
+        tuple(Column(head, head, numeric=head == "speedup") for head in heads), [tuple(map(Cell, cells))],
         "Own.",
     )  # fmt: skip
     line = f"repro export --variant {'CSR-AoS-AoS/' * 12} --to part"  # has to wrap

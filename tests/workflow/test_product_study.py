@@ -88,7 +88,7 @@ def test_a_slip_of_one_variant_is_a_row_that_says_what_to_do(
         "scatter": ("incorrect", "some are NaN, with which y is filled .*; a kernel that adds to y needs `adds=True`"),
     }
     for name, (status, message) in slips.items():
-        row = bench.try_once(study.CsrProduct(name, module, study.N_T), "search", EFFORT)
+        row = bench.try_once(study.CsrProduct(name, module, study.BLOCK_SIZE), "search", EFFORT)
         assert (row.status, bool(re.search(message, row.message or ""))) == (status, True), row.message
     bench.release()
 
@@ -112,7 +112,7 @@ def test_a_wrong_transpose_is_wrong_where_the_matrix_is_not_symmetric(
                 if not right:
                     patched.setattr(study, "transposed", lambda matrix: matrix)
                 for way in WAYS:
-                    product = study.CsrProduct(way, module, study.N_T, adds=way == "scatter")
+                    product = study.CsrProduct(way, module, study.BLOCK_SIZE, adds=way == "scatter")
                     row = bench.try_once(product, "search", EFFORT)
                     found[way, kind, right] = row.status
                     assert row["matrix_bytes"] == 4 * (problem.n + 1) + problem.nnz * (4 + bench.operands.x.itemsize)
@@ -152,7 +152,7 @@ def test_a_kernel_of_a_thread_an_entry_says_which_sizes_it_takes(
             return {"rows": rows, "columns": matrix.indices, "values": matrix.values.ravel()}
 
     bench = make_bench(study.transposed(small_problem("real")), "double", study="compressed_coo")
-    row = bench.try_once(PerEntry("entries", built("double", ENTRIES), study.N_T, adds=True), "search", EFFORT)
+    row = bench.try_once(PerEntry("entries", built("double", ENTRIES), study.BLOCK_SIZE, adds=True), "search", EFFORT)
     assert row.status == "ok", row.message
     bench.release()
 

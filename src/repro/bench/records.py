@@ -157,7 +157,7 @@ UNCOMMITTED = "code that no commit of the history has"
 
 
 def code_of(environments: Mapping[str, Mapping[str, Any]], commits: Mapping[str, str | None]) -> dict[str, list[str]]:
-    """Return the environment records grouped by code version, in words; `commits` is from `read_commits`."""
+    """Return the names of the environment records, by a text on the code that they ran; see `read_commits`."""
     codes: dict[str, list[str]] = {}
     for name, record in environments.items():
         source, stated = record.get("source"), record.get("commit")

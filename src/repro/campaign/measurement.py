@@ -196,7 +196,7 @@ def measure(
             raise
 
 
-#: Most keys of a study's modules that a message names.
+#: Maximum number of keys of a study's modules that a message names.
 NAMED_KEYS = 4
 
 

@@ -303,7 +303,7 @@ def flat(data: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
             yield f"{above}{key}", value
 
 
-#: Most differing keys that a message names.
+#: Maximum number of differing keys that a message names.
 NAMED = 6
 #: Size limit in bytes for a copied file.
 MAX_COPIED_BYTES = 16 << 20

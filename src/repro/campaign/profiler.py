@@ -148,7 +148,7 @@ COPIED_COLUMNS = ("study", "problem", "entry", "precision", "kind", "name", "byt
 #: Key columns of counter rows.
 KEY = ("study", "problem", "precision", "name")
 PERMISSION = "ERR_NVGPUCTRPERM"
-#: Most output lines of a failed profiler run that a message quotes.
+#: Maximum number of output lines of a failed profiler run that a message quotes.
 QUOTED = 8
 #: Time limits in seconds for `ncu --version`, and for profiling, which replays each kernel for every few metrics.
 ANSWERING, PROFILING = 60.0, 4 * 3600.0

@@ -278,7 +278,7 @@ def _versions(packages: tuple[str, ...]) -> dict[str, str]:
     return installed
 
 
-#: Most reasons in a message; the number of further reasons is added.
+#: Maximum number of reasons in a message; the number of further reasons is added.
 NAMED = 20
 #: End of the reason for a step that is stale because an earlier step is.
 BEHIND_ANOTHER = "has to be made first"

@@ -31,12 +31,12 @@ from repro.studies import get_study, load_artifacts
 CLOCKS: tuple[ClockName, ...] = ("graph", "event", "host")
 #: Target of an export of what was chosen on a CPU, the default of `repro export`.
 CPU_TARGET = "sm_90"
-#: Most winners that the end of a run and the head of a report show.
+#: Maximum number of winners that the end of a run and the head of a report show.
 MAX_WINNERS = 12
 #: First line above winners that a CPU chose, and the comment above the lines that take them away.
 REHEARSAL = "rehearsal on a CPU: these times say nothing of a GPU"
 CHOSEN_ON_CPU = "# chosen by times of a CPU, which say nothing of a GPU"
-#: Most characters of a reason in a table; all of it stands below.
+#: Maximum number of characters of a reason in a table; all of it stands below.
 REASON_ROOM = 60
 
 

@@ -267,13 +267,13 @@ def write_schemas(folder: Path) -> list[Path]:
 
 #: Width of the first column in `repro plan`.
 NAME_WIDTH = 15
-#: Most cases that are listed on separate lines by default.
+#: Maximum number of cases that are listed on separate lines by default.
 EACH = 200
 #: Width of a paragraph in a pipe.
 READING_WIDTH = 100
 #: Printed for studies that do not estimate their workload.
 UNKNOWN = "unknown"
-#: Most problems that one line names.
+#: Maximum number of problems that one line names.
 NAMED = 6
 #: Numbers of GPUs in a cluster for which the time is also estimated.
 CLUSTER_SIZES = (2, 4, 8)

@@ -57,7 +57,7 @@ def cusparse_version() -> str | None:
 
 
 class CudaBuffer:
-    """Device memory at the address `pointer`: an allocation of PyCUDA, or part of another buffer, the `owner`."""
+    """Device memory at the address `pointer`: an allocation of PyCUDA, or part of a buffer that has to outlive it."""
 
     def __init__(
         self, allocation: Any, nbytes: int, activated: Callable[[], AbstractContextManager[object]] = nullcontext

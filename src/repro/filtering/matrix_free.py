@@ -31,7 +31,7 @@ Floats = NDArray[np.float64]
 ROUNDING = 1e-11
 #: Blocks per multiprocessor, for grid-stride loops over points.
 BLOCKS_PER_SM = {"cuda": 16, "opencl": 4}
-#: Most copies of points of all patches: kernels have 32-bit offsets.
+#: Maximum number of copies of points of all patches: kernels have 32-bit offsets.
 MAX_COPIES = 2**31 - 1
 #: Number of warps per multiprocessor that should each have a tile of points.
 WARPS = 24

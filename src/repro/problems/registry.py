@@ -43,7 +43,7 @@ from repro.problems.meshes import format_of
 _PART = rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{MAX_PART_LENGTH - 1}}}"
 NAME = rf"^{_PART}(/{_PART})*$"
 MAX_NAME_LENGTH = 255
-#: Most names that the message for an unknown one shows.
+#: Maximum number of names that the message for an unknown one shows.
 NAMED = 5
 #: Snakemake reports endless recursion for a wildcard value that ends in this many repetitions.
 REPEATS = 20

@@ -156,7 +156,7 @@ CHOICE_COLUMNS = ("study", "problem", "precision", "clock", "tuning", "name", "t
 COUNTER_COLUMNS = ("study", "problem", "precision", "kind", "name", "profiler", *ncu.COLUMNS)
 #: Default relative difference within which two times are a tie.
 TIE = float(Timing.model_fields["tie"].default)
-#: Most cases that a sentence names.
+#: Maximum number of cases that a sentence names.
 CASES_SHOWN = 12
 _DTYPES = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
 
@@ -519,7 +519,7 @@ MOSTLY_LAUNCH = (
 class Case(Generic[R_co]):
     """One problem in one precision of a campaign.
 
-    In `Case[Own]`, the class `Own` declares the rows' additional columns of a study.
+    `R_co` is the class that declares the columns of a study's rows.
     """
 
     campaign: Campaign

@@ -31,9 +31,9 @@ WANTED_ON = "NVIDIA H200"
 TIME_ALLOWANCES = {WANTED_ON: 1.0, "NVIDIA H100 80GB HBM3": 1.35}
 #: Printed in place of a wanted value on any other device.
 NO_TARGET = "no target for this device"
-#: Most cases that a note names for one reason of a missing number.
+#: Maximum number of cases that a note names for one reason of a missing number.
 MAX_CASES_NAMED = 5
-#: Most characters of a note on cases without a number.
+#: Maximum number of characters of a note on cases without a number.
 MAX_NOTE_LETTERS = 500
 D = TypeVar("D")
 #: Statistic over cases that is compared with the wanted value; `mean` is the geometric mean.

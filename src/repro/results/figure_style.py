@@ -342,7 +342,7 @@ def empty(why: str) -> Canvas:
     return figure
 
 
-#: Most points of a figure that get a title; a title is about as large as the point itself.
+#: Maximum number of points of a figure that get a title; a title is about as large as the point itself.
 MAX_TITLED_POINTS = 4000
 _MARK = re.compile(r'<g id="(mark-\d+)"[^>]*>')
 

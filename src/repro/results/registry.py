@@ -19,7 +19,7 @@ from repro.results.problem_lines import problem_lines
 from repro.results.published import Published
 from repro.results.tables import Figure, Table
 
-#: Most problems in a figure; with one line each they fill a page.
+#: Maximum number of problems in a figure; with one line each they fill a page.
 MAX_DRAWN = 60
 
 

@@ -121,9 +121,9 @@ def has_floor(campaign: Campaign) -> bool:
     return bool(campaign.reported.select(kind="floor"))
 
 
-#: Most commits that the summary names.
+#: Maximum number of commits that the summary names.
 CODES_SHOWN = 3
-#: Most words of a collapsed caption.
+#: Maximum number of words of a collapsed caption.
 WORDS_SHOWN = 60
 #: Characters after which a long sentence may be split.
 PAUSES = (".", "!", "?", ";")

@@ -283,7 +283,7 @@ Load = Callable[[str], Program]
 
 
 class Launches:
-    """Memory and launches on a device; `held` releases all memory when it is closed.
+    """Memory and launches on a device; `stack` releases all memory when it is closed.
 
     `load` loads a kernel module by name, such as `sort`. With `guards`, memory that kernels write has guard zones.
     """
@@ -296,7 +296,7 @@ class Launches:
         return Launches(self.device, self.load, stack, self.guards)
 
     def keep(self, thing: R) -> R:
-        """Return `thing`, which is released when `held` is closed."""
+        """Return `thing`, which is released when `stack` is closed."""
         return keep(self.stack, thing)
 
     def allocate(self, nbytes: int, name: str = "what is passed on") -> Buffer:
@@ -358,7 +358,7 @@ class Launches:
 
 
 class KernelLauncher(Launches):
-    """Memory and launches for one measured runnable on device number `at` of a workspace; `built`: modules by name."""
+    """Memory and launches for one measured runnable on device `index` of a workspace; `built`: modules by name."""
 
     guards: Guards
 

@@ -20,7 +20,7 @@ from repro.errors import IncorrectError, ReproError
 
 #: The pitch of the table is a multiple of this many words, 128 bytes, which is a GPU's cache line.
 PITCH_ALIGNMENT = 32
-#: Most entries of a matrix: half of what its 32-bit offsets address, since an allocation that fails counts up as well.
+#: Maximum number of entries: half of what 32-bit offsets address, since an allocation that fails counts up as well.
 MAX_ENTRIES = 1 << 30
 SEGMENTS = 4
 

@@ -125,7 +125,7 @@ def shared_library(library: Any) -> ctypes.CDLL:
 
 
 class Handle:
-    """A library handle on an NVIDIA device's stream, destroyed when `held` is closed.
+    """A library handle on an NVIDIA device's stream, destroyed when `stack` is closed.
 
     `label` is the function name in errors of the bindings; None: the name of the called function.
     """

@@ -91,7 +91,7 @@ def _norm(a: Vector) -> float:
 DIVERGED = 1e5
 #: Reads and writes of vectors: in an iteration outside the products, and at the start.
 ITERATION_PASSES, START_PASSES = 16, 4
-#: Most sums that one kernel computes; each block leaves a part of each.
+#: Maximum number of sums that one kernel computes; each block leaves a part of each.
 SUMS = 4
 
 Status = Literal["converged", "drifted", "breakdown", "diverged", "limit"]

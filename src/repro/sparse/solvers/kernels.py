@@ -105,7 +105,7 @@ def rows_in_registers(method: str, entry: str, precision: str) -> dict[int, bool
 
 
 def held_rows(method: str, entry: str, precision: str, needed: int) -> int:
-    """Return for how many rows of a thread the kernel is that a matrix with `needed` rows per thread takes."""
+    """Return the rows per thread of the kernel to take: the fewest of `rows_in_registers` from `needed` on; else 0."""
     return next((rows for rows in rows_in_registers(method, entry, precision) if rows >= needed), 0)
 
 

@@ -33,7 +33,7 @@ from repro.sparse.solvers.bicgstab import error_of, expect, judge_error, true_re
 from repro.sparse.solvers.kernels import KINDS, PERSISTENT_BLOCK_SIZE, STATES, CgState, StopReason, held_rows
 from repro.sparse.solvers.slices import LANES, Kept, Slices, assign_rows, keep_slices
 
-#: Vectors of each method, in the order of kernel parameters; other blocks read only u.
+#: Vectors of each method, in the order of kernel parameters. Blocks other than the one that owns a row read only u.
 VECTORS = {"cg": ("x", "r", "p", "s", "w", "u"), "bicgstab": ("x", "r", "p", "v", "t", "shadow", "u")}
 #: Phases of an iteration, each a kernel.
 PHASES = {"cg": ("multiply", "update"), "bicgstab": ("project", "half_step", "dot_products", "full_step")}
@@ -109,7 +109,7 @@ class RestartedSolver(ABC):
 
     @abstractmethod
     def rounding(self) -> float:
-        """Return about the norm of b - A x that rounding x and the products leaves."""
+        """Return an estimate of the norm of b - A x that is due to rounding alone, of x and of the products."""
 
     def reset(self) -> None:
         """Count iterations from 0, and let no residual but 0 stop the recurrence."""

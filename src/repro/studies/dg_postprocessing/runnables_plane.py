@@ -423,7 +423,7 @@ class SharedMatrix(Generic[T]):
                 except Unsupported as why_not:
                     self._refused = str(why_not)
                     raise
-                launches.device.synchronize()  # release the intermediate memory
+                launches.device.synchronize()  # before `passing` frees what the kernels use
                 self._stack, self._made = own.pop_all(), made
         self._users += 1
         launches.stack.callback(self._give_back)

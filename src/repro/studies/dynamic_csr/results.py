@@ -143,13 +143,13 @@ class ProductTimes(Times):
 
     @cached_property
     def csr_twins(self) -> TimePair:
-        """Times of own CSR and of one segment per row in dynamic CSR, both with own CSR's best schedule."""
+        """Times of products in our CSR and in dynamic CSR of one segment per row, both by the best schedule of CSR."""
         products = self.case.select(**_PRODUCTS)
         return _twins(products.select(format="csr"), products.select(state="defragmented"), self.clock)
 
     @cached_property
     def state_twins(self) -> TimePair:
-        """Times of the fragmented matrix and of one segment per row, both with the former's best schedule."""
+        """Times of products of the fragmented and the defragmented matrix, both by the best schedule of the former."""
         products = self.case.select(**_PRODUCTS)
         return _twins(
             products.select(_in_one_launch, state="fragmented"),

@@ -596,7 +596,7 @@ class ScipyProduct(LibraryProduct):
         return self._c
 
 
-#: Most iterations of a rival's solution.
+#: Maximum number of iterations of a rival's solution.
 MAX_ITERATIONS = 100_000
 
 

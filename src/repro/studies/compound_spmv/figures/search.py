@@ -419,7 +419,7 @@ def _steps(judged: Sequence[Evaluation]) -> int:
 
 
 def _seen(judged: Sequence[Evaluation]) -> bool:
-    """Return whether a curve of the space comes below the limit of the panels: the last loss is the least."""
+    """Return whether the median loss of a strategy ends below `LIMIT`, so that a panel shows it. Losses never rise."""
     return any(
         losses is not None and np.median(losses[:, -1]) < LIMIT for losses in (curves(judged, key) for key in LOOKS)
     )
