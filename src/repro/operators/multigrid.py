@@ -40,6 +40,7 @@ from repro.sparse.multigrid.hierarchy import DeviceLevel, refresh_on, set_up_on
 from repro.sparse.multigrid.kernels import MODULES, render_multigrid
 from repro.sparse.multigrid.reference import SMOOTHER_DEGREES, MultigridSettings, Smoother, checked_diagonal
 from repro.sparse.multigrid.solver import Solver, SolveResult, check_finite, shifted
+from repro.sparse.solvers.persistent import AT_ROUNDING
 
 
 class Memory:
@@ -131,8 +132,6 @@ def _give_back(levels: list[DeviceLevel], solver: Solver) -> None:
 MAX_COUNT = (1 << 63) - 1
 #: A vector of B is scaled if the binary exponent of its largest number exceeds this limit.
 MIDDLING_EXPONENT = 50
-#: A residual below this multiple of the rounding limit is reported as caused by rounding.
-AT_ROUNDING = 20
 
 
 def amg(

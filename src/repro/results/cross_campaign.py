@@ -100,7 +100,7 @@ FALSE_DISCOVERIES = 0.05
 
 
 @dataclass(frozen=True)
-class Winner:
+class ComparedChoice:
     """The variants that one tuning chose in the two campaigns."""
 
     study: str
@@ -135,7 +135,7 @@ class Comparison:
     #: Number of rows that were not compared, for each reason.
     uncompared: Mapping[str, int]
     #: For each case, clock and tuning by which both campaigns chose: the variant of each.
-    winners: tuple[Winner, ...]
+    winners: tuple[ComparedChoice, ...]
     #: Differing entries of the environments with the values of both campaigns; empty for different devices.
     changes: Mapping[str, tuple[str, str]]
     #: Whether the devices are of different models.
@@ -207,7 +207,7 @@ def compare_campaigns(
             actual=devices[1],
             todo="compare campaigns of one model, or ask for ratios alone with --across-devices",
         )
-    frames, counts, winners = [], dict[str, int](), list[Winner]()
+    frames, counts, winners = [], dict[str, int](), list[ComparedChoice]()
     for base, other in pairs:
         phases = [(base.report, other.report)]
         if search:
@@ -317,7 +317,7 @@ def _verdicts(pairs: pd.DataFrame, tolerance: float, *, judged: bool) -> pd.Data
     return lines
 
 
-def _winners(base: Campaign, other: Campaign) -> Iterator[Winner]:
+def _winners(base: Campaign, other: Campaign) -> Iterator[ComparedChoice]:
     chosen = [
         {
             (*case, choice.clock, choice.tuning): choice
@@ -337,7 +337,7 @@ def _winners(base: Campaign, other: Campaign) -> Iterator[Winner]:
         loss = min(losses, default=None)
         tied = first.name in (second.name, *second.ties) or second.name in first.ties
         agree = tied or (loss is not None and loss <= base.tie)
-        yield Winner(base.study, problem, precision, clock, tuning, first.name, second.name, loss, agree)
+        yield ComparedChoice(base.study, problem, precision, clock, tuning, first.name, second.name, loss, agree)
 
 
 def _loss(campaign: Campaign, key: tuple[str, str, ClockName, str], own: str, foreign: str) -> float | None:

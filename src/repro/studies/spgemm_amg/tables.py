@@ -144,7 +144,7 @@ NAME = Column[Any]("problem", "problem", numeric=False, cell=lambda case: case.n
 PRODUCT = Column[ProductTimes]("product", "product", numeric=False, cell=lambda times: Cell(times.product, times.title))
 
 
-class Matrix(NamedTuple):
+class MatrixLine(NamedTuple):
     """A problem, and its published line; the line is empty if none is published."""
 
     line: ProblemLine
@@ -171,7 +171,7 @@ class Matrix(NamedTuple):
         return replace(cell, notes=(wrong if entries else "not as printed",))
 
 
-MATRIX_COLUMNS: tuple[Column[Matrix], ...] = (
+MATRIX_COLUMNS: tuple[Column[MatrixLine], ...] = (
     NAME,
     Column("printed", "matrix", "published", False, cell=lambda matrix: Cell(matrix.printed.get("printed"))),
     Column("abbreviation", "name", "published", False, cell=lambda matrix: Cell(matrix.printed.get("abbreviation"))),
@@ -186,7 +186,7 @@ MATRIX_COLUMNS: tuple[Column[Matrix], ...] = (
 def matrices(campaign: Campaign, published: Published) -> Table:
     """One line for each problem: unknowns and non-zeros, published numbers beside ours."""
     printed = {item["problem"]: item for item in published.tables.get("sizes", [])}
-    cases = [Matrix(line, printed.get(line.published or "", {})) for line in problem_lines(campaign, published)]
+    cases = [MatrixLine(line, printed.get(line.published or "", {})) for line in problem_lines(campaign, published)]
     caption = [
         f"Unknowns and non-zeros, published in Table 6.1 of {CITED} and ours; they do not depend on the device. The",
         "paper’s are Poisson’s equation on a square or cubic grid, its boundary left out, by stencils of so many",

@@ -429,7 +429,7 @@ Clocked = Literal["graph", "event", "cold"]
 
 
 @dataclass(frozen=True)
-class Quantity:
+class TargetRatio:
     """How a quantity is measured."""
 
     #: Computes the ratio for a case, given the two compared solutions of a column.
@@ -489,13 +489,13 @@ def _papers(case: Times) -> bool:
     return case.line.published is not None
 
 
-def _cg_over(base: Method, counts: Callable[[float], bool], *, worst: bool = False) -> Quantity:
+def _cg_over(base: Method, counts: Callable[[float], bool], *, worst: bool = False) -> TargetRatio:
     """Return the speedup of conjugate gradients on the chip, by the share of the matrix that stays there."""
 
     def times(case: Times) -> tuple[Time | None, ...]:
         return case.iteration(CHIP_CG), case.iteration(base)
 
-    return Quantity(
+    return TargetRatio(
         lambda case, compared: ratio_of(case.iteration(base), case.iteration(CHIP_CG)),
         worst=worst,
         counts=lambda case: case.kept is not None and counts(case.kept),
@@ -509,7 +509,7 @@ def _fits(kept: float) -> bool:
 
 
 #: Of conjugate gradients, by their names in `config/targets/compound_spmv.csv`.
-CG_QUANTITIES: Mapping[str, Quantity] = {
+CG_QUANTITIES: Mapping[str, TargetRatio] = {
     "cg_mean": _cg_over(OUR_CG, _fits),
     "cg_worst": _cg_over(OUR_CG, _fits, worst=True),
     "cg_library_mean": _cg_over(LIBRARY_CG, _fits),
@@ -517,9 +517,11 @@ CG_QUANTITIES: Mapping[str, Quantity] = {
 }
 
 
-def _chain_over(base: Method, counts: Callable[[Times], bool] = lambda case: True, *, worst: bool = False) -> Quantity:
+def _chain_over(
+    base: Method, counts: Callable[[Times], bool] = lambda case: True, *, worst: bool = False
+) -> TargetRatio:
     """Return the speedup of our fastest variant by dependent launches."""
-    return Quantity(
+    return TargetRatio(
         lambda case, compared: ratio_of(case[base], case[OURS_DEPENDENT]),
         worst=worst,
         counts=counts,
@@ -529,7 +531,7 @@ def _chain_over(base: Method, counts: Callable[[Times], bool] = lambda case: Tru
 
 
 #: Of dependent launches, by their names in `config/targets/compound_spmv.csv`.
-CHAIN_QUANTITIES: Mapping[str, Quantity] = {
+CHAIN_QUANTITIES: Mapping[str, TargetRatio] = {
     "chain_worst": _chain_over(LIBRARY, worst=True),
     "chain_mean": _chain_over(LIBRARY),
     "chain_floor_worst_medium": _chain_over(FLOOR, _medium, worst=True),
@@ -538,32 +540,32 @@ CHAIN_QUANTITIES: Mapping[str, Quantity] = {
 
 #: The speedups that are wanted by each clock, by the ends of their names.
 _SPEEDUPS = {
-    "worst": Quantity(_over_library, worst=True),
-    "mean": Quantity(_over_library),
-    "mean_papers": Quantity(_over_library, counts=_papers),
+    "worst": TargetRatio(_over_library, worst=True),
+    "mean": TargetRatio(_over_library),
+    "mean_papers": TargetRatio(_over_library, counts=_papers),
 }
 _CLOCKS: Mapping[str, Clocked] = {"speedup": "graph", "event": "event", "cold": "cold"}
 #: By their names in `config/targets/compound_spmv.csv`.
-QUANTITIES: Mapping[str, Quantity] = {
+QUANTITIES: Mapping[str, TargetRatio] = {
     **{
         "_".join((begin, end)): replace(quantity, clock=clock)
         for begin, clock in _CLOCKS.items()
         for end, quantity in _SPEEDUPS.items()
     },
-    "speedup_worst_least": Quantity(_over_library, worst=True),
-    "papers_choice_mean": Quantity(_over_papers_choice),
-    "event_papers_choice_mean": Quantity(_over_papers_choice, clock="event"),
-    "floor_worst": Quantity(_of_floor, worst=True, counts=_medium_or_large),
-    "floor_mean": Quantity(_of_floor),
-    "floor_worst_medium": Quantity(_of_floor, worst=True, counts=_medium),
-    "floor_mean_medium": Quantity(_of_floor, counts=_medium),
-    "floor_mean_large": Quantity(_of_floor, counts=_large_symmetric, only="ours"),
-    "floor_mean_large_reordered": Quantity(_of_floor, counts=_large_symmetric, only="reordered"),
-    "own_floor_mean_large": Quantity(
+    "speedup_worst_least": TargetRatio(_over_library, worst=True),
+    "papers_choice_mean": TargetRatio(_over_papers_choice),
+    "event_papers_choice_mean": TargetRatio(_over_papers_choice, clock="event"),
+    "floor_worst": TargetRatio(_of_floor, worst=True, counts=_medium_or_large),
+    "floor_mean": TargetRatio(_of_floor),
+    "floor_worst_medium": TargetRatio(_of_floor, worst=True, counts=_medium),
+    "floor_mean_medium": TargetRatio(_of_floor, counts=_medium),
+    "floor_mean_large": TargetRatio(_of_floor, counts=_large_symmetric, only="ours"),
+    "floor_mean_large_reordered": TargetRatio(_of_floor, counts=_large_symmetric, only="reordered"),
+    "own_floor_mean_large": TargetRatio(
         lambda case, compared: ratio_of(case.own_floor(compared.kernel), compared.kernel), counts=_large_symmetric
     ),
-    "unpaired_mean_large": Quantity(_over_unpaired, counts=_large_symmetric, only="ours"),
-    "unpaired_mean_large_reordered": Quantity(_over_unpaired, counts=_large_symmetric, only="reordered"),
+    "unpaired_mean_large": TargetRatio(_over_unpaired, counts=_large_symmetric, only="ours"),
+    "unpaired_mean_large_reordered": TargetRatio(_over_unpaired, counts=_large_symmetric, only="reordered"),
     **CG_QUANTITIES,
     **CHAIN_QUANTITIES,
 }
@@ -573,7 +575,7 @@ class TargetResult(NamedTuple):
     """A target, its quantity, and by the side what was measured of it, and the worst case."""
 
     item: Record
-    quantity: Quantity
+    quantity: TargetRatio
     numbers: Mapping[str, tuple[float | None, Times | None]]
     #: Result of `time_allowance`.
     allowance: float | None
