@@ -23,7 +23,7 @@ from repro.exact_casts import cast, expectation, holds
 from repro.operators.arrays import INTERFACE, DeviceArray, View, on_device
 from repro.operators.runtime import KERNELS, Runtime
 from repro.operators.scipy_matrices import SCALE, check_compressed, check_extent, check_places, precision_of_values
-from repro.sparse.device_primitives import Launches, Load
+from repro.sparse.device_primitives import Launches, Load, keep
 from repro.sparse.dynamic.host_layout import MAX_ENTRIES
 from repro.sparse.dynamic.kernels import render_module
 from repro.sparse.dynamic.operations import Operations
@@ -331,16 +331,16 @@ def store_cupys(runtime: Runtime, matrix: Any, precision: str) -> Storage:
 def csr_arrays(runtime: Runtime, load: Load, storage: Storage) -> tuple[DeviceArray, DeviceArray, DeviceArray]:
     """Copy a matrix to CSR arrays on the device: data, indices and offsets."""
     device, rows = runtime.device, storage.shape[0]
-    with ExitStack() as stack:
+    with ExitStack() as stack, ExitStack() as allocated:
         run = Launches(device, load, stack)
-        offsets = device.allocate(4 * (rows + 1))
+        offsets = keep(allocated, device.allocate(4 * (rows + 1)))
         nnz = run.offsets(storage.sizes, offsets, rows)
-        copied = Storage.empty(device, storage.shape, 1, nnz, storage.dtype)
+        copied = keep(allocated, Storage.empty(device, storage.shape, 1, nnz, storage.dtype))
         operations = Operations(storage, load("matrix"), load("sort"), run.keep(Scratch(device)))
         operations.copy(offsets, copied, slack=False)()
         device.synchronize()
-        for buffer in (copied.table, copied.sizes, copied.versions, copied.state):
-            buffer.release()
+        allocated.pop_all()
+        copied.release_rows()
     return (
         DeviceArray(device, copied.values, (nnz,), storage.dtype),
         DeviceArray(device, copied.columns, (nnz,), np.int32),

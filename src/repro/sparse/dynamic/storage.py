@@ -68,12 +68,10 @@ def allocate_row_arrays(device: Device, rows: int, segments: int = 1) -> tuple[B
 def _allocate_entries(
     device: Device, capacity: int, dtype: np.dtype[np.floating], allocated: ExitStack
 ) -> tuple[Buffer, Buffer]:
-    """Return memory for columns and values, which the stack releases."""
-    if not capacity:
-        return _Nothing(), _Nothing()
-    columns = device.allocate(4 * capacity)
+    """Return memory for columns and values, at least one of each, which the stack releases."""
+    columns = device.allocate(4 * max(capacity, 1))
     allocated.callback(columns.release)
-    values = device.allocate(dtype.itemsize * capacity)
+    values = device.allocate(dtype.itemsize * max(capacity, 1))
     allocated.callback(values.release)
     return columns, values
 
@@ -133,9 +131,7 @@ class Storage:
     def empty(
         cls, device: Device, shape: tuple[int, int], segments: int, capacity: int, dtype: np.dtype[np.floating]
     ) -> Storage:
-        """Return a matrix with undefined entries and table, before any operation; without a capacity it has no memory
-        for entries.
-        """
+        """Return a matrix with undefined entries and table, before any operation."""
         with ExitStack() as allocated:
             block, parts = allocate_row_arrays(device, shape[0], segments)
             allocated.callback(block.release)
@@ -165,7 +161,7 @@ class Storage:
         `copy` queues the copy of columns and values, its first two arguments, to the other two.
         """
         with ExitStack() as allocated:
-            columns, values = _allocate_entries(self.device, max(capacity, 1), self.dtype, allocated)
+            columns, values = _allocate_entries(self.device, capacity, self.dtype, allocated)
             copy(self.columns, self.values, columns, values)
             allocated.pop_all()
         self._leave()
@@ -228,7 +224,11 @@ class Storage:
             if self._holders:
                 return
         self._leave()
-        for buffer in self._buffers:
+        self.release_rows()
+
+    def release_rows(self) -> None:
+        """Release the row arrays; columns and values stay."""
+        for buffer in (self.table, self.sizes, self.versions, self.state):
             buffer.release()
         if self.lease_of_rows is not None:
             self.lease_of_rows.release()
