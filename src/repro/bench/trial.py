@@ -197,7 +197,7 @@ class Bench:
         try:
             common, own = split_columns(given, self.own)
         except ReproError as undeclared:
-            raise undeclared.at(f"study {self._common['study']}, {runnable.kind} {runnable.name}") from None
+            raise undeclared.at(f"study {self.study_name}, {runnable.kind} {runnable.name}") from None
         return Row(
             key=self.key(runnable, phase, effort),
             kind=runnable.kind,
