@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,19 @@ def test_a_study_of_another_name_than_its_folders_is_one_message(monkeypatch: py
     get_study.cache_clear()
     with pytest.raises(ReproError, match=rf"whose name is {STUDY}\n  actual: compresed_coo\n.*that of `STUDY`"):
         get_study(STUDY)
+
+
+def test_matplotlib_is_imported_where_a_figure_is_drawn_and_not_where_its_name_is_asked_for() -> None:
+    code = (
+        "import sys\n"
+        "from repro.studies import load_artifacts, study_names\n"
+        "for name in study_names():\n    load_artifacts(name)\n"
+        "print('matplotlib' in sys.modules)\n"
+        "from repro.results import plotting\n"
+        "print(all(getattr(plotting, name) for name in plotting.__all__))"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.split() == ["False", "True"]
 
 
 @pytest.mark.parametrize(("folder", "place"), [(REPOSITORY, "src/repro"), (REPOSITORY / "docs", "repro")])

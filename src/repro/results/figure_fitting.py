@@ -13,8 +13,7 @@ from math import cos, radians, sin
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from matplotlib.offsetbox import VPacker
-from matplotlib.ticker import FixedLocator
+from repro.results import plotting
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -112,7 +111,8 @@ def _narrow(legend: Legend, room: float) -> None:
         # as matplotlib does it: the first columns have one entry more where it does not come out even
         ends = [-(-len(entries) * place // columns) for place in range(columns + 1)]
         body._children = [
-            VPacker(pad=0, sep=gap, align="baseline", children=entries[start:end]) for start, end in pairwise(ends)
+            plotting.VPacker(pad=0, sep=gap, align="baseline", children=entries[start:end])
+            for start, end in pairwise(ends)
         ]
         body.set_figure(body.get_figure(root=False))
     beside = legend.get_window_extent().width - max(text.get_window_extent().width for text in legend.get_texts())
@@ -168,7 +168,7 @@ def _fit_ticks(axes: Axes, gap: float) -> None:
     Other locators choose as many ticks as there is room for.
     """
     axis = axes.xaxis
-    if not isinstance(axis.get_major_locator(), FixedLocator):
+    if not isinstance(axis.get_major_locator(), plotting.FixedLocator):
         return
     labels = [label for label in axis.get_majorticklabels() if label.get_visible() and label.get_text()]
     if not labels or _clear(axis, labels, labels[0].get_rotation(), gap):

@@ -11,23 +11,15 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from html import escape
-from itertools import pairwise
-from math import ceil, floor, inf, isfinite, log10
+from math import ceil, inf, isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from matplotlib import style as mpl_style
-from matplotlib.collections import PathCollection
-from matplotlib.container import BarContainer
-from matplotlib.figure import Figure as Canvas
-from matplotlib.font_manager import get_font_names
-from matplotlib.lines import Line2D
-from matplotlib.patheffects import withStroke
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from repro.config.validation_errors import suggestion
 from repro.errors import ReproError
+from repro.results import plotting
 from repro.results.figure_fitting import fit_words
 from repro.results.tables import Figure
 
@@ -35,6 +27,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
+    from matplotlib.figure import Figure as Canvas
 
     FloatArray = npt.NDArray[np.float64]
 
@@ -61,13 +54,11 @@ PRECISIONS = {"single": (ACCENT, "s"), "double": (DARK, "o")}
 DIAMOND = "◇"
 #: Largest end of a whisker that an axis makes room for, over the largest bar.
 LONGEST_WHISKER = 1.5
-#: White outline that makes thin lines visible on dark bars.
-ON_BARS: dict[str, Any] = {"path_effects": [withStroke(linewidth=1.4, foreground="white")]}
 # colour map with uniform luminance, safe for colour-blind readers; fast regions are bright
 HEAT = "cividis_r"
 
-#: Font size of tick labels and least gap between them in points; width / height of a digit.
-TICK_POINTS, APART, DIGIT = 6.5, 3.0, 0.64
+#: Font size of tick labels.
+TICK_POINTS = 6.5
 
 RC: dict[str, Any] = {
     "font.family": "DejaVu Sans",
@@ -123,7 +114,7 @@ class Shape:
                 expected=", ".join(FORMATS),
                 actual=f"{unknown[0]}{suggestion(unknown[0], FORMATS)}",
             )
-        if self.font is not None and self.font not in (fonts := get_font_names()):
+        if self.font is not None and self.font not in (fonts := plotting.get_font_names()):
             words = {name.lower(): name for name in fonts if not SYMBOLS.match(name)}
             near = [words[match] for match in get_close_matches(self.font.lower(), words, n=3, cutoff=0.4)]
             raise ReproError(
@@ -137,7 +128,7 @@ class Shape:
 
 def canvas(width: float, height: float) -> Canvas:
     """Return an empty figure (size in inches) with a layout that does not cut off labels."""
-    return Canvas(figsize=(width, height), layout="constrained")
+    return plotting.Figure(figsize=(width, height), layout="constrained")
 
 
 def laid_out(figure: Figure, device: str, shape: Shape | None = None) -> Canvas:
@@ -171,7 +162,7 @@ def save(
     texts of bars and points are returned, for `repro.results.figure_style.with_titles`.
     """
     shape = shape or Shape()
-    with look(screen=screen), mpl_style.context({"font.family": shape.font} if shape.font else {}):
+    with look(screen=screen), plotting.style.context({"font.family": shape.font} if shape.font else {}):
         drawn = laid_out(figure, device, shape)
         texts = name_marks(drawn) if screen else {}
         for path in paths:
@@ -190,7 +181,7 @@ def save(
 def look(*, screen: bool = False) -> AbstractContextManager[None]:
     """Return a context manager with the project's matplotlib settings; it ignores the user's matplotlibrc."""
     medium = {"svg.fonttype": "none", "savefig.dpi": SCREEN} if screen else {"svg.fonttype": "path"}
-    return mpl_style.context(["default", RC, medium])
+    return plotting.style.context(["default", RC, medium])
 
 
 def rows_axis(axes: Axes, names: Sequence[str], *, missing: Sequence[str | None]) -> None:
@@ -206,41 +197,11 @@ def log_ticks(axis: Axis, steps: Sequence[float] = (1, 2, 5)) -> None:
 
     If the labels would overlap, only powers of ten, or some of them, are labelled.
     """
-    axis.set_major_locator(_Decades(steps))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axis.set_minor_locator(NullLocator())
+    from repro.results.ticks import Decades
 
-
-class _Decades(LogLocator):
-    """Tick locator for a logarithmic axis that omits ticks whose labels would overlap, but keeps two."""
-
-    def __init__(self, steps: Sequence[float]) -> None:
-        super().__init__(10)
-        self.steps = steps
-
-    def __call__(self) -> Any:
-        axis = cast("Axis", self.axis)
-        low, high = sorted(axis.get_view_interval())
-        powers = [10.0**power for power in range(floor(log10(low)), ceil(log10(high)) + 1)]
-        finest = [[step * power for power in powers for step in steps] for steps in (self.steps, range(1, 10))]
-        # on an axis of less than an octave all of these can be too few: evenly spaced ticks are as plain there
-        even = [MaxNLocator(most, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high) for most in range(6, 0, -1)]
-        choices = [*finest, *(powers[::apart] for apart in range(1, len(powers) + 1)), *even]
-        shown = [[tick for tick in ticks if low <= tick <= high] for ticks in choices]
-        fit = [ticks for ticks in shown if not _meet(axis, ticks)]
-        return next((ticks for ticks in fit if len(ticks) > 1), fit[0])
-
-
-def _meet(axis: Axis, ticks: Sequence[float]) -> bool:
-    """Return whether neighbouring tick labels would overlap."""
-    low, high = sorted(axis.get_view_interval())
-    wide = axis is axis.axes.xaxis
-    box, dpi = axis.axes.bbox, axis.axes.figure.dpi
-    points = 72 * (box.width if wide else box.height) / dpi
-    sizes = [TICK_POINTS * (DIGIT * len(f"{tick:g}") if wide else 1.0) + APART for tick in ticks]
-    places = [points * log10(tick / low) / log10(high / low) for tick in ticks]
-    pairs = zip(pairwise(places), pairwise(sizes), strict=True)
-    return any(place[1] - place[0] < sum(size) / 2 for place, size in pairs)
+    axis.set_major_locator(Decades(steps, TICK_POINTS))
+    axis.set_major_formatter(plotting.FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_locator(plotting.NullLocator())
 
 
 def column(
@@ -280,7 +241,9 @@ def whisker(axes: Axes, interval: tuple[float, float] | None, y: float, right: f
     """
     if interval is None:
         return
-    look: dict[str, Any] = {"color": "black", "markersize": 2.5, "zorder": 4, **ON_BARS}
+    # a white outline makes thin lines visible on dark bars
+    outline = plotting.withStroke(linewidth=1.4, foreground="white")
+    look: dict[str, Any] = {"color": "black", "markersize": 2.5, "zorder": 4, "path_effects": [outline]}
     low, high = interval
     axes.plot(
         (low, min(high, right)), (y, y), linewidth=0.6, marker="|", markevery=[0] if high > right else None, **look
@@ -315,7 +278,7 @@ def footnote(figure: Canvas, text: str | None) -> None:
 
 def _below(figure: Canvas, text: str, place: Literal["outside lower left", "outside lower right"]) -> None:
     """Write a line of text below the figure, as a legend without handles, for which the layout reserves space."""
-    handle = Line2D([], [], linestyle="")
+    handle = plotting.Line2D([], [], linestyle="")
     figure.legend([handle], [text], loc=place, handlelength=0, handletextpad=0, borderpad=0.1)
 
 
@@ -364,7 +327,7 @@ def name_marks(drawn: Canvas) -> dict[str, list[str]]:
 def _marks(axes: Axes) -> Iterator[tuple[Any, list[str]]]:
     """Yield the bars and the series of points of a panel, with their texts."""
     for container in axes.containers:
-        if isinstance(container, BarContainer):
+        if isinstance(container, plotting.BarContainer):
             lying = container.orientation == "horizontal"
             rows, values = (axes.yaxis, axes.xaxis) if lying else (axes.xaxis, axes.yaxis)
             for bar in container.patches:
@@ -375,7 +338,7 @@ def _marks(axes: Axes) -> Iterator[tuple[Any, list[str]]]:
         if line.get_marker() not in (None, "None", "", " "):
             yield line, _points(axes, line.get_label(), np.asarray(line.get_xydata(), float))
     for collection in axes.collections:
-        if isinstance(collection, PathCollection):
+        if isinstance(collection, plotting.PathCollection):
             yield collection, _points(axes, collection.get_label(), np.asarray(collection.get_offsets(), float))
 
 
@@ -398,7 +361,7 @@ def _text(label: object, values: Iterable[tuple[Axis, float]]) -> str:
 
 def _row(axis: Axis, value: float) -> str | None:
     """Return the name of the axis's row that contains a value, empty without one; None if the axis has numbers."""
-    if not isinstance(axis.get_major_locator(), FixedLocator):
+    if not isinstance(axis.get_major_locator(), plotting.FixedLocator):
         return None
     written = axis.get_major_formatter()
     names = [written(place) for place in axis.get_majorticklocs() if abs(place - value) < 0.5]

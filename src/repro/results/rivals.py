@@ -7,10 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from matplotlib.lines import Line2D
-
 from repro.bench.rows import OUTSIDE, ClockName, RecordedRow
-from repro.results import figure_style
+from repro.results import figure_style, plotting
 from repro.results.campaign_data import Campaign, Case, Method, ReportedTime, Selection, one_line
 from repro.results.problem_lines import (
     ABBREVIATIONS,
@@ -269,7 +267,7 @@ def _draw(lines: Sequence[RivalLine], several: bool) -> Canvas:
     handles = []
     for name in (name for name in ("library", *names) if name in shown):
         colour, marker = _mark(name, names)
-        handles.append(Line2D([], [], color=colour, marker=marker, markersize=4, linestyle="", label=name))
+        handles.append(plotting.Line2D([], [], color=colour, marker=marker, markersize=4, linestyle="", label=name))
     drawn.legend(handles=handles, loc="outside upper left", ncols=4)
     return drawn
 

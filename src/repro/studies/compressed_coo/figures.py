@@ -9,11 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
-
 from repro.bench.rows import TIMED
-from repro.results import figure_style
+from repro.results import figure_style, plotting
 from repro.results.campaign_data import Campaign, brief_reason
 from repro.results.problem_lines import (
     footnote,
@@ -58,6 +55,8 @@ from repro.studies.compressed_coo.results import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
 
 
 Number = Callable[[Times], float | None]
@@ -91,7 +90,7 @@ class MarkerSeries:
 
     def line(self, x: Sequence[float], y: Sequence[float], label: str | None = None) -> Line2D:
         """Return the legend's and the panel's marks at the given places."""
-        return Line2D(
+        return plotting.Line2D(
             x, y, linestyle="", marker=self.marker, markersize=4.5 if self.marker == "|" else 3.0, zorder=4,
             markeredgewidth=1.3 if self.marker == "|" else 0.8, markeredgecolor=self.colour, markerfacecolor="white",
             label=label,
@@ -215,18 +214,20 @@ def draw(panel: Panel, rows: Sequence[BarRow], mark: str | None) -> Canvas:
     for row, text in zip(rows, axes.get_yticklabels(), strict=True):
         text.set_fontweight("bold" if row.label in (MEDIAN, LARGE_MEDIAN) or not row.bars else "normal")
         text.set_color(figure_style.GREY if not row.bars else "black")
-    handles: list[Patch | Line2D] = [Patch(color=panel.bars[i].colour, label=panel.bars[i].label) for i in shown]
+    handles: list[Patch | Line2D] = [
+        plotting.Patch(color=panel.bars[i].colour, label=panel.bars[i].label) for i in shown
+    ]
     for index, series in enumerate(panel.marks):
         if any(row.marks and row.marks[index] is not None for row in rows):
             handles.append(series.line([], [], label=series.label))
     if panel.unity is not None:
         axes.axvline(1, color=figure_style.GREY, linewidth=0.7, zorder=3)
         if panel.unity:
-            handles.append(Line2D([], [], color=figure_style.GREY, linewidth=0.7, label=panel.unity))
+            handles.append(plotting.Line2D([], [], color=figure_style.GREY, linewidth=0.7, label=panel.unity))
     if panel.reference:
         label = f"{panel.referred}: " + ", ".join(f"{value:g} ({gpu})" for gpu, value in panel.reference.items())
         dashed: dict[str, Any] = {"color": figure_style.GREY, "linewidth": 0.7, "linestyle": (0, (4, 2))}
-        handles.append(Line2D([], [], label=label, **dashed))
+        handles.append(plotting.Line2D([], [], label=label, **dashed))
         for value in panel.reference.values():
             axes.axvline(value, zorder=3, **dashed)
     drawn.legend(handles=handles, loc="outside upper left", ncols=3, handlelength=1.4, columnspacing=1.4)

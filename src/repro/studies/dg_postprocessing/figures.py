@@ -6,15 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.cm import ScalarMappable
-from matplotlib.colors import BoundaryNorm, ListedColormap
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter, NullLocator
 
-from repro.results import figure_style
+from repro.results import figure_style, plotting
 from repro.results.campaign_data import Campaign, Method
 from repro.results.problem_lines import cpu_note, footnote, join_sentences, measurement_note, unavailable_note
 from repro.results.published import Published
@@ -82,6 +76,8 @@ from repro.studies.dg_postprocessing.results import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
 
 
 METHOD_LOOKS = {POINT: (figure_style.GREY, "o"), ELEMENT: (figure_style.MIDDLE, "s"), OURS: (figure_style.DARK, "D")}
@@ -180,13 +176,13 @@ def draw_flops(fields: Sequence[Filtering], ranges: RateRanges) -> Canvas:
             triangle_axis(axes, fields, f"GFLOPS, {family} variance" if degree == first else "", last=last)
             axes.tick_params(labelbottom=last, labelleft=degree == first)
     handles: list[Line2D | Patch] = [
-        Line2D([], [], label=way.title, **line_look(*look)) for way, look in METHOD_LOOKS.items()
+        plotting.Line2D([], [], label=way.title, **line_look(*look)) for way, look in METHOD_LOOKS.items()
     ]
     if ranges:
         star: dict[str, Any] = {"marker": "*", "markersize": 7, "linestyle": "", "color": figure_style.ACCENT}
         handles += [
-            Patch(color=figure_style.BAND, label=f"published, {STATED_GPU}"),
-            Line2D([], [], label="the same, largest", **star),
+            plotting.Patch(color=figure_style.BAND, label=f"published, {STATED_GPU}"),
+            plotting.Line2D([], [], label="the same, largest", **star),
         ]
     drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles))
     return drawn
@@ -275,12 +271,12 @@ def draw_speedup(fields: Sequence[Filtering], lines: Mapping[str, float], band: 
                     axes.axhline(lines[family], zorder=2, **PUBLISHED_LINE)
             triangle_axis(axes, fields, label if place == 0 else "", last=row == len(rows) - 1, log=False)
     handles: list[Line2D | Patch] = [
-        Line2D([], [], label=f"P = {degree}", **line_look(*DEGREE_LOOKS[degree])) for degree in degrees
+        plotting.Line2D([], [], label=f"P = {degree}", **line_look(*DEGREE_LOOKS[degree])) for degree in degrees
     ]
     if lines:
-        handles.append(Line2D([], [], label=f"“over”, published, {STATED_GPU}", **PUBLISHED_LINE))
+        handles.append(plotting.Line2D([], [], label=f"“over”, published, {STATED_GPU}", **PUBLISHED_LINE))
     if band:
-        handles.append(Patch(color=figure_style.BAND, label="its conclusions"))
+        handles.append(plotting.Patch(color=figure_style.BAND, label="its conclusions"))
     drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles))
     return drawn
 
@@ -344,9 +340,9 @@ def draw_fields(fields: Sequence[Filtering]) -> Canvas:
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
         axes.set_xticks(FIELD_NUMBERS[::2], [str(count) for count in FIELD_NUMBERS[::2]])
-        axes.xaxis.set_minor_locator(NullLocator())
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axes.yaxis.set_minor_locator(NullLocator())
+        axes.xaxis.set_minor_locator(plotting.NullLocator())
+        axes.yaxis.set_major_formatter(plotting.FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.yaxis.set_minor_locator(plotting.NullLocator())
         axes.grid(axis="both")
         axes.set_xlabel("fields")
         labels = {
@@ -355,7 +351,8 @@ def draw_fields(fields: Sequence[Filtering]) -> Canvas:
         }
         axes.legend(
             handles=[
-                Line2D([], [], label=label, **line_look(*DEGREE_LOOKS[degree])) for degree, label in labels.items()
+                plotting.Line2D([], [], label=label, **line_look(*DEGREE_LOOKS[degree]))
+                for degree, label in labels.items()
             ],
             loc="lower right",
         )
@@ -364,8 +361,8 @@ def draw_fields(fields: Sequence[Filtering]) -> Canvas:
         panels[0].set_ylim(bottom=min(least, most**-LABEL_MARGIN))
     panels[0].set_ylabel("direct over matrix")
     handles = [
-        Line2D([], [], color=figure_style.GREY, label="with its making"),
-        Line2D([], [], label="products alone", **(line_look(figure_style.GREY, "o") | {"linestyle": ""})),
+        plotting.Line2D([], [], color=figure_style.GREY, label="with its making"),
+        plotting.Line2D([], [], label="products alone", **(line_look(figure_style.GREY, "o") | {"linestyle": ""})),
     ]
     drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles))
     return drawn
@@ -444,7 +441,7 @@ def draw_scaling(fields: Sequence[Filtering]) -> Canvas:
         axes.legend(loc="upper left")
     panels[0].set_ylabel("speed-up over one")
     ways = [way for way in DISTRIBUTED_METHODS if any(key[1] is way for key in chosen)]
-    handles = [Line2D([], [], color="black", linestyle=METHOD_DASHES[way], label=way.title) for way in ways]
+    handles = [plotting.Line2D([], [], color="black", linestyle=METHOD_DASHES[way], label=way.title) for way in ways]
     drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles))
     return drawn
 
@@ -518,7 +515,7 @@ def draw_region_flops(items: Sequence[WidthTimes]) -> Canvas:
         axes.set_xlim(-0.5, len(widths) + 0.5)
         axes.set_ylabel("GFLOPS")
         axes.grid(axis="y")
-    handles = [Patch(color=colour, label=label) for label, colour in REGION_LOOKS.items()]
+    handles = [plotting.Patch(color=colour, label=label) for label, colour in REGION_LOOKS.items()]
     drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles))
     return drawn
 
@@ -601,8 +598,8 @@ def draw_times(items: Sequence[WidthTimes], counts: Sequence[int]) -> Canvas:
     drawn, panels = region_grid(items)
     # Leave out the palest colours, which are hard to see on white.
     shades = [WIDTH_DARKEST * place / max(1, len(counts) - 1) for place in range(len(counts))]
-    colours = ListedColormap([mpl.colormaps[WIDTH_COLOURS](shade) for shade in shades])
-    norm = BoundaryNorm(np.arange(len(counts) + 1) - 0.5, len(counts))
+    colours = plotting.ListedColormap([plotting.colormaps[WIDTH_COLOURS](shade) for shade in shades])
+    norm = plotting.BoundaryNorm(np.arange(len(counts) + 1) - 0.5, len(counts))
     for axes, item in zip(panels, items, strict=True):
         widths = WIDTHS[item.degree]
         searched = [point for point in item.searched if point.width in widths and point.regions in counts]
@@ -616,7 +613,7 @@ def draw_times(items: Sequence[WidthTimes], counts: Sequence[int]) -> Canvas:
         figure_style.log_ticks(axes.yaxis)
         axes.set_ylabel("ns a region")
         axes.grid(axis="y")
-    bar = drawn.colorbar(ScalarMappable(norm, colours), ax=panels, label="regions of a block")
+    bar = drawn.colorbar(plotting.ScalarMappable(norm, colours), ax=panels, label="regions of a block")
     bar.set_ticks(range(len(counts)), labels=[str(count) for count in counts])
     bar.ax.minorticks_off()
     return drawn
@@ -655,8 +652,8 @@ def draw_gains(items: Sequence[WidthTimes], stated: dict[int, dict[int, float]])
         _draw_gain_panel(axes, item, stated.get(item.degree, {}))
     if any(stated.get(item.degree) for item in items):
         handles = [
-            Patch(color=figure_style.DARK, label="measured"),
-            Line2D([], [], label=f"published, {MACHINE}", **PUBLISHED_MARK),
+            plotting.Patch(color=figure_style.DARK, label="measured"),
+            plotting.Line2D([], [], label=f"published, {MACHINE}", **PUBLISHED_MARK),
         ]
         drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles))
     return drawn

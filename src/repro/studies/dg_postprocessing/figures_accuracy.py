@@ -11,10 +11,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.colors import LogNorm, Normalize
-from matplotlib.lines import Line2D
-from matplotlib.ticker import LogFormatterSciNotation, LogLocator, NullLocator
-from matplotlib.tri import Triangulation
 from numpy.typing import NDArray
 
 from repro.errors import ReproError
@@ -23,7 +19,7 @@ from repro.filtering.triangulation import of_field
 from repro.galerkin import evaluate
 from repro.problems.field import FIELD_KINDS, FUNCTIONS, generate_field
 from repro.problems.files import mesh_checksum
-from repro.results import figure_style
+from repro.results import figure_style, plotting
 from repro.results.campaign_data import Campaign
 from repro.results.problem_lines import join_sentences, unavailable_note
 from repro.results.published import Published
@@ -42,6 +38,7 @@ from repro.studies.dg_postprocessing.tables import patch_counts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.colors import Normalize
     from matplotlib.figure import Figure as Canvas
 
 
@@ -104,7 +101,7 @@ def triangle_axis(
     axes.set_xticks(sizes, [short_triangles(size) for size in sizes])
     if sizes:
         axes.set_xlim(sizes[0] / MIN_TICK_RATIO, sizes[-1] * MIN_TICK_RATIO)
-    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_minor_locator(plotting.NullLocator())
     if log:
         axes.set_yscale("log")
         figure_style.log_ticks(axes.yaxis)
@@ -179,7 +176,7 @@ def draw_memory(fields: Sequence[Filtering]) -> Canvas:
                 axes.set_title(f"{count} patches")
             label = f"overhead, {family} variance [%]" if count == counts[0] else ""
             triangle_axis(axes, fields, label, last=row == len(families) - 1)
-    handles = [Line2D([], [], label=f"P = {degree}", **line_look(*DEGREE_LOOKS[degree])) for degree in degrees]
+    handles = [plotting.Line2D([], [], label=f"P = {degree}", **line_look(*DEGREE_LOOKS[degree])) for degree in degrees]
     drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles))
     return drawn
 
@@ -226,12 +223,12 @@ def draw_errors(fields: Sequence[Filtering]) -> Canvas:
         triangle_axis(axes, fields, "error in L²" if place == 0 else "")
         least, most = axes.get_ylim()
         few = most < MAX_ERROR_RATIO * least
-        axes.yaxis.set_major_locator(LogLocator(10, (1, 2, 5) if few else (1,)))
-        axes.yaxis.set_major_formatter(LogFormatterSciNotation(10, minor_thresholds=(np.inf, np.inf)))
+        axes.yaxis.set_major_locator(plotting.LogLocator(10, (1, 2, 5) if few else (1,)))
+        axes.yaxis.set_major_formatter(plotting.LogFormatterSciNotation(10, minor_thresholds=(np.inf, np.inf)))
         axes.set_title(f"{family} variance")
-    handles = [Line2D([], [], label=f"P = {degree}", **_error_look(degree, after=True)) for degree in degrees]
+    handles = [plotting.Line2D([], [], label=f"P = {degree}", **_error_look(degree, after=True)) for degree in degrees]
     handles += [
-        Line2D(
+        plotting.Line2D(
             [], [], label=label, **(_error_look(degrees[0], after=after) | {"color": figure_style.GREY, "marker": ""})
         )
         for label, after in (("dG", False), ("filtered", True))
@@ -385,8 +382,8 @@ def draw_picture(field: Filtering | None) -> Canvas:
     largest = float(max(error.max() for error in errors)) or 1.0
     least, most = (float(pick([pick(value) for value in values])) for pick in (np.min, np.max))
     for two, numbers, norm, label in (
-        (panels[:2], values, Normalize(least, most), "value"),
-        (panels[2:], errors, LogNorm(largest / 10**ERROR_DECADES, largest), "error"),
+        (panels[:2], values, plotting.Normalize(least, most), "value"),
+        (panels[2:], errors, plotting.LogNorm(largest / 10**ERROR_DECADES, largest), "error"),
     ):
         for axes, number, title in zip(two, numbers, ("dG", "filtered"), strict=True):
             colours = _draw_picture_panel(axes, shown, number, norm)
@@ -396,9 +393,9 @@ def draw_picture(field: Filtering | None) -> Canvas:
 
 
 def _draw_picture_panel(axes: Axes, shown: FieldSample, numbers: Floats, norm: Normalize) -> Any:
-    low = norm.vmin if isinstance(norm, LogNorm) else None
+    low = norm.vmin if isinstance(norm, plotting.LogNorm) else None
     colours = axes.tripcolor(
-        Triangulation(shown.points[:, 0], shown.points[:, 1], shown.parts),
+        plotting.Triangulation(shown.points[:, 0], shown.points[:, 1], shown.parts),
         np.maximum(numbers, low) if low else numbers,
         shading="gouraud",
         cmap=figure_style.HEAT,
@@ -406,7 +403,7 @@ def _draw_picture_panel(axes: Axes, shown: FieldSample, numbers: Floats, norm: N
         rasterized=True,
     )
     corners = shown.corners.reshape(-1, 2)
-    edges = Triangulation(corners[:, 0], corners[:, 1], np.arange(len(corners)).reshape(-1, 3))
+    edges = plotting.Triangulation(corners[:, 0], corners[:, 1], np.arange(len(corners)).reshape(-1, 3))
     axes.triplot(edges, color="black", linewidth=0.2)
     axes.set_aspect("equal")
     axes.set_xlim(shown.lower[0], shown.upper[0])

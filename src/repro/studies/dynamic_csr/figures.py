@@ -7,12 +7,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-import matplotlib as mpl
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
-from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, ScalarFormatter
-
-from repro.results import figure_style
+from repro.results import figure_style, plotting
 from repro.results.campaign_data import Campaign, Method, brief_reason
 from repro.results.problem_lines import (
     ProblemLine,
@@ -87,6 +82,8 @@ from repro.studies.dynamic_csr.results import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
 
 
 #: Height of one row of the figure in inches, and the share of it that bars fill.
@@ -295,14 +292,14 @@ _DIAMOND: dict[str, Any] = {
 
 def _update_legend(axes: Axes, panel: UpdatePanel, cases: Sequence[DynamicCase]) -> None:
     handles: list[Patch | Line2D] = [
-        Patch(color=series.colour, label=series.label)
+        plotting.Patch(color=series.colour, label=series.label)
         for series in panel.series
         if any(series.number(case) is not None for case in cases)
     ]
     if panel.marks:
-        handles.append(Line2D([], [], label=f"published, {PUBLISHED_GPU}", **_DIAMOND))
+        handles.append(plotting.Line2D([], [], label=f"published, {PUBLISHED_GPU}", **_DIAMOND))
     handles += [
-        Line2D([], [], color=figure_style.GREY, linewidth=0.7, linestyle=(0, (4, 2)), label=label)
+        plotting.Line2D([], [], color=figure_style.GREY, linewidth=0.7, linestyle=(0, (4, 2)), label=label)
         for label in panel.lines
         if label
     ]
@@ -368,15 +365,15 @@ def draw_rates(sweeps: Sequence[Sweep]) -> Canvas:
             axes.grid(axis="both")
             axes.minorticks_off()
             # on narrow panels Matplotlib's own choice leaves the first and the last tick alone
-            axes.xaxis.set_major_locator(LogLocator(numticks=3))
-            axes.yaxis.set_major_locator(LogLocator(numticks=5))
+            axes.xaxis.set_major_locator(plotting.LogLocator(numticks=3))
+            axes.yaxis.set_major_locator(plotting.LogLocator(numticks=5))
         row[0].set_ylabel(f"{sweep.line.label}\nupdates [1/s]")
     for axes, protocol in zip(panels[0], UPDATE_PROTOCOLS, strict=True):
         axes.set_title(protocol.title)
     for axes in panels[-1]:
         axes.set_xlabel("entries of the batch")
     shown = [updated for updated in UPDATED_FORMATS if any(sweep.has(updated) for sweep in sweeps)]
-    handles = [Line2D([], [], label=updated.title, **_format_look(updated)) for updated in shown]
+    handles = [plotting.Line2D([], [], label=updated.title, **_format_look(updated)) for updated in shown]
     drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.8, columnspacing=1.4)
     figure_style.footnote(drawn, footnote(sweep.line for sweep in sweeps))
     return drawn
@@ -430,7 +427,8 @@ def draw_crossover(trades: Sequence[RebuildTradeoff], missing: Sequence[tuple[Ti
     drawn = figure_style.canvas(figure_style.TEXT_WIDTH, figure_style.height(len(names), extra=1.0))
     axes = drawn.add_subplot()
     colours = [
-        mpl.colormaps[GAIN_COLOURS](GAIN_DARKEST * i / (len(PRODUCT_COUNTS) - 1)) for i in range(len(PRODUCT_COUNTS))
+        plotting.colormaps[GAIN_COLOURS](GAIN_DARKEST * i / (len(PRODUCT_COUNTS) - 1))
+        for i in range(len(PRODUCT_COUNTS))
     ]
     for y, trade in enumerate(trades):
         gains = [trade.gain(products) for products in PRODUCT_COUNTS]
@@ -448,7 +446,7 @@ def draw_crossover(trades: Sequence[RebuildTradeoff], missing: Sequence[tuple[Ti
     why = [brief_reason(text) for _, text in missing]
     figure_style.rows_axis(axes, names, missing=[*(None for _ in trades), *why])
     handles = [
-        Line2D([], [], label=f"n = {products}", **_gain_look(colour))
+        plotting.Line2D([], [], label=f"n = {products}", **_gain_look(colour))
         for products, colour in zip(PRODUCT_COUNTS, colours, strict=True)
     ]
     drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.0, columnspacing=1.4)
@@ -526,11 +524,11 @@ def draw_capacity(cases: Sequence[Times], mark: str | None) -> Canvas:
     drawn.supylabel("room / entries of the grown matrix", fontsize=7)
     handles = [
         *(
-            Line2D([], [], color=colour, linestyle=dashes, label=f"k = {segments}")
+            plotting.Line2D([], [], color=colour, linestyle=dashes, label=f"k = {segments}")
             for segments, (colour, dashes) in SEGMENT_LOOKS.items()
         ),
         *(
-            Line2D([], [], linestyle="", marker=marker, markersize=3.4, color="black", label=f"α = {label}")
+            plotting.Line2D([], [], linestyle="", marker=marker, markersize=3.4, color="black", label=f"α = {label}")
             for marker, label in SLACK_MARKS.values()
         ),
     ]
@@ -557,12 +555,12 @@ def _draw_capacity_panel(axes: Axes, times: Times) -> None:
     axes.set_xscale("symlog", linthresh=1, linscale=0.5)
     axes.set_xlim(-0.25, 1.3 * batches)
     axes.set_xticks([tick for tick in CAPACITY_TICKS if tick <= batches])
-    axes.xaxis.set_major_formatter(ScalarFormatter())
-    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(plotting.ScalarFormatter())
+    axes.xaxis.set_minor_locator(plotting.NullLocator())
     # memory cannot be less than the entries need: the axis begins there, with a tick
     high = max(1.1, *(item["allocated"] / grown for item in facts["room"]))
     axes.set_ylim(1 - 0.05 * (high - 1), high + 0.05 * (high - 1))
-    axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+    axes.yaxis.set_major_locator(plotting.MaxNLocator(5, steps=[1, 2, 5, 10]))
 
 
 @figure(STUDY_NAME, "figure-5-4", title="GFLOPS of the products", numbering=f"Figure 5.4 of {CITED}")

@@ -6,10 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
-
-from repro.results import figure_style
+from repro.results import figure_style, plotting
 from repro.results.campaign_data import Method
 from repro.results.published import Published
 from repro.studies.dynamic_csr import (
@@ -30,6 +27,8 @@ from repro.studies.dynamic_csr.results import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
 
 
 #: Height of one row of the figure in inches, and the share of it that bars fill.
@@ -76,7 +75,7 @@ def draw_flops(panels: dict[str, list[ProductTimes]], mark: str | None) -> Canva
         axes.set_xlabel("GFLOPS: 2 × entries / time")
         missing = [None if any(case[series.method] for series in shown) else case.case.why_not() for case in cases]
         figure_style.rows_axis(axes, names if number == 0 else [""] * len(names), missing=missing)
-    handles: list[Patch | Line2D] = [Patch(color=series.colour, label=series.label) for series in shown]
+    handles: list[Patch | Line2D] = [plotting.Patch(color=series.colour, label=series.label) for series in shown]
     if any(case[LIBRARY_CSR] for panel in panels.values() for case in panel):
         handles.append(_flops_mark("|", 9, 1.2, "library’s CSR"))
     if any(case[OURS] for panel in panels.values() for case in panel):
@@ -87,7 +86,7 @@ def draw_flops(panels: dict[str, list[ProductTimes]], mark: str | None) -> Canva
 
 
 def _flops_mark(marker: str, size: float, edge: float, label: str) -> Line2D:
-    return Line2D(
+    return plotting.Line2D(
         [], [], linestyle="", marker=marker, markersize=size, markeredgewidth=edge, color="black", label=label
     )
 
@@ -171,11 +170,12 @@ def draw_scaling(panels: Sequence[Sequence[DeviceTimes]], published: Published, 
         _draw_scaling_panel(axes, cases, points, most)
         axes.set_title(cases[0].line.label)
     handles = [
-        Line2D([], [], color=item.colour, marker=item.marker, markersize=3, label=item.label) for item in SPEEDUP_SERIES
+        plotting.Line2D([], [], color=item.colour, marker=item.marker, markersize=3, label=item.label)
+        for item in SPEEDUP_SERIES
     ]
     if printed:
         handles.append(
-            Line2D([], [], linestyle="", marker="D", markersize=3.4, color="black", label="published, M2090")
+            plotting.Line2D([], [], linestyle="", marker="D", markersize=3.4, color="black", label="published, M2090")
         )
     drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.6, columnspacing=1.2)
     drawn.supxlabel("devices", fontsize=7)

@@ -6,11 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter, NullLocator
-
-from repro.results import figure_style
+from repro.results import figure_style, plotting
 from repro.results.campaign_data import Campaign, Method, brief_reason
 from repro.results.problem_lines import cpu_note, footnote, join_sentences, measurement_note, remarks, unavailable_note
 from repro.results.published import Published
@@ -60,6 +56,8 @@ from repro.studies.spgemm_amg.study import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
 
 
 HEIGHT = 2.6
@@ -115,13 +113,13 @@ def draw_bins(items: Sequence[BinTimes]) -> Canvas:
     for axes in (by_bin, by_compression):
         axes.axhline(1, color="black", linewidth=0.7, zorder=1)
         axes.grid(axis="both")
-    by_compression.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))  # without exponents
-    by_compression.xaxis.set_minor_locator(NullLocator())
+    by_compression.xaxis.set_major_formatter(plotting.FuncFormatter(lambda value, _: f"{value:g}"))  # without exponents
+    by_compression.xaxis.set_minor_locator(plotting.NullLocator())
     by_bin.set_yscale("log")
     low, high = by_bin.get_ylim()
     by_bin.set_ylim(min(low, 0.5), max(high, 2.0))
     figure_style.log_ticks(by_bin.yaxis)
-    handles = [Line2D([], [], label=PRODUCTS[product], **_product_look(product, 4.0)) for product in products]
+    handles = [plotting.Line2D([], [], label=PRODUCTS[product], **_product_look(product, 4.0)) for product in products]
     drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.0, columnspacing=1.4)
     return drawn
 
@@ -192,7 +190,7 @@ def draw_flops(cases: Sequence[ProblemTimes], library: str, mark: str | None) ->
         figure_style.rows_axis(axes, names if number == 0 else [""] * len(names), missing=missing)
     titles = {routine.key: f"{library} {routine.title}" for routine in routines}
     handles = [
-        Line2D([], [], label=titles.get(method.key, method.title), **_method_look(*looks[method.key]))
+        plotting.Line2D([], [], label=titles.get(method.key, method.title), **_method_look(*looks[method.key]))
         for method in shown
     ]
     across = -(-len(handles) // 2) if len(handles) > len(METHOD_LOOKS) + 1 else len(handles)
@@ -289,11 +287,13 @@ def draw_phases(cases: Sequence[ProblemTimes], band: tuple[float, float] | None,
     missing = [None if case.phases else brief_reason(case.why_not(LEVEL)) for case in cases]
     figure_style.rows_axis(times, [case.line.label for case in cases], missing=missing)
     figure_style.rows_axis(shares, [""] * len(cases), missing=[])
-    handles: list[Patch | Line2D] = [Patch(color=colour, label=PHASES[name]) for name, colour in COLOURS.items()]
+    handles: list[Patch | Line2D] = [
+        plotting.Patch(color=colour, label=PHASES[name]) for name, colour in COLOURS.items()
+    ]
     if any(len(case.levels) > 1 for case in cases):
-        handles.append(Line2D([], [], label="between two levels", **_BETWEEN))
+        handles.append(plotting.Line2D([], [], label="between two levels", **_BETWEEN))
     if band:
-        handles.append(Line2D([], [], label=f"published, {GPU}", **_ENDS))
+        handles.append(plotting.Line2D([], [], label=f"published, {GPU}", **_ENDS))
     drawn.legend(handles=handles, loc="outside upper left", ncols=-(-len(handles) // 2), handlelength=1.1)
     figure_style.footnote(drawn, mark)
     return drawn
@@ -544,13 +544,15 @@ def _triangle(product: str) -> dict[str, Any]:
 
 def _handles(panels: Sequence[Panel]) -> list[Patch | Line2D]:
     """Return the legend's handles for both panels, whose bars are the same two."""
-    handles: list[Patch | Line2D] = [Patch(color=series.colour, label=series.label) for series in panels[0].series]
-    handles += [Line2D([], [], label=f"{PRODUCTS[product]} alone", **_triangle(product)) for product in MARKS]
+    handles: list[Patch | Line2D] = [
+        plotting.Patch(color=series.colour, label=series.label) for series in panels[0].series
+    ]
+    handles += [plotting.Line2D([], [], label=f"{PRODUCTS[product]} alone", **_triangle(product)) for product in MARKS]
     if any(panel.diamonds for panel in panels):
-        handles.append(Line2D([], [], label=f"published, {GPU}", **_DIAMOND))
+        handles.append(plotting.Line2D([], [], label=f"published, {GPU}", **_DIAMOND))
     if any(panel.best is not None for panel in panels):
         dashes: dict[str, Any] = {"color": figure_style.GREY, "linewidth": 0.7, "linestyle": (0, (4, 2))}
-        handles.append(Line2D([], [], label="published best", **dashes))
+        handles.append(plotting.Line2D([], [], label="published best", **dashes))
     if any(panel.band for panel in panels):
-        handles.append(Patch(color=figure_style.BAND, label="published, rows ≤ 2,048"))
+        handles.append(plotting.Patch(color=figure_style.BAND, label="published, rows ≤ 2,048"))
     return handles

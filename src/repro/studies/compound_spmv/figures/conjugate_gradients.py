@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from matplotlib.lines import Line2D
-
-from repro.results import figure_style
+from repro.results import figure_style, plotting
 from repro.results.campaign_data import Campaign, Method
 from repro.results.problem_lines import join_sentences, measurement_note, remarks, unavailable_note
 from repro.results.published import Published
@@ -90,7 +88,7 @@ def _draw(cases: Sequence[Times], precisions: Sequence[str], library: str, chip:
         handles.insert(1, in_part.handle())
     if chip:
         label = f"shared memory, {chip / MIB:.0f} MiB"
-        handles.append(Line2D([], [], color=figure_style.GREY, linestyle=(0, (4, 2)), label=label))
+        handles.append(plotting.Line2D([], [], color=figure_style.GREY, linestyle=(0, (4, 2)), label=label))
     drawn.legend(handles=handles, loc="outside upper left", ncols=4, handletextpad=0.4, columnspacing=1.2)
     return drawn
 

@@ -11,11 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
-from matplotlib.ticker import MaxNLocator
-
-from repro.results import figure_style
+from repro.results import figure_style, plotting
 from repro.results.campaign_data import NEAR_EMPTY, Campaign, Case, brief_reason
 from repro.results.problem_lines import (
     ProblemLine,
@@ -51,6 +47,8 @@ from repro.studies.compound_spmv.results import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
 
 
 BOX = "Boxes are quartiles with the median, whiskers the minimum and maximum."
@@ -261,17 +259,19 @@ def _draw_baseline(
 
 def _legend(drawn: Canvas, published_max: float | None, *, papers: bool) -> None:
     handles: list[Patch | Line2D] = [
-        Patch(color=figure_style.DARK, label="with layout tuning"),
-        Patch(color=figure_style.LIGHT, label="schedule tuning alone"),
+        plotting.Patch(color=figure_style.DARK, label="with layout tuning"),
+        plotting.Patch(color=figure_style.LIGHT, label="schedule tuning alone"),
     ]
     if papers:
         handles.append(
-            Line2D([], [], linestyle="", marker="D", markersize=3.6, markerfacecolor="white",
-                   markeredgecolor=figure_style.ACCENT, label="over the papers’ routine")
+            plotting.Line2D([], [], linestyle="", marker="D", markersize=3.6, markerfacecolor="white",
+                            markeredgecolor=figure_style.ACCENT, label="over the papers’ routine")
         )  # fmt: skip
     if published_max is not None:
         handles.append(
-            Line2D([], [], color=figure_style.GREY, linestyle=(0, (4, 2)), label=f"published max. {published_max}×")
+            plotting.Line2D(
+                [], [], color=figure_style.GREY, linestyle=(0, (4, 2)), label=f"published max. {published_max}×"
+            )
         )
     drawn.legend(handles=handles, loc="outside upper left", ncols=2, handlelength=1.6, columnspacing=1.2)
 
@@ -400,10 +400,10 @@ def _draw_speedup(panels: dict[str, list[SpeedupBars]], library: str, mark: str 
         axes.tick_params(axis="y", labelleft=False, length=0)
     handles: list[Patch | Line2D] = []
     if any(row.ours for row in shown):
-        handles.append(Patch(color=figure_style.DARK, label="our space"))
-    handles.append(Patch(color=figure_style.LIGHT, label="the papers’ space"))
+        handles.append(plotting.Patch(color=figure_style.DARK, label="our space"))
+    handles.append(plotting.Patch(color=figure_style.LIGHT, label="the papers’ space"))
     handles.append(_floor_mark([], [], label="at the streaming floor"))
-    handles.append(Line2D([], [], label=f"as fast as {library}", **_UNITY))
+    handles.append(plotting.Line2D([], [], label=f"as fast as {library}", **_UNITY))
     drawn.legend(handles=handles, loc="outside upper left", ncols=4, handlelength=1.4, columnspacing=1.4)
     figure_style.footnote(drawn, mark)
     return drawn
@@ -413,7 +413,7 @@ _UNITY: dict[str, Any] = {"color": figure_style.GREY, "linewidth": 0.7}
 
 
 def _floor_mark(x: list[float], y: list[float], label: str | None = None) -> Line2D:
-    return Line2D(
+    return plotting.Line2D(
         x, y, linestyle="", marker="|", markersize=7, markeredgewidth=1.3, color=figure_style.ACCENT, label=label
     )
 
@@ -443,7 +443,7 @@ def _speedup_panel(axes: Axes, rows: list[SpeedupBars], right: float) -> None:
     if rows and rows[-1].label == MEAN:
         axes.axhline(len(rows) - 1.5, color="black", linewidth=0.6)
     axes.set_xlim(0, right)
-    axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
+    axes.xaxis.set_major_locator(plotting.MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
     axes.axvline(1, **_UNITY)
     axes.grid(axis="x")
 
@@ -519,8 +519,9 @@ def _draw_floor(
     axes.grid(axis="x")
     figure_style.rows_axis(axes, names, missing=missing)
     handles = [
-        Line2D([], [], linestyle="", marker=marker, markersize=3.8, markerfacecolor=colour if filled else "white",
-               markeredgecolor=colour, label=f"{label}, {precision}")
+        plotting.Line2D([], [], linestyle="", marker=marker, markersize=3.8,
+                        markerfacecolor=colour if filled else "white", markeredgecolor=colour,
+                        label=f"{label}, {precision}")
         for precision, (colour, marker) in figure_style.PRECISIONS.items()
         for label, filled in (("papers’ space", True), (f"fastest {library}", False))
     ]  # fmt: skip
@@ -547,7 +548,7 @@ class Series:
     marker: str
 
     def handle(self) -> Line2D:
-        return Line2D(
+        return plotting.Line2D(
             [], [], linestyle="", marker=self.marker, markersize=4.2, markerfacecolor=self.face,
             markeredgecolor=self.colour, markeredgewidth=0.9, label=self.label,
         )  # fmt: skip
@@ -615,7 +616,7 @@ def _draw_fraction(cases: list[Times], precisions: tuple[str, ...], library: str
     handles = [series[name].handle() for name in reversed(series) if name in used]
     if cache:
         handles.append(
-            Line2D(
+            plotting.Line2D(
                 [], [], color=figure_style.GREY, linestyle=(0, (4, 2)), label=f"last-level cache, {cache / MIB:.0f} MiB"
             )
         )

@@ -12,13 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.cm import ScalarMappable
-from matplotlib.colors import LogNorm
-from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
-from repro.results import figure_style
+from repro.results import figure_style, plotting
 from repro.results.campaign_data import Campaign
 from repro.results.cross_campaign import campaign_label, conflict_note, others_note
 from repro.results.problem_lines import (
@@ -50,6 +46,7 @@ from repro.tuning.strategies import SEEDS, Array, Evaluation, sample_note
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.colors import LogNorm
     from matplotlib.figure import Figure as Canvas
 
 
@@ -80,14 +77,14 @@ def draw_losses(rows: Mapping[str, Mapping[str, Sequence[float]]], label: str, e
     axes.set_xscale("symlog", linthresh=1.0, linscale=0.6)
     axes.set_xlim(-0.1, 1.2 * largest)
     ticks = [tick for tick in TICKS if tick <= 1.2 * largest]
-    axes.xaxis.set_major_locator(FixedLocator(ticks))
-    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_locator(plotting.FixedLocator(ticks))
+    axes.xaxis.set_minor_locator(plotting.NullLocator())
     axes.set_xticklabels([str(tick) for tick in ticks])
     axes.set_xlabel(label)
     axes.grid(axis="x")
     figure_style.rows_axis(axes, [*rows], missing=[None] * len(rows))
     handles = [
-        Line2D([], [], linestyle="", marker=marker, markersize=3, color=colour, label=precision)
+        plotting.Line2D([], [], linestyle="", marker=marker, markersize=3, color=colour, label=precision)
         for precision, (colour, marker) in figure_style.PRECISIONS.items()
     ]
     drawn.legend(handles=handles, loc="outside upper right", ncols=2, handletextpad=0.3)
@@ -202,7 +199,7 @@ def _draw_surfaces(surfaces: list[Surface], title: str, unit: str) -> Canvas:
     times = np.concatenate([s.seconds[np.isfinite(s.seconds)] for s in surfaces]) * MICRO
     if not times.size:
         return figure_style.empty(f"no valid time of these layouts for {title}")
-    norm = LogNorm(times.min(), times.max() if times.max() > times.min() else times.min() * 1.01)
+    norm = plotting.LogNorm(times.min(), times.max() if times.max() > times.min() else times.min() * 1.01)
     rows = max(len(s.blocks_per_sm) for s in surfaces)
     panel = 0.19 * max(rows, 4)  # inches
     drawn = figure_style.canvas(figure_style.TEXT_WIDTH, 1.0 + panel)
@@ -211,10 +208,10 @@ def _draw_surfaces(surfaces: list[Surface], title: str, unit: str) -> Canvas:
         _surface_panel(axes, surface, norm)
     panels[0].set_ylabel(f"blocks per {unit} $n_b$")
     bar = drawn.colorbar(
-        ScalarMappable(norm, figure_style.HEAT), ax=list(panels), label="median time [µs]", pad=0.02, aspect=25
+        plotting.ScalarMappable(norm, figure_style.HEAT), ax=list(panels), label="median time [µs]", pad=0.02, aspect=25
     )
     bar.set_ticks(ticks := log_ticks(norm, 0.12 / panel), labels=[f"{x:g}" for x in ticks])
-    bar.ax.yaxis.set_minor_locator(NullLocator())
+    bar.ax.yaxis.set_minor_locator(plotting.NullLocator())
     drawn.suptitle(title, fontsize=7.5)
     return drawn
 
@@ -300,7 +297,7 @@ def _draw_fronts(by_problem: Mapping[str, Mapping[str, TimesAndBytes]], mark: st
     drawn.supxlabel("bytes of the matrix, × least", fontsize=7)
     drawn.supylabel("time, × best", fontsize=7)
     handles = [
-        Line2D(
+        plotting.Line2D(
             [], [], linestyle="-", drawstyle="steps-post", marker=marker, markersize=3, color=colour, label=precision
         )
         for precision, (colour, marker) in figure_style.PRECISIONS.items()
@@ -442,12 +439,12 @@ def _draw_curves(judged: Mapping[str, Sequence[Evaluation]], why_none: str) -> C
         axes.set_title(SPACE_TITLES[space] if len(judged) > 1 else "")
     panels[0].set_ylabel("loss [%]")
     handles = [
-        Line2D([], [], color=colour, marker=marker, markersize=3, label=JUDGED[key][0], linewidth=1.2)
+        plotting.Line2D([], [], color=colour, marker=marker, markersize=3, label=JUDGED[key][0], linewidth=1.2)
         for key, (colour, marker) in LOOKS.items()
         if any(JUDGED[key][1](evaluation) is not None for replays in judged.values() for evaluation in replays)
     ]
-    handles.append(Line2D([], [], color=figure_style.GREY, linestyle="-", label="median"))
-    handles.append(Line2D([], [], color=figure_style.GREY, linestyle="--", label="worst"))
+    handles.append(plotting.Line2D([], [], color=figure_style.GREY, linestyle="-", label="median"))
+    handles.append(plotting.Line2D([], [], color=figure_style.GREY, linestyle="--", label="worst"))
     drawn.legend(handles=handles, loc="outside upper left", ncols=3 if len(judged) == 1 else 5)
     return drawn
 
@@ -464,7 +461,7 @@ def _curve_panel(axes: Axes, judged: Sequence[Evaluation]) -> None:
         axes.plot(tried, losses.max(axis=0), linestyle="--", **look)
     axes.set_ylim(0, LIMIT)
     axes.set_xlim(0.5, None)
-    axes.xaxis.set_major_locator(MaxNLocator(8, integer=True, steps=[1, 2, 5, 10]))
+    axes.xaxis.set_major_locator(plotting.MaxNLocator(8, integer=True, steps=[1, 2, 5, 10]))
     axes.grid()
     axes.set_xlabel("variants measured")
 

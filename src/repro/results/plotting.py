@@ -1,0 +1,64 @@
+"""What figures take of Matplotlib, which is imported when the first of it is asked for.
+
+That takes 0.3 s, and most commands load figures for their names alone: they draw nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib import colormaps, style
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.collections import PathCollection
+    from matplotlib.colors import BoundaryNorm, ListedColormap, LogNorm, Normalize
+    from matplotlib.container import BarContainer
+    from matplotlib.figure import Figure
+    from matplotlib.font_manager import get_font_names
+    from matplotlib.lines import Line2D
+    from matplotlib.offsetbox import VPacker
+    from matplotlib.patches import Patch
+    from matplotlib.patheffects import withStroke
+    from matplotlib.ticker import (
+        FixedLocator,
+        FuncFormatter,
+        LogFormatterSciNotation,
+        LogLocator,
+        MaxNLocator,
+        NullLocator,
+        ScalarFormatter,
+    )
+    from matplotlib.tri import Triangulation
+
+__all__ = [
+    "BarContainer", "BoundaryNorm", "Figure", "FixedLocator", "FuncFormatter", "Line2D", "ListedColormap",
+    "LogFormatterSciNotation", "LogLocator", "LogNorm", "MaxNLocator", "Normalize", "NullLocator", "Patch",
+    "PathCollection", "ScalarFormatter", "ScalarMappable", "Triangulation", "VPacker", "colormaps", "get_font_names",
+    "style", "withStroke",
+]  # fmt: skip
+#: The module of Matplotlib that has each name.
+MODULES = {
+    **dict.fromkeys(("BoundaryNorm", "ListedColormap", "LogNorm", "Normalize"), "colors"),
+    **dict.fromkeys(("FixedLocator", "FuncFormatter", "LogFormatterSciNotation", "LogLocator"), "ticker"),
+    **dict.fromkeys(("MaxNLocator", "NullLocator", "ScalarFormatter"), "ticker"),
+    "BarContainer": "container",
+    "Figure": "figure",
+    "Line2D": "lines",
+    "Patch": "patches",
+    "PathCollection": "collections",
+    "ScalarMappable": "cm",
+    "Triangulation": "tri",
+    "VPacker": "offsetbox",
+    "get_font_names": "font_manager",
+    "withStroke": "patheffects",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name at first access."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = f"matplotlib.{MODULES[name]}" if name in MODULES else "matplotlib"
+    # as `from home import name` does it, which imports what is a module of its own, such as `style`
+    found = globals()[name] = getattr(__import__(home, fromlist=[name]), name)
+    return found

@@ -1,0 +1,57 @@
+"""Ticks of logarithmic axes; imported where a figure is drawn, since the class is one of Matplotlib's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import ceil, floor, log10
+from typing import TYPE_CHECKING, Any, cast
+
+from matplotlib.ticker import LogLocator, MaxNLocator
+
+if TYPE_CHECKING:
+    from matplotlib.axis import Axis
+
+#: Least gap between tick labels in points; width / height of a digit.
+APART, DIGIT = 3.0, 0.64
+
+
+class Decades(LogLocator):
+    """Tick locator for a logarithmic axis that omits ticks whose labels would overlap, but keeps two.
+
+    Parameters
+    ----------
+    steps
+        Where there are ticks in each decade, as multiples of its power of ten.
+    points
+        Font size of the labels.
+    """
+
+    def __init__(self, steps: Sequence[float], points: float) -> None:
+        super().__init__(10)
+        self.steps = steps
+        self.points = points
+
+    def __call__(self) -> Any:
+        axis = cast("Axis", self.axis)
+        low, high = sorted(axis.get_view_interval())
+        powers = [10.0**power for power in range(floor(log10(low)), ceil(log10(high)) + 1)]
+        finest = [[step * power for power in powers for step in steps] for steps in (self.steps, range(1, 10))]
+        # on an axis of less than an octave all of these can be too few: evenly spaced ticks are as plain there
+        even = [MaxNLocator(most, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high) for most in range(6, 0, -1)]
+        choices = [*finest, *(powers[::apart] for apart in range(1, len(powers) + 1)), *even]
+        shown = [[tick for tick in ticks if low <= tick <= high] for ticks in choices]
+        fit = [ticks for ticks in shown if not _meet(axis, ticks, self.points)]
+        return next((ticks for ticks in fit if len(ticks) > 1), fit[0])
+
+
+def _meet(axis: Axis, ticks: Sequence[float], height: float) -> bool:
+    """Return whether neighbouring tick labels of a font size in points would overlap."""
+    low, high = sorted(axis.get_view_interval())
+    wide = axis is axis.axes.xaxis
+    box, dpi = axis.axes.bbox, axis.axes.figure.dpi
+    points = 72 * (box.width if wide else box.height) / dpi
+    sizes = [height * (DIGIT * len(f"{tick:g}") if wide else 1.0) + APART for tick in ticks]
+    places = [points * log10(tick / low) / log10(high / low) for tick in ticks]
+    pairs = zip(pairwise(places), pairwise(sizes), strict=True)
+    return any(place[1] - place[0] < sum(size) / 2 for place, size in pairs)
