@@ -11,18 +11,22 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import bootstrap
 
 from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.rows import CLOCKS, QUANTILES
 from repro.results.campaign_data import Campaign
 from repro.results.cross_campaign import Comparison, compare_campaigns
 from repro.results.significance import (
+    CASE_DRAWS,
     DEGREES,
     MIN_GROUP,
     RECORDED,
+    ROUND_DRAWS,
     adjusted,
     interval_of_mean,
     p_values,
+    relative_interval,
     sampling_error,
     spread_between_runs,
 )  # fmt: skip
@@ -113,6 +117,21 @@ def test_intervals_are_the_same_each_time_and_need_two_cases() -> None:
     assert interval_of_mean(changes, ["a", "b", "b"]) == interval_of_mean(changes, ["a", "b", "b"])
     assert interval_of_mean(changes, ["a", "b", "b"]) == pytest.approx((1.1, exp(log(1.56) / 2)))
     assert interval_of_mean(changes, ["a"] * 3) is None and interval_of_mean(changes[:0], []) is None
+
+
+def test_intervals_are_those_of_scipys_bootstrap() -> None:
+    ours, theirs = (1 + 0.1 * draw(seed).random(size) for seed, size in ((1, 5), (2, 7)))
+    by_percentiles = {"method": "percentile", "vectorized": True, "rng": 0}
+    scipys = bootstrap(
+        (ours, theirs),
+        lambda one, other, axis: np.median(one, axis) / np.median(other, axis),
+        n_resamples=ROUND_DRAWS,
+        **by_percentiles,
+    ).confidence_interval
+    own = np.median(ours) / np.median(theirs)
+    assert relative_interval(ours[:, None], theirs[:, None]) == pytest.approx(np.divide(scipys, own), rel=1e-12)
+    scipys = bootstrap((ours,), np.mean, n_resamples=CASE_DRAWS, **by_percentiles).confidence_interval
+    assert interval_of_mean(ours, range(len(ours))) == pytest.approx(np.exp(scipys), rel=1e-12)
 
 
 @cache
