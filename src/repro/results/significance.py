@@ -141,8 +141,13 @@ def _medians(rounds: Sequence[Floats], draws: NDArray[np.integer]) -> Floats:
     # hash of a draw, independent of order: the sum of random numbers, one per round
     codes = np.random.default_rng(1).integers(1 << 62, size=len(rounds))[draws].sum(axis=1)
     _, first, place = np.unique(codes, return_index=True, return_inverse=True)
-    medians = np.array([np.median(np.concatenate([rounds[number] for number in draws[draw]])) for draw in first])
-    return medians[place]
+    different = draws[first]
+    if len({len(part) for part in rounds}) == 1:
+        medians: Floats = np.median(np.asarray(rounds)[different].reshape(len(first), -1), axis=1)
+    else:
+        medians = np.array([np.median(np.concatenate([rounds[number] for number in draw])) for draw in different])
+    of_draws: Floats = medians[place]
+    return of_draws
 
 
 def _tails(drawn: Floats) -> Floats:
