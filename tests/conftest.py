@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -32,6 +33,9 @@ from repro.studies import get_study
 REPOSITORY = Path(__file__).parents[1]
 #: Asked of the CPU's compiler beside the usual flags, unless REPRO_OPTIMISED is set.
 UNOPTIMISED = () if os.environ.get("REPRO_OPTIMISED") else ("-cl-opt-disable",)
+
+#: Bytes of modules that are kept for later runs; those of all tests take 40 MB.
+KEPT_BYTES = 1 << 30
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -103,11 +107,30 @@ def templates() -> Path:
     return REPOSITORY / "kernels"
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Delete what earlier runs have compiled where it has become much: most of it is of sources that are no more."""
+    kept = _kept_folder(session.config)
+    if kept is not None and "PYTEST_XDIST_WORKER" not in os.environ:
+        files = [path.stat().st_size for path in kept.rglob("*") if path.is_file()]
+        if sum(files) > KEPT_BYTES:
+            shutil.rmtree(kept)
+
+
+def _kept_folder(config: pytest.Config) -> Path | None:
+    """Return where modules are kept from one run to the next; None where pytest keeps nothing."""
+    if not hasattr(config, "cache") or config.cache is None:
+        return None
+    return config.cache.mkdir("built") / ("unoptimised" if UNOPTIMISED else "optimised")
+
+
 @pytest.fixture(scope="session")
-def built_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of modules that all processes of a run share: what one of them has compiled the others take."""
-    own = tmp_path_factory.getbasetemp()
-    return (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "built"
+def built_folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of modules that all processes share, and later runs: what one of them has compiled the others take.
+
+    Names are hashes of sources and compilers, or manifests say them, which are compared before a module is taken.
+    """
+    return _kept_folder(request.config) or tmp_path_factory.mktemp("built")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -120,7 +143,8 @@ def compiled_once(built_folder: Path) -> Iterator[None]:
 
     def once(source: Path, binary: Path, target: Target) -> dict[str, dict[str, int]]:
         code = re.sub(r"^//.*\n", "", source.read_text(), flags=re.MULTILINE)
-        words = "\0".join([code, target.name, *opencl_runtime.FLAGS, *opencl_runtime.environment()])
+        compiler = (target.name, *opencl_runtime.build_identity(), *opencl_runtime.FLAGS, *opencl_runtime.environment())
+        words = "\0".join([code, *compiler])
         kept = built_folder / "opencl" / f"{hashlib.sha256(words.encode()).hexdigest()}{binary.suffix}"
         if binary.exists():
             return {}

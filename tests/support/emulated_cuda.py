@@ -88,6 +88,13 @@ def _precompiled() -> tuple[tempfile.TemporaryDirectory[str], Path]:
     return folder, header
 
 
+@cache
+def _compiler() -> str:
+    """Return which compiler it is, and what it is asked for."""
+    version = subprocess.run([COMPILER[0], "--version"], capture_output=True, text=True, check=True).stdout
+    return " ".join([version, *COMPILER, *LINKER])
+
+
 def compile_kernels(source: str, folder: Path) -> Program:
     """Compile the CUDA source of a module for the CPU."""
     wrappers = []
@@ -104,7 +111,8 @@ def compile_kernels(source: str, folder: Path) -> Program:
     source = _LAUNCHED.sub(rf"alignas(16) __shared__ \1 \2[{get_target('sm_90').shared_bytes} / sizeof(\1)];", source)
     text = "\n".join([source, *wrappers])
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{hashlib.sha256((HEADER.read_text() + text).encode()).hexdigest()[:16]}.so"
+    words = "\0".join([_compiler(), HEADER.read_text(), text])
+    path = folder / f"{hashlib.sha256(words.encode()).hexdigest()[:16]}.so"
     if not path.exists():
         part = path.with_suffix(f".{os.getpid()}")  # another process may compile the same
         command = [*COMPILER, *LINKER, "-include", _precompiled()[1], "-o", part, "-x", "c++", "-"]

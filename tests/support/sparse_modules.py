@@ -17,14 +17,17 @@ RENDERERS = {
 
 
 def loader(device, templates: Path, folder: Path) -> Callable[[str], Program]:
-    """Return what loads the module of a key, PRECISION/MODULE, compiled at first use."""
+    """Return what loads the module of a key, PRECISION/MODULE, compiled at first use.
+
+    A GPU's emulator has those of equal sources in one folder beside that one, whatever the folder.
+    """
     programs: dict[str, Program] = {}
 
     def load(key: str) -> Program:
         if key not in programs:
             source = RENDERERS.get(key.partition("/")[2], render_module)(templates, key, device.target, "tests")
             if isinstance(device, EmulatedCuda):
-                programs[key] = compile_kernels(source, folder)
+                programs[key] = compile_kernels(source, folder.parent / "emulated")
             else:
                 manifest = folder / f"{key}.json"
                 module = compile_module(source, device.target, manifest)

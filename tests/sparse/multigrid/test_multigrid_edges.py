@@ -109,13 +109,13 @@ def test_vectors_that_are_zero_over_an_aggregate(device, levels_of, k):
 
 
 @pytest.mark.medium
-def test_nodes_with_the_same_random_key(device, templates, tmp_path, on_device, monkeypatch):
+def test_nodes_with_the_same_random_key(device, templates, built_folder, on_device, monkeypatch):
     # keys of two bits: four of them, and what is next to each other has often the same one
     for module in (reference, kernels):
         monkeypatch.setattr(module, "KEY_BITS", 2)
     keys = reference.keys_of(400)
     assert len(set(keys.tolist())) == 4 and (keys[1:] == keys[:-1]).any()
-    load = loader(device, templates, tmp_path)
+    load = loader(device, templates, built_folder / "keys of two bits")
     levels = set_up_on(device, lambda module: load(f"double/{module}"), on_device(GRID))
     assert_levels(device, levels, reference.set_up(GRID), 1e-10)
     assert len(levels) == 2
