@@ -25,8 +25,8 @@ pytestmark = pytest.mark.gpu
 STUDY, NAME, SPOILT = "compound_spmv", "small/complex", "ELL-SoA-AoS"
 #: What kernels do in place of a product, by the schedules that they are of.
 STATEMENTS = {
-    "static-64-2": "*((volatile int*)y + ((size_t)1 << 42)) = 1;",
-    "static-64-3": "for (volatile int i = 0; i < 2; i++) i = 0;",
+    "static-64-2-rolled": "*((volatile int*)y + ((size_t)1 << 42)) = 1;",
+    "static-64-3-rolled": "for (volatile int i = 0; i < 2; i++) i = 0;",
 }
 
 
@@ -48,8 +48,7 @@ def test_a_lost_context_and_a_hang_cost_a_row_each(
     for key in study.modules(settings, Outline(NAME, "matrix", "complex"), "single", target):
         source = study.render(templates, key, target)
         for schedule, statement in STATEMENTS.items() if key.endswith(SPOILT) else ():
-            kernel = f" spmv_{schedule.replace('-', '_')}("
-            start = source.index("{", source.index(kernel)) + 1
+            start = source.index("{", source.index(f"spmv_{schedule.replace('-', '_')}(")) + 1
             source = f"{source[:start]}\n{statement}\n{source[start:]}"
         compile_module(source, target, manifest_path(target.name, STUDY, key))
 
@@ -60,7 +59,7 @@ def test_a_lost_context_and_a_hang_cost_a_row_each(
     search = pd.read_parquet(f"results/c/raw/{STUDY}/{NAME}/single/search.parquet").set_index("name")
     lost, hung = (search.loc[f"{SPOILT}/{schedule}"] for schedule in STATEMENTS)
     assert (lost.status, hung.status) == ("launch_error", "timeout")
-    assert hung.message.endswith("did not end within 10 s")
+    assert "did not end within" in hung.message
     assert set(search.drop([lost.name, hung.name]).status) == {"ok"}
     choices = pd.read_parquet(f"results/c/raw/{STUDY}/{NAME}/single/choices.parquet")
     assert {"schedule", "layout", "joint", "static", "dynamic"} <= set(choices.tuning)

@@ -250,11 +250,11 @@ class SideStreams:
 
         def queue() -> None:
             begin.record(main)
+            first()  # in the order given: who needs longest shall not wait until the others leave multiprocessors
             for side, run, end in zip(sides, own, ends, strict=True):
                 side.wait_for_event(begin)
                 run()
                 end.record(side)
-            first()
             for end in ends:
                 main.wait_for_event(end)
 

@@ -110,10 +110,10 @@ def test_a_matrix_larger_than_the_chip_is_kept_in_part(make_gpu_bench, module):
     row = bench.try_once(PersistentCgRun(*module(solver_key("cg", "double", "real"))), "report", EFFORT)
     check(row)
     assert 0 < row["kept_bytes"] < row["matrix_bytes"]
-    assert row["kept_bytes"] <= row["chip_bytes"]
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_the_study_times_them_beside_each_other(gpu, templates, tmp_path, monkeypatch):
     study, name = get_study("compound_spmv"), "body"
     settings = StudySettings(

@@ -54,9 +54,9 @@ def test_what_another_stream_computes_is_waited_for(cupy, bring):
         for _ in range(20):
             lying.data += ones
         c = repro.spgemm(lying, lying)
-        row = c[17].toarray()
+        row = c[17].toarray().get()
     added = sp.csr_array((a.data + 20, a.indices, a.indptr), a.shape)
-    np.testing.assert_allclose(row.get(), (added[[17]] @ added).toarray(), rtol=1e-12)
+    np.testing.assert_allclose(row, (added[[17]] @ added).toarray(), rtol=1e-12)
 
 
 def test_the_levels_and_the_solution_are_cupys(cupy, bring):

@@ -189,6 +189,7 @@ def test_shapes_of_whole_warps_that_fit():
         (125, 27, 27, 10**6, (192, 16, 1)),
         (27, 113, 12, 10**5, (64, 8, 4)),
         (27, 100, 12, 5000, (64, 8, 4)),
+        (1146, 164, 27, 2391, (1536, 32, 8)),
     ],
 )
 def test_the_shape_of_a_product(entries, of_a, of_b, rows, wanted):

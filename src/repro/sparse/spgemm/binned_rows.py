@@ -23,6 +23,7 @@ from repro.sparse.dynamic.storage import Storage
 from repro.sparse.elementwise import Kernels, in_order
 from repro.sparse.spgemm.kernels import (
     BINS,
+    COLUMN_BYTES,
     EXPECTED,
     LIMITS,
     LONG_PRODUCTS,
@@ -268,8 +269,13 @@ def papers_plan(target: Target, scalar_bytes: int, width: int = 32, n_rows: int 
 
 #: Limit of blocks per multiprocessor for grid-stride loops over a bin's rows.
 BLOCKS_PER_SM = {"cuda": 32, "opencl": 4}
-#: Limit of blocks with dense accumulators, and of their bytes.
+#: Limit of blocks with dense accumulators or tables in global memory, and of the bytes of these.
 DENSE_BLOCKS, DENSE_BYTES = 256, 1 << 29
+
+
+def in_global_memory(shape: Shape) -> bool:
+    """Return whether each block of a kernel has memory of its own beside the shared memory."""
+    return shape is None or (isinstance(shape, LongShape) and shape.spilled)
 
 
 class BinLists(Protocol):
@@ -302,7 +308,7 @@ class ProductRows:
         C needs memory for the output of `mode`. `stack` releases the kernels' working memory after they are done.
         """
         tried = list(enumerate(zip(plan.shapes, counts.rows, strict=True)))
-        share = DENSE_BYTES // max(sum(rows > 0 and shape is None for _, (shape, rows) in tried), 1)
+        share = DENSE_BYTES // max(sum(rows > 0 and in_global_memory(shape) for _, (shape, rows) in tried), 1)
         launches: list[Launch] = []
         by_column = long_shapes(self._device.target, self._c.dtype.itemsize)[0]
         for bin, (planned, rows) in reversed(tried):  # the longest rows first
@@ -311,6 +317,8 @@ class ProductRows:
             shape, blocks, more = planned or by_column, rows, list[Argument]()
             if planned is None:
                 blocks, more = self._dense(rows, share, stack)
+            elif isinstance(planned, LongShape) and planned.spilled:
+                blocks, more = self._spilled(planned, rows, share, stack)
             module, name = shape.kernel(mode)
             shared = shape.table_bytes(mode, self._c.dtype.itemsize) if isinstance(shape, LongShape) else 0
             kernel = self._load(f"{module}-{self._factors.format}").kernel(name, shared)
@@ -328,6 +336,12 @@ class ProductRows:
         marks, sums = (keep(stack, self._device.allocate(max(blocks * each, 4))) for each in nbytes)
         self._device.fill(marks, 0)
         return blocks, [np.int32(columns), marks, sums]
+
+    def _spilled(self, shape: LongShape, n_rows: int, share: int, stack: ExitStack) -> tuple[int, list[Argument]]:
+        """Return the blocks that have a table in global memory each, and the memory of all tables."""
+        nbytes = shape.table * COLUMN_BYTES, shape.table * self._c.dtype.itemsize
+        blocks = max(1, min(n_rows, DENSE_BLOCKS, share // sum(nbytes)))
+        return blocks, [keep(stack, self._device.allocate(blocks * each)) for each in nbytes]
 
     def _arguments(self) -> list[Argument]:
         bins, c, factors = self._bins, self._c, self._factors

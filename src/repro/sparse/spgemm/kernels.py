@@ -76,8 +76,10 @@ class SortShape:
         return self.width * self.rows
 
 
-#: Slots of the tables of long rows; products that a block deals out at once; and products from which a row is long.
+#: Slots of the tables of long rows in shared memory, and in global memory, for rows that these do not hold; products
+#: that a block deals out at once; and products from which a row is long.
 LONG_TABLES = {"cuda": (1024, 2048, 4096, 8192, 16384), "opencl": (4096,)}
+SPILLED_TABLES = {"cuda": (32768,), "opencl": ()}
 LONG_CHUNK = {"cuda": 1024, "opencl": 256}
 LONG_PRODUCTS = {"cuda": 512, "opencl": 1792}
 #: The largest part of such a table that is filled.
@@ -96,6 +98,8 @@ class LongShape:
     #: Blocks that a multiprocessor shall hold.
     blocks_per_sm: int = 1
     rows: int = 1
+    #: Whether the table is in global memory.
+    spilled: bool = False
 
     def kernel(self, mode: str) -> tuple[str, str]:
         """Return module and kernel name."""
@@ -107,22 +111,25 @@ class LongShape:
 
     def table_bytes(self, mode: str, scalar_bytes: int) -> int:
         """Return the dynamic shared memory of a block."""
-        return self.table * (COLUMN_BYTES + (0 if mode == "symbolic" else scalar_bytes))
+        return 0 if self.spilled else self.table * (COLUMN_BYTES + (0 if mode == "symbolic" else scalar_bytes))
 
     def shared_bytes(self, scalar_bytes: int) -> int:
         """Return an upper bound of a block's shared memory in bytes."""
         of_product, of_thread = COLUMN_BYTES + scalar_bytes, 2 * COLUMN_BYTES + scalar_bytes
         tallies = COLUMN_BYTES * (self.threads // 32) ** 2
-        return self.table * of_product + self.threads * (self.items * of_product + of_thread) + tallies + 512
+        of_table = 0 if self.spilled else self.table * of_product
+        return of_table + self.threads * (self.items * of_product + of_thread) + tallies + 512
 
 
 @cache
 def long_shapes(target: Target, scalar_bytes: int) -> tuple[LongShape, ...]:
-    """Return the kernels for long rows: the first one has a dense array of sums, the others ascending table sizes."""
-    chunk, made = LONG_CHUNK[target.dialect], []
-    for table in (0, *LONG_TABLES[target.dialect]):
+    """Return the kernels for long rows: the first has a dense array of sums, the others tables of ascending sizes."""
+    chunk, spilled, made = LONG_CHUNK[target.dialect], SPILLED_TABLES[target.dialect], []
+    for table in (0, *LONG_TABLES[target.dialect], *spilled):
         threads = 8 if target.dialect == "opencl" else 256 if 0 < table <= 2048 else 512
-        shape = LongShape(table, threads, chunk // threads)
+        # without a table, shared memory has room for more products at once
+        roomy = target.dialect == "cuda" and (not table or table in spilled)
+        shape = LongShape(table, threads, chunk // threads * (2 if roomy else 1), spilled=table in spilled)
         fitting = target.shared_bytes // (shape.shared_bytes(scalar_bytes) + 1024)
         if target.dialect == "opencl" or fitting or not table:
             made.append(replace(shape, blocks_per_sm=max(1, min(fitting, 1024 // threads))))
@@ -297,8 +304,10 @@ def refill_shape(
 #: Words that blocks of a product in one launch count in, and their places.
 SINGLE_WORDS = {"POINTER": 0, "ENTRIES": 1, "LONGEST": 2, "LACKING": 3, "DONE": 4}
 #: Tables of products in one launch, and wanted threads of a block.
-SINGLE_TABLES = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
+SINGLE_TABLES = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048)
 SINGLE_BLOCK_SIZE = 256
+#: Tables of rows that a block has alone, and its warps, by which four would take 1.3 to 1.8 times as long on an H100.
+BLOCK_TABLES, BLOCK_WARPS = (256, 512, 1024, 1536, 2048), 8
 #: Registers of a multiprocessor, and of a thread that loads several entries of B at once.
 SM_REGISTERS, REGISTERS_IN_FLIGHT = 1 << 16, 56
 #: The smallest table of so many lanes: a row of C has the columns of each row of B that it is a sum of.
@@ -316,6 +325,8 @@ class SingleShape:
     rows: int
     #: Blocks that a multiprocessor holds at once.
     blocks_per_sm: int
+    #: Warps of a row of A, each of them a group; 1: the groups are of one warp.
+    warps: int = 1
 
     @property
     def entries_at_once(self) -> int:
@@ -366,21 +377,32 @@ def single_shapes(target: Target, scalar_bytes: int) -> tuple[SingleShape, ...]:
                 if rows < target.warp // width:  # whole warps
                     continue
                 shape = replace(single_row, rows=1 << (rows.bit_length() - 1))
-                # the runtime reserves one KiB of shared memory per block
-                fitting = target.shared_bytes // (shape.shared_bytes(scalar_bytes) + 1024)
-                resident = min(fitting, SINGLE_REGISTERED * SINGLE_BLOCK_SIZE // shape.threads, target.blocks_per_sm)
-                made.append(replace(shape, blocks_per_sm=max(1, resident)))
+                most = SINGLE_REGISTERED * SINGLE_BLOCK_SIZE // shape.threads
+                made.append(replace(shape, blocks_per_sm=max(1, min(most, _resident(shape, target, scalar_bytes)))))
+    for table in BLOCK_TABLES:
+        shape = SingleShape(table, target.warp, BLOCK_WARPS, 1, 1, BLOCK_WARPS)
+        fitting = min(BLOCK_REGISTERED * SINGLE_BLOCK_SIZE // shape.threads, _resident(shape, target, scalar_bytes))
+        if fitting:
+            made.append(replace(shape, blocks_per_sm=fitting))
     return tuple(made)
 
 
-#: Blocks of `SINGLE_BLOCK_SIZE` threads that registers are left for.
-SINGLE_REGISTERED = 6
+def _resident(shape: SingleShape, target: Target, scalar_bytes: int) -> int:
+    """Return the blocks for which a multiprocessor has the shared memory, one KiB of each for the runtime."""
+    return min(target.shared_bytes // (shape.shared_bytes(scalar_bytes) + 1024), target.blocks_per_sm)
+
+
+#: Blocks of `SINGLE_BLOCK_SIZE` threads that registers are left for; and where several warps share a row.
+SINGLE_REGISTERED, BLOCK_REGISTERED = 6, 4
+#: Mean products of a row from which several warps share it, where rows are few.
+SHARED_PRODUCTS = 2048
 #: From this mean row length of B on, all lanes share one row of B instead of forming groups.
 WIDE_ROW = 24
 #: Mean row length of A for each group of lanes.
 ROWS_OF_GROUP = 10
-#: Maximum fill ratio of a table whose row has one group; and with several groups, which collide at slots.
-MAX_FILLED, MAX_FILLED_BY_GROUPS = 7 / 8, 0.72
+#: Maximum fill ratio of a table whose row has one group; with several groups, which collide at slots; and with several
+#: warps, where a larger table leaves fewer blocks.
+MAX_FILLED, MAX_FILLED_BY_GROUPS, MAX_FILLED_BY_WARPS = 7 / 8, 0.72, 0.75
 
 
 def single_shape(
@@ -392,12 +414,14 @@ def single_shape(
     if n_rows * lanes * wanted * 2 < resident:
         wanted = max(wanted, min(of_a / 4, resident / (2 * max(n_rows, 1) * lanes), target.warp / lanes))
     # the order of sums depends on the groups, so their number must not depend on `entries`, which may be a bound
-    groups = min((1, 2, 4, 8), key=lambda each: abs(math.log2(each) - math.log2(wanted)))
-    filled = MAX_FILLED if groups == 1 else MAX_FILLED_BY_GROUPS
+    groups, warps = min((1, 2, 4, 8), key=lambda each: abs(math.log2(each) - math.log2(wanted))), 1
+    if 2 * n_rows * target.warp < resident and of_a * of_b >= SHARED_PRODUCTS:
+        groups = warps = BLOCK_WARPS
+    filled = MAX_FILLED if groups == 1 else MAX_FILLED_BY_GROUPS if warps == 1 else MAX_FILLED_BY_WARPS
     shapes = [
         shape
         for shape in single_shapes(target, scalar_bytes)
-        if shape.groups == groups and filled * shape.table >= entries
+        if (shape.groups, shape.warps) == (groups, warps) and filled * shape.table >= entries
     ]
     return min(shapes, key=lambda shape: (abs(shape.lanes - lanes), shape.table), default=None)
 

@@ -164,8 +164,8 @@ def _aligned(count: int) -> int:
     return max(1, -(-count // _ALIGNED)) * _ALIGNED
 
 
-#: Maximum products of the longest row, as a multiple of the mean row's. Rows of at most `SHORT_PRODUCTS` need not meet
-#: it, since a warp adds up so many in less time than the host takes for bins.
+#: Maximum products of the longest row, as a multiple of the mean row's. Rows of at most `SHORT_PRODUCTS` for each warp
+#: need not meet it, since a warp adds up so many in less time than the host takes for bins.
 MAX_SKEW, SHORT_PRODUCTS = 16, 1 << 18
 #: Share of the device's free memory that a product may reserve.
 MEMORY_SHARE = 4
@@ -320,7 +320,8 @@ class SingleLaunch:
         return plan
 
     def _guess(self, sizes: Sizes) -> SinglePlan | None:
-        if sizes.products >= max(MAX_SKEW * sizes.mean, SHORT_PRODUCTS) or not sizes.rows:
+        shape = self._shape(sizes, 1) if sizes.rows else None
+        if shape is None or sizes.products >= max(MAX_SKEW * sizes.mean, SHORT_PRODUCTS * shape.warps):
             return None
         # an estimate that no table has the slots for may be too high
         guesses = (sizes.entries_of_row, *(int(table * MAX_FILLED_BY_GROUPS) for table in reversed(SINGLE_TABLES)))
@@ -403,7 +404,7 @@ class SingleLaunch:
             c.versions, c.columns, c.values, c.state, np.int32(capacity), np.int32(plan.chunk), words, host.buffer,
         ]  # fmt: skip
         try:
-            kernel = self._kernel(load("single-exact"), plan.shape.kernel)
+            kernel = self._kernel(load("single-exact"), plan.shape)
             return device.bind(kernel, plan.blocks, plan.shape.threads, arguments), c, entries_of_c
         except BaseException:
             c.release()
@@ -419,18 +420,21 @@ class SingleLaunch:
 
     def _planned(self, sizes: Sizes, shape: SingleShape, longest: int) -> SinglePlan:
         device, rows = self._device, sizes.rows
+        bound = min(sizes.entries * sizes.b_longest, rows * min(shape.table, sizes.columns, sizes.products))
+        if shape.warps > 1:  # a block a row, which takes no more than it needs
+            return SinglePlan(shape, longest, rows, 0, bound)
         blocks = min(-(-rows // shape.rows), device.sm_count * shape.blocks_per_sm)
         warps = blocks * max(shape.threads // device.target.warp, 1)
-        bound = min(sizes.entries * sizes.b_longest, rows * min(shape.table, sizes.columns, sizes.products))
         chunk = max(1, min(MAX_CHUNK, bound // (CHUNKS * warps)))
         capacity = bound + bound // SPARE + chunk * warps
         return SinglePlan(shape, longest, blocks, chunk, capacity)
 
-    def _kernel(self, program: Program, name: str) -> Kernel:
+    def _kernel(self, program: Program, shape: SingleShape) -> Kernel:
         """Return a kernel, which takes a driver some time to find."""
-        key = program, name
+        key = program, shape.kernel
         if key not in self._kernels:
-            self._kernels[key] = program.kernel(name)
+            shared = shape.shared_bytes(self._dtype.itemsize) if shape.warps > 1 else 0
+            self._kernels[key] = program.kernel(shape.kernel, shared)
         return self._kernels[key]
 
     def _remember(self, sizes: Sizes, plan: SinglePlan | None) -> None:
