@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -164,13 +163,16 @@ def _filled(item: str) -> str:
     return filled.replace(_NO_BREAK, " ")
 
 
-def pages() -> Iterator[tuple[Path, str]]:
-    """Yield each page that is made, with its text."""
-    for source in sorted(SOURCES.glob("*.md")):
-        target = ROOT / source.name if source.name == "README.md" else ROOT / "docs" / source.name
-        yield target, page(source.read_text(), str(source.relative_to(ROOT)))
+def target_of(source: Path) -> Path:
+    """Return the page that is made of a source."""
+    return ROOT / source.name if source.name == "README.md" else ROOT / "docs" / source.name
+
+
+def page_of(source: Path) -> str:
+    """Return the text of the page that is made of a source."""
+    return page(source.read_text(), str(source.relative_to(ROOT)))
 
 
 if __name__ == "__main__":
-    for path, text in pages():
-        path.write_text(text)
+    for source in SOURCES.glob("*.md"):
+        target_of(source).write_text(page_of(source))
