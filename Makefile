@@ -45,7 +45,8 @@ test: $(call stamps,dev)  ## Run the tests but the slow ones and those of wordin
 test-fast: $(call stamps,dev)  ## Run of these the ones that take no seconds: for after each edit.
 	$(PYTEST) -m "$(FAST)" $(ARGS)
 
-# Coverage is measured in the fast tier alone: it doubles the time of a test, and the rest adds little to it.
+# Coverage is measured in the fast tier alone, and there of the first three tests of a function: it doubles the time of
+# a test, and the rest adds little to it.
 test-all: $(call stamps,dev)  ## Run all tests but the exhaustive ones, the fast ones with coverage: what has to pass.
 	$(PYTEST) -m "$(FAST)" --cov --cov-report=term $(ARGS)
 	$(PYTEST) -m "not ($(FAST)) and not exhaustive" $(ARGS)
