@@ -250,7 +250,7 @@ class CompileTimes:
         reckoned = sum(
             len(measured[module]) * module_seconds(module[0], f"{module[1]}/", self._dialect) for module in known
         )
-        #: Number of compilations measured here.
+        #: Number of compilations whose times this machine has recorded.
         self.measured = sum(len(measured[module]) for module in known)
         #: How much longer compiling takes here than by the rates.
         self.pace = took / reckoned if reckoned else 1.0

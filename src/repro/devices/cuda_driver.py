@@ -250,7 +250,7 @@ class SideStreams:
 
         def queue() -> None:
             begin.record(main)
-            first()  # in the order given: who needs longest shall not wait until the others leave multiprocessors
+            first()  # behind the others its blocks would wait until these leave multiprocessors
             for side, run, end in zip(sides, own, ends, strict=True):
                 side.wait_for_event(begin)
                 run()

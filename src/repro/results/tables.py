@@ -185,7 +185,7 @@ class Result:
         return self._cell(table, self.row)
 
     def said_of(self, table: Table) -> str:
-        """Return the description of the number in a table."""
+        """Return what the number of a table is; where it is from the substitute column, with `alone` added."""
         return self.says if self._column(table) == self.column else f"{self.says}; {self.alone}"
 
     def by_other_clocks(self, table: Table) -> dict[str, Cell]:

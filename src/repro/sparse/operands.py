@@ -82,7 +82,9 @@ def largest_error(error: NDArray[np.float64], bound: NDArray[np.float64], items:
     It raises as `require_correct`; `items` names what has the errors in the message.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.where(error > 0, error / bound, error)  # NaN stays, and no error is right where the bound is 0
+        ratio = np.where(
+            error > 0, error / bound, error
+        )  # NaN stays NaN; an error of 0 counts as right, even for a bound of 0
     wrong = int(np.count_nonzero(~(error <= bound)))
     return require_correct(wrong, error.size, items, float(np.max(ratio, initial=0.0)))
 

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from repro.sparse.dynamic.host_layout import lay_out
 from repro.sparse.dynamic.storage import Storage
-from repro.sparse.spgemm.binned_rows import Factors, papers_plan, plan_products
+from repro.sparse.spgemm.binned_rows import GLOBAL_BLOCKS, Factors, papers_plan, plan_products
 from repro.sparse.spgemm.kernels import BINS, ROOMS, refill_shapes, single_shapes
 from repro.sparse.spgemm.multiplication import CoordinateMultiplication, Destinations, Multiplication
 from repro.sparse.spgemm.one_launch import SingleLaunch
@@ -105,6 +105,25 @@ def test_one_launch(gpu, load, what, precision):
             assert_product(c, a, b, dtype)
             c.release()
     assert len(bits) == 1
+
+
+@pytest.mark.parametrize("phases", ["one", "two"])
+def test_rows_by_tables_in_global_memory_are_right_and_in_one_order(gpu, load, phases):
+    # more rows than blocks, so that a table is used twice, and more columns than tables in shared memory hold
+    sizes = [20_000, 28_000] * 4
+    b = of_sizes(sizes, 60_000)
+    wide = sp.csr_array(np.kron(np.eye(8), np.ones((GLOBAL_BLOCKS // 8 + 3, 1))))
+    short = random(4 * wide.shape[0], 8, 0.01, 3)
+    a, orders = sp.csr_array(sp.vstack([wide, short])), set()
+    with ExitStack() as held:
+        factors = Factors(*(stored(gpu, held, matrix, np.float64) for matrix in (a, b)))
+        products = Multiplication(gpu, load("double"), np.float64)
+        for _ in range(3):
+            c = (products.in_one_phase if phases == "one" else products.in_two_phases)(factors)
+            assert_product(c, a, b)
+            orders.add(c.download().to_csr().indices.tobytes())
+            c.release()
+    assert len(orders) == 1
 
 
 def test_one_launch_of_skewed_rows_is_left_to_bins(gpu, load):

@@ -150,8 +150,8 @@ def test_skewed_rows_are_the_same_each_time_bit_for_bit(multiplication, on_devic
 
 
 def test_tables_hold_the_most_that_rows_can_be():
-    in_shared, spilled = 16384, 32768
-    for columns, longest in ((1 << 20, 50_000), (1 << 20, 200_000), (3000, 50_000)):
+    in_shared, in_global = 16384, 32768
+    for columns, longest in ((1 << 20, 20_000), (1 << 20, 50_000), (3000, 50_000)):
         counts = BinCounts((1,) * BINS, (*LIMITS, longest), (*LIMITS, longest), 1000)
         plan = plan_bounds(SM_90, 8, counts, columns)
         for shape, largest in zip(plan.shapes, counts.largest, strict=True):
@@ -159,10 +159,10 @@ def test_tables_hold_the_most_that_rows_can_be():
             if largest <= LONG_PRODUCTS["cuda"]:
                 assert isinstance(shape, HashShape)
                 assert 7 / 8 * shape.table >= most
-            elif most <= LONG_FILLED * spilled:
+            elif most <= LONG_FILLED * in_global:
                 assert isinstance(shape, LongShape)
-                assert LONG_FILLED * shape.table >= most > LONG_FILLED * shape.table / 4 or shape.table == 1024
-                assert shape.spilled == (most > LONG_FILLED * in_shared)
+                assert LONG_FILLED * shape.table >= most > LONG_FILLED * shape.table / 2 or shape.table == 1024
+                assert shape.in_global == (most > LONG_FILLED * in_shared)
             else:
                 assert shape is None
 
@@ -184,7 +184,7 @@ def test_blocks_of_long_rows_fit_a_multiprocessor(target):
     for scalar_bytes in (4, 8):
         for shape in long_shapes(target, scalar_bytes):
             assert shape.shared_bytes(scalar_bytes) <= target.shared_bytes
-            in_shared = shape.table and not shape.spilled
+            in_shared = shape.table and not shape.in_global
             assert shape.threads * shape.items == LONG_CHUNK["cuda"] * (1 if in_shared else 2)
             assert (shape.threads // 32) ** 2 <= shape.threads
         assert len(hash_shapes(target, scalar_bytes)) > len(long_shapes(target, scalar_bytes)) > 1

@@ -202,7 +202,7 @@ def plan_bounds(target: Target, scalar_bytes: int, counts: BinCounts, columns: i
     for largest in counts.largest:
         max_columns = min(largest, columns)
         if largest > LONG_PRODUCTS[target.dialect]:
-            shapes.append(long_shape(target, scalar_bytes, max_columns))
+            shapes.append(long_shape(target, scalar_bytes, max_columns, columns))
         else:
             shapes.append(smallest(target, scalar_bytes, max_columns, largest, counts.mean_row))
     return BinPlan(tuple(shapes))
@@ -270,12 +270,12 @@ def papers_plan(target: Target, scalar_bytes: int, width: int = 32, n_rows: int 
 #: Limit of blocks per multiprocessor for grid-stride loops over a bin's rows.
 BLOCKS_PER_SM = {"cuda": 32, "opencl": 4}
 #: Limit of blocks with dense accumulators or tables in global memory, and of the bytes of these.
-DENSE_BLOCKS, DENSE_BYTES = 256, 1 << 29
+GLOBAL_BLOCKS, GLOBAL_BYTES = 256, 1 << 29
 
 
 def in_global_memory(shape: Shape) -> bool:
     """Return whether each block of a kernel has memory of its own beside the shared memory."""
-    return shape is None or (isinstance(shape, LongShape) and shape.spilled)
+    return shape is None or (isinstance(shape, LongShape) and shape.in_global)
 
 
 class BinLists(Protocol):
@@ -303,12 +303,12 @@ class ProductRows:
         self._factors, self._c, self._bins, self._unfinished = factors, c, bins, unfinished
 
     def bind(self, mode: Mode, counts: BinCounts, plan: BinPlan, stack: ExitStack) -> Callable[[], None]:
-        """Return a launch of all bins' rows, in no defined order.
+        """Return a launch of all bins' rows, queued longest first; they may run in any order.
 
         C needs memory for the output of `mode`. `stack` releases the kernels' working memory after they are done.
         """
         tried = list(enumerate(zip(plan.shapes, counts.rows, strict=True)))
-        share = DENSE_BYTES // max(sum(rows > 0 and in_global_memory(shape) for _, (shape, rows) in tried), 1)
+        share = GLOBAL_BYTES // max(sum(rows > 0 and in_global_memory(shape) for _, (shape, rows) in tried), 1)
         launches: list[Launch] = []
         by_column = long_shapes(self._device.target, self._c.dtype.itemsize)[0]
         for bin, (planned, rows) in reversed(tried):  # the longest rows first
@@ -317,8 +317,8 @@ class ProductRows:
             shape, blocks, more = planned or by_column, rows, list[Argument]()
             if planned is None:
                 blocks, more = self._dense(rows, share, stack)
-            elif isinstance(planned, LongShape) and planned.spilled:
-                blocks, more = self._spilled(planned, rows, share, stack)
+            elif isinstance(planned, LongShape) and planned.in_global:
+                blocks, more = self._tables(mode, planned, rows, share, stack)
             module, name = shape.kernel(mode)
             shared = shape.table_bytes(mode, self._c.dtype.itemsize) if isinstance(shape, LongShape) else 0
             kernel = self._load(f"{module}-{self._factors.format}").kernel(name, shared)
@@ -332,16 +332,19 @@ class ProductRows:
         """Return the blocks that have a sum for every column each, and their memory, in which kernels leave no mark."""
         columns = self._c.shape[1]
         nbytes = 4 * -(-columns // 32), columns * self._c.dtype.itemsize
-        blocks = max(1, min(n_rows, DENSE_BLOCKS, share // max(sum(nbytes), 1)))
+        blocks = max(1, min(n_rows, GLOBAL_BLOCKS, share // max(sum(nbytes), 1)))
         marks, sums = (keep(stack, self._device.allocate(max(blocks * each, 4))) for each in nbytes)
         self._device.fill(marks, 0)
         return blocks, [np.int32(columns), marks, sums]
 
-    def _spilled(self, shape: LongShape, n_rows: int, share: int, stack: ExitStack) -> tuple[int, list[Argument]]:
-        """Return the blocks that have a table in global memory each, and the memory of all tables."""
-        nbytes = shape.table * COLUMN_BYTES, shape.table * self._c.dtype.itemsize
-        blocks = max(1, min(n_rows, DENSE_BLOCKS, share // sum(nbytes)))
-        return blocks, [keep(stack, self._device.allocate(blocks * each)) for each in nbytes]
+    def _tables(
+        self, mode: Mode, shape: LongShape, n_rows: int, share: int, stack: ExitStack
+    ) -> tuple[int, list[Argument]]:
+        """Return the blocks that have a table in global memory each, and the keys and sums of all tables."""
+        sums = 0 if mode == "symbolic" else shape.table * self._c.dtype.itemsize
+        nbytes = shape.table * COLUMN_BYTES, sums
+        blocks = max(1, min(n_rows, GLOBAL_BLOCKS, share // sum(nbytes)))
+        return blocks, [keep(stack, self._device.allocate(max(blocks * each, 4))) for each in nbytes]
 
     def _arguments(self) -> list[Argument]:
         bins, c, factors = self._bins, self._c, self._factors

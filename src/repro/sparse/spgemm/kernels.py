@@ -79,7 +79,7 @@ class SortShape:
 #: Slots of the tables of long rows in shared memory, and in global memory, for rows that these do not hold; products
 #: that a block deals out at once; and products from which a row is long.
 LONG_TABLES = {"cuda": (1024, 2048, 4096, 8192, 16384), "opencl": (4096,)}
-SPILLED_TABLES = {"cuda": (32768,), "opencl": ()}
+GLOBAL_TABLES = {"cuda": (32768,), "opencl": ()}
 LONG_CHUNK = {"cuda": 1024, "opencl": 256}
 LONG_PRODUCTS = {"cuda": 512, "opencl": 1792}
 #: The largest part of such a table that is filled.
@@ -99,7 +99,7 @@ class LongShape:
     blocks_per_sm: int = 1
     rows: int = 1
     #: Whether the table is in global memory.
-    spilled: bool = False
+    in_global: bool = False
 
     def kernel(self, mode: str) -> tuple[str, str]:
         """Return module and kernel name."""
@@ -111,35 +111,39 @@ class LongShape:
 
     def table_bytes(self, mode: str, scalar_bytes: int) -> int:
         """Return the dynamic shared memory of a block."""
-        return 0 if self.spilled else self.table * (COLUMN_BYTES + (0 if mode == "symbolic" else scalar_bytes))
+        return 0 if self.in_global else self.table * (COLUMN_BYTES + (0 if mode == "symbolic" else scalar_bytes))
 
     def shared_bytes(self, scalar_bytes: int) -> int:
         """Return an upper bound of a block's shared memory in bytes."""
         of_product, of_thread = COLUMN_BYTES + scalar_bytes, 2 * COLUMN_BYTES + scalar_bytes
         tallies = COLUMN_BYTES * (self.threads // 32) ** 2
-        of_table = 0 if self.spilled else self.table * of_product
+        of_table = 0 if self.in_global else self.table * of_product
         return of_table + self.threads * (self.items * of_product + of_thread) + tallies + 512
 
 
 @cache
 def long_shapes(target: Target, scalar_bytes: int) -> tuple[LongShape, ...]:
     """Return the kernels for long rows: the first has a dense array of sums, the others tables of ascending sizes."""
-    chunk, spilled, made = LONG_CHUNK[target.dialect], SPILLED_TABLES[target.dialect], []
-    for table in (0, *LONG_TABLES[target.dialect], *spilled):
+    chunk, in_global, made = LONG_CHUNK[target.dialect], GLOBAL_TABLES[target.dialect], []
+    for table in (0, *LONG_TABLES[target.dialect], *in_global):
         threads = 8 if target.dialect == "opencl" else 256 if 0 < table <= 2048 else 512
-        # without a table, shared memory has room for more products at once
-        roomy = target.dialect == "cuda" and (not table or table in spilled)
-        shape = LongShape(table, threads, chunk // threads * (2 if roomy else 1), spilled=table in spilled)
+        # without a table in shared memory there is room for more products at once
+        roomy = target.dialect == "cuda" and (not table or table in in_global)
+        shape = LongShape(table, threads, chunk // threads * (2 if roomy else 1), in_global=table in in_global)
         fitting = target.shared_bytes // (shape.shared_bytes(scalar_bytes) + 1024)
         if target.dialect == "opencl" or fitting or not table:
             made.append(replace(shape, blocks_per_sm=max(1, min(fitting, 1024 // threads))))
     return tuple(made)
 
 
-def long_shape(target: Target, scalar_bytes: int, entries: int) -> LongShape | None:
-    """Return the kernel for long rows with slots for `entries`; None without one."""
+def long_shape(target: Target, scalar_bytes: int, entries: int, columns: int) -> LongShape | None:
+    """Return the kernel for long rows with slots for `entries`, of a matrix of so many columns; None without one.
+
+    A table in global memory is for a matrix of more columns than it has slots: else a sum for every column takes less.
+    """
     fitting = (shape for shape in long_shapes(target, scalar_bytes) if LONG_FILLED * shape.table >= entries)
-    return next(fitting, None)
+    shape = next(fitting, None)
+    return None if shape and shape.in_global and columns <= shape.table else shape
 
 
 @cache
@@ -304,10 +308,11 @@ def refill_shape(
 #: Words that blocks of a product in one launch count in, and their places.
 SINGLE_WORDS = {"POINTER": 0, "ENTRIES": 1, "LONGEST": 2, "LACKING": 3, "DONE": 4}
 #: Tables of products in one launch, and wanted threads of a block.
-SINGLE_TABLES = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048)
+SINGLE_TABLES = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1280, 1536, 2048)
 SINGLE_BLOCK_SIZE = 256
-#: Tables of rows that a block has alone, and its warps, by which four would take 1.3 to 1.8 times as long on an H100.
-BLOCK_TABLES, BLOCK_WARPS = (256, 512, 1024, 1536, 2048), 8
+#: Tables of a block that has one row, multiples of its threads, and its warps; with four of them R·(A·P) of elasticity
+#: took 1.3 to 1.7 times as long on an H100 (results/h100/trials/products-shared-rows.csv).
+BLOCK_TABLES, BLOCK_WARPS = (256, 512, 768, 1024, 1280, 1536, 2048), 8
 #: Registers of a multiprocessor, and of a thread that loads several entries of B at once.
 SM_REGISTERS, REGISTERS_IN_FLIGHT = 1 << 16, 56
 #: The smallest table of so many lanes: a row of C has the columns of each row of B that it is a sum of.
@@ -349,6 +354,10 @@ class SingleShape:
     @property
     def threads(self) -> int:
         return self.lanes * self.groups * self.rows
+
+    def dynamic_bytes(self, scalar_bytes: int) -> int:
+        """Return the shared memory of a block that a launch states: all of it where a block has one row."""
+        return self.shared_bytes(scalar_bytes) if self.warps > 1 else 0
 
     def shared_bytes(self, scalar_bytes: int) -> int:
         of_row = (
@@ -395,7 +404,7 @@ def _resident(shape: SingleShape, target: Target, scalar_bytes: int) -> int:
 #: Blocks of `SINGLE_BLOCK_SIZE` threads that registers are left for; and where several warps share a row.
 SINGLE_REGISTERED, BLOCK_REGISTERED = 6, 4
 #: Mean products of a row from which several warps share it, where rows are few.
-SHARED_PRODUCTS = 2048
+PRODUCTS_OF_A_BLOCK = 2048
 #: From this mean row length of B on, all lanes share one row of B instead of forming groups.
 WIDE_ROW = 24
 #: Mean row length of A for each group of lanes.
@@ -415,7 +424,7 @@ def single_shape(
         wanted = max(wanted, min(of_a / 4, resident / (2 * max(n_rows, 1) * lanes), target.warp / lanes))
     # the order of sums depends on the groups, so their number must not depend on `entries`, which may be a bound
     groups, warps = min((1, 2, 4, 8), key=lambda each: abs(math.log2(each) - math.log2(wanted))), 1
-    if 2 * n_rows * target.warp < resident and of_a * of_b >= SHARED_PRODUCTS:
+    if 2 * n_rows * target.warp < resident and of_a * of_b >= PRODUCTS_OF_A_BLOCK:
         groups = warps = BLOCK_WARPS
     filled = MAX_FILLED if groups == 1 else MAX_FILLED_BY_GROUPS if warps == 1 else MAX_FILLED_BY_WARPS
     shapes = [

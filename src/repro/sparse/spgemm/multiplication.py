@@ -377,8 +377,8 @@ def _parts(counts: NDArray[np.int32], max_products: int) -> list[tuple[int, NDAr
     return parts
 
 
-#: Bytes of an entry of A in a plan.
-STEP_BYTES = 8
+#: Bytes that a plan keeps for each entry of A.
+PLAN_BYTES = 8
 #: Bytes of destinations that 32-bit offsets can address.
 MAX_BYTES = (1 << 31) - 1
 _LISTS = len(ROOMS) + 1
@@ -457,7 +457,7 @@ class Destinations:
                 self._base = self._keep(stack, 4 * (n + 1))
                 scan = keep(passing, Scan(device, self._load("sort"), n))
                 scan.bind(sizes, self._base, n)()
-                self._steps = self._keep(stack, STEP_BYTES * factors.a.capacity)
+                self._steps = self._keep(stack, PLAN_BYTES * factors.a.capacity)
                 self._destinations = self._keep(stack, nbytes)
                 self._launches = self._list(stack, of_rooms, lists, stride)
             for rows in self._launches:

@@ -433,8 +433,7 @@ class SingleLaunch:
         """Return a kernel, which takes a driver some time to find."""
         key = program, shape.kernel
         if key not in self._kernels:
-            shared = shape.shared_bytes(self._dtype.itemsize) if shape.warps > 1 else 0
-            self._kernels[key] = program.kernel(shape.kernel, shared)
+            self._kernels[key] = program.kernel(shape.kernel, shape.dynamic_bytes(self._dtype.itemsize))
         return self._kernels[key]
 
     def _remember(self, sizes: Sizes, plan: SinglePlan | None) -> None:

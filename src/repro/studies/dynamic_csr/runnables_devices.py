@@ -597,7 +597,7 @@ class DistributedProduct(DistributedRunnable):
             for which in {first, _step_vector(last)}:
                 self._same_everywhere(which, self._assembled(which))
             return error
-        finally:  # the launches of the other devices begin together with that of device 0
+        finally:  # a later launch begins with the given x on every device, not on device 0 alone
             for index in range(self.devices):
                 self.over.write(index, 0, given)
 

@@ -175,7 +175,7 @@ class SpgemmRunnable(StackedRunnable):
     """A runnable that computes C = A B, or some rows of C."""
 
     product: ProductName
-    #: Mode of a bin's kernel: `one` bins rows by products, `numeric` by entries.
+    #: Mode of the kernel of `bin`: with `one` bins are by products, with `numeric` by entries; None: of no single bin.
     mode: str | None = None
     #: The bin whose rows are computed; None for all rows.
     bin: int | None = None
