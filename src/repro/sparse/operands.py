@@ -82,9 +82,8 @@ def largest_error(error: NDArray[np.float64], bound: NDArray[np.float64], items:
     It raises as `require_correct`; `items` names what has the errors in the message.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.where(
-            error > 0, error / bound, error
-        )  # NaN stays NaN; an error of 0 counts as right, even for a bound of 0
+        # NaN stays NaN; an error of 0 counts as right, even for a bound of 0
+        ratio = np.where(error > 0, error / bound, error)
     wrong = int(np.count_nonzero(~(error <= bound)))
     return require_correct(wrong, error.size, items, float(np.max(ratio, initial=0.0)))
 

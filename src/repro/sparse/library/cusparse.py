@@ -350,9 +350,8 @@ class _Product:
         """Return the binding of the older block function `cusparse?bsrmv`, which has no analysis."""
         handle, library = self.handle, self.handle.library
         function = getattr(library, {"f": "s", "d": "d", "F": "c", "D": "z"}[self.dtype.char] + "bsrmv")
-        description = handle.make(
-            self.stack, "create_mat_descr", "destroy_mat_descr"
-        )  # a general matrix, indices from 0
+        # a new description is that of a general matrix with indices from 0
+        description = handle.make(self.stack, "create_mat_descr", "destroy_mat_descr")
         offsets, columns, values = (address(buffer) for buffer in self.arrays)
         one, zero = scalars(self.dtype)
         orders = library.Direction.ROW, handle.plain
