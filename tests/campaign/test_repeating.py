@@ -65,7 +65,7 @@ def test_without_a_winner_nothing_is_timed_again(tmp_path: Path, monkeypatch: py
     assert repeat(config(), STUDY, NAME, "single", quiet) is None
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 def test_where_only_kernels_tuned_further_were_searched_theirs_is_the_winner(measuring: None) -> None:
     found = run(space=["paper_tuned", "extended"])
     path = repeat(config(space=["paper_tuned", "extended"]), STUDY, NAME, "single", quiet)

@@ -183,7 +183,7 @@ def test_the_discretized_advection_keeps_what_it_has_to():
 
 @pytest.mark.mirror
 @pytest.mark.slow
-@pytest.mark.parametrize("tuned", ["default", *PAIRS])
+@pytest.mark.parametrize("tuned", ["default", PAIRS[0], pytest.param(PAIRS[1], marks=pytest.mark.exhaustive)])
 def test_the_bunny_is_transformed(tmp_path, tuned):
     example = import_module("spin_transformation")
     (before, faces), (after, _) = example.main(["--to", str(tmp_path), "--tuned", tuned, *DEVICE])

@@ -119,7 +119,10 @@ def test_refuses_a_potential_that_does_not_fit(rho: object) -> None:
 @pytest.mark.skipif("REPRO_MIRROR" not in os.environ, reason="REPRO_MIRROR is not set")
 @pytest.mark.parametrize(
     ("name", "rows", "nonzeros"),
-    [("bun_zipper.ply.gz", 34_834, 243_410), ("dragon_dithered.ply.xz", 435_545, 3_049_463)],
+    [
+        ("bun_zipper.ply.gz", 34_834, 243_410),
+        pytest.param("dragon_dithered.ply.xz", 435_545, 3_049_463, marks=pytest.mark.slow),
+    ],
 )
 def test_published_sizes_within_ten_seconds(name: str, rows: int, nonzeros: int) -> None:
     start = time.process_time()

@@ -62,6 +62,7 @@ def test_the_catalogs_snakefile_makes_what_the_other_makes(checkout: Checkout) -
     assert here == there
 
 
+@pytest.mark.slow
 def test_lint() -> None:
     words = [sys.executable, "-m", "snakemake", "--snakefile", "workflow/Snakefile", "--lint"]
     done = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, check=False)
