@@ -102,7 +102,7 @@ def test_a_faster_kernel_of_the_report_is_named_and_does_not_replace_the_choice(
     assert (winner.variant, winner.faster) == (BEST, literal)
     assert winner.faster_seconds == pytest.approx(4e-6)
     lost, named, why = notes([winner])
-    assert lost == "No kernel here beats library/fast on part (double)."
+    assert lost == "None of our kernels beats library/fast on part (double)."
     assert f"{literal} took 4.00 µs" in named and BEST in named and "choice stands" in why
     assert next(notes([replace(winner, repeats_within=0.096)])) == "Times here repeat to about 10 %."
     # the page says the same, and so does the table of problems where the papers' winner is the faster one
@@ -132,7 +132,7 @@ def test_two_studies_are_told_apart_and_one_whose_kernels_stay_says_so(
     head, first, second = said.splitlines()[:3]
     assert head.split()[1] == "study" and {first.split()[1], second.split()[1]} == {STUDY, other}
     assert "0.50 (0.50 to 0.50)" in said
-    assert f"No kernel here beats library/csr on part (double, {other})." in said
+    assert f"None of our kernels beats library/csr on part (double, {other})." in said
     assert f"Kernels of {other} cannot be exported or run as an operator; those of {STUDY} can." in said
     # and so do both ways out, of a problem that this study alone measured, and of a variant
     shutil.rmtree(maker.case_folder("part", "double"))
@@ -160,7 +160,8 @@ def test_a_rival_stands_beside_ours_and_the_library_and_first_on_the_page(
     assert said["speedup_over_ours"] == pytest.approx(2) and said["speedup_over_library"] == pytest.approx(3)
     run_command(f"repro best {maker.campaign}")
     block = capsys.readouterr().out.partition("Your own kernels")[2].splitlines()
-    assert block[-1].split() == ["mine", "SpMV", "part", "double", "4.00", "2.00", "3.00", "right"]
+    assert block[-2].split() == ["mine", "SpMV", "part", "double", "4.00", "2.00", "3.00", "right"]
+    assert block[-1] == "mine is 2.00 times as fast as ours on part (double)."
     page = report(CampaignSelection.of(maker.campaign, Path("results"))).read_text()
     sections = re.findall(rf'<section id="{STUDY}-((?:table|figure)-[^"]+)"', page)
     assert sections[:2] == ["table-rivals", "figure-rivals"] and len(sections) > 4

@@ -200,7 +200,7 @@ def notes(winners: Sequence[Winner], reasons: bool = True) -> Iterator[str]:
         sorted(slower, key=lambda winner: winner.library or ""), key=lambda winner: winner.library
     ):
         names = ", ".join(_case(winner, several) for winner in cases)
-        yield f"No kernel here beats {library} on {names}."
+        yield f"None of our kernels beats {library} on {names}."
     contradicted = [winner for winner in winners if winner.faster and winner.faster_seconds]
     for winner in contradicted:
         assert winner.faster_seconds is not None
@@ -245,6 +245,15 @@ def rival_rows(rivals: Iterable[RivalLine]) -> Iterator[tuple[str | None, ...]]:
             *(None if value is None else f"{value:.2f}" for value in ratios),
             line.why_not or "right",
         )
+
+
+def faster_rivals(rivals: Iterable[RivalLine]) -> Iterator[str]:
+    """Yield for each case the fastest rival that is faster than ours, in words."""
+    for case, lines in groupby(rivals, key=lambda line: (line.case.problem, line.case.precision, line.title)):
+        ratios = [(ratio, line.rival) for line in lines if (ratio := ratio_of(line.ours, line.time))]
+        ratio, rival = max(ratios, default=(0.0, ""))
+        if ratio > 1:
+            yield f"{rival} is {ratio:.2f} times as fast as ours on {case[0]} ({case[1]})."
 
 
 def ways_out(winners: Iterable[Winner]) -> Iterator[tuple[str, list[str]]]:

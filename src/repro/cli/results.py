@@ -543,13 +543,15 @@ def print_winners(winners: Sequence[Winner], more: str = "", reasons: bool = Tru
 
 def print_rivals(rivals: Sequence[RivalLine]) -> None:
     """Print what became of each rival in each case, if there are any."""
-    from repro.campaign.winners import RIVAL_HEADS, rival_rows
-    from repro.cli.console import in_columns, terminal_width
+    from repro.campaign.winners import RIVAL_HEADS, faster_rivals, rival_rows
+    from repro.cli.console import INDENT, in_columns, terminal_width, wrapped
 
     if rivals:
         typer.echo(f"\n{typer.style('Your own kernels', bold=True)}, beside ours and the library; above 1 is faster:\n")
     for line in in_columns(RIVAL_HEADS, rival_rows(rivals), terminal_width()) if rivals else ():
         typer.echo(line)
+    for note in faster_rivals(rivals):
+        typer.echo("\n".join(wrapped(note, terminal_width(), indent=INDENT)))
 
 
 def print_end_of_run(campaign: str, reasons: bool = True) -> None:

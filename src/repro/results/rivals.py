@@ -259,6 +259,8 @@ def _draw(lines: Sequence[RivalLine], several: bool) -> Canvas:
         why = next((line.status for line in of_case if line.time is None), "nothing of ours has a time")
         missing.append(None if any(ratios.values()) else why)
     axes.set_xscale("log")
+    low, high = axes.get_xlim()
+    axes.set_xlim(min(low, 0.48), max(high, 2.1))  # ticks on both sides of 1
     figure_style.log_ticks(axes.xaxis)
     axes.axvline(1, color=figure_style.GREY, linewidth=0.7)
     axes.set_xlabel("times as fast as ours")

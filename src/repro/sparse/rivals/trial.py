@@ -98,10 +98,10 @@ def trials_of(rival: Rival) -> list[Trial]:
 
 
 def small_matrix(entry: str) -> Matrix:
-    """Return a random matrix with empty rows and one long row."""
+    """Return a random matrix with some empty rows, the first and the last ones not among them, and one long row."""
     random = np.random.default_rng(5)
-    lengths = random.integers(0, 9, ROWS)
-    lengths[ROWS // 2], lengths[::7] = ROWS - 3, 0
+    lengths = random.integers(1, 9, ROWS)
+    lengths[ROWS // 2], lengths[10:-9:9] = ROWS - 3, 0
     columns = np.concatenate([np.sort(random.choice(ROWS, length, replace=False)) for length in lengths])
     values = random.normal(size=(len(columns), len(get_entry(entry).members)))
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
