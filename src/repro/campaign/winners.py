@@ -248,12 +248,16 @@ def rival_rows(rivals: Iterable[RivalLine]) -> Iterator[tuple[str | None, ...]]:
 
 
 def faster_rivals(rivals: Iterable[RivalLine]) -> Iterator[str]:
-    """Yield for each case the fastest rival that is faster than ours, in words."""
-    for case, lines in groupby(rivals, key=lambda line: (line.case.problem, line.case.precision, line.title)):
-        ratios = [(ratio, line.rival) for line in lines if (ratio := ratio_of(line.ours, line.time))]
-        ratio, rival = max(ratios, default=(0.0, ""))
-        if ratio > 1:
-            yield f"{rival} is {ratio:.2f} times as fast as ours on {case[0]} ({case[1]})."
+    """Yield for each case, and task of several, the fastest rival that is faster than ours, in words."""
+    fastest: dict[tuple[str, str, str], tuple[float, str]] = {}
+    for line in rivals:
+        ratio, case = ratio_of(line.ours, line.time) or 0.0, (line.case.problem, line.case.precision, line.title)
+        fastest[case] = max(fastest.get(case, (1.0, "")), (ratio, line.rival))
+    several = len({title for _, _, title in fastest}) > 1
+    for (problem, precision, title), (ratio, rival) in fastest.items():
+        if rival:
+            task = f", {title}" if several else ""
+            yield f"{rival} is {ratio:.2f} times as fast as ours on {problem} ({precision}{task})."
 
 
 def ways_out(winners: Iterable[Winner]) -> Iterator[tuple[str, list[str]]]:
