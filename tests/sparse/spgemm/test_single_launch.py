@@ -233,7 +233,8 @@ def test_shapes_of_whole_warps_that_fit(name):
     for scalar_bytes in (4, 8):
         shapes = single_shapes(target, scalar_bytes)
         tables = {shape.table for shape in shapes}
-        assert tables == set(SINGLE_TABLES) if name == "sm_90" else tables < set(SINGLE_TABLES) or tables
+        assert tables <= set(SINGLE_TABLES)
+        assert tables == set(SINGLE_TABLES) or name != "sm_90"
         for shape in shapes:
             assert shape.threads % 32 == 0
             assert shape.warps == 1 or shape.table % shape.threads == 0  # each warp stores as many slots
