@@ -332,8 +332,7 @@ class ProductRows:
         """Return the blocks that have a sum for every column each, and their memory, in which kernels leave no mark."""
         columns = self._c.shape[1]
         nbytes = 4 * -(-columns // 32), columns * self._c.dtype.itemsize
-        blocks = max(1, min(n_rows, GLOBAL_BLOCKS, share // max(sum(nbytes), 1)))
-        marks, sums = (keep(stack, self._device.allocate(max(blocks * each, 4))) for each in nbytes)
+        blocks, (marks, sums) = self._global_memory(nbytes, n_rows, share, stack)
         self._device.fill(marks, 0)
         return blocks, [np.int32(columns), marks, sums]
 
@@ -342,9 +341,16 @@ class ProductRows:
     ) -> tuple[int, list[Argument]]:
         """Return the blocks that have a table in global memory each, and the keys and sums of all tables."""
         sums = 0 if mode == "symbolic" else shape.table * self._c.dtype.itemsize
-        nbytes = shape.table * COLUMN_BYTES, sums
-        blocks = max(1, min(n_rows, GLOBAL_BLOCKS, share // sum(nbytes)))
-        return blocks, [keep(stack, self._device.allocate(max(blocks * each, 4))) for each in nbytes]
+        blocks, memory = self._global_memory((shape.table * COLUMN_BYTES, sums), n_rows, share, stack)
+        return blocks, [*memory]
+
+    def _global_memory(
+        self, nbytes: tuple[int, int], n_rows: int, share: int, stack: ExitStack
+    ) -> tuple[int, tuple[Buffer, Buffer]]:
+        """Return as many blocks as rows or `share` bytes allow, and two buffers with the bytes of all of them."""
+        blocks = max(1, min(n_rows, GLOBAL_BLOCKS, share // max(sum(nbytes), 1)))
+        first, second = (keep(stack, self._device.allocate(max(blocks * each, 4))) for each in nbytes)
+        return blocks, (first, second)
 
     def _arguments(self) -> list[Argument]:
         bins, c, factors = self._bins, self._c, self._factors
