@@ -127,41 +127,40 @@ def relative_interval(*rounds: Sequence[Sequence[float]]) -> Interval | None:
 @lru_cache(maxsize=1 << 16)  # a ratio is in several tables and figures
 def _drawn_interval(rounds: tuple[tuple[tuple[float, ...], ...], ...]) -> Interval:
     """Compute `relative_interval` for at least two rounds per kernel."""
+    from scipy.stats import bootstrap
+
     parts = [[np.asarray(part, float) for part in side] for side in rounds]
-    rng = np.random.default_rng(0)  # reproducible intervals
-    draws = [_medians(side, rng.integers(len(side), size=(ROUND_DRAWS, len(side)))) for side in parts]
-    whole = [_medians(side, np.arange(len(side))[None])[0] for side in parts]
-    drawn, own = (draws[0] / draws[1], whole[0] / whole[1]) if len(parts) > 1 else (draws[0], whole[0])
-    low, high = _tails(drawn) / own
+
+    def statistic(*draws: NDArray[np.integer], axis: int = -1) -> Floats:
+        medians = [_medians(side, drawn) for side, drawn in zip(parts, draws, strict=True)]
+        return medians[0] / medians[1] if len(medians) > 1 else medians[0]
+
+    every = [np.arange(len(side)) for side in parts]
+    drawn = bootstrap(
+        every,
+        statistic,
+        vectorized=True,
+        n_resamples=ROUND_DRAWS,
+        confidence_level=LEVEL,
+        method="percentile",
+        random_state=np.random.default_rng(0),
+    )
+    low, high = np.array(drawn.confidence_interval) / statistic(*every)
     return float(low), float(high)
 
 
 def _medians(rounds: Sequence[Floats], draws: NDArray[np.integer]) -> Floats:
     """Return, for each draw of rounds, the median of all samples; equal draws are computed once."""
+    flat = draws.reshape(-1, len(rounds))
     # hash of a draw, independent of order: the sum of random numbers, one per round
-    codes = np.random.default_rng(1).integers(1 << 62, size=len(rounds))[draws].sum(axis=1)
+    codes = np.random.default_rng(1).integers(1 << 62, size=len(rounds))[flat].sum(axis=1)
     _, first, place = np.unique(codes, return_index=True, return_inverse=True)
-    different = draws[first]
+    different = flat[first]
     if len({len(part) for part in rounds}) == 1:
         medians: Floats = np.median(np.asarray(rounds)[different].reshape(len(first), -1), axis=1)
     else:
         medians = np.array([np.median(np.concatenate([rounds[number] for number in draw])) for draw in different])
-    of_draws: Floats = medians[place]
-    return of_draws
-
-
-def _tails(drawn: Floats) -> Floats:
-    """Return the ends of the interval that leaves out as many of the draws below it as above it.
-
-    They are those of `scipy.stats.bootstrap` by percentiles to the last bit. `scipy.stats` itself takes half a second
-    to import, and most commands that show results need nothing else of it.
-    """
-    ordered, count = np.sort(drawn), len(drawn)
-    shares = np.array([(1 - LEVEL) / 2, 1 - (1 - LEVEL) / 2])
-    place, beyond = np.divmod(shares * count + (1 - shares), 1)
-    before = place.astype(int) - 1
-    tails: Floats = (1 - beyond) * ordered[before] + beyond * ordered[np.minimum(before + 1, count - 1)]
-    return tails
+    return medians[place].reshape(draws.shape[:-1])
 
 
 def interval_of_mean(changes: Floats, cases: Sequence[object]) -> Interval | None:
@@ -170,13 +169,24 @@ def interval_of_mean(changes: Floats, cases: Sequence[object]) -> Interval | Non
     `changes` are logarithms of ratios, and `cases` names the case of each. Whole cases are drawn, since rows of one
     case are measured in one process and not independent. Errors common to all processes are not included.
     """
+    from scipy.stats import bootstrap
+
     names = {case: place for place, case in enumerate(dict.fromkeys(cases))}
     if len(names) < 2:
         return None
     places = [names[case] for case in cases]
     sums, counts = np.bincount(places, weights=changes), np.bincount(places)
-    draws = np.random.default_rng(0).integers(len(names), size=(CASE_DRAWS, len(names)))  # reproducible intervals
-    low, high = _tails(sums[draws].sum(axis=1) / counts[draws].sum(axis=1))
+    drawn = bootstrap(
+        (sums, counts),
+        lambda sums, counts, axis: sums.sum(axis=axis) / counts.sum(axis=axis),
+        paired=True,
+        vectorized=True,
+        n_resamples=CASE_DRAWS,
+        confidence_level=LEVEL,
+        method="percentile",
+        random_state=np.random.default_rng(0),  # reproducible intervals
+    )
+    low, high = drawn.confidence_interval
     return exp(low), exp(high)
 
 
