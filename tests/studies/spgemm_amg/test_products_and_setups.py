@@ -17,6 +17,7 @@ from repro.sparse.multigrid.hierarchy import NearNull
 from repro.sparse.spgemm.kernels import BINS, LIMITS
 from repro.studies.spgemm_amg import operands as amg_expected
 from repro.studies.spgemm_amg import runnables_products as amg_bins
+from repro.studies.spgemm_amg import runnables_setup as amg_setup
 from repro.studies.spgemm_amg.operands import factors_on, make_operands, upload
 from repro.studies.spgemm_amg.runnables_products import (
     MODES,
@@ -155,6 +156,20 @@ def test_what_a_row_says(built, workspace_of):
     assert said["setup/sort"]["complexity"] > 1
     assert said["setup/level-0"].items() >= {"level": 0, "rows": 400, "nonzeros": operands.a.nnz}.items()
     assert 3 < said["solve/cg"]["iterations"] < 40
+
+
+def test_a_solution_that_says_it_has_not_converged_is_not_taken_for_a_wrong_one(built, workspace_of, monkeypatch):
+    operands = make_operands(PROBLEMS["five points"], "double", 1)
+    workspace = workspace_of(operands)
+    monkeypatch.setattr(amg_setup, "MAX_STEPS", 2)
+    solution = next(r for r in runnables(built["double"], operands) if isinstance(r, Solution))
+    solution.prepare(workspace)
+    with pytest.raises(Unsupported, match="it has not converged after 2 iterations"):
+        operands.check(solution, workspace)
+    monkeypatch.setattr(Solution, "shortfall", None)
+    with pytest.raises(IncorrectError, match="the residual is"):
+        operands.check(solution, workspace)
+    solution.release()
 
 
 @pytest.mark.parametrize("precision", ["single", "double"])

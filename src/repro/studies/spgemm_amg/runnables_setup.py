@@ -26,7 +26,7 @@ from repro.sparse.multigrid.hierarchy import (
     set_up_on,
 )
 from repro.sparse.multigrid.reference import MultigridSettings, operator_complexity
-from repro.sparse.multigrid.solver import Solver
+from repro.sparse.multigrid.solver import Solver, SolveResult
 from repro.sparse.spgemm.binned_rows import papers_plan
 from repro.sparse.spgemm.multiplication import CoordinateMultiplication, Multiplication
 from repro.studies.spgemm_amg import PHASES, TOLERANCE
@@ -228,6 +228,7 @@ class Solution(MultigridRunnable, SolveRunnable):
         super().__init__(built)
         self._clear: Callable[[], None] = not_prepared
         self._read: Callable[[], NDArray[np.floating]] | None = None
+        self._solved: SolveResult | None = None
 
     @property
     def columns(self) -> Mapping[str, Any]:
@@ -245,8 +246,8 @@ class Solution(MultigridRunnable, SolveRunnable):
         self._clear = lambda: work.device.fill(solver.x, 0)
 
         def launch() -> None:
-            solved = solver.conjugate_gradients(TOLERANCE, MAX_STEPS)
-            self._amounts["iterations"] = len(solved.residuals) - 1
+            self._solved = solver.conjugate_gradients(TOLERANCE, MAX_STEPS)
+            self._amounts["iterations"] = len(self._solved.residuals) - 1
 
         self.launch = launch
 
@@ -256,6 +257,13 @@ class Solution(MultigridRunnable, SolveRunnable):
     def result(self) -> NDArray[np.floating]:
         assert self._read is not None
         return self._read()
+
+    @property
+    def shortfall(self) -> str | None:
+        if self._solved is None or self._solved.converged:
+            return None
+        steps = len(self._solved.residuals) - 1
+        return f"it has not converged after {steps} iterations, b - A x being {self._solved.reached:.3g} of b"
 
 
 def _release(levels: Sequence[DeviceLevel]) -> None:
