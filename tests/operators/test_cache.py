@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from itertools import combinations
 from pathlib import Path
@@ -268,3 +269,26 @@ def test_two_processes_compile_the_same_at_once(tmp_path: Path) -> None:
         assert process.returncode == 0
     assert len(list(tmp_path.rglob("*.clbin"))) == 10
     assert not [path for path in tmp_path.rglob(".*")]
+
+
+def test_modules_are_compiled_side_by_side_and_those_of_the_cache_are_not(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = open_runtime(DEVICE)
+    begun: list[str] = []
+    both = threading.Barrier(2, timeout=60)
+
+    def compile_module(source: str, target: Target, manifest: Path, **rest: bool) -> compiling.Module:
+        begun.append(manifest.stem)
+        both.wait()
+        return compile_one(source, target, manifest, **rest)
+
+    compile_one = compiling.compile_module
+    monkeypatch.setattr("repro.operators.runtime.compile_module", compile_module)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    others = {f"kernels/{name}": SOURCE.replace("fill", name) for name in ("one", "other")}
+    runtime.compile_together({NAME: SOURCE, **others})
+    assert sorted(begun) == ["one", "other"]
+    for name, source in others.items():
+        assert runtime.compiled(source, name)[0].status == "ok"
+    assert len(begun) == 2  # those two came from the cache

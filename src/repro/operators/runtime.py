@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from pathlib import Path
@@ -60,6 +61,12 @@ class Runtime:
                 todo="clear away what is there or make room, or name another folder in the environment variable "
                 f"{CACHE}",
             ) from error
+
+    def compile_together(self, sources: Mapping[str, str]) -> None:
+        """Compile sources by name side by side, those that the cache lacks, so that one waits only for the longest."""
+        with ThreadPoolExecutor(min(len(sources), len(os.sched_getaffinity(0)))) as pool:
+            for _ in pool.map(lambda name: self.compiled(sources[name], name), sources):
+                pass
 
     def load(self, binary: Path) -> Program:
         if binary not in self._programs:

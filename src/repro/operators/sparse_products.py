@@ -404,7 +404,12 @@ def load_products(runtime: Runtime, precision: str) -> Callable[[str], Program]:
     def load(module: str) -> Program:
         if module in TEMPLATES:
             return load_module(runtime, precision, module)
-        source = render_spgemm(KERNELS, f"{precision}/{module}", runtime.device.target, "spgemm")
-        return runtime.program(source, f"spgemm/{precision}-{module}")
+        return runtime.program(*product_source(runtime, precision, module))
 
     return load
+
+
+def product_source(runtime: Runtime, precision: str, module: str) -> tuple[str, str]:
+    """Return the source of a module of products and its name in the cache."""
+    source = render_spgemm(KERNELS, f"{precision}/{module}", runtime.device.target, "spgemm")
+    return source, f"spgemm/{precision}-{module}"
