@@ -127,7 +127,7 @@ def test_an_empty_kernel_reads_little_by_both_clocks(gpu, empty):
         assert np.median(graph) < np.median(event) / 2  # whatever the GPU
     if "H200" in gpu.name:
         assert np.median(graph) <= 1e-6
-        assert np.median(event) <= 4e-6 or not may_block(os.environ)
+        assert np.median(event) <= 8e-6 or not may_block(os.environ)  # 3 where nothing else runs on the host
 
 
 def test_a_fill_and_a_kernel_are_timed_together(gpu, gpu_module, empty):
