@@ -32,7 +32,7 @@ from repro.operators.device_exchange import (
 )
 from repro.operators.runtime import KERNELS, Runtime, open_runtime
 from repro.operators.scipy_matrices import as_rows, canonical
-from repro.operators.sparse_products import check_pattern, load_products, matrix_on_device, product_source
+from repro.operators.sparse_products import StoredPattern, load_products, matrix_on_device, product_source
 from repro.sparse.device_primitives import Load
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.elementwise import Kernels
@@ -350,7 +350,7 @@ class MultilevelSolver:
         rows = canonical(as_rows(_on_host(A), self._dtype, "A")[0])
         with self._runtime.after():
             levels = self._memory.levels
-            check_pattern(rows, levels[0].a)
+            self._pattern.check(rows)
             checked_diagonal(rows)
             if not np.isfinite(rows.data).all():
                 raise ReproError("multigrid needs finite numbers", where="A")
@@ -365,6 +365,10 @@ class MultilevelSolver:
             self._cycle = self._solver.cycle(self._solver.b, self._solver.x)
             self._whole = True
             self.levels = [Level(self._memory, index) for index in range(len(levels))]
+
+    @cached_property
+    def _pattern(self) -> StoredPattern:
+        return StoredPattern(self._memory.levels[0].a)
 
     @contextmanager
     def _working(self, *streams: int | None) -> Iterator[None]:

@@ -377,20 +377,33 @@ def matrix_on_device(runtime: Runtime, matrix: sp.csr_array, dtype: np.dtype[Any
     return Storage.upload(runtime.device, lay_out(canonical(matrix.astype(dtype)), 1))
 
 
-def check_pattern(matrix: sp.csr_array, stored: Storage) -> None:
-    """Raise `ReproError` if the sparsity pattern of a matrix differs from that of the stored matrix."""
-    columns, sizes = np.zeros(matrix.nnz, np.int32), np.zeros(matrix.shape[0], np.int32)
-    same = matrix.shape == stored.shape and matrix.nnz == stored.report().pointer
-    if same:
-        for buffer, array in ((stored.columns, columns), (stored.sizes, sizes)):
+class StoredPattern:
+    """The pattern of a matrix on the device, read once: later comparisons copy nothing.
+
+    It takes 4 bytes for each entry and each row of the host's memory.
+    """
+
+    def __init__(self, stored: Storage) -> None:
+        self._shape = stored.shape
+        self._columns = np.empty(stored.report().pointer, np.int32)
+        self._sizes = np.empty(stored.shape[0], np.int32)
+        for buffer, array in ((stored.columns, self._columns), (stored.sizes, self._sizes)):
             if array.size:
                 stored.device.download(buffer, array)
-        same = np.array_equal(columns, matrix.indices) and np.array_equal(sizes, np.diff(matrix.indptr))
-    if not same:
+
+    def check(self, matrix: sp.csr_array) -> None:
+        """Raise `ReproError` if a matrix has another pattern."""
+        if (
+            matrix.shape == self._shape
+            and matrix.nnz == len(self._columns)
+            and np.array_equal(self._sizes, np.diff(matrix.indptr))
+            and np.array_equal(self._columns, matrix.indices)
+        ):
+            return
         raise ReproError(
             "the matrix has another pattern",
             where="A",
-            expected=f"entries in the {stored.report().pointer:,} places of the matrix that was set up, 0 or not",
+            expected=f"entries in the {len(self._columns):,} places of the matrix that was set up, 0 or not",
             actual=f"{matrix.shape[0]} x {matrix.shape[1]} with {matrix.nnz:,} entries, not all of them there",
             todo="set up a new hierarchy",
         )
