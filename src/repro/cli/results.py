@@ -475,6 +475,7 @@ def best(
     study: Annotated[
         str | None, typer.Option("--study", help="A study of the campaign; by default all that choose a kernel.")
     ] = None,
+    problem: Annotated[str | None, typer.Option("--problem", help="The winners on this problem alone.")] = None,
     results: Results = RESULTS,
     config_file: Annotated[
         Path | None,
@@ -497,19 +498,23 @@ def best(
 
         repro best mine
 
+        repro best mine --problem part
+
         repro best mine --json
     """
     from repro.campaign.artifacts import CampaignSelection
-    from repro.campaign.winners import as_json, find_rivals, find_winners, studies_without
+    from repro.campaign.winners import as_json, find_rivals, find_winners, of_problem, studies_without
 
     asked = CampaignSelection.of(campaign, results, config_file, beside=())
     winners, rivals = find_winners(asked, study), find_rivals(asked, study)
+    if problem is not None:
+        winners, rivals = of_problem(problem, winners, rivals)
     if json:
         typer.echo(as_json(winners, rivals))
         return
     print_winners(winners)
     print_rivals(rivals)
-    for name, table in studies_without(asked, study):
+    for name, table in studies_without(asked, study) if problem is None else ():
         typer.echo(f"\n{name} chooses no single kernel a problem: its times are in {table}")
 
 
