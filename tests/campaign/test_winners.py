@@ -15,7 +15,7 @@ from repro.campaign.artifacts import CampaignSelection, published_of
 from repro.campaign.report import report
 from repro.campaign.winners import ON_CPU_ALONE, REHEARSAL, find_winners, notes, table_rows, ways_out
 from repro.cli.app import run
-from repro.cli.results import print_end_of_run
+from repro.cli.end_of_run import print_end_of_run
 from repro.codegen.targets import get_target
 from repro.errors import ReproError
 from repro.operators.spmv import find_variant

@@ -559,29 +559,6 @@ def print_rivals(rivals: Sequence[RivalLine]) -> None:
         typer.echo("\n".join(wrapped(note, terminal_width(), indent=INDENT)))
 
 
-def print_end_of_run(campaign: str, reasons: bool = True) -> None:
-    """Print the first winners on the user's own files, or on all problems where there are none, and all rivals.
-
-    `reasons` are those of problems without a winner, in full.
-    """
-    from repro.campaign.artifacts import CampaignSelection
-    from repro.campaign.winners import MAX_WINNERS, find_rivals, find_winners
-
-    asked = CampaignSelection.of(campaign, RESULTS, beside=())
-    own = find_winners(asked, own=True)
-    winners = own or find_winners(asked)
-    rivals = find_rivals(asked)
-    if winners:
-        first = f", the first {MAX_WINNERS} of {len(winners)}" if len(winners) > MAX_WINNERS else ""
-        whose = "Your own problems" if own else "The fastest kernels"
-        typer.echo(f"\n{whose}{first}; `repro best {campaign}` says it again:\n")
-        more = "" if own else f"`repro best {campaign}` says how to take them away"
-        print_winners(winners[:MAX_WINNERS], more, reasons)
-    print_rivals(rivals[:MAX_WINNERS])
-    if len(rivals) > MAX_WINNERS:
-        typer.echo(f"these are {MAX_WINNERS} of {len(rivals)}: `repro best {campaign}` has all")
-
-
 def claims(
     campaign: CampaignName = None,
     study: StudyName = None,
