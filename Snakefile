@@ -16,7 +16,7 @@ from repro.campaign.workflow import (
     refuse_file_in_the_way,
     report_compiled,
 )
-from repro.cli.results import print_end_of_run
+from repro.cli.end_of_run import print_end_of_run, print_failures
 from repro.config import located, read
 from repro.errors import ReproError
 from repro.package_data import shipped
@@ -116,5 +116,4 @@ onerror:
     if Path(plan.results, "report.html").exists():
         # the check has the reasons as well
         conclude(reasons=not re.search("^check, ", failed, re.MULTILINE))
-    ended = f"not complete: logs are in {plan.logs} and {' '.join(log)}"
-    print("", *filter(None, [failed and f"{failed}\n", ended]), sep="\n")
+    print_failures(failed, plan.logs, log)

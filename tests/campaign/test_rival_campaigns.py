@@ -20,7 +20,7 @@ from repro.campaign.completeness import find_missing_of_case
 from repro.campaign.configuration import load
 from repro.campaign.plan import Plan, make_plan
 from repro.campaign.steps import Freshness
-from repro.cli.results import print_end_of_run
+from repro.cli.end_of_run import print_end_of_run
 from repro.config.models import Config, Rival, Timing
 from repro.errors import ReproError
 from repro.problems.problem import Outline

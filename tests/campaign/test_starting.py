@@ -20,6 +20,7 @@ from repro.campaign.plan import Plan, make_plan
 from repro.campaign.receipts import making
 from repro.campaign.steps import Freshness, presenting
 from repro.campaign.workflow import RUN, begin, drop_unasked_limit, failures, plan_of_run, report_compiled
+from repro.cli.end_of_run import print_failures
 from repro.errors import ReproError
 
 REPOSITORY = Path(__file__).parents[2]
@@ -183,6 +184,17 @@ def test_the_end_of_a_run_says_what_failed_without_what_snakemake_says_around_it
     assert said.endswith("\n\nand 1 more: last.log") and "input" not in said
     record.write_text("nothing failed\n")
     assert failures(record) == ""
+
+
+def test_what_failed_stands_between_a_head_and_the_places_of_the_logs(capsys: pytest.CaptureFixture[str]) -> None:
+    print_failures("check, by check.log:\n  missing", "logs/c", ["run.log"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1:5] == [
+        "Not complete. The failed steps, and what each said last:", "", "check, by check.log:", "  missing",
+    ]  # fmt: skip
+    assert lines[6:8] == ["logs of the steps  logs/c", "Snakemake's own    run.log"] and "not why" in lines[8]
+    print_failures("", "logs/c", ["run.log"])
+    assert capsys.readouterr().out.splitlines()[1:2] == ["Not complete."]
 
 
 @pytest.mark.parametrize(("asked", "stays"), [("100/1s", False), ("10/1s", True), ("100/1m", True)])

@@ -113,6 +113,11 @@ def test_no_text_of_a_csv_file_is_a_formula(text: str) -> None:
     assert read[f"'{text}"].tolist() == [-1.5, 2.0]
 
 
+def test_the_mean_of_a_column_of_a_csv_file_is_that_of_its_rows() -> None:
+    table = Table((Column("a", "a"),), [(Cell(1),), (Cell(3),)], "", summary=[(Cell(9),)])
+    assert pd.read_csv(io.StringIO(as_csv(table)))["a"].mean() == 2
+
+
 @pytest.mark.parametrize("value", [-1, -0.0, -1.5e-300, float("-inf"), "-1.5", "+3", "-1e-5", "-inf"])
 def test_negative_numbers_stay_numbers(value: float | str) -> None:
     written = as_csv(Table((Column("a", "a"),), [(Cell(value),)], ""))

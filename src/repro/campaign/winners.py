@@ -14,6 +14,7 @@ from repro.bench.rows import ClockName
 from repro.campaign.artifacts import CampaignSelection
 from repro.codegen.targets import Target, get_target
 from repro.config.models import OwnProblem
+from repro.config.validation_errors import suggestion
 from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.export.bundle import parse_variant
@@ -29,13 +30,16 @@ from repro.studies import get_study, load_artifacts
 
 #: Clocks in order of preference; exported kernels run in graphs.
 CLOCKS: tuple[ClockName, ...] = ("graph", "event", "host")
-#: Target of an export of what was chosen on a CPU, the default of `repro export`.
-CPU_TARGET = "sm_90"
+#: Target of an export of what campaigns of several GPUs chose, the default of `repro export`.
+DEFAULT_TARGET = "sm_90"
 #: Maximum number of winners that the end of a run and the head of a report show.
 MAX_WINNERS = 12
-#: First line above winners that a CPU chose, and the comment above the lines that take them away.
+#: First line above winners that a CPU chose, and the note on how they are taken away.
 REHEARSAL = "rehearsal on a CPU: these times say nothing of a GPU"
-CHOSEN_ON_CPU = "# chosen by times of a CPU, which say nothing of a GPU"
+ON_CPU_ALONE = (
+    "Chosen on a CPU, a kernel is not exported: `repro export` writes CUDA and takes what a GPU chose. In Python it "
+    "runs here, by the lines of `repro best`."
+)
 #: Maximum number of characters of a reason in a table; all of it stands below.
 REASON_ROOM = 60
 
@@ -79,9 +83,9 @@ class Winner:
     #: What `repro.operator` runs, which takes the vectors of NumPy, CuPy and PyTorch as they are.
     operator: str | None = None
     operator_seconds: float | None = None
-    #: Command that writes `exported` as a C++ library; None if `not_exported` says why there is none.
+    #: Command that writes `exported` as a C++ library; None on a CPU, or if `not_exported` says why there is none.
     export: str | None = None
-    #: The fastest variant that fits a GPU, the one that wins if `not_exported` is None, and its time.
+    #: The fastest variant that fits the GPU, the one that wins if `not_exported` is None, and its time.
     exported: str | None = None
     exported_seconds: float | None = None
     #: Why the variant itself is not exported.
@@ -127,6 +131,23 @@ def find_rivals(asked: CampaignSelection, study_name: str | None = None) -> list
         if contests := contests_of(name):
             lines += rival_lines(asked.read(name), contests)
     return lines
+
+
+def of_problem(
+    name: str, winners: Sequence[Winner], rivals: Sequence[RivalLine]
+) -> tuple[list[Winner], list[RivalLine]]:
+    """Return the winners and the rivals' lines of one problem; raise `ReproError` if there are none."""
+    of_it = [winner for winner in winners if winner.problem == name]
+    beside = [line for line in rivals if line.case.problem == name]
+    if not of_it and not beside:
+        names = [*dict.fromkeys([winner.problem for winner in winners] + [line.case.problem for line in rivals])]
+        raise ReproError(
+            "the campaign chose no kernel on this problem",
+            where="--problem",
+            expected=f"one of {', '.join(names)}" if names else "a campaign with a study that chooses one",
+            actual=f"{name}{suggestion(name, names)}",
+        )
+    return of_it, beside
 
 
 def as_json(winners: Iterable[Winner], rivals: Iterable[RivalLine]) -> str:
@@ -187,8 +208,8 @@ def table_rows(winners: Sequence[Winner]) -> Iterator[tuple[str | None, ...]]:
 
 
 def notes(winners: Sequence[Winner], reasons: bool = True) -> Iterator[str]:
-    """Yield what has to be said below the table: how sure a time is, lost cases, contradicted choices, and `reasons`
-    why there is no winner.
+    """Yield what has to be said below the table: how sure a time is, lost cases, contradicted choices, what cannot be
+    taken away, and `reasons` why there is no winner.
     """
     several = _of_several_studies(winners)
     for study, share in dict.fromkeys((winner.study, winner.repeats_within) for winner in winners if winner.variant):
@@ -214,6 +235,8 @@ def notes(winners: Sequence[Winner], reasons: bool = True) -> Iterator[str]:
         yield (
             f"Kernels of {' and '.join(kept)} cannot be exported or run as an operator; those of {EXPORTED_STUDY} can."
         )
+    if any(winner.on_cpu and winner.python for winner in winners):
+        yield ON_CPU_ALONE
     if reasons:
         yield from dict.fromkeys(f"{winner.problem}: {winner.reason}" for winner in winners if winner.reason)
 
@@ -265,8 +288,6 @@ def ways_out(winners: Iterable[Winner]) -> Iterator[tuple[str, list[str]]]:
     for problem, cases in groupby(winners, key=lambda winner: winner.problem):
         found = [winner for winner in cases if winner.variant]
         lines = [line for winner in found if winner.python for line in _export_lines(winner)]
-        if lines and found[0].on_cpu:
-            lines.insert(0, CHOSEN_ON_CPU)
         lines += dict.fromkeys(line for winner in found for line in winner.python[:-1])
         for winner in found:
             if winner.python:
@@ -287,7 +308,7 @@ def _operator_remark(winner: Winner) -> Iterator[str]:
 
 def _export_lines(winner: Winner) -> Iterator[str]:
     """Yield the command that exports, below a comment on the one that wins where that is another."""
-    if winner.not_exported:
+    if winner.not_exported and not winner.on_cpu:
         instead = "no other fits either"
         if winner.exported is not None and winner.exported_seconds is not None:
             instead = f"the fastest that fits: {winner.exported}, {winner.exported_seconds * 1e6:.2f} µs"
@@ -383,25 +404,27 @@ def _fastest(case: Case, tunings: Sequence[str]) -> tuple[ReportedTime | None, C
 
 
 def _export(asked: CampaignSelection, case: Case, found: Winner, best: ReportedTime) -> dict[str, Any]:
-    """Return the fields of `Winner` on the export: of the winner, or of the fastest variant that fits a GPU."""
+    """Return the fields of `Winner` on the export: of the winner, or of the fastest variant that fits the GPU."""
     campaign = case.campaign
+    if campaign.on_cpu:
+        return {"not_exported": "chosen on a CPU"}
     assert found.entry is not None
     members = get_entry(found.entry).members
     words = ["repro", "export"]
     to = ["--to", f"{found.problem.replace('/', '-')}-{found.precision}"]
-    if not campaign.on_cpu and members:
+    if members:
         words += [found.problem, "--precision", found.precision, "--campaign", campaign.name]
         words += ["--results", str(asked.results)] if asked.results != RESULTS else []
         return {"export": join([*words, *to]), "exported": best.name, "exported_seconds": best.seconds}
-    # of a CPU's winner, and of a pattern, whose ones have to be given as real numbers, the variant alone
+    # of a pattern, whose ones have to be given as real numbers, the variant alone
     targets = {str(record.get("target")) for record in campaign.environments.values()}
-    target = get_target(min(targets) if len(targets) == 1 and not campaign.on_cpu else CPU_TARGET)
+    target = get_target(min(targets) if len(targets) == 1 else DEFAULT_TARGET)
     reason = _why_not_exported(best.name, target)
     taken = best if reason is None else _fastest_exported(case, found, target)
     if taken is None:
         return {"not_exported": reason}
-    words += ["--variant", taken.name, "--entry", found.entry if members else "real", "--precision", found.precision]
-    words += ["--target", target.name] if target.name != CPU_TARGET else []
+    words += ["--variant", taken.name, "--entry", "real", "--precision", found.precision]
+    words += ["--target", target.name] if target.name != DEFAULT_TARGET else []
     return {
         "export": join([*words, *to]),
         "exported": taken.name,

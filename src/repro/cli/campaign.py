@@ -341,7 +341,7 @@ def plan(
         typer.echo(line)
     typer.echo()
     _print_refused(planned, needs)
-    _print_line(f"{total}, {absent} of them to compile, on {cores} cores", "modules")
+    _print_line(f"{total}, {absent} of them to compile", "modules")
     variants, tried = (sum(getattr(job, key) for job in needs.jobs if job.told) for key in ("variants", "tried"))
     _print_line(f"{variants:,}{f', {tried:,} of them to try' if tried < variants else ''}", "variants")
     _print_line(f"{len(planned.artifact_files)}", "artifacts")
@@ -359,7 +359,9 @@ def plan(
         _print_line(line, " ")
     untold = sorted({job.study for job in needs.jobs if not job.told})
     more = f", with one variant a case in {', '.join(untold)}, of unknown workload" if untold else ""
-    _print_line(f"about {duration(needs.seconds(cores))}{more}" if any(steps.values()) else "nothing to do", "expected")
+    idle = f"on {cores} idle core{'s' * (cores > 1)}"
+    expected = f"about {duration(needs.seconds(cores))} {idle}{more}" if any(steps.values()) else "nothing to do"
+    _print_line(expected, "expected")
     _print_rivals(planned)
     _print_slow_compiling(planned, needs, cores)
     if planned.on_gpu and len(needs.jobs) > 1:

@@ -475,6 +475,7 @@ def best(
     study: Annotated[
         str | None, typer.Option("--study", help="A study of the campaign; by default all that choose a kernel.")
     ] = None,
+    problem: Annotated[str | None, typer.Option("--problem", help="The winners on this problem alone.")] = None,
     results: Results = RESULTS,
     config_file: Annotated[
         Path | None,
@@ -497,19 +498,23 @@ def best(
 
         repro best mine
 
+        repro best mine --problem part
+
         repro best mine --json
     """
     from repro.campaign.artifacts import CampaignSelection
-    from repro.campaign.winners import as_json, find_rivals, find_winners, studies_without
+    from repro.campaign.winners import as_json, find_rivals, find_winners, of_problem, studies_without
 
     asked = CampaignSelection.of(campaign, results, config_file, beside=())
     winners, rivals = find_winners(asked, study), find_rivals(asked, study)
+    if problem is not None:
+        winners, rivals = of_problem(problem, winners, rivals)
     if json:
         typer.echo(as_json(winners, rivals))
         return
     print_winners(winners)
     print_rivals(rivals)
-    for name, table in studies_without(asked, study):
+    for name, table in studies_without(asked, study) if problem is None else ():
         typer.echo(f"\n{name} chooses no single kernel a problem: its times are in {table}")
 
 
@@ -552,29 +557,6 @@ def print_rivals(rivals: Sequence[RivalLine]) -> None:
         typer.echo(line)
     for note in faster_rivals(rivals):
         typer.echo("\n".join(wrapped(note, terminal_width(), indent=INDENT)))
-
-
-def print_end_of_run(campaign: str, reasons: bool = True) -> None:
-    """Print the first winners on the user's own files, or on all problems where there are none, and all rivals.
-
-    `reasons` are those of problems without a winner, in full.
-    """
-    from repro.campaign.artifacts import CampaignSelection
-    from repro.campaign.winners import MAX_WINNERS, find_rivals, find_winners
-
-    asked = CampaignSelection.of(campaign, RESULTS, beside=())
-    own = find_winners(asked, own=True)
-    winners = own or find_winners(asked)
-    rivals = find_rivals(asked)
-    if winners:
-        first = f", the first {MAX_WINNERS} of {len(winners)}" if len(winners) > MAX_WINNERS else ""
-        whose = "Your own problems" if own else "The fastest kernels"
-        typer.echo(f"\n{whose}{first}; `repro best {campaign}` says it again:\n")
-        more = "" if own else f"`repro best {campaign}` says how to take them away"
-        print_winners(winners[:MAX_WINNERS], more, reasons)
-    print_rivals(rivals[:MAX_WINNERS])
-    if len(rivals) > MAX_WINNERS:
-        typer.echo(f"these are {MAX_WINNERS} of {len(rivals)}: `repro best {campaign}` has all")
 
 
 def claims(

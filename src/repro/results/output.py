@@ -63,13 +63,14 @@ def as_text(value: Value) -> Value:
 
 
 def as_csv(table: Table) -> str:
-    """Return a table as CSV: values at full precision, then columns `notes` and `keys`; summary rows at the end.
+    """Return a table as CSV: values at full precision, then columns `notes` and `keys`.
+
+    Summary rows are left out: who averages a column would average their mean with it.
 
     A column with confidence intervals is followed by columns `…_low` and `…_high`. `keys` names the recorded rows from
     which a line was computed, separated by blanks; `keys_<campaign>` does so for other campaigns in the table.
     """
-    rows = (*table.rows, *table.summary)
-    sure = [any(row[place].interval for row in rows) for place in range(len(table.columns))]
+    sure = [any(row[place].interval for row in table.rows) for place in range(len(table.columns))]
     heads = [
         key
         for column, ends in zip(table.columns, sure, strict=True)
@@ -77,7 +78,7 @@ def as_csv(table: Table) -> str:
     ]
     others = [*dict.fromkeys(column.campaign for column in table.columns if column.campaign)]
     lines = [_csv_line([*heads, "notes", "keys", *(f"keys_{name}" for name in others)])]
-    for row in rows:
+    for row in table.rows:
         notes = dict.fromkeys(note for cell in row for note in cell.notes)
         keys = [_keys(table, row, name) for name in ("", *others)]
         values: list[Value] = [

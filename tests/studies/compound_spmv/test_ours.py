@@ -71,7 +71,7 @@ def test_only_what_is_faster_is_reordered(extended: Campaign, published: Publish
     rows = values(table)
     assert {name.split()[0] for name, row in rows.items() if row["reordered"]} == {HUBS}
     summary = dict(zip((c.key for c in table.columns), table.summary[0], strict=True))
-    speedups = [float(row["speedup"]) for name, row in rows.items() if row["speedup"] and name != "geometric mean"]
+    speedups = [float(row["speedup"]) for row in rows.values() if row["speedup"]]
     assert summary["speedup"].value == pytest.approx(geometric_mean(speedups))
     assert summary["ours_us"].value is None
 

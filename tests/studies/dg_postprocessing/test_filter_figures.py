@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from dg_campaign import APPLIES, NOTHING_PUBLISHED, NUMBERS, OPERATIONS, Maker, drawn, lines, table, values
 
@@ -63,6 +65,20 @@ def test_speedups_over_triangles_with_what_is_published(dg_campaign_of_some):
     assert "over 2× for low variance and over 3× for high variance" in caption
     assert "contradicts itself" in caption
     assert {"low variance", "high variance"} <= set(texts)
+
+
+def test_the_papers_methods_are_drawn_of_the_campaign_that_judges_them(tmp_path, dg_campaign_of_some):
+    maker = Maker(tmp_path)
+    maker.case("siac/low_64k_p1", "low", 1, 64_000)
+    judging = replace(maker.load(), name="to-the-letter")
+    figure, _, caption = drawn(replace(dg_campaign_of_some, as_published=judging), "figure-3-11")
+    low, high, tuned_low, _, _, ours_high = figure.axes
+    assert marks(low, "o") == pytest.approx({64_000: 1.5})
+    assert marks(tuned_low, "o") == pytest.approx({64_000: 25 / 16})
+    assert not marks(high, "s")
+    assert marks(ours_high, "s") == pytest.approx({4000: 4.0})
+    assert "drawn of campaign to-the-letter" in caption
+    assert "to-the-letter" not in drawn(dg_campaign_of_some, "figure-3-11")[2]
 
 
 def test_meshes_of_about_one_size_share_a_tick():

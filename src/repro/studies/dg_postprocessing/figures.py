@@ -195,8 +195,12 @@ SPEEDUP_ROW = 1.75
 
 @figure(STUDY_NAME, "figure-3-11", title="Per element over per point", numbering=f"Figure 3.11 of {CITED}")
 def speedup(campaign: Campaign, published: Published) -> Figure:
-    """One panel for each family; the paper's two methods compared, to the letter and tuned, then ours."""
-    fields = all_filterings(campaign, published)
+    """One panel for each family; the paper's two methods compared, to the letter and tuned, then ours.
+
+    The paper's methods are drawn of the campaign that judges the claims on them.
+    """
+    judging = campaign.as_published or campaign
+    fields, judged = all_filterings(campaign, published), all_filterings(judging, published)
     lines = {
         name: value
         for name, degree in zip(FAMILIES, (CUBIC, None), strict=True)
@@ -209,6 +213,7 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
         "has them, with one block or patch a multiprocessor and the fastest threads that were tried of each. The same,",
         "tuned: with equal threads, cells and blocks to choose from. Ours over per element: time of that per-element",
         "way over ours. Above 1 the second is the faster; no mark, or no row, where one was not measured.",
+        _judging_note(campaign),
         _published_speedups(lines, band, campaign.on_cpu),
         WHISKERS if any(map(_sure(ELEMENT_TUNED, OURS), fields)) else "",
         cpu_note(campaign),
@@ -217,7 +222,16 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
     ]
     if campaign.on_cpu:
         lines, band = {}, None
-    return Figure(lambda: draw_speedup(fields, lines, band), join_sentences(caption))
+    return Figure(lambda: draw_speedup(fields, judged, lines, band), join_sentences(caption))
+
+
+def _judging_note(campaign: Campaign) -> str:
+    if campaign.as_published is None:
+        return ""
+    return (
+        f"Per element over per point is drawn of campaign {campaign.as_published.name}, which has the paper’s kernels "
+        f"to the letter and judges its claims, on the same model of GPU; ours over per element of {campaign.name}."
+    )
 
 
 def _published_speedups(lines: Mapping[str, float], band: tuple[float, float] | None, on_cpu: bool) -> str:
@@ -244,23 +258,35 @@ def _sure(slow: Method, fast: Method) -> Callable[[Filtering], Interval | None]:
     return lambda field: interval_of_ratio(field[slow], field[fast])
 
 
-def draw_speedup(fields: Sequence[Filtering], lines: Mapping[str, float], band: tuple[float, float] | None) -> Canvas:
-    """Draw the panels; `lines` (by family) and `band` are values of the dissertation's running text, drawn if given."""
+def draw_speedup(
+    fields: Sequence[Filtering],
+    judged: Sequence[Filtering],
+    lines: Mapping[str, float],
+    band: tuple[float, float] | None,
+) -> Canvas:
+    """Draw the panels.
 
-    def either(field: Filtering) -> float | None:
-        return next((over for slow, fast, _ in SPEEDUPS if (over := field.over(slow, fast))), None)
+    The paper's methods are those of `judged`, ours of `fields`. `lines` (by family) and `band` are values of the
+    dissertation's running text, drawn if given.
+    """
 
-    families, degrees = drawn_families(fields, either), drawn_degrees(fields, either)
-    if not families:
+    def of_row(slow: Method, fast: Method) -> Sequence[Filtering]:
+        return judged if (slow, fast) in PUBLISHED_PAIRS else fields
+
+    rows = [ratio for ratio in SPEEDUPS if any(field.over(*ratio[:2]) for field in of_row(*ratio[:2]))]
+    drawn_fields = [field for slow, fast, _ in rows for field in of_row(slow, fast) if field.over(slow, fast)]
+    if not drawn_fields:
         return figure_style.empty("no two ways were timed on a field of this campaign")
-    rows = [ratio for ratio in SPEEDUPS if any(field.over(*ratio[:2]) for field in fields)]
+    families = drawn_families(drawn_fields, lambda field: 1)
+    degrees = drawn_degrees(drawn_fields, lambda field: 1)
     drawn = figure_style.canvas(figure_style.TEXT_WIDTH, len(rows) * SPEEDUP_ROW + 0.4)
     panels = drawn.subplots(len(rows), len(families), sharex=True, sharey="row", squeeze=False)
     for row, (slow, fast, label) in enumerate(rows):
         number = partial(Filtering.over, base=slow, method=fast)
         for place, (family, axes) in enumerate(zip(families, panels[row], strict=True)):
             for degree in degrees:
-                draw_line(axes, family_fields(fields, family, degree), number, DEGREE_LOOKS[degree], _sure(slow, fast))
+                those = family_fields(of_row(slow, fast), family, degree)
+                draw_line(axes, those, number, DEGREE_LOOKS[degree], _sure(slow, fast))
             axes.axhline(1, color="black", linewidth=0.6, zorder=2)
             if row == 0:
                 axes.set_title(f"{family} variance")
@@ -269,7 +295,7 @@ def draw_speedup(fields: Sequence[Filtering], lines: Mapping[str, float], band: 
                     axes.axhspan(*band, color=figure_style.BAND, zorder=0)
                 if family in lines:
                     axes.axhline(lines[family], zorder=2, **PUBLISHED_LINE)
-            triangle_axis(axes, fields, label if place == 0 else "", last=row == len(rows) - 1, log=False)
+            triangle_axis(axes, drawn_fields, label if place == 0 else "", last=row == len(rows) - 1, log=False)
     handles: list[Line2D | Patch] = [
         plotting.Line2D([], [], label=f"P = {degree}", **line_look(*DEGREE_LOOKS[degree])) for degree in degrees
     ]
