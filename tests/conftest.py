@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
 import re
@@ -56,6 +57,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(skip)
     # a file is dealt to one process (--dist loadfile): the longest first, so that none works alone at the end
     items.sort(key=lambda item: item.get_closest_marker("workflow") is None)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Have the garbage collector pass over what has been collected: thousands of tests, which stay to the end."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

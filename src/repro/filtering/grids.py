@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.ndimage import uniform_filter
 from scipy.sparse import csc_array
 
 from repro.errors import ReproError
@@ -248,6 +247,8 @@ def work_of_cells(mesh: Triangulation, grid: Grid, half: float, work: Floats) ->
     `work` `(t,)` is the work per triangle. It is summed over the triangles in a box around the cell that is as wide as
     a stencil plus a mean triangle.
     """
+    from scipy.ndimage import uniform_filter  # slow to import
+
     nx, ny = grid.shape
     cells = np.clip(grid.cells_of(mesh.corners.mean(axis=1)), 0, [nx - 1, ny - 1])
     listed = np.bincount(cells[:, 1] * nx + cells[:, 0], weights=work, minlength=nx * ny).reshape(ny, nx)

@@ -139,8 +139,9 @@ def laid_out(figure: Figure, device: str, shape: Shape | None = None) -> Canvas:
     _take_words_as_they_are(drawn)
     if shape.width or shape.font:
         fit_words(drawn, shape.width or drawn.get_figwidth())
-    drawn.draw_without_rendering()
-    drawn.set_layout_engine("none")
+    if engine := drawn.get_layout_engine():
+        engine.execute(drawn)
+    drawn.set_layout_engine(None)  # with "none", a placeholder stays, for which each `savefig` draws the figure twice
     return drawn
 
 

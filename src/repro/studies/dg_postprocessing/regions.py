@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import roots_jacobi
 
 from repro.errors import ReproError
 from repro.galerkin import Rule, evaluation_rule, mode_count, positive
@@ -46,9 +45,17 @@ def _rule(*counts: int) -> Rule:
     return Rule(points, weights)
 
 
+def _gauss_jacobi(count: int, alpha: int, beta: int) -> tuple[Floats, Floats]:
+    """Return Gauss points from -1 to 1 and their weights, for the weight (1 - x)^alpha (1 + x)^beta."""
+    from scipy.special import roots_jacobi  # slow to import: every command reads the names of the modules
+
+    roots, weights = roots_jacobi(count, alpha, beta)
+    return roots, weights
+
+
 def _lobatto(count: int) -> tuple[Floats, Floats]:
     """Return Gauss-Lobatto points from 0 to 1, both included, and their weights, exact for degree 2 count - 3."""
-    roots, weights = roots_jacobi(count - 2, 1, 1)
+    roots, weights = _gauss_jacobi(count - 2, 1, 1)
     end = 2 / (count * (count - 1))
     all_weights = np.concatenate([[end], weights / (1 - roots**2), [end]])
     return (np.concatenate([[-1.0], roots, [1.0]]) + 1) / 2, all_weights / 2
@@ -56,7 +63,7 @@ def _lobatto(count: int) -> tuple[Floats, Floats]:
 
 def _radau(count: int, alpha: int) -> tuple[Floats, Floats]:
     """Return Gauss-Radau points in [0, 1) for the weight (1 - x)^alpha, exact for degree 2 count - 2."""
-    roots, weights = roots_jacobi(count - 1, alpha, 1)
+    roots, weights = _gauss_jacobi(count - 1, alpha, 1)
     inner = weights / (1 + roots)
     total = 2 ** (alpha + 1) * gamma(alpha + 1) / gamma(alpha + 2)
     all_weights = np.concatenate([[total - inner.sum()], inner])
@@ -65,7 +72,7 @@ def _radau(count: int, alpha: int) -> tuple[Floats, Floats]:
 
 def axis_nodes(axis: int, count: int) -> list[float]:
     """Return the points of an element in one direction, as in `repro.galerkin.collapsed`."""
-    return [float(root) for root in (roots_jacobi(count, axis, 0)[0] + 1) / 2]
+    return [float(root) for root in (_gauss_jacobi(count, axis, 0)[0] + 1) / 2]
 
 
 Integers = NDArray[np.int64]
