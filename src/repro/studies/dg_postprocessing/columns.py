@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 
 from repro.results.campaign_data import Method
 from repro.results.problem_lines import PROBLEM
 from repro.results.significance import geometric_mean, interval_of, scaled
 from repro.results.tables import Cell, Column, Statistic, SummaryLine, count, digits, speedup
-from repro.studies.dg_postprocessing.results import MILLI, NOT_TUNED, PUBLISHED_PAIRS, Filtering, Time
+from repro.studies.dg_postprocessing.operands import Errors
+from repro.studies.dg_postprocessing.results import (
+    ELEMENT,
+    MILLI,
+    NOT_TUNED,
+    OURS,
+    POINT,
+    PUBLISHED_PAIRS,
+    ErrorsOf,
+    Filtering,
+    Time,
+    convergence_orders,
+    filtered_errors,
+    local_errors,
+    unfiltered_errors,
+)
 
 KILO, MEGA, GIGA = 1e3, 1e6, 1e9
 FieldCell = Callable[[Filtering], Cell]
@@ -86,3 +102,60 @@ def over_column(key: str, title: str, group: str, base: Method, over: Method) ->
         return replace(made, notes=(*made.notes, *field.unequal_settings(base, over))) if unequal else made
 
     return ratio_column(key, title, group, cell)
+
+
+def rate_columns(
+    suffix: str, group: str, cell: Callable[[Filtering, Time | None], Cell]
+) -> tuple[Column[Filtering], ...]:
+    def column(method: Method) -> Column[Filtering]:
+        return Column(f"{method.key}_{suffix}", method.title, group, cell=lambda field: cell(field, field[method]))
+
+    return tuple(column(method) for method in (POINT, ELEMENT, OURS))
+
+
+def million_points(field: Filtering, timed: Time | None) -> Cell:
+    return digits_cell(1e-6 * field.points / timed.seconds if timed and field.points else None)
+
+
+ErrorNumber = Callable[[Errors], float]
+L2: ErrorNumber = attrgetter("l2")
+LARGEST: ErrorNumber = attrgetter("largest")
+
+
+def error_cell(errors_of: ErrorsOf, number: ErrorNumber) -> FieldCell:
+    return lambda field: formatted(number(errors) if (errors := errors_of(field)) else None, ".2e")
+
+
+def error_gain(errors_of: ErrorsOf, better: ErrorsOf, number: ErrorNumber) -> FieldCell:
+    def cell(field: Filtering) -> Cell:
+        first, second = errors_of(field), better(field)
+        return gain_cell(number(first) / number(second) if first and second and number(second) else None)
+
+    return cell
+
+
+def error_columns(
+    key: str, title: str, errors_of: ErrorsOf, fields: Sequence[Filtering]
+) -> tuple[Column[Filtering], ...]:
+    orders = convergence_orders(fields, errors_of)
+
+    def two(name: str, norm: str, number: ErrorNumber) -> tuple[Column[Filtering], ...]:
+        def order(field: Filtering) -> Cell:
+            errors = orders.get(field.line.problem)
+            return gain_cell(number(errors) if errors else None)
+
+        return (
+            Column(f"{key}_{name}", norm, title, cell=error_cell(errors_of, number)),
+            Column(f"{key}_{name}_order", f"{norm} order", title, cell=order),
+        )
+
+    return *two("l2", "L²", L2), *two("max", "max", LARGEST)
+
+
+def local_error_columns(key: str, group: str, number: ErrorNumber) -> tuple[Column[Filtering], ...]:
+    return (
+        Column(f"dg_{key}", "dG", group, cell=error_cell(unfiltered_errors, number)),
+        Column(f"whole_{key}", "one h", group, cell=error_cell(filtered_errors, number)),
+        Column(f"local_{key}", "local h", group, cell=error_cell(local_errors, number)),
+        Column(f"{key}_gain", "one over local", group, cell=error_gain(filtered_errors, local_errors, number)),
+    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -47,20 +46,26 @@ from repro.studies.dg_postprocessing import (
 from repro.studies.dg_postprocessing.columns import (
     GIGA,
     KILO,
+    L2,
+    LARGEST,
     MEGA,
     SUMMARY,
     FieldCell,
     digits_cell,
+    error_columns,
+    error_gain,
     field_columns,
     formatted,
-    gain_cell,
+    local_error_columns,
     method_milli_column,
     milli_column,
+    million_points,
     over_column,
+    rate_columns,
     ratio_column,
 )
 from repro.studies.dg_postprocessing.ids import RegionId, own_region_ids, paper_region_ids
-from repro.studies.dg_postprocessing.operands import Errors, contour_formula, gauss_points, peak_gflops
+from repro.studies.dg_postprocessing.operands import contour_formula, gauss_points, peak_gflops
 from repro.studies.dg_postprocessing.regions import region_features
 from repro.studies.dg_postprocessing.results import (
     ATOMIC,
@@ -77,14 +82,11 @@ from repro.studies.dg_postprocessing.results import (
     PRECISION,
     QUANTITIES,
     REGION_CLOCK,
-    ErrorsOf,
     Filtering,
     TargetData,
-    Time,
     WidthTimes,
     absent_filtering,
     all_filterings,
-    convergence_orders,
     device_counts,
     filtered_errors,
     filtered_row,
@@ -103,20 +105,6 @@ from repro.studies.dg_postprocessing.study import DgRow
 from repro.tuning.recordings import Recording, recordings
 from repro.tuning.strategies import NOTHING_FOUND, SEEDS, Array, Evaluation, evaluate, sample_note
 
-
-def _rate_columns(
-    suffix: str, group: str, cell: Callable[[Filtering, Time | None], Cell]
-) -> tuple[Column[Filtering], ...]:
-    def column(method: Method) -> Column[Filtering]:
-        return Column(f"{method.key}_{suffix}", method.title, group, cell=lambda field: cell(field, field[method]))
-
-    return tuple(column(method) for method in (POINT, ELEMENT, OURS))
-
-
-def _million_points(field: Filtering, timed: Time | None) -> Cell:
-    return digits_cell(1e-6 * field.points / timed.seconds if timed and field.points else None)
-
-
 FILTER_COLUMNS: tuple[Column[Filtering], ...] = (
     *field_columns(lambda field: "" if any(field[method] for method in METHODS) else field.case.why_not()),
     *(method_milli_column(f"{method.key}_ms", method.title, "ms", method) for method in METHODS),
@@ -127,10 +115,10 @@ FILTER_COLUMNS: tuple[Column[Filtering], ...] = (
         over_column(f"{method.key}_over_ours", method.title, "ours over", method, OURS)
         for method in (POINT_TUNED, ELEMENT_TUNED, ATOMIC)
     ),
-    *_rate_columns("mpoints", "M points/s", _million_points),
-    *_rate_columns("gflops", "GFLOPS", lambda field, timed: digits_cell(field.gflops(timed))),
+    *rate_columns("mpoints", "M points/s", million_points),
+    *rate_columns("gflops", "GFLOPS", lambda field, timed: digits_cell(field.gflops(timed))),
 )
-PEAK_COLUMNS = _rate_columns("peak", "of the peak", lambda field, timed: percent(field.peak_share(timed)))
+PEAK_COLUMNS = rate_columns("peak", "of the peak", lambda field, timed: percent(field.peak_share(timed)))
 
 
 @table(
@@ -283,41 +271,6 @@ def _device_columns(number: int) -> tuple[Column[Filtering], ...]:
     )
 
 
-ErrorNumber = Callable[[Errors], float]
-L2: ErrorNumber = attrgetter("l2")
-LARGEST: ErrorNumber = attrgetter("largest")
-
-
-def _error(errors_of: ErrorsOf, number: ErrorNumber) -> FieldCell:
-    return lambda field: formatted(number(errors) if (errors := errors_of(field)) else None, ".2e")
-
-
-def _gain(errors_of: ErrorsOf, better: ErrorsOf, number: ErrorNumber) -> FieldCell:
-    def cell(field: Filtering) -> Cell:
-        first, second = errors_of(field), better(field)
-        return gain_cell(number(first) / number(second) if first and second and number(second) else None)
-
-    return cell
-
-
-def _error_columns(
-    key: str, title: str, errors_of: ErrorsOf, fields: Sequence[Filtering]
-) -> tuple[Column[Filtering], ...]:
-    orders = convergence_orders(fields, errors_of)
-
-    def two(name: str, norm: str, number: ErrorNumber) -> tuple[Column[Filtering], ...]:
-        def order(field: Filtering) -> Cell:
-            errors = orders.get(field.line.problem)
-            return gain_cell(number(errors) if errors else None)
-
-        return (
-            Column(f"{key}_{name}", norm, title, cell=_error(errors_of, number)),
-            Column(f"{key}_{name}_order", f"{norm} order", title, cell=order),
-        )
-
-    return *two("l2", "L²", L2), *two("max", "max", LARGEST)
-
-
 def _function(field: Filtering) -> Cell:
     row = filtered_row(field)
     return Cell(field.function, keys=(row.key,) if row else ())
@@ -338,10 +291,10 @@ def accuracy(campaign: Campaign, published: Published) -> Table:
         *field_columns(lambda field: "" if filtered_errors(field) else missing_errors(field)),
         Column("function", "function", numeric=False, cell=_function),
         Column("mean_edge", "mean edge", cell=lambda field: formatted(field.facts.get("mean_edge"), ".4f")),
-        *_error_columns("dg", "dG", unfiltered_errors, fields),
-        *_error_columns("filtered", "filtered", filtered_errors, fields),
-        Column("l2_gain", "L²", gains, cell=_gain(unfiltered_errors, filtered_errors, L2)),
-        Column("max_gain", "max", gains, cell=_gain(unfiltered_errors, filtered_errors, LARGEST)),
+        *error_columns("dg", "dG", unfiltered_errors, fields),
+        *error_columns("filtered", "filtered", filtered_errors, fields),
+        Column("l2_gain", "L²", gains, cell=error_gain(unfiltered_errors, filtered_errors, L2)),
+        Column("max_gain", "max", gains, cell=error_gain(unfiltered_errors, filtered_errors, LARGEST)),
     )
     caption = [
         "How far a field is from the function that it is the L² projection of, and how far the field that the filter",
@@ -357,15 +310,6 @@ def accuracy(campaign: Campaign, published: Published) -> Table:
     return table_of(columns, fields, join_sentences(caption))
 
 
-def _local_error_columns(key: str, group: str, number: ErrorNumber) -> tuple[Column[Filtering], ...]:
-    return (
-        Column(f"dg_{key}", "dG", group, cell=_error(unfiltered_errors, number)),
-        Column(f"whole_{key}", "one h", group, cell=_error(filtered_errors, number)),
-        Column(f"local_{key}", "local h", group, cell=_error(local_errors, number)),
-        Column(f"{key}_gain", "one over local", group, cell=_gain(filtered_errors, local_errors, number)),
-    )
-
-
 def _mean_scale(field: Filtering) -> Cell:
     return formatted(row.mean_scale if (row := local_row(field)) else None, ".4f")
 
@@ -378,8 +322,8 @@ LOCAL_COLUMNS: tuple[Column[Filtering], ...] = (
     *field_columns(lambda field: "" if local_errors(field) else missing_local_errors(field)),
     Column("longest_edge", "longest edge", "h", cell=lambda field: formatted(field.facts.get("longest_edge"), ".4f")),
     Column("mean_scale", "local, mean", "h", cell=_mean_scale),
-    *_local_error_columns("l2", "L² error", L2),
-    *_local_error_columns("max", "largest error", LARGEST),
+    *local_error_columns("l2", "L² error", L2),
+    *local_error_columns("max", "largest error", LARGEST),
     Column("whole_pairs", "one h", "pairs at a point", cell=_at_point(lambda row: row.pairs)),
     Column("local_pairs", "local h", "pairs at a point", cell=_at_point(lambda row: row.local_pairs)),
     method_milli_column("whole_ms", "one h", "ms", POINT_TUNED),
