@@ -59,11 +59,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("workflow") is None)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection() -> None:
+    """Collect tests without garbage collection: they stay to the end."""
+    gc.disable()
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
-    """Have the garbage collector pass over what has been collected: thousands of tests, which stay to the end."""
-    gc.collect()
+    """Have the garbage collector pass over the collected tests, which are thousands."""
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from repro.devices.base import Captured, CopiedWords, Launch
 
 ALIGNMENT = 256
 HEADER = Path(__file__).with_suffix(".h")
-COMPILER = ("g++", "-O1", "-std=c++17", "-w", "-fPIC")
+COMPILER = ("g++", "-Og", "-std=c++17", "-w", "-fPIC")
 #: A kernel may be called as a function of the C library is: its own comes first.
 LINKER = ("-shared", "-Wl,-Bsymbolic")
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")

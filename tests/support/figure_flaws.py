@@ -33,7 +33,9 @@ SLACK = 1.0
 def laid_out(figure: Figure, shape: figure_style.Shape | None = None) -> Canvas:
     """Return a figure as it is written."""
     with figure_style.look(), style.context({"font.family": shape.font} if shape and shape.font else {}):
-        return figure_style.laid_out(figure, "A device", shape)
+        canvas = figure_style.laid_out(figure, "A device", shape)
+        canvas.draw_without_rendering()  # which puts the texts in their places
+        return canvas
 
 
 def flaws(canvas: Canvas) -> list[str]:
