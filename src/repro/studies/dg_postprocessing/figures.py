@@ -465,7 +465,7 @@ def draw_scaling(fields: Sequence[Filtering]) -> Canvas:
         axes.grid(axis="both")
         axes.set_xlabel("devices")
         axes.legend(loc="upper left")
-    panels[0].set_ylabel("speed-up over one")
+    panels[0].set_ylabel("speedup over one")
     ways = [way for way in DISTRIBUTED_METHODS if any(key[1] is way for key in chosen)]
     handles = [plotting.Line2D([], [], color="black", linestyle=METHOD_DASHES[way], label=way.title) for way in ways]
     drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles))
