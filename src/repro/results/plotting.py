@@ -28,13 +28,14 @@ if TYPE_CHECKING:
         NullLocator,
         ScalarFormatter,
     )
+    from matplotlib.transforms import ScaledTranslation
     from matplotlib.tri import Triangulation
 
 __all__ = [
     "BarContainer", "BoundaryNorm", "Figure", "FixedLocator", "FuncFormatter", "Line2D", "ListedColormap",
     "LogFormatterSciNotation", "LogLocator", "LogNorm", "MaxNLocator", "Normalize", "NullLocator", "Patch",
-    "PathCollection", "ScalarFormatter", "ScalarMappable", "Triangulation", "VPacker", "colormaps", "get_font_names",
-    "style", "withStroke",
+    "PathCollection", "ScalarFormatter", "ScalarMappable", "ScaledTranslation", "Triangulation", "VPacker",
+    "colormaps", "get_font_names", "style", "withStroke",
 ]  # fmt: skip
 #: The module of Matplotlib that has each name.
 MODULES = {
@@ -47,6 +48,7 @@ MODULES = {
     "Patch": "patches",
     "PathCollection": "collections",
     "ScalarMappable": "cm",
+    "ScaledTranslation": "transforms",
     "Triangulation": "tri",
     "VPacker": "offsetbox",
     "get_font_names": "font_manager",

@@ -74,15 +74,24 @@ def draw_line(
     number: FieldNumber,
     look: tuple[str, str],
     sure: Callable[[Filtering], Interval | None] = lambda field: None,
+    beside: float = 0.0,
 ) -> None:
-    """Draw a number over the number of triangles, with marks and intervals; draw nothing if there are no numbers."""
+    """Draw a number over the number of triangles, with marks and intervals; draw nothing if there are no numbers.
+
+    The line is drawn `beside` points to the right of its place, so that lines of one mesh cover no marks of each other.
+    """
     pairs = [(field.triangles, value) for field in fields if (value := number(field)) is not None]
+    lines = []
     if pairs:
         across, along = zip(*pairs, strict=True)
-        axes.plot(across, along, **line_look(*look))
+        lines += axes.plot(across, along, **line_look(*look))
     for field in fields:
         if field.triangles and (ends := sure(field)):
-            axes.plot([field.triangles] * 2, ends, color="black", linewidth=0.6, marker="_", markersize=2.5, zorder=4)
+            lines += axes.plot(
+                [field.triangles] * 2, ends, color="black", linewidth=0.6, marker="_", markersize=2.5, zorder=4
+            )
+    for line in lines if beside else ():  # after plotting, which reads the axes' limits off the data
+        line.set_transform(axes.transData + plotting.ScaledTranslation(beside / 72, 0, axes.figure.dpi_scale_trans))
 
 
 def line_look(colour: str, marker: str) -> dict[str, Any]:

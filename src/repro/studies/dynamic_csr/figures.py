@@ -390,6 +390,8 @@ def _format_look(updated: Method) -> dict[str, Any]:
 
 #: Colour map of the marks, and the part of it in use; its brighter end is too light for many products.
 GAIN_COLOURS, GAIN_DARKEST = "plasma", 0.62
+#: Their markers, by number of products.
+GAIN_MARKERS = ("o", "s", "^", "D", "v")
 
 
 @figure(STUDY_NAME, "figure-crossover", title="Gain over a rebuild, by products per batch", numbering="ours")
@@ -433,8 +435,8 @@ def draw_crossover(trades: Sequence[RebuildTradeoff], missing: Sequence[tuple[Ti
     for y, trade in enumerate(trades):
         gains = [trade.gain(products) for products in PRODUCT_COUNTS]
         axes.plot([min(gains), max(gains)], [y, y], color=figure_style.PALE, linewidth=1.0, zorder=2)
-        for gain, colour in zip(gains, colours, strict=True):
-            axes.plot([gain], [y], **_gain_look(colour))
+        for gain, colour, marker in zip(gains, colours, GAIN_MARKERS, strict=True):
+            axes.plot([gain], [y], **_gain_look(colour, marker))
     figure_style.column(axes, [trade.in_words for trade in trades], ("break-even n", "black"), points=4)
     axes.set_xscale("log")
     figure_style.log_ticks(axes.xaxis)
@@ -446,8 +448,8 @@ def draw_crossover(trades: Sequence[RebuildTradeoff], missing: Sequence[tuple[Ti
     why = [brief_reason(text) for _, text in missing]
     figure_style.rows_axis(axes, names, missing=[*(None for _ in trades), *why])
     handles = [
-        plotting.Line2D([], [], label=f"n = {products}", **_gain_look(colour))
-        for products, colour in zip(PRODUCT_COUNTS, colours, strict=True)
+        plotting.Line2D([], [], label=f"n = {products}", **_gain_look(colour, marker))
+        for products, colour, marker in zip(PRODUCT_COUNTS, colours, GAIN_MARKERS, strict=True)
     ]
     drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.0, columnspacing=1.4)
     figure_style.footnote(drawn, mark)
@@ -460,8 +462,8 @@ def _trade_label(trade: RebuildTradeoff) -> str:
     return f"{trade.line.label}, {count(trade.entries).shown}"
 
 
-def _gain_look(colour: object) -> dict[str, Any]:
-    return {"color": colour, "marker": "o", "markersize": 4, "linestyle": "", "zorder": 3}
+def _gain_look(colour: object, marker: str) -> dict[str, Any]:
+    return {"color": colour, "marker": marker, "markersize": 4, "linestyle": "", "zorder": 3}
 
 
 #: Panels in one row, and size of one row in inches.

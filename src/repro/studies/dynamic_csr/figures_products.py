@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from repro.results import figure_style, plotting
 from repro.results.campaign_data import Method
@@ -118,6 +118,8 @@ def _draw_flops_panel(axes: Axes, cases: Sequence[ProductTimes], shown: Sequence
 #: Panels side by side, and height of one panel in inches.
 SCALING_ACROSS, SCALING_HEIGHT = 4, 1.45
 PRECISION_DASHES = {"double": "-", "single": (0, (3, 1.5))}
+#: Look of the line that is as many times as fast as there are devices.
+LINEAR: dict[str, Any] = {"color": figure_style.GREY, "linewidth": 0.6}
 #: First point of each line: on one device nothing is exchanged, so the speed-up is 1.
 ONE_DEVICE = (1, 1.0)
 
@@ -173,19 +175,21 @@ def draw_scaling(panels: Sequence[Sequence[DeviceTimes]], published: Published, 
         plotting.Line2D([], [], color=item.colour, marker=item.marker, markersize=3, label=item.label)
         for item in SPEEDUP_SERIES
     ]
+    handles.append(plotting.Line2D([], [], **LINEAR, label="as many as devices"))
     if printed:
         handles.append(
             plotting.Line2D([], [], linestyle="", marker="D", markersize=3.4, color="black", label="published, M2090")
         )
     drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.6, columnspacing=1.2)
     drawn.supxlabel("devices", fontsize=7)
+    drawn.supylabel("speedup over one device", fontsize=7)
     figure_style.footnote(drawn, mark)
     return drawn
 
 
 def _draw_scaling_panel(axes: Axes, cases: Sequence[DeviceTimes], points: Sequence[tuple[int, str]], most: int) -> None:
     counts = sorted({1, *(count for case in cases for count in case.counts)})
-    axes.plot([1, most], [1, most], color=figure_style.GREY, linewidth=0.6)
+    axes.plot([1, most], [1, most], **LINEAR)
     for case in cases:
         for series in SPEEDUP_SERIES:
             line = [(count, speedup) for count in case.counts if (speedup := series.speedup(case, count)) is not None]

@@ -233,6 +233,13 @@ COLOURS = {
     "prolongator": figure_style.LIGHT,
     "transpose": figure_style.GREY,
 }
+#: Patterns of the phases whose colours are alike in grey print.
+HATCHES = {"radius": "////", "prolongator": "....", "transpose": "xxxx"}
+
+
+def phase_look(name: str) -> dict[str, Any]:
+    """Return the fill of a phase's bar: its colour and, where that is not enough to know it by, a pattern."""
+    return {"facecolor": COLOURS[name], "hatch": HATCHES.get(name), "edgecolor": "white", "linewidth": 0}
 
 
 @figure(STUDY_NAME, "figure-setup", title="Phases of the set-up", numbering="ours")
@@ -287,9 +294,7 @@ def draw_phases(cases: Sequence[ProblemTimes], band: tuple[float, float] | None,
     missing = [None if case.phases else brief_reason(case.why_not(LEVEL)) for case in cases]
     figure_style.rows_axis(times, [case.line.label for case in cases], missing=missing)
     figure_style.rows_axis(shares, [""] * len(cases), missing=[])
-    handles: list[Patch | Line2D] = [
-        plotting.Patch(color=colour, label=PHASES[name]) for name, colour in COLOURS.items()
-    ]
+    handles: list[Patch | Line2D] = [plotting.Patch(label=PHASES[name], **phase_look(name)) for name in COLOURS]
     if any(len(case.levels) > 1 for case in cases):
         handles.append(plotting.Line2D([], [], label="between two levels", **_BETWEEN))
     if band:
@@ -310,16 +315,16 @@ def _draw_times(axes: Axes, y: int, case: ProblemTimes) -> None:
             axes.plot([begin, begin], [y - 0.5, y + 0.5], zorder=4, **_BETWEEN)
         for name, seconds in phases_of(level.row).items():
             width = MILLI * seconds
-            axes.barh(y, width, left=begin, height=PHASE_FILLED, color=COLOURS[name], linewidth=0, zorder=2)
+            axes.barh(y, width, left=begin, height=PHASE_FILLED, zorder=2, **phase_look(name))
             begin += width
 
 
 def _draw_shares(axes: Axes, y: int, case: ProblemTimes) -> None:
     phases, begin = case.phases, 0.0
     whole = sum(phases.values())
-    for name, colour in COLOURS.items():
+    for name in COLOURS:
         width = 100 * phases[name] / whole
-        axes.barh(y, width, left=begin, height=PHASE_FILLED, color=colour, linewidth=0, zorder=2)
+        axes.barh(y, width, left=begin, height=PHASE_FILLED, zorder=2, **phase_look(name))
         if name == "galerkin":
             axes.text(1.5, y, f"{width:.0f} %", va="center", fontsize=6, color="white", zorder=5)  # left of the range
         begin += width
