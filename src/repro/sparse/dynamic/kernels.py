@@ -95,6 +95,12 @@ RUNS_BLOCKS_PER_SM = 5
 REST_GROUPS_PER_BLOCK = {"cuda": BLOCK_SIZE["cuda"] // 32, "opencl": BLOCK_SIZE["opencl"]}
 #: Entries that each thread of a defragmentation copies.
 COPIES_PER_THREAD = 8
+#: Whether a GPU defragments line by line, and places rows without slack by one kernel.
+BY_LINES = False
+#: Blocks of `copy_lines` resident on a multiprocessor, which bounds their registers.
+LINES_BLOCKS_PER_SM = 5
+#: Rows that each thread of `place_all_rows` places.
+ROWS_PER_THREAD = 8
 #: Maximum entries per thread for which the threads of a row, or a warp, compute a mixed product.
 MIXED_MAX = 32
 #: Maximum number of other devices that a kernel stores to.
@@ -128,6 +134,8 @@ def _template_variables(precision: str, target: Target) -> dict[str, Any]:
         "entries_per_thread": ENTRIES_PER_THREAD,
         "runs_blocks_per_sm": RUNS_BLOCKS_PER_SM,
         "copies_per_thread": COPIES_PER_THREAD,
+        "lines_blocks_per_sm": LINES_BLOCKS_PER_SM,
+        "rows_per_thread": ROWS_PER_THREAD,
         "peers": PEERS,
         "mixed_max": MIXED_MAX,
         "state": STATE_NAMES,

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from repro.devices.base import Argument, Buffer, Device, Program
 from repro.sparse.device_primitives import SORT_KEY_BITS, RadixSort, Scan, bits_of
 from repro.sparse.dynamic.kernels import (
+    BY_LINES,
     COPIES_PER_THREAD,
     ENTRIES_PER_PART,
     ENTRIES_PER_THREAD,
@@ -24,6 +25,7 @@ from repro.sparse.dynamic.kernels import (
     MAX_MEDIUM_BATCH,
     MAX_SMALL_BATCH,
     REST_GROUPS_PER_BLOCK,
+    ROWS_PER_THREAD,
     SMALL_BLOCK_SIZE,
 )
 from repro.sparse.dynamic.storage import EntryBatch, SortedBatch, Storage
@@ -55,6 +57,7 @@ class Operations:
 
     def __init__(self, storage: Storage, matrix: Program, sort: Program, scratch: Scratch) -> None:
         self.storage = storage
+        self._program = matrix
         self._kernels = Kernels(storage.device, matrix)
         self._sort = sort
         self._scratch = scratch
@@ -249,19 +252,57 @@ class Operations:
         It sets sizes, table and pointer of `target`, too. Without `slack` columns and values are CSR, by the offsets.
         """
         storage, rows = self.storage, self.storage.shape[0]
-        tile = COPIES_PER_THREAD * BLOCK_SIZE[self._device.backend]
-        tiles = -(-target.capacity // tile)
-        firsts, n_rows = self._ints("first rows", tiles + 1), np.int32(rows)
-        permuted = _permuted(permutation, storage.sizes)
+        firsts, n_rows, permuted = self._firsts(target), np.int32(rows), _permuted(permutation, storage.sizes)
         place = self._over(
             "place_rows", rows, n_rows, offsets, *permuted, storage.sizes, np.int32(target.segments),
             np.int32(target.pitch), target.table, target.sizes, target.state, firsts,
         )  # fmt: skip
+        return in_order([place, self._copy_tiles(offsets, firsts, target, slack, permuted)])
+
+    def together(self, target: Storage) -> Launch:
+        """Copy all rows into another matrix of the same shape and enough capacity, in order and without slack."""
+        if not self._by_lines:
+            rooms, offsets = self.rooms(0)
+            return in_order([rooms, self.copy(offsets, target, slack=False)])
+        storage, rows = self.storage, self.storage.shape[0]
+        blocks = max(1, -(-rows // (ROWS_PER_THREAD * BLOCK_SIZE[self._device.backend])))
+        offsets, firsts = self._ints("offsets", rows + 1), self._firsts(target)
+        totals, counters = self._ints("totals", 2 * blocks), self._ints("counters of totals", 3)
+        for published in (totals, counters):
+            self._device.fill(published, 0)
+        place = self._kernels.blocks(
+            "place_all_rows", blocks, [
+                np.int32(rows), offsets, storage.sizes, np.int32(target.segments), np.int32(target.pitch), target.table,
+                target.sizes, target.state, firsts, totals, counters,
+            ],
+        )  # fmt: skip
+        return in_order([place, self._copy_tiles(offsets, firsts, target, False, _permuted(None, storage.sizes))])
+
+    @property
+    def _by_lines(self) -> bool:
+        return BY_LINES and self._device.backend == "cuda"
+
+    @property
+    def _tile(self) -> int:
+        """Entries that a block of a defragmentation copies."""
+        return COPIES_PER_THREAD * BLOCK_SIZE[self._device.backend]
+
+    def _firsts(self, target: Storage) -> Buffer:
+        """Return memory for the first row of each tile of a copy."""
+        return self._ints("first rows", -(-target.capacity // self._tile) + 1)
+
+    def _copy_tiles(
+        self, offsets: Buffer, firsts: Buffer, target: Storage, slack: bool, permuted: tuple[Argument, Argument]
+    ) -> Launch:
+        storage, tiles = self.storage, max(1, -(-target.capacity // self._tile))
         arguments: list[Argument] = [
-            n_rows, offsets, firsts, np.int32(slack), *permuted, np.int32(storage.pitch), storage.table, storage.sizes,
-            storage.columns, storage.values, target.columns, target.values,
+            np.int32(storage.shape[0]), offsets, firsts, np.int32(slack), *permuted, np.int32(storage.pitch),
+            storage.table, storage.sizes, storage.columns, storage.values, target.columns, target.values,
         ]  # fmt: skip
-        return in_order([place, self._kernels.blocks("copy_rows", tiles, arguments)])
+        if not self._by_lines:
+            return self._kernels.blocks("copy_rows", tiles, arguments)
+        block_size = BLOCK_SIZE[self._device.backend]
+        return self._device.bind_dependent(self._program, "copy_lines", tiles, block_size, arguments)
 
     def total(self, offsets: Buffer) -> Launch:
         """Store the last offset in the report: the entries of a copy, with slack."""
