@@ -89,6 +89,13 @@ LONG_ROW, LONG_RUN = 128, 32
 LONG_BLOCKS = 2
 #: Entries of a batch that a thread processes where each takes little work.
 ENTRIES_PER_THREAD = 2
+#: Entries of a batch that a thread of its check takes.
+CHECKS_PER_THREAD = 2
+#: Whether a GPU inserts a large sorted batch by one kernel.
+IN_LINES = False
+#: Entries of the batch that a thread of it takes, and its blocks on a multiprocessor, which bounds their registers.
+LINE_ENTRIES_PER_THREAD = 8
+INSERT_BLOCKS_PER_SM = 4
 #: Blocks of `insert_runs` resident on a multiprocessor, which bounds their registers.
 RUNS_BLOCKS_PER_SM = 5
 #: Groups of lanes in a block of `insert_rest`; each completes the work of one block of `insert_runs`.
@@ -132,6 +139,9 @@ def _template_variables(precision: str, target: Target) -> dict[str, Any]:
         "long_row": LONG_ROW,
         "long_run": LONG_RUN,
         "entries_per_thread": ENTRIES_PER_THREAD,
+        "checks_per_thread": CHECKS_PER_THREAD,
+        "line_entries_per_thread": LINE_ENTRIES_PER_THREAD,
+        "insert_blocks_per_sm": INSERT_BLOCKS_PER_SM,
         "runs_blocks_per_sm": RUNS_BLOCKS_PER_SM,
         "copies_per_thread": COPIES_PER_THREAD,
         "lines_blocks_per_sm": LINES_BLOCKS_PER_SM,

@@ -18,9 +18,12 @@ from repro.devices.base import Argument, Buffer, Device, Program
 from repro.sparse.device_primitives import SORT_KEY_BITS, RadixSort, Scan, bits_of
 from repro.sparse.dynamic.kernels import (
     BY_LINES,
+    CHECKS_PER_THREAD,
     COPIES_PER_THREAD,
     ENTRIES_PER_PART,
     ENTRIES_PER_THREAD,
+    IN_LINES,
+    LINE_ENTRIES_PER_THREAD,
     LONG_BLOCKS,
     MAX_MEDIUM_BATCH,
     MAX_SMALL_BATCH,
@@ -61,6 +64,7 @@ class Operations:
         self._kernels = Kernels(storage.device, matrix)
         self._sort = sort
         self._scratch = scratch
+        self._known: list[Buffer] = []
         self._scans: dict[int, Scan] = {}
         self._sorts: dict[int, RadixSort] = {}
 
@@ -91,8 +95,11 @@ class Operations:
     def insertion_of(self, batch: EntryBatch, arranged: SortedBatch, slack: int) -> Insertion:
         """Append entries of a batch that are arranged by row and known to be inside the matrix."""
         storage, m = self.storage, np.int32(arranged.count)
-        blocks = -(-arranged.count // (ENTRIES_PER_THREAD * BLOCK_SIZE[self._device.backend]))
-        destinations, unplaced = self._ints("destinations", 8 * blocks), self._ints("unplaced", arranged.count)
+        in_lines = IN_LINES and self._device.backend == "cuda"
+        per_thread = LINE_ENTRIES_PER_THREAD if in_lines else ENTRIES_PER_THREAD
+        words = 8 * -(-arranged.count // (per_thread * BLOCK_SIZE[self._device.backend]))
+        destinations = self._zeros("published destinations", words) if in_lines else self._ints("destinations", words)
+        unplaced = self._ints("unplaced", arranged.count)
         order = arranged.order or arranged.rows  # without an order the argument is not read
         assert batch.values is not None
         entries: list[Argument] = [
@@ -102,13 +109,19 @@ class Operations:
         to: list[Argument] = [
             np.int32(storage.capacity), *self._chain, storage.columns, storage.values, storage.state,
         ]  # fmt: skip
+        if in_lines:
+            launch = self._kernels.over("insert_lines", arranged.count, [*entries, np.int32(slack), *to], per_thread)
+            return self._insertion(launch, batch, arranged, unplaced)
         per_block = ENTRIES_PER_THREAD * REST_GROUPS_PER_BLOCK[self._device.backend]
         launches = [
             self._kernels.over("insert_runs", arranged.count, [*entries, np.int32(slack), *to], ENTRIES_PER_THREAD),
             self._kernels.over("insert_rest", arranged.count, [*entries, *to], per_block),
         ]
+        return self._insertion(in_order(launches), batch, arranged, unplaced)
+
+    def _insertion(self, launch: Launch, batch: EntryBatch, arranged: SortedBatch, unplaced: Buffer) -> Insertion:
         return Insertion(
-            in_order(launches),
+            launch,
             partial(self._gather_unplaced, batch, arranged, unplaced),
             partial(self._unplaced_indices, arranged, unplaced),
         )
@@ -267,9 +280,7 @@ class Operations:
         storage, rows = self.storage, self.storage.shape[0]
         blocks = max(1, -(-rows // (ROWS_PER_THREAD * BLOCK_SIZE[self._device.backend])))
         offsets, firsts = self._ints("offsets", rows + 1), self._firsts(target)
-        totals, counters = self._ints("totals", 2 * blocks), self._ints("counters of totals", 3)
-        for published in (totals, counters):
-            self._device.fill(published, 0)
+        totals, counters = self._zeros("totals", 2 * blocks), self._zeros("counters of totals", 3)
         place = self._kernels.blocks(
             "place_all_rows", blocks, [
                 np.int32(rows), offsets, storage.sizes, np.int32(target.segments), np.int32(target.pitch), target.table,
@@ -322,7 +333,7 @@ class Operations:
     def _check(self, batch: EntryBatch) -> Launch:
         storage, shape = self.storage, map(np.int32, self.storage.shape)
         arguments: list[Argument] = [np.int32(batch.count), *shape, batch.rows, batch.columns, storage.state]
-        return self._kernels.over("check_batch", batch.count, arguments, ENTRIES_PER_THREAD)
+        return self._kernels.over("check_batch", batch.count, arguments, CHECKS_PER_THREAD)
 
     @property
     def _hash_bits(self) -> int:
@@ -356,6 +367,14 @@ class Operations:
 
     def _ints(self, name: str, count: int) -> Buffer:
         return self._scratch.take(name, 4 * count)
+
+    def _zeros(self, name: str, count: int) -> Buffer:
+        """Return memory that was zeros at first, and is in the state in which earlier launches left it."""
+        buffer = self._ints(name, count)
+        if all(buffer is not known for known in self._known):
+            self._device.fill(buffer, 0)
+            self._known.append(buffer)
+        return buffer
 
     def release(self) -> None:
         """Release memory for sorting and scanning; matrix and scratch belong to their owner."""
