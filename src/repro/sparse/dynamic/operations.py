@@ -17,13 +17,18 @@ from numpy.typing import NDArray
 from repro.devices.base import Argument, Buffer, Device, Program
 from repro.sparse.device_primitives import SORT_KEY_BITS, RadixSort, Scan, bits_of
 from repro.sparse.dynamic.kernels import (
+    BY_LINES,
+    CHECKS_PER_THREAD,
     COPIES_PER_THREAD,
     ENTRIES_PER_PART,
     ENTRIES_PER_THREAD,
+    IN_LINES,
+    LINE_ENTRIES_PER_THREAD,
     LONG_BLOCKS,
     MAX_MEDIUM_BATCH,
     MAX_SMALL_BATCH,
     REST_GROUPS_PER_BLOCK,
+    ROWS_PER_THREAD,
     SMALL_BLOCK_SIZE,
 )
 from repro.sparse.dynamic.storage import EntryBatch, SortedBatch, Storage
@@ -55,9 +60,11 @@ class Operations:
 
     def __init__(self, storage: Storage, matrix: Program, sort: Program, scratch: Scratch) -> None:
         self.storage = storage
+        self._program = matrix
         self._kernels = Kernels(storage.device, matrix)
         self._sort = sort
         self._scratch = scratch
+        self._known: list[Buffer] = []
         self._scans: dict[int, Scan] = {}
         self._sorts: dict[int, RadixSort] = {}
 
@@ -88,8 +95,11 @@ class Operations:
     def insertion_of(self, batch: EntryBatch, arranged: SortedBatch, slack: int) -> Insertion:
         """Append entries of a batch that are arranged by row and known to be inside the matrix."""
         storage, m = self.storage, np.int32(arranged.count)
-        blocks = -(-arranged.count // (ENTRIES_PER_THREAD * BLOCK_SIZE[self._device.backend]))
-        destinations, unplaced = self._ints("destinations", 8 * blocks), self._ints("unplaced", arranged.count)
+        in_lines = IN_LINES and self._device.backend == "cuda"
+        per_thread = LINE_ENTRIES_PER_THREAD if in_lines else ENTRIES_PER_THREAD
+        words = 8 * -(-arranged.count // (per_thread * BLOCK_SIZE[self._device.backend]))
+        destinations = self._zeros("published destinations", words) if in_lines else self._ints("destinations", words)
+        unplaced = self._ints("unplaced", arranged.count)
         order = arranged.order or arranged.rows  # without an order the argument is not read
         assert batch.values is not None
         entries: list[Argument] = [
@@ -99,13 +109,19 @@ class Operations:
         to: list[Argument] = [
             np.int32(storage.capacity), *self._chain, storage.columns, storage.values, storage.state,
         ]  # fmt: skip
+        if in_lines:
+            launch = self._kernels.over("insert_lines", arranged.count, [*entries, np.int32(slack), *to], per_thread)
+            return self._insertion(launch, batch, arranged, unplaced)
         per_block = ENTRIES_PER_THREAD * REST_GROUPS_PER_BLOCK[self._device.backend]
         launches = [
             self._kernels.over("insert_runs", arranged.count, [*entries, np.int32(slack), *to], ENTRIES_PER_THREAD),
             self._kernels.over("insert_rest", arranged.count, [*entries, *to], per_block),
         ]
+        return self._insertion(in_order(launches), batch, arranged, unplaced)
+
+    def _insertion(self, launch: Launch, batch: EntryBatch, arranged: SortedBatch, unplaced: Buffer) -> Insertion:
         return Insertion(
-            in_order(launches),
+            launch,
             partial(self._gather_unplaced, batch, arranged, unplaced),
             partial(self._unplaced_indices, arranged, unplaced),
         )
@@ -249,19 +265,55 @@ class Operations:
         It sets sizes, table and pointer of `target`, too. Without `slack` columns and values are CSR, by the offsets.
         """
         storage, rows = self.storage, self.storage.shape[0]
-        tile = COPIES_PER_THREAD * BLOCK_SIZE[self._device.backend]
-        tiles = -(-target.capacity // tile)
-        firsts, n_rows = self._ints("first rows", tiles + 1), np.int32(rows)
-        permuted = _permuted(permutation, storage.sizes)
+        firsts, n_rows, permuted = self._firsts(target), np.int32(rows), _permuted(permutation, storage.sizes)
         place = self._over(
             "place_rows", rows, n_rows, offsets, *permuted, storage.sizes, np.int32(target.segments),
             np.int32(target.pitch), target.table, target.sizes, target.state, firsts,
         )  # fmt: skip
+        return in_order([place, self._copy_tiles(offsets, firsts, target, slack, permuted)])
+
+    def together(self, target: Storage) -> Launch:
+        """Copy all rows into another matrix of the same shape and enough capacity, in order and without slack."""
+        if not self._by_lines:
+            rooms, offsets = self.rooms(0)
+            return in_order([rooms, self.copy(offsets, target, slack=False)])
+        storage, rows = self.storage, self.storage.shape[0]
+        blocks = max(1, -(-rows // (ROWS_PER_THREAD * BLOCK_SIZE[self._device.backend])))
+        offsets, firsts = self._ints("offsets", rows + 1), self._firsts(target)
+        totals, counters = self._zeros("totals", 2 * blocks), self._zeros("counters of totals", 3)
+        place = self._kernels.blocks(
+            "place_all_rows", blocks, [
+                np.int32(rows), offsets, storage.sizes, np.int32(target.segments), np.int32(target.pitch), target.table,
+                target.sizes, target.state, firsts, totals, counters,
+            ],
+        )  # fmt: skip
+        return in_order([place, self._copy_tiles(offsets, firsts, target, False, _permuted(None, storage.sizes))])
+
+    @property
+    def _by_lines(self) -> bool:
+        return BY_LINES and self._device.backend == "cuda"
+
+    @property
+    def _tile(self) -> int:
+        """Entries that a block of a defragmentation copies."""
+        return COPIES_PER_THREAD * BLOCK_SIZE[self._device.backend]
+
+    def _firsts(self, target: Storage) -> Buffer:
+        """Return memory for the first row of each tile of a copy."""
+        return self._ints("first rows", -(-target.capacity // self._tile) + 1)
+
+    def _copy_tiles(
+        self, offsets: Buffer, firsts: Buffer, target: Storage, slack: bool, permuted: tuple[Argument, Argument]
+    ) -> Launch:
+        storage, tiles = self.storage, max(1, -(-target.capacity // self._tile))
         arguments: list[Argument] = [
-            n_rows, offsets, firsts, np.int32(slack), *permuted, np.int32(storage.pitch), storage.table, storage.sizes,
-            storage.columns, storage.values, target.columns, target.values,
+            np.int32(storage.shape[0]), offsets, firsts, np.int32(slack), *permuted, np.int32(storage.pitch),
+            storage.table, storage.sizes, storage.columns, storage.values, target.columns, target.values,
         ]  # fmt: skip
-        return in_order([place, self._kernels.blocks("copy_rows", tiles, arguments)])
+        if not self._by_lines:
+            return self._kernels.blocks("copy_rows", tiles, arguments)
+        block_size = BLOCK_SIZE[self._device.backend]
+        return self._device.bind_dependent(self._program, "copy_lines", tiles, block_size, arguments)
 
     def total(self, offsets: Buffer) -> Launch:
         """Store the last offset in the report: the entries of a copy, with slack."""
@@ -281,7 +333,7 @@ class Operations:
     def _check(self, batch: EntryBatch) -> Launch:
         storage, shape = self.storage, map(np.int32, self.storage.shape)
         arguments: list[Argument] = [np.int32(batch.count), *shape, batch.rows, batch.columns, storage.state]
-        return self._kernels.over("check_batch", batch.count, arguments, ENTRIES_PER_THREAD)
+        return self._kernels.over("check_batch", batch.count, arguments, CHECKS_PER_THREAD)
 
     @property
     def _hash_bits(self) -> int:
@@ -315,6 +367,14 @@ class Operations:
 
     def _ints(self, name: str, count: int) -> Buffer:
         return self._scratch.take(name, 4 * count)
+
+    def _zeros(self, name: str, count: int) -> Buffer:
+        """Return memory that was zeros at first, and is in the state in which earlier launches left it."""
+        buffer = self._ints(name, count)
+        if all(buffer is not known for known in self._known):
+            self._device.fill(buffer, 0)
+            self._known.append(buffer)
+        return buffer
 
     def release(self) -> None:
         """Release memory for sorting and scanning; matrix and scratch belong to their owner."""

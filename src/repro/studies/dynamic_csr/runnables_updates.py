@@ -477,7 +477,7 @@ class Defragmentation(MatrixOperation):
 
     def bind_copy(self, work: KernelLauncher, storage: Storage, target: Storage) -> Launcher:
         """Return a launch that brings the rows of a matrix together in another one."""
-        return bind_defragmentation(operations_on(work, storage), target)
+        return operations_on(work, storage).together(target)
 
 
 class DynamicConversion(FormatConversion):
@@ -498,7 +498,7 @@ class DynamicConversion(FormatConversion):
             compact = lay_out(matrix, SEGMENTS)
             operations = operations_on(work, guarded_storage(work, compact))
             target = guarded_storage(work, lay_out(sp.csr_array(matrix.shape, dtype=matrix.dtype), SEGMENTS, nnz))
-            self.launch = bind_defragmentation(operations, target)
+            self.launch = operations.together(target)
             self._read = lambda: read_exact(target, nnz)
             return
         given = CsrMemory.upload(work, matrix)
@@ -537,12 +537,6 @@ def guarded_storage(work: KernelLauncher, arrays: Arrays) -> Storage:
 def operations_on(work: KernelLauncher, storage: Storage) -> Operations:
     scratch = work.keep(Scratch(work.device))
     return work.keep(Operations(storage, work.load("matrix"), work.load("sort"), scratch))
-
-
-def bind_defragmentation(operations: Operations, target: Storage) -> Callable[[], None]:
-    """Return a launch that defragments into a sufficiently large matrix, without slack."""
-    rooms, offsets = operations.rooms(0)
-    return in_order([rooms, operations.copy(offsets, target, slack=False)])
 
 
 def initial_matrix(plan: UpdatePlan, operation: UpdateName, slack: int | None = None) -> tuple[Arrays, int]:
