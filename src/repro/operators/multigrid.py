@@ -31,14 +31,14 @@ from repro.operators.device_exchange import (
     to_cupy,
 )
 from repro.operators.runtime import KERNELS, Runtime, open_runtime
-from repro.operators.scipy_matrices import as_rows, canonical
+from repro.operators.scipy_matrices import as_rows
 from repro.operators.sparse_products import StoredPattern, load_products, matrix_on_device, product_source
 from repro.sparse.device_primitives import Load
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.elementwise import Kernels
 from repro.sparse.multigrid.hierarchy import DeviceLevel, refresh_on, set_up_on
 from repro.sparse.multigrid.kernels import MODULES, render_multigrid
-from repro.sparse.multigrid.reference import SMOOTHER_DEGREES, MultigridSettings, Smoother, checked_diagonal
+from repro.sparse.multigrid.reference import SMOOTHER_DEGREES, MultigridSettings, Smoother, check_diagonal
 from repro.sparse.multigrid.solver import Solver, SolveResult, check_finite, shifted
 from repro.sparse.solvers.persistent import AT_ROUNDING
 
@@ -347,17 +347,17 @@ class MultilevelSolver:
             raise ReproError(
                 "the hierarchy keeps nothing to be refreshed by", todo="set it up by repro.amg(A, refreshable=True)"
             )
-        rows = canonical(as_rows(_on_host(A), self._dtype, "A")[0])
+        rows = as_rows(_on_host(A), self._dtype, "A")[0]
         with self._runtime.after():
             levels = self._memory.levels
-            self._pattern.check(rows)
-            checked_diagonal(rows)
-            if not np.isfinite(rows.data).all():
+            values = self._pattern.values_of(rows)
+            check_diagonal(values[self._pattern.diagonal])
+            if not np.isfinite(values).all():
                 raise ReproError("multigrid needs finite numbers", where="A")
             self._whole = False
             try:
-                if rows.nnz:
-                    self._runtime.device.write(levels[0].a.values, rows.data)
+                if values.size:
+                    self._runtime.device.write(levels[0].a.values, values)
                 levels[:] = refresh_on(self._runtime.device, self._memory.load, levels, self._memory.settings)
                 self._solver.renew(levels)
             except OutOfDeviceMemory as error:

@@ -374,13 +374,13 @@ def _common_runtime(device: str, operands: Sequence[Operand]) -> Runtime:
 
 def matrix_on_device(runtime: Runtime, matrix: sp.csr_array, dtype: np.dtype[Any]) -> Storage:
     """Upload a matrix to the device, with duplicates added and one segment per row."""
-    return Storage.upload(runtime.device, lay_out(canonical(matrix.astype(dtype)), 1))
+    return Storage.upload(runtime.device, lay_out(canonical(matrix.astype(dtype, copy=False)), 1, shared=True))
 
 
 class StoredPattern:
-    """The pattern of a matrix on the device, read once: later comparisons copy nothing.
+    """The pattern of a square matrix on the device, read once: later comparisons copy nothing.
 
-    It takes 4 bytes for each entry and each row of the host's memory.
+    Columns ascend. It takes 4 bytes for each entry and each row of the host's memory, and 8 for each diagonal entry.
     """
 
     def __init__(self, stored: Storage) -> None:
@@ -390,22 +390,31 @@ class StoredPattern:
         for buffer, array in ((stored.columns, self._columns), (stored.sizes, self._sizes)):
             if array.size:
                 stored.device.download(buffer, array)
+        rows = np.repeat(np.arange(stored.shape[0], dtype=np.int32), self._sizes)
+        #: Places of the diagonal's entries, those of a row without one left out.
+        self.diagonal = np.flatnonzero(self._columns == rows)
 
-    def check(self, matrix: sp.csr_array) -> None:
-        """Raise `ReproError` if a matrix has another pattern."""
-        if (
+    def values_of(self, matrix: sp.csr_array) -> NDArray[Any]:
+        """Return the values of a matrix in the order of this pattern; raise `ReproError` if it has another pattern."""
+        if not self._is_of(matrix):
+            matrix = canonical(matrix)  # which takes a pass of its own, and few matrices need it
+            if not self._is_of(matrix):
+                raise ReproError(
+                    "the matrix has another pattern",
+                    where="A",
+                    expected=f"entries in the {len(self._columns):,} places of the matrix that was set up, 0 or not",
+                    actual=f"{matrix.shape[0]} x {matrix.shape[1]} with {matrix.nnz:,} entries, not all of them there",
+                    todo="set up a new hierarchy",
+                )
+        values: NDArray[Any] = matrix.data
+        return values
+
+    def _is_of(self, matrix: sp.csr_array) -> bool:
+        return (
             matrix.shape == self._shape
             and matrix.nnz == len(self._columns)
             and np.array_equal(self._sizes, np.diff(matrix.indptr))
             and np.array_equal(self._columns, matrix.indices)
-        ):
-            return
-        raise ReproError(
-            "the matrix has another pattern",
-            where="A",
-            expected=f"entries in the {len(self._columns):,} places of the matrix that was set up, 0 or not",
-            actual=f"{matrix.shape[0]} x {matrix.shape[1]} with {matrix.nnz:,} entries, not all of them there",
-            todo="set up a new hierarchy",
         )
 
 

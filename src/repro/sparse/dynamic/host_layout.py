@@ -138,12 +138,18 @@ def room_for(batches: Iterable[int], n_rows: int, segments: int, slack: int) -> 
 
 
 def lay_out(
-    matrix: sp.csr_array, segments: int = SEGMENTS, capacity: int | None = None, width: int = 0, slack: int = 0
+    matrix: sp.csr_array,
+    segments: int = SEGMENTS,
+    capacity: int | None = None,
+    width: int = 0,
+    slack: int = 0,
+    shared: bool = False,
 ) -> Arrays:
     """Return a CSR matrix, duplicates allowed, with one segment a row, in row order.
 
     `capacity` None: what the segments need. Each segment can hold at least `width` entries, and `slack` more than it
-    has; with 0 and 0 an empty row has no segment. A capacity that is too small raises `ReproError`.
+    has; with 0 and 0 an empty row has no segment. A capacity that is too small raises `ReproError`. With `shared` the
+    arrays may be the matrix's own, and must not be written to.
     """
     rows = matrix.shape[0]
     sizes = np.diff(matrix.indptr).astype(np.int64)
@@ -160,13 +166,17 @@ def lay_out(
     filled = room > 0
     table[: 2 * rows : 2] = np.where(filled, ends - room, 0)
     table[1 : 2 * rows : 2] = np.where(filled, ends, 0)
+    stored = sizes.astype(np.int32)
+    if shared and capacity == needed == matrix.nnz:
+        columns, values = matrix.indices[:needed].astype(np.int32, copy=False), matrix.data[:needed]
+        return Arrays(matrix.shape, segments, columns, values, table, stored, needed)
     columns, values = np.zeros(capacity, np.int32), np.zeros(capacity, matrix.dtype)
     if needed == matrix.nnz:  # no free space: the same order as CSR
         columns[:needed], values[:needed] = matrix.indices, matrix.data
     else:
         places = consecutive(ends - room, sizes)
         columns[places], values[places] = matrix.indices, matrix.data
-    return Arrays(matrix.shape, segments, columns, values, table, sizes.astype(np.int32), needed)
+    return Arrays(matrix.shape, segments, columns, values, table, stored, needed)
 
 
 def insert(

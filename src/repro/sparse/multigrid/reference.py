@@ -251,10 +251,15 @@ def not_finite() -> ReproError:
 def checked_diagonal(a: sp.csr_array) -> NDArray[np.floating]:
     """Return the diagonal; a missing, zero or non-finite entry raises `ReproError`."""
     diagonal: NDArray[np.floating] = a.diagonal()
+    check_diagonal(diagonal)
+    return diagonal
+
+
+def check_diagonal(diagonal: NDArray[np.floating]) -> None:
+    """Raise `ReproError` if an entry is zero or not finite."""
     bad = np.flatnonzero(~np.isfinite(diagonal) | (diagonal == 0))
     if len(bad):
         raise bad_diagonal(int(bad[0]), len(bad), float(diagonal[bad[0]]))
-    return diagonal
 
 
 def bad_diagonal(row: int, count: int, value: float) -> ReproError:
