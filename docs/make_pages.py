@@ -39,8 +39,6 @@ from jinja2 import Environment, StrictUndefined
 ROOT = Path(__file__).parents[1]
 SOURCES = ROOT / "docs/sources"
 WIDTH = 120
-#: First columns of lines that sum up the lines above them; a query does not see them.
-SUMMARIES = ("geometric mean", "mean", "median", "worst", "least")
 SPREAD = "spread "
 _AGGREGATE = re.compile(r"(?:(min|max|median|mean|geomean|count) )?(.+)", re.DOTALL)
 _FENCES = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
@@ -86,8 +84,7 @@ class Table:
         names = self.frame.iloc[:, 0].astype(str)
         if line and not line.startswith("where "):
             return self.frame[names == line if (names == line).any() else names.str.startswith(line)]
-        lines = self.frame[~names.str.startswith(SUMMARIES)]
-        return lines.query(line.removeprefix("where ")) if line else lines
+        return self.frame.query(line.removeprefix("where ")) if line else self.frame
 
 
 @cache

@@ -234,7 +234,7 @@ COLOURS = {
     "transpose": figure_style.GREY,
 }
 #: Patterns of the phases whose colours are alike in grey print.
-HATCHES = {"radius": "////", "prolongator": "....", "transpose": "xxxx"}
+HATCHES = {"radius": "////", "prolongator": "---", "transpose": "xxxx"}
 
 
 def phase_look(name: str) -> dict[str, Any]:
