@@ -226,7 +226,7 @@ def short(step: str) -> str:
         ("tuning/session.py", {"report", *OURS, *COO} - {"compound_spmv compile", "compressed_coo compile"}),
         ("sparse/operands.py", {"report", *OURS, *COO} - {"compound_spmv compile", "compressed_coo compile"}),
         ("sparse/solvers/kernels.py", {"report", *OURS, *COO}),
-        ("entries/real.py", ALL - {"common"}),
+        ("entries/builtin.py", ALL - {"common"}),
         ("errors.py", ALL),
         ("operators/spmv.py", set()),
         ("cli/app.py", set()),

@@ -1,4 +1,4 @@
-"""Entries: the types of non-zeros. Each file in this folder registers one type; all files are imported here."""
+"""Entries: the types of non-zeros. Files in this folder register types; all are imported here."""
 
 from __future__ import annotations
 
