@@ -246,6 +246,18 @@ def test_right_sides_at_both_ends_of_the_range(hierarchy, size):
     np.testing.assert_allclose(ml.aspreconditioner() @ (size * b) / size, ml.aspreconditioner() @ b, rtol=1e-12)
 
 
+def test_a_preconditioner_offers_no_adjoint_since_that_of_a_matrix_that_is_not_symmetric_is_another():
+    n = 20
+    line = sp.diags_array([-np.ones(n - 1), 2 * np.ones(n), -np.ones(n - 1)], offsets=[-1, 0, 1])
+    flow = sp.diags_array([-np.ones(n - 1), np.ones(n)], offsets=[-1, 0])
+    matrix = sp.csr_array(sp.kron(sp.eye_array(n), line + 1.5 * flow) + sp.kron(line, sp.eye_array(n)))
+    cycle = repro.amg(matrix, device=DEVICE).aspreconditioner()
+    x, y = np.random.default_rng(1).normal(size=(2, n * n))
+    assert abs(y @ (cycle @ x) - x @ (cycle @ y)) > 1e-3 * abs(y @ (cycle @ x))
+    with pytest.raises(NotImplementedError):
+        cycle.rmatvec(y)
+
+
 def test_of_zeros_the_solution_is_zero_wherever_it_starts(hierarchy):
     matrix, ml = hierarchy
     start, residuals = np.random.default_rng(1).random(1600), []

@@ -1,5 +1,7 @@
 """Matrices and vectors that lie on the device already, as operands and as results: matrices that grow, and CuPy's."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -10,7 +12,7 @@ import repro
 from repro.errors import ReproError
 from repro.operators import device_exchange
 from repro.operators.arrays import DeviceArray
-from repro.operators.runtime import Runtime, open_runtime
+from repro.operators.runtime import Runtime, _Streams, open_runtime
 from repro.operators.sparse_products import load_products, matrix_on_device
 from support.device_memory import fill_after
 from support.matrices import poisson, random
@@ -231,3 +233,12 @@ def test_a_full_device_is_one_message_and_gives_all_back(bring, monkeypatch, nth
     with pytest.raises(ReproError, match="the device has no room"):
         repro.spgemm(a, a, DEVICE)
     assert not held
+
+
+def test_a_stream_of_the_caller_waits_for_ours_even_behind_an_error():
+    streams, waits = _Streams.__new__(_Streams), []
+    streams._ours, streams._current = 7, nullcontext
+    streams._wait = lambda later, earlier: waits.append((later, earlier))
+    with pytest.raises(ValueError), streams.ordered({3}):
+        raise ValueError
+    assert waits == [(7, 3), (3, 7)]

@@ -252,10 +252,11 @@ class MultilevelSolver:
         return sum(level.shape[0] for level in self.levels) / max(self.levels[0].shape[0], 1)
 
     def aspreconditioner(self) -> LinearOperator:
-        """Return one V-cycle as an operator for SciPy's solvers, with vectors on the host."""
-        return LinearOperator(
-            (self._n, self._n), matvec=self._precondition, rmatvec=self._precondition, dtype=self._dtype
-        )
+        """Return one V-cycle as an operator for SciPy's solvers, with vectors on the host.
+
+        It has no adjoint, which differs from the cycle where A is not symmetric.
+        """
+        return LinearOperator((self._n, self._n), matvec=self._precondition, dtype=self._dtype)
 
     def solve(
         self,

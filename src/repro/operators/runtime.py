@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from threading import RLock
@@ -186,9 +186,19 @@ class _Streams:
         with self._current():
             for stream in foreign:
                 self._wait(self._ours, stream)
-            yield
-            for stream in foreign:
-                self._wait(stream, self._ours)
+            try:
+                yield
+            except BaseException:
+                # what was launched before the error may still use the caller's arrays; the error is what is told
+                with suppress(Exception):
+                    self._let_wait(foreign)
+                raise
+            self._let_wait(foreign)
+
+    def _let_wait(self, streams: set[int]) -> None:
+        """Let later work of `streams` wait for what the device's own stream has to do."""
+        for stream in streams:
+            self._wait(stream, self._ours)
 
     def finish(self, streams: set[int]) -> bool:
         """Wait for `streams` and the device's own stream; return False while a graph is captured on it."""

@@ -379,7 +379,8 @@ class SingleLaunch:
                 c.release()
                 return None
         entries_of_c.cut(pointer)
-        c.capacity, c.entries, c.longest = pointer, entries, longest
+        # what a warp takes last may reach past the memory though its rows do not
+        c.capacity, c.entries, c.longest = min(pointer, plan.capacity), entries, longest
         return c
 
     def bind(self, load: Load, factors: Factors, plan: SinglePlan) -> tuple[Callable[[], None], Storage, Range] | None:
