@@ -102,10 +102,8 @@ RUNS_BLOCKS_PER_SM = 5
 REST_GROUPS_PER_BLOCK = {"cuda": BLOCK_SIZE["cuda"] // 32, "opencl": BLOCK_SIZE["opencl"]}
 #: Entries that each thread of a defragmentation copies.
 COPIES_PER_THREAD = 8
-#: Whether a GPU defragments line by line, and places rows without slack by one kernel.
-BY_LINES = False
-#: Blocks of `copy_lines` resident on a multiprocessor, which bounds their registers.
-LINES_BLOCKS_PER_SM = 5
+#: Blocks of `copy_rows` resident on a multiprocessor, which bounds their registers; fewer where it holds fewer threads.
+COPY_BLOCKS_PER_SM = 5
 #: Rows that each thread of `place_all_rows` places.
 ROWS_PER_THREAD = 8
 #: Maximum entries per thread for which the threads of a row, or a warp, compute a mixed product.
@@ -144,7 +142,7 @@ def _template_variables(precision: str, target: Target) -> dict[str, Any]:
         "insert_blocks_per_sm": INSERT_BLOCKS_PER_SM,
         "runs_blocks_per_sm": RUNS_BLOCKS_PER_SM,
         "copies_per_thread": COPIES_PER_THREAD,
-        "lines_blocks_per_sm": LINES_BLOCKS_PER_SM,
+        "copy_blocks_per_sm": min(COPY_BLOCKS_PER_SM, target.threads_per_sm // BLOCK_SIZE[target.dialect]),
         "rows_per_thread": ROWS_PER_THREAD,
         "peers": PEERS,
         "mixed_max": MIXED_MAX,

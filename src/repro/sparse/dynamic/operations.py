@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from repro.devices.base import Argument, Buffer, Device, Program
 from repro.sparse.device_primitives import SORT_KEY_BITS, RadixSort, Scan, bits_of
 from repro.sparse.dynamic.kernels import (
-    BY_LINES,
     CHECKS_PER_THREAD,
     COPIES_PER_THREAD,
     ENTRIES_PER_PART,
@@ -270,28 +269,29 @@ class Operations:
             "place_rows", rows, n_rows, offsets, *permuted, storage.sizes, np.int32(target.segments),
             np.int32(target.pitch), target.table, target.sizes, target.state, firsts,
         )  # fmt: skip
-        return in_order([place, self._copy_tiles(offsets, firsts, target, slack, permuted)])
+        tiles, arguments = self._tiles(offsets, firsts, target, slack, permuted)
+        return in_order([place, self._kernels.blocks("copy_rows", tiles, arguments)])
 
     def together(self, target: Storage) -> Launch:
-        """Copy all rows into another matrix of the same shape and enough capacity, in order and without slack."""
-        if not self._by_lines:
+        """Copy all rows into another matrix of the same shape and enough capacity, in order and without slack.
+
+        On a GPU one kernel finds the offsets and places the rows, and the copy begins beside it.
+        """
+        if self._device.backend != "cuda":
             rooms, offsets = self.rooms(0)
             return in_order([rooms, self.copy(offsets, target, slack=False)])
-        storage, rows = self.storage, self.storage.shape[0]
-        blocks = max(1, -(-rows // (ROWS_PER_THREAD * BLOCK_SIZE[self._device.backend])))
+        storage, rows, block_size = self.storage, self.storage.shape[0], BLOCK_SIZE["cuda"]
+        blocks = max(1, -(-rows // (ROWS_PER_THREAD * block_size)))
         offsets, firsts = self._ints("offsets", rows + 1), self._firsts(target)
-        totals, counters = self._zeros("totals", 2 * blocks), self._zeros("counters of totals", 3)
         place = self._kernels.blocks(
             "place_all_rows", blocks, [
                 np.int32(rows), offsets, storage.sizes, np.int32(target.segments), np.int32(target.pitch), target.table,
-                target.sizes, target.state, firsts, totals, counters,
+                target.sizes, target.state, firsts, self._zeros("totals", 2 * (2 + blocks)),
             ],
         )  # fmt: skip
-        return in_order([place, self._copy_tiles(offsets, firsts, target, False, _permuted(None, storage.sizes))])
-
-    @property
-    def _by_lines(self) -> bool:
-        return BY_LINES and self._device.backend == "cuda"
+        tiles, arguments = self._tiles(offsets, firsts, target, False, _permuted(None, storage.sizes))
+        copy = self._device.bind_dependent(self._program, "copy_rows", tiles, block_size, arguments)
+        return in_order([place, copy])
 
     @property
     def _tile(self) -> int:
@@ -302,18 +302,15 @@ class Operations:
         """Return memory for the first row of each tile of a copy."""
         return self._ints("first rows", -(-target.capacity // self._tile) + 1)
 
-    def _copy_tiles(
+    def _tiles(
         self, offsets: Buffer, firsts: Buffer, target: Storage, slack: bool, permuted: tuple[Argument, Argument]
-    ) -> Launch:
-        storage, tiles = self.storage, max(1, -(-target.capacity // self._tile))
-        arguments: list[Argument] = [
+    ) -> tuple[int, list[Argument]]:
+        """Return the number of blocks of `copy_rows`, and its arguments."""
+        storage = self.storage
+        return max(1, -(-target.capacity // self._tile)), [
             np.int32(storage.shape[0]), offsets, firsts, np.int32(slack), *permuted, np.int32(storage.pitch),
             storage.table, storage.sizes, storage.columns, storage.values, target.columns, target.values,
         ]  # fmt: skip
-        if not self._by_lines:
-            return self._kernels.blocks("copy_rows", tiles, arguments)
-        block_size = BLOCK_SIZE[self._device.backend]
-        return self._device.bind_dependent(self._program, "copy_lines", tiles, block_size, arguments)
 
     def total(self, offsets: Buffer) -> Launch:
         """Store the last offset in the report: the entries of a copy, with slack."""
