@@ -30,8 +30,6 @@ TILE_ROWS = 16
 SUM_ROWS = 8
 #: Numbers of fields that one launch of a product can filter.
 FIELDS = (1, 2, 4, 8, 16)
-#: Whether products of eight fields and more take modes of several triangles at once, so that none is padded.
-PACKED = False
 #: Arrays that a product reads; the streaming kernels read the same arrays.
 STREAMS = ("values", "columns", "masks", "row_starts", "column_starts", "entry_starts", "modes")
 #: Possible numbers of words that a thread of a streaming kernel loads at once.
@@ -63,7 +61,6 @@ def render_siac(templates: Path, module: str, target: Target, owner: str) -> str
         "block_sizes": (CONTOUR_BLOCK_SIZES if kernels in ("edges", "rows") else BLOCK_SIZES)[target.dialect],
         "block_size": BLOCK_SIZE[target.dialect],
         "field_counts": FIELDS,
-        "packed": PACKED,
         "streams": STREAMS,
         "in_flight_counts": IN_FLIGHT_COUNTS,
     }

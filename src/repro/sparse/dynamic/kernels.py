@@ -89,23 +89,15 @@ LONG_ROW, LONG_RUN = 128, 32
 LONG_BLOCKS = 2
 #: Entries of a batch that a thread processes where each takes little work.
 ENTRIES_PER_THREAD = 2
-#: Entries of a batch that a thread of its check takes.
-CHECKS_PER_THREAD = 2
-#: Whether a GPU inserts a large sorted batch by one kernel.
-IN_LINES = False
-#: Entries of the batch that a thread of it takes, and its blocks on a multiprocessor, which bounds their registers.
-LINE_ENTRIES_PER_THREAD = 8
+#: Entries of a large batch that a thread inserts. With four a GPU's block needs half the shared memory, but an H200
+#: takes longer.
+INSERT_ENTRIES_PER_THREAD = {"cuda": 8, "opencl": ENTRIES_PER_THREAD}
+#: Blocks of a GPU's `insert_runs` resident on a multiprocessor, which bounds their registers.
 INSERT_BLOCKS_PER_SM = 4
-#: Blocks of `insert_runs` resident on a multiprocessor, which bounds their registers.
-RUNS_BLOCKS_PER_SM = 5
-#: Groups of lanes in a block of `insert_rest`; each completes the work of one block of `insert_runs`.
-REST_GROUPS_PER_BLOCK = {"cuda": BLOCK_SIZE["cuda"] // 32, "opencl": BLOCK_SIZE["opencl"]}
 #: Entries that each thread of a defragmentation copies.
 COPIES_PER_THREAD = 8
-#: Whether a GPU defragments line by line, and places rows without slack by one kernel.
-BY_LINES = False
-#: Blocks of `copy_lines` resident on a multiprocessor, which bounds their registers.
-LINES_BLOCKS_PER_SM = 5
+#: Blocks of `copy_rows` resident on a multiprocessor, which bounds their registers; fewer if it holds fewer threads.
+COPY_BLOCKS_PER_SM = 5
 #: Rows that each thread of `place_all_rows` places.
 ROWS_PER_THREAD = 8
 #: Maximum entries per thread for which the threads of a row, or a warp, compute a mixed product.
@@ -139,12 +131,10 @@ def _template_variables(precision: str, target: Target) -> dict[str, Any]:
         "long_row": LONG_ROW,
         "long_run": LONG_RUN,
         "entries_per_thread": ENTRIES_PER_THREAD,
-        "checks_per_thread": CHECKS_PER_THREAD,
-        "line_entries_per_thread": LINE_ENTRIES_PER_THREAD,
+        "insert_entries_per_thread": INSERT_ENTRIES_PER_THREAD[target.dialect],
         "insert_blocks_per_sm": INSERT_BLOCKS_PER_SM,
-        "runs_blocks_per_sm": RUNS_BLOCKS_PER_SM,
         "copies_per_thread": COPIES_PER_THREAD,
-        "lines_blocks_per_sm": LINES_BLOCKS_PER_SM,
+        "copy_blocks_per_sm": min(COPY_BLOCKS_PER_SM, target.threads_per_sm // BLOCK_SIZE[target.dialect]),
         "rows_per_thread": ROWS_PER_THREAD,
         "peers": PEERS,
         "mixed_max": MIXED_MAX,

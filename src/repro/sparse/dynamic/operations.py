@@ -17,17 +17,13 @@ from numpy.typing import NDArray
 from repro.devices.base import Argument, Buffer, Device, Program
 from repro.sparse.device_primitives import SORT_KEY_BITS, RadixSort, Scan, bits_of
 from repro.sparse.dynamic.kernels import (
-    BY_LINES,
-    CHECKS_PER_THREAD,
     COPIES_PER_THREAD,
     ENTRIES_PER_PART,
     ENTRIES_PER_THREAD,
-    IN_LINES,
-    LINE_ENTRIES_PER_THREAD,
+    INSERT_ENTRIES_PER_THREAD,
     LONG_BLOCKS,
     MAX_MEDIUM_BATCH,
     MAX_SMALL_BATCH,
-    REST_GROUPS_PER_BLOCK,
     ROWS_PER_THREAD,
     SMALL_BLOCK_SIZE,
 )
@@ -78,7 +74,7 @@ class Operations:
         """Append entries; duplicates of a place stay side by side, and each new segment has `slack` free entries.
 
         A launch costs more than the work on a small batch: one block inserts it, or several that divide its rows. A
-        large batch is sorted by row.
+        large batch is sorted by row, and inserted by blocks of consecutive entries.
         """
         if batch.count <= MAX_SMALL_BATCH:
             return self._in_one_launch("insert_small", 1, batch, slack)
@@ -95,10 +91,9 @@ class Operations:
     def insertion_of(self, batch: EntryBatch, arranged: SortedBatch, slack: int) -> Insertion:
         """Append entries of a batch that are arranged by row and known to be inside the matrix."""
         storage, m = self.storage, np.int32(arranged.count)
-        in_lines = IN_LINES and self._device.backend == "cuda"
-        per_thread = LINE_ENTRIES_PER_THREAD if in_lines else ENTRIES_PER_THREAD
-        words = 8 * -(-arranged.count // (per_thread * BLOCK_SIZE[self._device.backend]))
-        destinations = self._zeros("published destinations", words) if in_lines else self._ints("destinations", words)
+        per_thread = INSERT_ENTRIES_PER_THREAD[self._device.backend]
+        of_block = per_thread * BLOCK_SIZE[self._device.backend]
+        destinations = self._zeros("destinations", 8 * -(-arranged.count // of_block))
         unplaced = self._ints("unplaced", arranged.count)
         order = arranged.order or arranged.rows  # without an order the argument is not read
         assert batch.values is not None
@@ -109,15 +104,10 @@ class Operations:
         to: list[Argument] = [
             np.int32(storage.capacity), *self._chain, storage.columns, storage.values, storage.state,
         ]  # fmt: skip
-        if in_lines:
-            launch = self._kernels.over("insert_lines", arranged.count, [*entries, np.int32(slack), *to], per_thread)
-            return self._insertion(launch, batch, arranged, unplaced)
-        per_block = ENTRIES_PER_THREAD * REST_GROUPS_PER_BLOCK[self._device.backend]
-        launches = [
-            self._kernels.over("insert_runs", arranged.count, [*entries, np.int32(slack), *to], ENTRIES_PER_THREAD),
-            self._kernels.over("insert_rest", arranged.count, [*entries, *to], per_block),
-        ]
-        return self._insertion(in_order(launches), batch, arranged, unplaced)
+        launch = self._kernels.over("insert_runs", arranged.count, [*entries, np.int32(slack), *to], per_thread)
+        if self._device.backend != "cuda":  # no block waits for another one there: a second kernel completes rows
+            launch = in_order([launch, self._kernels.over("insert_rest", arranged.count, [*entries, *to], of_block)])
+        return self._insertion(launch, batch, arranged, unplaced)
 
     def _insertion(self, launch: Launch, batch: EntryBatch, arranged: SortedBatch, unplaced: Buffer) -> Insertion:
         return Insertion(
@@ -270,28 +260,29 @@ class Operations:
             "place_rows", rows, n_rows, offsets, *permuted, storage.sizes, np.int32(target.segments),
             np.int32(target.pitch), target.table, target.sizes, target.state, firsts,
         )  # fmt: skip
-        return in_order([place, self._copy_tiles(offsets, firsts, target, slack, permuted)])
+        tiles, arguments = self._tiles(offsets, firsts, target, slack, permuted)
+        return in_order([place, self._kernels.blocks("copy_rows", tiles, arguments)])
 
     def together(self, target: Storage) -> Launch:
-        """Copy all rows into another matrix of the same shape and enough capacity, in order and without slack."""
-        if not self._by_lines:
+        """Copy all rows into another matrix of the same shape and enough capacity, in order and without slack.
+
+        On a GPU one kernel finds the offsets and places the rows, and the copy begins beside it.
+        """
+        if self._device.backend != "cuda":
             rooms, offsets = self.rooms(0)
             return in_order([rooms, self.copy(offsets, target, slack=False)])
-        storage, rows = self.storage, self.storage.shape[0]
-        blocks = max(1, -(-rows // (ROWS_PER_THREAD * BLOCK_SIZE[self._device.backend])))
+        storage, rows, block_size = self.storage, self.storage.shape[0], BLOCK_SIZE["cuda"]
+        blocks = max(1, -(-rows // (ROWS_PER_THREAD * block_size)))
         offsets, firsts = self._ints("offsets", rows + 1), self._firsts(target)
-        totals, counters = self._zeros("totals", 2 * blocks), self._zeros("counters of totals", 3)
         place = self._kernels.blocks(
             "place_all_rows", blocks, [
                 np.int32(rows), offsets, storage.sizes, np.int32(target.segments), np.int32(target.pitch), target.table,
-                target.sizes, target.state, firsts, totals, counters,
+                target.sizes, target.state, firsts, self._zeros("totals", 2 * (2 + blocks)),
             ],
         )  # fmt: skip
-        return in_order([place, self._copy_tiles(offsets, firsts, target, False, _permuted(None, storage.sizes))])
-
-    @property
-    def _by_lines(self) -> bool:
-        return BY_LINES and self._device.backend == "cuda"
+        tiles, arguments = self._tiles(offsets, firsts, target, False, _permuted(None, storage.sizes))
+        copy = self._device.bind_dependent(self._program, "copy_rows", tiles, block_size, arguments)
+        return in_order([place, copy])
 
     @property
     def _tile(self) -> int:
@@ -302,18 +293,15 @@ class Operations:
         """Return memory for the first row of each tile of a copy."""
         return self._ints("first rows", -(-target.capacity // self._tile) + 1)
 
-    def _copy_tiles(
+    def _tiles(
         self, offsets: Buffer, firsts: Buffer, target: Storage, slack: bool, permuted: tuple[Argument, Argument]
-    ) -> Launch:
-        storage, tiles = self.storage, max(1, -(-target.capacity // self._tile))
-        arguments: list[Argument] = [
+    ) -> tuple[int, list[Argument]]:
+        """Return the number of blocks of `copy_rows`, and its arguments."""
+        storage = self.storage
+        return max(1, -(-target.capacity // self._tile)), [
             np.int32(storage.shape[0]), offsets, firsts, np.int32(slack), *permuted, np.int32(storage.pitch),
             storage.table, storage.sizes, storage.columns, storage.values, target.columns, target.values,
         ]  # fmt: skip
-        if not self._by_lines:
-            return self._kernels.blocks("copy_rows", tiles, arguments)
-        block_size = BLOCK_SIZE[self._device.backend]
-        return self._device.bind_dependent(self._program, "copy_lines", tiles, block_size, arguments)
 
     def total(self, offsets: Buffer) -> Launch:
         """Store the last offset in the report: the entries of a copy, with slack."""
@@ -333,7 +321,7 @@ class Operations:
     def _check(self, batch: EntryBatch) -> Launch:
         storage, shape = self.storage, map(np.int32, self.storage.shape)
         arguments: list[Argument] = [np.int32(batch.count), *shape, batch.rows, batch.columns, storage.state]
-        return self._kernels.over("check_batch", batch.count, arguments, CHECKS_PER_THREAD)
+        return self._kernels.over("check_batch", batch.count, arguments, ENTRIES_PER_THREAD)
 
     @property
     def _hash_bits(self) -> int:
