@@ -62,7 +62,7 @@ class Rates:
 RATES = {
     "cuda": Rates(1.7e12, 3.6e12, 1.2e12, 6e-6, 6e-6, 8e-4, start=5, host=3e7, compile=5.0, on_demand=0.25, threads=4,
                   module=2_500_000),
-    "opencl": Rates(6e9, 6e9, 3e9, 3e-5, 0, 1e-3, start=5, host=3e7, compile=0.4, on_demand=0.3, threads=1,
+    "opencl": Rates(6e9, 6e9, 3e9, 3e-5, 0, 1e-3, start=5, host=3e7, compile=0.3, on_demand=0.3, threads=1,
                     module=300_000),
 }  # fmt: skip
 #: Overhead in seconds before the first job and after the last job: planning, Snakemake, receipts.
@@ -71,7 +71,7 @@ AROUND = 10.0
 START_SECONDS = 2.0
 #: Seconds to build a problem, to make a table and a figure in all formats, to place an artifact into the report, and to
 #: check the whole campaign.
-PROBLEM_SECONDS, TABLE_SECONDS, FIGURE_SECONDS, PLACED_SECONDS, CHECK_SECONDS = 1.5, 0.3, 1.3, 0.22, 5.0
+PROBLEM_SECONDS, TABLE_SECONDS, FIGURE_SECONDS, PLACED_SECONDS, CHECK_SECONDS = 0.6, 0.3, 1.3, 0.1, 2.5
 #: Non-zeros built per second (decompressed, checked and written), in addition to `PROBLEM_SECONDS`.
 BUILT_PER_SECOND = 1.5e6
 #: Share of a GPU's memory available for operands; the context, modules and libraries need the remainder.

@@ -236,7 +236,7 @@ class CompoundSpmv(Study):
         "cuda": CostModel(launches=2.4, intensity=0.5, memory=25),
         # processor time of a module by an AMD EPYC: means of complex numbers and patterns, one module of the others
         "opencl": CostModel(
-            other_seconds=10,
+            other_seconds=8,
             compile={"extended/block3": 27, "extended/quaternion": 18, "extended/complex": 14, "extended/": 11},
         ),
     }

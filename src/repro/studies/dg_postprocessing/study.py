@@ -319,7 +319,7 @@ class DgPostprocessing(Study):
     }
     cost_models: Mapping[str, CostModel] = {
         "cuda": CostModel(other_seconds=5.5, launches=2.7, intensity=20),
-        "opencl": CostModel(case_seconds=10, other_seconds=10, compile={"plane": 1.2}),
+        "opencl": CostModel(case_seconds=8, other_seconds=8, compile={"plane": 0.8}),
     }
     result: Mapping[str, str] = {
         "table": "table-targets",

@@ -195,7 +195,7 @@ class DynamicCsr(Study):
     }
     cost_models: Mapping[str, CostModel] = {
         "cuda": CostModel(other_seconds=2, launches=5.7, memory=35),
-        "opencl": CostModel(other_seconds=19, compile={"": 3.0}),
+        "opencl": CostModel(other_seconds=10, compile={"": 1.3}),
     }
     packages = runnables_devices.NCCL_PACKAGES
 
