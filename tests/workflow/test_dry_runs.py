@@ -32,7 +32,7 @@ def planned(checkout: Checkout) -> Callable[..., Said]:
 @pytest.mark.parametrize(
     ("words", "problems", "scalar", "entries", "graphs", "poisson", "fields"),
     [
-        ([], 4, 3, 3, 3, 4, 3),
+        (["--config", "batch=1"], 4, 3, 3, 3, 4, 3),
         (["--configfile", "config/paper.yaml"], 13, 0, 3, 0, 0, 0),
         (["--configfile", "config/mirror.yaml"], 7, 6, 3, 0, 0, 0),
     ],

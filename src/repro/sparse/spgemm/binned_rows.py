@@ -217,8 +217,8 @@ class RowLoad:
     #: Lanes of the device.
     lanes: int
     #: Mean row lengths of A and B.
-    of_a: float
-    of_b: float
+    mean_row_of_a: float
+    mean_row_of_b: float
 
 
 def spread_out(plan: BinPlan, target: Target, scalar_bytes: int, demand: RowLoad) -> BinPlan:
@@ -229,7 +229,7 @@ def spread_out(plan: BinPlan, target: Target, scalar_bytes: int, demand: RowLoad
     made: list[Shape] = []
     for shape, rows in zip(plan.shapes, demand.rows, strict=True):
         if isinstance(shape, HashShape) and 0 < rows * shape.width * IDLE < demand.lanes:
-            in_warp, warps = min(2 * demand.of_b, target.warp), demand.of_a / target.warp
+            in_warp, warps = min(2 * demand.mean_row_of_b, target.warp), demand.mean_row_of_a / target.warp
             max_lanes = in_warp if warps < 2 else target.warp * min(warps, demand.lanes / rows / target.warp)
             made.append(widen_shape(shape, target, scalar_bytes, max(max_lanes, in_warp)))
         else:

@@ -288,19 +288,19 @@ def refill_shapes(target: Target, scalar_bytes: int) -> tuple[RefillShape, ...]:
 
 
 def refill_shape(
-    target: Target, scalar_bytes: int, room: int, n_rows: int, of_a: float, of_b: float, resident: int
+    target: Target, scalar_bytes: int, room: int, n_rows: int, mean_row_of_a: float, mean_row_of_b: float, resident: int
 ) -> RefillShape:
     """Return the kernel for `n_rows` rows of a room.
 
-    `of_a` and `of_b` are mean row lengths of A and B, `resident` the lanes of the device, which few rows share. The
-    limits are those between the fastest kernels of the 24 products of Poisson problems on an H100.
+    `mean_row_of_a` and `mean_row_of_b` are mean row lengths of A and B, `resident` the lanes of the device, which few
+    rows share. The limits are those between the fastest kernels of the 24 products of Poisson problems on an H100.
     """
     shapes = [shape for shape in refill_shapes(target, scalar_bytes) if shape.room == room]
-    lanes = 4 if of_b < 6 else 8 if of_b < 16 else 16 if of_b < 128 else target.warp
+    lanes = 4 if mean_row_of_b < 6 else 8 if mean_row_of_b < 16 else 16 if mean_row_of_b < 128 else target.warp
     lanes = min((shape.lanes for shape in shapes), key=lambda each: abs(each - lanes))
-    groups = 1.0 if of_a < 12 or of_b >= 16 else 2.0 if of_a < 16 else 4.0
+    groups = 1.0 if mean_row_of_a < 12 or mean_row_of_b >= 16 else 2.0 if mean_row_of_a < 16 else 4.0
     if n_rows * lanes * groups * 2 < resident:
-        groups = max(groups, min(of_a / 4, resident / (2 * max(n_rows, 1) * lanes)))
+        groups = max(groups, min(mean_row_of_a / 4, resident / (2 * max(n_rows, 1) * lanes)))
     of_lanes = [shape for shape in shapes if shape.lanes == lanes]
     return min(of_lanes, key=lambda shape: abs(math.log2(shape.groups) - math.log2(groups)))
 
@@ -415,16 +415,23 @@ MAX_FILLED, MAX_FILLED_BY_GROUPS, MAX_FILLED_BY_WARPS = 7 / 8, 0.72, 0.75
 
 
 def single_shape(
-    target: Target, scalar_bytes: int, entries: int, n_rows: int, of_a: float, of_b: float, resident: int
+    target: Target,
+    scalar_bytes: int,
+    entries: int,
+    n_rows: int,
+    mean_row_of_a: float,
+    mean_row_of_b: float,
+    resident: int,
 ) -> SingleShape | None:
     """Return the kernel for `n_rows` rows of up to `entries`, or None; other parameters as for `refill_shape`."""
-    wanted = 1.0 if of_b >= WIDE_ROW else min(max(1.0, of_a / ROWS_OF_GROUP), 4.0)
-    lanes = 4 if of_b < (10 if wanted < 1.5 else 7.5) else 8 if of_b < WIDE_ROW else 16 if of_b < 64 else target.warp
+    wanted = 1.0 if mean_row_of_b >= WIDE_ROW else min(max(1.0, mean_row_of_a / ROWS_OF_GROUP), 4.0)
+    least = 10 if wanted < 1.5 else 7.5
+    lanes = 4 if mean_row_of_b < least else 8 if mean_row_of_b < WIDE_ROW else 16 if mean_row_of_b < 64 else target.warp
     if n_rows * lanes * wanted * 2 < resident:
-        wanted = max(wanted, min(of_a / 4, resident / (2 * max(n_rows, 1) * lanes), target.warp / lanes))
+        wanted = max(wanted, min(mean_row_of_a / 4, resident / (2 * max(n_rows, 1) * lanes), target.warp / lanes))
     # the order of sums depends on the groups, so their number must not depend on `entries`, which may be a bound
     groups, warps = min((1, 2, 4, 8), key=lambda each: abs(math.log2(each) - math.log2(wanted))), 1
-    if 2 * n_rows * target.warp < resident and of_a * of_b >= PRODUCTS_OF_A_BLOCK:
+    if 2 * n_rows * target.warp < resident and mean_row_of_a * mean_row_of_b >= PRODUCTS_OF_A_BLOCK:
         groups = warps = BLOCK_WARPS
     filled = MAX_FILLED if groups == 1 else MAX_FILLED_BY_GROUPS if warps == 1 else MAX_FILLED_BY_WARPS
     shapes = [

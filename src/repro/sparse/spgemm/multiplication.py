@@ -77,17 +77,19 @@ class Multiplication:
         self.roomy = roomy_plan(device.target, scalar_bytes)
         self.careful = plan_for_any(device.target, scalar_bytes)
 
-    def plan_filling(self, counts: BinCounts, of_a: float, of_b: float) -> BinPlan:
+    def plan_filling(self, counts: BinCounts, mean_row_of_a: float, mean_row_of_b: float) -> BinPlan:
         """Return the plan for rows binned by entries; see `spread`."""
         fitting = plan_entries(self.device.target, self._scalar_bytes, counts.largest)
         if counts.differ:
             fitting = plan_bounds(self.device.target, self._scalar_bytes, counts, MAX_ENTRIES)
-        return self.filling or self.spread(fitting, counts, of_a, of_b)
+        return self.filling or self.spread(fitting, counts, mean_row_of_a, mean_row_of_b)
 
-    def spread(self, plan: BinPlan, counts: BinCounts, of_a: float, of_b: float) -> BinPlan:
+    def spread(self, plan: BinPlan, counts: BinCounts, mean_row_of_a: float, mean_row_of_b: float) -> BinPlan:
         """Return a plan with more lanes for few rows, for mean row lengths of A and B."""
         lanes = self.device.sm_count * self.device.target.threads_per_sm
-        return spread_out(plan, self.device.target, self._scalar_bytes, RowLoad(counts.rows, lanes, of_a, of_b))
+        return spread_out(
+            plan, self.device.target, self._scalar_bytes, RowLoad(counts.rows, lanes, mean_row_of_a, mean_row_of_b)
+        )
 
     def in_one_phase(self, factors: Factors, segments: int = 1) -> Storage:
         """Return C = A B with one segment a row and no free space in it; order of rows and columns is undefined.
@@ -508,8 +510,8 @@ class Destinations:
         for rows in self._launches:
             shape = self._shape(rows)
             kernel = self._load("refill-exact").kernel(shape.kernel)
-            of_a: list[Argument] = [factors.a.table, factors.a.values, self._steps, self._base, self._destinations]
-            arguments = [*rows.arguments(self._base), *of_a, factors.b.values, c.table, c.values]
+            given: list[Argument] = [factors.a.table, factors.a.values, self._steps, self._base, self._destinations]
+            arguments = [*rows.arguments(self._base), *given, factors.b.values, c.table, c.values]
             launches.append(self._device.bind(kernel, -(-rows.number // shape.rows), shape.threads, arguments))
         if self.unplanned:
             launches.append(self._bind_unplanned(factors, c, stack))

@@ -335,8 +335,8 @@ class SingleLaunch:
     def _shape(self, sizes: Sizes, entries: int) -> SingleShape | None:
         target = self._device.target
         resident = self._device.sm_count * target.threads_per_sm
-        of_a, of_b = sizes.entries / sizes.rows, sizes.b_entries / max(sizes.b_rows, 1)
-        return single_shape(target, self._dtype.itemsize, entries, sizes.rows, of_a, of_b, resident)
+        mean_row_of_a, mean_row_of_b = sizes.entries / sizes.rows, sizes.b_entries / max(sizes.b_rows, 1)
+        return single_shape(target, self._dtype.itemsize, entries, sizes.rows, mean_row_of_a, mean_row_of_b, resident)
 
     def multiply(self, load: Load, factors: Factors) -> Storage | None:
         """Return C = A B with one segment a row, rows and columns in any order; None where another way has to do it."""
