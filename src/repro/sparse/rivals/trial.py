@@ -290,7 +290,7 @@ def _compared(given: NDArray[np.floating], exact: NDArray[np.float64], bound: ND
 def _compared_matrix(
     c: sp.csr_array, exact: NDArray[np.float64], bound: NDArray[np.float64], terms: NDArray[np.float64]
 ) -> float:
-    """Compare a matrix that may omit zeros; all are dense, and `terms` counts the summands of each entry."""
+    """Compare a sparse matrix, which may omit zeros, with dense arrays; `terms` counts the summands of each entry."""
     if twice := c.nnz - sp.csr_array(c.tocoo()).nnz:
         raise IncorrectError(f"{twice} entries of c are there twice")
     if surplus := int((np.diff(c.indptr) > np.count_nonzero(terms, axis=1)).sum()):
