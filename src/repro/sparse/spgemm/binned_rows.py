@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 
 from repro.codegen.targets import Target
-from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Device, Launch, Program
+from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Device, LaunchSpec, Program
 from repro.errors import ReproError
 from repro.sparse.device_primitives import Load, check_factors, keep
 from repro.sparse.dynamic.host_layout import MAX_ENTRIES
@@ -311,7 +311,7 @@ class ProductRows:
         """
         tried = list(enumerate(zip(shapes.shapes, counts.rows, strict=True)))
         share = GLOBAL_BYTES // max(sum(rows > 0 and in_global_memory(shape) for _, (shape, rows) in tried), 1)
-        launches: list[Launch] = []
+        launches: list[LaunchSpec] = []
         by_column = long_shapes(self._device.target, self._c.dtype.itemsize)[0]
         for bin, (chosen, rows) in reversed(tried):  # the longest rows first
             if not rows:
@@ -325,7 +325,7 @@ class ProductRows:
             shared = shape.table_bytes(mode, self._c.dtype.itemsize) if isinstance(shape, LongShape) else 0
             kernel = self._load(f"{module}-{self._factors.format}").kernel(name, shared)
             blocks = min(-(-blocks // shape.rows), self._device.sm_count * BLOCKS_PER_SM[self._device.backend])
-            launches.append(Launch(kernel, blocks, shape.threads, [np.int32(bin), *self._arguments(), *more]))
+            launches.append(LaunchSpec(kernel, blocks, shape.threads, [np.int32(bin), *self._arguments(), *more]))
         if not launches:
             return in_order([])
         return self._device.bind(*launches[0]) if len(launches) == 1 else self._device.bind_concurrent(launches)
