@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from fake_cuda import BYTES_PER_MS, install
 
-from repro.devices.base import Copy, Launch, LaunchError
+from repro.devices.base import Copy, LaunchError, LaunchSpec
 from repro.devices.cuda import CudaDevice, open_cuda
 from repro.devices.device_group import Devices
 
@@ -55,7 +55,7 @@ def test_the_first_device_switches_no_context_and_the_others_put_it_back(machine
 def test_concurrent_launches_take_as_long_as_the_longest(machine, devices, tmp_path, index):
     device = devices[index]
     kernel = device.load(tmp_path).kernel("any")
-    launches = [Launch(kernel, 1, 1, [np.int32(duration)]) for duration in (3, 7, 5)]
+    launches = [LaunchSpec(kernel, 1, 1, [np.int32(duration)]) for duration in (3, 7, 5)]
     before, queued = device.bind(*launches[0]), device.bind_concurrent(launches)
     before()
     queued()

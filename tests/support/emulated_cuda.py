@@ -24,7 +24,7 @@ import numpy as np
 import pytest
 
 from repro.codegen.targets import get_target
-from repro.devices.base import Captured, CopiedWords, Launch
+from repro.devices.base import Captured, CopiedWords, LaunchSpec
 
 ALIGNMENT = 256
 HEADER = Path(__file__).with_suffix(".h")
@@ -206,7 +206,7 @@ class EmulatedCuda:
 
         return launch
 
-    def bind_concurrent(self, launches: Sequence[Launch]) -> Callable[[], None]:
+    def bind_concurrent(self, launches: Sequence[LaunchSpec]) -> Callable[[], None]:
         """Return what runs several kernels, one after the other."""
         bound = [self.bind(*launch) for launch in launches]
 

@@ -14,7 +14,7 @@ from repro.sparse.device_primitives import keep
 from repro.sparse.dynamic import kernels
 from repro.sparse.dynamic.host_layout import lay_out
 from repro.sparse.dynamic.storage import Storage
-from repro.sparse.spgemm.binned_rows import BinPlan, Factors, ProductBins, ProductRows
+from repro.sparse.spgemm.binned_rows import BinShapes, Factors, ProductBins, ProductRows
 from repro.sparse.spgemm.kernels import (
     BINS,
     MODES,
@@ -98,7 +98,7 @@ def check_shape(
                 device.fill(c.state, 0)
                 bins.by_products(factors.a, factors.b, c)
             rows = ProductRows(device, load, factors, c, bins, left)
-            rows.bind(mode, bins.read(), BinPlan((shape,) * BINS), held)()
+            rows.bind(mode, bins.read(), BinShapes((shape,) * BINS), held)()
             if mode != "numeric":
                 words = np.empty(kernels.STATE_WORDS, np.int32)
                 device.download(c.state, words)

@@ -535,7 +535,7 @@ def _case_lines(needs: Estimate) -> tuple[list[str], list[tuple[str, ...]]]:
 
 
 def _summary_lines(needs: Estimate) -> tuple[list[str], list[tuple[str, ...]]]:
-    """Return heads and rows of a table with a line for each study, entry and precision."""
+    """Return heads and rows of a table: a line for each study, precision, and entry or, without, kind of problem."""
     from statistics import median
 
     from repro.cli.console import duration

@@ -14,7 +14,7 @@ from repro.cli.options import Receipt
 
 if TYPE_CHECKING:
     from repro.config.models import Rival
-    from repro.sparse.rivals.trial import Outcome, Trial
+    from repro.sparse.rivals.trial import Trial, TrialOutcome
 
 
 StudyName = Annotated[str, typer.Argument(help="A study; or `common`, the kernels that every campaign needs.")]
@@ -248,7 +248,7 @@ class _Said:
         if self._begun:
             typer.echo(f"  {trial!s:<20} ", nl=False)  # the outcome follows
 
-    def say(self, outcome: Outcome) -> None:
+    def say(self, outcome: TrialOutcome) -> None:
         failure = ""
         if outcome.status == "ok":
             words = (
@@ -272,6 +272,6 @@ class _Said:
         self._failure, self._alike = "", 0
 
 
-def _counted(outcomes: Sequence[Outcome], total: int) -> str:
+def _counted(outcomes: Sequence[TrialOutcome], total: int) -> str:
     statuses = list(dict.fromkeys(outcome.status.replace("_", " ") for outcome in outcomes))
     return f"{', '.join(statuses)} in {len(outcomes)} of {total} trials"

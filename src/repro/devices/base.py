@@ -66,7 +66,7 @@ Kernel = Any  # handle of a loaded kernel, whose type depends on the backend
 Argument = Buffer | int | float | np.integer[Any] | np.floating[Any]
 
 
-class Launch(NamedTuple):
+class LaunchSpec(NamedTuple):
     """A kernel, its launch configuration (number of blocks, threads per block) and its arguments."""
 
     kernel: Kernel
@@ -314,7 +314,7 @@ class Device(Clock, Queue, Protocol):
     def fill(self, buffer: Buffer, byte: int) -> None:
         """Set every byte of a buffer asynchronously. 0xFF bytes make every floating-point number NaN."""
 
-    def bind_concurrent(self, launches: Sequence[Launch]) -> Callable[[], None]:
+    def bind_concurrent(self, launches: Sequence[LaunchSpec]) -> Callable[[], None]:
         """Return a function that queues several launches, which may run in any order but after earlier queued work.
 
         On a GPU, each launch gets its own stream, in a way that a graph can capture. On a CPU, they run one after the

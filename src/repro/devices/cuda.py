@@ -28,8 +28,8 @@ from repro.devices.base import (
     Buffer,
     Captured,
     CooperativeKernel,
-    Launch,
     LaunchError,
+    LaunchSpec,
     OutOfDeviceMemory,
     Program,
     time_host,
@@ -437,7 +437,7 @@ class CudaDevice:
     def bind(self, kernel: Any, grid: int, block: int, arguments: Sequence[Argument]) -> Callable[[], None]:
         return self._guarded(bind_launch(kernel, grid, block, self._stream, arguments))
 
-    def bind_concurrent(self, launches: Sequence[Launch]) -> Callable[[], None]:
+    def bind_concurrent(self, launches: Sequence[LaunchSpec]) -> Callable[[], None]:
         with self._mapped():
             streams = self._side_streams.take(len(launches))
         runs = [

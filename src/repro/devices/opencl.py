@@ -30,8 +30,8 @@ from repro.devices.base import (
     Captured,
     CopiedWords,
     Copy,
-    Launch,
     LaunchError,
+    LaunchSpec,
     OutOfDeviceMemory,
     Program,
     time_host,
@@ -248,7 +248,7 @@ class OpenClDevice:
 
         return launch
 
-    def bind_concurrent(self, launches: Sequence[Launch]) -> Callable[[], None]:
+    def bind_concurrent(self, launches: Sequence[LaunchSpec]) -> Callable[[], None]:
         bound = [self.bind(*launch) for launch in launches]
 
         def launch_all() -> None:

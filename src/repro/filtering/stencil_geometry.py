@@ -244,9 +244,9 @@ def strips_from_line(corners: Floats, width: int) -> Strips:
     low, high = corners[..., 0].min(axis=1), corners[..., 0].max(axis=1)
     start = np.clip(np.clip(np.rint((low + high) / 2), 0, width), low, high)
     a, b = corners.reshape(-1, 2), np.roll(corners, -1, axis=1).reshape(-1, 2)
-    edge, part = _parts(len(a), [_crossings(a, b, axis, width) for axis in range(2)])
-    ends = _along(a[edge], b[edge], part)
-    return _strips(edge // 3, ends[..., 1], np.broadcast_to(start[edge // 3, None], part.shape), ends[..., 0], width)
+    edge, shares = _parts(len(a), [_crossings(a, b, axis, width) for axis in range(2)])
+    ends = _along(a[edge], b[edge], shares)
+    return _strips(edge // 3, ends[..., 1], np.broadcast_to(start[edge // 3, None], shares.shape), ends[..., 0], width)
 
 
 def strips_from_edge(corners: Floats, width: int) -> Strips:
@@ -268,8 +268,8 @@ def strips_from_edge(corners: Floats, width: int) -> Strips:
     beside = (height - a[edge, 1]) * (height - b[edge, 1]) < 0
     edge, height = edge[beside], height[beside]
     at_height = (height - a[edge, 1]) / (b[edge, 1] - a[edge, 1])
-    edge, part = _parts(2 * n, [*(_crossings(a, b, axis, width) for axis in range(2)), (edge, at_height)])
-    ends = _along(a[edge], b[edge], part)
+    edge, shares = _parts(2 * n, [*(_crossings(a, b, axis, width) for axis in range(2)), (edge, at_height)])
+    ends = _along(a[edge], b[edge], shares)
     share = (ends[..., 1] - low[edge, None, 1]) / (high - low)[edge, None, 1]
     return _strips(edge // 2, ends[..., 1], _along(low[edge], high[edge], share)[..., 0], ends[..., 0], width)
 
@@ -310,16 +310,17 @@ def _parts(count: int, crossings: list[tuple[Integers, Floats]]) -> tuple[Intege
     """Return the parts of `count` edges between successive crossings: edge, and both ends as shares of it, `(n, 2)`."""
     every = np.arange(count)
     edge = np.concatenate([every, *(edges for edges, _ in crossings), every])
-    part = np.concatenate([np.zeros(count), *(parts for _, parts in crossings), np.ones(count)])
+    share = np.concatenate([np.zeros(count), *(shares for _, shares in crossings), np.ones(count)])
     # the sort is stable, so an edge's ends stay outermost even if rounding puts a crossing on an end
-    order = np.lexsort((part, edge))
-    edge, part = edge[order], part[order]
+    order = np.lexsort((share, edge))
+    edge, share = edge[order], share[order]
     same = edge[1:] == edge[:-1]
-    return edge[1:][same], np.stack([part[:-1], part[1:]], axis=1)[same]
+    return edge[1:][same], np.stack([share[:-1], share[1:]], axis=1)[same]
 
 
-def _along(a: Floats, b: Floats, part: Floats) -> Floats:
-    points: Floats = a[:, None] + part[..., None] * (b - a)[:, None]
+def _along(a: Floats, b: Floats, shares: Floats) -> Floats:
+    """Return points of edges from a to b, `(n, k, axes)`, at `shares` of their lengths, `(n, k)`."""
+    points: Floats = a[:, None] + shares[..., None] * (b - a)[:, None]
     return points
 
 

@@ -232,7 +232,7 @@ class CompiledProduct(BoundProduct, Candidate):
 class KernelProduct(CompiledProduct):
     """A product by one kernel, whose parameters are `sizes`, the arrays of the matrix, x and y.
 
-    A subclass returns the arrays. Products that share them have to have the same `packing`, which is else the name.
+    A subclass returns the arrays. Products that share them have to have the same `packing`, by default the name.
 
     Parameters
     ----------

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from repro.sparse.dynamic.host_layout import lay_out
 from repro.sparse.dynamic.storage import Storage
-from repro.sparse.spgemm.binned_rows import GLOBAL_BLOCKS, Factors, papers_plan, plan_products
+from repro.sparse.spgemm.binned_rows import GLOBAL_BLOCKS, Factors, papers_shapes, shapes_by_products
 from repro.sparse.spgemm.kernels import BINS, ROOMS, refill_shapes, single_shapes
 from repro.sparse.spgemm.multiplication import CoordinateMultiplication, Destinations, Multiplication
 from repro.sparse.spgemm.one_launch import SingleLaunch
@@ -30,11 +30,11 @@ NAN = 0xFF
 
 
 def multiply(gpu, load, way, precision, factors):
-    plans = {"sorted": papers_plan, "crowded": lambda *given: plan_products(*given, (64,) * BINS)}
-    plan = plans[way](gpu.target, DTYPES[precision]().nbytes) if way in plans else None
+    plans = {"sorted": papers_shapes, "crowded": lambda *given: shapes_by_products(*given, (64,) * BINS)}
+    shapes = plans[way](gpu.target, DTYPES[precision]().nbytes) if way in plans else None
     if way == "coordinates":
         return CoordinateMultiplication(gpu, load(precision), 1 << 18).multiply(factors)
-    products = Multiplication(gpu, load(precision), DTYPES[precision], plan)
+    products = Multiplication(gpu, load(precision), DTYPES[precision], shapes)
     return products.in_two_phases(factors) if way == "two" else products.in_one_phase(factors)
 
 

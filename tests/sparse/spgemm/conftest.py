@@ -22,8 +22,8 @@ def load(built_folder, templates, device) -> Callable[[str], Callable[[str], Pro
 
 @pytest.fixture
 def multiplication(device, load) -> Callable[..., Multiplication]:
-    """Return products in a precision, by a plan."""
-    return lambda precision="double", plan=None: Multiplication(device, load(precision), DTYPES[precision], plan)
+    """Return products in a precision, by given shapes."""
+    return lambda precision="double", shapes=None: Multiplication(device, load(precision), DTYPES[precision], shapes)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from repro.codegen.targets import TARGETS, get_target
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.spgemm import multiplication as product
-from repro.sparse.spgemm.binned_rows import DIFFERING, BinCounts, Factors, ProductRows, plan_bounds
+from repro.sparse.spgemm.binned_rows import DIFFERING, BinCounts, Factors, ProductRows, shapes_by_bounds
 from repro.sparse.spgemm.kernels import (
     BINS,
     LIMITS,
@@ -68,10 +68,10 @@ def test_rows_that_differ_are_computed_once(multiplication, on_device, monkeypat
     factors, kinds, modes = Factors(on_device(a), on_device(b)), Counter(), []
     bind = ProductRows.bind
 
-    def watched(self, mode, counts, plan, held):
-        kinds.update(type(shape) for shape, rows in zip(plan.shapes, counts.rows, strict=True) if rows)
+    def watched(self, mode, counts, shapes, held):
+        kinds.update(type(shape) for shape, rows in zip(shapes.shapes, counts.rows, strict=True) if rows)
         modes.append(mode)
-        return bind(self, mode, counts, plan, held)
+        return bind(self, mode, counts, shapes, held)
 
     monkeypatch.setattr(ProductRows, "bind", watched)
     c = multiplication().in_one_phase(factors)
@@ -153,8 +153,8 @@ def test_tables_hold_the_most_that_rows_can_be():
     in_shared, in_global = 16384, 32768
     for columns, longest in ((1 << 20, 20_000), (1 << 20, 50_000), (3000, 50_000)):
         counts = BinCounts((1,) * BINS, (*LIMITS, longest), (*LIMITS, longest), 1000)
-        plan = plan_bounds(SM_90, 8, counts, columns)
-        for shape, largest in zip(plan.shapes, counts.largest, strict=True):
+        shapes = shapes_by_bounds(SM_90, 8, counts, columns)
+        for shape, largest in zip(shapes.shapes, counts.largest, strict=True):
             most = min(largest, columns)
             if largest <= LONG_PRODUCTS["cuda"]:
                 assert isinstance(shape, HashShape)
@@ -167,7 +167,7 @@ def test_tables_hold_the_most_that_rows_can_be():
                 assert shape is None
 
 
-def test_rows_that_are_alike_keep_their_plan():
+def test_rows_that_are_alike_keep_their_shapes():
     alike, differing = (
         BinCounts((100,) + (0,) * 9 + (rows,), (2000,) + (0,) * 9 + (most,), (25,) + (0,) * 9 + (most,))
         for rows, most in ((0, 0), (1, 20_000))

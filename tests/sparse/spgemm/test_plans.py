@@ -13,8 +13,8 @@ from repro.sparse.spgemm.binned_rows import (
     Factors,
     ProductBins,
     RowLoad,
-    plan_entries,
-    roomy_plan,
+    retry_shapes,
+    shapes_by_entries,
     spread_out,
     take_sample,
 )
@@ -72,11 +72,11 @@ def test_what_a_sample_tells(device, load, on_device):
 
 def test_few_rows_have_more_lanes():
     lanes = 132 * 2048
-    plan = plan_entries(SM_90, 8, [200] * BINS)
-    assert plan.shapes[0] == HashShape(16, 256, 8)
+    shapes = shapes_by_entries(SM_90, 8, [200] * BINS)
+    assert shapes.shapes[0] == HashShape(16, 256, 8)
 
     def width(rows, of_a, of_b):
-        shape = spread_out(plan, SM_90, 8, RowLoad([rows] * BINS, lanes, of_a, of_b)).shapes[0]
+        shape = spread_out(shapes, SM_90, 8, RowLoad([rows] * BINS, lanes, of_a, of_b)).shapes[0]
         assert isinstance(shape, HashShape)
         assert shape.table == 256
         return shape.width
@@ -89,7 +89,7 @@ def test_few_rows_have_more_lanes():
     assert width(1500, 1000, 4) == 128  # no more lanes than the device has
 
 
-def test_a_roomy_plan_has_slots_for_all_products_or_the_largest_table():
-    for limit, shape in zip(LIMITS, roomy_plan(SM_90, 8).shapes, strict=False):
+def test_shapes_for_another_try_have_slots_for_all_products_or_the_largest_table():
+    for limit, shape in zip(LIMITS, retry_shapes(SM_90, 8).shapes, strict=False):
         assert isinstance(shape, HashShape)
         assert shape.table >= min(limit, 2048)

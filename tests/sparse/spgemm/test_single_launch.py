@@ -184,7 +184,7 @@ def test_a_buffer_that_is_too_small_ends_in_another_way(multiply, launches, on_d
     a = poisson(*PROBLEMS["5"])
     monkeypatch.setattr(Sizes, "products", 2)  # which bounds the entries of a row
     assert multiply(a, a) is None
-    assert launches[np.dtype(np.float64)].plan(sizes_of(Factors(on_device(a), on_device(a)))) is None
+    assert launches[np.dtype(np.float64)].configuration(sizes_of(Factors(on_device(a), on_device(a)))) is None
 
 
 def test_a_product_goes_on_in_another_way(load, on_device, device, monkeypatch):
@@ -223,7 +223,7 @@ def test_every_shape(multiply, launches, device, monkeypatch, dtype):
         b = sp.csr_array(of_sizes(sizes, shape.table), dtype=dtype)
         a = sp.csr_array(sp.vstack([random(9, 24, 0.3), sp.csr_array((2, 24)), random(30, 24, 0.9, 2)]), dtype=dtype)
         monkeypatch.setattr(ours, "_shape", lambda *given, shape=shape: shape)
-        ours._plans.clear()
+        ours._configurations.clear()
         assert_product(multiply(a, b, dtype), a, b, dtype)
 
 
@@ -259,13 +259,13 @@ def test_the_shape_of_a_product(entries, of_a, of_b, rows, wanted):
     assert (shape.table, shape.lanes, shape.groups) == wanted
 
 
-def test_plans_that_are_asked_for_again_outlast_others(launches, monkeypatch):
+def test_configurations_that_are_asked_for_again_outlast_others(launches, monkeypatch):
     monkeypatch.setattr(one_launch, "REMEMBERED", 3)
     ours = launches[np.dtype(np.float64)]
     guessed = []
-    monkeypatch.setattr(ours, "_guess", lambda sizes: guessed.append(sizes.rows))
+    monkeypatch.setattr(ours, "_by_estimate", lambda sizes: guessed.append(sizes.rows))
     for rows in (1, 2, 3, 1, 4, 1, 2):
-        ours.plan(Sizes(rows, rows, 1, rows, rows, 1, rows))
+        ours.configuration(Sizes(rows, rows, 1, rows, rows, 1, rows))
     assert guessed == [1, 2, 3, 4, 2]
 
 

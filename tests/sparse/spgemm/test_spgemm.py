@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from repro.errors import ReproError
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.spgemm import multiplication as product
-from repro.sparse.spgemm.binned_rows import Factors, papers_plan, plan_products
+from repro.sparse.spgemm.binned_rows import Factors, papers_shapes, shapes_by_products
 from repro.sparse.spgemm.kernels import BINS, EXPECTED
 from repro.sparse.spgemm.multiplication import CoordinateMultiplication
 from support.matrices import around_edges, assert_product, doubled, fragmented, of_sizes, random
@@ -29,8 +29,8 @@ def test_rows_of_any_size(multiplication, on_device, phases, precision):
 def test_rows_at_the_limits_of_bins(multiplication, on_device, device, phases):
     a, b = around_edges()
     factors = Factors(on_device(a), on_device(b))
-    plan = papers_plan(device.target, 8) if phases == "sorted" else None
-    products = multiplication("double", plan)
+    shapes = papers_shapes(device.target, 8) if phases == "sorted" else None
+    products = multiplication("double", shapes)
     c = products.in_two_phases(factors) if phases == "two" else products.in_one_phase(factors)
     assert_product(c, a, b)
 
@@ -46,9 +46,9 @@ def test_more_entries_than_are_expected(multiplication, on_device, device):
     # nothing meets: each product is an entry, for which neither tables nor memory were made
     b = sp.csr_array(sp.kron(sp.eye_array(64), np.ones((1, 8))))
     a = sp.csr_array(np.ones((5, 64)))
-    plan = plan_products(device.target, 8, (64,) * BINS)
+    shapes = shapes_by_products(device.target, 8, (64,) * BINS)
     factors = Factors(on_device(a), on_device(b))
-    for products in (multiplication(), multiplication("double", plan)):
+    for products in (multiplication(), multiplication("double", shapes)):
         assert_product(products.in_one_phase(factors), a, b)
         assert_product(products.in_two_phases(factors), a, b)
     assert EXPECTED[4] > 2  # or the test is none
@@ -58,7 +58,7 @@ def test_more_entries_than_are_expected(multiplication, on_device, device):
 @pytest.mark.parametrize("rows", [1, 8])
 def test_the_papers_way_leaves_columns_in_order(multiplication, on_device, device, width, rows):
     a, b = random(70, 50, 0.2), random(50, 80, 0.3)
-    products = multiplication("double", papers_plan(device.target, 8, width, rows))
+    products = multiplication("double", papers_shapes(device.target, 8, width, rows))
     assert_product(products.in_one_phase(Factors(on_device(a), on_device(b))), a, b, in_order=True)
 
 
@@ -66,8 +66,8 @@ def test_the_papers_way_leaves_columns_in_order(multiplication, on_device, devic
 def test_rows_in_several_segments_and_columns_twice(multiplication, device, way):
     a, b = random(50, 40, 0.2), random(40, 90, 0.3)
     stored = [Storage.upload(device, fragmented(matrix, 3)) for matrix in (a, doubled(b))]
-    plan = papers_plan(device.target, 8) if way == "sorted" else None
-    products = multiplication("double", plan)
+    shapes = papers_shapes(device.target, 8) if way == "sorted" else None
+    products = multiplication("double", shapes)
     factors = Factors(*stored, "chain")
     c = products.in_two_phases(factors) if way == "two" else products.in_one_phase(factors)
     assert_product(c, a, sp.csr_array(2 * b))

@@ -4,7 +4,7 @@ import numpy as np
 
 from repro.sparse.compound.variants import REFERENCE, Layout, Schedule, VariantId
 from repro.studies.compound_spmv import searches
-from repro.studies.compound_spmv.searches import Outcome
+from repro.studies.compound_spmv.searches import OrderOutcome
 from repro.tuning.recordings import Recording
 
 # CSR likes 64-2, ELL 256-8; under CSR's schedule ELL is slower than CSR
@@ -25,11 +25,11 @@ def test_only_the_papers_space_counts():
 
 
 def test_each_order_ends_where_it_must():
-    assert searches.joint_tuning(TIMES) == Outcome(VariantId.parse("ELL-SoA-AoS/dynamic-64-2"), 11)
-    assert searches.schedule_alone(TIMES) == Outcome(VariantId.parse("CSR-AoS-AoS/static-64-2"), 4)
-    assert searches.layout_alone(TIMES) == Outcome(VariantId.parse("ELL-AoS-AoS/static-256-8"), 2)
-    assert searches.schedule_first(TIMES) == Outcome(VariantId.parse("CSR-AoS-AoS/static-64-2"), 4 + 2)
-    assert searches.layout_first(TIMES) == Outcome(VariantId.parse("ELL-AoS-AoS/dynamic-64-2"), 2 + 3)
+    assert searches.joint_tuning(TIMES) == OrderOutcome(VariantId.parse("ELL-SoA-AoS/dynamic-64-2"), 11)
+    assert searches.schedule_alone(TIMES) == OrderOutcome(VariantId.parse("CSR-AoS-AoS/static-64-2"), 4)
+    assert searches.layout_alone(TIMES) == OrderOutcome(VariantId.parse("ELL-AoS-AoS/static-256-8"), 2)
+    assert searches.schedule_first(TIMES) == OrderOutcome(VariantId.parse("CSR-AoS-AoS/static-64-2"), 4 + 2)
+    assert searches.layout_first(TIMES) == OrderOutcome(VariantId.parse("ELL-AoS-AoS/dynamic-64-2"), 2 + 3)
 
 
 def test_the_customary_schedule_fills_the_multiprocessor():
@@ -58,14 +58,14 @@ def test_a_product_knows_one_pair():
         searches.by_product(lambda pair: -pair.block_size),
         searches.by_product(lambda pair: pair.block_size),
     )
-    assert largest(TIMES) == Outcome(VariantId.parse("ELL-SoA-AoS/dynamic-64-2"), 3 + 2 + 3)
+    assert largest(TIMES) == OrderOutcome(VariantId.parse("ELL-SoA-AoS/dynamic-64-2"), 3 + 2 + 3)
     static = {layout: {p: t for p, t in pairs.items() if p.kind == "static"} for layout, pairs in TIMES.items()}
-    assert largest(static) == Outcome(VariantId.parse("ELL-AoS-AoS/static-256-8"), 3 + 2)
+    assert largest(static) == OrderOutcome(VariantId.parse("ELL-AoS-AoS/static-256-8"), 3 + 2)
     cheap = {Layout.parse("CSR-AoS-AoS"): {Schedule("static", 64, 2): 5.0, Schedule("static", 128, 1): 8.0}}
-    assert largest(cheap) == Outcome(VariantId.parse("CSR-AoS-AoS/static-128-1"), 1)
-    assert smallest(cheap) == Outcome(VariantId.parse("CSR-AoS-AoS/static-64-2"), 1)
+    assert largest(cheap) == OrderOutcome(VariantId.parse("CSR-AoS-AoS/static-128-1"), 1)
+    assert smallest(cheap) == OrderOutcome(VariantId.parse("CSR-AoS-AoS/static-64-2"), 1)
 
 
 def test_without_the_reference_layout_there_is_no_schedule_to_begin_with():
     rest = {layout: pairs for layout, pairs in TIMES.items() if layout != REFERENCE}
-    assert searches.schedule_first(rest) == Outcome(None, 0)
+    assert searches.schedule_first(rest) == OrderOutcome(None, 0)

@@ -10,7 +10,7 @@ from repro.config.models import StudySettings
 from repro.errors import ReproError
 from repro.problems.problem import Outline
 from repro.sparse.device_primitives import read_modules
-from repro.sparse.spgemm.binned_rows import plan_for_any, plan_products
+from repro.sparse.spgemm.binned_rows import shapes_by_products, shapes_for_any_row
 from repro.sparse.spgemm.kernels import BINS, LIMITS, HashShape, SortShape, hash_shapes, sort_shapes
 from repro.studies import get_study
 from repro.studies.spgemm_amg import PRODUCTS, STUDY_NAME
@@ -240,7 +240,7 @@ def test_a_plan_has_what_was_chosen_and_for_the_rest_what_is_expected_to_be_best
     by_bin = {("one", 1): SortShape(32, 64, 1), ("numeric", 10): None, ("numeric", 3): HashShape(8, 256, 8)}
     chosen = ChosenKernels(by_bin)
     one, numeric = chosen.on(target, 8, "one"), chosen.on(target, 8, "numeric")
-    usual, careful = plan_products(target, 8), plan_for_any(target, 8)
+    usual, careful = shapes_by_products(target, 8), shapes_for_any_row(target, 8)
     assert one.shapes[1] == SortShape(32, 64, 1)
     assert one.shapes[:1] + one.shapes[2:] == usual.shapes[:1] + usual.shapes[2:]
     assert numeric.shapes[3] == HashShape(8, 256, 8)

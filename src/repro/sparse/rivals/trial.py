@@ -75,7 +75,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TrialOutcome:
     """The outcome of a trial; `status` is one of a row's (`repro.bench.rows.STATUSES`), or one of these.
 
     `leak`: memory stays. `compiled`: without a GPU, a source was compiled and not run. `not_tried`: one before it hung.
@@ -108,7 +108,7 @@ def small_matrix(entry: str) -> Matrix:
     return Matrix(f"small/{entry}", entry, ROWS, offsets, columns.astype(np.int32), values)
 
 
-def try_rival(rival: Rival, trial: Trial, devices: Devices) -> Outcome:
+def try_rival(rival: Rival, trial: Trial, devices: Devices) -> TrialOutcome:
     """Try a rival in this process; it may crash or hang it."""
     runnable, operands, check = _KINDS[rival.of](rival, trial)
     workspace = Workspace(devices, operands)
@@ -121,15 +121,15 @@ def try_rival(rival: Rival, trial: Trial, devices: Devices) -> Outcome:
             _launched(runnable, workspace, check)
         except IncorrectError as wrong:
             raise IncorrectError(f"right at first, wrong after {LAUNCHES} timed launches: {wrong}") from None
-        outcome = Outcome(trial, "ok", "", runnable.label, error, runnable.setup_seconds or 0.0, seconds)
+        outcome = TrialOutcome(trial, "ok", "", runnable.label, error, runnable.setup_seconds or 0.0, seconds)
         leak = _leak(runnable, workspace)
     except tuple(FAILURES) as failure:
         status = next(status for kind, status in FAILURES.items() if isinstance(failure, kind))
-        return Outcome(trial, status, str(failure), runnable.label)
+        return TrialOutcome(trial, status, str(failure), runnable.label)
     finally:
         runnable.release()
         workspace.release()
-    return Outcome(trial, "leak", leak, runnable.label) if leak else outcome
+    return TrialOutcome(trial, "leak", leak, runnable.label) if leak else outcome
 
 
 #: Parts of a trial: the runnable, its operands, and a function for the last launch's largest error over its bound.
@@ -290,7 +290,7 @@ def _compared(given: NDArray[np.floating], exact: NDArray[np.float64], bound: ND
 def _compared_matrix(
     c: sp.csr_array, exact: NDArray[np.float64], bound: NDArray[np.float64], terms: NDArray[np.float64]
 ) -> float:
-    """Compare a matrix that may omit zeros; all are dense, and `terms` counts the summands of each entry."""
+    """Compare a sparse matrix, which may omit zeros, with dense arrays; `terms` counts the summands of each entry."""
     if twice := c.nnz - sp.csr_array(c.tocoo()).nnz:
         raise IncorrectError(f"{twice} entries of c are there twice")
     if surplus := int((np.diff(c.indptr) > np.count_nonzero(terms, axis=1)).sum()):
@@ -348,8 +348,8 @@ def try_apart(
     device: str,
     seconds: float = SECONDS,
     begun: Callable[[Trial], None] = lambda trial: None,
-    said: Callable[[Outcome], None] = lambda outcome: None,
-) -> list[Outcome]:
+    said: Callable[[TrialOutcome], None] = lambda outcome: None,
+) -> list[TrialOutcome]:
     """Try a rival on all small matrices, in processes of their own; after one that hangs, the others are not tried.
 
     Parameters
@@ -362,7 +362,7 @@ def try_apart(
         Called with each trial before it, and with its outcome.
     """
     trials = trials_of(rival)
-    outcomes: list[Outcome] = []
+    outcomes: list[TrialOutcome] = []
     while len(outcomes) < len(trials):
         for outcome in _served(rival, device, trials[len(outcomes) :], seconds, begun):
             said(outcome)
@@ -371,7 +371,7 @@ def try_apart(
             break
     for trial in trials[len(outcomes) :]:
         begun(trial)
-        outcomes.append(Outcome(trial, "not_tried", "the one before it did not end"))
+        outcomes.append(TrialOutcome(trial, "not_tried", "the one before it did not end"))
         said(outcomes[-1])
     return outcomes
 
@@ -380,8 +380,8 @@ def compile_alone(
     rival: Rival,
     target: Target,
     begun: Callable[[Trial], None] = lambda trial: None,
-    said: Callable[[Outcome], None] = lambda outcome: None,
-) -> list[Outcome]:
+    said: Callable[[TrialOutcome], None] = lambda outcome: None,
+) -> list[TrialOutcome]:
     """Compile a source where there is no GPU to run it, once for trials alike; `begun` and `said` as of `try_apart`."""
     alike: dict[tuple[str, int], Trial] = {}
     for trial in trials_of(rival):
@@ -391,9 +391,9 @@ def compile_alone(
         begun(trial)
         try:
             check_compiled(rival, target, precision, block)
-            outcome = Outcome(trial, "compiled", f"compiles for {target.name}; not run: no GPU")
+            outcome = TrialOutcome(trial, "compiled", f"compiles for {target.name}; not run: no GPU")
         except ModuleError as error:
-            outcome = Outcome(trial, "compile_error", str(error))
+            outcome = TrialOutcome(trial, "compile_error", str(error))
         said(outcome)
         outcomes.append(outcome)
     return outcomes
@@ -405,7 +405,7 @@ def _block(rival: Rival, trial: Trial) -> int:
 
 def _served(
     rival: Rival, device: str, trials: Sequence[Trial], seconds: float, begun: Callable[[Trial], None]
-) -> Iterator[Outcome]:
+) -> Iterator[TrialOutcome]:
     """Yield outcomes of one process, the last one of the trial that ended it, if one did."""
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe(duplex=False)
@@ -418,13 +418,13 @@ def _served(
             # the first outcome comes after a word that the process is ready
             for limit in (max(STARTING, seconds), seconds)[number > 0 :]:
                 if not here.poll(limit):
-                    yield Outcome(trial, "timeout", f"it did not end within {limit:g} s")
+                    yield TrialOutcome(trial, "timeout", f"it did not end within {limit:g} s")
                     return
                 try:
                     outcome = here.recv()
                 except EOFError:
                     process.join()
-                    yield Outcome(trial, "launch_error", _ended(process.exitcode or 0))
+                    yield TrialOutcome(trial, "launch_error", _ended(process.exitcode or 0))
                     return
             yield outcome
     finally:

@@ -1,6 +1,6 @@
 """Rows of a sparse matrix product on a device, binned by size and computed bin by bin.
 
-Bins are by the products or entries of a row. A plan assigns a kernel to each bin. A sample of some rows of each bin
+Bins are by the products or entries of a row. Shapes assign a kernel to each bin. A sample of some rows of each bin
 estimates entries, for the choice of tables and memory.
 """
 
@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 
 from repro.codegen.targets import Target
-from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Device, Launch, Program
+from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Device, LaunchSpec, Program
 from repro.errors import ReproError
 from repro.sparse.device_primitives import Load, check_factors, keep
 from repro.sparse.dynamic.host_layout import MAX_ENTRIES
@@ -33,10 +33,10 @@ from repro.sparse.spgemm.kernels import (
     LongShape,
     Mode,
     SortShape,
+    fastest_hash_shape,
     hash_shapes,
     long_shape,
     long_shapes,
-    smallest,
     sort_shapes,
     widen_shape,
 )
@@ -158,54 +158,56 @@ IDLE = 8
 
 
 @dataclass(frozen=True)
-class BinPlan:
+class BinShapes:
     """A kernel for each bin."""
 
     #: Shape for each bin's rows, `(BINS,)`.
     shapes: tuple[Shape, ...]
 
 
-def plan_products(
+def shapes_by_products(
     target: Target,
     scalar_bytes: int,
     expected: tuple[int, ...] = EXPECTED,
     largest: tuple[int, ...] = (*LIMITS, MAX_ENTRIES),
     mean_row: float = 0.0,
-) -> BinPlan:
-    """Return a plan for rows binned by products.
+) -> BinShapes:
+    """Return shapes for rows binned by products.
 
     `expected` are products per entry, and `largest` the largest row's products, `(BINS,)` each. `mean_row` is B's mean
     row length; 0: unknown.
     """
     entries = [-(-products // fewer) for products, fewer in zip(largest, expected, strict=True)]
-    return plan_entries(target, scalar_bytes, entries, largest, mean_row)
+    return shapes_by_entries(target, scalar_bytes, entries, largest, mean_row)
 
 
-def plan_entries(
+def shapes_by_entries(
     target: Target,
     scalar_bytes: int,
     entries: Sequence[int],
     products: Sequence[int] | None = None,
     mean_row: float = 0.0,
-) -> BinPlan:
-    """Return a plan whose tables hold rows of `entries`, `(BINS,)`.
+) -> BinShapes:
+    """Return shapes whose tables hold rows of `entries`, `(BINS,)`.
 
     `products` are maximal products of each bin's rows, if known. `mean_row` is B's mean row length; 0: unknown.
     """
     given = zip(entries, products or [0] * BINS, strict=True)
-    return BinPlan(tuple(smallest(target, scalar_bytes, count, of_products, mean_row) for count, of_products in given))
+    return BinShapes(
+        tuple(fastest_hash_shape(target, scalar_bytes, count, of_products, mean_row) for count, of_products in given)
+    )
 
 
-def plan_bounds(target: Target, scalar_bytes: int, counts: BinCounts, columns: int) -> BinPlan:
-    """Return a plan whose tables hold whatever a row can be, so that none is computed twice; long rows have a block."""
+def shapes_by_bounds(target: Target, scalar_bytes: int, counts: BinCounts, columns: int) -> BinShapes:
+    """Return shapes whose tables hold whatever a row can be, so that none is computed twice; long rows have a block."""
     shapes: list[Shape] = []
     for largest in counts.largest:
         max_columns = min(largest, columns)
         if largest > LONG_PRODUCTS[target.dialect]:
             shapes.append(long_shape(target, scalar_bytes, max_columns, columns))
         else:
-            shapes.append(smallest(target, scalar_bytes, max_columns, largest, counts.mean_row))
-    return BinPlan(tuple(shapes))
+            shapes.append(fastest_hash_shape(target, scalar_bytes, max_columns, largest, counts.mean_row))
+    return BinShapes(tuple(shapes))
 
 
 @dataclass(frozen=True)
@@ -221,50 +223,50 @@ class RowLoad:
     mean_row_of_b: float
 
 
-def spread_out(plan: BinPlan, target: Target, scalar_bytes: int, demand: RowLoad) -> BinPlan:
-    """Return a plan with more lanes a row in bins that would leave most of the device idle.
+def spread_out(shapes: BinShapes, target: Target, scalar_bytes: int, demand: RowLoad) -> BinShapes:
+    """Return shapes with more lanes a row in bins that would leave most of the device idle.
 
     Lanes of a warp follow the row length of B; several warps need long rows of A.
     """
     made: list[Shape] = []
-    for shape, rows in zip(plan.shapes, demand.rows, strict=True):
+    for shape, rows in zip(shapes.shapes, demand.rows, strict=True):
         if isinstance(shape, HashShape) and 0 < rows * shape.width * IDLE < demand.lanes:
             in_warp, warps = min(2 * demand.mean_row_of_b, target.warp), demand.mean_row_of_a / target.warp
             max_lanes = in_warp if warps < 2 else target.warp * min(warps, demand.lanes / rows / target.warp)
             made.append(widen_shape(shape, target, scalar_bytes, max(max_lanes, in_warp)))
         else:
             made.append(shape)
-    return BinPlan(tuple(made))
+    return BinShapes(tuple(made))
 
 
 @cache
-def plan_for_any(target: Target, scalar_bytes: int) -> BinPlan:
-    """Return a plan whose tables hold any row, binned by entries or products."""
-    return plan_entries(target, scalar_bytes, (*LIMITS, MAX_ENTRIES))
+def shapes_for_any_row(target: Target, scalar_bytes: int) -> BinShapes:
+    """Return shapes whose tables hold any row, binned by entries or products."""
+    return shapes_by_entries(target, scalar_bytes, (*LIMITS, MAX_ENTRIES))
 
 
 @cache
-def roomy_plan(target: Target, scalar_bytes: int) -> BinPlan:
-    """Return a plan with slots for all products of a row, or the largest table."""
+def retry_shapes(target: Target, scalar_bytes: int) -> BinShapes:
+    """Return shapes with slots for all products of a row, or the largest table."""
     shapes = hash_shapes(target, scalar_bytes)
     largest = max(shapes, key=lambda shape: (shape.table, shape.width))
-    fitting = (smallest(target, scalar_bytes, limit) for limit in (*LIMITS, MAX_ENTRIES))
-    return BinPlan(tuple(shape or largest for shape in fitting))
+    fitting = (fastest_hash_shape(target, scalar_bytes, limit) for limit in (*LIMITS, MAX_ENTRIES))
+    return BinShapes(tuple(shape or largest for shape in fitting))
 
 
-def papers_plan(target: Target, scalar_bytes: int, width: int = 32, n_rows: int = 1) -> BinPlan:
-    """Return the plan of King 2017, section 6.1: rows of up to 2,048 products are sorted in shared memory.
+def papers_shapes(target: Target, scalar_bytes: int, width: int = 32, n_rows: int = 1) -> BinShapes:
+    """Return the shapes of King 2017, section 6.1: rows of up to 2,048 products are sorted in shared memory.
 
-    The paper does not describe longer rows; `plan_products` is used for them. `width` threads a row and `n_rows` rows a
+    The paper does not describe longer rows; they have `shapes_by_products`. `width` threads a row and `n_rows` rows a
     block are taken where available, else the nearest shape.
     """
     shapes = sort_shapes(target, scalar_bytes)
-    made: list[Shape] = list(plan_products(target, scalar_bytes).shapes)
+    made: list[Shape] = list(shapes_by_products(target, scalar_bytes).shapes)
     for bin in range(PAPERS_BINS):
         own = [shape for shape in shapes if shape.max_products == LIMITS[bin]]
         if own:
             made[bin] = min(own, key=lambda shape: (abs(shape.width - width), abs(shape.rows - n_rows)))
-    return BinPlan(tuple(made))
+    return BinShapes(tuple(made))
 
 
 #: Limit of blocks per multiprocessor for grid-stride loops over a bin's rows.
@@ -302,28 +304,28 @@ class ProductRows:
         self._device, self._load = device, load
         self._factors, self._c, self._bins, self._unfinished = factors, c, bins, unfinished
 
-    def bind(self, mode: Mode, counts: BinCounts, plan: BinPlan, stack: ExitStack) -> Callable[[], None]:
+    def bind(self, mode: Mode, counts: BinCounts, shapes: BinShapes, stack: ExitStack) -> Callable[[], None]:
         """Return a launch of all bins' rows, queued longest first; they may run in any order.
 
         C needs memory for the output of `mode`. `stack` releases the kernels' working memory after they are done.
         """
-        tried = list(enumerate(zip(plan.shapes, counts.rows, strict=True)))
+        tried = list(enumerate(zip(shapes.shapes, counts.rows, strict=True)))
         share = GLOBAL_BYTES // max(sum(rows > 0 and in_global_memory(shape) for _, (shape, rows) in tried), 1)
-        launches: list[Launch] = []
+        launches: list[LaunchSpec] = []
         by_column = long_shapes(self._device.target, self._c.dtype.itemsize)[0]
-        for bin, (planned, rows) in reversed(tried):  # the longest rows first
+        for bin, (chosen, rows) in reversed(tried):  # the longest rows first
             if not rows:
                 continue
-            shape, blocks, more = planned or by_column, rows, list[Argument]()
-            if planned is None:
+            shape, blocks, more = chosen or by_column, rows, list[Argument]()
+            if chosen is None:
                 blocks, more = self._dense(rows, share, stack)
-            elif isinstance(planned, LongShape) and planned.in_global:
-                blocks, more = self._tables(mode, planned, rows, share, stack)
+            elif isinstance(chosen, LongShape) and chosen.in_global:
+                blocks, more = self._tables(mode, chosen, rows, share, stack)
             module, name = shape.kernel(mode)
             shared = shape.table_bytes(mode, self._c.dtype.itemsize) if isinstance(shape, LongShape) else 0
             kernel = self._load(f"{module}-{self._factors.format}").kernel(name, shared)
             blocks = min(-(-blocks // shape.rows), self._device.sm_count * BLOCKS_PER_SM[self._device.backend])
-            launches.append(Launch(kernel, blocks, shape.threads, [np.int32(bin), *self._arguments(), *more]))
+            launches.append(LaunchSpec(kernel, blocks, shape.threads, [np.int32(bin), *self._arguments(), *more]))
         if not launches:
             return in_order([])
         return self._device.bind(*launches[0]) if len(launches) == 1 else self._device.bind_concurrent(launches)
@@ -392,12 +394,12 @@ class Sample:
     #: Mean row length of B.
     mean_row: float
 
-    def plan(self, target: Target, scalar_bytes: int) -> BinPlan:
-        """Return a plan with slots for the largest sampled row of each bin."""
-        fitting = plan_entries(target, scalar_bytes, self.largest, self.products, self.mean_row)
-        usual = plan_products(target, scalar_bytes, largest=self.products, mean_row=self.mean_row)
+    def shapes(self, target: Target, scalar_bytes: int) -> BinShapes:
+        """Return shapes with slots for the largest sampled row of each bin."""
+        fitting = shapes_by_entries(target, scalar_bytes, self.largest, self.products, self.mean_row)
+        usual = shapes_by_products(target, scalar_bytes, largest=self.products, mean_row=self.mean_row)
         given = zip(self.rows, self.largest, fitting.shapes, usual.shapes, strict=True)
-        return BinPlan(tuple(shape if rows and size else kept for rows, size, shape, kept in given))
+        return BinShapes(tuple(shape if rows and size else kept for rows, size, shape, kept in given))
 
     def entries_of(self, counts: BinCounts) -> int:
         """Return the estimated entries of all rows; without a sample the expected ones."""
@@ -430,8 +432,8 @@ def take_sample(
         some = replace(
             counts, rows=tuple(min(rows, SAMPLE_ROWS) if total >= least else 0 for rows, total in given_rows)
         )
-        plan = roomy_plan(device.target, c.dtype.itemsize)
-        ProductRows(device, load, factors, c, listed, unfinished).bind("symbolic", some, plan, stack)()
+        shapes = retry_shapes(device.target, c.dtype.itemsize)
+        ProductRows(device, load, factors, c, listed, unfinished).bind("symbolic", some, shapes, stack)()
         kernels.blocks("sum_sample", BINS, [np.int32(SAMPLE_ROWS), listed.lists, listed.counts, c.sizes, sums])()
         device.fill(c.state, 0)  # rows beyond the largest table are computed later
         numbers = np.empty((BINS, 2), np.int32)

@@ -184,7 +184,7 @@ def sort_shapes(target: Target, scalar_bytes: int) -> list[SortShape]:
     return made
 
 
-def smallest(
+def fastest_hash_shape(
     target: Target, scalar_bytes: int, entries: int, products: int = 0, mean_row: float = 0.0
 ) -> HashShape | None:
     """Return the fastest shape with the smallest table for `entries`; None without one.
@@ -368,6 +368,10 @@ class SingleShape:
         return self.rows * of_row
 
 
+#: Blocks of `SINGLE_BLOCK_SIZE` threads that registers are left for; and where several warps share a row.
+SINGLE_REGISTERED, BLOCK_REGISTERED = 6, 4
+
+
 @cache
 def single_shapes(target: Target, scalar_bytes: int) -> tuple[SingleShape, ...]:
     """Return the available kernels of products in one launch."""
@@ -401,8 +405,6 @@ def _resident(shape: SingleShape, target: Target, scalar_bytes: int) -> int:
     return min(target.shared_bytes // (shape.shared_bytes(scalar_bytes) + 1024), target.blocks_per_sm)
 
 
-#: Blocks of `SINGLE_BLOCK_SIZE` threads that registers are left for; and where several warps share a row.
-SINGLE_REGISTERED, BLOCK_REGISTERED = 6, 4
 #: Mean products of a row from which several warps share it, where rows are few.
 PRODUCTS_OF_A_BLOCK = 2048
 #: From this mean row length of B on, all lanes share one row of B instead of forming groups.

@@ -31,18 +31,18 @@ from repro.sparse.elementwise import Kernels, in_order
 from repro.sparse.spgemm.binned_rows import (
     MIN_PRODUCTS,
     BinCounts,
-    BinPlan,
+    BinShapes,
     Factors,
     ProductBins,
     ProductRows,
     RowLoad,
     arguments_of,
     expected_entries,
-    plan_bounds,
-    plan_entries,
-    plan_for_any,
-    plan_products,
-    roomy_plan,
+    retry_shapes,
+    shapes_by_bounds,
+    shapes_by_entries,
+    shapes_by_products,
+    shapes_for_any_row,
     spread_out,
     take_sample,
     too_many,
@@ -58,9 +58,8 @@ TWO_PHASES = ("count", "symbolic", "place", "numeric")
 class Multiplication:
     """Products of matrices of one dtype on a device.
 
-    `load` loads modules of the precision: those of `repro.sparse.spgemm.kernels.MODULES`, `matrix` and `sort`. `plan`
-    has kernels for rows binned by products, `numeric` for rows binned by entries; None: chosen by a sample or by
-    expectation.
+    `load` loads modules of the precision: those of `repro.sparse.spgemm.kernels.MODULES`, `matrix` and `sort`.
+    `by_products` and `by_entries` have kernels for rows binned so; None: chosen by a sample or by expectation.
     """
 
     def __init__(
@@ -68,27 +67,30 @@ class Multiplication:
         device: Device,
         load: Load,
         dtype: DTypeLike,
-        plan: BinPlan | None = None,
-        numeric: BinPlan | None = None,
+        by_products: BinShapes | None = None,
+        by_entries: BinShapes | None = None,
     ) -> None:
         self.device, self.load = device, load
         self._scalar_bytes = scalar_bytes = np.dtype(dtype).itemsize
-        self.usual, self.filling = plan, numeric
-        self.roomy = roomy_plan(device.target, scalar_bytes)
-        self.careful = plan_for_any(device.target, scalar_bytes)
+        #: Shapes for rows binned by products, and for rows binned by entries; None: chosen for each product.
+        self.by_products, self.by_entries = by_products, by_entries
+        #: Shapes for rows that had no room in their first table.
+        self.retry = retry_shapes(device.target, scalar_bytes)
+        #: Shapes for rows that have no room in that one either, or of which nothing is known: any row fits.
+        self.any_row = shapes_for_any_row(device.target, scalar_bytes)
 
-    def plan_filling(self, counts: BinCounts, mean_row_of_a: float, mean_row_of_b: float) -> BinPlan:
-        """Return the plan for rows binned by entries; see `spread`."""
-        fitting = plan_entries(self.device.target, self._scalar_bytes, counts.largest)
+    def choose_by_entries(self, counts: BinCounts, mean_row_of_a: float, mean_row_of_b: float) -> BinShapes:
+        """Return shapes for rows binned by entries; see `spread`."""
+        fitting = shapes_by_entries(self.device.target, self._scalar_bytes, counts.largest)
         if counts.differ:
-            fitting = plan_bounds(self.device.target, self._scalar_bytes, counts, MAX_ENTRIES)
-        return self.filling or self.spread(fitting, counts, mean_row_of_a, mean_row_of_b)
+            fitting = shapes_by_bounds(self.device.target, self._scalar_bytes, counts, MAX_ENTRIES)
+        return self.by_entries or self.spread(fitting, counts, mean_row_of_a, mean_row_of_b)
 
-    def spread(self, plan: BinPlan, counts: BinCounts, mean_row_of_a: float, mean_row_of_b: float) -> BinPlan:
-        """Return a plan with more lanes for few rows, for mean row lengths of A and B."""
+    def spread(self, shapes: BinShapes, counts: BinCounts, mean_row_of_a: float, mean_row_of_b: float) -> BinShapes:
+        """Return shapes with more lanes for few rows, for mean row lengths of A and B."""
         lanes = self.device.sm_count * self.device.target.threads_per_sm
         return spread_out(
-            plan, self.device.target, self._scalar_bytes, RowLoad(counts.rows, lanes, mean_row_of_a, mean_row_of_b)
+            shapes, self.device.target, self._scalar_bytes, RowLoad(counts.rows, lanes, mean_row_of_a, mean_row_of_b)
         )
 
     def in_one_phase(self, factors: Factors, segments: int = 1) -> Storage:
@@ -135,7 +137,7 @@ class Multiplication:
             rows = ProductRows(self.device, self.load, factors, c, bins, bins.counts)
             counts = bins.read()
             means = (matrix.report().pointer / max(matrix.shape[0], 1) for matrix in (factors.a, factors.b))
-            yield rows.bind("numeric", counts, self.plan_filling(counts, *means), stack)
+            yield rows.bind("numeric", counts, self.choose_by_entries(counts, *means), stack)
             self.device.synchronize()
 
 
@@ -156,7 +158,7 @@ class Steps:
         #: The most entries that C can have, where tables and memory are made for that; else 0.
         self._bound = 0
         self._reserved: Range | None = None
-        self._usual = multiplication.usual or multiplication.careful
+        self._usual = multiplication.by_products or multiplication.any_row
 
     @property
     def all(self) -> Mapping[str, Callable[[], None]]:
@@ -173,21 +175,21 @@ class Steps:
         self._bins.by_products(factors.a, factors.b, c)
         counts = self._counts = self._products = self._bins.read()
         target, number = multiplication.device.target, c.dtype.itemsize
-        usual = multiplication.usual
+        usual = multiplication.by_products
         if usual is None and counts.differ:
-            usual = self._spread(plan_bounds(target, number, counts, c.shape[1]), counts)
+            usual = self._spread(shapes_by_bounds(target, number, counts, c.shape[1]), counts)
             self._bound = counts.bound(c.shape[1])
         if sum(counts.totals) < MIN_PRODUCTS:
             self._expected = min(sum(expected_entries(counts)), MAX_ENTRIES)
-            planned = plan_products(target, number, largest=counts.largest, mean_row=counts.mean_row)
-            self._usual = usual or self._spread(planned, counts)
+            by_estimate = shapes_by_products(target, number, largest=counts.largest, mean_row=counts.mean_row)
+            self._usual = usual or self._spread(by_estimate, counts)
             return
         if usual is not None and self._affords(self._bound):
             self._expected, self._usual = self._bound, usual
             return
         sample = take_sample(multiplication.device, multiplication.load, factors, c, self._bins, counts)
         self._expected = min(sample.entries_of(counts), MAX_ENTRIES)
-        self._usual = usual or self._spread(sample.plan(target, number), counts)
+        self._usual = usual or self._spread(sample.shapes(target, number), counts)
 
     def _affords(self, entries: int) -> bool:
         """Return whether memory for `entries` entries can be reserved; False for 0 entries."""
@@ -199,8 +201,8 @@ class Steps:
         """Cached memory of earlier products, whose arena a product by bins shares."""
         return single_launch(self._multiplication.device, self._factors.a.dtype)
 
-    def _spread(self, plan: BinPlan, counts: BinCounts) -> BinPlan:
-        return self._multiplication.spread(plan, counts, self._products.mean_of_a, self._products.mean_row)
+    def _spread(self, shapes: BinShapes, counts: BinCounts) -> BinShapes:
+        return self._multiplication.spread(shapes, counts, self._products.mean_of_a, self._products.mean_row)
 
     # one phase -----------------------------------------------------------------------------------------------------
 
@@ -224,12 +226,12 @@ class Steps:
 
     def settle(self) -> None:
         """Compute rows that did not fit into their table or into memory, and give back what C does not need."""
-        c, plans = self.c, [self._usual, self._multiplication.roomy, self._multiplication.careful]
+        c, tried = self.c, [self._usual, self._multiplication.retry, self._multiplication.any_row]
         while (words := self._state())[STATE_UNPLACED]:
             pointer = int(words[STATE_BUFFER_END])
             crowded = pointer <= c.capacity
-            if crowded and len(plans) > 1:  # otherwise memory was too small, and the same tables may suffice
-                plans.pop(0)
+            if crowded and len(tried) > 1:  # otherwise memory was too small, and the same tables may suffice
+                tried.pop(0)
             self._bins.by_products(self._factors.a, self._factors.b, c, (self._left, int(words[STATE_UNPLACED])))
             again, used = self._bins.read(), min(pointer, c.capacity)
             needed = used + sum(again.totals)
@@ -239,7 +241,7 @@ class Steps:
                 c.grow(min(needed, MAX_ENTRIES), partial(self._copy, used))
             words[STATE_BUFFER_END], words[STATE_UNPLACED] = used, 0
             self._multiplication.device.write(c.state, words)
-            self._rows.bind("one", again, plans[0], self._stack)()
+            self._rows.bind("one", again, tried[0], self._stack)()
         if self._reserved is not None and c.lease is self._reserved:
             c.capacity = int(words[STATE_BUFFER_END])
             self._reserved.cut(c.capacity)
@@ -252,14 +254,14 @@ class Steps:
 
     def symbolic(self) -> None:
         self._rows.bind("symbolic", self._counts, self._usual, self._stack)()
-        for plan in (self._multiplication.roomy, self._multiplication.careful):
+        for shapes in (self._multiplication.retry, self._multiplication.any_row):
             words = self._state()
             if not words[STATE_UNPLACED]:
                 return
             self._bins.by_products(self._factors.a, self._factors.b, self.c, (self._left, int(words[STATE_UNPLACED])))
             again = self._bins.read()
             self._multiplication.device.fill(self.c.state, 0)
-            self._rows.bind("symbolic", again, plan, self._stack)()
+            self._rows.bind("symbolic", again, shapes, self._stack)()
 
     def place(self) -> None:
         """Bin rows by size, and allocate C with an offset for each row."""
@@ -278,8 +280,8 @@ class Steps:
 
     def numeric(self) -> None:
         """Compute rows at their offsets."""
-        plan = self._multiplication.plan_filling(self._counts, self._products.mean_of_a, self._products.mean_row)
-        self._rows.bind("numeric", self._counts, plan, self._stack)()
+        shapes = self._multiplication.choose_by_entries(self._counts, self._products.mean_of_a, self._products.mean_row)
+        self._rows.bind("numeric", self._counts, shapes, self._stack)()
 
     def _state(self) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
         words = np.empty(STATE_WORDS, np.int32)
@@ -523,7 +525,7 @@ class Destinations:
             bins = keep(stack, ProductBins(device, self._load(f"count-{factors.format}"), self._rows))
             bins.by_sizes(c, self._unplanned)
             rows = ProductRows(device, self._load, factors, c, bins, bins.counts)
-            return rows.bind("numeric", bins.read(), plan_for_any(device.target, c.dtype.itemsize), stack)
+            return rows.bind("numeric", bins.read(), shapes_for_any_row(device.target, c.dtype.itemsize), stack)
 
     def release(self) -> None:
         """Release the memory; a second call has no effect."""

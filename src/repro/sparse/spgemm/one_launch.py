@@ -288,7 +288,7 @@ class RowArrayPool:
                 self._left.pop().free()
 
 
-class SinglePlan(NamedTuple):
+class SingleConfiguration(NamedTuple):
     """How a product of certain sizes is launched, and the memory that it is given."""
 
     shape: SingleShape
@@ -309,28 +309,29 @@ class SingleLaunch:
         self.arena, self._shelf = Arena(device, dtype), RowArrayPool(device)
         #: Counters on the device, and the words in which a kernel reports to the host; allocated for the first launch.
         self._counters: tuple[Buffer, HostWords] | None = None
-        #: The plan of products by the sizes of their factors, the last asked for last; None: no launch holds them.
-        self._plans: OrderedDict[Sizes, SinglePlan | None] = OrderedDict()
+        #: Configurations by the sizes of the factors, the last asked for last; None: no launch holds such a product.
+        self._configurations: OrderedDict[Sizes, SingleConfiguration | None] = OrderedDict()
         self._kernels: dict[tuple[Program, str], Kernel] = {}
 
-    def plan(self, sizes: Sizes) -> SinglePlan | None:
+    def configuration(self, sizes: Sizes) -> SingleConfiguration | None:
         """Return how a product is launched; None where its rows are not alike or fit no table."""
-        plan = self._plans[sizes] if sizes in self._plans else self._guess(sizes)
-        self._remember(sizes, plan)
-        return plan
+        configuration = self._configurations[sizes] if sizes in self._configurations else self._by_estimate(sizes)
+        self._remember(sizes, configuration)
+        return configuration
 
-    def _guess(self, sizes: Sizes) -> SinglePlan | None:
+    def _by_estimate(self, sizes: Sizes) -> SingleConfiguration | None:
+        """Return a configuration for rows as long as they are expected to be; None where they are not alike."""
         shape = self._shape(sizes, 1) if sizes.rows else None
         if shape is None or sizes.products >= max(MAX_SKEW * sizes.mean, SHORT_PRODUCTS * shape.warps):
             return None
         # an estimate that no table has the slots for may be too high
         guesses = (sizes.entries_of_row, *(int(table * MAX_FILLED_BY_GROUPS) for table in reversed(SINGLE_TABLES)))
-        return next((plan for guess in guesses if (plan := self._plan_for(sizes, guess)) is not None), None)
+        return next((found for guess in guesses if (found := self._for_longest(sizes, guess)) is not None), None)
 
-    def _plan_for(self, sizes: Sizes, longest: int) -> SinglePlan | None:
+    def _for_longest(self, sizes: Sizes, longest: int) -> SingleConfiguration | None:
         """Return how a product with rows of up to `longest` entries is launched; None where no table holds them."""
         shape = self._shape(sizes, longest)
-        return None if shape is None else self._planned(sizes, shape, longest)
+        return None if shape is None else self._with_shape(sizes, shape, longest)
 
     def _shape(self, sizes: Sizes, entries: int) -> SingleShape | None:
         target = self._device.target
@@ -344,17 +345,22 @@ class SingleLaunch:
         if sizes is None:
             return None
         for _ in range(len(SINGLE_TABLES)):
-            plan = self.plan(sizes)
-            bound = None if plan is None else self.bind(load, factors, plan)
-            if plan is None or bound is None:
+            configuration = self.configuration(sizes)
+            bound = None if configuration is None else self.bind(load, factors, configuration)
+            if configuration is None or bound is None:
                 return None
-            product = self._finish(sizes, plan, *bound)
+            product = self._finish(sizes, configuration, *bound)
             if product is not None:
                 return product
         return None
 
     def _finish(
-        self, sizes: Sizes, plan: SinglePlan, launch: Callable[[], None], c: Storage, entries_of_c: Range
+        self,
+        sizes: Sizes,
+        configuration: SingleConfiguration,
+        launch: Callable[[], None],
+        c: Storage,
+        entries_of_c: Range,
     ) -> Storage | None:
         """Launch a kernel, wait and return the product; None if it does not fit, which is remembered."""
         try:
@@ -366,16 +372,16 @@ class SingleLaunch:
         if lacking:
             c.release()
             # of a row that its table has no room for no more is known than that
-            larger = [table for table in SINGLE_TABLES if table > plan.shape.table]
+            larger = [table for table in SINGLE_TABLES if table > configuration.shape.table]
             crowded = pointer <= c.capacity and larger
             again = int(larger[min(2, len(larger) - 1)] * MAX_FILLED_BY_GROUPS) if crowded else 0
-            self._remember(sizes, self._plan_for(sizes, again) if again else None)
+            self._remember(sizes, self._for_longest(sizes, again) if again else None)
             return None
-        if longest != plan.longest:
+        if longest != configuration.longest:
             # columns are in the order of slots: the table follows from the product, whatever was known of it before
-            right = self._plan_for(sizes, max(longest, 1))
+            right = self._for_longest(sizes, max(longest, 1))
             self._remember(sizes, right)
-            if right is None or right.shape != plan.shape:
+            if right is None or right.shape != configuration.shape:
                 c.release()
                 return None
         entries_of_c.cut(pointer)
@@ -383,9 +389,11 @@ class SingleLaunch:
         c.capacity, c.entries, c.longest = min(pointer, plan.capacity), entries, longest
         return c
 
-    def bind(self, load: Load, factors: Factors, plan: SinglePlan) -> tuple[Callable[[], None], Storage, Range] | None:
+    def bind(
+        self, load: Load, factors: Factors, configuration: SingleConfiguration
+    ) -> tuple[Callable[[], None], Storage, Range] | None:
         """Return a launch of a product, the product, and the range for its entries; None without memory for it."""
-        device, capacity = self._device, plan.capacity
+        device, capacity = self._device, configuration.capacity
         nbytes = capacity * (4 + self._dtype.itemsize)
         if capacity > MAX_ENTRIES or not self.affords(nbytes):
             return None
@@ -394,7 +402,7 @@ class SingleLaunch:
         except OutOfDeviceMemory:
             return None
         try:
-            c = self._empty(factors, plan, entries_of_c)
+            c = self._empty(factors, configuration, entries_of_c)
         except BaseException:
             entries_of_c.release()
             raise
@@ -402,11 +410,12 @@ class SingleLaunch:
         words, host = self._launch_counters()
         arguments: list[Argument] = [
             np.int32(a.shape[0]), a.table, a.columns, a.values, b.table, b.columns, b.values, c.table, c.sizes,
-            c.versions, c.columns, c.values, c.state, np.int32(capacity), np.int32(plan.chunk), words, host.buffer,
+            c.versions, c.columns, c.values, c.state, np.int32(capacity),
+            np.int32(configuration.chunk), words, host.buffer,
         ]  # fmt: skip
         try:
-            kernel = self._kernel(load("single-exact"), plan.shape)
-            return device.bind(kernel, plan.blocks, plan.shape.threads, arguments), c, entries_of_c
+            kernel = self._kernel(load("single-exact"), configuration.shape)
+            return device.bind(kernel, configuration.blocks, configuration.shape.threads, arguments), c, entries_of_c
         except BaseException:
             c.release()
             raise
@@ -419,16 +428,17 @@ class SingleLaunch:
             return True
         return nbytes * MEMORY_SHARE <= self._device.free_bytes()
 
-    def _planned(self, sizes: Sizes, shape: SingleShape, longest: int) -> SinglePlan:
+    def _with_shape(self, sizes: Sizes, shape: SingleShape, longest: int) -> SingleConfiguration:
+        """Return the blocks and the memory for a kernel that is chosen."""
         device, rows = self._device, sizes.rows
         bound = min(sizes.entries * sizes.b_longest, rows * min(shape.table, sizes.columns, sizes.products))
         if shape.warps > 1:  # a block a row, which takes no more than it needs
-            return SinglePlan(shape, longest, rows, 0, bound)
+            return SingleConfiguration(shape, longest, rows, 0, bound)
         blocks = min(-(-rows // shape.rows), device.sm_count * shape.blocks_per_sm)
         warps = blocks * max(shape.threads // device.target.warp, 1)
         chunk = max(1, min(MAX_CHUNK, bound // (CHUNKS * warps)))
         capacity = bound + bound // SPARE + chunk * warps
-        return SinglePlan(shape, longest, blocks, chunk, capacity)
+        return SingleConfiguration(shape, longest, blocks, chunk, capacity)
 
     def _kernel(self, program: Program, shape: SingleShape) -> Kernel:
         """Return a kernel, which takes a driver some time to find."""
@@ -437,11 +447,11 @@ class SingleLaunch:
             self._kernels[key] = program.kernel(shape.kernel, shape.dynamic_bytes(self._dtype.itemsize))
         return self._kernels[key]
 
-    def _remember(self, sizes: Sizes, plan: SinglePlan | None) -> None:
-        self._plans[sizes] = plan
-        self._plans.move_to_end(sizes)
-        while len(self._plans) > REMEMBERED:
-            self._plans.popitem(last=False)
+    def _remember(self, sizes: Sizes, configuration: SingleConfiguration | None) -> None:
+        self._configurations[sizes] = configuration
+        self._configurations.move_to_end(sizes)
+        while len(self._configurations) > REMEMBERED:
+            self._configurations.popitem(last=False)
 
     def _launch_counters(self) -> tuple[Buffer, HostWords]:
         if self._counters is None:
@@ -450,10 +460,11 @@ class SingleLaunch:
             self._counters = words, self._device.host_words(len(SINGLE_WORDS))
         return self._counters
 
-    def _empty(self, factors: Factors, plan: SinglePlan, entries: Range) -> Storage:
+    def _empty(self, factors: Factors, configuration: SingleConfiguration, entries: Range) -> Storage:
         """Return a matrix without places for its rows: the kernel writes all of them, and the state."""
         arrays = self._shelf.take(factors.shape[0])
-        of_c = self._device, factors.shape, 1, plan.capacity, self._dtype, *entries.buffers(plan.capacity)
+        capacity = configuration.capacity
+        of_c = self._device, factors.shape, 1, capacity, self._dtype, *entries.buffers(capacity)
         return Storage(*of_c, *arrays.parts, lease=entries, lease_of_rows=arrays)
 
     def trim(self) -> None:

@@ -128,7 +128,7 @@ Times = Mapping[Layout, Mapping[Schedule, float]]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class OrderOutcome:
     """Result of an order of tuning."""
 
     #: The chosen layout and schedule; None if a required variant has no time.
@@ -137,7 +137,7 @@ class Outcome:
     tried: int
 
 
-Order = Callable[[Times], Outcome]
+Order = Callable[[Times], OrderOutcome]
 
 
 def times_of(recording: Recording) -> Times:
@@ -157,46 +157,46 @@ def default_schedule(times: Times) -> Schedule:
     return max(fitting, key=lambda schedule: (schedule.block_size, schedule.blocks_per_sm))
 
 
-def joint_tuning(times: Times) -> Outcome:
+def joint_tuning(times: Times) -> OrderOutcome:
     """Try every layout with every schedule."""
     return _outcome(times, [VariantId(layout, schedule) for layout in times for schedule in times[layout]])
 
 
-def schedule_alone(times: Times) -> Outcome:
+def schedule_alone(times: Times) -> OrderOutcome:
     """Try every schedule with the reference layout."""
     return _outcome(times, [VariantId(REFERENCE, schedule) for schedule in times.get(REFERENCE, ())])
 
 
-def layout_alone(times: Times) -> Outcome:
+def layout_alone(times: Times) -> OrderOutcome:
     """Try every layout with the untuned schedule."""
     schedule = default_schedule(times)
     return _outcome(times, [VariantId(layout, schedule) for layout in times if schedule in times[layout]])
 
 
-def schedule_first(times: Times) -> Outcome:
+def schedule_first(times: Times) -> OrderOutcome:
     """Tune the schedule for the reference layout, then tune the layout for this schedule."""
     first = schedule_alone(times)
     if first.variant is None:
         return first
     schedule = first.variant.schedule
     then = _outcome(times, [VariantId(layout, schedule) for layout in times if schedule in times[layout]])
-    return Outcome(then.variant, first.tried + then.tried - 1)  # one of these variants is measured already
+    return OrderOutcome(then.variant, first.tried + then.tried - 1)  # one of these variants is measured already
 
 
-def layout_first(times: Times) -> Outcome:
+def layout_first(times: Times) -> OrderOutcome:
     """Tune the layout for the untuned schedule, then tune the schedule for this layout."""
     first = layout_alone(times)
     if first.variant is None:
         return first
     layout = first.variant.layout
     then = _outcome(times, [VariantId(layout, schedule) for schedule in times[layout]])
-    return Outcome(then.variant, first.tried + then.tried - 1)
+    return OrderOutcome(then.variant, first.tried + then.tried - 1)
 
 
 def by_product(prefer: Callable[[Schedule], float]) -> Order:
     """Return joint tuning by n_t·n_b only: for each product n_t·n_b, it tries the schedule with the least `prefer`."""
 
-    def order(times: Times) -> Outcome:
+    def order(times: Times) -> OrderOutcome:
         schedules = {schedule for by_schedule in times.values() for schedule in by_schedule}
         kept: dict[tuple[str, int], Schedule] = {}
         for schedule in sorted(schedules, key=lambda candidate: (prefer(candidate), candidate)):
@@ -210,8 +210,8 @@ def by_product(prefer: Callable[[Schedule], float]) -> Order:
     return order
 
 
-def _outcome(times: Times, candidates: Sequence[VariantId]) -> Outcome:
+def _outcome(times: Times, candidates: Sequence[VariantId]) -> OrderOutcome:
     if not candidates:
-        return Outcome(None, 0)
+        return OrderOutcome(None, 0)
     fastest = min(candidates, key=lambda variant: times[variant.layout][variant.schedule])
-    return Outcome(fastest, len(candidates))
+    return OrderOutcome(fastest, len(candidates))

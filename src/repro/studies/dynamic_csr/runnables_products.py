@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from repro.bench.runnable import Workspace
 from repro.codegen.build_cache import Module
 from repro.codegen.targets import DTYPES, INDEX_BYTES
-from repro.devices.base import Argument, Buffer, Device, Launch
+from repro.devices.base import Argument, Buffer, Device, LaunchSpec
 from repro.sparse.dynamic.host_layout import SEGMENTS, Arrays
 from repro.sparse.dynamic.matrix import GetKernel, Run, StoredRows, bind_bins, bind_vector, suffix_of
 from repro.sparse.dynamic.schedules import (
@@ -76,18 +76,18 @@ def bind_streams(
     `arguments` are those of a bin's kernel from `order` on.
     """
     n_t = BLOCK_SIZE[device.backend]
-    launches: list[Launch] = []
+    launches: list[LaunchSpec] = []
     for width, (first, last) in zip((0, *reversed(PAPERS_WIDTHS)), bins.spans, strict=True):
         if first == last:
             continue
         if not width:
             of_bin = [np.int32(first), *arguments]
-            launches.append(Launch(kernel(f"bin_block_{suffix_of(schedule)}"), last - first, n_t, of_bin))
+            launches.append(LaunchSpec(kernel(f"bin_block_{suffix_of(schedule)}"), last - first, n_t, of_bin))
             continue
         threads = min(width, device.target.warp)
         blocks = -(-(last - first) * threads // n_t)
         of_bin = [np.int32(first), np.int32(last), *arguments]
-        launches.append(Launch(kernel(f"bin_w{threads}_{suffix_of(schedule)}"), blocks, n_t, of_bin))
+        launches.append(LaunchSpec(kernel(f"bin_w{threads}_{suffix_of(schedule)}"), blocks, n_t, of_bin))
     return device.bind_concurrent(launches)
 
 

@@ -1,6 +1,6 @@
 """Runnables of products: the rows of one bin, whole products, the numeric phase alone, library products, and rivals.
 
-The kernels for the rows of a bin are searched; a plan has those that were chosen for the bins of a product.
+The kernels for the rows of a bin are searched; `BinShapes` has those that were chosen for the bins of a product.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from repro.sparse.multigrid.hierarchy import LevelLaunches, row_arguments
 from repro.sparse.operands import NAN_BYTE
 from repro.sparse.rivals.runnables import RivalMultiplication, RivalSolution
 from repro.sparse.spgemm.binned_rows import (
-    BinPlan,
+    BinShapes,
     Factors,
     ProductBins,
     ProductRows,
-    papers_plan,
-    plan_for_any,
-    plan_products,
+    papers_shapes,
+    shapes_by_products,
+    shapes_for_any_row,
 )
 from repro.sparse.spgemm.kernels import BINS, LIMITS
 from repro.sparse.spgemm.multiplication import (
@@ -75,10 +75,10 @@ class ChosenKernels:
     def __str__(self) -> str:
         return " ".join(f"{mode}/{bin}/{shape}" for (mode, bin), shape in sorted(self.by_bin.items(), key=str))
 
-    def on(self, target: Target, scalar_bytes: int, mode: BinMode) -> BinPlan:
-        """Return the plan for rows that are binned by their products, or by their entries."""
-        usual = plan_products(target, scalar_bytes) if mode == "one" else plan_for_any(target, scalar_bytes)
-        return BinPlan(tuple(self.by_bin.get((mode, bin), shape) for bin, shape in enumerate(usual.shapes)))
+    def on(self, target: Target, scalar_bytes: int, mode: BinMode) -> BinShapes:
+        """Return the shapes for rows that are binned by their products, or by their entries."""
+        usual = shapes_by_products(target, scalar_bytes) if mode == "one" else shapes_for_any_row(target, scalar_bytes)
+        return BinShapes(tuple(self.by_bin.get((mode, bin), shape) for bin, shape in enumerate(usual.shapes)))
 
 
 def tuning_of(kernel: KernelId | AmgRow) -> str:
@@ -134,7 +134,7 @@ _STEPS: Mapping[ProductMethod, tuple[str, ...]] = {
 
 
 class Product(SpgemmRunnable):
-    """A product by our modules; bins without a plan use the kernels that are expected to be the fastest."""
+    """A product by our modules; bins without a chosen kernel use the kernels that are expected to be the fastest."""
 
     kind = "variant"
 
@@ -238,7 +238,7 @@ class WholeProduct(Product):
         if self._method == "single":
             return self._single(multiplication)
         if self._method == "paper":
-            multiplication.usual = papers_plan(work.device.target, factors.a.dtype.itemsize)
+            multiplication.by_products = papers_shapes(work.device.target, factors.a.dtype.itemsize)
         self._bind_stages(multiplication, factors)
         return multiplication.in_two_phases if self._method == "two" else multiplication.in_one_phase
 
@@ -300,8 +300,8 @@ class SingleKernel(Product):
         if whole is None or sizes is None:
             raise Unsupported("rows differ too much for one launch, or it would take too much memory")
         whole.release()
-        plan = single.plan(sizes)
-        bound = single.bind(work.load, factors, plan) if plan else None
+        configuration = single.configuration(sizes)
+        bound = single.bind(work.load, factors, configuration) if configuration else None
         if bound is None:
             raise Unsupported("the device has no room for the product")
         self.launch, self._c, _ = bound
@@ -410,11 +410,11 @@ class BinKernel(Product, Candidate):
         counts = bins.read()
         only = tuple(rows if bin == self.bin else 0 for bin, rows in enumerate(counts.rows))
         shapes: list[Shape] = [None] * BINS
-        plan = BinPlan((*shapes[: self.id.bin], self.id.shape, *shapes[self.id.bin + 1 :]))
+        chosen = BinShapes((*shapes[: self.id.bin], self.id.shape, *shapes[self.id.bin + 1 :]))
         scratch = ExitStack()
         work.stack.callback(scratch.close)
         rows = ProductRows(device, work.load, factors, c, bins, left)
-        self.launch = rows.bind(self.id.mode, replace(counts, rows=only), plan, scratch)
+        self.launch = rows.bind(self.id.mode, replace(counts, rows=only), chosen, scratch)
         if self.mode == "one":
             self._restore = lambda: device.fill(c.state, 0)
 

@@ -27,7 +27,7 @@ from repro.sparse.multigrid.hierarchy import (
 )
 from repro.sparse.multigrid.reference import MultigridSettings, operator_complexity
 from repro.sparse.multigrid.solver import Solver, SolveResult
-from repro.sparse.spgemm.binned_rows import papers_plan
+from repro.sparse.spgemm.binned_rows import papers_shapes
 from repro.sparse.spgemm.multiplication import CoordinateMultiplication, Multiplication
 from repro.studies.spgemm_amg import PHASES, TOLERANCE
 from repro.studies.spgemm_amg.operands import SetupRunnable, SolveRunnable, StackedRunnable, operands_of, upload
@@ -68,9 +68,9 @@ class SetUp(MultigridRunnable, SetupRunnable):
         if self._method == "coordinates":
             multiply: Multiply = CoordinateMultiplication(work.device, work.load).multiply
         else:
-            plan = papers_plan(work.device.target, operands.dtype.itemsize) if self._method == "sort" else None
-            multiplication = Multiplication(work.device, work.load, operands.dtype, plan)
-            multiply = multiplication.in_one_phase if plan else multiplication.whole
+            by_products = papers_shapes(work.device.target, operands.dtype.itemsize) if self._method == "sort" else None
+            multiplication = Multiplication(work.device, work.load, operands.dtype, by_products)
+            multiply = multiplication.in_one_phase if by_products else multiplication.whole
         self._amounts = {
             "levels": len(operands.levels),
             "rows": operands.a.shape[0],
