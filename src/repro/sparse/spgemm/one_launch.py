@@ -386,7 +386,7 @@ class SingleLaunch:
                 return None
         entries_of_c.cut(pointer)
         # what a warp takes last may reach past the memory though its rows do not
-        c.capacity, c.entries, c.longest = min(pointer, plan.capacity), entries, longest
+        c.capacity, c.entries, c.longest = min(pointer, configuration.capacity), entries, longest
         return c
 
     def bind(
