@@ -282,6 +282,12 @@ def local_row(field: Filtering) -> DgRow | None:
     return next(iter(field.case.select(what=LOCAL)), None)
 
 
+def mean_scale(field: Filtering) -> float | None:
+    """Return the mean h of the points, in units of the mesh."""
+    row = local_row(field)
+    return row.mean_scale if row else None
+
+
 def filtered_errors(field: Filtering) -> Errors | None:
     row = filtered_row(field)
     return Errors.known(row.l2_error, row.max_error) if row else None

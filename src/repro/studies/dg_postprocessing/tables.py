@@ -92,7 +92,7 @@ from repro.studies.dg_postprocessing.results import (
     filtered_row,
     library_product,
     local_errors,
-    local_row,
+    mean_scale,
     missing_errors,
     missing_local_errors,
     over_devices,
@@ -310,10 +310,6 @@ def accuracy(campaign: Campaign, published: Published) -> Table:
     return table_of(columns, fields, join_sentences(caption))
 
 
-def _mean_scale(field: Filtering) -> Cell:
-    return formatted(row.mean_scale if (row := local_row(field)) else None, ".4f")
-
-
 def _at_point(column: Callable[[DgRow], int | None]) -> FieldCell:
     return lambda field: digits_cell(field.at_point(column))
 
@@ -321,7 +317,7 @@ def _at_point(column: Callable[[DgRow], int | None]) -> FieldCell:
 LOCAL_COLUMNS: tuple[Column[Filtering], ...] = (
     *field_columns(lambda field: "" if local_errors(field) else missing_local_errors(field)),
     Column("longest_edge", "longest edge", "h", cell=lambda field: formatted(field.facts.get("longest_edge"), ".4f")),
-    Column("mean_scale", "local, mean", "h", cell=_mean_scale),
+    Column("mean_scale", "local, mean", "h", cell=lambda field: formatted(mean_scale(field), ".4f")),
     *local_error_columns("l2", "L² error", L2),
     *local_error_columns("max", "largest error", LARGEST),
     Column("whole_pairs", "one h", "pairs at a point", cell=_at_point(lambda row: row.pairs)),
