@@ -15,7 +15,8 @@ and the greatest when any one problem is left out. The second names a line by it
 or finds lines by a query after `where`. The third is a format; `.2f` if left out.
 
 The claims of a study, with the verdicts of several recorded campaigns beside each other, are `claims(study, campaign,
-…)`, and how many have which verdict `tally(study, campaign)`.
+…)`, how many have which verdict `tally(study, campaign)`, and of several studies together, as a sentence,
+`verdict(campaign, study, …)`.
 
 A number of no table needs the reason behind its paragraph: `{# by hand: trials on a CPU #}`. The command
 
@@ -123,16 +124,29 @@ def _judged(claim: pd.Series[object]) -> str:
 
 def tally(study: str, campaign: str) -> str:
     """Return how many claims have which verdict, `6 hold, 2 reversed`."""
-    verdicts = table(f"{campaign}/tables/{study}/table-claims").frame["verdict"].value_counts()
-    order = ("holds", "stronger", "weaker", "reversed", "not testable here")
-    counts = {verdict: int(verdicts[verdict]) for verdict in order if verdict in verdicts}
+    counts = _counts(campaign, study)
     return ", ".join(f"{n} {'hold' if verdict == 'holds' and n > 1 else verdict}" for verdict, n in counts.items())
+
+
+def verdict(campaign: str, *studies: str) -> str:
+    """Return how many claims of all studies have which verdict, `Of 9 claims 6 hold, 2 weaker, 1 reversed`."""
+    counts = _counts(campaign, *studies)
+    holding = counts.pop("holds", 0)
+    said = [f"{holding} {'holds' if holding == 1 else 'hold'}", *(f"{n} {name}" for name, n in counts.items())]
+    return f"Of {holding + sum(counts.values())} claims {', '.join(said)}"
+
+
+def _counts(campaign: str, *studies: str) -> dict[str, int]:
+    verdicts = [table(f"{campaign}/tables/{study}/table-claims").frame["verdict"] for study in studies]
+    counted = pd.concat(verdicts).value_counts()
+    order = ("holds", "stronger", "weaker", "reversed", "not testable here")
+    return {verdict: int(counted[verdict]) for verdict in order if verdict in counted}
 
 
 def page(source: str, origin: str) -> str:
     """Return the page of a source, its paragraphs broken into lines anew."""
     environment = Environment(undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True, autoescape=False)
-    filled = environment.from_string(source).render(table=table, claims=claims, tally=tally)
+    filled = environment.from_string(source).render(table=table, claims=claims, tally=tally, verdict=verdict)
     parts = (part if part.startswith("```") else _reflow(part) for part in _FENCES.split(filled))
     text = "\n\n".join(part for part in parts if part)
     return f"<!-- source: {origin} -->\n\n{text}\n"

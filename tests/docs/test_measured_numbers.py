@@ -15,7 +15,7 @@ from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.records import read_commits, read_environments
 
 sys.path.insert(0, str(REPOSITORY / "docs"))
-from make_pages import SOURCES, Table, page, page_of, target_of
+from make_pages import SOURCES, Table, page, page_of, tally, target_of, verdict
 
 pytestmark = pytest.mark.medium
 
@@ -138,3 +138,11 @@ def test_the_citation_that_the_page_shows_is_printed_and_true_of_all_rows_of_its
     assert quote.startswith(f"sparse-repro {version}, campaign {campaign.name}, ")
     assert bibtex.startswith("@misc{sparse-repro-h200-compound_spmv-figure-speedup,") and r"compound\_spmv" in bibtex
     assert bibtex.count("{") == bibtex.count("}") and all(word in bibtex for word in (device, date, source, commit))
+
+
+def test_the_verdict_is_the_sum_of_what_the_studies_say() -> None:
+    studies = ("compressed_coo", "spgemm_amg")
+    of_each = [int(n) for study in studies for n in re.findall(r"\d+", tally(study, "h200"))]
+    said = [int(n) for n in re.findall(r"\d+", verdict("h200", *studies))]
+    assert said[0] == sum(said[1:]) == sum(of_each)
+    assert verdict("h200", "spgemm_amg") == "Of 7 claims 1 holds, 3 stronger, 3 weaker"

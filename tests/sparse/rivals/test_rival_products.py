@@ -127,6 +127,20 @@ def test_scipys_example_is_right(tried) -> None:
     assert row["routine"].startswith("scipy (SciPy ")
 
 
+@pytest.mark.parametrize("precision", ["single", "double"])
+def test_the_example_in_c_is_compiled_by_its_own_line_and_right(tried, precision, tmp_path, monkeypatch) -> None:
+    line = re.search(r"gcc .*", (EXAMPLES / "rows.c").read_text()).group().split()
+    built = tmp_path / "librows.so"
+    line[line.index("-o") + 1] = str(built)
+    monkeypatch.chdir(EXAMPLES.parents[1])
+    subprocess.run(line, check=True)
+    row = tried(Rival(name="rows", library=str(built)), precision=precision)
+    assert (row.status, row.message) == ("ok", None)
+    assert row.event_median > 0
+    refused = tried(Rival(name="rows", library=str(built), format="bsr"), precision=precision)
+    assert refused.status == "unsupported"
+
+
 def test_pytorchs_example_is_right(tried) -> None:
     pytest.importorskip("torch")
     row = tried(Rival(name="torch", python=f"{EXAMPLES / 'products.py'}:TorchCsr"))
