@@ -10,7 +10,7 @@ from repro.campaign.configuration import load, resolve
 from repro.campaign.plan import make_plan
 from repro.config import located
 from repro.config.models import Config, Fetch
-from repro.config.validation_errors import nearest
+from repro.config.validation_errors import nearest, nearest_file
 from repro.errors import ReproError
 from repro.problems.fetch import check_mirrors, mirrors
 
@@ -173,3 +173,12 @@ def test_a_mirror_that_an_environment_variable_has_to_name(monkeypatch: pytest.M
         monkeypatch.setenv("HERE", place)
         check_mirrors(settings)
         assert mirrors(settings) == [place, "/elsewhere"]
+
+
+def test_for_a_missing_file_no_folder_is_suggested(tmp_path: Path) -> None:
+    (tmp_path / "profiles").mkdir()
+    assert nearest_file(tmp_path / "profile.yaml") is None
+    (tmp_path / "profiled.yaml").touch()
+    assert str(nearest_file(tmp_path / "profile.yaml")).endswith(
+        "did you mean " + str(tmp_path / "profiled.yaml") + "?"
+    )

@@ -60,7 +60,7 @@ def nearest_file(path: Path) -> str | None:
     """
     try:
         with os.scandir(path.parent) as entries:
-            names = [entry.name for entry in islice(entries, MAX_NAMES)]
+            names = [entry.name for entry in islice(entries, MAX_NAMES) if entry.is_file()]
     except (OSError, ValueError):
         return None
     of_stems = {Path(name).stem: name for name in names}

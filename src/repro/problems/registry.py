@@ -587,8 +587,8 @@ class Registry(Model):
         return ReproError(
             "unknown problem",
             where=where,
-            expected=f"{', '.join(close)}?" if close else f"one of {len(names)} names: {', '.join(names[:NAMED])}, …",
-            actual=shorten(name),
+            expected=f"one of {len(names)} names: {', '.join(names[:NAMED])}, …" if not close else None,
+            actual=f"{shorten(name)}; did you mean {' or '.join(close)}?" if close else shorten(name),
             todo="`repro list problems` and `repro list sets` print all",
         )
 

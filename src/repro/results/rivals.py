@@ -46,6 +46,8 @@ MARKS = (
     (figure_style.MIDDLE, "v"),
 )
 Time = ReportedTime[Any]
+#: Rivals that a note below the figure has room for.
+NAMED = 3
 BELOW_EMPTY = "below an empty launch"
 
 
@@ -258,6 +260,9 @@ def _draw(lines: Sequence[RivalLine], several: bool) -> Canvas:
                 axes.plot(ratio, y, color=colour, marker=marker, markersize=4, linestyle="", zorder=3)
         why = next((line.status for line in of_case if line.time is None), "nothing of ours has a time")
         missing.append(None if any(ratios.values()) else why)
+        if any(ratios.values()) and any(line.time is None for line in of_case):
+            at_the_axis = axes.get_yaxis_transform()
+            axes.plot(0.012, y, color="black", marker="x", markersize=4, linestyle="", transform=at_the_axis)
     axes.set_xscale("log")
     low, high = axes.get_xlim()
     axes.set_xlim(min(low, 0.48), max(high, 2.1))  # ticks on both sides of 1
@@ -271,7 +276,15 @@ def _draw(lines: Sequence[RivalLine], several: bool) -> Canvas:
         colour, marker = _mark(name, names)
         handles.append(plotting.Line2D([], [], color=colour, marker=marker, markersize=4, linestyle="", label=name))
     drawn.legend(handles=handles, loc="outside upper left", ncols=4)
+    figure_style.footnote(drawn, _cross_note(lines))
     return drawn
+
+
+def _cross_note(lines: Sequence[RivalLine]) -> str | None:
+    """Return the note on the crosses at the axis: which rivals have no time there, or how many if they are many."""
+    without = list(dict.fromkeys(f"{line.rival} ({line.status})" for line in lines if line.time is None))
+    named = ", ".join(without) if len(without) <= NAMED else f"{len(without)} rivals, which the caption names"
+    return f"× no time: {named}" if without else None
 
 
 def _mark(name: str, names: Sequence[str]) -> tuple[str, str]:

@@ -176,6 +176,7 @@ def test_what_is_unavailable_here_and_measured_elsewhere_says_why_on_its_side(
         assert line_of(table, "mhd1280b", key).notes == ("unavailable: no such file",)
         assert line_of(table, "mhd1280b", key.replace("ours", "ours_elsewhere")).value
     alone = get_artifact(STUDY, "table-3").make(replace(here, beside=()), published)
+    assert "of the timing side by side afterwards, and can be below 1" in alone.caption
     assert line_of(alone, "mhd1280b", "problem").notes == ("unavailable: no such file",)
     assert line_of(alone, "mhd1280b", "ours_layout").notes == ()
 

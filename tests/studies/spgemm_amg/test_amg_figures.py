@@ -119,6 +119,16 @@ def test_phases_level_by_level_and_their_shares(amg_campaign_of_some):
     assert "30 to 50 % of the set-up: between the dashed lines" in caption
 
 
+def test_what_is_only_squared_has_no_row_of_phases(tmp_path):
+    maker = Maker(tmp_path)
+    maker.case("poisson/5pt_512")
+    maker.record("graph", entry="real", n=10, nnz=50)
+    maker.write("graph", "double", "report", maker.product("graph", "AA"))
+    _, texts, caption = drawn(maker.load(), "figure-setup")
+    assert "graph" not in texts and "not timed" not in texts
+    assert "Left out, as they are only squared: graph." in caption
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_every_artifact_of_a_campaign_without_any_time(tmp_path, name):
     maker = Maker(tmp_path)

@@ -244,14 +244,17 @@ def phase_look(name: str) -> dict[str, Any]:
 
 @figure(STUDY_NAME, "figure-setup", title="Phases of the set-up", numbering="ours")
 def setup(campaign: Campaign, published: Published) -> Figure:
-    """One row for each problem: milliseconds on the left, shares on the right."""
-    cases = all_times(campaign, published)
+    """One row for each problem with a set-up: milliseconds on the left, shares on the right."""
+    every = all_times(campaign, published)
+    cases = [case for case in every if not case.squared_alone]
+    squared = [case.line.problem for case in every if case.squared_alone]
     lines = [case.line for case in cases]
     share = published_range(published, SHARE_MIN, SHARE_MAX)
     caption = [
         "The phases of the set-up with our kernels, medians of each by events in samples of their own; one that waits",
         "for a size reads what the host takes as well. Left: level by level, the finest first; a line parts two",
         "levels. Right: shares of the phases, all levels together, the Galerkin products R·(A·P) first.",
+        f"Left out, as they are only squared: {', '.join(squared)}." if squared else "",
         _published_share(share, campaign.on_cpu),
         cpu_note(campaign),
         f"{precision_of(campaign).capitalize()} precision.",

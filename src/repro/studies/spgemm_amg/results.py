@@ -187,6 +187,12 @@ class ProblemTimes:
         return [timed for row in rows if (timed := Selection([row]).fastest(HOST))]
 
     @property
+    def squared_alone(self) -> bool:
+        """Whether multigrid is not for this matrix, so that its square was measured and no set-up was tried."""
+        tried = any(self.case.select(**method.columns) for method in (LEVEL, OUR_SET_UP))
+        return bool(self.product("AA").rows) and not tried
+
+    @property
     def phases(self) -> dict[str, float]:
         """Seconds of each phase, summed over all levels; empty unless all phases were timed on all levels."""
         levels, set_up = [phases_of(level.row) for level in self.levels], self[OUR_SET_UP]
