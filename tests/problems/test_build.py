@@ -332,7 +332,7 @@ def test_a_problem_without_a_mesh(run: Callable[..., Any], tmp_path: Path) -> No
 def test_an_unknown_problem_is_an_error_even_when_recording(run: Callable[..., Any], tmp_path: Path) -> None:
     result = run("problem", "toi", "--record-unavailable", "--output", str(tmp_path / "toi.npz"))
     assert isinstance(result.exception, ReproError)
-    assert "toy" in str(result.exception.expected)
+    assert "did you mean toy?" in str(result.exception.actual)
     assert not (tmp_path / "toi.npz").exists()
 
 

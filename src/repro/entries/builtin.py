@@ -1,17 +1,20 @@
-"""The entry types of the studies: real and complex numbers, quaternions, 3×3 blocks, and patterns without values."""
+"""The entry types of the studies: 3×3 blocks, complex numbers, patterns without values, quaternions, real numbers."""
 
 import numpy as np
 
 from repro.entries import Array, Entry, register
 
-#: Plain real numbers.
-REAL = register(
+#: Dense 3×3 blocks, stored row by row, which multiply vectors of 3 numbers.
+BLOCK3 = register(
     Entry(
-        name="real",
-        members=("v",),
-        vector_members=("v",),
-        mac=("c.v += a.v * b.v;",),
-        expand=lambda values: values.reshape(-1, 1, 1),
+        name="block3",
+        members=tuple(f"m{i}{j}" for i in range(3) for j in range(3)),
+        vector_members=("x", "y", "z"),
+        mac=tuple(
+            " ".join(f"c.{row} += a.m{i}{j} * b.{column};" for j, column in enumerate("xyz"))
+            for i, row in enumerate("xyz")
+        ),
+        expand=lambda values: values.reshape(-1, 3, 3),
     )
 )
 
@@ -33,6 +36,17 @@ COMPLEX = register(
         ),
         expand=complex_blocks,
     )
+)
+
+
+def pattern_blocks(values: Array) -> Array:
+    """Map entries without members, `(nnz, 0)`, to 1×1 blocks of ones, `(nnz, 1, 1)`."""
+    return np.ones((len(values), 1, 1), values.dtype)
+
+
+#: All entries are 1 and store no value, such as the edges of a graph.
+PATTERN = register(
+    Entry(name="pattern", members=(), vector_members=("x",), mac=("c.x += b.x;",), expand=pattern_blocks)
 )
 
 
@@ -58,27 +72,14 @@ QUATERNION = register(
     )
 )
 
-#: Dense 3×3 blocks, stored row by row, which multiply vectors of 3 numbers.
-BLOCK3 = register(
+
+#: Plain real numbers.
+REAL = register(
     Entry(
-        name="block3",
-        members=tuple(f"m{i}{j}" for i in range(3) for j in range(3)),
-        vector_members=("x", "y", "z"),
-        mac=tuple(
-            " ".join(f"c.{row} += a.m{i}{j} * b.{column};" for j, column in enumerate("xyz"))
-            for i, row in enumerate("xyz")
-        ),
-        expand=lambda values: values.reshape(-1, 3, 3),
+        name="real",
+        members=("v",),
+        vector_members=("v",),
+        mac=("c.v += a.v * b.v;",),
+        expand=lambda values: values.reshape(-1, 1, 1),
     )
-)
-
-
-def pattern_blocks(values: Array) -> Array:
-    """Map entries without members, `(nnz, 0)`, to 1×1 blocks of ones, `(nnz, 1, 1)`."""
-    return np.ones((len(values), 1, 1), values.dtype)
-
-
-#: All entries are 1 and store no value, such as the edges of a graph.
-PATTERN = register(
-    Entry(name="pattern", members=(), vector_members=("x",), mac=("c.x += b.x;",), expand=pattern_blocks)
 )

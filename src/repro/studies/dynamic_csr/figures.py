@@ -607,8 +607,9 @@ def scaling(campaign: Campaign, published: Published) -> Figure:
     drawn = [
         "A launch each: one product a launch, y stays distributed, as in the paper. Alone: the same, products that",
         "follow each other in a launch of all devices. With exchange: y is brought to all devices before the next, in",
-        "the fastest way. Overlapped: copies of x are under way while a device multiplies what it has itself. Dashed:",
-        "single precision. Grey: as many times as fast as there are devices. Diamonds: published of a graph.",
+        "the fastest way. Overlapped: copies of x are under way while a device multiplies what it has itself.",
+        "Grey: as many times as fast as there are devices.",
+        "Dashed: single precision." if len(campaign.precisions) > 1 else "",
         measurement_note(campaign, DEVICE_CLOCK),
         remarks(lines),
     ]
