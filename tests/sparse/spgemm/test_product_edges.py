@@ -1,15 +1,17 @@
 """Operands at the edges of what products are for: each is named, and held against SciPy's product or refused."""
 
+from contextlib import ExitStack
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from repro.devices.base import OutOfDeviceMemory
+from repro.devices.base import PART_ALIGNMENT, OutOfDeviceMemory
 from repro.errors import ReproError
 from repro.sparse.dynamic.host_layout import lay_out
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.spgemm.binned_rows import ProductBins
-from repro.sparse.spgemm.kernels import LIMITS
+from repro.sparse.spgemm.kernels import BINS, LIMITS
 from repro.sparse.spgemm.multiplication import CoordinateMultiplication, Factors
 from support.matrices import assert_product, doubled, fragmented, of_sizes, random
 
@@ -169,6 +171,25 @@ def test_more_than_two_to_the_31_products_are_counted(device, load, name):
             CoordinateMultiplication(device, load("double")).multiply(Factors(first, second, "chain"))
     for thing in (first, second, c, bins):
         thing.release()
+
+
+def test_totals_go_on_where_the_lower_word_comes_around(device, load, monkeypatch):
+    n, begun = 5000, 3
+    with ExitStack() as held:
+        bins = ProductBins(device, load("double")("count-exact"), n)
+        held.callback(bins.release)
+        c = Storage.empty(device, (n, 10), 1, 1, np.dtype(np.float64))
+        held.callback(c.release)
+        sizes = device.upload(np.full(n, 1_000_003, np.int32))
+        held.callback(sizes.release)
+        words = np.zeros(bins.counts.nbytes // 4, np.int32)
+        totals = words[PART_ALIGNMENT // 4 :]
+        # as after blocks of more than two billions of rows' lower halves
+        totals[0 : 3 * BINS : 3], totals[1 : 3 * BINS : 3] = begun, -1000
+        monkeypatch.setattr(device, "fill", lambda buffer, value: device.write(buffer, words))
+        bins.by_sizes(c, sizes)
+        before = (begun << 16) + (1 << 32) - 1000
+        assert bins.read().totals == (*[before] * (BINS - 1), before + n * 1_000_003)
 
 
 @pytest.mark.parametrize("phases", ["one", "two"])

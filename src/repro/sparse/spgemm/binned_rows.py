@@ -113,6 +113,11 @@ class BinCounts:
 Shape = HashShape | SortShape | LongShape | None
 
 
+def wide_sum(high: int, low: int) -> int:
+    """Return the number in two words of a kernel, the upper one in units of 2¹⁶, the lower one read as signed."""
+    return (high << 16) + (low & 0xFFFFFFFF)
+
+
 class ProductBins:
     """Lists of rows, one for each bin, with capacity for all `rows` of the product; `program` is a module `count-…`."""
 
@@ -146,7 +151,7 @@ class ProductBins:
         words = np.empty(PART_ALIGNMENT // 4 + _WORDS, np.int32)
         self._device.download(self.counts, words)
         *of_bins, entries = words[PART_ALIGNMENT // 4 :].astype(np.int64).tolist()
-        totals = tuple(high * 65536 + low for high, low in zip(of_bins[::3], of_bins[1::3], strict=True))
+        totals = tuple(map(wide_sum, of_bins[::3], of_bins[1::3]))
         return BinCounts(tuple(words[:BINS].tolist()), totals, tuple(of_bins[2::3]), entries)
 
     def release(self) -> None:

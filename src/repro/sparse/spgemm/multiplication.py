@@ -46,6 +46,7 @@ from repro.sparse.spgemm.binned_rows import (
     spread_out,
     take_sample,
     too_many,
+    wide_sum,
 )
 from repro.sparse.spgemm.kernels import BYTES_ROOM, COLUMN_BYTES, ROOMS, RefillShape, refill_shape, rows_that_plan
 from repro.sparse.spgemm.one_launch import Range, SingleLaunch, single_launch
@@ -447,8 +448,7 @@ class Destinations:
             words = np.empty(_ALIGNED + 2, np.int32)
             device.download(counts, words)
             *of_rooms, self.unplanned = words[:_LISTS].tolist()
-            high, low = words[-2:].astype(np.int64).tolist()
-            nbytes = high * 65536 + low
+            nbytes = wide_sum(*words[-2:].tolist())
             if nbytes > MAX_BYTES:  # offsets would not reach the last rows
                 of_rooms, self.unplanned = [0] * len(ROOMS), n
                 device.write(unplanned, _sizes_of(device, c))
