@@ -369,7 +369,7 @@ def test_a_hierarchy_left_in_the_middle_of_a_refresh_is_of_no_use_until_the_next
         patch.setattr(open_runtime(DEVICE).device, "allocate", full)
         with pytest.raises(ReproError, match="the device has no room"):
             ml.refresh(2 * matrix)
-    for use in (ml.solve, ml.aspreconditioner().matvec):
+    for use in (ml.solve, ml.aspreconditioner().matvec, lambda _: ml.levels[1].A):
         with pytest.raises(ReproError, match="middle of a refresh"):
             use(b)
     ml.refresh(2 * matrix)

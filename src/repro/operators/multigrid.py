@@ -55,7 +55,16 @@ class Memory:
     ) -> None:  # fmt: skip
         self.runtime, self.load, self.levels, self.solver = runtime, load, levels, solver
         self.settings, self.refreshable, self.cupys = settings, refreshable, cupys
+        #: Whether no refresh was left in its middle.
+        self.whole = True
         finalize(self, _give_back, levels, solver)
+
+    def check_whole(self) -> None:
+        """Raise `ReproError` if a refresh was interrupted: levels have numbers of two matrices."""
+        if not self.whole:
+            raise ReproError(
+                "the hierarchy was left in the middle of a refresh", todo="refresh it again, or set up a new one"
+            )
 
 
 class Level:
@@ -114,6 +123,7 @@ class Level:
 
     def _read(self, storage: Storage) -> Any:
         with self._memory.runtime.after():
+            self._memory.check_whole()
             if self._memory.cupys:
                 matrix = to_cupy(self._memory.runtime, self._memory.load, storage)
             else:
@@ -236,7 +246,6 @@ class MultilevelSolver:
         self._n, self._dtype = finest.shape[0], finest.dtype
         self.levels = [Level(memory, index) for index in range(len(memory.levels))]
         self._cycle = self._solver.cycle(self._solver.b, self._solver.x)
-        self._whole = True
 
     @property
     def device_name(self) -> str:
@@ -355,7 +364,7 @@ class MultilevelSolver:
             check_diagonal(values[self._pattern.diagonal])
             if not np.isfinite(values).all():
                 raise ReproError("multigrid needs finite numbers", where="A")
-            self._whole = False
+            self._memory.whole = False
             try:
                 if values.size:
                     self._runtime.device.write(levels[0].a.values, values)
@@ -364,7 +373,7 @@ class MultilevelSolver:
             except OutOfDeviceMemory as error:
                 raise self._runtime.no_room(error) from None
             self._cycle = self._solver.cycle(self._solver.b, self._solver.x)
-            self._whole = True
+            self._memory.whole = True
             self.levels = [Level(self._memory, index) for index in range(len(levels))]
 
     @cached_property
@@ -375,10 +384,7 @@ class MultilevelSolver:
     def _working(self, *streams: int | None) -> Iterator[None]:
         """Lock the device; raise `ReproError` if a refresh of the hierarchy was interrupted."""
         with self._runtime.after(*streams):
-            if not self._whole:
-                raise ReproError(
-                    "the hierarchy was left in the middle of a refresh", todo="refresh it again, or set up a new one"
-                )
+            self._memory.check_whole()
             try:
                 yield
             except OutOfDeviceMemory as error:
