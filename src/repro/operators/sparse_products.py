@@ -218,8 +218,9 @@ def spgemm(
     """Return the product A B of two sparse matrices, computed on a device.
 
     Products are summed in an order that the sizes of the matrices fix, so values are reproducible; only those of a
-    `DynamicCSR` with several entries in one place are summed in any order. Entries that cancel to 0 stay stored; a sum of zeros is 0, not -0. A sum that overflows raises `ReproError` if operands and product are
-    SciPy matrices; in CuPy and `DynamicCSR` products it is infinite or NaN.
+    `DynamicCSR` with several entries in one place are summed in any order. Entries that cancel to 0 stay stored; a sum
+    of zeros is 0, not -0. A sum that overflows raises `ReproError` if operands and product are SciPy matrices; in CuPy
+    and `DynamicCSR` products it is infinite or NaN.
 
     Parameters
     ----------
