@@ -29,7 +29,10 @@ OURS = [Schedule("direct", 64, 2, width=4), Schedule("chunk", 32, 2, width=2, in
 LOADS = {"load_once", "load_past_l1"}
 
 #: Templates of one dialect alone.
-NOT_ON = {"cuda": set(), "opencl": {"common/blocker.j2"}}
+NOT_ON = {
+    "cuda": {"sparse/dynamic/copy_by_tiles.j2", "sparse/dynamic/insert_on_cpu.j2"},
+    "opencl": {"common/blocker.j2", "sparse/dynamic/copy_by_lines.j2", "sparse/dynamic/insert_on_gpu.j2"},
+}
 
 
 def uncalled(source: str) -> set[str]:

@@ -30,16 +30,13 @@ from repro.studies import get_study, load_artifacts
 
 #: Clocks in order of preference; exported kernels run in graphs.
 CLOCKS: tuple[ClockName, ...] = ("graph", "event", "host")
-#: Target of an export of what campaigns of several GPUs chose, the default of `repro export`.
-DEFAULT_TARGET = "sm_90"
+#: Target of an export of what was chosen on a CPU, the default of `repro export`.
+CPU_TARGET = "sm_90"
 #: Maximum number of winners that the end of a run and the head of a report show.
 MAX_WINNERS = 12
-#: First line above winners that a CPU chose, and the note on how they are taken away.
+#: First line above winners that a CPU chose, and the comment above the lines that take them away.
 REHEARSAL = "rehearsal on a CPU: these times say nothing of a GPU"
-ON_CPU_ALONE = (
-    "Chosen on a CPU, a kernel is not exported: `repro export` writes CUDA and takes what a GPU chose. In Python it "
-    "runs here, by the lines of `repro best`."
-)
+CHOSEN_ON_CPU = "# chosen by times of a CPU, which say nothing of a GPU"
 #: Maximum number of characters of a reason in a table; all of it stands below.
 REASON_ROOM = 60
 
@@ -83,9 +80,9 @@ class Winner:
     #: What `repro.operator` runs, which takes the vectors of NumPy, CuPy and PyTorch as they are.
     operator: str | None = None
     operator_seconds: float | None = None
-    #: Command that writes `exported` as a C++ library; None on a CPU, or if `not_exported` says why there is none.
+    #: Command that writes `exported` as a C++ library; None if `not_exported` says why there is none.
     export: str | None = None
-    #: The fastest variant that fits the GPU, the one that wins if `not_exported` is None, and its time.
+    #: The fastest variant that fits a GPU, the one that wins if `not_exported` is None, and its time.
     exported: str | None = None
     exported_seconds: float | None = None
     #: Why the variant itself is not exported.
@@ -208,8 +205,8 @@ def table_rows(winners: Sequence[Winner]) -> Iterator[tuple[str | None, ...]]:
 
 
 def notes(winners: Sequence[Winner], reasons: bool = True) -> Iterator[str]:
-    """Yield what has to be said below the table: how sure a time is, lost cases, contradicted choices, what cannot be
-    taken away, and `reasons` why there is no winner.
+    """Yield what has to be said below the table: how sure a time is, lost cases, contradicted choices, and `reasons`
+    why there is no winner.
     """
     several = _of_several_studies(winners)
     for study, share in dict.fromkeys((winner.study, winner.repeats_within) for winner in winners if winner.variant):
@@ -235,8 +232,6 @@ def notes(winners: Sequence[Winner], reasons: bool = True) -> Iterator[str]:
         yield (
             f"Kernels of {' and '.join(kept)} cannot be exported or run as an operator; those of {EXPORTED_STUDY} can."
         )
-    if any(winner.on_cpu and winner.python for winner in winners):
-        yield ON_CPU_ALONE
     if reasons:
         yield from dict.fromkeys(f"{winner.problem}: {winner.reason}" for winner in winners if winner.reason)
 
@@ -288,6 +283,8 @@ def ways_out(winners: Iterable[Winner]) -> Iterator[tuple[str, list[str]]]:
     for problem, cases in groupby(winners, key=lambda winner: winner.problem):
         found = [winner for winner in cases if winner.variant]
         lines = [line for winner in found if winner.python for line in _export_lines(winner)]
+        if lines and found[0].on_cpu:
+            lines.insert(0, CHOSEN_ON_CPU)
         lines += dict.fromkeys(line for winner in found for line in winner.python[:-1])
         for winner in found:
             if winner.python:
@@ -308,7 +305,7 @@ def _operator_remark(winner: Winner) -> Iterator[str]:
 
 def _export_lines(winner: Winner) -> Iterator[str]:
     """Yield the command that exports, below a comment on the one that wins where that is another."""
-    if winner.not_exported and not winner.on_cpu:
+    if winner.not_exported:
         instead = "no other fits either"
         if winner.exported is not None and winner.exported_seconds is not None:
             instead = f"the fastest that fits: {winner.exported}, {winner.exported_seconds * 1e6:.2f} µs"
@@ -404,27 +401,25 @@ def _fastest(case: Case, tunings: Sequence[str]) -> tuple[ReportedTime | None, C
 
 
 def _export(asked: CampaignSelection, case: Case, found: Winner, best: ReportedTime) -> dict[str, Any]:
-    """Return the fields of `Winner` on the export: of the winner, or of the fastest variant that fits the GPU."""
+    """Return the fields of `Winner` on the export: of the winner, or of the fastest variant that fits a GPU."""
     campaign = case.campaign
-    if campaign.on_cpu:
-        return {"not_exported": "chosen on a CPU"}
     assert found.entry is not None
     members = get_entry(found.entry).members
     words = ["repro", "export"]
     to = ["--to", f"{found.problem.replace('/', '-')}-{found.precision}"]
-    if members:
+    if not campaign.on_cpu and members:
         words += [found.problem, "--precision", found.precision, "--campaign", campaign.name]
         words += ["--results", str(asked.results)] if asked.results != RESULTS else []
         return {"export": join([*words, *to]), "exported": best.name, "exported_seconds": best.seconds}
-    # of a pattern, whose ones have to be given as real numbers, the variant alone
+    # of a CPU's winner, and of a pattern, whose ones have to be given as real numbers, the variant alone
     targets = {str(record.get("target")) for record in campaign.environments.values()}
-    target = get_target(min(targets) if len(targets) == 1 else DEFAULT_TARGET)
+    target = get_target(min(targets) if len(targets) == 1 and not campaign.on_cpu else CPU_TARGET)
     reason = _why_not_exported(best.name, target)
     taken = best if reason is None else _fastest_exported(case, found, target)
     if taken is None:
         return {"not_exported": reason}
-    words += ["--variant", taken.name, "--entry", "real", "--precision", found.precision]
-    words += ["--target", target.name] if target.name != DEFAULT_TARGET else []
+    words += ["--variant", taken.name, "--entry", found.entry if members else "real", "--precision", found.precision]
+    words += ["--target", target.name] if target.name != CPU_TARGET else []
     return {
         "export": join([*words, *to]),
         "exported": taken.name,
