@@ -88,7 +88,7 @@ def test_a_refused_file_costs_the_others_nothing(checkout: Checkout) -> None:
     [inputs] = re.findall(r"^Error in rule check:\n(?:    .*\n)*?    input: (.*)$", said.text, re.MULTILINE)
     assert len(inputs.split(", ")) == 3  # what is wrong is not buried
     assert "repro export part" in ended or "repro export --variant" in ended  # what won of the others
-    assert re.search(r"logs are in \S+ and \S+\.snakemake\.log$", said.text, re.MULTILINE)
+    assert re.search(r"^logs of the steps  \S+\nSnakemake's own    \S+\.snakemake\.log$", said.text, re.MULTILINE)
     results = checkout.folder / "results" / data["campaign"]
     table = (results / f"tables/{study}/table-problems.md").read_text()
     for problem in ("cavity", "graph", "part"):
