@@ -532,6 +532,7 @@ def _load(runtime: Runtime, precision: str) -> Callable[[str], Program]:
     return load
 
 
+@cache  # compiled together first, and loaded one by one
 def _source(runtime: Runtime, precision: str, module: str) -> tuple[str, str]:
     """Return the source of a module of multigrid and its name in the cache."""
     source = render_multigrid(KERNELS, f"{precision}/{module}", runtime.device.target, "amg")

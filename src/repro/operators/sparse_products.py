@@ -432,6 +432,7 @@ def load_products(runtime: Runtime, precision: str) -> Callable[[str], Program]:
     return load
 
 
+@cache  # a set-up compiles modules together first, and loads them one by one
 def product_source(runtime: Runtime, precision: str, module: str) -> tuple[str, str]:
     """Return the source of a module of products and its name in the cache."""
     source = render_spgemm(KERNELS, f"{precision}/{module}", runtime.device.target, "spgemm")

@@ -107,9 +107,6 @@ class Operations:
         launch = self._kernels.over("insert_runs", arranged.count, [*entries, np.int32(slack), *to], per_thread)
         if self._device.backend != "cuda":  # no block waits for another one there: a second kernel completes rows
             launch = in_order([launch, self._kernels.over("insert_rest", arranged.count, [*entries, *to], of_block)])
-        return self._insertion(launch, batch, arranged, unplaced)
-
-    def _insertion(self, launch: Launch, batch: EntryBatch, arranged: SortedBatch, unplaced: Buffer) -> Insertion:
         return Insertion(
             launch,
             partial(self._gather_unplaced, batch, arranged, unplaced),
