@@ -320,6 +320,31 @@ def test_a_hierarchy_is_refreshed_by_other_values():
     np.testing.assert_allclose(ml.aspreconditioner() @ b, fresh.aspreconditioner() @ b, rtol=1e-9)
 
 
+def shuffled(matrix):
+    """Return the matrix with the columns of each row the other way round."""
+    order = np.concatenate([np.arange(*matrix.indptr[i : i + 2])[::-1] for i in range(matrix.shape[0])])
+    return sp.csr_array((matrix.data[order], matrix.indices[order], matrix.indptr), matrix.shape)
+
+
+def with_wide_indices(matrix):
+    return sp.csr_array((matrix.data, matrix.indices.astype(np.int64), matrix.indptr.astype(np.int64)), matrix.shape)
+
+
+def with_spare_room(matrix):
+    spare = sp.csr_array(matrix.shape)
+    spare.indptr, spare.indices = matrix.indptr, np.append(matrix.indices, [0, 0])
+    spare.data = np.append(matrix.data, [np.nan, np.inf])
+    return spare
+
+
+@pytest.mark.parametrize("form", [sp.csr_matrix, sp.coo_array, shuffled, with_wide_indices, with_spare_room])
+def test_a_matrix_in_any_form_refreshes_a_hierarchy(form):
+    matrix = poisson((20, 20), 9)
+    ml = repro.amg(matrix, max_coarse=20, refreshable=True, device=DEVICE)
+    ml.refresh(form(2 * matrix))
+    assert abs(ml.levels[0].A - 2 * matrix).max() == 0
+
+
 def with_values(matrix, values):
     return sp.csr_array((values, matrix.indices, matrix.indptr), matrix.shape)
 

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 import repro
 from repro.errors import ReproError
-from repro.operators.scipy_matrices import MAX_DIMENSION, as_problem, as_rows, sound
+from repro.operators.scipy_matrices import (
+    BLOCK_LENGTH,
+    MAX_DIMENSION,
+    all_finite,
+    as_problem,
+    as_rows,
+    equal_arrays,
+    sound,
+)
 
 DEVICE = "opencl:0"
 ARRAYS = [sp.csr_array, sp.csc_array, sp.bsr_array, sp.coo_array, sp.dia_array, sp.lil_array, sp.dok_array]
@@ -313,3 +323,26 @@ def test_matrices_without_rows_or_columns():
     for size in (0, 3):
         with pytest.raises(ReproError, match="no entries"):
             repro.operator(sp.csr_array((size, size)), device=DEVICE)
+
+
+LENGTHS = [0, 1, BLOCK_LENGTH, BLOCK_LENGTH + 1, 3 * BLOCK_LENGTH]
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_vectors_of_many_blocks_are_compared_to_their_last_element(length):
+    one = np.arange(length, dtype=np.int32)
+    assert equal_arrays(one, one.astype(np.int64))
+    assert not equal_arrays(one, np.append(one, 0))
+    for place in {0, length - 1} if length else ():
+        other = one.copy()
+        other[place] += 1
+        assert not equal_arrays(one, other)
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_vectors_of_many_blocks_are_searched_to_their_last_element(length):
+    assert all_finite(np.ones(length))
+    for place, value in itertools.product({0, length - 1} if length else (), (np.nan, np.inf)):
+        vector = np.ones(length)
+        vector[place] = value
+        assert not all_finite(vector)

@@ -31,7 +31,7 @@ from repro.operators.device_exchange import (
     to_cupy,
 )
 from repro.operators.runtime import KERNELS, Runtime, open_runtime
-from repro.operators.scipy_matrices import as_rows
+from repro.operators.scipy_matrices import all_finite, as_rows
 from repro.operators.sparse_products import StoredPattern, load_products, matrix_on_device, product_source
 from repro.sparse.device_primitives import Load
 from repro.sparse.dynamic.storage import Storage
@@ -357,12 +357,12 @@ class MultilevelSolver:
             raise ReproError(
                 "the hierarchy keeps nothing to be refreshed by", todo="set it up by repro.amg(A, refreshable=True)"
             )
-        rows = as_rows(_on_host(A), self._dtype, "A")[0]
+        matrix = _on_host(A)
         with self._runtime.after():
             levels = self._memory.levels
-            values = self._pattern.values_of(rows)
+            values = self._pattern.values_of(matrix, self._dtype)
             check_diagonal(values[self._pattern.diagonal])
-            if not np.isfinite(values).all():
+            if not all_finite(values):
                 raise ReproError("multigrid needs finite numbers", where="A")
             self._memory.whole = False
             try:

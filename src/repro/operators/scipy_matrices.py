@@ -365,6 +365,23 @@ def canonical(matrix: sp.csr_array) -> sp.csr_array:
     return once
 
 
+#: Elements that are compared at a time: they stay in a cache, and no array of all answers is made.
+BLOCK_LENGTH = 1 << 15
+
+
+def equal_arrays(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    """Return whether vectors have the same elements; faster than `numpy.array_equal` for millions of them."""
+    if one.shape != other.shape:
+        return False
+    blocks = range(0, len(one), BLOCK_LENGTH)
+    return all((one[i : i + BLOCK_LENGTH] == other[i : i + BLOCK_LENGTH]).all() for i in blocks)
+
+
+def all_finite(vector: NDArray[np.floating]) -> bool:
+    """Return whether all elements are finite."""
+    return all(np.isfinite(vector[i : i + BLOCK_LENGTH]).all() for i in range(0, len(vector), BLOCK_LENGTH))
+
+
 def precision_of(dtype: DTypeLike) -> str:
     with suppress(TypeError):
         asked = np.dtype(dtype)

@@ -33,7 +33,7 @@ from repro.operators.device_exchange import (
 )
 from repro.operators.dynamic_csr import DynamicCSR
 from repro.operators.runtime import KERNELS, Runtime, open_runtime
-from repro.operators.scipy_matrices import as_rows, canonical, precision_of
+from repro.operators.scipy_matrices import SCALE, as_rows, canonical, equal_arrays, precision_of
 from repro.sparse.device_primitives import Load, keep
 from repro.sparse.dynamic.host_layout import SEGMENTS, lay_out
 from repro.sparse.dynamic.kernels import TEMPLATES
@@ -387,19 +387,26 @@ class StoredPattern:
     def __init__(self, stored: Storage) -> None:
         self._shape = stored.shape
         self._columns = np.empty(stored.report().pointer, np.int32)
-        self._sizes = np.empty(stored.shape[0], np.int32)
-        for buffer, array in ((stored.columns, self._columns), (stored.sizes, self._sizes)):
+        sizes = np.empty(stored.shape[0], np.int32)
+        for buffer, array in ((stored.columns, self._columns), (stored.sizes, sizes)):
             if array.size:
                 stored.device.download(buffer, array)
-        rows = np.repeat(np.arange(stored.shape[0], dtype=np.int32), self._sizes)
+        self._offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
+        rows = np.repeat(np.arange(stored.shape[0], dtype=np.int32), sizes)
         #: Places of the diagonal's entries, those of a row without one left out.
         self.diagonal = np.flatnonzero(self._columns == rows)
 
-    def values_of(self, matrix: sp.csr_array) -> NDArray[Any]:
-        """Return the values of a matrix in the order of this pattern; raise `ReproError` if it has another pattern."""
-        if not self._is_of(matrix):
-            matrix = canonical(matrix)  # which takes a pass of its own, and few matrices need it
-            if not self._is_of(matrix):
+    def values_of(self, given: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Return a SciPy matrix's values in the order of this pattern, as `dtype`.
+
+        It raises `ReproError` if the matrix has another pattern, or is damaged or unsuitable.
+        """
+        if self._has_arrays(given):  # which are sound then, so that nothing else is to be checked
+            return cast(given.data, dtype, "A: data", SCALE)
+        matrix = as_rows(given, dtype, "A")[0]
+        if not self._has_arrays(matrix):
+            matrix = canonical(matrix)
+            if not self._has_arrays(matrix):
                 raise ReproError(
                     "the matrix has another pattern",
                     where="A",
@@ -410,12 +417,18 @@ class StoredPattern:
         values: NDArray[Any] = matrix.data
         return values
 
-    def _is_of(self, matrix: sp.csr_array) -> bool:
+    def _has_arrays(self, matrix: Any) -> bool:
+        """Return whether a matrix is CSR with real numbers and just these offsets and columns."""
+        if not sp.issparse(matrix) or matrix.format != "csr" or matrix.shape != self._shape:
+            return False
+        data, offsets, columns = matrix.data, matrix.indptr, matrix.indices
         return (
-            matrix.shape == self._shape
-            and matrix.nnz == len(self._columns)
-            and np.array_equal(self._sizes, np.diff(matrix.indptr))
-            and np.array_equal(self._columns, matrix.indices)
+            type(data) is type(offsets) is type(columns) is np.ndarray
+            and data.shape == self._columns.shape
+            and data.dtype.kind == "f"
+            and data.dtype.isnative
+            and equal_arrays(self._offsets, offsets)
+            and equal_arrays(self._columns, columns)
         )
 
 
