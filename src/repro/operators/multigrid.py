@@ -31,7 +31,7 @@ from repro.operators.device_exchange import (
     to_cupy,
 )
 from repro.operators.runtime import KERNELS, Runtime, open_runtime
-from repro.operators.scipy_matrices import all_finite, as_rows
+from repro.operators.scipy_matrices import as_rows
 from repro.operators.sparse_products import StoredPattern, load_products, matrix_on_device, product_source
 from repro.sparse.device_primitives import Load
 from repro.sparse.dynamic.storage import Storage
@@ -57,7 +57,8 @@ class Memory:
         self.settings, self.refreshable, self.cupys = settings, refreshable, cupys
         #: Whether no refresh was left in its middle.
         self.whole = True
-        finalize(self, _give_back, levels, solver)
+        # at exit the device may be closed already, and all memory is given back anyway
+        finalize(self, _give_back, levels, solver).atexit = False
 
     def check_whole(self) -> None:
         """Raise `ReproError` if a refresh was interrupted: levels have numbers of two matrices."""
@@ -361,8 +362,8 @@ class MultilevelSolver:
         with self._runtime.after():
             levels = self._memory.levels
             values = self._pattern.values_of(matrix, self._dtype)
-            check_diagonal(values[self._pattern.diagonal])
-            if not all_finite(values):
+            if not self._pattern.has_sound_values(values):
+                check_diagonal(values[self._pattern.diagonal])
                 raise ReproError("multigrid needs finite numbers", where="A")
             self._memory.whole = False
             try:

@@ -33,7 +33,7 @@ from repro.operators.device_exchange import (
 )
 from repro.operators.dynamic_csr import DynamicCSR
 from repro.operators.runtime import KERNELS, Runtime, open_runtime
-from repro.operators.scipy_matrices import SCALE, as_rows, canonical, equal_arrays, precision_of
+from repro.operators.scipy_matrices import SCALE, as_rows, canonical, equal_arrays, in_slices, precision_of
 from repro.sparse.device_primitives import Load, keep
 from repro.sparse.dynamic.host_layout import SEGMENTS, lay_out
 from repro.sparse.dynamic.kernels import TEMPLATES
@@ -84,6 +84,7 @@ class ProductPlan:
             keep(stack, matrix)
         self._own: Callable[[], None] | None = None
         self._release = finalize(self, _give_back, runtime, stack)
+        self._release.atexit = False  # at exit the device may be closed already, and all memory is given back anyway
 
     @property
     def nbytes(self) -> int:
@@ -416,6 +417,13 @@ class StoredPattern:
                 )
         values: NDArray[Any] = matrix.data
         return values
+
+    def has_sound_values(self, values: NDArray[np.floating]) -> bool:
+        """Return whether values in the order of this pattern are finite, and not 0 on the diagonal."""
+        diagonal = self.diagonal
+        return in_slices(len(diagonal), lambda part: values[diagonal[part]].all()) and in_slices(
+            len(values), lambda part: np.isfinite(values[part]).all()
+        )
 
     def _has_arrays(self, matrix: Any) -> bool:
         """Return whether a matrix is CSR with real numbers and just these offsets and columns."""
