@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from repro.sparse.dynamic import host_layout
-from repro.sparse.dynamic.kernels import INSERT_ENTRIES_PER_THREAD, MAX_MEDIUM_BATCH
+from repro.sparse.dynamic.kernels import CONTINUED_ROW_WORDS, INSERT_ENTRIES_PER_THREAD, MAX_MEDIUM_BATCH
 from repro.sparse.elementwise import BLOCK_SIZE
 from support.insertion_batches import (
     COLUMNS,
@@ -104,12 +104,12 @@ def test_an_insertion_can_be_launched_again(on_cpu, device):
     before = grown(ROWS, 4, 400_000)
     dynamic, batch = on_cpu(before), grouped_batch(rows_at_ends_of_blocks, LARGE)
     insertion, expected = dynamic.operations.insertion(on_device(device, *batch, True), 1), before
-    published = np.empty((-(-LARGE // OF_BLOCK), 8), np.int32)
+    continued = np.empty((-(-LARGE // OF_BLOCK), CONTINUED_ROW_WORDS), np.int32)
     for _ in range(2):
         insertion.launch()
         expected, left = host_layout.insert(expected, *batch, 1)
         assert not left.any()
         assert_same_entries(dynamic.storage.download(), expected)
         if device.backend == "cuda":
-            device.download(dynamic._scratch.take("destinations", published.nbytes), published)
-            np.testing.assert_array_equal(published[:, 4], 0)
+            device.download(dynamic._scratch.take("continued rows", continued.nbytes), continued)
+            np.testing.assert_array_equal(continued[:, 4], 0)

@@ -11,7 +11,7 @@ from repro.errors import ReproError
 from repro.sparse.dynamic.host_layout import lay_out
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.spgemm.binned_rows import ProductBins
-from repro.sparse.spgemm.kernels import BINS, LIMITS
+from repro.sparse.spgemm.kernels import BINS, LIMITS, BinWord
 from repro.sparse.spgemm.multiplication import CoordinateMultiplication, Factors
 from support.matrices import assert_product, doubled, fragmented, of_sizes, random
 
@@ -183,9 +183,9 @@ def test_totals_go_on_where_the_lower_word_comes_around(device, load, monkeypatc
         sizes = device.upload(np.full(n, 1_000_003, np.int32))
         held.callback(sizes.release)
         words = np.zeros(bins.counts.nbytes // 4, np.int32)
-        totals = words[PART_ALIGNMENT // 4 :]
+        of_bins = words[PART_ALIGNMENT // 4 :][: len(BinWord) * BINS].reshape(BINS, len(BinWord))
         # as after blocks of more than two billions of rows' lower halves
-        totals[0 : 3 * BINS : 3], totals[1 : 3 * BINS : 3] = begun, -1000
+        of_bins[:, BinWord.TOTAL_HIGH], of_bins[:, BinWord.TOTAL_LOW] = begun, -1000
         monkeypatch.setattr(device, "fill", lambda buffer, value: device.write(buffer, words))
         bins.by_sizes(c, sizes)
         before = (begun << 16) + (1 << 32) - 1000

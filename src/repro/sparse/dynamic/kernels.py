@@ -92,6 +92,8 @@ ENTRIES_PER_THREAD = 2
 #: Entries of a large batch that a thread inserts. With four a GPU's block needs half the shared memory, but an H200
 #: takes longer.
 INSERT_ENTRIES_PER_THREAD = {"cuda": 8, "opencl": ENTRIES_PER_THREAD}
+#: Words of int32 of a `continued_row` of `insert.j2`.
+CONTINUED_ROW_WORDS = 8
 #: Blocks of a GPU's `insert_runs` resident on a multiprocessor, which bounds their registers.
 INSERT_BLOCKS_PER_SM = 4
 #: Entries that each thread of a defragmentation copies.

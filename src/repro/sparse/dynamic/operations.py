@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from repro.devices.base import Argument, Buffer, Device, Program
 from repro.sparse.device_primitives import SORT_KEY_BITS, RadixSort, Scan, bits_of
 from repro.sparse.dynamic.kernels import (
+    CONTINUED_ROW_WORDS,
     COPIES_PER_THREAD,
     ENTRIES_PER_PART,
     ENTRIES_PER_THREAD,
@@ -93,12 +94,12 @@ class Operations:
         storage, m = self.storage, np.int32(arranged.count)
         per_thread = INSERT_ENTRIES_PER_THREAD[self._device.backend]
         of_block = per_thread * BLOCK_SIZE[self._device.backend]
-        destinations = self._zeros("destinations", 8 * -(-arranged.count // of_block))
+        continued = self._zeros("continued rows", CONTINUED_ROW_WORDS * -(-arranged.count // of_block))
         unplaced = self._ints("unplaced", arranged.count)
         order = arranged.order or arranged.rows  # without an order the argument is not read
         assert batch.values is not None
         entries: list[Argument] = [
-            m, np.int32(arranged.order is not None), arranged.rows, order, batch.columns, batch.values, destinations,
+            m, np.int32(arranged.order is not None), arranged.rows, order, batch.columns, batch.values, continued,
             unplaced,
         ]  # fmt: skip
         to: list[Argument] = [

@@ -28,10 +28,12 @@ from repro.sparse.spgemm.kernels import (
     LIMITS,
     LONG_PRODUCTS,
     PAPERS_BINS,
+    BinWord,
     Format,
     HashShape,
     LongShape,
     Mode,
+    SampleWord,
     SortShape,
     fastest_hash_shape,
     hash_shapes,
@@ -73,8 +75,8 @@ def arguments_of(matrix: Storage) -> list[Argument]:
 
 #: Rows count as different if the longest one has this many times the mean's products or entries.
 DIFFERING = 3
-#: Words behind the row counts: three for each bin, and one for the entries of A.
-_WORDS = 3 * BINS + 1
+#: Words behind the row counts: those of each bin, and one for the entries of A.
+_WORDS = len(BinWord) * BINS + 1
 
 
 @dataclass(frozen=True)
@@ -150,9 +152,9 @@ class ProductBins:
         """Wait for queued work and return the contents of the bins."""
         words = np.empty(PART_ALIGNMENT // 4 + _WORDS, np.int32)
         self._device.download(self.counts, words)
-        *of_bins, entries = words[PART_ALIGNMENT // 4 :].astype(np.int64).tolist()
-        totals = tuple(map(wide_sum, of_bins[::3], of_bins[1::3]))
-        return BinCounts(tuple(words[:BINS].tolist()), totals, tuple(of_bins[2::3]), entries)
+        of_bins, entries = words[PART_ALIGNMENT // 4 : -1].reshape(BINS, len(BinWord)).T.tolist(), int(words[-1])
+        totals = tuple(map(wide_sum, of_bins[BinWord.TOTAL_HIGH], of_bins[BinWord.TOTAL_LOW]))
+        return BinCounts(tuple(words[:BINS].tolist()), totals, tuple(of_bins[BinWord.LARGEST]), entries)
 
     def release(self) -> None:
         self._stack.close()
@@ -429,7 +431,10 @@ def take_sample(
         listed = DeviceBinLists(
             SAMPLE_ROWS, keep(stack, device.allocate(4 * BINS * SAMPLE_ROWS)), keep(stack, device.allocate(4 * BINS))
         )
-        unfinished, sums = keep(stack, device.allocate(4 * BINS * SAMPLE_ROWS)), keep(stack, device.allocate(8 * BINS))
+        unfinished, sums = (
+            keep(stack, device.allocate(4 * BINS * SAMPLE_ROWS)),
+            keep(stack, device.allocate(4 * len(SampleWord) * BINS)),
+        )
         given: list[Argument] = [np.int32(bins.stride), bins.lists, bins.counts, listed.lists, listed.counts]
         kernels.blocks("take_sample", BINS, [np.int32(SAMPLE_ROWS), *given])()
         least = MIN_SHARE * sum(counts.totals)
@@ -441,7 +446,8 @@ def take_sample(
         ProductRows(device, load, factors, c, listed, unfinished).bind("symbolic", some, shapes, stack)()
         kernels.blocks("sum_sample", BINS, [np.int32(SAMPLE_ROWS), listed.lists, listed.counts, c.sizes, sums])()
         device.fill(c.state, 0)  # rows beyond the largest table are computed later
-        numbers = np.empty((BINS, 2), np.int32)
+        numbers = np.empty((BINS, len(SampleWord)), np.int32)
         device.download(sums, numbers)
-    entries, largest = numbers.T.tolist()
-    return Sample(some.rows, tuple(entries), tuple(largest), counts.largest, counts.mean_row)
+    of_bins = numbers.T.tolist()
+    entries, largest = (tuple(of_bins[word]) for word in (SampleWord.ENTRIES, SampleWord.LARGEST))
+    return Sample(some.rows, entries, largest, counts.largest, counts.mean_row)

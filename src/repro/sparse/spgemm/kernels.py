@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from enum import IntEnum
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -12,6 +14,31 @@ from repro.codegen.targets import SCALARS, Target
 from repro.codegen.templates import render_template
 from repro.sparse.dynamic.kernels import STATE_NAMES, STATE_WORDS
 from repro.sparse.elementwise import BLOCK_SIZE, split_key
+
+
+class BinWord(IntEnum):
+    """Index of each word of a bin."""
+
+    #: Products, or entries, of all its rows: a sum in two words, the upper one in units of 2¹⁶.
+    TOTAL_HIGH = 0
+    TOTAL_LOW = 1
+    #: Those of its largest row.
+    LARGEST = 2
+
+
+class SampleWord(IntEnum):
+    """Index of each word of a bin's sample: entries of its rows, and of the largest."""
+
+    ENTRIES = 0
+    LARGEST = 1
+
+
+class DestinationsWord(IntEnum):
+    """Index of each word of all rows' destinations: their bytes, a sum as in `BinWord`."""
+
+    BYTES_HIGH = 0
+    BYTES_LOW = 1
+
 
 #: Maximum products, or entries, of a row in each bin; the last bin has longer rows.
 LIMITS = (32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
@@ -305,8 +332,20 @@ def refill_shape(
     return min(of_lanes, key=lambda shape: abs(math.log2(shape.groups) - math.log2(groups)))
 
 
-#: Words that blocks of a product in one launch count in, and their places.
-SINGLE_WORDS = {"POINTER": 0, "ENTRIES": 1, "LONGEST": 2, "LACKING": 3, "DONE": 4}
+class LaunchWord(IntEnum):
+    """Index of each word that blocks of a product in one launch count in, and the host reads."""
+
+    #: Offset of the next share of the buffer.
+    BUFFER_END = 0
+    #: Stored entries of C, and those of its largest row.
+    ENTRIES = 1
+    LARGEST = 2
+    #: Rows that are not stored: a table or the buffer lacked room.
+    LACKING = 3
+    #: Blocks that have ended.
+    DONE = 4
+
+
 #: Tables of products in one launch, and wanted threads of a block.
 SINGLE_TABLES = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1280, 1536, 2048)
 SINGLE_BLOCK_SIZE = 256
@@ -477,13 +516,18 @@ def exact_modules(target: Target) -> tuple[str, ...]:
     return tuple(f"{kernels}-exact" for kernels in (*KERNELS, *own))
 
 
+def _places(**words: type[IntEnum]) -> dict[str, Mapping[str, int]]:
+    """Return the places of words by name, for each prefix that templates give them."""
+    return {prefix: {word.name: word.value for word in enum} for prefix, enum in words.items()}
+
+
 def render_spgemm(templates: Path, key: str, target: Target, owner: str) -> str:
     """Return the source of module PRECISION/MODULE; `owner` stands in its title and in messages."""
     precision, module = split_key(key, MODULES, owner)
     kernels, format = module.split("-")
     scalar, scalar_bytes = SCALARS[precision]
     count_width = COUNT_WIDTH[target.dialect]
-    words: dict[str, Any] = {
+    common: dict[str, Any] = {
         "dialect": target.dialect,
         "scalar": scalar,
         "format": format,
@@ -496,6 +540,7 @@ def render_spgemm(templates: Path, key: str, target: Target, owner: str) -> str:
             "n_bins": BINS,
             "count_width": count_width,
             "long_row": COUNTED_BY_BLOCK,
+            "words": _places(BIN=BinWord, SAMPLE=SampleWord),
         }
     elif kernels == "expand":
         own = {"width": target.warp if target.dialect == "cuda" else 1}
@@ -507,13 +552,18 @@ def render_spgemm(templates: Path, key: str, target: Target, owner: str) -> str:
             "count_bits": COUNT_BITS,
             "bytes_room": BYTES_ROOM,
             "max_products": 1 << (32 - COUNT_BITS),
+            "words": _places(DESTINATIONS=DestinationsWord),
         }
     elif kernels == "single":
-        own = {"shapes": single_shapes(target, scalar_bytes), "state_words": STATE_WORDS, "words": SINGLE_WORDS}
+        own = {
+            "shapes": single_shapes(target, scalar_bytes),
+            "state_words": STATE_WORDS,
+            "words": _places(LAUNCH=LaunchWord),
+        }
     elif kernels == "esc":
         own = {"shapes": sort_shapes(target, scalar_bytes)}
     else:
         shapes = {"shapes": hash_shapes(target, scalar_bytes), "long_shapes": long_shapes(target, scalar_bytes)}
         own = {"mode": kernels, **shapes}
     template = f"sparse/spgemm/{'hash' if kernels in MODES else kernels}.j2"
-    return render_template(templates, template, title=f"{owner}: {module}, {precision} precision", **words, **own)
+    return render_template(templates, template, title=f"{owner}: {module}, {precision} precision", **common, **own)

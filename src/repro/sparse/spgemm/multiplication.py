@@ -48,7 +48,15 @@ from repro.sparse.spgemm.binned_rows import (
     too_many,
     wide_sum,
 )
-from repro.sparse.spgemm.kernels import BYTES_ROOM, COLUMN_BYTES, ROOMS, RefillShape, refill_shape, rows_that_plan
+from repro.sparse.spgemm.kernels import (
+    BYTES_ROOM,
+    COLUMN_BYTES,
+    ROOMS,
+    DestinationsWord,
+    RefillShape,
+    refill_shape,
+    rows_that_plan,
+)
 from repro.sparse.spgemm.one_launch import Range, SingleLaunch, single_launch
 
 #: Steps of a product in one phase and in two.
@@ -435,8 +443,8 @@ class Destinations:
         stride = -(-max(n, 1) // _ALIGNED) * _ALIGNED
         with ExitStack() as passing:
             # rows of each list and, behind them, the bytes of all destinations: one call clears or reads both
-            counts = keep(passing, device.allocate(PART_ALIGNMENT + 8))
-            totals = keep(passing, device.part(counts, PART_ALIGNMENT, 8))
+            counts = keep(passing, device.allocate(PART_ALIGNMENT + 4 * len(DestinationsWord)))
+            totals = keep(passing, device.part(counts, PART_ALIGNMENT, 4 * len(DestinationsWord)))
             lists = keep(passing, device.allocate(4 * _LISTS * stride))
             sizes = keep(passing, device.allocate(4 * max(n, 1)))
             unplanned = device.allocate(4 * max(n, 1))
@@ -445,10 +453,11 @@ class Destinations:
             given = [*arguments_of(factors.a), *arguments_of(factors.b), c.table]
             own: list[Argument] = [np.int32(stride), lists, counts, sizes, unplanned, totals]
             Kernels(device, self._load("refill-exact")).over("list_rooms", n, [np.int32(n), *given, *own])()
-            words = np.empty(_ALIGNED + 2, np.int32)
+            words = np.empty(_ALIGNED + len(DestinationsWord), np.int32)
             device.download(counts, words)
             *of_rooms, self.unplanned = words[:_LISTS].tolist()
-            nbytes = wide_sum(*words[-2:].tolist())
+            of_all = words[_ALIGNED:].tolist()
+            nbytes = wide_sum(of_all[DestinationsWord.BYTES_HIGH], of_all[DestinationsWord.BYTES_LOW])
             if nbytes > MAX_BYTES:  # offsets would not reach the last rows
                 of_rooms, self.unplanned = [0] * len(ROOMS), n
                 device.write(unplanned, _sizes_of(device, c))

@@ -29,7 +29,7 @@ from repro.sparse.spgemm.kernels import (
     LIMITS,
     MAX_FILLED_BY_GROUPS,
     SINGLE_TABLES,
-    SINGLE_WORDS,
+    LaunchWord,
     SingleShape,
     single_shape,
 )
@@ -365,15 +365,16 @@ class SingleLaunch:
         """Launch a kernel, wait and return the product; None if it does not fit, which is remembered."""
         try:
             launch()
-            pointer, entries, longest, lacking, _ = self._launch_counters()[1].read()
+            words = self._launch_counters()[1].read()
         except BaseException:
             c.release()
             raise
-        if lacking:
+        buffer_end, longest = words[LaunchWord.BUFFER_END], words[LaunchWord.LARGEST]
+        if words[LaunchWord.LACKING]:
             c.release()
             # of a row that its table has no room for no more is known than that
             larger = [table for table in SINGLE_TABLES if table > configuration.shape.table]
-            crowded = pointer <= c.capacity and larger
+            crowded = buffer_end <= c.capacity and larger
             again = int(larger[min(2, len(larger) - 1)] * MAX_FILLED_BY_GROUPS) if crowded else 0
             self._remember(sizes, self._for_longest(sizes, again) if again else None)
             return None
@@ -384,9 +385,10 @@ class SingleLaunch:
             if right is None or right.shape != configuration.shape:
                 c.release()
                 return None
-        entries_of_c.cut(pointer)
+        entries_of_c.cut(buffer_end)
         # what a warp takes last may reach past the memory though its rows do not
-        c.capacity, c.entries, c.longest = min(pointer, configuration.capacity), entries, longest
+        c.capacity = min(buffer_end, configuration.capacity)
+        c.entries, c.longest = words[LaunchWord.ENTRIES], longest
         return c
 
     def bind(
@@ -455,9 +457,9 @@ class SingleLaunch:
 
     def _launch_counters(self) -> tuple[Buffer, HostWords]:
         if self._counters is None:
-            words = self._device.allocate(4 * len(SINGLE_WORDS))
+            words = self._device.allocate(4 * len(LaunchWord))
             self._device.fill(words, 0)
-            self._counters = words, self._device.host_words(len(SINGLE_WORDS))
+            self._counters = words, self._device.host_words(len(LaunchWord))
         return self._counters
 
     def _empty(self, factors: Factors, configuration: SingleConfiguration, entries: Range) -> Storage:
