@@ -22,7 +22,7 @@ from repro.results.campaign_data import Campaign, one_line
 from repro.results.problem_lines import join_sentences
 from repro.results.published import FOLDER, Published, Record
 from repro.results.significance import Interval, geometric_mean, interval_of_statistic
-from repro.results.tables import Cell, Column, Table, count, table_of
+from repro.results.tables import Cell, Column, Sample, Table, count, table_of
 
 #: Device for which the wanted values in `config/targets` were set.
 WANTED_ON = "NVIDIA H200"
@@ -172,10 +172,11 @@ def target_cells(
     if wanted is not None:
         verdict = Cell("yes" if (value <= wanted if quantity.at_most else value >= wanted) else "no")
     count = len(numbers)
+    sample = Sample(tuple(number.value for number in numbers), measured.cases)
     partly = Cell(count, f"{count} of {measured.cases}", (f"no number of {missing}",))
     return (
         *heads,
-        Cell(value, f"{value:.2f}", measured.notes),
+        Cell(value, f"{value:.2f}", measured.notes, sample=sample),
         verdict,
         partly if missing else Cell(count),
         Cell(worst.value, f"{worst.value:.2f}"),
