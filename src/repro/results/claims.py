@@ -313,6 +313,8 @@ class Judgement:
     variants: Variants = "none"
     #: Name of the campaign of the rows if it is another than the one that is judged (`Campaign.as_published`).
     campaign: str = ""
+    #: What the judged campaign's own rows of the same variants give where `campaign` has other cases; else None.
+    own: Judgement | None = None
     reason: str = ""
     #: Remarks on the cases that `reason` names.
     notes: tuple[str, ...] = ()
@@ -360,6 +362,19 @@ def judge(
     prepared: dict[tuple[str, Variants], D | None] = {}  # claims of a study share few variants
     literal = campaign.as_published
 
+    def measured_of(quantity: Quantity[D], source: Campaign, variants: Variants) -> Measured | None:
+        if (source.name, variants) not in prepared:
+            prepared[source.name, variants] = data(source, variants)
+        measured_on = prepared[source.name, variants]
+        return quantity.measure(measured_on) if measured_on is not None else None
+
+    def of_other_cases(claim: Claim, quantity: Quantity[D], variants: Variants, cases: set[str]) -> Judgement | None:
+        measured = measured_of(quantity, campaign, variants)
+        numbers = measured.numbers if measured else ()
+        if not numbers or {number.case for number in numbers} == cases:
+            return None
+        return Judgement(claim, quantity.value(numbers), quantity.interval(numbers), numbers, variants)
+
     def judged(claim: Claim) -> Judgement:
         if campaign.on_cpu and claim.gpu:
             return Judgement(claim, reason="times of a CPU are a rehearsal and judge no claim of a GPU")
@@ -372,16 +387,15 @@ def judge(
         if literal is not None and claim.variants in STAND_INS:
             tried.insert(0, (literal, claim.variants))
         for source, variants in tried:
-            if (source.name, variants) not in prepared:
-                prepared[source.name, variants] = data(source, variants)
-            measured_on = prepared[source.name, variants]
-            measured = quantity.measure(measured_on) if measured_on is not None else None
+            measured = measured_of(quantity, source, variants)
             if measured is not None and (numbers := measured.numbers):
                 other = source.name if source is not campaign else ""
+                cases = {number.case for number in numbers}
+                own = of_other_cases(claim, quantity, variants, cases) if other else None
                 value, interval = quantity.value(numbers), quantity.interval(numbers)
                 elsewhere = claim.relation == "same GPU" and claim.gpu not in (source.device or "")
                 why = "a rate of another GPU than the published one" if elsewhere else ""
-                return Judgement(claim, value, interval, numbers, variants, other, why)
+                return Judgement(claim, value, interval, numbers, variants, other, own, why)
             if measured is not None and not reason:
                 reason = one_line(measured.why_not, MAX_NOTE_LETTERS)
                 notes = tuple(dict.fromkeys(note for case in measured.missing for note in case.notes))
@@ -443,6 +457,11 @@ def _kernels(judgement: Judgement) -> Cell:
     other = judgement.value is not None and judgement.variants != judgement.claim.variants
     notes = [f"those {VARIANT_WORDS[judgement.claim.variants]} were not measured"] if other else []
     notes += [f"by the rows of campaign {judgement.campaign}"] if judgement.campaign else []
+    if own := judgement.own:
+        verdict = "the same verdict" if own.verdict == judgement.verdict else f"the verdict would be: {own.verdict}"
+        cases = f"{len(own.numbers)} {'case' if len(own.numbers) == 1 else 'cases'}"
+        notes += [f"this campaign’s own rows of these kernels have other cases: {_value(own.value).shown} of {cases}, "
+                  f"{verdict}"]  # fmt: skip
     return Cell(words, notes=tuple(notes))
 
 
