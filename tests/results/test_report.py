@@ -324,7 +324,8 @@ def test_the_page_begins_with_what_was_measured_and_what_came_out(maker: SmallCa
     assert "measured again later" not in top
     again = replace(part, campaign=replace(campaign, later=replace(campaign, name="newer")))
     top = write_report([again], tmp_path / "r.html").read_text().partition("</header>")[0]
-    assert "measured again later: <strong>4.0×</strong>; 2 of 3 cases" in top and "; campaign newer</p>" in top
+    assert "measured again later: <strong>4.0×</strong>; 2 of 3 cases" in top
+    assert '; campaign <a href="../newer/report.html">newer</a></p>' in top
     nothing = PageStudy(campaign, NOTHING, [TABLE], result=Result("table-9", "", "ours", "x", "event"))
     assert '<strong class="number">' not in write_report([nothing], tmp_path / "r.html").read_text()
 

@@ -368,12 +368,13 @@ def judge(
         measured_on = prepared[source.name, variants]
         return quantity.measure(measured_on) if measured_on is not None else None
 
-    def of_other_cases(claim: Claim, quantity: Quantity[D], variants: Variants, cases: set[str]) -> Judgement | None:
-        measured = measured_of(quantity, campaign, variants)
+    def with_own_cases(judgement: Judgement, quantity: Quantity[D]) -> Judgement:
+        measured = measured_of(quantity, campaign, judgement.variants)
         numbers = measured.numbers if measured else ()
-        if not numbers or {number.case for number in numbers} == cases:
-            return None
-        return Judgement(claim, quantity.value(numbers), quantity.interval(numbers), numbers, variants)
+        if not numbers or {number.case for number in numbers} == {number.case for number in judgement.numbers}:
+            return judgement
+        value, interval = quantity.value(numbers), quantity.interval(numbers)
+        return replace(judgement, own=replace(judgement, value=value, interval=interval, numbers=numbers, campaign=""))
 
     def judged(claim: Claim) -> Judgement:
         if campaign.on_cpu and claim.gpu:
@@ -390,12 +391,11 @@ def judge(
             measured = measured_of(quantity, source, variants)
             if measured is not None and (numbers := measured.numbers):
                 other = source.name if source is not campaign else ""
-                cases = {number.case for number in numbers}
-                own = of_other_cases(claim, quantity, variants, cases) if other else None
                 value, interval = quantity.value(numbers), quantity.interval(numbers)
                 elsewhere = claim.relation == "same GPU" and claim.gpu not in (source.device or "")
                 why = "a rate of another GPU than the published one" if elsewhere else ""
-                return Judgement(claim, value, interval, numbers, variants, other, own, why)
+                judgement = Judgement(claim, value, interval, numbers, variants, other, reason=why)
+                return with_own_cases(judgement, quantity) if other else judgement
             if measured is not None and not reason:
                 reason = one_line(measured.why_not, MAX_NOTE_LETTERS)
                 notes = tuple(dict.fromkeys(note for case in measured.missing for note in case.notes))
