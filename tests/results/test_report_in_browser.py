@@ -35,6 +35,8 @@ const heads = [...table.tHead.rows[1].cells].map((head) => head.querySelector("b
 const seen = { resources: performance.getEntriesByType("resource").length };
 const rowsOf = box.closest("details");
 seen.folded = [rowsOf.open, rowsOf.querySelector("summary").innerText];
+// an address that is gone to while the page loads would be gone to once more when it is there
+document.querySelector("nav").addEventListener("click", (event) => event.preventDefault());
 document.querySelector('nav a[href="#made_up-table-1"]').click();
 seen.unfolded = [rowsOf.open, rowsOf.getBoundingClientRect().top < innerHeight];
 seen.width = [document.documentElement.scrollWidth, innerWidth];
@@ -74,7 +76,6 @@ search.value = "P7";
 search.dispatchEvent(new Event("input"));
 const results = [...document.querySelectorAll("nav .found a")];
 seen.results = results.map((link) => [link.hash, link.innerText]);
-document.querySelector("nav .found").addEventListener("click", (event) => event.preventDefault());
 results.find((link) => link.hash === "#made_up-table-1").click();
 seen.found = names();
 rowsOf.open = false;

@@ -8,20 +8,18 @@ for (const anchor of document.querySelectorAll("a.anchor")) {
   anchor.addEventListener("click", () => navigator.clipboard?.writeText(anchor.href).catch(() => {}));
 }
 
-// Where a link leads is unfolded, and so is the table there.
+// Where a link leads is unfolded, and so is the table there; what was folded is scrolled to, since it had no place.
 function unfold(hash) {
   const target = hash.length > 1 && document.getElementById(decodeURIComponent(hash.slice(1)));
   if (!target) return;
-  for (let one = target.closest("details"); one; one = one.parentElement.closest("details")) one.open = true;
-  for (const one of target.querySelectorAll(":scope > details.fold")) one.open = true;
+  const folds = [...target.querySelectorAll(":scope > details.fold")];
+  for (let one = target.closest("details"); one; one = one.parentElement.closest("details")) folds.push(one);
+  const closed = folds.filter((one) => !one.open);
+  for (const one of closed) one.open = true;
+  if (closed.length) target.scrollIntoView();
 }
 document.addEventListener("click", ({ target }) => unfold(target.closest?.('a[href^="#"]')?.hash ?? ""));
-for (const event of ["hashchange", "load"]) {
-  addEventListener(event, () => {
-    unfold(location.hash);
-    if (location.hash.length > 1) document.getElementById(decodeURIComponent(location.hash.slice(1)))?.scrollIntoView();
-  });
-}
+for (const event of ["hashchange", "load"]) addEventListener(event, () => unfold(location.hash));
 
 // The entry of the section that is being read is marked, and its study opened.
 const contents = document.getElementById("contents");
