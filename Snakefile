@@ -16,7 +16,7 @@ from repro.campaign.workflow import (
     refuse_file_in_the_way,
     report_compiled,
 )
-from repro.cli.end_of_run import print_end_of_run, print_failures
+from repro.cli.end_of_run import below_all, print_end_of_run, print_failures
 from repro.config import located, read
 from repro.errors import ReproError
 from repro.package_data import shipped
@@ -108,12 +108,14 @@ if not workflow.modifier.is_main_snakefile():
 
 
 onsuccess:
-    conclude()
+    with below_all():
+        conclude()
 
 
 onerror:
     failed = "\n\n".join(filter(None, map(failures, map(Path, log))))
-    if Path(plan.results, "report.html").exists():
-        # the check has the reasons as well
-        conclude(reasons=not re.search("^check, ", failed, re.MULTILINE))
-    print_failures(failed, plan.logs, log)
+    with below_all():
+        if Path(plan.results, "report.html").exists():
+            # the check has the reasons as well
+            conclude(reasons=not re.search("^check, ", failed, re.MULTILINE))
+        print_failures(failed, plan.logs, log)

@@ -185,6 +185,22 @@ def test_what_is_within_a_tie_or_noisy_or_in_another_order_contradicts_no_choice
     assert winner.variant == BEST and winner.faster is None
 
 
+def test_variants_that_differ_by_chance_alone_are_one_line(small: Matrix, monkeypatch: pytest.MonkeyPatch) -> None:
+    others = [
+        ("variant", f"CSR-AoS-AoS/static-{threads}-1", micro) for threads, micro in ((32, 8.5), (64, 9.5), (96, 7))
+    ]
+    maker = campaign(Path(), "cuda", target="sm_80", others=others)
+    asked = CampaignSelection.of(maker.campaign, Path("results"))
+    [winner] = find_winners(asked)
+    assert winner.faster == "CSR-AoS-AoS/static-96-1" and winner.equal == ()  # by far more than a tie
+    monkeypatch.setattr("repro.campaign.winners.apart_when_repeated", lambda campaign: [-0.5])
+    [winner] = find_winners(asked)
+    assert winner.equal == ("CSR-AoS-AoS/static-96-1", "CSR-AoS-AoS/static-32-1", "CSR-AoS-AoS/static-64-1", DIRECT)
+    _, equal = notes([winner])
+    names = ", ".join([BEST, *winner.equal[:3]])
+    assert equal == f"part (double): equal within noise: {names} and 1 more."
+
+
 def test_in_two_precisions_the_lines_to_paste_make_two_operators(small: Matrix) -> None:
     maker = campaign(Path(), "cuda", target="sm_80")
     [winner] = find_winners(CampaignSelection.of(maker.campaign, Path("results")))

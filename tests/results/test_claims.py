@@ -162,6 +162,20 @@ def test_kernels_to_the_letter_of_another_campaign_judge_first(campaign: Campaig
     assert "2 of the 2 claims are judged by campaign letter" in table.caption
 
 
+def test_what_the_campaigns_own_cases_give_stands_beside_the_letters(campaign: Campaign) -> None:
+    letter = replace(campaign, name="letter")
+    numbers = {"letter": [CaseNumber(0.8, "a")], campaign.name: [CaseNumber(0.8, "a"), CaseNumber(4.2, "b")]}
+    measure = {"speedup": Quantity(lambda name: Measured(numbers[name]), "arithmetic mean")}
+    table = claims_table(
+        replace(campaign, as_published=letter), [CLAIM], measure, lambda measured, variants: measured.name
+    )
+    cells = {column.key: cell for column, cell in zip(table.columns, table.rows[0], strict=True)}
+    assert (cells["verdict"].value, cells["measured"].value, cells["cases"].value) == ("reversed", 0.8, 1)
+    assert cells["kernels"].notes[1:] == (
+        "this campaign’s own rows of these kernels have other cases: 2.5 of 2 cases, the verdict would be: holds",
+    )
+
+
 def test_where_two_campaigns_differ_the_table_says_so(campaign: Campaign) -> None:
     def by_campaign(measured: Campaign, variants: str) -> float:
         return 1.5 if measured.beside else 2.5

@@ -31,7 +31,7 @@ from repro.results.report import (
     statuses,
     write_report,
 )
-from repro.results.tables import Cell, Column, Figure, Result, Table
+from repro.results.tables import Cell, Column, Figure, Result, Sample, Table
 from repro.studies import study_names
 from support.campaigns import BROKEN, UNSUPPORTED, SmallCampaign
 from support.html_page import Page
@@ -301,7 +301,11 @@ FASTER = Result("table-1", "gr", "ours", "{library}’s best", "graph")
 
 def of_both(campaign: Campaign, published: Published) -> Table:
     columns = (Column("problem", "problem"), Column("wanted", "wanted"), Column("ours", "ours", campaign.column))
-    rows = [(Cell(name), Cell(2), Cell(len(name), f"{len(name)}.0", ("A note.",))) for name in campaign.problems]
+    sample = Sample((0.5, 8.0), 3)
+    rows = [
+        (Cell(name), Cell(2), Cell(len(name), f"{len(name)}.0", ("A note.",), sample=sample))
+        for name in campaign.problems
+    ]
     return Table(columns, rows, f"Of {campaign.name}. More.")
 
 
@@ -316,10 +320,12 @@ def test_the_page_begins_with_what_was_measured_and_what_came_out(maker: SmallCa
     assert str(campaign.device) in top and campaign.name in top and "<dt>problems</dt><dd>2 of 2</dd>" in top
     assert '<strong class="number">4.0×</strong>' in top and ">as fast as SomeSparse’s best" in top
     assert '<a href="#made_up-table-1">graph clock</a>: replayed batches of launches' in top
+    assert "2 of 3 cases, least 0.50×, ours slower in 1; A note." in top
     assert "measured again later" not in top
     again = replace(part, campaign=replace(campaign, later=replace(campaign, name="newer")))
     top = write_report([again], tmp_path / "r.html").read_text().partition("</header>")[0]
-    assert "measured again later: <strong>4.0×</strong>, campaign newer" in top
+    assert "measured again later: <strong>4.0×</strong>; 2 of 3 cases" in top
+    assert '; campaign <a href="../newer/report.html">newer</a></p>' in top
     nothing = PageStudy(campaign, NOTHING, [TABLE], result=Result("table-9", "", "ours", "x", "event"))
     assert '<strong class="number">' not in write_report([nothing], tmp_path / "r.html").read_text()
 

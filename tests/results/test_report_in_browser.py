@@ -33,6 +33,12 @@ const box = table.closest(".scroll");
 const names = () => [...table.tBodies[0].rows].filter((row) => !row.hidden).map((row) => row.cells[0].innerText);
 const heads = [...table.tHead.rows[1].cells].map((head) => head.querySelector("button"));
 const seen = { resources: performance.getEntriesByType("resource").length };
+const rowsOf = box.closest("details");
+seen.folded = [rowsOf.open, rowsOf.querySelector("summary").innerText];
+// an address that is gone to while the page loads would be gone to once more when it is there
+document.querySelector("nav").addEventListener("click", (event) => event.preventDefault());
+document.querySelector('nav a[href="#made_up-table-1"]').click();
+seen.unfolded = [rowsOf.open, rowsOf.getBoundingClientRect().top < innerHeight];
 seen.width = [document.documentElement.scrollWidth, innerWidth];
 seen.first = names();
 heads[1].click();
@@ -70,9 +76,11 @@ search.value = "P7";
 search.dispatchEvent(new Event("input"));
 const results = [...document.querySelectorAll("nav .found a")];
 seen.results = results.map((link) => [link.hash, link.innerText]);
-document.querySelector("nav .found").addEventListener("click", (event) => event.preventDefault());
 results.find((link) => link.hash === "#made_up-table-1").click();
 seen.found = names();
+rowsOf.open = false;
+results.find((link) => link.hash === "#made_up-table-1").click();
+seen.foundOpen = rowsOf.open;
 search.value = field.value = "";
 for (const one of [search, field]) one.dispatchEvent(new Event("input"));
 table.tBodies[0].rows[1].cells[0].dispatchEvent(new MouseEvent("mouseover", { bubbles: true }));
@@ -88,6 +96,13 @@ seen.parts = parts.map((one) => [
 ]);
 seen.closed = document.querySelectorAll("main details:not([open])").length;
 dispatchEvent(new Event("afterprint"));
+const [unfoldAll] = document.querySelectorAll("nav .search button");
+unfoldAll.click();
+seen.allOpen = document.querySelectorAll("main details.fold:not([open])").length;
+unfoldAll.click();
+seen.allFolded = document.querySelectorAll("main details.fold[open]").length;
+rowsOf.open = rowsOf.parentElement.closest("details").open = true;
+document.getElementById("made_up-table-2").closest("details").open = true;
 seen.after = [document.querySelectorAll(".part").length, document.querySelectorAll("main details:not([open])").length];
 const csv = document.querySelector("#made_up-table-1 a[download]");
 seen.csv = [csv.download, decodeURIComponent(escape(atob(csv.href.split(",")[1])))];
@@ -212,6 +227,12 @@ def test_the_report_asks_for_nothing_else(screen: dict[str, Any]) -> None:
     assert screen["resources"] == 0
 
 
+def test_a_long_table_is_folded_until_a_link_or_the_search_leads_there(screen: dict[str, Any]) -> None:
+    assert screen["folded"] == [False, f"{ROWS} rows, {2 + GROUPS} columns"]
+    assert screen["unfolded"] == [True, True] and screen["foundOpen"]
+    assert screen["allOpen"] == 0 and screen["allFolded"] == 0
+
+
 def test_a_click_sorts_by_value_and_leaves_what_has_none_at_the_end(screen: dict[str, Any]) -> None:
     order = [f"b64/p{at}" for at in sorted(range(ROWS - 1), key=lambda at: at * 7 % ROWS)]
     assert screen["first"][:3] == ["none", "b64/p0", "b64/p1"]
@@ -268,7 +289,7 @@ def test_in_print_a_wide_table_comes_in_parts_a_long_one_is_left_out_and_all_is_
 def test_the_csv_file_is_in_the_page(screen: dict[str, Any]) -> None:
     name, text = screen["csv"]
     assert name.endswith("made_up-table-1.csv")
-    assert text.splitlines()[0].startswith("problem,n,c0,c1") and len(text.splitlines()) == 1 + ROWS + 1
+    assert text.splitlines()[0].startswith("problem,n,c0,c1") and len(text.splitlines()) == 1 + ROWS
 
 
 def test_bars_and_points_have_their_values_on_hover(screen: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from repro.campaign.artifacts import all_artifacts
 from repro.results.report import make_card
-from repro.results.tables import Cell, Column, Result, Table
+from repro.results.tables import Cell, Column, Result, Sample, Table
 from repro.studies import get_study, study_names
 
 TABLES = Path(__file__).parents[2] / "results" / "h200" / "tables"
@@ -22,6 +22,8 @@ def test_the_result_is_a_number_of_its_table_by_its_clock(study: str) -> None:
     with (TABLES / study / f"{result.table}.csv").open(newline="", encoding="utf-8") as file:
         heads, *rows = csv.reader(file)
     row = next(row for row in rows if row[0].startswith(result.row))
+    assert bool(result.less_row) == bool(result.less_says.format(library="x"))
+    assert sum(row[0].startswith(result.less_row) for row in rows) == (1 if result.less_row else len(rows))
     assert float(row[heads.index(result.column)]) > 0
     assert f"by the {result.clock} clock" in (TABLES / study / f"{result.table}.md").read_text("utf-8").splitlines()[0]
 
@@ -50,6 +52,21 @@ def test_where_one_space_was_searched_alone_it_is_that_spaces() -> None:
         "that; of theirs alone",
         "that",
     ]
+
+
+def test_what_the_number_leaves_out_stands_beside_it() -> None:
+    result = Result("t", "gain", "ours", "that", "graph", "theirs", "of theirs alone", "loss", "over {library}")
+    columns = (Column("target", "target", numeric=False), Column("theirs", "their space"), Column("ours", "ours"))
+    table = Table(columns, [(Cell("gain"), Cell(1.1), Cell(2.1)), (Cell("loss"), Cell(), Cell(0.5))], "")
+    assert make_card(result, "X", {"mine": table}).left_out == {"of theirs alone": Cell(1.1), "over X": Cell(0.5)}
+    without = Table(columns, [(Cell("gain"), Cell(1.1), Cell())], "")
+    assert make_card(result, "X", {"mine": without}).left_out == {}
+
+
+def test_a_sample_says_the_least_and_how_often_ours_is_slower() -> None:
+    assert Sample((1.5, 0.9, 2.0), 3).said == "3 cases, least 0.90×, ours slower in 1"
+    assert Sample((1.5, 1.0), 4).said == "2 of 4 cases, least 1.00×, ours slower in none"
+    assert Sample((1.5,), 1).said == Sample((), 4).said == ""
 
 
 @pytest.mark.parametrize("study", study_names())

@@ -22,6 +22,7 @@ def test_the_demo_takes_a_minute_and_says_where_its_page_is(checkout: Checkout) 
     assert said.code == 0, said.text
     assert "report   results/demo/report.html" in said.text
     ending = said.text.partition("The fastest kernels")[2]
+    assert said.text.rstrip().endswith("says how to take them away")  # below Snakemake's own last lines
     assert "dirac_torus" in ending and "rehearsal on a CPU" in ending and "repro export" not in ending
     again = checkout.snakemake("all", "--configfile", "config/demo.yaml")
     assert again.nothing_to_do and "report   results/demo/report.html" in again.text

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby
+from math import inf
 from shlex import join
 from typing import Any
 
@@ -20,7 +21,7 @@ from repro.errors import ReproError
 from repro.export.bundle import parse_variant
 from repro.export.campaign_choice import EXPORTED_STUDY
 from repro.problems.registry import own_name
-from repro.results.campaign_data import UNAVAILABLE, Campaign, Case, ProblemRecord, ReportedTime, one_line
+from repro.results.campaign_data import UNAVAILABLE, Campaign, Case, ProblemRecord, ReportedTime, Selection, one_line
 from repro.results.report import PageWinners, apart_when_repeated, same_kernel_twice
 from repro.results.rivals import RivalLine, contests_of, rival_lines
 from repro.results.significance import Interval, interval_of_ratio, ratio_of
@@ -37,6 +38,8 @@ MAX_WINNERS = 12
 #: First line above winners that a CPU chose, and the comment above the lines that take them away.
 REHEARSAL = "rehearsal on a CPU: these times say nothing of a GPU"
 CHOSEN_ON_CPU = "# chosen by times of a CPU, which say nothing of a GPU"
+#: Maximum number of variants that are named as equal to a winner.
+MAX_EQUAL = 3
 #: Maximum number of characters of a reason in a table; all of it stands below.
 REASON_ROOM = 60
 
@@ -70,6 +73,8 @@ class Winner:
     #: the search chose, see `Case.faster_than`.
     faster: str | None = None
     faster_seconds: float | None = None
+    #: Where `faster` differs by no more than chance: all such variants, the fastest first; else empty.
+    equal: tuple[str, ...] = ()
     #: The fastest library routine in the same order of the unknowns, and its time.
     library: str | None = None
     library_seconds: float | None = None
@@ -219,7 +224,12 @@ def notes(winners: Sequence[Winner], reasons: bool = True) -> Iterator[str]:
     ):
         names = ", ".join(_case(winner, several) for winner in cases)
         yield f"None of our kernels beats {library} on {names}."
-    contradicted = [winner for winner in winners if winner.faster and winner.faster_seconds]
+    for winner in winners:
+        if winner.equal:
+            more = f" and {len(winner.equal) - MAX_EQUAL} more" if len(winner.equal) > MAX_EQUAL else ""
+            others = ", ".join(winner.equal[:MAX_EQUAL])
+            yield f"{_case(winner, several)}: equal within noise: {winner.variant}, {others}{more}."
+    contradicted = [winner for winner in winners if winner.faster and winner.faster_seconds and not winner.equal]
     for winner in contradicted:
         assert winner.faster_seconds is not None
         yield (
@@ -354,6 +364,7 @@ def _winner(asked: CampaignSelection, campaign: Campaign, problem_name: str, pre
     if best is None:
         return replace(common, reason=_why_not(case, record))
     faster = case.faster_than(best, clock)
+    repeats_within = max((abs(apart) for apart in apart_when_repeated(campaign)), default=None)
     library = case.select(lambda row: row.get("ordering") in (None, "natural"), kind="baseline").fastest(clock)
     found = replace(
         common,
@@ -364,7 +375,8 @@ def _winner(asked: CampaignSelection, campaign: Campaign, problem_name: str, pre
         faster=faster.name if faster else None,
         faster_seconds=faster.seconds if faster else None,
         same_kernel_twice=same_kernel_twice(campaign),
-        repeats_within=max((abs(apart) for apart in apart_when_repeated(campaign)), default=None),
+        equal=_equal(case, best, faster, max(campaign.tie, repeats_within or 0.0), clock),
+        repeats_within=repeats_within,
         library=library.name if library else None,
         library_seconds=library.seconds if library else None,
         speedup_interval=interval_of_ratio(library, best),
@@ -380,6 +392,26 @@ def _winner(asked: CampaignSelection, campaign: Campaign, problem_name: str, pre
         python=_python(asked, found, campaign.precisions),
         **_export(asked, case, found, best),
     )
+
+
+def _equal(
+    case: Case, best: ReportedTime, faster: ReportedTime | None, share: float, clock: ClockName
+) -> tuple[str, ...]:
+    """Return the variants whose times differ from that of the winner by chance, `faster` among them; else none.
+
+    By chance: by at most `share` of it, by which times of one kernel differ, or with an interval of the ratio around 1.
+    """
+
+    def alike(other: ReportedTime) -> bool:
+        low, high = interval_of_ratio(best, other) or (inf, -inf)
+        return abs(best.seconds / other.seconds - 1) <= share or low <= 1 <= high
+
+    if faster is None or not alike(faster):
+        return ()
+    order = best.row.get("ordering")
+    rows = case.select(lambda row: row.get("ordering") == order, kind=best.row.kind, status="ok")
+    times = [time for row in rows if (time := Selection([row]).fastest(clock)) and time.name != best.name]
+    return tuple(time.name for time in sorted(times, key=lambda time: time.seconds) if alike(time))
 
 
 def _why_not(case: Case, record: ProblemRecord) -> str:

@@ -2,13 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import atexit
+import io
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 
 import typer
 
 from repro.bench.campaign_folder import RESULTS
 from repro.cli.results import print_rivals, print_winners
+
+
+class _Kept(io.StringIO):
+    """Text that is coloured as if it were printed at once."""
+
+    def isatty(self) -> bool:
+        return sys.__stdout__ is not None and sys.__stdout__.isatty()
+
+
+@contextmanager
+def below_all() -> Iterator[None]:
+    """Keep what is printed until the process ends: Snakemake prints lines of its own after its handlers."""
+    kept = _Kept()
+    try:
+        with redirect_stdout(kept):
+            yield
+    finally:
+        # the text alone waits: at that time nothing can be imported that starts threads
+        atexit.register(lambda: print(kept.getvalue(), end="", flush=True))
 
 
 def print_end_of_run(campaign: str, reasons: bool = True) -> None:

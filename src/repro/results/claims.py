@@ -22,7 +22,7 @@ from repro.results.campaign_data import Campaign, one_line
 from repro.results.problem_lines import join_sentences
 from repro.results.published import FOLDER, Published, Record
 from repro.results.significance import Interval, geometric_mean, interval_of_statistic
-from repro.results.tables import Cell, Column, Table, count, table_of
+from repro.results.tables import Cell, Column, Sample, Table, count, table_of
 
 #: Device for which the wanted values in `config/targets` were set.
 WANTED_ON = "NVIDIA H200"
@@ -172,10 +172,11 @@ def target_cells(
     if wanted is not None:
         verdict = Cell("yes" if (value <= wanted if quantity.at_most else value >= wanted) else "no")
     count = len(numbers)
+    sample = Sample(tuple(number.value for number in numbers), measured.cases)
     partly = Cell(count, f"{count} of {measured.cases}", (f"no number of {missing}",))
     return (
         *heads,
-        Cell(value, f"{value:.2f}", measured.notes),
+        Cell(value, f"{value:.2f}", measured.notes, sample=sample),
         verdict,
         partly if missing else Cell(count),
         Cell(worst.value, f"{worst.value:.2f}"),
@@ -312,6 +313,8 @@ class Judgement:
     variants: Variants = "none"
     #: Name of the campaign of the rows if it is another than the one that is judged (`Campaign.as_published`).
     campaign: str = ""
+    #: What the judged campaign's own rows of the same variants give where `campaign` has other cases; else None.
+    own: Judgement | None = None
     reason: str = ""
     #: Remarks on the cases that `reason` names.
     notes: tuple[str, ...] = ()
@@ -359,6 +362,20 @@ def judge(
     prepared: dict[tuple[str, Variants], D | None] = {}  # claims of a study share few variants
     literal = campaign.as_published
 
+    def measured_of(quantity: Quantity[D], source: Campaign, variants: Variants) -> Measured | None:
+        if (source.name, variants) not in prepared:
+            prepared[source.name, variants] = data(source, variants)
+        measured_on = prepared[source.name, variants]
+        return quantity.measure(measured_on) if measured_on is not None else None
+
+    def with_own_cases(judgement: Judgement, quantity: Quantity[D]) -> Judgement:
+        measured = measured_of(quantity, campaign, judgement.variants)
+        numbers = measured.numbers if measured else ()
+        if not numbers or {number.case for number in numbers} == {number.case for number in judgement.numbers}:
+            return judgement
+        value, interval = quantity.value(numbers), quantity.interval(numbers)
+        return replace(judgement, own=replace(judgement, value=value, interval=interval, numbers=numbers, campaign=""))
+
     def judged(claim: Claim) -> Judgement:
         if campaign.on_cpu and claim.gpu:
             return Judgement(claim, reason="times of a CPU are a rehearsal and judge no claim of a GPU")
@@ -371,16 +388,14 @@ def judge(
         if literal is not None and claim.variants in STAND_INS:
             tried.insert(0, (literal, claim.variants))
         for source, variants in tried:
-            if (source.name, variants) not in prepared:
-                prepared[source.name, variants] = data(source, variants)
-            measured_on = prepared[source.name, variants]
-            measured = quantity.measure(measured_on) if measured_on is not None else None
+            measured = measured_of(quantity, source, variants)
             if measured is not None and (numbers := measured.numbers):
                 other = source.name if source is not campaign else ""
                 value, interval = quantity.value(numbers), quantity.interval(numbers)
                 elsewhere = claim.relation == "same GPU" and claim.gpu not in (source.device or "")
                 why = "a rate of another GPU than the published one" if elsewhere else ""
-                return Judgement(claim, value, interval, numbers, variants, other, why)
+                judgement = Judgement(claim, value, interval, numbers, variants, other, reason=why)
+                return with_own_cases(judgement, quantity) if other else judgement
             if measured is not None and not reason:
                 reason = one_line(measured.why_not, MAX_NOTE_LETTERS)
                 notes = tuple(dict.fromkeys(note for case in measured.missing for note in case.notes))
@@ -442,6 +457,11 @@ def _kernels(judgement: Judgement) -> Cell:
     other = judgement.value is not None and judgement.variants != judgement.claim.variants
     notes = [f"those {VARIANT_WORDS[judgement.claim.variants]} were not measured"] if other else []
     notes += [f"by the rows of campaign {judgement.campaign}"] if judgement.campaign else []
+    if own := judgement.own:
+        verdict = "the same verdict" if own.verdict == judgement.verdict else f"the verdict would be: {own.verdict}"
+        cases = f"{len(own.numbers)} {'case' if len(own.numbers) == 1 else 'cases'}"
+        notes += [f"this campaign’s own rows of these kernels have other cases: {_value(own.value).shown} of {cases}, "
+                  f"{verdict}"]  # fmt: skip
     return Cell(words, notes=tuple(notes))
 
 

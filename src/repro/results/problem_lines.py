@@ -174,7 +174,8 @@ def measurement_note(campaign: Campaign, clock: ClockName, phase: str = "the rep
         return "Ours: nothing was measured yet."
     place = f"the CPU ({campaign.device}, through OpenCL)" if campaign.on_cpu else campaign.device
     read = f"the {clock} clock ({CLOCK_WORDS[clock]})"
-    ours = f"Ours: {place}, campaign {campaign.name}, medians of {phase} by {read}, cache {campaign.cache}."
+    again = f" (measured again later: campaign {campaign.later.name})" if campaign.later else ""
+    ours = f"Ours: {place}, campaign {campaign.name}{again}, medians of {phase} by {read}, cache {campaign.cache}."
     readings = empty_kernel_reading(campaign, clock)
     return join_sentences(
         [

@@ -153,7 +153,11 @@ function columns(table, atFirst) {
 
 const tables = [...document.querySelectorAll("table.sortable")];
 tables.forEach(sortable);
+// What is folded has no widths: all is opened for them, and folded again.
+const folded = [...document.querySelectorAll("main details:not([open])")];
+for (const one of folded) one.open = NARROW.matches;
 const atFirst = tables.map(columnsAtFirst); // of all before the first is changed: widths are taken from one layout
+for (const one of folded) one.open = false;
 for (const [at, table] of tables.entries()) {
   const controls = [...filter(table), ...columns(table, atFirst[at])];
   const box = table.closest(".scroll");

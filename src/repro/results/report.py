@@ -50,6 +50,8 @@ T = TypeVar("T")
 REPORT_CLOCKS: tuple[ClockName, ...] = ("event", "graph", "host")
 # thousands of variants can fail for the same reason: most names that are printed for each reason
 NAMES_SHOWN = 12
+#: Rows of a table that is open on the page; a longer one is folded.
+ROWS_OPEN = 12
 
 
 def statuses(campaign: Campaign) -> Table:
@@ -257,25 +259,26 @@ class Card:
     result: Result
     #: Description of the number with the library's name.
     says: str
-    #: Printed number for each campaign; `others` has the numbers by other clocks.
-    numbers: Mapping[str, str]
-    others: Mapping[str, Mapping[str, str]]
+    #: The number of each campaign; `others` has the numbers by other clocks.
+    numbers: Mapping[str, Cell]
+    others: Mapping[str, Mapping[str, Cell]]
+    #: Numbers of the first campaign that the main one leaves out, by their descriptions.
+    left_out: Mapping[str, Cell]
     #: The result's table with the columns of all campaigns; None if there is a single campaign.
     table: Table | None = None
     #: Name of the campaign that measured the study again later, and its number.
-    later: tuple[str, str] | None = None
+    later: tuple[str, Cell] | None = None
 
 
 def make_card(result: Result, library: str, tables: Mapping[str, Table]) -> Card:
     """Return a study's main result; `library` provides the baselines, `tables` has the result's table per campaign."""
+    own, library = next(iter(tables.values())), library or "the library"
     return Card(
         result,
-        result.said_of(next(iter(tables.values()))).format(library=library or "the library"),
-        {name: result.cell(table).shown for name, table in tables.items()},
-        {
-            name: {clock: cell.shown for clock, cell in result.by_other_clocks(table).items()}
-            for name, table in tables.items()
-        },
+        result.said_of(own).format(library=library),
+        {name: result.cell(table) for name, table in tables.items()},
+        {name: result.by_other_clocks(table) for name, table in tables.items()},
+        {words.format(library=library): cell for words, cell in result.left_out(own).items()},
         side_by_side(tables) if len(tables) > 1 else None,
     )
 
@@ -344,6 +347,8 @@ class Section:
     reference: str
     #: The study's result in one number; None if the page lacks the result's table.
     card: Card | None
+    #: What is folded below the head of the section: `23 tables, 13 figures`.
+    contents: str
     #: Names and values that are printed at the head of the section.
     facts: Mapping[str, str]
     #: Sentences on problems that are not from the papers, and on missing ones from the papers.
@@ -407,6 +412,7 @@ def write_report(
         "clock_words": CLOCK_WORDS,
         "events_note": events_note,
         "absent": ABSENT,
+        "rows_open": ROWS_OPEN,
         "uncommitted": UNCOMMITTED,
     }
     sections = [_section(part, environment, path.parent, progress) for part in parts]
@@ -479,6 +485,7 @@ def _section(part: PageStudy, environment: jinja2.Environment, folder: Path, pro
         title=part.title or campaign.study,
         reference=part.reference,
         card=_card(part, drawn),
+        contents=_contents(drawn),
         facts=_facts(part) | ({"left out, as not measured": ", ".join(left_out)} if left_out else {}),
         remarks=join_sentences([remarks(lines), missing_note(lines)]),
         rows=_rows(folder, campaign.study),
@@ -496,6 +503,12 @@ def _section(part: PageStudy, environment: jinja2.Environment, folder: Path, pro
     )
 
 
+def _contents(drawn: Sequence[PageArtifact]) -> str:
+    counts = {"table": sum(item.table is not None for item in drawn), "figure": sum(bool(item.svg) for item in drawn)}
+    said = [f"{number} {kind}{'s' * (number > 1)}" for kind, number in counts.items() if number]
+    return ", ".join([*said, "what was not measured, rows by status, protocol"])
+
+
 def _card(part: PageStudy, drawn: Sequence[PageArtifact]) -> Card | None:
     result = part.result
     shown = next((item for item in drawn if result and item.artifact.name == result.table), None)
@@ -507,7 +520,7 @@ def _card(part: PageStudy, drawn: Sequence[PageArtifact]) -> Card | None:
     card, later = make_card(result, part.library, tables), part.campaign.later
     if later is None:
         return card
-    number = result.cell(cast(Table, shown.artifact.make(later, part.published))).shown
+    number = result.cell(cast(Table, shown.artifact.make(later, part.published)))
     return replace(card, later=(later.name, number))
 
 

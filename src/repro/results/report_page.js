@@ -8,6 +8,19 @@ for (const anchor of document.querySelectorAll("a.anchor")) {
   anchor.addEventListener("click", () => navigator.clipboard?.writeText(anchor.href).catch(() => {}));
 }
 
+// Where a link leads is unfolded, and so is the table there; what was folded is scrolled to, since it had no place.
+function unfold(hash) {
+  const target = hash.length > 1 && document.getElementById(decodeURIComponent(hash.slice(1)));
+  if (!target) return;
+  const folds = [...target.querySelectorAll(":scope > details.fold")];
+  for (let one = target.closest("details"); one; one = one.parentElement.closest("details")) folds.push(one);
+  const closed = folds.filter((one) => !one.open);
+  for (const one of closed) one.open = true;
+  if (closed.length) target.scrollIntoView();
+}
+document.addEventListener("click", ({ target }) => unfold(target.closest?.('a[href^="#"]')?.hash ?? ""));
+for (const event of ["hashchange", "load"]) addEventListener(event, () => unfold(location.hash));
+
 // The entry of the section that is being read is marked, and its study opened.
 const contents = document.getElementById("contents");
 const fold = () => (contents.open = !NARROW.matches);
@@ -47,7 +60,16 @@ for (const section of document.querySelectorAll("main section[id]")) {
 const asked = make("input", { type: "search", placeholder: "search the page", ariaLabel: "Search the page" });
 const told = make("output", {});
 const found = make("ul", { className: "found" });
-contents.before(make("div", { className: "search", role: "search" }, asked, told, found));
+const all = make("button", { type: "button" });
+const turn = (open) => {
+  all.textContent = open ? "fold all" : "unfold all";
+  all.onclick = () => {
+    for (const one of document.querySelectorAll("main details.fold")) one.open = !open;
+    turn(!open);
+  };
+};
+turn(false);
+contents.before(make("div", { className: "search", role: "search" }, asked, told, all, found));
 asked.addEventListener("input", () => {
   const words = asked.value.toLowerCase().split(/\s+/).filter(Boolean);
   const has = (text) => words.every((word) => text.includes(word));
@@ -132,7 +154,7 @@ function instead(boxes, ...elements) {
 }
 
 const whereRowsAre = (table) => {
-  const file = table.closest("section").querySelector(":scope > .source a[download]");
+  const file = table.closest("section").querySelector(".source a[download]");
   return file ? `in the page, and in its file ${file.download}` : "in the page";
 };
 

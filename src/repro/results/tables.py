@@ -28,6 +28,24 @@ Statistic = Callable[[Sequence[float]], "Cell"]
 
 
 @dataclass(frozen=True)
+class Sample:
+    """The speedups of single cases that a mean or median is of."""
+
+    speedups: tuple[float, ...]
+    #: Number of cases, those without a speedup included.
+    cases: int
+
+    @property
+    def said(self) -> str:
+        """`36 cases, least 1.12×, ours slower in none`; of a single case nothing, which is the number itself."""
+        slower = sum(value < 1 for value in self.speedups)
+        if self.cases < 2 or not self.speedups:
+            return ""
+        count = f"{len(self.speedups)} of {self.cases}" if len(self.speedups) < self.cases else str(self.cases)
+        return f"{count} cases, least {min(self.speedups):.2f}×, ours slower in {slower or 'none'}"
+
+
+@dataclass(frozen=True)
 class Cell:
     """A cell: the value that the CSV file holds, the text that is printed, and its notes."""
 
@@ -42,6 +60,8 @@ class Cell:
     #: Confidence interval of a time or of a ratio of times, in the value's unit; the CSV file has two more columns for
     #: its ends. None if no samples were recorded.
     interval: tuple[float, float] | None = None
+    #: What a mean or median of speedups is of; None of any other value.
+    sample: Sample | None = None
 
     @property
     def shown(self) -> str:
@@ -179,6 +199,9 @@ class Result:
     #: Key of a substitute column, used if `column` has no number in the row; `alone` is then added to the description.
     instead: str = ""
     alone: str = ""
+    #: Start of another row, of what the main number leaves out, and its description; empty if there is none.
+    less_row: str = ""
+    less_says: str = ""
 
     def cell(self, table: Table) -> Cell:
         """Return the cell with the number; an empty cell if the table lacks it."""
@@ -193,6 +216,14 @@ class Result:
         names = {clock: self.row.replace(f"{self.clock} clock", clock) for clock in OTHER_CLOCKS}
         cells = {clock: self._cell(table, name) for clock, name in names.items() if name != self.row}
         return {clock: cell for clock, cell in cells.items() if cell.value is not None}
+
+    def left_out(self, table: Table) -> dict[str, Cell]:
+        """Return what the main number leaves out, by its description: that of the substitute column, and `less_row`."""
+        cells = {
+            self.alone: _at(table, self.row, self.instead) if self._column(table) == self.column else Cell(),
+            self.less_says: self._cell(table, self.less_row) if self.less_row else Cell(),
+        }
+        return {words: cell for words, cell in cells.items() if cell.value is not None}
 
     def _cell(self, table: Table, name: str) -> Cell:
         return _at(table, name, self._column(table))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import matplotlib as mpl
 import pytest
 from dg_campaign import CHOSEN, NUMBERS, Maker, lines, table, values
 
-from repro.results import figure_style
 from repro.results.registry import get_artifact
 from repro.studies.dg_postprocessing import FILTER, GATHER, SEVERAL, STUDY_NAME
 from repro.studies.dg_postprocessing.ids import FilterId
 from support.campaigns import READS
+from support.figure_flaws import flaws, laid_out
 
 LOW, HIGH, SMALL = "siac/low_1024k_p1", "siac/high_1024k_p2", "siac/low_4k_p1"
 #: Microseconds on one device, and of what is done over several, by their number.
@@ -61,21 +60,23 @@ def test_times_are_of_the_same_clock_on_one_and_on_several(shared):
     assert (least["ours_2"].value, least["ours_2_ms"].value) == (pytest.approx(1.2), None)
 
 
-def test_lines_are_of_the_largest_meshes(shared):
+def test_bars_are_of_the_largest_meshes_with_their_values(shared):
     made = get_artifact(STUDY_NAME, "figure-3-12").make(shared, NUMBERS)
-    with mpl.rc_context(figure_style.RC):
-        drawn = made.draw()
-        drawn.draw_without_rendering()
-    low, high = drawn.axes
-    marked = {
-        axes.get_title(): sorted(line.get_ydata()[-1] for line in axes.lines if line.get_marker() != "None")
-        for axes in (low, high)
+    drawn = laid_out(made)
+    assert flaws(drawn) == []
+    bars = {
+        axes.get_title(): sorted(bar.get_width() for container in axes.containers for bar in container)
+        for axes in drawn.axes
     }
-    assert marked == {
-        "low variance": pytest.approx([1.85, 3.7]),
-        "high variance": pytest.approx([0.95, 1.9]),
+    assert bars == {
+        "low variance, 1.05M triangles": pytest.approx([0.98, 1.85, 1.96, 3.7]),
+        "high variance, 1.05M triangles": pytest.approx([0.95, 1.9]),
     }
-    assert [text.get_text() for text in low.get_legend().get_texts()] == ["P = 1, 1.05M triangles"]
+    low, high = ([text.get_text() for text in axes.texts] for axes in drawn.axes)
+    assert {"1.96", "3.70", "0.98", "1.85", "ours: not timed"} <= {*low} and {"1.90", "0.95"} <= {*high}
+    assert [label.get_text() for label in drawn.axes[0].get_yticklabels()] == [
+        "P = 1, 2 devices", "P = 1, 4 devices", "P = 2, 2 devices", "P = 2, 4 devices",
+    ]  # fmt: skip
 
 
 def test_targets_are_of_the_largest_meshes_of_a_family(shared):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -131,3 +132,6 @@ def test_tables_of_updates_show_what_is_published_beside_ours(tmp_path):
     assert lines[1]["fifth_us"].value == pytest.approx(10) and lines[1]["hyb_us"].value == pytest.approx(100)
     _, lines = made("table-text")
     assert (lines[0]["as_published"].value, lines[0]["ours"].value) == (pytest.approx(4), pytest.approx(5))
+    campaign = replace(campaign, as_published=replace(campaign, name="letter"))
+    _, lines = made("table-text")
+    assert lines[0]["as_published"].notes == ("4.00 by campaign letter, which judges the claim; its cases: 1",)

@@ -289,6 +289,7 @@ def test_what_the_papers_text_states_stands_beside_ours(campaign):
     stated = {item["quantity"] for item in NUMBERS["text"] if item["gpu"] != "M2090"}
     assert len(stated - {"graphs that CSR runs out of memory on"}) == len(lines) - 1  # which is a claim alone
     assert "growing sizes are not among them" in table.caption
+    assert by_statement["streaming updates: speedup over HYB, mean"]["as_published"].notes == ()
 
 
 def test_targets_that_nothing_was_measured_of(bare):

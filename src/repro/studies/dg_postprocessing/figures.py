@@ -407,8 +407,10 @@ def _draw_matrix_line(axes: Axes, field: Filtering, degree: int) -> None:
             axes.plot([count], [value], **(line_look(colour, marker) | {"linestyle": ""}))
 
 
-SCALING_HEIGHT = 2.3
-METHOD_DASHES: dict[Method, Any] = {OURS: "-", ELEMENT: (0, (3, 1.5))}
+#: Height of a row of bars in inches, and of one bar in rows.
+SCALING_ROW, SCALING_BAR = 0.3, 0.38
+#: Where the values of bars stand, and where the axis ends, over the largest number of devices.
+SCALING_VALUE, SCALING_ROOM = 1.05, 1.18
 
 
 @figure(
@@ -419,13 +421,14 @@ METHOD_DASHES: dict[Method, Any] = {OURS: "-", ELEMENT: (0, (3, 1.5))}
     needs="devices",
 )
 def scaling(campaign: Campaign, published: Published) -> Figure:
-    """One panel for each family; for each degree and method, the largest mesh with a time on several devices."""
+    """One panel for each family; for each degree, number of devices and method a bar, of the largest mesh with one."""
     fields = all_filterings(campaign, published)
     nothing = not device_counts(fields)
     caption = [
         "Time on one device over that over several of the same host, of each family and degree on the largest mesh",
-        "that was filtered so. Full lines: ours, values stay where they are computed; dashed: the paper’s per-element",
-        "way, whose second stage brings them to the first device. Grey: as many times as fast as there are devices.",
+        "that was filtered so. Ours: values stay where they are computed; per element: the paper’s way, whose second",
+        "stage brings them to the first device; no bar where it was not timed. Lines: as many times as fast as there",
+        "are devices.",
         "The paper draws P = 1 over the size of the mesh, on 1, 2, 4 and 8 Tesla M2090; no speed-up is printed there.",
         NO_DEVICES if nothing else "",
         measurement_note(campaign, FILTER_CLOCK),
@@ -435,54 +438,55 @@ def scaling(campaign: Campaign, published: Published) -> Figure:
 
 
 def draw_scaling(fields: Sequence[Filtering]) -> Canvas:
+    counts = device_counts(fields)
 
-    def has_speedup(field: Filtering, way: Method) -> bool:
-        return any(field.device_speedup(way, number) for number in device_counts([field]))
+    def largest(family: str, degree: int, way: Method) -> Filtering | None:
+        those = family_fields(fields, family, degree)
+        return next((field for field in those[::-1] if any(field.device_speedup(way, n) for n in counts)), None)
 
-    # Take the largest mesh for each family and degree.
     chosen = {
-        (family, way, degree): those[-1]
+        (family, degree, way): field
         for family in FAMILIES
-        for way in DISTRIBUTED_METHODS
         for degree in DEGREE_LOOKS
-        if (those := [field for field in family_fields(fields, family, degree) if has_speedup(field, way)])
+        for way in DISTRIBUTED_METHODS
+        if (field := largest(family, degree, way))
     }
     families = [family for family in FAMILIES if any(key[0] == family for key in chosen)]
     if not families:
         return figure_style.empty("nothing was filtered over several devices in this campaign")
+    rows = [(degree, n) for degree in DEGREE_LOOKS for n in counts if any(key[1] == degree for key in chosen)]
     drawn = figure_style.canvas(
-        figure_style.TEXT_WIDTH if len(families) > 1 else figure_style.COLUMN_WIDTH, SCALING_HEIGHT
+        figure_style.TEXT_WIDTH if len(families) > 1 else figure_style.COLUMN_WIDTH,
+        figure_style.height(len(rows), extra=0.9, per_row=SCALING_ROW),
     )
-    panels = drawn.subplots(1, len(families), sharey=True, squeeze=False)[0]
-    numbers = [1, *device_counts([*chosen.values()])]
+    panels = drawn.subplots(1, len(families), sharex=True, squeeze=False)[0]
     for family, axes in zip(families, panels, strict=True):
-        axes.plot(numbers, numbers, color=figure_style.GREY, linewidth=0.6, zorder=1)
-        for (name, way, degree), field in chosen.items():
-            if name == family:
-                _draw_scaling_line(axes, field, way, degree)
-        axes.set_title(f"{family} variance")
-        axes.set_xscale("log", base=2)
-        axes.set_yscale("log", base=2)
-        axes.set_xticks(numbers, [str(number) for number in numbers])
-        axes.set_yticks(numbers, [str(number) for number in numbers])
-        axes.minorticks_off()
-        axes.grid(axis="both")
-        axes.set_xlabel("devices")
-        axes.legend(loc="upper left")
-    panels[0].set_ylabel("speedup over one")
-    ways = [way for way in DISTRIBUTED_METHODS if any(key[1] is way for key in chosen)]
-    handles = [plotting.Line2D([], [], color="black", linestyle=METHOD_DASHES[way], label=way.title) for way in ways]
+        for at, way in enumerate(DISTRIBUTED_METHODS):
+            for row, (degree, n) in enumerate(rows):
+                place, field = row + (at - 0.5) * SCALING_BAR, chosen.get((family, degree, way))
+                if field and (speedup := field.device_speedup(way, n)):
+                    axes.barh(place, speedup, SCALING_BAR, color=METHOD_LOOKS[way][0], linewidth=0, label=way.title)
+                    axes.text(SCALING_VALUE * max(counts), place, f"{speedup:.2f}", va="center", fontsize=6)
+                else:
+                    axes.text(0.02, place, f"{way.title}: not timed", va="center", fontsize=6, color=figure_style.GREY)
+        for row, (_, n) in enumerate(rows):
+            axes.plot([n, n], [row - SCALING_BAR, row + SCALING_BAR], color="black", linewidth=0.8, zorder=3)
+        meshes = {short_triangles(field.triangles or 0) for key, field in chosen.items() if key[0] == family}
+        axes.set_title(f"{family} variance, {' or '.join(sorted(meshes))} triangles")
+        axes.set_xlim(0, SCALING_ROOM * max(counts))
+        axes.set_xticks([0, 1, *counts])
+        axes.grid(axis="x")
+        axes.set_xlabel("speedup over one device")
+        names = [f"P = {degree}, {n} devices" for degree, n in rows]
+        figure_style.rows_axis(axes, names if axes is panels[0] else [""] * len(names), missing=[None] * len(names))
+    handles: list[Line2D | Patch] = [
+        plotting.Patch(color=METHOD_LOOKS[way][0], label=way.title)
+        for way in DISTRIBUTED_METHODS
+        if any(key[2] is way for key in chosen)
+    ]
+    handles.append(plotting.Line2D([], [], color="black", linewidth=0.8, label="as many times as devices"))
     drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles))
     return drawn
-
-
-def _draw_scaling_line(axes: Axes, field: Filtering, way: Method, degree: int) -> None:
-    points = [(1, 1.0)]
-    points += [
-        (number, value) for number in device_counts([field]) if (value := field.device_speedup(way, number)) is not None
-    ]
-    label = f"P = {degree}, {short_triangles(field.triangles or 0)} triangles" if way is OURS else None
-    axes.plot(*zip(*points, strict=True), **line_look(*DEGREE_LOOKS[degree]), linestyle=METHOD_DASHES[way], label=label)
 
 
 #: Panels in one row, and size of one row in inches.

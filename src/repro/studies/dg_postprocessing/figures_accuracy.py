@@ -87,8 +87,9 @@ def draw_line(
         lines += axes.plot(across, along, **line_look(*look))
     for field in fields:
         if field.triangles and (ends := sure(field)):
+            # below the marks, which a shorter interval would cover
             lines += axes.plot(
-                [field.triangles] * 2, ends, color="black", linewidth=0.6, marker="_", markersize=2.5, zorder=4
+                [field.triangles] * 2, ends, color="black", linewidth=0.6, marker="_", markersize=2.5, zorder=2.5
             )
     for line in lines if beside else ():  # after plotting, which reads the axes' limits off the data
         line.set_transform(axes.transData + plotting.ScaledTranslation(beside / 72, 0, axes.figure.dpi_scale_trans))

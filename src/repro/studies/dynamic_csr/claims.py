@@ -505,13 +505,9 @@ def _over_devices(devices: int, least: int, *, overlapped: bool = False) -> Dyna
         for case in data.cases:
             times = DeviceTimes(case.line, case.case)
             step = times.overlapped(devices) if overlapped else times.alone(devices)
-            alone = times.alone(1)
-            ones = [
-                alternative for alternative in (times.variant, alone.reported_time if alone else None) if alternative
-            ]
-            if times.grown_entries >= least and step and ones:
-                alternative = min(ones, key=lambda timed: timed.seconds)
-                numbers.append(_case_value(alternative.seconds / step.seconds, times, alternative, step.reported_time))
+            one = times.on_one
+            if times.grown_entries >= least and step and one:
+                numbers.append(_case_value(one.seconds / step.seconds, times, one, step.reported_time))
         return Measured(numbers, nothing=nothing)
 
     return Quantity(measure)

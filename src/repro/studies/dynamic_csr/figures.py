@@ -392,6 +392,8 @@ def _format_look(updated: Method) -> dict[str, Any]:
 GAIN_COLOURS, GAIN_DARKEST = "plasma", 0.62
 #: Their markers, by number of products.
 GAIN_MARKERS = ("o", "s", "^", "D", "v")
+#: How far every other mark stands above its line in rows, and the others below it: some are at about the same gain.
+GAIN_STEP = 0.13
 
 
 @figure(STUDY_NAME, "figure-crossover", title="Gain over a rebuild, by products per batch", numbering="ours")
@@ -436,7 +438,8 @@ def draw_crossover(trades: Sequence[RebuildTradeoff], missing: Sequence[tuple[Ti
         gains = [trade.gain(products) for products in PRODUCT_COUNTS]
         axes.plot([min(gains), max(gains)], [y, y], color=figure_style.PALE, linewidth=1.0, zorder=2)
         for gain, colour, marker in zip(gains, colours, GAIN_MARKERS, strict=True):
-            axes.plot([gain], [y], **_gain_look(colour, marker))
+            beside = GAIN_STEP * (1 if GAIN_MARKERS.index(marker) % 2 else -1)
+            axes.plot([gain], [y - beside], **_gain_look(colour, marker))
     figure_style.column(axes, [trade.in_words for trade in trades], ("break-even n", "black"), points=4)
     axes.set_xscale("log")
     figure_style.log_ticks(axes.xaxis)
@@ -463,7 +466,8 @@ def _trade_label(trade: RebuildTradeoff) -> str:
 
 
 def _gain_look(colour: object, marker: str) -> dict[str, Any]:
-    return {"color": colour, "marker": marker, "markersize": 4, "linestyle": "", "zorder": 3}
+    edge = {"markeredgecolor": "white", "markeredgewidth": 0.3}  # marks that meet stay apart
+    return {"color": colour, "marker": marker, "markersize": 4.4, "linestyle": "", "zorder": 3, **edge}
 
 
 #: Panels in one row, and size of one row in inches.
@@ -608,7 +612,7 @@ def scaling(campaign: Campaign, published: Published) -> Figure:
         "A launch each: one product a launch, y stays distributed, as in the paper. Alone: the same, products that",
         "follow each other in a launch of all devices. With exchange: y is brought to all devices before the next, in",
         "the fastest way. Overlapped: copies of x are under way while a device multiplies what it has itself.",
-        "Grey: as many times as fast as there are devices.",
+        "Grey: as many times as fast as there are devices. Behind the lines: their values on the most devices.",
         "Dashed: single precision." if len(campaign.precisions) > 1 else "",
         measurement_note(campaign, DEVICE_CLOCK),
         remarks(lines),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from repro.results import figure_style, plotting
@@ -120,6 +121,8 @@ SCALING_ACROSS, SCALING_HEIGHT = 4, 1.45
 PRECISION_DASHES = {"double": "-", "single": (0, (3, 1.5))}
 #: Look of the line that is as many times as fast as there are devices.
 LINEAR: dict[str, Any] = {"color": figure_style.GREY, "linewidth": 0.6}
+#: The least share of a panel's height between two values behind the ends of lines.
+VALUE_STEP = 0.11
 #: First point of each line: on one device nothing is exchanged, so the speed-up is 1.
 ONE_DEVICE = (1, 1.0)
 
@@ -172,7 +175,7 @@ def draw_scaling(panels: Sequence[Sequence[DeviceTimes]], published: Published, 
         _draw_scaling_panel(axes, cases, points, most)
         axes.set_title(cases[0].line.label)
     handles = [
-        plotting.Line2D([], [], color=item.colour, marker=item.marker, markersize=3, label=item.label)
+        plotting.Line2D([], [], color=item.colour, marker=item.marker, markersize=3.2, label=item.label)
         for item in SPEEDUP_SERIES
     ]
     handles.append(plotting.Line2D([], [], **LINEAR, label="as many as devices"))
@@ -190,13 +193,17 @@ def draw_scaling(panels: Sequence[Sequence[DeviceTimes]], published: Published, 
 def _draw_scaling_panel(axes: Axes, cases: Sequence[DeviceTimes], points: Sequence[tuple[int, str]], most: int) -> None:
     counts = sorted({1, *(count for case in cases for count in case.counts)})
     axes.plot([1, most], [1, most], **LINEAR)
+    ends: list[float] = []
     for case in cases:
         for series in SPEEDUP_SERIES:
             line = [(count, speedup) for count in case.counts if (speedup := series.speedup(case, count)) is not None]
             if line:
                 x, y = zip(ONE_DEVICE, *line, strict=True)
                 dashes = PRECISION_DASHES.get(case.case.precision, "-")
-                axes.plot(x, y, color=series.colour, linestyle=dashes, marker=series.marker, markersize=2.4)
+                look: dict[str, Any] = {"marker": series.marker, "markersize": 3.2, "linestyle": dashes}
+                axes.plot(x, y, color=series.colour, markeredgecolor="white", markeredgewidth=0.3, **look)
+                if x[-1] == most and dashes == "-":
+                    ends.append(y[-1])
     for number, published in points:
         axes.plot([number], [float(published)], "D", color="black", markersize=3.4)
     axes.set_xscale("log", base=2)
@@ -204,7 +211,15 @@ def _draw_scaling_panel(axes: Axes, cases: Sequence[DeviceTimes], points: Sequen
     axes.set_xticks(counts, [str(count) for count in counts])
     ticks = [0.25, 0.5, *(1 << power for power in range(most.bit_length()))]
     low, high = axes.get_ylim()
-    shown = [tick for tick in ticks if low <= tick <= high]
-    axes.set_yticks(shown, [f"{tick:g}" for tick in shown])
+    within = [tick for tick in ticks if low <= tick <= high]
+    axes.set_yticks(within, [f"{tick:g}" for tick in within])
     axes.minorticks_off()
+    # values of lines that end close together are moved apart, the largest first
+    place = inf
+    for value in sorted(ends, reverse=True):
+        place = min(value, place * (high / low) ** -VALUE_STEP)
+        axes.annotate(
+            f"{value:.2f}", (most, place), xytext=(6, 0), textcoords="offset points", fontsize=6, va="center",
+            annotation_clip=False,
+        )  # fmt: skip
     axes.grid()

@@ -523,9 +523,16 @@ class DeviceTimes(Times):
         return sorted({row.devices for row in self.rows if row.devices} - {1})
 
     @property
-    def variant(self) -> Time | None:
-        """The fastest product of dynamic CSR on one device, with any schedule: the baseline of a single-device user."""
-        return self.case.select(kind="variant", what="product", format="dcsr").fastest(self.clock)
+    def on_one(self) -> Time | None:
+        """The fastest product of dynamic CSR on one device, the baseline of a single-device user.
+
+        It has any schedule, that of several devices included, whether a launch has one step or several.
+        """
+        steps = (self.alone(1, repeated) for repeated in (False, True))
+        times = [step.reported_time for step in steps if step]
+        if variant := self.case.select(kind="variant", what="product", format="dcsr").fastest(self.clock):
+            times.append(variant)
+        return min(times, key=lambda time: time.seconds, default=None)
 
     def alone(self, devices: int, repeated: bool = True) -> StepTime | None:
         """Return the product whose result stays distributed; `repeated`: a launch has several steps, otherwise one."""

@@ -192,6 +192,11 @@ class DynamicCsr(Study):
         "column": "measured",
         "says": "HYB, its sort included, in streaming a graph by rows into an empty matrix; mean of the graphs",
         "clock": "event",
+        "less_row": (
+            "speedup of the product in one segment and one launch over the library’s fastest routine, graph clock, "
+            "median"
+        ),
+        "less_says": "products over {library}’s fastest routine, graph clock, median",
     }
     cost_models: Mapping[str, CostModel] = {
         "cuda": CostModel(other_seconds=2, launches=5.7, memory=35),

@@ -495,16 +495,25 @@ def _stated(graphs: Sequence[PaperGraphs], statement: Statement) -> tuple[Cell, 
     return (ratio(quantity.value(cases)), ratio(min(numbers)), ratio(max(numbers)), Cell(len(numbers)))
 
 
+def _judging(graphs: PaperGraphs | None, statement: Statement) -> tuple[str, ...]:
+    """Return a note with the number of the campaign that judges the claim, which has other graphs and precisions."""
+    cell, _, _, cases = _stated([graphs], statement) if graphs else (Cell(), Cell(), Cell(), Cell())
+    if graphs is None or cell.value is None:
+        return ()
+    return (f"{cell.shown} by campaign {graphs.campaign.name}, which judges the claim; its cases: {cases.shown}",)
+
+
 @table(STUDY_NAME, "table-text", title="What the paper’s text states, beside ours", numbering=f"text of {CITED}")
 def text(campaign: Campaign, published: Published) -> Table:
     literal, tuned, own = (
         PaperGraphs.of(campaign, published, variants) for variants in ("as_published", "paper_tuned", "ours")
     )
+    judging = PaperGraphs.of(campaign.as_published, published, "as_published") if campaign.as_published else None
     rows: list[tuple[Cell, ...]] = []
     for item in STATEMENTS:
         record = stated_record(published, item.published, item.precision)
         as_printed, measured = _stated([literal], item), _stated([tuned, own], item)
-        cells = replace(as_printed[0], notes=()), as_printed[3]
+        cells = replace(as_printed[0], notes=_judging(judging, item)), as_printed[3]
         rows.append((Cell(item.title), published_cell(record["value"] if record else None), *cells, *measured))
     columns = (
         Column("statement", "statement", numeric=False),

@@ -116,6 +116,8 @@ class SpgemmAmg(Study):
         "column": "measured",
         "says": "the fastest routine of {library}; geometric mean of the Poisson problems’ whole products",
         "clock": "host",
+        "less_row": "whole products of elasticity: time of cuSPARSE’s fastest over ours, the worst",
+        "less_says": "the worst whole product of elasticity",
     }
 
     def check_on(self, settings: StudySettings, problems: Sequence[Outline], target: Target) -> None:

@@ -37,6 +37,7 @@ from repro.results.tables import (
     MICRO,
     Cell,
     Column,
+    Sample,
     Table,
     digits,
     from_rows,
@@ -428,6 +429,14 @@ SIDES: Mapping[str, tuple[str, Callable[[Times], Compared]]] = {
 Clocked = Literal["graph", "event", "cold"]
 
 
+class SideNumber(NamedTuple):
+    """The number of a quantity, the case that it is from where it is the worst, and all that it is of."""
+
+    value: float | None = None
+    case: Times | None = None
+    sample: Sample | None = None
+
+
 @dataclass(frozen=True)
 class TargetRatio:
     """How a quantity is measured."""
@@ -445,15 +454,17 @@ class TargetRatio:
     #: Times that it is made of, the one that may be mostly launch first.
     times: Callable[[Times], tuple[Time | None, ...]] = lambda case: (case[OURS], case[LIBRARY], case[FLOOR])
 
-    def measure(self, cases: Sequence[Times], side: str) -> tuple[float | None, Times | None]:
-        """Return the number of a side, and the case that it is from where it is the worst."""
+    def measure(self, cases: Sequence[Times], side: str) -> SideNumber:
+        """Return the number of a side."""
         if side == "reordered" and not any(case.reordered for case in cases):
-            return None, None
+            return SideNumber()
         ratios = [(self.ratio(case, SIDES[side][1](case)), case) for case in cases if self.counts(case)]
-        if not self.worst:
-            return geometric_mean(value for value, _ in ratios), None
         positive = [(value, case) for value, case in ratios if value]
-        return min(positive, key=lambda item: item[0], default=(None, None))
+        sample = Sample(tuple(value for value, _ in positive), len(ratios))
+        if not self.worst:
+            return SideNumber(geometric_mean(sample.speedups), None, sample)
+        value, case = min(positive, key=lambda item: item[0], default=(None, None))
+        return SideNumber(value, case, sample)
 
 
 def _over_library(case: Times, compared: Compared) -> float | None:
@@ -572,17 +583,17 @@ QUANTITIES: Mapping[str, TargetRatio] = {
 
 
 class TargetResult(NamedTuple):
-    """A target, its quantity, and by the side what was measured of it, and the worst case."""
+    """A target, its quantity, and by the side what was measured of it."""
 
     item: Record
     quantity: TargetRatio
-    numbers: Mapping[str, tuple[float | None, Times | None]]
+    numbers: Mapping[str, SideNumber]
     #: Result of `time_allowance`.
     allowance: float | None
 
     @property
-    def held_against(self) -> tuple[float | None, Times | None]:
-        """The number that is held against the wanted one, and its case."""
+    def held_against(self) -> SideNumber:
+        """The number that is held against the wanted one."""
         return self.numbers[self.quantity.only or OURS.key]
 
 
@@ -606,15 +617,15 @@ def _side_column(key: str, title: str) -> Column[TargetResult]:
     def measured(line: TargetResult) -> Cell:
         if line.quantity.only not in ("", key):
             return Cell(None, " ")
-        value, _ = line.numbers[key]
+        value, _, sample = line.numbers[key]
         not_measured = value is None and line.quantity.counts is _large_symmetric
-        return Cell(None, "not measured") if not_measured else ratio(value)
+        return Cell(None, "not measured") if not_measured else replace(ratio(value), sample=sample)
 
     return Column(key, title, "measured", cell=measured)
 
 
 def _over_wanted(line: TargetResult) -> Cell:
-    (measured, _), wanted = line.held_against, line.item["wanted"] if line.allowance else ""
+    measured, wanted = line.held_against.value, line.item["wanted"] if line.allowance else ""
     if measured is None or not wanted:
         return Cell(None, "" if wanted else " ")
     over = measured / float(wanted)
@@ -622,7 +633,7 @@ def _over_wanted(line: TargetResult) -> Cell:
 
 
 def _worst_case(line: TargetResult) -> Cell:
-    _, where = line.held_against
+    where = line.held_against.case
     if where is None:
         return Cell(None, " ")
     remark = where.line.record.remark if where.line.record else None
