@@ -83,9 +83,9 @@ def test_a_table_that_was_made_before_the_failure_is_taken_back(record: Checkout
     table = record.folder / "results" / RECORD / "tables" / STUDY / "table-devices.md"
     table.write_text("as it was recorded\n")
     before = {path: content for path, content in made(record).items() if path.suffix != ".svg"}
-    fail = '    if artifact.name == "table-exchange":\n        raise ReproError("no table")\n'
-    makes = "    made = artifact.make("
-    with edited(record.folder / "src/repro/results/output.py", lambda text: text.replace(makes, fail + makes)):
+    makes = 16 * " " + "made = artifact.make("
+    fail = 16 * " " + 'if artifact.name == "table-exchange": raise ReproError("no table")\n'
+    with edited(record.folder / "src/repro/cli/results.py", lambda text: text.replace(makes, fail + makes)):
         code, said = replay(record)
     assert code == 1
     assert "error: no table" in said
