@@ -1,5 +1,7 @@
 """A queue beside a device's own: on the CPU, and on a GPU that only keeps time."""
 
+import weakref
+
 import numpy as np
 import pytest
 from fake_cuda import BYTES_PER_MS, install
@@ -63,4 +65,22 @@ def test_an_error_of_the_driver_is_ours(machine, monkeypatch, tmp_path):
     with pytest.raises(LaunchError, match="no such address"):
         queue.write(device.allocate(8), np.zeros(1))
     assert len(machine.stack) == 1
+    device.close()
+
+
+def test_a_queue_is_dropped_where_no_context_is_current(machine, tmp_path):
+    """PyCUDA warns of a stream that it then cannot destroy, and leaves it open."""
+    device = open_cuda(0)
+    queue = device.new_queue()
+    launch = queue.bind(device.load(tmp_path).kernel("any"), 1, 1, [np.int32(5)])
+    machine.streams.clear()  # which holds the stream as well
+    current = []
+    weakref.finalize(queue._stream, lambda: current.extend(machine.stack))
+    stack, machine.stack[:] = list(machine.stack), []
+    del queue
+    assert not current
+    del launch
+    assert current == [0]
+    assert machine.stack == []
+    machine.stack[:] = stack
     device.close()

@@ -278,6 +278,11 @@ class CudaQueue:
         with self._mapped():
             self._stream = cuda.Stream(NON_BLOCKING)
 
+    def __del__(self) -> None:
+        # PyCUDA destroys a stream only where its context is current, and the last reference may be dropped anywhere
+        with suppress(Exception), self.current():  # a closed context has destroyed its streams
+            del self._stream
+
     @contextmanager
     def current(self) -> Iterator[None]:
         with self.exclusive:
