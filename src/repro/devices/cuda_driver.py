@@ -204,20 +204,25 @@ def pack_arguments(arguments: Sequence[Argument]) -> tuple[bytes, tuple[int, ...
     return pack(*values), offsets
 
 
-def bind_launch(kernel: Any, grid: int, block: int, stream: Any, arguments: Sequence[Argument]) -> Callable[[], None]:
-    """Return a function that queues one launch and keeps its buffers alive.
+def prepare_launch(kernel: Any, grid: int, block: int, arguments: Sequence[Argument]) -> Callable[[Any], None]:
+    """Return a function that queues one launch on a stream and keeps its buffers alive.
 
     PyCUDA's `prepared_async_call` needs twice the host time: it packs arguments at each launch and calls a driver
     function deprecated since CUDA 4.
     """
     packed, _ = pack_arguments(arguments)
     shared = getattr(kernel, _SHARED, 0)
-    queue = partial(kernel._launch_kernel, (int(grid), 1, 1), (int(block), 1, 1), packed, shared, stream)
+    queue = partial(kernel._launch_kernel, (int(grid), 1, 1), (int(block), 1, 1), packed, shared)
 
-    def launch(referenced: Sequence[Argument] = arguments) -> None:  # default: keeps buffers alive
-        queue()
+    def launch(stream: Any, referenced: Sequence[Argument] = arguments) -> None:  # default: keeps buffers alive
+        queue(stream)
 
     return launch
+
+
+def bind_launch(kernel: Any, grid: int, block: int, stream: Any, arguments: Sequence[Argument]) -> Callable[[], None]:
+    """Return a function that queues one launch on this stream; see `prepare_launch`."""
+    return partial(prepare_launch(kernel, grid, block, arguments), stream)
 
 
 def pointer_of(buffer: Any) -> int:
@@ -279,7 +284,7 @@ class CudaQueue:
             self._stream = cuda.Stream(NON_BLOCKING)
 
     def __del__(self) -> None:
-        # PyCUDA destroys a stream only where its context is current, and the last reference may be dropped anywhere
+        # PyCUDA destroys a stream only where its context is current, and a queue may be dropped anywhere
         with suppress(Exception), self.current():  # a closed context has destroyed its streams
             del self._stream
 
@@ -303,11 +308,11 @@ class CudaQueue:
             self._stream.synchronize()
 
     def bind(self, kernel: Any, grid: int, block: int, arguments: Sequence[Argument]) -> Callable[[], None]:
-        run = bind_launch(kernel, grid, block, self._stream, arguments)
+        run = prepare_launch(kernel, grid, block, arguments)
 
         def launch() -> None:
             with self._mapped():
-                run()
+                run(self._stream)
 
         return launch
 
