@@ -156,7 +156,7 @@ def rival(
     Each trial is one kind of entry in one precision. Its result is held against the same bounds as in a campaign; what
     it writes outside of its arrays, or into what it may only read, is found, and so is memory that it does not give
     back. A trial that crashes costs only itself; after one that hangs no other is tried. A source is compiled alone
-    where there is no GPU. Exit code 1 if anything is wrong, or if it says of all trials that it cannot do them.
+    where there is no GPU. Exit code 1 if anything is wrong, or if no rival can do any of its trials.
 
     Examples:
 
@@ -185,7 +185,7 @@ def rival(
     for member in rivals:
         files_of(member)
     resolved = resolve_device(wanted)
-    wrong = []
+    wrong, unable = [], []
     for member in rivals:
         typer.echo(f"{member.name}: {member.source or member.library or member.python}, {member.of} on {resolved}")
         said = _Said()
@@ -195,9 +195,14 @@ def rival(
             outcomes = try_apart(member, resolved, seconds, said.begin, said.say)
         said.end()
         failed = [outcome for outcome in outcomes if outcome.status not in ("ok", "compiled", "unsupported")]
-        unable = all(outcome.status == "unsupported" for outcome in outcomes)
-        if failed or unable:
-            wrong.append(f"{member.name}: {_counted(failed or outcomes, len(outcomes))}")
+        if failed:
+            wrong.append(f"{member.name}: {_counted(failed, len(outcomes))}")
+        elif all(outcome.status == "unsupported" for outcome in outcomes):
+            unable.append(f"{member.name}: {_counted(outcomes, len(outcomes))}")
+    if len(unable) == len(rivals):
+        wrong += unable
+    elif unable:
+        typer.echo(f"Cannot be tried here, and will be a row that says why not: {'; '.join(unable)}")
     if wrong:
         raise ReproError(
             "a rival is not right",

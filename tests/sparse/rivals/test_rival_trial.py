@@ -141,3 +141,14 @@ def test_the_command_tries_a_file_and_all_rivals_of_a_configuration(tmp_path) ->
     for file, todo in (("csr.c", "as a shared library"), ("mine.py", "mine.py:NAME"), ("csr", "bring-your-own-kernel")):
         done = check(file)
         assert (done.exit_code, todo in done.output) == (1, True), done.output
+
+
+@pytest.mark.parametrize(("names", "code"), [(["Unable"], 1), (["Right", "Unable"], 0), (["Wrong", "Unable"], 1)])
+def test_a_rival_that_cannot_be_tried_is_a_remark_beside_another_that_can(names, code, tmp_path) -> None:
+    written = tmp_path / "mine.yaml"
+    rivals = "\n".join(f"- {{name: {name.lower()}, python: '{PYTHON}:{name}'}}" for name in names)
+    written.write_text(f"device: opencl\nstudies: {{compound_spmv: {{}}}}\nrivals:\n{rivals}\n")
+    done = CliRunner().invoke(app.build(["rival"]), ["rival", "check", str(written)])
+    assert done.exit_code == code, done.output
+    assert ("Cannot be tried here" in done.output) == (len(names) > 1)
+    assert "unable: unsupported in 8 of 8 trials" in done.output
