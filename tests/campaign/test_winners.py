@@ -104,7 +104,9 @@ def test_a_faster_kernel_of_the_report_is_named_and_does_not_replace_the_choice(
     lost, named, why = notes([winner])
     assert lost == "None of our kernels beats library/fast on part (double)."
     assert f"{literal} took 4.00 µs" in named and BEST in named and "choice stands" in why
-    assert next(notes([replace(winner, repeats_within=0.096)])) == "Times here repeat to about 10 %."
+    assert next(notes([replace(winner, repeats_within=0.096)])).startswith(
+        "One kernel, timed in two processes, differed by 10 %"
+    )
     # the page says the same, and so does the table of problems where the papers' winner is the faster one
     assert named in report(asked).read_text()
     maker.choose("part", "double", {(tuning, "graph"): (name, []) for tuning, name in
@@ -228,6 +230,16 @@ def test_a_refused_file_is_one_short_cell_and_its_whole_message_below(small: Mat
     maker.record("part", entry=PART, n=2, nnz=2)  # built, but refused by the study
     [refused] = find_winners(CampaignSelection.of(maker.campaign, Path("results")))
     assert refused.reason == reason
+
+
+def test_a_kernel_that_is_slower_than_the_librarys_is_taken_away_with_that_remark(small: Matrix) -> None:
+    [winner] = find_winners(CampaignSelection.of(campaign(Path(), "cuda").campaign, Path("results")))
+    assert winner.seconds and winner.library
+    [(_, lines)] = ways_out([replace(winner, library_seconds=winner.seconds / 2)])
+    remark = f"# double: slower than {winner.library}, which takes {winner.seconds * 5e5:.2f} µs"
+    assert lines[lines.index(remark) + 1].startswith("repro export")
+    [(_, lines)] = ways_out([replace(winner, library_seconds=winner.seconds * 2)])
+    assert not any("slower" in line for line in lines)
 
 
 @pytest.mark.medium

@@ -72,3 +72,15 @@ def test_a_configuration_that_is_not_there_is_one_message(
         "error: no such configuration file",
         "  where: no-such.yaml",
     ]
+
+
+def test_a_campaigns_name_in_place_of_its_file_is_one_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("config").mkdir()
+    Path("config", "demo.yaml").touch()
+    with pytest.raises(SystemExit) as ended:
+        app.run(["run", "demo"])
+    assert ended.value.code == 1
+    assert "what to do: repro run config/demo.yaml" in capsys.readouterr().err

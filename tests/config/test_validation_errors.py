@@ -182,3 +182,15 @@ def test_for_a_missing_file_no_folder_is_suggested(tmp_path: Path) -> None:
     assert str(nearest_file(tmp_path / "profile.yaml")).endswith(
         "did you mean " + str(tmp_path / "profiled.yaml") + "?"
     )
+
+
+def test_a_missing_file_has_the_ending_that_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "profile.txt").touch()
+    assert nearest_file(tmp_path / "profil.yaml") is None
+
+
+def test_the_name_of_a_recorded_configuration_is_told_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("config").mkdir()
+    Path("config", "demo.yaml").touch()
+    assert nearest_file(Path("demo")) == "demo; did you mean config/demo.yaml?"

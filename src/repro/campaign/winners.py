@@ -216,8 +216,9 @@ def notes(winners: Sequence[Winner], reasons: bool = True) -> Iterator[str]:
     several = _of_several_studies(winners)
     for study, share in dict.fromkeys((winner.study, winner.repeats_within) for winner in winners if winner.variant):
         if share is not None:
-            whose = f"Times of {study}" if several else "Times here"
-            yield f"{whose} repeat to about {100 * share:.{0 if share >= 0.01 else 1}f} %."
+            percent = f"{100 * share:.{0 if share >= 0.01 else 1}f} %"
+            kernel = f"One kernel of {study}" if several else "One kernel"
+            yield f"{kernel}, timed in two processes, differed by {percent}; an interval is of the rounds of one."
     slower = [winner for winner in winners if winner.speedup is not None and winner.speedup < 1]
     for library, cases in groupby(
         sorted(slower, key=lambda winner: winner.library or ""), key=lambda winner: winner.library
@@ -314,7 +315,9 @@ def _operator_remark(winner: Winner) -> Iterator[str]:
 
 
 def _export_lines(winner: Winner) -> Iterator[str]:
-    """Yield the command that exports, below a comment on the one that wins where that is another."""
+    """Yield the command that exports, below comments on what is faster or cannot be exported."""
+    if winner.speedup is not None and winner.speedup < 1 and winner.library_seconds is not None:
+        yield f"# {winner.precision}: slower than {winner.library}, which takes {winner.library_seconds * 1e6:.2f} µs"
     if winner.not_exported:
         instead = "no other fits either"
         if winner.exported is not None and winner.exported_seconds is not None:

@@ -587,10 +587,14 @@ def run(
     """
 
     from repro.config import read
+    from repro.config.validation_errors import CONFIGURATIONS
+    from repro.errors import ReproError
 
     words = words or []
     while words and Path(words[0]).suffix in (".yaml", ".yml"):  # never a target of the workflow
         files = [*(files or []), Path(words.pop(0))]
+    if words and (meant := CONFIGURATIONS / f"{words[0]}.yaml").is_file():
+        raise ReproError("a campaign is run by its file", where=words[0], todo=f"repro run {meant}")
     read(*(files or []))  # report a missing or wrong file here; Snakemake would print a traceback
     given = ["--configfile", *(str(shipped(path)) for path in files)] if files else []
     cores = cores or len(os.sched_getaffinity(0))

@@ -53,17 +53,25 @@ def suggestion(word: object, choices: Iterable[str]) -> str:
     return f"; did you mean {near}?" if near else ""
 
 
+#: Folder of the configurations that come with the project, below the one that a command is started in.
+CONFIGURATIONS = Path("config")
+
+
 def nearest_file(path: Path) -> str | None:
     """Return the path of a file that is missing, with the nearest name in its folder; None if none resembles it.
 
-    Names resemble each other without their endings, which many files of a folder share.
+    Names resemble each other without their endings, which many files of a folder share; a file has the ending that is
+    asked for, if one is. A name without an ending may be that of a recorded configuration.
     """
+    recorded = CONFIGURATIONS / f"{path}.yaml"
     try:
+        if not path.suffix and recorded.is_file():
+            return f"{path}; did you mean {recorded}?"
         with os.scandir(path.parent) as entries:
             names = [entry.name for entry in islice(entries, MAX_NAMES) if entry.is_file()]
     except (OSError, ValueError):
         return None
-    of_stems = {Path(name).stem: name for name in names}
+    of_stems = {Path(name).stem: name for name in names if Path(name).suffix == path.suffix or not path.suffix}
     near = nearest(path.stem, of_stems)
     return f"{path}; did you mean {path.with_name(of_stems[near])}?" if near else None
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -505,10 +506,10 @@ def _entries(stream: BinaryIO, header: Header, path: Path) -> tuple[Column, Colu
                 actual=quote(last),
                 todo=ANEW,
             ) from None
+        if count + len(parts[-1][0]) > header.stored:
+            raise _surplus(path, header, block, line, header.stored - count)
         line += block.count(b"\n")
         count += len(parts[-1][0])
-        if count > header.stored:
-            raise _bad_count(path, header, "more")
     if count < header.stored:
         raise _bad_count(path, header, f"{count:,}")
     empty = tokens(b"", kinds, line, path)
@@ -671,10 +672,17 @@ def _find_line(stream: BinaryIO, header: int, entry: int, path: Path) -> tuple[s
     raise AssertionError("the file has become shorter")
 
 
-def _bad_count(path: Path, header: Header, actual: str) -> ReproError:
+def _surplus(path: Path, header: Header, block: bytes, first: int, kept: int) -> ReproError:
+    """Return the error for a block, which begins with line `first`, with more than the `kept` entries that are left."""
+    written = ((line, text) for line, text in enumerate(block.split(b"\n"), first) if text.strip())
+    line, text = next(islice(written, kept, None))
+    return _bad_count(path, header, f"more: {quote(text)} is one too many", f", line {line}")
+
+
+def _bad_count(path: Path, header: Header, actual: str, place: str = "") -> ReproError:
     return ReproError(
         "the file is not a complete Matrix Market file",
-        where=path,
+        where=f"{path}{place}",
         expected=f"{header.stored:,} entries, as line {header.lines} says",
         actual=actual,
         todo=ANEW,
