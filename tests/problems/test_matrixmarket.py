@@ -132,7 +132,7 @@ def test_the_sign_of_a_zero_does_not_change_the_checksum(tmp_path: Path) -> None
         ),
         (
             GENERAL + "2 2 1\n1 1 1\n2 2 1\n",
-            r"not a complete[\s\S]*, line 4\n[\s\S]*1 entries[\s\S]*: more: '2 2 1' is",
+            r"not a complete[\s\S]*, line 4\n[\s\S]*1 entries[\s\S]*more: '2 2 1'",
         ),
         (GENERAL + "2 2 1\n\n1 1 1\n\n2 2 1\n1 2 3\n", r"not a complete[\s\S]*, line 6\n[\s\S]*: more: '2 2 1' is"),
         (GENERAL + "2 2 1\n3 1 1\n", r"outside the matrix.*\n.*line 3[\s\S]*rows from 1 to 2[\s\S]*'3 1 1'"),
