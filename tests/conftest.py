@@ -242,7 +242,7 @@ def make_bench(cpu_device: OpenClDevice, modules_folder: Path) -> Callable[..., 
             seed=1,
             own=get_study(study).columns,
             environment="test",
-            driver="test",
+            software="test",
             code=str,
             timed=timed,
         )
