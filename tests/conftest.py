@@ -48,7 +48,8 @@ KEPT_BYTES = 1 << 30
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         # emulated GPUs are slow, and the precisions of a kernel differ by the name of a type
-        if {"cuda", "single"} <= set(re.split(r"[-\[\]]", item.name)):
+        given = getattr(item, "callspec", None)
+        if given and (given.params.get("device"), given.params.get("precision")) == ("cuda", "single"):
             item.add_marker(pytest.mark.exhaustive)
     if not os.environ.get("REPRO_MIRROR"):
         skip = pytest.mark.skip(reason="REPRO_MIRROR does not point at a folder of real inputs")
@@ -242,7 +243,7 @@ def make_bench(cpu_device: OpenClDevice, modules_folder: Path) -> Callable[..., 
             seed=1,
             own=get_study(study).columns,
             environment="test",
-            driver="test",
+            software="test",
             code=str,
             timed=timed,
         )

@@ -188,10 +188,21 @@ def test_make_lint_runs_every_check_and_names_those_that_failed(tmp_path: Path) 
 
 def test_before_a_commit_the_same_checks_are_run() -> None:
     config = yaml.safe_load((REPOSITORY / ".pre-commit-config.yaml").read_text())
-    hooks = [hook for repository in config["repos"] for hook in repository["hooks"]]
+    hooks = [hook for repository in config["repos"] for hook in repository["hooks"] if "stages" not in hook]
+    assert config["default_stages"] == ["pre-commit"]
     assert [hook["entry"] for hook in hooks] == checks()
     # a check looks at the whole project, by the packages of the environment
     assert {(hook["language"], hook["pass_filenames"]) for hook in hooks} == {("system", False)}
+
+
+def test_a_commit_with_a_long_subject_is_refused() -> None:
+    config = yaml.safe_load((REPOSITORY / ".pre-commit-config.yaml").read_text())
+    [hook] = [hook for repository in config["repos"] for hook in repository["hooks"] if "stages" in hook]
+    assert hook["stages"] == ["commit-msg"] and "commit-msg" in config["default_install_hook_types"]
+    assert (hook["language"], hook["args"]) == ("pygrep", ["--multiline"])
+    wrong = re.compile(hook["entry"], re.MULTILINE | re.DOTALL)
+    assert wrong.search(121 * "a" + "\n")
+    assert not wrong.search(120 * "a" + "\n\n" + 200 * "b")
 
 
 def test_the_workflow_of_the_forge_runs_what_ci_runs() -> None:

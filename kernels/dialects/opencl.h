@@ -67,8 +67,8 @@
 
 // The work-item copies by itself and is done at once.
 #define COPY_ASYNC(type, to, from) *(__local type*)(to) = *(const __global type*)(from)
-#define COPIES_ASKED()
-#define COPIES_DONE(newest)
+#define COMMIT_COPIES()
+#define AWAIT_COPIES(newest)
 
 #define UNROLL
 #define NO_UNROLL

@@ -87,7 +87,7 @@ def make(cpu_device, modules_folder):
             seed=1,
             own={"batch": int} if own is None else own,
             environment="test",
-            driver="test",
+            software="test",
             code=str,
         )
 

@@ -14,7 +14,7 @@ from made_campaign import make_all, plan_of
 
 from repro.campaign import steps as planned
 from repro.campaign.plan import Plan
-from repro.campaign.receipts import Receipt, cached_digest, files_of, making
+from repro.campaign.receipts import Receipt, cached_digest, code_files, making
 from repro.campaign.steps import Freshness, building, steps, templates_digest
 from repro.codegen import opencl_runtime
 from repro.errors import ReproError
@@ -249,7 +249,7 @@ def test_artifacts_depend_on_what_writes_them(made: Plan, kind: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(planned, "code_hash", lambda *names: modules.extend(names))
         planned.presenting(made, "compound_spmv", kind)
-    written = {path.name for path in files_of(*modules)}
+    written = {path.name for path in code_files(*modules)}
     assert {"output.py", "tables.py"} <= written
 
 

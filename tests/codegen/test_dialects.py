@@ -59,5 +59,5 @@ def test_a_macro_over_two_lines_becomes_one(templates: Path) -> None:
 
 
 def test_a_macro_of_nothing_leaves_no_line(templates: Path) -> None:
-    source = "    UNROLL\n    COPIES_ASKED();\n    for (;;)\n"
+    source = "    UNROLL\n    COMMIT_COPIES();\n    for (;;)\n"
     assert without_macros(templates, "opencl", source) == "    for (;;)\n"

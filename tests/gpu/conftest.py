@@ -145,7 +145,7 @@ def make_gpu_bench(gpu: CudaDevice, gpu_module: Program, gpu_modules: Path) -> I
             seed=1,
             own=get_study(study).columns,
             environment="test",
-            driver="test",
+            software="test",
             code=str,
         )
         benches.append(bench)

@@ -166,11 +166,15 @@ BOTH_WAYS = pytest.mark.parametrize(
 def test_a_repetition_is_no_regression(first: str, second: str) -> None:
     comparison = compared(first, second)
     counts = comparison.rows["verdict"].value_counts()
-    assert len(comparison.rows) == 1602 and set(counts.index) == {"same", "undecided"} and counts["same"] > 1200
+    assert len(comparison.rows) == 1602
+    assert set(counts.index) == {"same", "undecided"}
+    assert counts["same"] > 1200
     for level in (0.1, 0.05, 0.01, 0.001):
         assert (comparison.rows["p"] <= level).mean() <= level
     mean, interval = comparison.mean_ratio()
-    assert interval is not None and interval[0] < 1 < interval[1] and interval[0] < mean < interval[1]
+    assert interval is not None
+    assert interval[0] < 1 < interval[1]
+    assert interval[0] < mean < interval[1]
 
 
 def test_spreads_on_record_are_those_of_the_repetition() -> None:

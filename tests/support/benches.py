@@ -30,7 +30,7 @@ def opened_benches(modules_folder, study, own, kept_packings=16, **timing):
                 seed=1,
                 own=own,
                 environment="test",
-                driver="test",
+                software="test",
                 code=str,
             )
         )

@@ -132,7 +132,7 @@ def grouped_batch(kind, m, seed=1):
 
 
 @lru_cache(4)
-def grown(rows, segments, capacity, entries=20_000):
+def grown(rows, *, segments, capacity, entries=20_000):
     """Return a matrix of some entries with room for so many more, which nobody writes to."""
     random = np.random.default_rng(9)
     places = random.integers(0, min(rows, ROWS), entries), random.integers(0, COLUMNS, entries)
@@ -143,7 +143,8 @@ def grown(rows, segments, capacity, entries=20_000):
 def half_inserted(kind, batch):
     """Return a matrix of one segment a row, without room, that has the first half of a batch already."""
     half = len(batch[0]) // 2
-    return host_layout.insert(grown(rows_for(kind, len(batch[0])), 1, 400_000), *(part[:half] for part in batch), 0)[0]
+    before = grown(rows_for(kind, len(batch[0])), segments=1, capacity=400_000)
+    return host_layout.insert(before, *(part[:half] for part in batch), 0)[0]
 
 
 def on_device(device, rows, columns, values, grouped=False):
@@ -151,7 +152,7 @@ def on_device(device, rows, columns, values, grouped=False):
     return EntryBatch(len(rows), device.upload(rows), device.upload(columns), device.upload(values), grouped)
 
 
-def assert_inserted(dynamic, batch, slack, grouped=False):
+def assert_inserted(dynamic, batch, *, slack, grouped=False):
     """Insert a batch once and expect what the model does; return which entries were left, in the device's order.
 
     Where the buffer is full it is open which rows find room: those that the device left are left by the model.

@@ -134,8 +134,8 @@ class Bench:
         Samples that the cases of a batch share; None for a single case.
     environment
         Hash of the environment record.
-    driver
-        Software versions that affect times.
+    software
+        Names and versions of the software below the kernels that affects times, such as the driver.
     code
         Function that returns, for a module name, a hash of the code that packs, runs and times.
     idle
@@ -151,7 +151,7 @@ class Bench:
         timing: Timing,
         seed: int,
         environment: str,
-        driver: str,
+        software: str,
         code: Callable[[str], str],
         own: Mapping[str, ColumnType] = NO_COLUMNS,
         timed: dict[str, DeviceSamples] | None = None,
@@ -169,9 +169,9 @@ class Bench:
         self._timed_launches: Counter[str] = Counter()
         operands, device = self.operands, self.device
         self._code = code
-        self._surroundings = [self.devices.topology(), device.name, driver, operands.checksum, operands.precision, seed,
-                              workspace.common.hash, timing.budget(device.backend), timing.launches, timing.timeout,
-                              timing.noise, timing.tolerance(device.backend)]  # fmt: skip
+        self._surroundings = [self.devices.topology(), device.name, software, operands.checksum, operands.precision,
+                              seed, workspace.common.hash, timing.budget(device.backend), timing.launches,
+                              timing.timeout, timing.noise, timing.tolerance(device.backend)]  # fmt: skip
         self.study_name = study_name
         self._common: Mapping[str, Any] = {
             "study": study_name,

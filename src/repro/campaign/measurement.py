@@ -105,7 +105,7 @@ def open_bench(
             seed=config.seed,
             own=study.columns,
             environment=record(environment, CampaignFolder.of(config.campaign).environments),
-            driver=str(environment.get("driver")),
+            software=str(environment.get("driver")),
             code=code_hash,
             timed=opened_devices.timed if shared_devices else None,
             idle=lambda: opened_devices.locks.idle,

@@ -27,7 +27,7 @@ from repro.problems.fetch import check_mirrors
 from repro.problems.own_problems import planned
 from repro.problems.problem import Outline
 from repro.problems.registry import Item, ProblemSpec, Registry, load_registry, own_name
-from repro.sparse.rivals.files import files_of
+from repro.sparse.rivals.files import rival_files
 from repro.studies import get_study, study_names
 from repro.untrusted_files import files_below
 
@@ -108,7 +108,7 @@ def check_rivals(config: Config) -> None:
                 actual=f"studies: {', '.join(config.studies)}",
                 todo="name such a study, or leave the rival out",
             )
-        files_of(rival)
+        rival_files(rival)
 
 
 #: Copies of the formats in `repro.results.output`, which is slow to import; a test checks that they are equal.
@@ -272,7 +272,7 @@ class Plan:
 
     @cached_property
     def _files_of_rival(self) -> dict[str, tuple[Path, ...]]:
-        return {rival.name: files_of(rival) for rival in self.config.rivals}
+        return {rival.name: rival_files(rival) for rival in self.config.rivals}
 
     def case_files(self, study_name: str) -> list[str]:
         """Return the names of the Parquet files that measuring a case writes."""

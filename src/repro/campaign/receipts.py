@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 
 @cache
 def code_hash(*modules: str, root: str = "repro") -> str:
-    """Return 16 hex digits of a hash of the files in `files_of`; equal on all machines, cached in the process."""
-    files = sorted(_named_files_of(modules, root).items())
+    """Return 16 hex digits of a hash of the files in `code_files`; equal on all machines, cached in the process."""
+    files = sorted(_named_code_files(modules, root).items())
     lines = [f"{name} {hashlib.sha256(path.read_bytes()).hexdigest()}\n" for name, path in files]
     return hashlib.sha256("".join(lines).encode()).hexdigest()[:16]
 
 
-def files_of(*modules: str, root: str = "repro") -> frozenset[Path]:
+def code_files(*modules: str, root: str = "repro") -> frozenset[Path]:
     """Return the files of all code and package data behind some modules.
 
     Code is the modules, their direct and indirect imports inside `root`, also those inside functions, and the packages
@@ -58,10 +58,10 @@ def files_of(*modules: str, root: str = "repro") -> frozenset[Path]:
     root
         The package whose files count.
     """
-    return frozenset(_named_files_of(modules, root).values())
+    return frozenset(_named_code_files(modules, root).values())
 
 
-def _named_files_of(modules: Iterable[str], root: str) -> dict[str, Path]:
+def _named_code_files(modules: Iterable[str], root: str) -> dict[str, Path]:
     """Return the files by their paths from where their package is."""
     package = _package(root)
     known = {extension: extension.package for group in (STUDIES, *LOADERS) for extension in extensions(group)}

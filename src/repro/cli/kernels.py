@@ -169,7 +169,7 @@ def rival(
     from repro.codegen.targets import get_target
     from repro.devices.selection import resolve_device
     from repro.errors import ReproError
-    from repro.sparse.rivals.files import files_of
+    from repro.sparse.rivals.files import rival_files
     from repro.sparse.rivals.trial import compile_alone, try_apart
 
     if Path(file).suffix in (".yaml", ".yml"):
@@ -183,7 +183,7 @@ def rival(
         keys = {"of": of, "kernel": kernel, "format": format, "offsets": offsets}
         rivals, wanted = (_named(file, {**keys, "block": block, "threads_per_row": threads_per_row}),), device
     for member in rivals:
-        files_of(member)
+        rival_files(member)
     resolved = resolve_device(wanted)
     wrong, unable = [], []
     for member in rivals:

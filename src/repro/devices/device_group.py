@@ -209,7 +209,7 @@ class Devices:
                 closing.callback(part._link.close)
 
 
-def numbers_of(count: int) -> list[int]:
+def device_counts(count: int) -> list[int]:
     """Return the numbers of devices to time: 2, 4, 8, … and `count`; none for one device."""
     return sorted({*(1 << power for power in range(1, count.bit_length())), count}) if count > 1 else []
 

@@ -258,7 +258,7 @@ class OpenClDevice:
         return launch_all
 
     def cooperative(self, program: Program, name: str, block: int, shared: int = 0) -> None:
-        """Return None: blocks run one after the other on a core."""
+        """Return None: a block that waited for a later one of its core would wait for ever."""
 
     def bind_dependent(
         self, program: Program, name: str, grid: int, block: int, arguments: Sequence[Argument], shared: int = 0

@@ -163,8 +163,8 @@ def _meeting(
 class Fans(NamedTuple):
     """Triangles into which clipped polygons are split; they cover the same area."""
 
-    #: Index of the given triangle, in the callers a pair of stencil and triangle, that each piece is cut from;
-    #: ascending.
+    #: Index of the given triangle that each piece is cut from, ascending. Callers give a triangle for each pair of a
+    #: stencil and a triangle, so to them it is the index of the pair.
     pair: Integers
     #: `(n, 2)`, unit square of the lattice that contains the piece.
     square: Integers
@@ -175,8 +175,8 @@ class Fans(NamedTuple):
 class Strips(NamedTuple):
     """Signed trapezoids that add up to the area of triangles, each in one unit square of the lattice."""
 
-    #: Index of the given triangle, in the callers a pair of stencil and triangle, that each strip is cut from;
-    #: ascending.
+    #: Index of the given triangle that each strip is cut from, ascending. Callers give a triangle for each pair of a
+    #: stencil and a triangle, so to them it is the index of the pair.
     pair: Integers
     #: `(n, 2)`, unit square of the lattice that contains the strip and thus selects the kernel polynomials.
     square: Integers

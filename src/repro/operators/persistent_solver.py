@@ -171,7 +171,7 @@ class ChipSolver(Closeable):
 
     def _refuse(self, solved: PersistentSolution, right: NDArray[np.floating] | View) -> None:
         iteration = f"iteration {solved.iterations}"
-        if solved.right < MIN_NORM and isinstance(right, View):
+        if solved.norm_of_b < MIN_NORM and isinstance(right, View):
             host = np.empty(self._n * self._kind.algebra.size, self._kind.scalar)
             self._runtime.device.download(right.buffer, host)
             if host.any():
@@ -183,7 +183,7 @@ class ChipSolver(Closeable):
                 "the iteration came to no solution",
                 where=iteration,
                 expected="finite sums",
-                actual=f"the residual is {solved.residual:.3g}, the norm of b {solved.right:.3g}",
+                actual=f"the residual is {solved.residual:.3g}, the norm of b {solved.norm_of_b:.3g}",
                 todo="b may have infinite numbers or NaN, the matrix be singular, or numbers be too large: scale them",
             )
         if solved.status == "breakdown":
@@ -205,7 +205,7 @@ class ChipSolver(Closeable):
 
 
 def _relative(solved: PersistentSolution) -> str:
-    return f"{solved.residual / solved.right:.3g}" if solved.right else "infinity"
+    return f"{solved.residual / solved.norm_of_b:.3g}" if solved.norm_of_b else "infinity"
 
 
 def _warn(method: str, solved: PersistentSolution, tol: float) -> None:

@@ -347,7 +347,7 @@ class Section:
     reference: str
     #: The study's result in one number; None if the page lacks the result's table.
     card: Card | None
-    #: What is folded below the head of the section: `23 tables, 13 figures`.
+    #: What the section has below its head, where it is folded away at first: `23 tables, 13 figures`.
     contents: str
     #: Names and values that are printed at the head of the section.
     facts: Mapping[str, str]

@@ -122,7 +122,8 @@ class ProductRunnable(Runnable):
     matrix_bytes
         Bytes of the matrix in the layout of the runnable.
     unwritten
-        What the message on a result with NaN adds: the result is filled with NaN before it is checked.
+        How the message on a NaN in a result goes on. It says where NaN comes from if a kernel has left out a number: y
+        is filled with NaN before the launch that is checked.
     """
 
     arrangement: str

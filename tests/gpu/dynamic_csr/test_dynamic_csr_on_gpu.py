@@ -104,21 +104,22 @@ def assert_same(A, expected):
 @pytest.mark.parametrize("m", [*COUNTS, 9000])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_batch_is_inserted_entry_for_entry_as_on_the_host(on_gpu, kind, m):
-    dynamic = on_gpu(grown(KINDS[kind], 2, 200_000))
-    assert len(assert_inserted(dynamic, drawn_batch(kind, m), 2)) == 0
+    dynamic = on_gpu(grown(KINDS[kind], segments=2, capacity=200_000))
+    assert len(assert_inserted(dynamic, drawn_batch(kind, m), slack=2)) == 0
 
 
 @pytest.mark.parametrize("m", GROUPED_COUNTS)
 @pytest.mark.parametrize("kind", [uniform, half_in_one_row, skewed])
 def test_a_grouped_batch_is_inserted_as_any_other(on_gpu, kind, m):
-    assert len(assert_inserted(on_gpu(grown(ROWS, 2, 200_000)), grouped_batch(kind, m), 2, grouped=True)) == 0
+    dynamic = on_gpu(grown(ROWS, segments=2, capacity=200_000))
+    assert len(assert_inserted(dynamic, grouped_batch(kind, m), slack=2, grouped=True)) == 0
 
 
 @pytest.mark.parametrize("kind", [uniform, half_in_one_row, skewed, few_rows])
 def test_batches_follow_each_other_until_chains_are_full(on_gpu, kind):
-    dynamic, lefts = on_gpu(grown(ROWS, 3, 1_000_000)), []
+    dynamic, lefts = on_gpu(grown(ROWS, segments=3, capacity=1_000_000)), []
     for turn, m in enumerate((9000, 100, MAX_MEDIUM_BATCH, 9000, MAX_SMALL_BATCH + 1)):
-        lefts.append(len(assert_inserted(dynamic, drawn_batch(kind, m, turn), 1)))
+        lefts.append(len(assert_inserted(dynamic, drawn_batch(kind, m, turn), slack=1)))
     assert lefts[-1] > 0
 
 
@@ -126,19 +127,19 @@ def test_batches_follow_each_other_until_chains_are_full(on_gpu, kind):
 @pytest.mark.parametrize("kind", [uniform, one_row, half_in_one_row, one_part_of_many_rows])
 def test_rows_whose_chain_is_full_take_nothing(on_gpu, kind, m):
     batch = drawn_batch(kind, m)
-    assert len(assert_inserted(on_gpu(half_inserted(kind, batch)), batch, 2)) >= m // 2
+    assert len(assert_inserted(on_gpu(half_inserted(kind, batch)), batch, slack=2)) >= m // 2
 
 
 @pytest.mark.parametrize("m", [MAX_SMALL_BATCH + 1, 9000, MAX_MEDIUM_BATCH])
 @pytest.mark.parametrize("kind", [uniform, half_in_one_row, skewed, one_part_of_many_rows, two_windows_of_a_part])
 def test_a_buffer_without_room_for_all_takes_rows_whole_or_not(on_gpu, kind, m):
-    dynamic = on_gpu(grown(KINDS[kind], 4, m // 3))
-    assert 0 < len(assert_inserted(dynamic, drawn_batch(kind, m), 0)) <= m
+    dynamic = on_gpu(grown(KINDS[kind], segments=4, capacity=m // 3))
+    assert 0 < len(assert_inserted(dynamic, drawn_batch(kind, m), slack=0)) <= m
 
 
 @pytest.mark.parametrize("kind", [uniform, one_row, half_in_one_row, skewed])
 def test_what_was_left_is_inserted_in_the_order_of_the_batch(on_gpu, kind):
-    before = grown(ROWS, 1, 3000)
+    before = grown(ROWS, segments=1, capacity=3000)
     assert_all_inserted(on_gpu(before), before, drawn_batch(kind, 9000))
 
 
@@ -146,12 +147,12 @@ def test_what_was_left_is_inserted_in_the_order_of_the_batch(on_gpu, kind):
 @pytest.mark.parametrize("bad", [(-1, 0), (ROWS, 0), (0, -1), (0, COLUMNS)])
 def test_a_bad_entry_at_the_end_refuses_the_batch(on_gpu, m, bad):
     rows, columns, values = drawn_batch(uniform, m)
-    dynamic = on_gpu(grown(ROWS, 2, 200_000))
+    dynamic = on_gpu(grown(ROWS, segments=2, capacity=200_000))
     good = rows[-1], columns[-1]
     rows[-1], columns[-1] = bad
     assert_refused(dynamic, (rows, columns, values))
     rows[-1], columns[-1] = good
-    assert_inserted(dynamic, (rows, columns, values), 2)
+    assert_inserted(dynamic, (rows, columns, values), slack=2)
 
 
 # arrays of others

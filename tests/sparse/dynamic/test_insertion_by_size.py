@@ -42,22 +42,22 @@ FEW, SEVERAL = MAX_SMALL_BATCH + 1, 9000
 @pytest.mark.parametrize("m", COUNTS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_batch_is_inserted_entry_for_entry_as_on_the_host(on_cpu, kind, m):
-    dynamic = on_cpu(grown(rows_for(kind, m), 2, 200_000), slack=2)
-    assert len(assert_inserted(dynamic, drawn_batch(kind, m), 2)) == 0
+    dynamic = on_cpu(grown(rows_for(kind, m), segments=2, capacity=200_000), slack=2)
+    assert len(assert_inserted(dynamic, drawn_batch(kind, m), slack=2)) == 0
 
 
 @pytest.mark.parametrize("m", GROUPED_COUNTS)
 @pytest.mark.parametrize("kind", [uniform, half_in_one_row, skewed])
 def test_a_grouped_batch_is_inserted_as_any_other(on_cpu, kind, m):
-    dynamic = on_cpu(grown(ROWS, 2, 200_000))
-    assert len(assert_inserted(dynamic, grouped_batch(kind, m), 2, grouped=True)) == 0
+    dynamic = on_cpu(grown(ROWS, segments=2, capacity=200_000))
+    assert len(assert_inserted(dynamic, grouped_batch(kind, m), slack=2, grouped=True)) == 0
 
 
 @pytest.mark.parametrize("kind", [uniform, half_in_one_row, skewed, few_rows])
 def test_batches_follow_each_other_until_chains_are_full(on_cpu, kind):
-    dynamic, lefts = on_cpu(grown(ROWS, 3, 1_000_000)), []
+    dynamic, lefts = on_cpu(grown(ROWS, segments=3, capacity=1_000_000)), []
     for turn, m in enumerate((SEVERAL, 100, MAX_MEDIUM_BATCH, SEVERAL, FEW)):
-        lefts.append(len(assert_inserted(dynamic, drawn_batch(kind, m, turn), 1)))
+        lefts.append(len(assert_inserted(dynamic, drawn_batch(kind, m, turn), slack=1)))
     assert lefts[-1] > 0
 
 
@@ -67,7 +67,7 @@ def test_rows_whose_chain_is_full_take_nothing(on_cpu, kind, m):
     """They are left in the order of the batch; rows that had no segment get their only one."""
     batch = drawn_batch(kind, m)
     dynamic = on_cpu(half_inserted(kind, batch))
-    assert len(assert_inserted(dynamic, batch, 2)) >= m // 2
+    assert len(assert_inserted(dynamic, batch, slack=2)) >= m // 2
 
 
 @pytest.mark.slow
@@ -75,13 +75,13 @@ def test_rows_whose_chain_is_full_take_nothing(on_cpu, kind, m):
 @pytest.mark.parametrize("kind", [uniform, half_in_one_row, skewed, one_part_of_many_rows, two_windows_of_a_part])
 def test_a_buffer_without_room_for_all_takes_rows_whole_or_not(on_cpu, kind, m):
     batch = drawn_batch(kind, m)
-    dynamic = on_cpu(grown(rows_for(kind, m), 4, m // 3))
-    assert 0 < len(assert_inserted(dynamic, batch, 0)) <= m
+    dynamic = on_cpu(grown(rows_for(kind, m), segments=4, capacity=m // 3))
+    assert 0 < len(assert_inserted(dynamic, batch, slack=0)) <= m
 
 
 @pytest.mark.parametrize("kind", [uniform, one_row, half_in_one_row, skewed])
 def test_what_was_left_is_inserted_in_the_order_of_the_batch(on_cpu, kind):
-    before = grown(ROWS, 1, 3000)
+    before = grown(ROWS, segments=1, capacity=3000)
     assert_all_inserted(on_cpu(before), before, drawn_batch(kind, SEVERAL))
 
 
@@ -91,24 +91,24 @@ def test_what_was_left_is_inserted_in_the_order_of_the_batch(on_cpu, kind):
 )
 def test_a_bad_entry_at_the_end_refuses_the_batch(on_cpu, kind, m, bad):
     rows, columns, values = drawn_batch(kind, m)
-    dynamic = on_cpu(grown(ROWS, 2, 200_000))
+    dynamic = on_cpu(grown(ROWS, segments=2, capacity=200_000))
     good = rows[-1], columns[-1]
     rows[-1], columns[-1] = bad
     assert_refused(dynamic, (rows, columns, values))
     rows[-1], columns[-1] = good
-    assert_inserted(dynamic, (rows, columns, values), 2)
+    assert_inserted(dynamic, (rows, columns, values), slack=2)
 
 
 @pytest.mark.parametrize("m", [FEW, MAX_MEDIUM_BATCH])
 def test_entries_of_one_place_come_beside_each_other(on_cpu, m):
-    dynamic = on_cpu(grown(ROWS, 2, 100_000))
+    dynamic = on_cpu(grown(ROWS, segments=2, capacity=100_000))
     for rows in (np.full(m, 5), np.arange(m) % 2 * 7):
-        assert_inserted(dynamic, (rows.astype(np.int32), np.full(m, 3, np.int32), np.arange(m) / 4), 0)
+        assert_inserted(dynamic, (rows.astype(np.int32), np.full(m, 3, np.int32), np.arange(m) / 4), slack=0)
 
 
 @pytest.mark.wording
 def test_a_matrix_is_open_until_the_last_block_is_done(on_cpu):
-    dynamic = on_cpu(grown(ROWS, 2, 100_000))
+    dynamic = on_cpu(grown(ROWS, segments=2, capacity=100_000))
     words = state_of(dynamic)
     words[kernels.STATE_DONE] = -1  # as if one of the blocks never came to its end
     dynamic.storage.device.write(dynamic.storage.state, words)

@@ -50,20 +50,21 @@ KINDS = [
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("m", [MAX_MEDIUM_BATCH + 1, LARGE, MAX_MEDIUM_BATCH + OF_BLOCK])
 def test_a_grouped_batch_is_inserted_entry_for_entry(on_cpu, kind, m):
-    dynamic = on_cpu(grown(ROWS, 2, 200_000))
-    assert len(assert_inserted(dynamic, grouped_batch(kind, m), 2, grouped=True)) == 0
+    dynamic = on_cpu(grown(ROWS, segments=2, capacity=200_000))
+    assert len(assert_inserted(dynamic, grouped_batch(kind, m), slack=2, grouped=True)) == 0
 
 
 @pytest.mark.parametrize("kind", [uniform, half_in_one_row])
 def test_a_batch_in_any_order_is_inserted_after_a_sort(on_cpu, kind):
-    assert len(assert_inserted(on_cpu(grown(ROWS, 2, 200_000)), drawn_batch(kind, LARGE), 2)) == 0
+    dynamic = on_cpu(grown(ROWS, segments=2, capacity=200_000))
+    assert len(assert_inserted(dynamic, drawn_batch(kind, LARGE), slack=2)) == 0
 
 
 @pytest.mark.parametrize("kind", [few_rows, skewed, rows_at_ends_of_blocks])
 def test_batches_follow_each_other_until_chains_are_full(on_cpu, kind):
-    dynamic, lefts = on_cpu(grown(ROWS, 3, 1_000_000)), []
+    dynamic, lefts = on_cpu(grown(ROWS, segments=3, capacity=1_000_000)), []
     for turn in range(4):
-        lefts.append(len(assert_inserted(dynamic, grouped_batch(kind, LARGE, turn), 1, grouped=True)))
+        lefts.append(len(assert_inserted(dynamic, grouped_batch(kind, LARGE, turn), slack=1, grouped=True)))
     assert lefts[-1] > 0
 
 
@@ -72,36 +73,36 @@ def test_rows_whose_chain_is_full_take_nothing(on_cpu, kind):
     batch = grouped_batch(kind, LARGE)
     dynamic = on_cpu(half_inserted(kind, batch))
     before = dynamic.storage.download()
-    left = assert_inserted(dynamic, batch, 2, grouped=True)
+    left = assert_inserted(dynamic, batch, slack=2, grouped=True)
     assert len(left) == host_layout.insert(before, *batch, 2)[1].sum()
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_buffer_without_room_for_all_takes_rows_whole_or_not(on_cpu, kind):
-    dynamic = on_cpu(grown(ROWS, 4, LARGE // 3))
-    assert 0 < len(assert_inserted(dynamic, grouped_batch(kind, LARGE), 0, grouped=True)) <= LARGE
+    dynamic = on_cpu(grown(ROWS, segments=4, capacity=LARGE // 3))
+    assert 0 < len(assert_inserted(dynamic, grouped_batch(kind, LARGE), slack=0, grouped=True)) <= LARGE
 
 
 @pytest.mark.parametrize("kind", [half_in_one_row, skewed])
 def test_what_was_left_is_inserted_in_the_order_of_the_batch(on_cpu, kind):
-    before = grown(ROWS, 1, 3000)
+    before = grown(ROWS, segments=1, capacity=3000)
     assert_all_inserted(on_cpu(before), before, drawn_batch(kind, LARGE))
 
 
 @pytest.mark.parametrize("bad", [(-1, 0), (ROWS, 0), (0, COLUMNS), (0, -1)])
 def test_a_bad_entry_refuses_the_batch(on_cpu, bad):
     rows, columns, values = grouped_batch(skewed, LARGE)
-    dynamic = on_cpu(grown(ROWS, 2, 200_000))
+    dynamic = on_cpu(grown(ROWS, segments=2, capacity=200_000))
     good = rows[-1], columns[-1]
     rows[-1], columns[-1] = bad
     assert_refused(dynamic, (rows, columns, values), grouped=True)
     rows[-1], columns[-1] = good
-    assert_inserted(dynamic, (rows, columns, values), 2, grouped=True)
+    assert_inserted(dynamic, (rows, columns, values), slack=2, grouped=True)
 
 
 def test_an_insertion_can_be_launched_again(on_cpu, device):
     """What blocks published is gone when the last one is done."""
-    before = grown(ROWS, 4, 400_000)
+    before = grown(ROWS, segments=4, capacity=400_000)
     dynamic, batch = on_cpu(before), grouped_batch(rows_at_ends_of_blocks, LARGE)
     insertion, expected = dynamic.operations.insertion(on_device(device, *batch, True), 1), before
     continued = np.empty((-(-LARGE // OF_BLOCK), CONTINUED_ROW_WORDS), np.int32)

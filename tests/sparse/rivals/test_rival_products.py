@@ -22,7 +22,7 @@ from repro.entries import entries
 from repro.errors import ModuleError, ReproError
 from repro.problems.matrix import Matrix
 from repro.sparse.rivals.c_interface import CBatch, CMatrix, CProblem, LibraryRival
-from repro.sparse.rivals.files import files_of, identity_of, include_folder
+from repro.sparse.rivals.files import identity_of, include_folder, rival_files
 from repro.sparse.rivals.forms import compile_source
 from repro.sparse.rivals.runnables import RivalProduct
 from repro.tuning.final_timing import shuffled_rounds
@@ -205,9 +205,9 @@ def test_a_change_of_what_a_rival_is_made_of_changes_its_identity(tmp_path: Path
     Path("pack/inner.py").write_text("")
     source, python = Rival(name="s", source="mine.cu"), Rival(name="p", python="mine:A")
     package = Rival(name="q", python="pack.inner:A")
-    assert [path.name for path in files_of(source)] == ["mine.cu", "part.h", "repro_rival.h"]
-    assert [path.name for path in files_of(python)] == ["mine.py"]
-    assert [path.name for path in files_of(package)] == ["__init__.py", "inner.py"]
+    assert [path.name for path in rival_files(source)] == ["mine.cu", "part.h", "repro_rival.h"]
+    assert [path.name for path in rival_files(python)] == ["mine.py"]
+    assert [path.name for path in rival_files(package)] == ["__init__.py", "inner.py"]
     before = [identity_of(rival) for rival in (source, python, package)]
     Path("part.h").write_text("int one = 2;\n")
     Path("mine.py").write_text("import scipy\nclass A: ...\n")
@@ -223,7 +223,7 @@ def test_what_is_not_there_is_one_message(keys, tmp_path: Path, monkeypatch) -> 
     monkeypatch.chdir(tmp_path)
     Path("libleak.so").touch()  # which resembles none of them
     with pytest.raises(ReproError, match=r"no such (file|module) of a rival") as error:
-        files_of(Rival(name="mine", **keys))
+        rival_files(Rival(name="mine", **keys))
     assert error.value.where == f"rivals: mine: {next(iter(keys))}"
     assert "did you mean" not in str(error.value)
 
@@ -233,7 +233,7 @@ def test_a_file_that_is_not_there_is_told_by_its_path_with_the_nearest(tmp_path:
     Path("build").mkdir()
     Path("build/libmine.so").touch()
     with pytest.raises(ReproError, match=r"actual: build/libmina.so; did you mean build/libmine.so\?"):
-        files_of(Rival(name="mine", library="build/libmina.so"))
+        rival_files(Rival(name="mine", library="build/libmina.so"))
 
 
 @pytest.mark.parametrize(

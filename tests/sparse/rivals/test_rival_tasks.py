@@ -47,7 +47,7 @@ def make_amg_bench(cpu_device, modules_folder):
             seed=1,
             own=STUDY.columns,
             environment="test",
-            driver="test",
+            software="test",
             code=str,
         )
 

@@ -247,6 +247,6 @@ def test_sums_of_warps_are_those_of_the_cpu(templates, built_folder):
     sp.linalg.cg(matrix, b, maxiter=6, rtol=0, M=sp.diags_array(scale), callback=course.append)
     np.testing.assert_allclose(x, course[-1], rtol=0, atol=1e-11)
     assert done.iterations == 6
-    assert done.right == pytest.approx(np.linalg.norm(b), rel=1e-12)
+    assert done.norm_of_b == pytest.approx(np.linalg.norm(b), rel=1e-12)
     assert done.residual == pytest.approx(np.linalg.norm(b - matrix @ x), rel=1e-9)
     solver.release()

@@ -9,11 +9,11 @@ import pytest
 import scipy.sparse as sp
 
 from repro.codegen.targets import TARGETS, get_target
-from repro.sparse.spgemm import one_launch
+from repro.sparse.spgemm import arena, one_launch
 from repro.sparse.spgemm.binned_rows import Factors
 from repro.sparse.spgemm.kernels import SINGLE_TABLES, single_shape, single_shapes
 from repro.sparse.spgemm.multiplication import Multiplication
-from repro.sparse.spgemm.one_launch import MIN_ENTRIES, Arena, SingleLaunch, Sizes, sizes_of
+from repro.sparse.spgemm.one_launch import SingleLaunch, Sizes, sizes_of
 from support.emulated_cuda import EmulatedCuda, needs_compiler
 from support.matrices import PROBLEMS, assert_product, of_sizes, poisson, random
 from support.sparse_modules import by_precision, loader
@@ -280,7 +280,7 @@ def test_the_memory_of_rows_is_taken_over(multiply, launches, monkeypatch):
     assert third.table.pointer == table
     assert_product(second, a, a)
     assert_product(third, a, a)
-    monkeypatch.setattr(one_launch, "SHELVED_BYTES", 0)
+    monkeypatch.setattr(arena, "SHELVED_BYTES", 0)
     for product in (second, third):
         product.release()
     assert not launches[np.dtype(np.float64)]._shelf._left
@@ -293,41 +293,3 @@ def test_only_the_rest_of_a_row_is_left_unused(multiply, device, monkeypatch):
     c = multiply(a, a)
     assert c.capacity < 1.15 * c.entries
     assert_product(c, a, a)
-
-
-def test_one_large_block_of_an_arena_stays(device):
-    arena = Arena(device, np.dtype(np.float64))
-    first, second = arena.reserve(MIN_ENTRIES + 1), arena.reserve(MIN_ENTRIES + 1)
-    columns = first.buffers(1)[0].pointer
-    first.release()
-    second.release()
-    assert 12 * MIN_ENTRIES < arena.nbytes < 13 * MIN_ENTRIES
-    assert arena.reserve(MIN_ENTRIES + 1).buffers(1)[0].pointer == columns
-    arena.release()
-
-
-def test_ranges_of_an_arena_are_cut_and_given_back(device, monkeypatch):
-    monkeypatch.setattr(one_launch, "KEPT_BYTES", 0)
-    arena = Arena(device, np.dtype(np.float64))
-    first, second = arena.reserve(1000), arena.reserve(3000)
-    columns, values = first.buffers(1000)
-    assert (columns.nbytes, values.nbytes) == (4000, 8000)
-    first.cut(100)
-    third = arena.reserve(500)
-    assert first.buffers(1)[0].pointer < third.buffers(1)[0].pointer < second.buffers(1)[0].pointer
-    large = arena.reserve(MIN_ENTRIES + 1)
-    assert arena.nbytes > 24 * MIN_ENTRIES
-    large.release()
-    assert arena.nbytes == 12 * MIN_ENTRIES
-    for one in (second, first, third, third):
-        one.release()
-    whole = arena.reserve(MIN_ENTRIES)
-    assert whole.buffers(1)[0].pointer == columns.pointer
-    arena.trim()
-    assert arena.nbytes == 12 * MIN_ENTRIES
-    whole.release()
-    arena.trim()
-    assert arena.nbytes == 0
-    arena.reserve(1)
-    arena.release()
-    assert arena.nbytes == 0

@@ -77,7 +77,7 @@ def test_copies_are_waited_for(
     id, problem = VariantId.parse("Sl-4-AoSoA-AoS/direct-64-2-w2-a"), small_problem("block3", n=200)
     assert emulated(problem, "double", id, templates, tmp_path).max() <= 1
     source = "support.emulated_workspace.render_module"
-    monkeypatch.setattr(source, lambda *given: render_module(*given).replace("COPIES_DONE(1);", ""))
+    monkeypatch.setattr(source, lambda *given: render_module(*given).replace("AWAIT_COPIES(1);", ""))
     assert not emulated(problem, "double", id, templates, tmp_path).max() <= 1
 
 

@@ -10,7 +10,7 @@ import pytest
 from repro.bench.timing import SamplingPlan
 from repro.codegen.build_cache import compile_module
 from repro.codegen.targets import CPU
-from repro.devices.device_group import Devices, numbers_of
+from repro.devices.device_group import Devices, device_counts
 from repro.devices.opencl import OpenClDevice
 from repro.errors import IncorrectError
 from repro.filtering.grids import consecutive, grid_of_points, parts_of, patches_of, work_of_cells
@@ -72,7 +72,7 @@ def apart(count):
 
 
 def test_what_was_chosen_is_run_over_2_4_and_all():
-    assert [numbers_of(count) for count in (1, 2, 3, 4, 6, 8)] == [[], [2], [2, 3], [2, 4], [2, 4, 6], [2, 4, 8]]
+    assert [device_counts(count) for count in (1, 2, 3, 4, 6, 8)] == [[], [2], [2, 3], [2, 4], [2, 4, 6], [2, 4, 8]]
     assert device_filters({}, CHOICES, 1) == []
     names = [runnable.name for runnable in device_filters({}, CHOICES, 2)]
     assert names == [f"filter-2/{EDGES}", f"gather-2/{EDGES}", f"filter-2/{ELEMENT}"]

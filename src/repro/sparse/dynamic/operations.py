@@ -151,7 +151,10 @@ class Operations:
     # changing ---------------------------------------------------------------------------------------------------------
 
     def arranged(self, batch: EntryBatch) -> tuple[Launch, SortedBatch]:
-        """Return a launch that checks a batch and sorts it by row and a hash of the column, and its arrangement."""
+        """Return a launch that sorts a batch by row and a hash of the column, and the sorted batch that it leaves.
+
+        The launch counts entries outside of the matrix in the state, by which later launches refuse the batch.
+        """
         count, storage = batch.count, self.storage
         keys, rows, columns = (self._ints(name, count) for name in ("keys", "sorted rows", "sorted columns"))
         m, bits, n_rows, n_columns = map(np.int32, (count, self._hash_bits, *storage.shape))

@@ -256,7 +256,9 @@ class CuSparse(ProductRunnable):
         return self._y
 
     def arrange(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Bring `(n, k)` members into the ordering and the representation's order and signs."""
+        """Return the members of a vector, `(n, k)`, flat and as `result` has them: reordered as the matrix's rows are,
+        with the order and signs of the expansion.
+        """
         return self._representation.arrange(values[self._permutation])
 
     def release(self) -> None:

@@ -116,7 +116,9 @@ class SciPy(ProductRunnable):
         return self._y
 
     def arrange(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Bring `(n, k)` members into the ordering and the representation's order."""
+        """Return the members of a vector, `(n, k)`, flat and as `result` has them: reordered as the matrix's rows are,
+        with the order and signs of the expansion.
+        """
         return self._representation.arrange(values[self._permutation])
 
     def release(self) -> None:

@@ -39,7 +39,7 @@ def search_path() -> list[str]:
     return sys.path if here in sys.path or "" in sys.path else [*sys.path, here]
 
 
-def files_of(rival: Rival) -> tuple[Path, ...]:
+def rival_files(rival: Rival) -> tuple[Path, ...]:
     """Return the files that a rival is made of: of a source also what it includes, of a package all its modules.
 
     Raises
@@ -98,7 +98,7 @@ def _with_included(source: Path) -> tuple[Path, ...]:
 
 def identity_of(rival: Rival) -> str:
     """Return a hash of a rival's files and settings, and of the versions of the packages that its Python imports."""
-    files = files_of(rival)
+    files = rival_files(rival)
     parts = [rival.model_dump_json(exclude={"name"})]
     parts += [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
     parts += [f"{name} {number}" for name, number in versions_of(files).items()]

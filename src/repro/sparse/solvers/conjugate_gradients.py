@@ -220,7 +220,7 @@ class CgRun(Runnable):
         done = solver.progress()
         if done.iterations != iterations:
             raise IncorrectError(f"it stops after {done.iterations} iterations instead of {iterations}", np.inf)
-        self._compare(done.residual / done.right, self._residual(workspace, solver, b), operands.precision)
+        self._compare(done.residual / done.norm_of_b, self._residual(workspace, solver, b), operands.precision)
         self.bytes_moved = self._count_bytes(iterations)
         self.launch = launch
 

@@ -60,7 +60,7 @@ class Progress:
     iterations: int
     #: Euclidean norms of the recurrence's r, and of b.
     residual: float
-    right: float
+    norm_of_b: float
     reason: StopReason
 
 
@@ -75,7 +75,7 @@ class PersistentSolution:
     iterations: int
     #: Euclidean norms of b - A x, computed in the working precision from x, and of b.
     residual: float
-    right: float
+    norm_of_b: float
 
 
 class RestartedSolver(ABC):
@@ -138,10 +138,10 @@ class RestartedSolver(ABC):
         self.reset()
         self.begin()
         now = self.progress()
-        right, before, stopped = now.right, math.inf, StopReason.NONE
-        limit = tolerance * right
+        norm_of_b, before, stopped = now.norm_of_b, math.inf, StopReason.NONE
+        limit = tolerance * norm_of_b
         least = float(np.finfo(self._dtype).eps) / 16  # a recurrence that gets further tells nothing of x
-        self._device.write(self._state, np.array([(max(tolerance, least) * right) ** 2]))  # the first of the state
+        self._device.write(self._state, np.array([(max(tolerance, least) * norm_of_b) ** 2]))  # the first of the state
         while (status := self._judge(now, limit, before, stopped, max_iterations)) is None:
             before = now.residual
             while now.reason == StopReason.NONE and now.iterations < max_iterations:
@@ -150,7 +150,7 @@ class RestartedSolver(ABC):
             stopped = now.reason
             self.begin()
             now = self.progress()
-        return PersistentSolution(status, now.iterations, now.residual, right)
+        return PersistentSolution(status, now.iterations, now.residual, norm_of_b)
 
     def _judge(
         self, now: Progress, limit: float, before: float, stopped: StopReason, max_iterations: int

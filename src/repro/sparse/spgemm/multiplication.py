@@ -28,6 +28,7 @@ from repro.sparse.dynamic.host_layout import MAX_ENTRIES
 from repro.sparse.dynamic.kernels import STATE_BUFFER_END, STATE_UNPLACED, STATE_WORDS
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.elementwise import Kernels, in_order
+from repro.sparse.spgemm.arena import Range
 from repro.sparse.spgemm.binned_rows import (
     MIN_PRODUCTS,
     BinCounts,
@@ -57,7 +58,7 @@ from repro.sparse.spgemm.kernels import (
     refill_shape,
     rows_that_plan,
 )
-from repro.sparse.spgemm.one_launch import Range, SingleLaunch, single_launch
+from repro.sparse.spgemm.one_launch import SingleLaunch, single_launch
 
 #: Steps of a product in one phase and in two.
 ONE_PHASE = ("count", "compute", "settle")

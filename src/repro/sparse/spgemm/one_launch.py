@@ -3,26 +3,21 @@
 No size is read before: the tables follow from the rows of both matrices, memory is a range for the most that the
 product can be, and the last block tells its size, to which the range is cut. What a product of matrices of the same
 sizes was like is kept for the next.
-
-A driver and a pool give out whole blocks of memory. An arena has some blocks of them, and gives out ranges of entries,
-columns and values each in an array of its own, so that a range can be cut at its end.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from threading import RLock
 from typing import NamedTuple
 
 import numpy as np
 
-from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Device, HostWords, Kernel, OutOfDeviceMemory, Program
+from repro.devices.base import Argument, Buffer, Device, HostWords, Kernel, OutOfDeviceMemory, Program
 from repro.sparse.device_primitives import Load
 from repro.sparse.dynamic.host_layout import MAX_ENTRIES
-from repro.sparse.dynamic.storage import Storage, allocate_row_arrays
+from repro.sparse.dynamic.storage import Storage
+from repro.sparse.spgemm.arena import Arena, Range, RowArrayPool
 from repro.sparse.spgemm.binned_rows import Factors
 from repro.sparse.spgemm.kernels import (
     EXPECTED,
@@ -33,136 +28,6 @@ from repro.sparse.spgemm.kernels import (
     SingleShape,
     single_shape,
 )
-
-#: Entries of the smallest block, which stays when nothing is in it.
-MIN_ENTRIES = 1 << 22
-#: Most bytes of a larger block that stays for the next product: a pool takes tens of microseconds to give it again.
-KEPT_BYTES = 1 << 28
-#: Ranges begin at multiples of this many entries, so that parts of both arrays are aligned.
-_ALIGNED = PART_ALIGNMENT // 4
-
-
-@dataclass(eq=False)
-class _Block:
-    capacity: int
-    columns: Buffer
-    values: Buffer
-    #: Free ranges (begin, end) in ascending order; no two are adjacent.
-    free: list[tuple[int, int]] = field(default_factory=list)
-
-    @property
-    def empty(self) -> bool:
-        return self.free == [(0, self.capacity)]
-
-    def release(self) -> None:
-        self.columns.release()
-        self.values.release()
-
-
-class Range:
-    """Some entries of an arena."""
-
-    def __init__(self, arena: Arena, block: _Block, begin: int, end: int) -> None:
-        self._arena, self._block, self._begin, self._end = arena, block, begin, end
-
-    def buffers(self, capacity: int) -> tuple[Buffer, Buffer]:
-        """Return the memory of the first `capacity` columns and values."""
-        device, itemsize, count = self._arena.device, self._arena.itemsize, max(capacity, 1)
-        return (
-            device.part(self._block.columns, 4 * self._begin, 4 * count),
-            device.part(self._block.values, itemsize * self._begin, itemsize * count),
-        )
-
-    def cut(self, capacity: int) -> None:
-        """Return the range after the first `capacity` entries to the arena."""
-        end = min(self._begin + _aligned(capacity), self._end)
-        self._arena.give_back(self._block, end, self._end)
-        self._end = end
-
-    def release(self) -> None:
-        """Return the rest of the range to the arena; a second call has no effect."""
-        self._arena.give_back(self._block, self._begin, self._end)
-        self._end = self._begin
-
-
-class Arena:
-    """Blocks of a device's memory for entries of one dtype, for work on the device's own queue."""
-
-    def __init__(self, device: Device, dtype: np.dtype[np.floating]) -> None:
-        self.device, self.itemsize = device, dtype.itemsize
-        self._blocks: list[_Block] = []
-        self._lock = RLock()  # a matrix may be released while another is made, by the collector of garbage
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all blocks."""
-        return sum(block.capacity for block in self._blocks) * (4 + self.itemsize)
-
-    def reserve(self, capacity: int) -> Range:
-        """Return a range of at least `capacity` entries; `OutOfDeviceMemory` where there is no memory for it."""
-        count = _aligned(capacity)
-        with self._lock:
-            for block in self._blocks:
-                for index, (begin, end) in enumerate(block.free):
-                    if end - begin >= count:
-                        rest = [(begin + count, end)] if end - begin > count else []
-                        block.free[index : index + 1] = rest
-                        return Range(self, block, begin, begin + count)
-            block = self._new_block(max(count, MIN_ENTRIES))
-            block.free = [(count, block.capacity)] if block.capacity > count else []
-            return Range(self, block, 0, count)
-
-    def _new_block(self, capacity: int) -> _Block:
-        with self.device.pooling():
-            columns = self.device.allocate(4 * capacity)
-            try:
-                values = self.device.allocate(self.itemsize * capacity)
-            except BaseException:
-                columns.release()
-                raise
-        self._blocks.append(_Block(capacity, columns, values))
-        return self._blocks[-1]
-
-    def give_back(self, block: _Block, begin: int, end: int) -> None:
-        """Return a range to its block. An empty large block is released, unless it is kept for the next product."""
-        if begin >= end:
-            return
-        with self._lock:
-            free = block.free
-            index = bisect_left(free, (begin, end))
-            if index < len(free) and free[index][0] == end:
-                end = free.pop(index)[1]
-            if index and free[index - 1][1] == begin:
-                index -= 1
-                begin = free.pop(index)[0]
-            free.insert(index, (begin, end))
-            if block.empty and block.capacity > MIN_ENTRIES and block in self._blocks and not self._stays(block):
-                self._blocks.remove(block)
-                block.release()
-
-    def _stays(self, block: _Block) -> bool:
-        """Return whether an empty block is left for the next product: one that is not too large."""
-        if block.capacity * (4 + self.itemsize) > KEPT_BYTES:
-            return False
-        return not any(other.empty and other.capacity > MIN_ENTRIES for other in self._blocks if other is not block)
-
-    def trim(self) -> None:
-        """Release the empty blocks."""
-        with self._lock:
-            for block in [block for block in self._blocks if block.empty]:
-                self._blocks.remove(block)
-                block.release()
-
-    def release(self) -> None:
-        """Release all blocks, also those in use."""
-        with self._lock:
-            while self._blocks:
-                self._blocks.pop().release()
-
-
-def _aligned(count: int) -> int:
-    return max(1, -(-count // _ALIGNED)) * _ALIGNED
-
 
 #: Maximum products of the longest row, as a multiple of the mean row's. Rows of at most `SHORT_PRODUCTS` for each warp
 #: need not meet it, since a warp adds up so many in less time than the host takes for bins.
@@ -179,8 +44,6 @@ MAX_CHUNK = 512
 CHUNKS = 16
 #: Products of other sizes that are kept in mind.
 REMEMBERED = 256
-#: Bytes of row arrays that are kept for products of as many rows.
-SHELVED_BYTES = 1 << 26
 
 
 class Sizes(NamedTuple):
@@ -242,50 +105,6 @@ def trim_products(device: Device) -> None:
 def _release(device: Device) -> None:
     for kept in _kept.pop(device, {}).values():
         kept.release()
-
-
-class RowArrays:
-    """The memory of the rows of a product, in one block, which a later product of as many rows takes over."""
-
-    def __init__(self, shelf: RowArrayPool, n_rows: int) -> None:
-        with shelf.device.pooling():
-            #: Table, sizes, versions and state.
-            self._block, self.parts = allocate_row_arrays(shelf.device, n_rows)
-        self._shelf, self.rows, self.nbytes = shelf, n_rows, self._block.nbytes
-
-    def release(self) -> None:
-        self._shelf.leave(self)
-
-    def free(self) -> None:
-        self._block.release()
-
-
-class RowArrayPool:
-    """Row arrays of products that were released, the latest last, up to `SHELVED_BYTES` of them."""
-
-    def __init__(self, device: Device) -> None:
-        self.device = device
-        self._left: list[RowArrays] = []
-        self._lock = RLock()  # as in an arena
-
-    def take(self, n_rows: int) -> RowArrays:
-        """Return arrays for `n_rows` rows, with undefined content."""
-        with self._lock:
-            for index, arrays in enumerate(self._left):
-                if arrays.rows == n_rows:
-                    return self._left.pop(index)
-        return RowArrays(self, n_rows)
-
-    def leave(self, arrays: RowArrays) -> None:
-        with self._lock:
-            self._left.append(arrays)
-            while sum(each.nbytes for each in self._left) > SHELVED_BYTES:
-                self._left.pop(0).free()
-
-    def clear(self) -> None:
-        with self._lock:
-            while self._left:
-                self._left.pop().free()
 
 
 class SingleConfiguration(NamedTuple):

@@ -21,7 +21,7 @@ from repro.bench.rows import ClockName
 from repro.bench.runnable import Candidate, Runnable, Workspace, not_prepared
 from repro.config.models import StudySettings
 from repro.devices.base import PART_ALIGNMENT, Buffer, Copy
-from repro.devices.device_group import numbers_of
+from repro.devices.device_group import device_counts
 from repro.errors import Unsupported
 from repro.filtering.grids import Grid, SortedCells, consecutive, work_of_cells
 from repro.filtering.kernels import IN_FLIGHT_COUNTS
@@ -361,7 +361,7 @@ def device_filters(built: Mapping[str, ModuleFile], choices: Sequence[Choice], c
         if choice.clock == FILTER_CLOCK and isinstance(choice.id, FilterId)
     }
     made: list[Runnable] = []
-    for number in numbers_of(count):
+    for number in device_counts(count):
         for id in (chosen[tuning] for tuning in DEVICE_TUNINGS if tuning in chosen):
             if id.method == "element":
                 made.append(FilterPatches(built, id, number))

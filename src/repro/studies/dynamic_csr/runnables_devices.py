@@ -26,7 +26,7 @@ from repro.bench.runnable import Runnable, Workspace, not_prepared
 from repro.bench.yardsticks import STREAM_WORD_BYTES
 from repro.devices.base import Argument, Buffer, Copy, Device, Kernel, LaunchError
 from repro.devices.cuda_driver import package_version
-from repro.devices.device_group import Devices, numbers_of
+from repro.devices.device_group import Devices, device_counts
 from repro.errors import IncorrectError, Unsupported
 from repro.sparse.device_primitives import ModuleFile
 from repro.sparse.dynamic.kernels import PEERS
@@ -653,7 +653,7 @@ def device_runnables(built: Mapping[str, ModuleFile], count: int) -> list[Runnab
     if count < 2:
         return []
     made: list[Runnable] = [DistributedProduct(built, "product", "none", 1, steps) for steps in STEP_COUNTS]
-    for devices in numbers_of(count):
+    for devices in device_counts(count):
         for steps in STEP_COUNTS:
             made += [
                 DistributedProduct(built, "product", way, devices, steps)
