@@ -320,7 +320,7 @@ def test_the_page_begins_with_what_was_measured_and_what_came_out(maker: SmallCa
     assert str(campaign.device) in top and campaign.name in top and "<dt>problems</dt><dd>2 of 2</dd>" in top
     assert '<strong class="number">4.0×</strong>' in top and ">as fast as SomeSparse’s best" in top
     assert '<a href="#made_up-table-1">graph clock</a>: replayed batches of launches' in top
-    assert "2 of 3 cases, least 0.50×, ours slower in 1; A note." in top
+    assert "2 of 3 cases, least 0.50×, slower in 1; A note." in top
     assert "measured again later" not in top
     again = replace(part, campaign=replace(campaign, later=replace(campaign, name="newer")))
     top = write_report([again], tmp_path / "r.html").read_text().partition("</header>")[0]

@@ -110,14 +110,19 @@ class SpgemmAmg(Study):
         "cuda": CostModel(other_seconds=18, launches=1.6, memory=80),
         "opencl": CostModel(other_seconds=3, compile={"": 0.85}),
     }
-    result: Mapping[str, str] = {
+    result: Mapping[str, Any] = {
         "table": "table-targets",
         "row": "whole product: time of cuSPARSE’s fastest over ours, geometric mean",
         "column": "measured",
         "says": "the fastest routine of {library}; geometric mean of the Poisson problems’ whole products",
         "clock": "host",
-        "less_row": "whole products of elasticity: time of cuSPARSE’s fastest over ours, the worst",
-        "less_says": "the worst whole product of elasticity",
+        "lines": (
+            {
+                "says": "the worst whole product of elasticity",
+                "row": "whole products of elasticity: time of cuSPARSE’s fastest over ours, the worst",
+                "column": "measured",
+            },
+        ),
     }
 
     def check_on(self, settings: StudySettings, problems: Sequence[Outline], target: Target) -> None:
