@@ -368,7 +368,7 @@ class Section:
     remarks: str
     #: Links from the page to the measured rows.
     rows: Mapping[str, str]
-    #: Ids of the papers' claims for each verdict; empty if the page has no table of claims.
+    #: The papers' claims for each verdict, as sentences; empty if the page has no table of claims.
     claims: Mapping[str, Sequence[str]]
     #: Descriptions of the most important tables and figures on the page, by name.
     highlights: Mapping[str, str]
@@ -502,7 +502,7 @@ def _section(part: PageStudy, environment: jinja2.Environment, folder: Path, pro
         facts=_facts(part) | ({"left out, as not measured": ", ".join(left_out)} if left_out else {}),
         remarks=join_sentences([remarks(lines), missing_note(lines)]),
         rows=_rows(folder, campaign.study),
-        claims=next((tally(item.table) for item in drawn if item.table and item.artifact.name == CLAIMS), {}),
+        claims=next((tally(item.table, "claim") for item in drawn if item.table and item.artifact.name == CLAIMS), {}),
         highlights={name: description for name, description in part.highlights.items() if name in shown},
         statuses=statuses(campaign),
         failures=failures(campaign),
