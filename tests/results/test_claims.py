@@ -235,6 +235,7 @@ def test_the_tally_counts_every_claim_once(campaign: Campaign) -> None:
         "stronger": [],
         "not testable here": ["none"],
     }
+    assert tally(claims_table(campaign, claims, quantities(2.5), variants_alone), "claim")["holds"] == [CLAIM.claim]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,9 @@ import pytest
 from repro.bench.records import UNCOMMITTED
 from repro.campaign.artifacts import all_artifacts
 from repro.errors import ReproError
+from repro.results import figure_style
 from repro.results.campaign_data import Campaign, Case
+from repro.results.claims import CLAIMS
 from repro.results.output import replace_artifact, write
 from repro.results.problem_lines import measurement_note
 from repro.results.published import Published
@@ -320,7 +322,7 @@ def test_the_page_begins_with_what_was_measured_and_what_came_out(maker: SmallCa
     assert str(campaign.device) in top and campaign.name in top and "<dt>problems</dt><dd>2 of 2</dd>" in top
     assert '<strong class="number">4.0×</strong>' in top and ">as fast as SomeSparse’s best" in top
     assert '<a href="#made_up-table-1">graph clock</a>: replayed batches of launches' in top
-    assert "2 of 3 cases, least 0.50×, ours slower in 1; A note." in top
+    assert "2 of 3 cases, least 0.50×, slower in 1; A note." in top
     assert "measured again later" not in top
     again = replace(part, campaign=replace(campaign, later=replace(campaign, name="newer")))
     top = write_report([again], tmp_path / "r.html").read_text().partition("</header>")[0]
@@ -328,6 +330,27 @@ def test_the_page_begins_with_what_was_measured_and_what_came_out(maker: SmallCa
     assert '; campaign <a href="../newer/report.html">newer</a></p>' in top
     nothing = PageStudy(campaign, NOTHING, [TABLE], result=Result("table-9", "", "ours", "x", "event"))
     assert '<strong class="number">' not in write_report([nothing], tmp_path / "r.html").read_text()
+
+
+def test_the_first_figure_of_the_highlights_is_at_the_top(small: Campaign, tmp_path: Path) -> None:
+    def drawn(campaign: Campaign, published: Published) -> Figure:
+        return Figure(lambda: figure_style.empty("nothing"), "A caption.")
+
+    one, two = (Artifact("made_up", f"figure-{name}", name, "ours", "figure", drawn) for name in ("one", "two"))
+    part = PageStudy(small, NOTHING, [one, two], highlights={"figure-gone": "", "figure-two": "", "figure-one": ""})
+    top = write_report([part], tmp_path / "r.html").read_text().partition("</header>")[0]
+    assert '<use href="#made_up-figure-two-svg"' in top and '<use href="#made_up-figure-one-svg"' not in top
+
+
+def test_reversed_claims_are_named_by_their_sentences(small: Campaign, tmp_path: Path) -> None:
+    def judged(campaign: Campaign, published: Published) -> Table:
+        columns = tuple(Column(key, key, numeric=False) for key in ("id", "claim", "verdict"))
+        rows = [("best_k", "K of 2 is the best", "reversed"), ("other", "Another one", "holds")]
+        return Table(columns, [tuple(map(Cell, row)) for row in rows], "Claims.")
+
+    part = PageStudy(small, NOTHING, [Artifact("made_up", CLAIMS, "Claims", "ours", "table", judged)])
+    top = write_report([part], tmp_path / "r.html").read_text().partition("</header>")[0]
+    assert "<td>K of 2 is the best</td>" in top and "best_k" not in top
 
 
 @pytest.mark.wording

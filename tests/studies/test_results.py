@@ -7,25 +7,40 @@ from pathlib import Path
 import pytest
 
 from repro.campaign.artifacts import all_artifacts
+from repro.results.published import Published
 from repro.results.report import make_card
-from repro.results.tables import Cell, Column, Result, Sample, Table
+from repro.results.tables import Cell, Column, Result, ResultLine, Sample, Table
 from repro.studies import get_study, study_names
 
-TABLES = Path(__file__).parents[2] / "results" / "h200" / "tables"
+ROOT = Path(__file__).parents[2]
+TABLES = ROOT / "results" / "h200" / "tables"
 
 
 @pytest.mark.parametrize("study", study_names())
 def test_the_result_is_a_number_of_its_table_by_its_clock(study: str) -> None:
     contract = get_study(study)
-    result = Result(**contract.result)
+    result = Result.of(contract.result)
     assert contract.title and result.says.format(library="x")
-    with (TABLES / study / f"{result.table}.csv").open(newline="", encoding="utf-8") as file:
-        heads, *rows = csv.reader(file)
-    row = next(row for row in rows if row[0].startswith(result.row))
-    assert bool(result.less_row) == bool(result.less_says.format(library="x"))
-    assert sum(row[0].startswith(result.less_row) for row in rows) == (1 if result.less_row else len(rows))
-    assert float(row[heads.index(result.column)]) > 0
-    assert f"by the {result.clock} clock" in (TABLES / study / f"{result.table}.md").read_text("utf-8").splitlines()[0]
+    table = TABLES / study / result.table
+    printed = table.with_suffix(".md").read_text("utf-8").splitlines()
+    with table.with_suffix(".csv").open(newline="", encoding="utf-8") as file:
+        heads, *cases = csv.reader(file)
+    # a summary line is below the printed table alone
+    found = [row for row in cases if row[0].startswith(result.row)] or cases
+    assert any(line.startswith(f"| {result.row}") for line in printed)
+    assert any(float(row[heads.index(result.column)] or 0) > 0 for row in found)
+    assert f"by the {result.clock} clock" in printed[0]
+
+
+@pytest.mark.parametrize("study", study_names())
+def test_a_line_beside_the_result_is_one_target(study: str) -> None:
+    contract = get_study(study)
+    result = Result.of(contract.result)
+    wanted = Published.load(study, contract.published, contract.targets, ROOT / "config").targets
+    names = [item["what"].replace("'", "’") for item in wanted]
+    for line in result.lines:
+        assert result.table == "table-targets" and line.says.format(library="x")
+        assert sum(name.startswith(line.row) for name in names) == 1 or line.row == result.row
 
 
 def test_a_result_stands_beside_itself_by_other_clocks() -> None:
@@ -55,17 +70,44 @@ def test_where_one_space_was_searched_alone_it_is_that_spaces() -> None:
 
 
 def test_what_the_number_leaves_out_stands_beside_it() -> None:
-    result = Result("t", "gain", "ours", "that", "graph", "theirs", "of theirs alone", "loss", "over {library}")
+    lines = (ResultLine("over {library}", "loss", "ours"), ResultLine("to the letter", "gain", "theirs", True))
+    result = Result("t", "gain", "ours", "that", "graph", "theirs", "of theirs alone", lines)
     columns = (Column("target", "target", numeric=False), Column("theirs", "their space"), Column("ours", "ours"))
     table = Table(columns, [(Cell("gain"), Cell(1.1), Cell(2.1)), (Cell("loss"), Cell(), Cell(0.5))], "")
-    assert make_card(result, "X", {"mine": table}).left_out == {"of theirs alone": Cell(1.1), "over X": Cell(0.5)}
-    without = Table(columns, [(Cell("gain"), Cell(1.1), Cell())], "")
+    own = {"of theirs alone": Cell(1.1), "over X": Cell(0.5)}
+    assert make_card(result, "X", {"mine": table}).left_out == own
+    without = Table(columns, [(Cell("gain"), Cell(0.7), Cell())], "")
+    assert make_card(result, "X", {"mine": table}, ("letter", without)).left_out == {**own, "to the letter": Cell(0.7)}
     assert make_card(result, "X", {"mine": without}).left_out == {}
 
 
+def test_a_number_of_a_summary_line_has_its_cases_and_what_all_of_them_are() -> None:
+    result = Result("t", "mean", "ours", "that", "graph")
+    columns = (Column("problem", "problem", numeric=False), Column("ours", "ours"))
+    notes = ("of few choices", "noisy"), ("of few choices",), ()
+    rows = [
+        (Cell(name), Cell(value, notes=said)) for name, value, said in zip("abc", (0.9, 3.0, None), notes, strict=True)
+    ]
+    found = result.cell(Table(columns, rows, "", [(Cell("mean"), Cell(1.64, "1.64"))]))
+    assert (found.value, found.notes) == (1.64, ("of few choices",))
+    assert found.sample is not None and found.sample.said == "2 of 3 cases, least 0.90×, slower in 1"
+
+
+def test_the_number_is_of_the_campaign_to_the_letter_where_that_has_it() -> None:
+    result = Result("t", "gain", "ours", "that", "graph", own_says="by its own rows")
+    columns = (Column("target", "target", numeric=False), Column("ours", "ours"))
+    own, fair, none = (Table(columns, [(Cell("gain"), Cell(value))], "") for value in (7.5, 5.1, None))
+    card = make_card(result, "", {"mine": own}, ("letter", fair))
+    assert card.numbers == {"mine": Cell(5.1)} and card.says == "that; campaign letter"
+    assert card.left_out == {"mine, by its own rows": Cell(7.5)}
+    for other in (None, ("letter", none)):
+        card = make_card(result, "", {"mine": own}, other)
+        assert (card.numbers, card.says, card.left_out) == ({"mine": Cell(7.5)}, "that", {})
+
+
 def test_a_sample_says_the_least_and_how_often_ours_is_slower() -> None:
-    assert Sample((1.5, 0.9, 2.0), 3).said == "3 cases, least 0.90×, ours slower in 1"
-    assert Sample((1.5, 1.0), 4).said == "2 of 4 cases, least 1.00×, ours slower in none"
+    assert Sample((1.5, 0.9, 2.0), 3).said == "3 cases, least 0.90×, slower in 1"
+    assert Sample((1.5, 1.0), 4).said == "2 of 4 cases, least 1.00×, slower in none"
     assert Sample((1.5,), 1).said == Sample((), 4).said == ""
 
 

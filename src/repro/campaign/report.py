@@ -93,7 +93,7 @@ def _part(asked: CampaignSelection, name: str) -> PageStudy:
         legend_of(name),
         study.title,
         study.reference,
-        Result(**study.result) if study.result else None,
+        Result.of(study.result) if study.result else None,
     )
 
 

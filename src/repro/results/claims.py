@@ -541,12 +541,12 @@ def _beside_columns(other: Campaign, judgements: Mapping[str, Judgement]) -> tup
     )
 
 
-def tally(table: Table) -> dict[str, list[str]]:
-    """Return the ids of the claims for each verdict, from the result of `claims_table`."""
+def tally(table: Table, key: Literal["id", "claim"] = "id") -> dict[str, list[str]]:
+    """Return the ids or the sentences of the claims for each verdict, from the result of `claims_table`."""
     keys = [column.key for column in table.columns]
-    ids, verdicts = keys.index("id"), keys.index("verdict")
+    named, verdicts = keys.index(key), keys.index("verdict")
     return {
-        str(verdict): [row[ids].shown for row in table.rows if row[verdicts].value == str(verdict)]
+        str(verdict): [row[named].shown for row in table.rows if row[verdicts].value == str(verdict)]
         for verdict in VERDICT_ORDER
     }
 

@@ -262,7 +262,7 @@ class Card:
     #: The number of each campaign; `others` has the numbers by other clocks.
     numbers: Mapping[str, Cell]
     others: Mapping[str, Mapping[str, Cell]]
-    #: Numbers of the first campaign that the main one leaves out, by their descriptions.
+    #: Numbers that the main one leaves out, by their descriptions.
     left_out: Mapping[str, Cell]
     #: The result's table with the columns of all campaigns; None if there is a single campaign.
     table: Table | None = None
@@ -270,15 +270,28 @@ class Card:
     later: tuple[str, Cell] | None = None
 
 
-def make_card(result: Result, library: str, tables: Mapping[str, Table]) -> Card:
-    """Return a study's main result; `library` provides the baselines, `tables` has the result's table per campaign."""
-    own, library = next(iter(tables.values())), library or "the library"
+def make_card(
+    result: Result, library: str, tables: Mapping[str, Table], as_published: tuple[str, Table] | None = None
+) -> Card:
+    """Return a study's main result.
+
+    `library` provides the baselines, `tables` has the result's table per campaign, the main one first, and
+    `as_published` the name and the table of the campaign that has the papers' kernels to the letter.
+    """
+    (first, own), *_ = tables.items()
+    library = library or "the library"
+    literal = as_published[1] if as_published else None
+    numbers = {name: result.cell(table) for name, table in tables.items()}
+    says, left_out = result.said_of(own), result.left_out(own, literal)
+    if result.own_says and as_published and literal and result.cell(literal).value is not None:
+        left_out = {f"{first}, {result.own_says}": numbers[first], **left_out}
+        numbers[first], says = result.cell(literal), f"{says}; campaign {as_published[0]}"
     return Card(
         result,
-        result.said_of(own).format(library=library),
-        {name: result.cell(table) for name, table in tables.items()},
+        says.format(library=library),
+        numbers,
         {name: result.by_other_clocks(table) for name, table in tables.items()},
-        {words.format(library=library): cell for words, cell in result.left_out(own).items()},
+        {words.format(library=library): cell for words, cell in left_out.items() if cell.value is not None},
         side_by_side(tables) if len(tables) > 1 else None,
     )
 
@@ -355,7 +368,7 @@ class Section:
     remarks: str
     #: Links from the page to the measured rows.
     rows: Mapping[str, str]
-    #: Ids of the papers' claims for each verdict; empty if the page has no table of claims.
+    #: The papers' claims for each verdict, as sentences; empty if the page has no table of claims.
     claims: Mapping[str, Sequence[str]]
     #: Descriptions of the most important tables and figures on the page, by name.
     highlights: Mapping[str, str]
@@ -489,7 +502,7 @@ def _section(part: PageStudy, environment: jinja2.Environment, folder: Path, pro
         facts=_facts(part) | ({"left out, as not measured": ", ".join(left_out)} if left_out else {}),
         remarks=join_sentences([remarks(lines), missing_note(lines)]),
         rows=_rows(folder, campaign.study),
-        claims=next((tally(item.table) for item in drawn if item.table and item.artifact.name == CLAIMS), {}),
+        claims=next((tally(item.table, "claim") for item in drawn if item.table and item.artifact.name == CLAIMS), {}),
         highlights={name: description for name, description in part.highlights.items() if name in shown},
         statuses=statuses(campaign),
         failures=failures(campaign),
@@ -517,7 +530,11 @@ def _card(part: PageStudy, drawn: Sequence[PageArtifact]) -> Card | None:
     tables = {part.campaign.name: shown.table}
     for other in part.campaign.beside:
         tables[other.name] = cast(Table, shown.artifact.make(other, part.published))
-    card, later = make_card(result, part.library, tables), part.campaign.later
+    literal, later = part.campaign.as_published, part.campaign.later
+    as_published = None
+    if literal and (result.own_says or any(line.as_published for line in result.lines)):
+        as_published = literal.name, cast(Table, shown.artifact.make(literal, part.published))
+    card = make_card(result, part.library, tables, as_published)
     if later is None:
         return card
     number = result.cell(cast(Table, shown.artifact.make(later, part.published)))

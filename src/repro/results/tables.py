@@ -37,12 +37,12 @@ class Sample:
 
     @property
     def said(self) -> str:
-        """`36 cases, least 1.12×, ours slower in none`; of a single case nothing, which is the number itself."""
+        """`36 cases, least 1.12×, slower in none`; of a single case nothing, which is the number itself."""
         slower = sum(value < 1 for value in self.speedups)
         if self.cases < 2 or not self.speedups:
             return ""
         count = f"{len(self.speedups)} of {self.cases}" if len(self.speedups) < self.cases else str(self.cases)
-        return f"{count} cases, least {min(self.speedups):.2f}×, ours slower in {slower or 'none'}"
+        return f"{count} cases, least {min(self.speedups):.2f}×, slower in {slower or 'none'}"
 
 
 @dataclass(frozen=True)
@@ -184,11 +184,25 @@ OTHER_CLOCKS = ("event clock", "cold cache, event clock")
 
 
 @dataclass(frozen=True)
+class ResultLine:
+    """A number that a study's main number leaves out, and that stands beside it."""
+
+    #: Description; `{library}` is replaced by the baselines' library.
+    says: str
+    #: Start of the first cell in the row of the result's table.
+    row: str
+    #: Key of the column.
+    column: str
+    #: Whether it is of the campaign that has the papers' kernels to the letter, and left out where there is none.
+    as_published: bool = False
+
+
+@dataclass(frozen=True)
 class Result:
     """Location of the study's main number: a cell of one of its tables."""
 
     table: str
-    #: Start of the first cell in the row.
+    #: Start of the first cell in the row; of a summary line the number is of all cases in the column.
     row: str
     #: Key of the column.
     column: str
@@ -199,9 +213,16 @@ class Result:
     #: Key of a substitute column, used if `column` has no number in the row; `alone` is then added to the description.
     instead: str = ""
     alone: str = ""
-    #: Start of another row, of what the main number leaves out, and its description; empty if there is none.
-    less_row: str = ""
-    less_says: str = ""
+    #: What the main number leaves out.
+    lines: Sequence[ResultLine] = ()
+    #: Description of the campaign's own number if the main one is of the campaign that has the papers' kernels to the
+    #: letter; empty if the campaign's own is always the main one.
+    own_says: str = ""
+
+    @classmethod
+    def of(cls, declared: Mapping[str, Any]) -> Result:
+        """Return the result that a study's contract declares, where each of `lines` is a mapping too."""
+        return cls(**{**declared, "lines": tuple(ResultLine(**line) for line in declared.get("lines", ()))})
 
     def cell(self, table: Table) -> Cell:
         """Return the cell with the number; an empty cell if the table lacks it."""
@@ -217,12 +238,15 @@ class Result:
         cells = {clock: self._cell(table, name) for clock, name in names.items() if name != self.row}
         return {clock: cell for clock, cell in cells.items() if cell.value is not None}
 
-    def left_out(self, table: Table) -> dict[str, Cell]:
-        """Return what the main number leaves out, by its description: that of the substitute column, and `less_row`."""
-        cells = {
-            self.alone: _at(table, self.row, self.instead) if self._column(table) == self.column else Cell(),
-            self.less_says: self._cell(table, self.less_row) if self.less_row else Cell(),
-        }
+    def left_out(self, table: Table, as_published: Table | None = None) -> dict[str, Cell]:
+        """Return what the main number leaves out, by its description: that of the substitute column, and `lines`.
+
+        `as_published` is the same table of the campaign that has the papers' kernels to the letter.
+        """
+        cells = {self.alone: _at(table, self.row, self.instead) if self._column(table) == self.column else Cell()}
+        for line in self.lines:
+            source = as_published if line.as_published else table
+            cells[line.says] = _at(source, line.row, line.column) if source else Cell()
         return {words: cell for words, cell in cells.items() if cell.value is not None}
 
     def _cell(self, table: Table, name: str) -> Cell:
@@ -234,10 +258,23 @@ class Result:
 
 
 def _at(table: Table, name: str, key: str) -> Cell:
-    """Return the cell of a column in the first row whose first cell starts with `name`; an empty cell if none does."""
+    """Return the cell of a column in the first row whose first cell starts with `name`; an empty cell if none does.
+
+    That of a summary line has its cases as a sample, and the notes that all of them share.
+    """
     index = next((index for index, column in enumerate(table.columns) if column.key == key), None)
-    rows = () if index is None else (row[index] for row in table.rows if row[0].shown.startswith(name))
-    return next(iter(rows), Cell())
+    if index is None:
+        return Cell()
+    for row in table.rows:
+        if row[0].shown.startswith(name):
+            return row[index]
+    for row in table.summary:
+        if row[0].shown.startswith(name):
+            cells = [case[index] for case in table.rows if case[index].value is not None]
+            notes = tuple(note for note in cells[0].notes if all(note in cell.notes for cell in cells)) if cells else ()
+            numbers = tuple(cell.value for cell in cells if isinstance(cell.value, float))
+            return replace(row[index], sample=Sample(numbers, len(table.rows)), notes=notes)
+    return Cell()
 
 
 @dataclass(frozen=True)

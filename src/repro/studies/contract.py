@@ -130,7 +130,7 @@ class Study:
         Most important tables and figures: a description for each name, in display order. The first figure of the
         first study is at the top of the report.
     result
-        Keyword arguments of `repro.results.tables.Result`, the study's result in one number; empty if there is none.
+        Arguments of `repro.results.tables.Result.of`, the study's result in one number; empty if there is none.
     cost_models
         Cost model for each dialect; see `repro.campaign.estimate`.
     packages
@@ -158,7 +158,7 @@ class Study:
     id_class: type[BaseId] | None = None
     libraries: Mapping[str, str] = {}
     highlights: Mapping[str, str] = {}
-    result: Mapping[str, str] = {}
+    result: Mapping[str, Any] = {}
     cost_models: Mapping[str, CostModel] = {}
     packages: tuple[str, ...] = ()
     gpu_sharing: bool = False

@@ -242,6 +242,9 @@ def test_targets(coo: Campaign) -> None:
     assert distinct["ours_problems"] == 2
     assert rows["bicgstab_median"]["ours"] == pytest.approx((2700 / 3000 + 2700 / 2250) / 2)
     assert rows["bicgstab_median"]["ours_problems"] == 4
+    small = rows["library_small_median"]
+    assert small["ours_worst_case"] == "small/5pt_const" and small["ours_problems"] == 1
+    assert "small/5pt_const" not in {row["ours_worst_case"] for row in rows.values() if row is not small}
 
 
 def test_cold_times_are_those_of_the_variants_that_were_chosen_with_a_warm_cache(tmp_path: Path) -> None:

@@ -460,6 +460,8 @@ def _median_cell(value: float | None, rate: bool) -> Cell:
 
 #: Prefixes of the quantities that are measured by the event clock, and by it with a cold cache.
 BY_EVENTS, COLD_CACHE = "event_", "cold_"
+#: Part of the quantities that are measured on the problems over which no other is taken.
+SMALL = "_small"
 
 
 @dataclass(frozen=True)
@@ -487,8 +489,11 @@ STATISTICS: Mapping[str, Literal["worst", "median"]] = {"worst": "worst", "media
 
 
 def _quantity(name: str, side: Side) -> Quantity[Sequence[Times]]:
-    """Return how to measure a quantity such as `library_repeat_median`: number, selected problems, statistic."""
-    number, *values, statistic = name.split("_")
+    """Return how to measure a quantity such as `library_repeat_median`: number, selected problems, statistic.
+
+    Of `SMALL` problems all that are given are measured.
+    """
+    number, *values, statistic = name.replace(SMALL, "").split("_")
 
     def measure(cases: Sequence[Times]) -> Measured:
         numbers = []
@@ -505,7 +510,9 @@ def _quantity(name: str, side: Side) -> Quantity[Sequence[Times]]:
 @table(STUDY_NAME, "table-targets", title="Targets, and what was reached", numbering="ours")
 def targets(campaign: Campaign, published: Published) -> Table:
     precision = precision_of(campaign)
-    cases, over = counted(all_times(campaign, published, precision))
+    every = all_times(campaign, published, precision)
+    cases, over = counted(every)
+    small = [case for case in every if case.n and case not in cases]
     by_events, _ = counted(all_times(campaign, published, precision, "event"))
     by_prefix = {BY_EVENTS: by_events, COLD_CACHE: [cold for case in cases if (cold := case.cold)]}
     columns = [Column("target", "target", numeric=False), Column("wanted", "wanted")]
@@ -522,7 +529,8 @@ def targets(campaign: Campaign, published: Published) -> Table:
     allowance = time_allowance(campaign)
     for item in published.targets:
         prefix = next((prefix for prefix in by_prefix if item["quantity"].startswith(prefix)), "")
-        name, timed = item["quantity"].removeprefix(prefix), by_prefix.get(prefix, cases)
+        name = item["quantity"].removeprefix(prefix)
+        timed = small if SMALL in name else by_prefix.get(prefix, cases)
         quantities = [_quantity(name, side) for side in SIDES]
         first, second = (target_cells(item, quantity, quantity.measure(timed), allowance) for quantity in quantities)
         rows.append((*first, *second[2:]))
@@ -533,7 +541,7 @@ def targets(campaign: Campaign, published: Published) -> Table:
         "of CSR with 4-byte indices. Paper’s compressed COO: the fastest K and number of chunks a block of its format.",
         "Ours: the fastest of all our variants, its own included. Values repeat where most chunks of the paper’s",
         "compressed COO look them up in the table, else they are distinct. Worst: the least speedup, or the largest",
-        "memory. By the event clock all are chosen by it, too.",
+        "memory. By the event clock all are chosen by it, too. Small problems: those that no other line counts.",
         _cold_note(campaign),
         "Reported: no number is wanted.",
         solved_with(cases),

@@ -21,6 +21,7 @@ from repro.studies.dg_postprocessing.results import (
     ErrorsOf,
     Filtering,
     Time,
+    choice_words,
     convergence_orders,
     filtered_errors,
     local_errors,
@@ -98,8 +99,12 @@ def over_column(key: str, title: str, group: str, base: Method, over: Method) ->
         if any(field[method] is None and field.why_not(method) == (NOT_TUNED,) for method in (base, over)):
             return Cell(None, "not tuned", (NOT_TUNED,))
         made = speedup(field[base], field[over])
-        unequal = (base, over) in PUBLISHED_PAIRS and made.value is not None
-        return replace(made, notes=(*made.notes, *field.unequal_settings(base, over))) if unequal else made
+        if made.value is None:
+            return made
+        notes = field.unequal_settings(base, over) if (base, over) in PUBLISHED_PAIRS else ()
+        if over is OURS and (chosen_from := choice_words([field], base)):
+            notes = (*notes, chosen_from)
+        return replace(made, notes=(*made.notes, *notes))
 
     return ratio_column(key, title, group, cell)
 

@@ -100,6 +100,11 @@ def filter_ids(
     return (id for id in _all_filter_ids(target) if id.space in spaces and (named == "all" or str(id) in named))
 
 
+def tuned_count(dialect: str) -> int:
+    """Return how many choices each of the published methods has where it is tuned further."""
+    return len(PAPER_THREADS[dialect]) * len(TUNED_CELLS[dialect]) * len(TUNED_BLOCKS[dialect])
+
+
 def _all_filter_ids(target: Target) -> Iterator[FilterId]:
     dialect = target.dialect
     threads = PAPER_THREADS[dialect]

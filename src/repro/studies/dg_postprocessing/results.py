@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import floor, log
@@ -29,7 +29,7 @@ from repro.studies.dg_postprocessing import (
     SEVERAL,
     STUDY_NAME,
 )
-from repro.studies.dg_postprocessing.ids import WIDTHS, full_width
+from repro.studies.dg_postprocessing.ids import WIDTHS, full_width, tuned_count
 from repro.studies.dg_postprocessing.operands import Errors, peak_gflops
 from repro.studies.dg_postprocessing.study import DgRow
 
@@ -164,6 +164,11 @@ class Filtering:
         )
         return (f"not of equal choices: {'; '.join(named)}",)
 
+    def tuned_settings(self, method: Method) -> set[tuple[int, float, int]]:
+        """Return threads, size of cells, and blocks or patches a multiprocessor of each timed row of a tuned method."""
+        rows = [row for row in self._tried(method) if row.timed]
+        return {(row.threads, row.cell, row.blocks) for row in rows if row.threads and row.cell and row.blocks}
+
     def overhead(self, patches: int) -> float | None:
         """Return the memory of the patches' copies relative to one solution; None if it was not counted."""
         value = self.facts.get("overhead", {}).get(str(patches))
@@ -228,6 +233,26 @@ class Filtering:
             self[over_devices(OURS, devices, GATHER)],
         )
         return alone.seconds / (several.seconds + copies.seconds) if alone and several and copies else None
+
+
+def choice_words(fields: Sequence[Filtering], method: Method) -> str:
+    """Return what a published method, tuned further, had to choose from on some fields; empty if it was on none.
+
+    `per element: 2 of 24 choices tried (128 threads, cells of 0.5, 4 or 8 patches)`.
+    """
+    settings = set().union(*(field.tuned_settings(method) for field in fields))
+    if not settings:
+        return ""
+    offered = tuned_count("opencl" if fields[0].case.campaign.on_cpu else "cuda")
+    what = "patches" if method.columns["way"] == "element" else "blocks"
+    threads, cells, blocks = (_either(column) for column in zip(*settings, strict=True))
+    tried = f"{threads} threads, cells of {cells}, {blocks} {what}"
+    return f"{method.title.partition(',')[0]}: {len(settings)} of {offered} choices tried ({tried})"
+
+
+def _either(numbers: Iterable[float]) -> str:
+    words = [f"{number:g}" for number in sorted(set(numbers))]
+    return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
 def peak_of(case: Case[DgRow]) -> float | None:

@@ -87,6 +87,7 @@ from repro.studies.dg_postprocessing.results import (
     WidthTimes,
     absent_filtering,
     all_filterings,
+    choice_words,
     device_counts,
     filtered_errors,
     filtered_row,
@@ -131,9 +132,9 @@ def filters(campaign: Campaign, published: Published) -> Table:
     caption = [
         "A field filtered at its quadrature points. Per point and per element: the paper’s algorithms as the text has",
         "them, with one block or one patch a multiprocessor, its sizes of cells, and the threads that it leaves open.",
-        "Tuned: both with the same threads, sizes of cells and blocks or patches to choose from. Ours: contours, per",
-        "point; its gain is over the tuned kernels, and not over those of one block. Per element over per point, one",
-        "block: to the letter, where most of a large device is idle; tuned: with equal choices. Atomics: per element",
+        tuned_sentence(fields),
+        "Ours: contours, per point; its gain is over the tuned kernels, and not over those of one block. Per element",
+        "over per point, one block: to the letter, where most of a large device is idle. Atomics: per element",
         "without copies, all patches add to one solution by atomic operations, in any order, so that the last bits of",
         "its values differ from launch to launch; those of all other ways do not.",
         "Each with the fastest choice that the search timed. Speedups are above 1 where the",
@@ -144,6 +145,15 @@ def filters(campaign: Campaign, published: Published) -> Table:
         unavailable_note(campaign),
     ]
     return table_of(columns, fields, join_sentences(caption), SUMMARY)
+
+
+def tuned_sentence(fields: Sequence[Filtering]) -> str:
+    """Return the sentence on what the paper's tuned methods had to choose from in the campaign."""
+    said = [words for method in (POINT_TUNED, ELEMENT_TUNED) if (words := choice_words(fields, method))]
+    if not said:
+        return "Neither was tuned further."
+    alike = all(field.tuned_settings(POINT_TUNED) == field.tuned_settings(ELEMENT_TUNED) for field in fields)
+    return f"Tuned, beside what is to the letter: {'; '.join(said)}; {'the same' if alike else 'not the same'} of both."
 
 
 def peak_sentence(fields: list[Filtering]) -> str:
@@ -636,7 +646,9 @@ def targets(campaign: Campaign, published: Published) -> Table:
     caption = [
         "What was aimed at and what was reached, on the paper’s thirty fields: meshes of low and of high variance of",
         "five sizes, P = 1, 2, 3. Ours: filtering by contours. The paper’s per-element kernel, tuned: with the fastest",
-        "patches, threads and cells. The library’s product: its fastest routine for the same matrix as scalars in CSR.",
+        "patches, threads and cells that were tried of it.",
+        tuned_sentence([*data.plane.values()]),
+        "The library’s product: its fastest routine for the same matrix as scalars in CSR.",
         "3D: a list of 2^20 regions of its mesh of cubes, 10 each way. Reported: no number is wanted. Cases:",
         "how many fields have a number; where some have none, a verdict is of the others, and a note names what is",
         "missing.",
