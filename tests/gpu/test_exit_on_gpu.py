@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
 
 #: A finalizer of another library, made before the GPU is opened, runs all finalizers after the GPU is closed.
 BEFORE = "from weakref import finalize; other = finalize(type, int); import numpy as np, scipy.sparse as sp"
