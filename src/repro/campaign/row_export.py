@@ -81,7 +81,7 @@ def exported_rows(
 
 
 def check_choice(folder: CampaignFolder, studies: Iterable[Study], only: Mapping[str, str]) -> None:
-    """Raise `ReproError` if no row has one of the values that rows are chosen by; it has the nearest one."""
+    """Raise `ReproError` if no row has one of the values that rows are chosen by; the message names the nearest."""
     there: dict[str, set[str]] = {name: set() for name in only}
     for study in studies if only else ():
         for step in STEPS:

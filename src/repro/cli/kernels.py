@@ -220,7 +220,7 @@ _NO_FORM = {
 
 
 def _named(file: str, keys: dict[str, object]) -> Rival:
-    """Return the rival that is a file, of the form that its name says."""
+    """Return the rival for a file, whose ending selects the form."""
     import re
 
     from repro.config import validate

@@ -16,7 +16,7 @@ from scipy.sparse import csr_array
 from repro.bench.yardsticks import STREAM_WORD_BYTES
 from repro.devices.base import Argument, Buffer
 from repro.filtering.kernels import FIELDS, TILE_ROWS
-from repro.filtering.matrix_free import BLOCKS_PER_SM, Cells, Points, Stencil
+from repro.filtering.matrix_free import FILTER_BLOCKS_PER_SM, Cells, Points, Stencil
 from repro.galerkin import mode_count
 from repro.sparse.device_primitives import Launches
 from repro.sparse.elementwise import BLOCK_SIZE, in_order
@@ -98,7 +98,7 @@ class MatrixRows:
         self._basis = launches.upload(stencil.functions(basis))
         self._pieces = launches.upload(stencil.pieces)
         self._kernels = launches.kernels(f"rows-p{stencil.degree}")
-        self._blocks = launches.device.sm_count * BLOCKS_PER_SM[launches.device.backend]
+        self._blocks = launches.device.sm_count * FILTER_BLOCKS_PER_SM[launches.device.backend]
         self._tiles = points.host.tiles(TILE_ROWS, points.size)
         self._search: list[Argument] = [
             np.int32(len(self._tiles) - 1), launches.upload(self._tiles), points.x, points.y, *stencil.arguments,
@@ -178,7 +178,7 @@ class FilterMatrix:
         """
         device = self.launches.device
         kernels = self.launches.kernels(f"apply-p{self.degree}")
-        blocks = device.sm_count * BLOCKS_PER_SM[device.backend]
+        blocks = device.sm_count * FILTER_BLOCKS_PER_SM[device.backend]
         shares = shares or self.size.shares(blocks * BLOCK_SIZE[device.backend] // WARP)
         dealt = shares > 1 and device.backend == "cuda"
         runs: list[Callable[[], None]] = []

@@ -30,7 +30,7 @@ Floats = NDArray[np.float64]
 #: A triangle may be wider than a lattice square by this relative tolerance; kernels extend polynomial pieces by it.
 ROUNDING = 1e-11
 #: Blocks per multiprocessor, for grid-stride loops over points.
-BLOCKS_PER_SM = {"cuda": 16, "opencl": 4}
+FILTER_BLOCKS_PER_SM = {"cuda": 16, "opencl": 4}
 #: Maximum number of copies of points of all patches: kernels have 32-bit offsets.
 MAX_COPIES = 2**31 - 1
 #: Number of warps per multiprocessor that should each have a tile of points.
@@ -271,7 +271,7 @@ class PerPoint(MatrixFree):
         cells = Cells(launches, points.host.triangles(size))
         self.field = Field(launches, stencil, cells.grid.members, basis)
         kernels = launches.kernels(f"{method}-p{stencil.degree}")
-        blocks = blocks or device.sm_count * BLOCKS_PER_SM[device.backend]
+        blocks = blocks or device.sm_count * FILTER_BLOCKS_PER_SM[device.backend]
         self.launch = kernels.blocks(
             f"{method}_t{threads}",
             blocks,
@@ -306,7 +306,7 @@ class LocalPerPoint(MatrixFree):
         cells = Cells(launches, points.host.triangles(float(scales.mean())))
         self.field = Field(launches, stencil, cells.grid.members, basis)
         self._kernels = launches.kernels(f"{LOCAL}-p{stencil.degree}")
-        self._blocks = launches.device.sm_count * BLOCKS_PER_SM[launches.device.backend]
+        self._blocks = launches.device.sm_count * FILTER_BLOCKS_PER_SM[launches.device.backend]
         relative = launches.upload(scales[points.order] / stencil.scale)
         self._search: list[Argument] = [
             np.int32(points.count), points.x, points.y, relative, *stencil.arguments, *cells.arguments,

@@ -200,10 +200,10 @@ def fans(corners: Floats, width: int) -> Fans:
         cell = cell + first[owner]
         polygons, counts = _clip(polygons[owner], counts[owner], axis, cell.astype(np.float64), 1.0)
         polygons, counts = _clip(polygons, counts, axis, cell + 1.0, -1.0)
-        left = counts >= 3
-        polygons, counts = polygons[left], counts[left]
-        pair = pair[owner][left]
-        cells = [before[owner][left] for before in cells] + [cell[left]]
+        remaining = counts >= 3
+        polygons, counts = polygons[remaining], counts[remaining]
+        pair = pair[owner][remaining]
+        cells = [before[owner][remaining] for before in cells] + [cell[remaining]]
     owner, number = expand_ranges(counts - 2)
     three = np.stack([polygons[owner, 0], polygons[owner, number + 1], polygons[owner, number + 2]], axis=1)
     return Fans(pair[owner], np.stack(cells, axis=1)[owner], three)
@@ -227,11 +227,11 @@ def _clip(polygons: Floats, counts: Integers, axis: int, line: Floats, sign: flo
     kept = np.stack([real & (here >= 0), crosses], axis=2).reshape(n, 2 * v)
     vertices = np.stack([polygons, crossing], axis=2).reshape(n, 2 * v, 2)
     place = np.cumsum(kept, axis=1)
-    left = place[:, -1]
-    clipped = np.zeros((n, int(left.max(initial=0)), 2))
+    vertex_counts = place[:, -1]
+    clipped = np.zeros((n, int(vertex_counts.max(initial=0)), 2))
     row, column = np.nonzero(kept)
     clipped[row, place[row, column] - 1] = vertices[row, column]
-    return clipped, left.astype(np.int64)
+    return clipped, vertex_counts.astype(np.int64)
 
 
 def strips_from_line(corners: Floats, width: int) -> Strips:

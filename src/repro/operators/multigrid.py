@@ -55,7 +55,7 @@ class Memory:
     ) -> None:  # fmt: skip
         self.runtime, self.load, self.levels, self.solver = runtime, load, levels, solver
         self.settings, self.refreshable, self.cupys = settings, refreshable, cupys
-        #: Whether no refresh was left in its middle.
+        #: False while a refresh runs, and after one that failed.
         self.whole = True
         # at exit the device may be closed already, and all memory is given back anyway
         finalize(self, _give_back, levels, solver).atexit = False

@@ -75,7 +75,7 @@ def check_factors(a: Factor, b: Factor) -> None:
 
 
 #: Largest number of blocks per multiprocessor for kernels with grid-stride loops.
-BLOCKS_PER_SM = {"cuda": 16, "opencl": 2}
+LOOP_BLOCKS_PER_SM = {"cuda": 16, "opencl": 2}
 
 
 class Releasable(Protocol):
@@ -334,7 +334,7 @@ class Launches:
     def bind(self, module: str, kernel: str, count: int, *arguments: Argument) -> Launch:
         """Return a launch of a grid-stride kernel."""
         backend = self.device.backend
-        blocks = min(-(-count // BLOCK_SIZE[backend]), self.device.sm_count * BLOCKS_PER_SM[backend])
+        blocks = min(-(-count // BLOCK_SIZE[backend]), self.device.sm_count * LOOP_BLOCKS_PER_SM[backend])
         return self.kernels(module).blocks(kernel, blocks, arguments)
 
     def over(self, module: str, kernel: str, count: int, *arguments: Argument, lanes: int = 1) -> None:

@@ -12,7 +12,7 @@ from repro.sparse.spgemm.binned_rows import (
     SAMPLE_ROWS,
     Factors,
     ProductBins,
-    RowLoad,
+    RowDemand,
     retry_shapes,
     shapes_by_entries,
     spread_out,
@@ -76,7 +76,7 @@ def test_few_rows_have_more_lanes():
     assert shapes.shapes[0] == HashShape(16, 256, 8)
 
     def width(rows, of_a, of_b):
-        shape = spread_out(shapes, SM_90, 8, RowLoad([rows] * BINS, lanes, of_a, of_b)).shapes[0]
+        shape = spread_out(shapes, SM_90, 8, RowDemand([rows] * BINS, lanes, of_a, of_b)).shapes[0]
         assert isinstance(shape, HashShape)
         assert shape.table == 256
         return shape.width

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from repro.codegen.targets import CPU, get_target
 from repro.config.models import EXTENDED, PAPER, PAPER_TUNED
 from repro.errors import Unsupported
-from repro.sparse.device_primitives import BLOCKS_PER_SM
+from repro.sparse.device_primitives import LOOP_BLOCKS_PER_SM
 from repro.sparse.dynamic.host_layout import SEGMENTS
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.elementwise import BLOCK_SIZE
@@ -164,7 +164,7 @@ def test_a_launch_has_a_vector_for_each_row(rivals_built, work_on, monkeypatch):
     )
     update = PublishedUpdate(rivals_built["double"], "insert")
     update.prepare(workspace)
-    block, most = BLOCK_SIZE["opencl"], device.sm_count * BLOCKS_PER_SM["opencl"]
+    block, most = BLOCK_SIZE["opencl"], device.sm_count * LOOP_BLOCKS_PER_SM["opencl"]
     assert grids.count((min(-(-150 * TEXT.width // block), most), block)) >= SINGLE_BATCHES.batches
     update.release()
 

@@ -72,7 +72,7 @@ class LevelLaunches(Launches):
         return max(1, min(self.device.sm_count * DOT_BLOCKS_PER_SM, -(-n // BLOCK_SIZE[self.device.backend])))
 
     def dots(self, n: int, vectors: Buffer, count: int, stride: int, w: Buffer, sums: Buffer) -> None:
-        """Queue the products of w with `count` vectors at a stride: float64 `(count,)`."""
+        """Queue the dot products of w with each of `count` vectors at a stride into `sums`, float64 `(count,)`."""
         self.bind_dots(n, vectors, count, stride, w, sums)()
 
     def bind_dots(

@@ -46,13 +46,13 @@ class SetupCounters(NamedTuple):
     #: The longest row of P, later of its transpose; and the entries of P.
     longest: int = 10
     entries: int = 11
-    #: All of them.
+    #: Counters that are allocated, some of them without a name.
     size: int = 16
 
 
 COUNTERS = SetupCounters()
 #: Blocks that a multiprocessor holds of a kernel whose blocks wait for each other.
-BLOCKS_PER_SM = 4
+SET_UP_BLOCKS_PER_SM = 4
 
 
 def render_multigrid(templates: Path, key: str, target: Target, owner: str) -> str:
@@ -73,7 +73,7 @@ def render_multigrid(templates: Path, key: str, target: Target, owner: str) -> s
         breakdown=BREAKDOWN[precision],
         max_steps=MAX_STEPS,
         min_radius=MIN_RADIUS,
-        blocks_per_sm=BLOCKS_PER_SM,
+        blocks_per_sm=SET_UP_BLOCKS_PER_SM,
         words=COUNTERS,
         state_pointer=STATE_BUFFER_END,
     )

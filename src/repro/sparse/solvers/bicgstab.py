@@ -24,7 +24,7 @@ from repro.codegen.build_cache import Module
 from repro.devices.base import Argument, Buffer, Device, Program
 from repro.errors import IncorrectError, ModuleError, ReproError, UnstableError, Unsupported
 from repro.sparse.operands import ProductOperands, ProductRunnable, expand, operands_of
-from repro.sparse.solvers.kernels import BLOCK_SIZE, BLOCKS_PER_SM, WORD_BYTES, Breakdown, LaunchedBicgstabState
+from repro.sparse.solvers.kernels import BLOCK_SIZE, SOLVER_BLOCKS_PER_SM, WORD_BYTES, Breakdown, LaunchedBicgstabState
 
 Vector = NDArray[np.floating]
 
@@ -126,7 +126,7 @@ class Solution:
     #: not, since r is only updated. `breakdown`: a division by zero. `diverged`: the residual is `DIVERGED` times that
     #: of b, or not finite. `limit`: the allowed iterations are done.
     status: Status
-    #: Divisor of a breakdown.
+    #: Which divisor was zero at a breakdown.
     reason: Breakdown
 
 
@@ -150,7 +150,7 @@ class BiCGSTAB:
         guards = guards or Guards(device)
         self._product_of = product_of
         self._device, self._n, self._dtype = device, n, np.dtype(dtype)
-        self._grid = device.sm_count * BLOCKS_PER_SM[device.backend]
+        self._grid = device.sm_count * SOLVER_BLOCKS_PER_SM[device.backend]
         words = -(-n * self._dtype.itemsize // WORD_BYTES)
         self.vector_bytes = words * WORD_BYTES
         with ExitStack() as stack:

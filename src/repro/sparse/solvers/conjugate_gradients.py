@@ -22,7 +22,7 @@ from repro.devices.base import Argument, Buffer, Device, Program
 from repro.errors import IncorrectError, ModuleError, Unsupported
 from repro.sparse.operands import ProductRunnable, expand, operands_of, symmetry_on
 from repro.sparse.solvers.bicgstab import OF_THE_PRODUCT
-from repro.sparse.solvers.kernels import BLOCK_SIZE, BLOCKS_PER_SM, KINDS, WORD_BYTES, CgState
+from repro.sparse.solvers.kernels import BLOCK_SIZE, KINDS, SOLVER_BLOCKS_PER_SM, WORD_BYTES, CgState
 from repro.sparse.solvers.persistent import (
     AT_ROUNDING,
     ON_CHIP,
@@ -84,7 +84,7 @@ class ProductCg(RestartedSolver):
         words = -(-scale.nbytes // WORD_BYTES)
         self.vector_bytes = words * WORD_BYTES
         block_size = BLOCK_SIZE[device.backend]
-        grid = min(device.sm_count * BLOCKS_PER_SM[device.backend], -(-words // block_size))
+        grid = min(device.sm_count * SOLVER_BLOCKS_PER_SM[device.backend], -(-words // block_size))
         with ExitStack() as stack:
 
             def zeros(name: str, nbytes: int = self.vector_bytes) -> Buffer:

@@ -14,7 +14,7 @@ from repro.sparse.symmetry import adjoint_members
 
 #: Threads per block, and blocks per multiprocessor, which are all resident at once.
 BLOCK_SIZE = {"cuda": 256, "opencl": 64}
-BLOCKS_PER_SM = {"cuda": 4, "opencl": 1}
+SOLVER_BLOCKS_PER_SM = {"cuda": 4, "opencl": 1}
 #: Bytes of a vector load, to which vectors are padded; and loads in flight per thread.
 WORD_BYTES = 16
 IN_FLIGHT = 4
@@ -176,7 +176,7 @@ def render_solver(templates: Path, solver: str, precision: str, target: Target) 
         scalar=scalar,
         members="xyzw"[: WORD_BYTES // scalar_bytes],
         block_size=BLOCK_SIZE[target.dialect],
-        blocks_per_sm=BLOCKS_PER_SM[target.dialect],
+        blocks_per_sm=SOLVER_BLOCKS_PER_SM[target.dialect],
         in_flight=IN_FLIGHT,
         state={place.name.lower(): place.value for place in state},
         reasons={reason.name.lower(): reason.value for reason in reasons},

@@ -218,7 +218,7 @@ def shapes_by_bounds(target: Target, scalar_bytes: int, counts: BinCounts, colum
 
 
 @dataclass(frozen=True)
-class RowLoad:
+class RowDemand:
     """How much work a product has in rows and in their lengths, beside the lanes that could share it."""
 
     #: Rows of each bin, `(BINS,)`.
@@ -230,7 +230,7 @@ class RowLoad:
     mean_row_of_b: float
 
 
-def spread_out(shapes: BinShapes, target: Target, scalar_bytes: int, demand: RowLoad) -> BinShapes:
+def spread_out(shapes: BinShapes, target: Target, scalar_bytes: int, demand: RowDemand) -> BinShapes:
     """Return shapes with more lanes a row in bins that would leave most of the device idle.
 
     Lanes of a warp follow the row length of B; several warps need long rows of A.
@@ -277,7 +277,7 @@ def papers_shapes(target: Target, scalar_bytes: int, width: int = 32, n_rows: in
 
 
 #: Limit of blocks per multiprocessor for grid-stride loops over a bin's rows.
-BLOCKS_PER_SM = {"cuda": 32, "opencl": 4}
+BIN_BLOCKS_PER_SM = {"cuda": 32, "opencl": 4}
 #: Limit of blocks with dense accumulators or tables in global memory, and of the bytes of these.
 GLOBAL_BLOCKS, GLOBAL_BYTES = 256, 1 << 29
 
@@ -316,11 +316,11 @@ class ProductRows:
 
         C needs memory for the output of `mode`. `stack` releases the kernels' working memory after they are done.
         """
-        tried = list(enumerate(zip(shapes.shapes, counts.rows, strict=True)))
-        share = GLOBAL_BYTES // max(sum(rows > 0 and in_global_memory(shape) for _, (shape, rows) in tried), 1)
+        bins = list(enumerate(zip(shapes.shapes, counts.rows, strict=True)))
+        share = GLOBAL_BYTES // max(sum(rows > 0 and in_global_memory(shape) for _, (shape, rows) in bins), 1)
         launches: list[LaunchSpec] = []
         by_column = long_shapes(self._device.target, self._c.dtype.itemsize)[0]
-        for bin, (chosen, rows) in reversed(tried):  # the longest rows first
+        for bin, (chosen, rows) in reversed(bins):  # the longest rows first
             if not rows:
                 continue
             shape, blocks, more = chosen or by_column, rows, list[Argument]()
@@ -331,7 +331,7 @@ class ProductRows:
             module, name = shape.kernel(mode)
             shared = shape.table_bytes(mode, self._c.dtype.itemsize) if isinstance(shape, LongShape) else 0
             kernel = self._load(f"{module}-{self._factors.format}").kernel(name, shared)
-            blocks = min(-(-blocks // shape.rows), self._device.sm_count * BLOCKS_PER_SM[self._device.backend])
+            blocks = min(-(-blocks // shape.rows), self._device.sm_count * BIN_BLOCKS_PER_SM[self._device.backend])
             launches.append(LaunchSpec(kernel, blocks, shape.threads, [np.int32(bin), *self._arguments(), *more]))
         if not launches:
             return in_order([])
@@ -374,7 +374,7 @@ SAMPLE_ROWS, MIN_PRODUCTS = 128, 30_000_000
 #: Share of all products from which on a bin is sampled.
 MIN_SHARE = 0.05
 #: Entries that are allocated, as a multiple of those estimated.
-SPARE = 1.15
+ALLOCATION_FACTOR = 1.15
 
 
 @dataclass(frozen=True)
@@ -412,7 +412,7 @@ class Sample:
         """Return the estimated entries of all rows; without a sample the expected ones."""
         expected = zip(self.rows, self.entries, counts.rows, expected_entries(counts), strict=True)
         return sum(
-            int(SPARE * all_rows * entries / rows) + rows if rows and entries else most
+            int(ALLOCATION_FACTOR * all_rows * entries / rows) + rows if rows and entries else most
             for rows, entries, all_rows, most in expected
         )
 

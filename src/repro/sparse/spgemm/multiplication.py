@@ -36,7 +36,7 @@ from repro.sparse.spgemm.binned_rows import (
     Factors,
     ProductBins,
     ProductRows,
-    RowLoad,
+    RowDemand,
     arguments_of,
     expected_entries,
     retry_shapes,
@@ -100,7 +100,7 @@ class Multiplication:
         """Return shapes with more lanes for few rows, for mean row lengths of A and B."""
         lanes = self.device.sm_count * self.device.target.threads_per_sm
         return spread_out(
-            shapes, self.device.target, self._scalar_bytes, RowLoad(counts.rows, lanes, mean_row_of_a, mean_row_of_b)
+            shapes, self.device.target, self._scalar_bytes, RowDemand(counts.rows, lanes, mean_row_of_a, mean_row_of_b)
         )
 
     def in_one_phase(self, factors: Factors, segments: int = 1) -> Storage:

@@ -37,7 +37,7 @@ MEMORY_SHARE = 4
 #: Bytes that are reserved without a question for the free memory.
 SMALL_BYTES = 1 << 28
 #: One part in so many of a product's largest size is reserved besides: warps leave ranges that are too short for a row.
-SPARE = 4
+SPARE_DIVISOR = 4
 #: Entries that a warp takes of the buffer at once.
 MAX_CHUNK = 512
 #: Chunks of a warp, about, in a whole product.
@@ -258,7 +258,7 @@ class SingleLaunch:
         blocks = min(-(-rows // shape.rows), device.sm_count * shape.blocks_per_sm)
         warps = blocks * max(shape.threads // device.target.warp, 1)
         chunk = max(1, min(MAX_CHUNK, bound // (CHUNKS * warps)))
-        capacity = bound + bound // SPARE + chunk * warps
+        capacity = bound + bound // SPARE_DIVISOR + chunk * warps
         return SingleConfiguration(shape, longest, blocks, chunk, capacity)
 
     def _kernel(self, program: Program, shape: SingleShape) -> Kernel:

@@ -56,7 +56,7 @@ THREADS = {
 CPU_THREADS = 64
 #: Threads per block of the paper (King et al. 2020, section 5), and what stands for them on the CPU.
 PAPERS_THREADS = (256, CPU_THREADS)
-#: For slices: fewer entries in flight than codes in a word would not reduce the number of loads.
+#: Entries in flight of slices; with fewer than the codes in a word there would be no fewer loads.
 SLICED_ENTRIES = (4, 8)
 _NAME = re.compile(r"b(?P<threads>\d+)-k(?P<entries>\d+)-c(?P<chunks>[1-9]\d{0,3})(-(?P<load>cs))?")
 

@@ -285,7 +285,7 @@ class BinTimes:
 
     @property
     def row(self) -> AmgRow:
-        """A row that tells product, mode and bin; an empty row if there are no kernels."""
+        """The first kernel's row, for product, mode and bin; an empty row without kernels."""
         return next(iter(self.kernels), AmgRow())
 
     @property

@@ -199,7 +199,7 @@ def matrices(campaign: Campaign, published: Published) -> Table:
 
 
 def boundless(item: Record) -> int | None:
-    """Return the published entries per row if their number is whole, as if the grid had no boundary; else None."""
+    """Return published non-zeros over unknowns where that is whole, the boundary being ignored; else None."""
     entries, rest = divmod(int(item["nonzeros"]), int(item["unknowns"]))
     return None if rest else entries
 
