@@ -102,7 +102,7 @@ def test_a_faster_kernel_of_the_report_is_named_and_does_not_replace_the_choice(
     assert (winner.variant, winner.faster) == (BEST, literal)
     assert winner.faster_seconds == pytest.approx(4e-6)
     lost, named, why = notes([winner])
-    assert lost == "None of our kernels beats library/fast on part (double)."
+    assert lost == "No kernel of this campaign beats library/fast on part (double)."
     assert f"{literal} took 4.00 µs" in named and BEST in named and "choice stands" in why
     assert next(notes([replace(winner, repeats_within=0.096)])).startswith(
         "One kernel, timed in two processes, differed by 10 %"
@@ -134,7 +134,7 @@ def test_two_studies_are_told_apart_and_one_whose_kernels_stay_says_so(
     head, first, second = said.splitlines()[:3]
     assert head.split()[1] == "study" and {first.split()[1], second.split()[1]} == {STUDY, other}
     assert "0.50 (0.50 to 0.50)" in said
-    assert f"None of our kernels beats library/csr on part (double, {other})." in said
+    assert f"No kernel of this campaign beats library/csr on part (double, {other})." in said
     assert f"Kernels of {other} cannot be exported or run as an operator; those of {STUDY} can." in said
     # and so do both ways out, of a problem that this study alone measured, and of a variant
     shutil.rmtree(maker.case_folder("part", "double"))

@@ -236,13 +236,14 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (BOMB, "aliases stand for more than 100,000 values.*line 5"),
+        (BOMB, "aliases stand for more than 100,000 values"),
         ("a: &a {b: *a}\n", "alias .a stands in what it stands for"),
         ("a: " + "[" * 3000 + "]" * 3000, "nested more than 50 deep"),
-        ("".join(f"{' ' * depth}a:\n" for depth in range(1000)), "nested more than 50 deep.*line 50"),
-        ("seed: " + "1" * 5000, "5000 digits.*line 1"),
+        ("".join(f"{' ' * depth}a:\n" for depth in range(1000)), "nested more than 50 deep"),
+        ("seed: " + "1" * 5000, "5000 digits"),
         ("seed: 0x" + "f" * 5000, "integer of more than 63 bits"),
         ("seed: 9223372036854775808", "integer of more than 63 bits"),
+        ("studies:\n\tcompound_spmv: {}\n", "a tab, and YAML indents by spaces"),
         ("a: 2024-13-45", "form of !!timestamp"),
         ("a: !!bool maybe", "form of !!bool"),
         ("seed: 1\nstudies: {}\nseed: 2\n", "the key 'seed' is there twice, in lines 1 and 3"),
@@ -254,7 +255,7 @@ def test_yaml_that_no_configuration_can_mean_is_one_message(content: str, messag
     path = tmp_path / "mine.yaml"
     path.write_text(content)
     started = time.monotonic()
-    with pytest.raises(ReproError, match=rf"unreadable YAML\n  where: .*mine.yaml\n  actual: .*{message}"):
+    with pytest.raises(ReproError, match=rf"unreadable YAML\n  where: .*mine.yaml.*\n  actual: .*{message}"):
         load(path)
     assert time.monotonic() - started < 5
 

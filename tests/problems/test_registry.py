@@ -200,7 +200,7 @@ TOY = "{name: toy, source: generated, entry: real, kind: poisson, sets: [s]%s}"
 def test_a_registry_that_does_not_fit(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(ReproError, match=said) as caught:
         load_registry(write(tmp_path, text))
-    assert str(caught.value.where) == str(tmp_path / "problems.yaml")
+    assert str(caught.value.where).startswith(str(tmp_path / "problems.yaml"))
 
 
 @pytest.mark.parametrize("kind", ["missing", "a folder"])

@@ -512,7 +512,9 @@ def check_measured(folder: CampaignFolder) -> None:
         "no such campaign",
         where=folder.raw,
         actual=f"{folder.name}{suggestion(folder.name, others)}",
-        todo="measure it first, or name another one: `repro list campaigns` has all",
+        todo="measure it first, or name another one"
+        + (f", such as {others[0]}" if others else "")
+        + ": `repro list campaigns` has all",
     )
 
 

@@ -137,12 +137,13 @@ def _tables_of_claims(campaigns: Iterable[Campaign]) -> dict[str, tuple[Campaign
 
 def verdict_line(table: Table) -> str:
     """Return the number of claims for each verdict, with names of reversed ones: `2 hold, 1 reversed (best_k)`."""
-    words = {Verdict.HOLDS: "hold", Verdict.NOT_TESTABLE: "not testable here"}
+    words = {Verdict.NOT_TESTABLE: "not testable here"}
     parts = []
     for verdict, ids in tally(table).items():
         named = f" ({', '.join(ids)})" if verdict == Verdict.REVERSED else ""
         if ids:
-            parts.append(f"{len(ids)} {words.get(Verdict(verdict), verdict)}{named}")
+            word = "hold" if verdict == Verdict.HOLDS and len(ids) > 1 else words.get(Verdict(verdict), verdict)
+            parts.append(f"{len(ids)} {word}{named}")
     return ", ".join(parts)
 
 

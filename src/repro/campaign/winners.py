@@ -224,7 +224,7 @@ def notes(winners: Sequence[Winner], reasons: bool = True) -> Iterator[str]:
         sorted(slower, key=lambda winner: winner.library or ""), key=lambda winner: winner.library
     ):
         names = ", ".join(_case(winner, several) for winner in cases)
-        yield f"None of our kernels beats {library} on {names}."
+        yield f"No kernel of this campaign beats {library} on {names}."
     for winner in winners:
         if winner.equal:
             more = f" and {len(winner.equal) - MAX_EQUAL} more" if len(winner.equal) > MAX_EQUAL else ""

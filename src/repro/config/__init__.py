@@ -44,15 +44,20 @@ def read_yaml(path: Path, subject: str = "configuration file") -> Any:
         The file is missing, unreadable, too large, or not YAML in UTF-8; a mapping repeats a key; values are nested too
         deeply; or expanded aliases give too many values. The message states line and column.
     """
+    text = _read_text(path, subject)
     try:
-        loader = _Loader(_read_text(path, subject))
+        loader = _Loader(text)
         try:
             return loader.get_single_data()
         finally:
             loader.dispose()
     except yaml.MarkedYAMLError as error:
-        detail = " ".join(str(error).replace("<unicode string>", path.name).split())
-        raise ReproError("unreadable YAML", where=path, actual=detail, todo=_CORRECT) from None
+        mark = error.problem_mark or error.context_mark
+        where = f"{path}, line {mark.line + 1}, column {mark.column + 1}" if mark else path
+        words = " ".join(part for part in (error.context, error.problem) if part) or str(error)
+        if mark and "\t" in "".join(text.split("\n")[mark.line : mark.line + 1])[mark.column : mark.column + 1]:
+            words = f"a tab, and YAML indents by spaces ({words})"
+        raise ReproError("unreadable YAML", where=where, actual=" ".join(words.split()), todo=_CORRECT) from None
     except (yaml.YAMLError, RecursionError) as error:
         raise ReproError("unreadable YAML", where=path, actual=" ".join(str(error).split()), todo=_CORRECT) from None
 
