@@ -136,7 +136,14 @@ def test_a_panel_a_problem_with_the_papers_numbers(campaign):
     assert drawn_lines.count([ONE_DEVICE, (2, pytest.approx(2.0)), (4, pytest.approx(3.2))]) == 2
     assert [(2, 1.94)] in drawn_lines and [(4, 3.55)] in drawn_lines and [(8, 6.03)] not in drawn_lines
     texts = {text.get_text() for text in drawn.findobj(Text)}
-    assert {"overlapped", "with exchange", "as many as devices", "speedup over one device", "published, M2090"} <= texts
+    assert {
+        "overlapped",
+        "with exchange",
+        "without exchange",
+        "speedup = number of devices",
+        "speedup over one device",
+        "published, M2090",
+    } <= texts
     assert "1.93 in single precision and 1.97 in double precision" in made.caption
 
 

@@ -144,7 +144,7 @@ SPEEDUP_SERIES = (
         "s",
         lambda case, n: case.launch_speedup(n),
     ),
-    SpeedupSeries("alone", figure_style.DARK, "o", lambda case, n: case.speedup(case.alone(n))),
+    SpeedupSeries("without exchange", figure_style.DARK, "o", lambda case, n: case.speedup(case.alone(n))),
     SpeedupSeries("with exchange", figure_style.ACCENT, "^", lambda case, n: case.speedup(case.exchanged(n))),
     SpeedupSeries("overlapped", figure_style.GREEN, "v", lambda case, n: case.speedup(case.overlapped(n))),
 )
@@ -178,7 +178,7 @@ def draw_scaling(panels: Sequence[Sequence[DeviceTimes]], published: Published, 
         plotting.Line2D([], [], color=item.colour, marker=item.marker, markersize=3.2, label=item.label)
         for item in SPEEDUP_SERIES
     ]
-    handles.append(plotting.Line2D([], [], **LINEAR, label="as many as devices"))
+    handles.append(plotting.Line2D([], [], **LINEAR, label="speedup = number of devices"))
     if printed:
         handles.append(
             plotting.Line2D([], [], linestyle="", marker="D", markersize=3.4, color="black", label="published, M2090")
