@@ -31,6 +31,7 @@ from repro.studies.spgemm_amg.results import (
     OURS,
     PAPER_KERNELS,
     PAPERS_SET_UP,
+    SINGLE,
     TWO_TUNED,
     BinTimes,
     ProblemTimes,
@@ -141,6 +142,7 @@ METHOD_LOOKS = {
     ONE.key: (figure_style.MIDDLE, "d"),
     ONE_TUNED.key: (figure_style.DARK, "D"),
     TWO_TUNED.key: (figure_style.GREEN, "h"),
+    SINGLE.key: ("black", "*"),
 }
 ROUTINE_MARKERS = ("<", ">", "^", "v", "P", "X")
 
@@ -155,7 +157,9 @@ def flops(campaign: Campaign, published: Published) -> Figure:
         "GFLOPS of whole products, from factors on the device to C there: two operations for each multiplication that",
         "C takes, over the time. All products sorted by row and column; the paper’s kernels, rows sorted in shared",
         "memory; ours in one phase with the kernels that are expected to be the fastest, and with those that the",
-        f"search chose, and in two phases with those. Triangles and crosses: the routines of {library}.",
+        "search chose, and in two phases with those; and in one launch. "
+        f"Triangles and crosses: the routines of {library}.",
+        "Where the search had sorts alone, what it chose for one phase is left out." * searched_sorts_alone(cases),
         f"{precision_of(campaign).capitalize()} precision.",
         measurement_note(campaign, HOST),
         remarks(lines),
@@ -169,7 +173,10 @@ def draw_flops(cases: Sequence[ProblemTimes], library: str, mark: str | None) ->
     products = {name: [case.product(name) for case in cases] for name in PRODUCTS}
     routines = routines_of([times for case in cases for times in case.products])
     shown = [
-        method for method in (*METHODS, *routines) if any(times[method] for all_ in products.values() for times in all_)
+        method
+        for method in (*METHODS, SINGLE, *routines)
+        if any(times[method] for all_ in products.values() for times in all_)
+        and not (method is ONE_TUNED and searched_sorts_alone(cases))
     ]
     if not shown:
         return figure_style.empty("no product was measured in this campaign")
@@ -199,6 +206,11 @@ def draw_flops(cases: Sequence[ProblemTimes], library: str, mark: str | None) ->
     return drawn
 
 
+def searched_sorts_alone(cases: Sequence[ProblemTimes]) -> bool:
+    """Return whether the kernels of one phase were chosen among the paper's sorts, as by `space: paper`."""
+    return not any(case.case.searched.select(what="bin", mode="one", method="hash") for case in cases)
+
+
 def _draw_flops_row(
     axes: Axes, y: int, times: ProductTimes, shown: Sequence[Method], looks: dict[str, tuple[str, str]]
 ) -> str | None:
@@ -217,8 +229,9 @@ def _draw_flops_row(
 
 
 def _method_look(colour: str, marker: str) -> dict[str, Any]:
+    size = 6.5 if marker == "*" else 3.8  # the rays of a star are thin
     return {
-        "color": colour, "marker": marker, "markersize": 3.8, "markeredgecolor": "white", "markeredgewidth": 0.4,
+        "color": colour, "marker": marker, "markersize": size, "markeredgecolor": "white", "markeredgewidth": 0.4,
         "linestyle": "", "zorder": 3,
     }  # fmt: skip
 
