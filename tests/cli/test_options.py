@@ -62,7 +62,7 @@ def test_a_campaign_that_is_not_there_is_told_alike_by_every_command(
         "error: no such campaign",
         "  where: results/mien/raw",
         "  actual: mien; did you mean mine?",
-        "  what to do: measure it first, or name another one: `repro list campaigns` has all",
+        "  what to do: measure it first, or name another one, such as mine: `repro list campaigns` has all",
     ]
 
 

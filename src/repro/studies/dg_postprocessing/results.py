@@ -250,6 +250,15 @@ def choice_words(fields: Sequence[Filtering], method: Method) -> str:
     return f"{method.title.partition(',')[0]}: {len(settings)} of {offered} choices tried ({tried})"
 
 
+def tuned_sentence(fields: Sequence[Filtering]) -> str:
+    """Return the sentence on what the paper's tuned methods had to choose from in the campaign."""
+    said = [words for method in (POINT_TUNED, ELEMENT_TUNED) if (words := choice_words(fields, method))]
+    if not said:
+        return "Neither was tuned further."
+    alike = all(field.tuned_settings(POINT_TUNED) == field.tuned_settings(ELEMENT_TUNED) for field in fields)
+    return f"Tuned, beside what is to the letter: {'; '.join(said)}; {'the same' if alike else 'not the same'} of both."
+
+
 def _either(numbers: Iterable[float]) -> str:
     words = [f"{number:g}" for number in sorted(set(numbers))]
     return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))

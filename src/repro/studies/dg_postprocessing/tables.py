@@ -87,7 +87,6 @@ from repro.studies.dg_postprocessing.results import (
     WidthTimes,
     absent_filtering,
     all_filterings,
-    choice_words,
     device_counts,
     filtered_errors,
     filtered_row,
@@ -99,6 +98,7 @@ from repro.studies.dg_postprocessing.results import (
     over_devices,
     product,
     published_tests,
+    tuned_sentence,
     unfiltered_errors,
     width_times,
 )
@@ -145,15 +145,6 @@ def filters(campaign: Campaign, published: Published) -> Table:
         unavailable_note(campaign),
     ]
     return table_of(columns, fields, join_sentences(caption), SUMMARY)
-
-
-def tuned_sentence(fields: Sequence[Filtering]) -> str:
-    """Return the sentence on what the paper's tuned methods had to choose from in the campaign."""
-    said = [words for method in (POINT_TUNED, ELEMENT_TUNED) if (words := choice_words(fields, method))]
-    if not said:
-        return "Neither was tuned further."
-    alike = all(field.tuned_settings(POINT_TUNED) == field.tuned_settings(ELEMENT_TUNED) for field in fields)
-    return f"Tuned, beside what is to the letter: {'; '.join(said)}; {'the same' if alike else 'not the same'} of both."
 
 
 def peak_sentence(fields: list[Filtering]) -> str:
