@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -507,7 +507,8 @@ def _entries(stream: BinaryIO, header: Header, path: Path) -> tuple[Column, Colu
                 todo=ANEW,
             ) from None
         if count + len(parts[-1][0]) > header.stored:
-            raise _surplus(path, header, block, line, header.stored - count)
+            place, text = _find_line(BytesIO(block), line - 1, header.stored - count, path, line)
+            raise _bad_count(place, header, f"more: {text} is one too many")
         line += block.count(b"\n")
         count += len(parts[-1][0])
     if count < header.stored:
@@ -662,9 +663,12 @@ def _expanded(header: Header, rows: Column, columns: Column, values: Column, pat
     return sp.coo_array((values, (rows, columns)), shape=shape)
 
 
-def _find_line(stream: BinaryIO, header: int, entry: int, path: Path) -> tuple[str, str]:
-    """Read the file again to find an entry; return file and line number, and the line's text, for an error message."""
-    for number, text in enumerate(stream, 1):
+def _find_line(stream: BinaryIO, header: int, entry: int, path: Path, first: int = 1) -> tuple[str, str]:
+    """Read lines from number `first` on to find an entry behind line `header`, the first of which is entry 0.
+
+    Return file and line number, and the line's text, for an error message.
+    """
+    for number, text in enumerate(stream, first):
         if number > header and text.strip():
             if not entry:
                 return f"{path}, line {number}", quote(text)
@@ -672,17 +676,10 @@ def _find_line(stream: BinaryIO, header: int, entry: int, path: Path) -> tuple[s
     raise AssertionError("the file has become shorter")
 
 
-def _surplus(path: Path, header: Header, block: bytes, first: int, kept: int) -> ReproError:
-    """Return the error for a block, which begins with line `first`, with more than the `kept` entries that are left."""
-    written = ((line, text) for line, text in enumerate(block.split(b"\n"), first) if text.strip())
-    line, text = next(islice(written, kept, None))
-    return _bad_count(path, header, f"more: {quote(text)} is one too many", f", line {line}")
-
-
-def _bad_count(path: Path, header: Header, actual: str, place: str = "") -> ReproError:
+def _bad_count(place: Path | str, header: Header, actual: str) -> ReproError:
     return ReproError(
         "the file is not a complete Matrix Market file",
-        where=f"{path}{place}",
+        where=place,
         expected=f"{header.stored:,} entries, as line {header.lines} says",
         actual=actual,
         todo=ANEW,
