@@ -38,8 +38,7 @@ from repro.problems.problem import Outline, Unavailable
 from repro.programs import Ended, run_program
 from repro.sparse.library import for_problem
 from repro.sparse.ordering import UNKNOWNS
-from repro.studies import get_study
-from repro.studies.contract import UNKNOWN_RUNNABLE
+from repro.studies import UNKNOWN_RUNNABLE, get_study
 from repro.untrusted_files import read_json, read_text, shown
 
 #: Default configuration of the floor: medium block size, available on every device.

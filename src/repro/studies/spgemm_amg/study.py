@@ -18,8 +18,7 @@ from repro.problems.problem import Outline, Problem
 from repro.results.published import Published
 from repro.sparse.device_primitives import ModuleFile, read_modules
 from repro.sparse.tuning_features import LIBRARIES, features
-from repro.studies import CostModel, StepResult, Study, Workload
-from repro.studies.contract import UNKNOWN_RUNNABLE
+from repro.studies import UNKNOWN_RUNNABLE, CostModel, StepResult, Study, Workload
 from repro.studies.spgemm_amg import PRODUCT_NAMES, PRODUCTS, REFERENCE, ProductName
 from repro.studies.spgemm_amg import STUDY_NAME as NAME
 from repro.studies.spgemm_amg.ids import AmgRow, KernelId
