@@ -467,6 +467,11 @@ def _write_comparison(comparison: Comparison, path: Path) -> None:
         texts.to_csv(partial, index=False)
 
 
+#: Most problems of which `repro best` prints, unasked, the lines that take their kernels away.
+MAX_RECIPES = 3
+HOW_TO_TAKE_AWAY = "how to take kernels to C++ and to Python: --problem NAME says it of one problem, --recipes of all"
+
+
 def best(
     named: CampaignArgument = None,
     campaign: CampaignName = None,
@@ -475,6 +480,13 @@ def best(
         str | None, typer.Option("--study", help="A study of the campaign; by default all that choose a kernel.")
     ] = None,
     problem: Annotated[str | None, typer.Option("--problem", help="The winners on this problem alone.")] = None,
+    recipes: Annotated[
+        bool,
+        typer.Option(
+            "--recipes",
+            help=f"Print how to take away the kernels of each problem, and not only of up to {MAX_RECIPES}.",
+        ),
+    ] = False,
     results: Results = RESULTS,
     config_file: RecordedConfig = None,
 ) -> None:
@@ -488,6 +500,8 @@ def best(
         repro best mine
 
         repro best mine --problem part
+
+        repro best h200 --recipes
 
         repro best mine --json
     """
@@ -503,7 +517,8 @@ def best(
         return
     if asked.named_by:
         typer.echo(f"campaign {asked.said}\n")
-    print_winners(winners)
+    many = problem is None and len({winner.problem for winner in winners if winner.python}) > MAX_RECIPES
+    print_winners(winners, "" if recipes or not many else HOW_TO_TAKE_AWAY)
     print_rivals(rivals)
     for name, table in studies_without(asked, study) if problem is None else ():
         typer.echo(f"\n{name} chooses no single kernel a problem: its times are in {table}")
