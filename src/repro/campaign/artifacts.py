@@ -69,7 +69,7 @@ class CampaignSelection:
 
     @property
     def said(self) -> str:
-        """The campaign's name, and the configuration that names it if the user does not: `default, of config/config.yaml`."""
+        """The campaign, and the configuration that names it if the user does not: `default, of config/config.yaml`."""
         return f"{self.campaign}, of {self.named_by}" if self.named_by else self.campaign
 
     def check_measured(self) -> None:
