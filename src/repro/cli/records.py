@@ -348,12 +348,12 @@ def _of_campaign(
 
 
 def check(
-    named: CampaignArgument = None,
     config_file: RecordedConfig = None,
     output: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write this file where nothing is missing.")
     ] = None,
     each: Annotated[bool, typer.Option("--each", help="Name each one, and do not count those of one reason.")] = False,
+    named: CampaignArgument = None,
     campaign: CampaignName = None,
     results: Results = RESULTS,
     as_json: AsJson = False,
