@@ -37,6 +37,8 @@ from statistics import geometric_mean
 import pandas as pd
 from jinja2 import Environment, StrictUndefined
 
+from repro.results.claims import counted
+
 ROOT = Path(__file__).parents[1]
 SOURCES = ROOT / "docs/sources"
 WIDTH = 120
@@ -124,16 +126,13 @@ def _judged(claim: pd.Series[object]) -> str:
 
 def tally(study: str, campaign: str) -> str:
     """Return how many claims have which verdict, `6 hold, 2 reversed`."""
-    counts = _counts(campaign, study)
-    return ", ".join(f"{n} {'hold' if verdict == 'holds' and n > 1 else verdict}" for verdict, n in counts.items())
+    return ", ".join(counted(verdict, n) for verdict, n in _counts(campaign, study).items())
 
 
 def verdict(campaign: str, *studies: str) -> str:
     """Return how many claims of all studies have which verdict, `Of 9 claims 6 hold, 2 weaker, 1 reversed`."""
-    counts = _counts(campaign, *studies)
-    holding = counts.pop("holds", 0)
-    said = [f"{holding} {'holds' if holding == 1 else 'hold'}", *(f"{n} {name}" for name, n in counts.items())]
-    return f"Of {holding + sum(counts.values())} claims {', '.join(said)}"
+    counts = {"holds": 0, **_counts(campaign, *studies)}
+    return f"Of {sum(counts.values())} claims {', '.join(counted(verdict, n) for verdict, n in counts.items())}"
 
 
 def _counts(campaign: str, *studies: str) -> dict[str, int]:

@@ -107,29 +107,33 @@ def test_a_record_says_which_commit_or_that_there_is_none(
         {"source": source, "commit": "b" * 40, "dirty": True},
         {"source": "f" * 16, "commit": known, "dirty": True},
         {"device": "some"},
+        {"source": "e" * 16, "repro": "0.1.0"},
     )
     before = code_of(read_environments(CampaignFolder(folder)), read_commits(CampaignFolder(folder)))
     assert list(before) == [
         f"commit {'b' * 12} with changes",
         f"commit {known[:12]} with changes",
         "no commit is recorded",
+        "no commit is recorded, of version 0.1.0",
     ]
     monkeypatch.setattr("repro.bench.environment.checkout", lambda: repository)
     record("made", tmp_path / "results")
     said = capsys.readouterr().out
     assert f"commit {known[:12]}: environment {names[0]}" in said
-    assert f"code that no commit of the history has: environment {names[1]}" in said
-    assert json.loads((folder / COMMITS).read_text()) == {source: known, "f" * 16: None}
+    changed = f"code that no commit of the history has, changed from commit {known[:12]}"
+    assert f"{changed}: environment {names[1]}" in said
+    assert json.loads((folder / COMMITS).read_text()) == {source: known, "f" * 16: None, "e" * 16: None}
     codes = code_of(read_environments(CampaignFolder(folder)), read_commits(CampaignFolder(folder)))
     assert code_words(codes) == (
-        f"commit {known[:12]}; code that no commit of the history has: 1 of 3 environments; "
-        "no commit is recorded: 1 of 3 environments"
+        f"commit {known[:12]}; {changed}: 1 of 4 environments; no commit is recorded: 1 of 4 environments; "
+        "code that no commit of the history has, of version 0.1.0: 1 of 4 environments"
     )
     # in a clone with less history what was found stays
     other = tmp_path / "other"
     other.mkdir()
     git(other, "init", "-q")
-    assert record_commits(CampaignFolder(folder), other) == {source: known, "f" * 16: None}
+    kept = {source: known, "f" * 16: None, "e" * 16: None}
+    assert record_commits(CampaignFolder(folder), other) == kept
 
 
 def test_a_report_names_few_of_many_commits() -> None:

@@ -92,6 +92,21 @@ def test_a_winner_stands_beside_the_library_in_its_own_order(small: Matrix, caps
     assert said["export"] == winner.export and said["speedup"] == pytest.approx(1.5)
 
 
+def test_lines_that_take_kernels_away_are_printed_of_few_problems_or_when_asked_for(
+    small: Matrix, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    maker = campaign(Path(), "cuda", target="sm_80")
+    monkeypatch.setattr("repro.cli.results.MAX_RECIPES", 0)
+    for option, printed in (("", False), ("--recipes", True), ("--problem part", True)):
+        run_command(f"repro best {maker.campaign} {option}")
+        said = capsys.readouterr().out
+        assert BEST in said and ("repro export" in said) is printed
+        assert ("--problem NAME" in said and "--recipes" in said) is not printed
+    monkeypatch.setattr("repro.cli.results.MAX_RECIPES", 1)
+    run_command(f"repro best {maker.campaign}")
+    assert "repro export" in capsys.readouterr().out
+
+
 @pytest.mark.medium
 def test_a_faster_kernel_of_the_report_is_named_and_does_not_replace_the_choice(small: Matrix) -> None:
     literal = "CSR-AoS-AoS/dynamic-32-2-rolled"

@@ -66,6 +66,39 @@ def test_a_campaign_that_is_not_there_is_told_alike_by_every_command(
     ]
 
 
+@pytest.mark.parametrize("command", ["best", "claims", "results", "environment", "report", "check"])
+def test_a_campaign_is_an_argument_or_an_option_of_every_command_that_has_no_other_argument(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words in ("mien", "--campaign mien", "mien --campaign mien"):
+        with pytest.raises(SystemExit):
+            app.run([command, *words.split()])
+        assert "  where: results/mien/raw" in capsys.readouterr().err
+    if command == "report":  # the second one's results stand beside the first's
+        return
+    with pytest.raises(SystemExit):
+        app.run([command, "h200", "--campaign", "h100"])
+    assert capsys.readouterr().err.splitlines()[0] == "error: two campaigns are named"
+
+
+@pytest.mark.parametrize("command", ["best", "claims", "results", "environment", "report", "table --all"])
+def test_a_command_without_a_campaign_says_which_it_takes(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        app.run([*command.split(), "--results", str(tmp_path)])
+    assert "default, which config/config.yaml names, since the command names none" in capsys.readouterr().err
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("command", ["best", "claims"])
+def test_the_printed_winners_and_claims_name_the_campaign_of_a_configuration(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed = said(capsys, command, "--config", "config/h100-products.yaml")
+    assert "campaign h100-products, of config/h100-products.yaml" in printed.splitlines()[0]
+
+
 def test_every_exit_code_of_a_command_is_one_that_it_ends_with() -> None:
     assert app.COMMANDS["compare"].codes.keys() >= {app.COMMANDS["compare"].failed}
     assert all({*command.codes} <= {0, 1, 2} for command in app.COMMANDS.values())

@@ -194,3 +194,27 @@ def test_the_name_of_a_recorded_configuration_is_told_its_file(tmp_path: Path, m
     Path("config").mkdir()
     Path("config", "demo.yaml").touch()
     assert nearest_file(Path("demo")) == "demo; did you mean config/demo.yaml?"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "timing: {rounds: 3}\nstudies:\n  compound_spmv: {}\n",
+            "a.yaml:1:1: timing: unknown key (is {'rounds': 3}); it belongs under studies.compound_spmv (a.yaml:3:3)",
+        ),
+        (
+            "studies:\n  spgemm_amg: {}\n  compound_spmv:\n    rounds: 3\n    timing: {tie: 0.1}\n",
+            "a.yaml:4:5: studies.compound_spmv.rounds: unknown key (is 3); "
+            "it belongs under studies.compound_spmv.timing (a.yaml:5:5)",
+        ),
+        (
+            "space: paper\nstudies:\n  spgemm_amg: {}\n  dynamic_csr: {}\n",
+            "it belongs under studies.spgemm_amg (a.yaml:3:3) or under studies.dynamic_csr (a.yaml:4:3)",
+        ),
+        ("studies:\n  spgemm_amg: {device: cuda}\n", "unknown key (is 'cuda'); it belongs at the top level"),
+        ("space: paper\n", "a.yaml:1:1: space: unknown key (is 'paper'); it belongs under studies.<name>"),
+    ],
+)
+def test_a_key_in_a_wrong_place_is_told_where_it_belongs(text: str, said: str) -> None:
+    assert said in refused(text)

@@ -1,6 +1,7 @@
 """A queue beside a device's own: on the CPU, and on a GPU that only keeps time."""
 
 import weakref
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -56,12 +57,12 @@ def test_a_stream_beside_a_gpus_own_makes_the_context_current_for_each_call(mach
 def test_an_error_of_the_driver_is_ours(machine, monkeypatch, tmp_path):
     device = open_cuda(0)
     queue = device.new_queue()
-    error = device._cuda.Error
+    driver = import_module("pycuda.driver")
 
     def fail(*_):
-        raise error("no such address")
+        raise driver.Error("no such address")
 
-    monkeypatch.setattr(device._cuda, "memcpy_htod_async", fail)
+    monkeypatch.setattr(driver, "memcpy_htod_async", fail)
     with pytest.raises(LaunchError, match="no such address"):
         queue.write(device.allocate(8), np.zeros(1))
     assert len(machine.stack) == 1
@@ -73,9 +74,11 @@ def test_a_queue_is_dropped_where_no_context_is_current(machine, tmp_path):
     device = open_cuda(0)
     queue = device.new_queue()
     launch = queue.bind(device.load(tmp_path).kernel("any"), 1, 1, [np.int32(5)])
+    _, stream = machine.streams.values()
     machine.streams.clear()  # which holds the stream as well
     current = []
-    weakref.finalize(queue._stream, lambda: current.extend(machine.stack))
+    weakref.finalize(stream, lambda: current.extend(machine.stack))
+    del stream
     stack, machine.stack[:] = list(machine.stack), []
     del queue
     assert not current

@@ -7,7 +7,7 @@ import pytest
 from fake_cuda import BYTES_PER_MS, install
 
 from repro.devices.base import Copy, LaunchError, LaunchSpec
-from repro.devices.cuda import CudaDevice, open_cuda
+from repro.devices.cuda import open_cuda
 from repro.devices.device_group import Devices
 
 
@@ -16,13 +16,21 @@ def machine(monkeypatch):
     return install(monkeypatch, 3)
 
 
+def assert_closed(machine):
+    """No context is current any more, and the next device that is opened keeps its own current, as a first one does."""
+    assert machine.stack == []
+    device = open_cuda(0)
+    assert machine.stack == [0]
+    device.close()
+    assert machine.stack == []
+
+
 @pytest.fixture
 def devices(machine):
     opened = Devices([open_cuda(ordinal) for ordinal in range(3)])
     yield opened
     opened.close()
-    assert machine.stack == []
-    assert CudaDevice._resident is None
+    assert_closed(machine)
 
 
 @pytest.fixture
@@ -239,8 +247,8 @@ def test_a_fault_that_a_copy_meets_says_that_the_context_is_lost_and_all_are_clo
         devices.copy(source, 0, target, 1, 1000)
     assert caught.value.sticky
     devices.close()
-    assert machine.stack == []
-    assert CudaDevice._resident is None
+    machine.lost = False
+    assert_closed(machine)
 
 
 def test_a_refused_copy_alone_loses_no_context(machine, devices):

@@ -1,6 +1,7 @@
 import os
 import subprocess
 import sys
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -164,28 +165,30 @@ def test_a_launch_that_waits_cannot_be_captured_but_harms_nothing(gpu, empty):
 
 
 @pytest.mark.skipif(not may_block(os.environ), reason="a stream may not be blocked here")
-def test_the_blocker_gives_up_and_says_so(gpu, gpu_module, empty):
-    blocker = Blocker(gpu._cuda, gpu_module.kernel("block_stream"), gpu._stream, timeout=0.02, short=0.02)
-    with blocker.block():
-        empty()
-    gpu.synchronize()
-    assert not blocker.expired
-    with blocker.block():
-        empty()
-        gpu.synchronize()  # comes back when the blocker has given up
-    assert blocker.expired
+def test_the_blocker_gives_up_and_says_so(gpu, gpu_module):
+    driver = import_module("pycuda.driver")
+    with gpu.current():
+        stream = driver.Stream()
+        blocker = Blocker(driver, gpu_module.kernel("block_stream"), stream, timeout=0.02, short=0.02)
+        with blocker.block():
+            pass
+        stream.synchronize()
+        assert not blocker.expired
+        with blocker.block():
+            stream.synchronize()  # comes back when the blocker has given up
+        assert blocker.expired
 
 
-def test_a_launch_that_waits_for_the_device_is_an_error_by_the_event_clock(gpu, gpu_module, empty):
-    if gpu._timer.blocker is None:
-        pytest.skip("blocking is switched off")
-    usual = gpu._timer.blocker
-    gpu._timer.blocker = Blocker(gpu._cuda, gpu_module.kernel("block_stream"), gpu._stream, timeout=0.02, short=0.02)
+@pytest.mark.skipif(not may_block(os.environ), reason="a stream may not be blocked here")
+def test_a_launch_that_waits_for_the_device_is_an_error_by_the_event_clock(gpu, gpu_module, empty, monkeypatch):
+    monkeypatch.setattr("repro.devices.cuda.BLOCKED_SECONDS", (0.02, 0.02))
+    gpu.use_common(gpu_module)
     try:
         with pytest.raises(LaunchError, match="REPRO_BLOCKING"):
             gpu.time_events(lambda: (empty(), gpu.synchronize()), 20)
     finally:
-        gpu._timer.blocker = usual
+        monkeypatch.undo()
+        gpu.use_common(gpu_module)
     assert np.median(gpu.time_events(empty, 100)) < 1e-4
 
 

@@ -21,6 +21,7 @@ from repro.results.claims import (
     Quantity,
     Verdict,
     claims_table,
+    counted,
     judge,
     load_claims,
     tally,
@@ -236,6 +237,11 @@ def test_the_tally_counts_every_claim_once(campaign: Campaign) -> None:
         "not testable here": ["none"],
     }
     assert tally(claims_table(campaign, claims, quantities(2.5), variants_alone), "claim")["holds"] == [CLAIM.claim]
+
+
+def test_one_claim_holds_and_several_hold() -> None:
+    assert [counted(Verdict.HOLDS, n) for n in (0, 1, 2)] == ["0 hold", "1 holds", "2 hold"]
+    assert [counted(Verdict.NOT_TESTABLE, n) for n in (1, 2)] == ["1 not testable here", "2 not testable here"]
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,7 @@ _Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.!+_-]{0,99}$")]
 
 
 class _Environment(_Record):
+    repro: _Word | None = None
     source: _Word | None = None
     commit: _Word | None = None
     backend: str | None = None
@@ -157,19 +158,30 @@ UNCOMMITTED = "code that no commit of the history has"
 
 
 def code_of(environments: Mapping[str, Mapping[str, Any]], commits: Mapping[str, str | None]) -> dict[str, list[str]]:
-    """Return the names of the environment records, by a text on the code that they ran; see `read_commits`."""
+    """Return the names of the environment records, by a text on the code that they ran; see `read_commits`.
+
+    Of code without a commit, the text says what is known: the commit that was changed, or else the version.
+    """
     codes: dict[str, list[str]] = {}
     for name, record in environments.items():
         source, stated = record.get("source"), record.get("commit")
         if isinstance(source, str) and source in commits:
             found = commits[source]
-            words = f"commit {found[:COMMIT_LENGTH]}" if found else UNCOMMITTED
+            words = f"commit {found[:COMMIT_LENGTH]}" if found else f"{UNCOMMITTED}{_known_of(record)}"
         elif stated:
             words = f"commit {stated[:COMMIT_LENGTH]}{' with changes' * bool(record.get('dirty'))}"
         else:
-            words = "no commit is recorded"
+            words = f"no commit is recorded{_known_of(record)}"
         codes.setdefault(words, []).append(name)
     return codes
+
+
+def _known_of(record: Mapping[str, Any]) -> str:
+    """Return what an environment record knows of code without a commit."""
+    stated, version = record.get("commit"), record.get("repro")
+    if stated:
+        return f", changed from commit {stated[:COMMIT_LENGTH]}"
+    return f", of version {version}" if version else ""
 
 
 def _names(folder: Path) -> list[str]:

@@ -503,15 +503,20 @@ def recorded_studies(folder: CampaignFolder) -> list[str]:
     return sorted(path.name for path in folder.raw.iterdir() if path.is_dir() and path not in shared)
 
 
-def check_measured(folder: CampaignFolder) -> None:
-    """Raise `ReproError` if a campaign has no measured files; the message has the nearest campaign that has some."""
+def check_measured(folder: CampaignFolder, named_by: Path | None = None) -> None:
+    """Raise `ReproError` if a campaign has no measured files; the message has the nearest campaign that has some.
+
+    `named_by` is the configuration that names the campaign; None if the user does.
+    """
     if folder.raw.is_dir():
         return
     others = [other.name for other in CampaignFolder.measured(folder.path.parent)]
     raise ReproError(
         "no such campaign",
         where=folder.raw,
-        actual=f"{folder.name}{suggestion(folder.name, others)}",
+        actual=f"{folder.name}, which {named_by} names, since the command names none"
+        if named_by
+        else f"{folder.name}{suggestion(folder.name, others)}",
         todo="measure it first, or name another one"
         + (f", such as {others[0]}" if others else "")
         + ": `repro list campaigns` has all",

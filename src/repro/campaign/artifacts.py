@@ -35,6 +35,8 @@ class CampaignSelection:
     config: Config | None
     #: Other campaigns whose results are shown beside this one's.
     beside: tuple[str, ...] = ()
+    #: Configuration that names the campaign; None if the user does.
+    named_by: Path | None = None
 
     @classmethod
     def of(
@@ -59,17 +61,26 @@ class CampaignSelection:
             beside = loaded.beside if loaded else ()
         if name in beside:
             raise ReproError("a campaign cannot stand beside itself", where="beside", actual=name)
-        return cls(name, results, loaded, tuple(beside))
+        return cls(name, results, loaded, tuple(beside), None if campaign else config or DEFAULT_CONFIG)
 
     @property
     def folder(self) -> CampaignFolder:
         return CampaignFolder.of(self.campaign, self.results)
 
+    @property
+    def said(self) -> str:
+        """The campaign, and the configuration that names it if the user does not: `default, of config/config.yaml`."""
+        return f"{self.campaign}, of {self.named_by}" if self.named_by else self.campaign
+
+    def check_measured(self) -> None:
+        """Raise `ReproError` if the campaign has no measured files."""
+        check_measured(self.folder, self.named_by)
+
     def studies(self, study_name: str | None = None) -> list[str]:
         """Return the named study, or all with rows, in the configuration's order; without rows all configured."""
         if study_name is not None:
             return [get_study(study_name).name]
-        check_measured(self.folder)
+        self.check_measured()
         configured = [name for name in (self.config.studies if self.config else study_names()) if name in study_names()]
         recorded = recorded_studies(self.folder)
         return [name for name in configured if name in recorded] or configured

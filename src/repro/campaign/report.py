@@ -12,7 +12,7 @@ from repro.campaign.artifacts import CampaignSelection, all_artifacts, published
 from repro.campaign.winners import find_winners, own_problems, page_winners
 from repro.errors import ReproError
 from repro.results.campaign_data import Campaign
-from repro.results.claims import CLAIMS, Verdict, tally
+from repro.results.claims import CLAIMS, Verdict, counted, tally
 from repro.results.common_tables import SETUP_COSTS
 from repro.results.output import as_latex, as_markdown, latex_escape, markdown_escape, replace_artifact
 from repro.results.problem_lines import missing_note, own_problems_table, problem_lines, remarks
@@ -137,13 +137,11 @@ def _tables_of_claims(campaigns: Iterable[Campaign]) -> dict[str, tuple[Campaign
 
 def verdict_line(table: Table) -> str:
     """Return the number of claims for each verdict, with names of reversed ones: `2 hold, 1 reversed (best_k)`."""
-    words = {Verdict.NOT_TESTABLE: "not testable here"}
     parts = []
     for verdict, ids in tally(table).items():
         named = f" ({', '.join(ids)})" if verdict == Verdict.REVERSED else ""
         if ids:
-            word = "hold" if verdict == Verdict.HOLDS and len(ids) > 1 else words.get(Verdict(verdict), verdict)
-            parts.append(f"{len(ids)} {word}{named}")
+            parts.append(f"{counted(verdict, len(ids))}{named}")
     return ", ".join(parts)
 
 

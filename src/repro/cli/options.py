@@ -59,6 +59,15 @@ CampaignName = Annotated[
         show_default=False,
     ),
 ]
+CampaignArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="CAMPAIGN",
+        help="The same as by --campaign.",
+        autocompletion=complete_campaign,
+        show_default=False,
+    ),
+]
 Campaigns = Annotated[
     list[str] | None,
     typer.Option(
@@ -87,6 +96,23 @@ Receipt = Annotated[
 ]
 #: Id of the run, passed by the supervising process to the measuring process.
 Run = Annotated[str | None, typer.Option("--run", hidden=True)]
+
+
+def either(named: str | None, campaign: str | None) -> str | None:
+    """Return the campaign that the argument or `--campaign` names; None if neither does.
+
+    Raises
+    ------
+    ReproError
+        They name different ones.
+    """
+    if named and campaign and named != campaign:
+        from repro.errors import ReproError
+
+        raise ReproError(
+            "two campaigns are named", expected="one", actual=f"{named} --campaign {campaign}", todo="leave one out"
+        )
+    return named or campaign
 
 
 def print_json(content: object) -> None:

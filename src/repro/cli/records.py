@@ -14,10 +14,12 @@ import typer
 from repro.bench.campaign_folder import RESULTS, CampaignFolder
 from repro.cli.options import (
     AsJson,
+    CampaignArgument,
     CampaignName,
     ConfigFile,
     RecordedConfig,
     Results,
+    either,
     print_json,
 )
 from repro.package_data import DEFAULT_CONFIG
@@ -121,6 +123,7 @@ def merge(
 
 
 def environment(
+    named: CampaignArgument = None,
     campaign: CampaignName = None,
     record: Annotated[
         str | None, typer.Option("--record", metavar="HASH", help="One environment record.", show_default=False)
@@ -135,14 +138,16 @@ def environment(
 
     Examples:
 
-        repro environment --campaign h200 > h200.txt
+        repro environment h200 > h200.txt
 
         pip install -c h200.txt -e '.[cuda]'
     """
     from repro.campaign.archive import constraints_of
     from repro.campaign.artifacts import CampaignSelection
 
-    typer.echo(constraints_of(CampaignSelection.of(campaign, results, config_file).folder, record))
+    asked = CampaignSelection.of(either(named, campaign), results, config_file)
+    asked.check_measured()
+    typer.echo(constraints_of(asked.folder, record))
 
 
 def cite(
@@ -348,6 +353,7 @@ def check(
         Path | None, typer.Option(metavar="FILE", help="Write this file where nothing is missing.")
     ] = None,
     each: Annotated[bool, typer.Option("--each", help="Name each one, and do not count those of one reason.")] = False,
+    named: CampaignArgument = None,
     campaign: CampaignName = None,
     results: Results = RESULTS,
     as_json: AsJson = False,
@@ -366,7 +372,7 @@ def check(
 
     Example:
 
-        repro check --campaign default
+        repro check default
     """
     from repro.bench.records import code_of, read_commits, read_environments
     from repro.bench.store import check_measured
@@ -378,7 +384,8 @@ def check(
     from repro.errors import ReproError
     from repro.untrusted_files import files_below
 
-    asked = CampaignSelection.of(campaign, results, config_file)
+    chosen = either(named, campaign)
+    asked = CampaignSelection.of(chosen, results, config_file)
     # rows in one file a study and step have no receipts, and were measured on another machine or an earlier day
     tables = {path.relative_to(asked.folder.raw).parts[1:] for path in files_below(asked.folder.raw, "*.parquet")}
     record, config = bool(tables) and all(len(parts) == 1 for parts in tables), asked.config
@@ -389,12 +396,12 @@ def check(
     if config is not None:
         plan = make_plan(config)
         if not asked.folder.raw.is_dir():
-            source = config_file or (DEFAULT_CONFIG if campaign is None else asked.folder.config)
+            source = config_file or (DEFAULT_CONFIG if chosen is None else asked.folder.config)
             raise ReproError(f"campaign {asked.campaign} was never run: `repro run --config {source}` runs it")
         freshness = None if plan.config.replay else Freshness(plan)
-        named = find_missing(plan, freshness)
+        missing_parts = find_missing(plan, freshness)
     elif record:
-        named = find_missing_of_record(asked.folder)
+        missing_parts = find_missing_of_record(asked.folder)
     else:
         check_measured(asked.folder)
         raise ReproError(
@@ -404,15 +411,15 @@ def check(
         )
     code = code_of(read_environments(asked.folder), read_commits(asked.folder))
     if as_json:
-        print_json({"campaign": asked.campaign, "named": [asdict(part) for part in named], "code": code})
+        print_json({"campaign": asked.campaign, "named": [asdict(part) for part in missing_parts], "code": code})
     else:
         batches = ProblemBatches(plan) if plan and not record else None
-        for part in named if each else count_alike(named):
+        for part in missing_parts if each else count_alike(missing_parts):
             log = log_of(batches, part.case) if batches and part.case else None
             typer.echo(f"{part.what}: {part.reason}\n" + (f"  log: {log}\n" if log else ""), err=True)
         for words, names in code.items():
             typer.echo(f"{words}: environment {', '.join(names)}")
-    missing = [part for part in named if not part.remark]
+    missing = [part for part in missing_parts if not part.remark]
     if not missing:
         words = f"campaign {asked.campaign} is complete"
         if output is not None:

@@ -15,12 +15,14 @@ import typer
 from repro.bench.campaign_folder import RESULTS, CampaignFolder
 from repro.cli.options import (
     AsJson,
+    CampaignArgument,
     CampaignName,
     Campaigns,
     Receipt,
     RecordedConfig,
     Results,
     StudyName,
+    either,
     print_json,
 )
 from repro.package_data import DEFAULT_CONFIG
@@ -150,6 +152,7 @@ def figure(
 
 
 def report(
+    named: CampaignArgument = None,
     campaign: Campaigns = None,
     study: StudyName = None,
     results: Results = RESULTS,
@@ -167,9 +170,9 @@ def report(
 
         repro report
 
-        repro report --campaign h200
+        repro report h200
 
-        repro report --campaign h200 --beside repeat-h200
+        repro report h200 --beside repeat-h200
 
         repro report --campaign h200 --campaign repeat-h200
     """
@@ -178,9 +181,11 @@ def report(
     from repro.cli.console import Progress
     from repro.errors import ReproError
 
-    named = campaign or []
+    given = campaign or []
+    names = [named, *given[given[:1] == [named] :]] if named else given
+    first, others = (names[0], names[1:]) if names else (None, [])
     # without repetitions; by default the configured campaigns
-    beside = [*dict.fromkeys([*named[1:], *(beside or ())])] or None
+    beside = [*dict.fromkeys([*others, *(beside or ())])] or None
     if receipt and beside:
         raise ReproError(
             "--receipt is for the page that the configuration asks for",
@@ -189,7 +194,7 @@ def report(
         )
     page = "-".join(["report", *(f"beside-{name}" for name in beside or ())])
     with _receipt(receipt, config_file, "report", None):
-        asked = CampaignSelection.of(named[0] if named else None, results, config_file, beside)
+        asked = CampaignSelection.of(first, results, config_file, beside)
         with Progress(f"report {asked.campaign}") as progress:
             path = write(asked, study, progress, page)
         typer.echo(f"wrote {path}")
@@ -462,32 +467,28 @@ def _write_comparison(comparison: Comparison, path: Path) -> None:
         texts.to_csv(partial, index=False)
 
 
+#: Most problems of which `repro best` prints, unasked, the lines that take their kernels away.
+MAX_RECIPES = 3
+HOW_TO_TAKE_AWAY = "how to take kernels to C++ and to Python: --problem NAME says it of one problem, --recipes of all"
+
+
 def best(
-    campaign: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[CAMPAIGN]",
-            help="A measured campaign: a folder below --results; that of --config by default.",
-            show_default=False,
-        ),
-    ] = None,
+    named: CampaignArgument = None,
+    campaign: CampaignName = None,
     json: Annotated[bool, typer.Option("--json", help="Print everything as JSON, times in seconds.")] = False,
     study: Annotated[
         str | None, typer.Option("--study", help="A study of the campaign; by default all that choose a kernel.")
     ] = None,
     problem: Annotated[str | None, typer.Option("--problem", help="The winners on this problem alone.")] = None,
-    results: Results = RESULTS,
-    config_file: Annotated[
-        Path | None,
+    recipes: Annotated[
+        bool,
         typer.Option(
-            "--config",
-            "--configfile",
-            "-c",
-            metavar="FILE",
-            help="Names the campaign and its problems.",
-            show_default=False,
+            "--recipes",
+            help=f"Print how to take away the kernels of each problem, and not only of up to {MAX_RECIPES}.",
         ),
-    ] = None,
+    ] = False,
+    results: Results = RESULTS,
+    config_file: RecordedConfig = None,
 ) -> None:
     """Say which kernel won on each problem, beside the library, and how to take it to C++ and to Python.
 
@@ -500,19 +501,24 @@ def best(
 
         repro best mine --problem part
 
+        repro best h200 --recipes
+
         repro best mine --json
     """
     from repro.campaign.artifacts import CampaignSelection
     from repro.campaign.winners import as_json, find_rivals, find_winners, of_problem, studies_without
 
-    asked = CampaignSelection.of(campaign, results, config_file, beside=())
+    asked = CampaignSelection.of(either(named, campaign), results, config_file, beside=())
     winners, rivals = find_winners(asked, study), find_rivals(asked, study)
     if problem is not None:
         winners, rivals = of_problem(problem, winners, rivals)
     if json:
         typer.echo(as_json(winners, rivals))
         return
-    print_winners(winners)
+    if asked.named_by:
+        typer.echo(f"campaign {asked.said}\n")
+    many = problem is None and len({winner.problem for winner in winners if winner.python}) > MAX_RECIPES
+    print_winners(winners, "" if recipes or not many else HOW_TO_TAKE_AWAY)
     print_rivals(rivals)
     for name, table in studies_without(asked, study) if problem is None else ():
         typer.echo(f"\n{name} chooses no single kernel a problem: its times are in {table}")
@@ -560,6 +566,7 @@ def print_rivals(rivals: Sequence[RivalLine]) -> None:
 
 
 def claims(
+    named: CampaignArgument = None,
     campaign: CampaignName = None,
     study: StudyName = None,
     as_json: AsJson = False,
@@ -580,18 +587,18 @@ def claims(
 
     Examples:
 
-        repro claims --campaign h200
+        repro claims h200
 
-        repro claims --campaign h100 --study compressed_coo --json
+        repro claims h100 --study compressed_coo --json
 
-        repro claims --campaign h200 --report
+        repro claims h200 --report
     """
     from repro.campaign.artifacts import CampaignSelection
     from repro.campaign.report import claim_tables, verdict_line, write_reproduction
     from repro.cli.console import in_columns, terminal_width
     from repro.errors import ReproError
 
-    asked = CampaignSelection.of(campaign, results, config_file)
+    asked = CampaignSelection.of(either(named, campaign), results, config_file)
     tables = claim_tables(asked, study)
     if not tables:
         raise ReproError(
@@ -611,7 +618,7 @@ def claims(
         shown = ("verdict", "id", "published", "measured", "cases", "kernels", "claim")
         for name, (measured, table) in tables.items():
             indices = [next(i for i, column in enumerate(table.columns) if column.key == key) for key in shown]
-            typer.echo(f"{name} on {measured.column}: {verdict_line(table)}")
+            typer.echo(f"{name} on {measured.column}, campaign {asked.said}: {verdict_line(table)}")
             lines = [[row[i].shown for i in indices] for row in table.rows]
             for line in in_columns(
                 ["verdict", "id", "published", "here", "cases", "kernels", "claim"], lines, terminal_width()
@@ -624,7 +631,8 @@ def claims(
 
 
 def results_(
-    campaign: Annotated[str, typer.Argument(help="A recorded campaign: a folder below --results.")] = "default",
+    named: CampaignArgument = None,
+    campaign: CampaignName = None,
     study: Annotated[str | None, typer.Option("--study", help="A study of it; all by default.")] = None,
     json_: Annotated[bool, typer.Option("--json", help="As JSON, the default: all columns, samples too.")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="As CSV: all columns but the samples.")] = False,
@@ -663,6 +671,7 @@ def results_(
         repro results h200 --t4 build/t4
     """
     from repro.bench.rows import SCHEMA
+    from repro.campaign.artifacts import CampaignSelection
     from repro.campaign.row_export import check_choice, exported_rows, json_schema, studies_of, t4_of, write_csv
     from repro.errors import ReproError
     from repro.filesystem import write_whole
@@ -672,7 +681,9 @@ def results_(
         raise ReproError(
             "one format at a time", expected="one of --json, --csv, --schema, --t4", actual=" ".join(asked)
         )
-    measured = CampaignFolder.of(campaign, results)
+    selected = CampaignSelection.of(either(named, campaign), results)
+    selected.check_measured()
+    measured = selected.folder
     studies = studies_of(measured, study)
     given = {"step": step, "problem": problem, "precision": precision, "kind": kind}
     only = {name: value for name, value in given.items() if value is not None}
@@ -689,4 +700,4 @@ def results_(
                 typer.echo(f"{path}: {len(search['results'])} variants")
     else:
         rows = [row for folder in studies for row in exported_rows(measured, folder, only)]
-        typer.echo(json.dumps({"schema": SCHEMA, "campaign": campaign, "rows": rows}))
+        typer.echo(json.dumps({"schema": SCHEMA, "campaign": selected.campaign, "rows": rows}))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -118,6 +118,9 @@ def misfits(
         words.setdefault(key, []).append(message)
         values[key] = value
         choices = beside if unknown else _choices(context)
+        if unknown and (homes := _nearest_homes(model, key)):
+            hints.setdefault(key, []).append(f"; it belongs {' or '.join(_under(home, locate) for home in homes)}")
+            continue
         near = suggestion(key[-1] if unknown else value, choices)
         # the nearest first, since the list may be long
         allowed = f"{' There' if near else '; there'} are {', '.join(choices)}" if unknown else ""
@@ -128,6 +131,42 @@ def misfits(
         f"{'' if key in whole else f' (is {shorten(repr(values[key]))})'}{''.join(dict.fromkeys(hints[key]))}"
         for key in deepest
     ]
+
+
+#: Part of a key in place of a name that the user chooses.
+ANY_NAME = "<name>"
+
+
+#: Maximum number of places that a message names for a key.
+MAX_HOMES = 3
+
+
+def _nearest_homes(model: type[BaseModel], key: Key) -> list[Key]:
+    """Return the places for the last part of a key that share most of it, such as those in the same study."""
+    homes = [*_homes(model, key[-1])]
+    shared = [len([*takewhile(lambda pair: pair[0] == pair[1], zip(home, key, strict=False))]) for home in homes]
+    return [home for home, parts in zip(homes, shared, strict=True) if parts == max(shared)][:MAX_HOMES]
+
+
+def _homes(model: type[BaseModel], name: str, at: Key = ()) -> Iterator[Key]:
+    """Yield the keys of all mappings of a configuration that may have the key `name`; those in lists are left out."""
+    if name in model.model_fields:
+        yield at
+    for field_name, field in model.model_fields.items():
+        annotation, inside = field.annotation, (*at, field_name)
+        if get_origin(annotation) is dict:
+            annotation, inside = get_args(annotation)[1], (*inside, ANY_NAME)
+        annotation = getattr(annotation, "__origin__", annotation)  # without `Annotated`
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            yield from _homes(annotation, name, inside)
+
+
+def _under(home: Key, locate: Callable[[Key], str]) -> str:
+    """Say where a key belongs, and where that stands: `under studies.dynamic_csr (mine.yaml:5:3)`."""
+    if not home:
+        return "at the top level"
+    place = "" if ANY_NAME in home else locate(home).removesuffix(": ")
+    return f"under {'.'.join(home)}{f' ({place})' if place else ''}"
 
 
 def _list_for(value: object) -> str:

@@ -366,7 +366,8 @@ def canonical(matrix: sp.csr_array) -> sp.csr_array:
     return once
 
 
-#: Elements of a vector that are looked at together: they stay in a cache, and no array of all answers is made.
+#: Elements of a vector that are looked at together: they stay in a cache, and no array of all answers is made. The
+#: measurements behind this and the next number are not recorded.
 SLICE_LENGTH = 1 << 15
 #: Most threads that look at a long vector: so many read about as fast as the memory of a host is.
 MAX_THREADS = 8

@@ -235,6 +235,11 @@ class Verdict(StrEnum):
     NOT_TESTABLE = "not testable here"
 
 
+def counted(verdict: str, number: int) -> str:
+    """Return how many claims have a verdict, as words: `1 holds`, `2 hold`, `2 reversed`."""
+    return f"{number} {'hold' if verdict == Verdict.HOLDS and number != 1 else verdict}"
+
+
 @dataclass(frozen=True)
 class Claim:
     """A sentence, table or figure of a paper that states a result."""

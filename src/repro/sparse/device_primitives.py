@@ -74,7 +74,7 @@ def check_factors(a: Factor, b: Factor) -> None:
         raise ReproError("the matrices are in two precisions", expected=f"both of {a.dtype}", actual=b.dtype)
 
 
-#: Largest number of blocks per multiprocessor for kernels with grid-stride loops.
+#: Largest number of blocks per multiprocessor for kernels with grid-stride loops (measurements not recorded).
 LOOP_BLOCKS_PER_SM = {"cuda": 16, "opencl": 2}
 
 
@@ -100,7 +100,7 @@ def reserve(stack: ExitStack, device: Device, guards: Guards | None, nbytes: int
     return keep(stack, guards.allocate(nbytes, name, device)).memory
 
 
-#: Number of elements per thread in a scan tile.
+#: Number of elements per thread in a scan tile (measurements not recorded, nor those behind the next two).
 SCAN_ITEMS = 8
 #: Number of resident blocks per multiprocessor for a scan; each block works on a run of successive tiles.
 SCAN_BLOCKS_PER_SM = {"cuda": 8, "opencl": 2}
@@ -170,7 +170,8 @@ def runs_of(n: int, tile: int, max_runs: int, min_tiles: int = 1) -> tuple[int, 
     return per_run * tile, max(1, -(-tiles // per_run))
 
 
-#: Threads per block of the counting and scattering kernels, and keys per thread; must agree with `sort.j2`.
+#: Threads per block of the counting and scattering kernels, and keys per thread (measurements not recorded); must agree
+#: with `sort.j2`.
 SORT_BLOCK_SIZE = {"cuda": 256, "opencl": 16}
 SORT_ITEMS = {"cuda": 12, "opencl": 256}
 #: Number of different digit values in a pass (at most), and number of bits of a digit.

@@ -51,7 +51,6 @@ EXACT = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("phases", ["one", "two"])
 @pytest.mark.parametrize("name", EXACT)
 def test_edges(multiplication, on_device, phases, name):

@@ -108,6 +108,15 @@ def test_a_sort_over_a_hash_table(amg_campaign_of_some):
     assert "1,024" in texts
 
 
+def test_the_page_has_no_figure_of_bins_where_no_bin_was_sorted_and_hashed(tmp_path, amg_campaign_of_some):
+    maker = Maker(tmp_path)
+    maker.record("graph", entry="real", n=10, nnz=50)
+    maker.write("graph", "double", "report", maker.product("graph", "AA"))
+    artifact = get_artifact(STUDY_NAME, "figure-bins")
+    assert artifact.make(maker.load(), NUMBERS).nothing
+    assert not artifact.make(amg_campaign_of_some, NUMBERS).nothing
+
+
 def test_phases_level_by_level_and_their_shares(amg_campaign_of_some):
     figure, texts, caption = drawn(amg_campaign_of_some, "figure-setup")
     times, shares = figure.axes

@@ -76,7 +76,8 @@ TEMPLATES = {
     "reader": "sparse/dynamic/reader.j2",
     "arrays": "sparse/dynamic/arrays.j2",
 }
-#: The largest batch that one block inserts, and its threads.
+#: The largest batch that one block inserts, and its threads (measurements behind these and the next four are not
+#: recorded).
 MAX_SMALL_BATCH = 2048
 SMALL_BLOCK_SIZE = {"cuda": 1024, "opencl": 64}
 #: The largest batch that several such blocks insert without sorting it, each block the rows of a range of hashes.
@@ -90,7 +91,7 @@ LONG_BLOCKS = 2
 #: Entries of a batch that a thread processes where each takes little work.
 ENTRIES_PER_THREAD = 2
 #: Entries of a large batch that a thread inserts. With four a GPU's block needs half the shared memory, but an H200
-#: takes longer.
+#: takes longer in the mean (results/h200/trials/insertion-in-lines.csv).
 INSERT_ENTRIES_PER_THREAD = {"cuda": 8, "opencl": ENTRIES_PER_THREAD}
 #: Words of int32 of a `continued_row` of `insert.j2`.
 CONTINUED_ROW_WORDS = 8
@@ -99,6 +100,7 @@ INSERT_BLOCKS_PER_SM = 4
 #: Entries that each thread of a defragmentation copies.
 COPIES_PER_THREAD = 8
 #: Blocks of `copy_rows` resident on a multiprocessor, which bounds their registers; fewer if it holds fewer threads.
+#: With six an H200 takes longer (results/h200/trials/defragmentation-by-lines.csv).
 COPY_BLOCKS_PER_SM = 5
 #: Rows that each thread of `place_all_rows` places.
 ROWS_PER_THREAD = 8

@@ -31,7 +31,7 @@ from repro.sparse.spgemm.multiplication import Destinations, Multiplication
 COLUMN_STRIDE = PART_ALIGNMENT // 8
 #: Blocks per multiprocessor for dot products; each computes a partial sum.
 DOT_BLOCKS_PER_SM = 4
-#: Longest row of A for which a dedicated kernel computes the prolongator.
+#: Longest row of A for which a dedicated kernel computes the prolongator (measurements not recorded).
 LONGEST = 256
 
 

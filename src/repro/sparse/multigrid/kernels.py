@@ -25,7 +25,7 @@ TEMPLATES = {
 MODULES = tuple(TEMPLATES)
 #: Threads (lanes) for each row.
 WIDTHS = {"cuda": (1, 2, 4, 8, 16, 32), "opencl": (1,)}
-#: Threads (lanes) for each aggregate.
+#: Threads (lanes) for each aggregate (measurements not recorded).
 LANES_OF_AGGREGATE = {"cuda": 8, "opencl": 1}
 
 

@@ -43,7 +43,7 @@ class Breakdown(IntEnum):
 
 #: The persistent solvers, whose kernels run many iterations in one launch.
 METHODS = ("cg", "bicgstab")
-#: Threads of a block of a persistent solver, one block on each multiprocessor.
+#: Threads of a block of a persistent solver, one block on each multiprocessor (measurements not recorded).
 PERSISTENT_BLOCK_SIZE = {"cuda": 512, "opencl": 64}
 #: Numbers of rows per thread for which vectors can be held in registers, and words of 4 bytes that they may take.
 ROWS_IN_REGISTERS, MAX_WORDS = (1, 2, 3, 4, 5, 6, 8), 80

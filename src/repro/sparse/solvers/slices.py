@@ -23,7 +23,7 @@ from repro.sparse.symmetry import adjoint_members
 #: Slots of a step of a slice: the lanes of a warp.
 LANES = 32
 #: Cost of a row besides its slots, in slots: one for each vector of conjugate gradients. This and the limits below are
-#: choices of this project, without a published source; `_lanes_of_rows` and `assign_rows` use them.
+#: choices of this project, whose measurements are not recorded; `_lanes_of_rows` and `assign_rows` use them.
 ROW_COST = 6
 #: A row gets twice the lanes while a lane has more than `SHORT` slots, and more than `LONG` times the mean row's slots
 #: per lane.

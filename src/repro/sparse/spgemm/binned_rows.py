@@ -73,7 +73,8 @@ def arguments_of(matrix: Storage) -> list[Argument]:
     return [np.int32(matrix.pitch), matrix.table, matrix.sizes, matrix.columns, matrix.values]
 
 
-#: Rows count as different if the longest one has this many times the mean's products or entries.
+#: Rows count as different if the longest one has this many times the mean's products or entries. Like the other limits
+#: of this module it was tuned, and the measurements behind it are not recorded.
 DIFFERING = 3
 #: Words behind the row counts: those of each bin, and one for the entries of A.
 _WORDS = len(BinWord) * BINS + 1
@@ -160,7 +161,7 @@ class ProductBins:
         self._stack.close()
 
 
-#: A bin that uses less than 1/IDLE of the device's lanes gets more lanes for each row.
+#: A bin that uses less than 1/IDLE of the device's lanes gets more lanes for each row (measurements not recorded).
 IDLE = 8
 
 
@@ -276,9 +277,10 @@ def papers_shapes(target: Target, scalar_bytes: int, width: int = 32, n_rows: in
     return BinShapes(tuple(made))
 
 
-#: Limit of blocks per multiprocessor for grid-stride loops over a bin's rows.
+#: Limit of blocks per multiprocessor for grid-stride loops over a bin's rows (measurements not recorded).
 BIN_BLOCKS_PER_SM = {"cuda": 32, "opencl": 4}
-#: Limit of blocks with dense accumulators or tables in global memory, and of the bytes of these.
+#: Limit of blocks with dense accumulators or tables in global memory, and of the bytes of these (measurements not
+#: recorded).
 GLOBAL_BLOCKS, GLOBAL_BYTES = 256, 1 << 29
 
 
@@ -369,7 +371,8 @@ class ProductRows:
         ]  # fmt: skip
 
 
-#: Rows of a bin that are sampled; and products from which on a problem is sampled.
+#: Rows of a bin that are sampled; and products from which on a problem is sampled (measurements not recorded, nor those
+#: behind the next two).
 SAMPLE_ROWS, MIN_PRODUCTS = 128, 30_000_000
 #: Share of all products from which on a bin is sampled.
 MIN_SHARE = 0.05

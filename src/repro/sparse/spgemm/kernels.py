@@ -47,14 +47,17 @@ BINS = len(LIMITS) + 1
 PAPERS_BINS = LIMITS.index(2048) + 1
 #: Static shared memory of a block; on the CPU a part of its L1 cache.
 SHARED_BYTES = {"cuda": 44 * 1024, "opencl": 24 * 1024}
-#: Wanted threads of a block.
+#: Wanted threads of a block (measurements not recorded).
 MIN_BLOCK_SIZE = {"cuda": 256, "opencl": 8}
 COLUMN_BYTES, KEY_BYTES = 4, 8
-#: Expected products per entry of C, by bin. Rows with fewer products per entry may be computed again.
+#: Expected products per entry of C, by bin (measurements not recorded). Rows with fewer products per entry may be
+#: computed again.
 EXPECTED = (2, 2, 4, 4, 8, 8, 16, 16, 32, 64, 64)
-#: Fastest number of lanes by table slots on a GPU; larger tables use a whole warp.
+#: Fastest number of lanes by table slots on a GPU; larger tables use a whole warp. Of an H200's bins
+#: (results/h200/tables/spgemm_amg/table-bins.csv, column `hash_kernel`) these are the most frequent at 32, 128 and 256
+#: slots; what the others rest on is not recorded.
 LANES = {16: 2, 32: 4, 64: 4, 128: 8, 256: 16}
-#: Products of a row at which tables of 64 use twice as many lanes.
+#: Products of a row at which tables of 64 use twice as many lanes (measurements not recorded).
 LONG_ROW = 500
 
 
@@ -104,12 +107,14 @@ class SortShape:
 
 
 #: Slots of the tables of long rows in shared memory, and in global memory, for rows that these do not hold; products
-#: that a block deals out at once; and products from which a row is long.
+#: that a block deals out at once; and products from which a row is long. A table of 32,768 in global memory beat dense
+#: sums on an H100, one of 131,072 did not (results/h100/trials/products-shared-rows.csv); measurements behind the
+#: others are not recorded.
 LONG_TABLES = {"cuda": (1024, 2048, 4096, 8192, 16384), "opencl": (4096,)}
 GLOBAL_TABLES = {"cuda": (32768,), "opencl": ()}
 LONG_CHUNK = {"cuda": 1024, "opencl": 256}
 LONG_PRODUCTS = {"cuda": 512, "opencl": 1792}
-#: The largest part of such a table that is filled.
+#: The largest part of such a table that is filled (measurements not recorded).
 LONG_FILLED = 7 / 8
 
 
@@ -320,7 +325,8 @@ def refill_shape(
     """Return the kernel for `n_rows` rows of a room.
 
     `mean_row_of_a` and `mean_row_of_b` are mean row lengths of A and B, `resident` the lanes of the device, which few
-    rows share. The limits are those between the fastest kernels of the 24 products of Poisson problems on an H100.
+    rows share. The limits are those between the fastest kernels of the 24 products of Poisson problems on an H100; the
+    times are not recorded.
     """
     shapes = [shape for shape in refill_shapes(target, scalar_bytes) if shape.room == room]
     lanes = 4 if mean_row_of_b < 6 else 8 if mean_row_of_b < 16 else 16 if mean_row_of_b < 128 else target.warp
@@ -444,14 +450,16 @@ def _resident(shape: SingleShape, target: Target, scalar_bytes: int) -> int:
     return min(target.shared_bytes // (shape.shared_bytes(scalar_bytes) + 1024), target.blocks_per_sm)
 
 
-#: Mean products of a row from which several warps share it, where rows are few.
+#: Mean products of a row from which several warps share it, where rows are few: on an H100 they were faster on rows of
+#: elasticity's R·(A·P) (results/h100/trials/products-shared-rows.csv), but the limit's measurements are not recorded.
 PRODUCTS_OF_A_BLOCK = 2048
-#: From this mean row length of B on, all lanes share one row of B instead of forming groups.
+#: From this mean row length of B on, all lanes share one row of B instead of forming groups. The measurements behind
+#: this and the next number are not recorded.
 WIDE_ROW = 24
 #: Mean row length of A for each group of lanes.
 ROWS_OF_GROUP = 10
 #: Maximum fill ratio of a table whose row has one group; with several groups, which collide at slots; and with several
-#: warps, where a larger table leaves fewer blocks.
+#: warps, where a larger table leaves fewer blocks (measurements not recorded).
 MAX_FILLED, MAX_FILLED_BY_GROUPS, MAX_FILLED_BY_WARPS = 7 / 8, 0.72, 0.75
 
 
@@ -497,9 +505,9 @@ Format = Literal["exact", "chain"]
 #: Output of a bin's kernel: rows in newly allocated segments, row sizes, rows in existing segments.
 Mode = Literal["one", "symbolic", "numeric"]
 MODES: tuple[Mode, ...] = ("one", "symbolic", "numeric")
-#: Lanes of a row for counting products.
+#: Lanes of a row for counting products (measurements not recorded).
 COUNT_WIDTH = {"cuda": 4, "opencl": 1}
-#: Entries of a row of A from which a whole block counts its products.
+#: Entries of a row of A from which a whole block counts its products (measurements not recorded).
 COUNTED_BY_BLOCK = 128
 #: Modules: counting and binning, one for each mode, the paper's sort, and expansion to coordinates; in both formats.
 KERNELS = ("count", *MODES, "esc", "expand")

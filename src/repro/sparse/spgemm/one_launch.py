@@ -30,7 +30,8 @@ from repro.sparse.spgemm.kernels import (
 )
 
 #: Maximum products of the longest row, as a multiple of the mean row's. Rows of at most `SHORT_PRODUCTS` for each warp
-#: need not meet it, since a warp adds up so many in less time than the host takes for bins.
+#: need not meet it, since a warp adds up so many in less time than the host takes for bins: `bayer10` is such a product
+#: (results/h200-products/tables/spgemm_amg/table-products.csv), but measurements behind both limits are not recorded.
 MAX_SKEW, SHORT_PRODUCTS = 16, 1 << 18
 #: Share of the device's free memory that a product may reserve.
 MEMORY_SHARE = 4
@@ -38,9 +39,9 @@ MEMORY_SHARE = 4
 SMALL_BYTES = 1 << 28
 #: One part in so many of a product's largest size is reserved besides: warps leave ranges that are too short for a row.
 SPARE_DIVISOR = 4
-#: Entries that a warp takes of the buffer at once.
+#: Entries that a warp takes of the buffer at once (measurements not recorded).
 MAX_CHUNK = 512
-#: Chunks of a warp, about, in a whole product.
+#: Chunks of a warp, about, in a whole product (measurements not recorded).
 CHUNKS = 16
 #: Products of other sizes that are kept in mind.
 REMEMBERED = 256

@@ -86,7 +86,7 @@ def bins(campaign: Campaign, published: Published) -> Figure:
         measurement_note(campaign, EVENT),
         unavailable_note(campaign),
     ]
-    return Figure(lambda: draw_bins(items), join_sentences(caption))
+    return Figure(lambda: draw_bins(items), join_sentences(caption), nothing=not any(i.sort_over_hash for i in items))
 
 
 def draw_bins(items: Sequence[BinTimes]) -> Canvas:
