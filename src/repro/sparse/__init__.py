@@ -1,1 +1,1 @@
-"""Code shared by studies of y = A x: operands, verification, orderings, products of libraries, solvers, vectors."""
+"""Code shared by studies of sparse matrices: operands, verification, orderings, library routines, solvers, products."""
