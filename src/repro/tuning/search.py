@@ -157,7 +157,7 @@ class Search:
 
 
 class Compilation:
-    """Compiles the next variants of a search on several cores; nothing is measured meanwhile."""
+    """Compiles the next variants of a search on several cores; during compilation nothing is measured."""
 
     def __init__(self, bench: Bench, runnables: Sequence[Runnable], jobs: int) -> None:
         self._bench, self._runnables = bench, runnables
