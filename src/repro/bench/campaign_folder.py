@@ -112,7 +112,7 @@ class CampaignFolder:
     def training_files(self, study_name: str) -> list[Path]:
         """Return the sorted files from which a predicted search of another campaign learns.
 
-        Search rows, and records.
+        These are rows of searches, and problem and environment records.
         """
         records = (path for folder in (self.records, self.environments) for path in folder.rglob("[!.]*.json"))
         return sorted([*self.step_files(study_name, "search"), *records])

@@ -138,7 +138,7 @@ COMMIT_LENGTH = 12
 def read_commits(folder: CampaignFolder) -> dict[str, str | None]:
     """Read `results/<campaign>/commits.json`; return an empty mapping without this file.
 
-    `ReproError` if it is damaged.
+    It raises `ReproError` if the file is damaged.
     """
     path = folder.commits
     try:

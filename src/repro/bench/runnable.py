@@ -354,7 +354,7 @@ class Workspace:
         return packed
 
     def _clock(self) -> float:
-        """Return the time in seconds of a host that had to compute every cached value that it read."""
+        """Return the host's clock in seconds, advanced by the time that cached values saved."""
         return time.perf_counter() + self._saved_seconds
 
     def _evict_for(self, nbytes: int) -> None:

@@ -165,7 +165,7 @@ class Bench:
         self.lost = False
         self.neighbours = ContentionMonitor(self.devices, idle)
         self._shared = DeviceSampleCache(timed)
-        #: Timed launches of each runnable since it was verified.
+        #: Number of timed launches of each runnable since its last verification.
         self._timed_launches: Counter[str] = Counter()
         operands, device = self.operands, self.device
         self._code = code

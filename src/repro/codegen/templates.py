@@ -92,9 +92,9 @@ def wrap_lines(source: str) -> str:
 
 
 def _breaks(line: str, is_comment: bool) -> list[tuple[int, int, int]]:
-    """Return, for each blank at which a line may be broken.
+    """Return the blanks at which a line may be broken.
 
-    Bracket depth, rank of the neighbouring token, and position.
+    Each has a bracket depth, the rank of the neighbouring token, and a position.
     """
     if is_comment:
         return [(0, 0, place) for place, letter in enumerate(line) if letter == " "]

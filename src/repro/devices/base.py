@@ -308,7 +308,7 @@ class Device(Clock, Queue, Protocol):
     def host_words(self, count: int) -> HostWords:
         """Allocate `count` int32 numbers that kernels write and the host reads after one wait.
 
-        On a GPU in host memory.
+        On a GPU they are in host memory.
         """
 
     def at_close(self, release: Callable[[], None]) -> None:

@@ -52,7 +52,7 @@ class Reader(DeviceOperator):
     def _ordered(self, *streams: int | None) -> Iterator[None]:
         """Make the product wait for the arrays' streams.
 
-        These need not wait for it, since the call returns after the product.
+        The streams need not wait for the product, since the call returns after it.
         """
         with self._side.current():
             if streams:

@@ -468,7 +468,7 @@ def _on_host(A: Any) -> Any:
 def _vectors(B: Any, n_rows: int) -> NDArray[np.floating]:
     """Return a user's near-null-space vectors as checked `(n, k)`.
 
-    Those whose squares would over- or underflow are scaled.
+    Vectors whose squares would over- or underflow are scaled.
     """
     vectors = _host_array(B.get() if is_cupys(B, CUPYS_ARRAYS) else B, "B")
     if vectors.ndim == 1:
@@ -548,9 +548,9 @@ def _source(runtime: Runtime, precision: str, module: str) -> tuple[str, str]:
 
 @cache
 def _compile_together(runtime: Runtime, precision: str) -> None:
-    """Compile all modules that a set-up on a GPU needs in parallel.
+    """Compile all modules of a set-up on a GPU in parallel.
 
-    One after the other, they take three times as long.
+    Compiling one module after the other takes three times as long.
     """
     sources = [_source(runtime, precision, module) for module in MODULES]
     sources.append(product_source(runtime, precision, "single-exact"))

@@ -1,6 +1,6 @@
-"""Persistent iterative solvers, which keep the matrix in shared memory, for users' matrices.
+"""Persistent iterative solvers for users' matrices, behind `repro.solve` and `SpmvOperator.solver`.
 
-`repro.solve` and operators.
+Many iterations run in one launch, which keeps the matrix in shared memory as far as it fits.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ def _warn(method: str, solved: PersistentSolution, tol: float) -> None:
 def _exponent(vector: NDArray[np.floating]) -> int:
     """Return the binary exponent of a vector's largest number.
 
-    B is scaled by it, so that squares neither over- nor underflow.
+    The right-hand side is scaled by it, so that squares neither over- nor underflow.
     """
     return int(np.frexp(np.abs(vector).max(initial=0))[1])
 

@@ -80,7 +80,7 @@ LOOP_BLOCKS_PER_SM = {"cuda": 16, "opencl": 2}
 
 
 class Releasable(Protocol):
-    """Owner of device memory."""
+    """An object that owns device memory until `release`."""
 
     def release(self) -> None: ...
 

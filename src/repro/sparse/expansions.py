@@ -35,7 +35,7 @@ class Representation:
     def arrangement(self) -> str:
         """Name of the order of the library's vectors.
 
-        `AoS`, followed by the indices of the members with changed signs.
+        It is `AoS`, followed by the indices of the members with changed signs.
         """
         changed = "".join(str(i) for i, sign in enumerate(self.signs) if sign < 0)
         return f"AoS-minus-{changed}" if changed else "AoS"

@@ -230,7 +230,10 @@ class CompiledProduct(BoundProduct, Candidate):
         return ModuleFile(self.module, self._folder).program(workspace)
 
     def resources(self, kernel: str) -> dict[str, int | None]:
-        """Return registers and spilled bytes per thread of a kernel, which are columns of a row; None on the CPU."""
+        """Return registers and spilled bytes per thread of a kernel, which are columns of its result row.
+
+        None on the CPU.
+        """
         reported = (self.module.resources or {}).get(kernel, {})
         return {name: reported.get(name) for name in ("registers", "spills")}
 
@@ -314,7 +317,7 @@ class KernelProduct(CompiledProduct):
 
 
 class ProductRow(RecordedRow):
-    """Row of a measured product: columns of `ProductOperands`, of `KernelProduct`, and of the library's baselines."""
+    """Result row of a measured product: columns of `ProductOperands`, `KernelProduct` and the library's baselines."""
 
     entry: str | None
     matrix_bytes: int | None

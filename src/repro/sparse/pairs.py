@@ -111,7 +111,7 @@ class Tiles:
     #: order.
     entries: NDArray[np.int64]
     codes: NDArray[np.uint16]
-    #: Place of the row that contains the entry.
+    #: Storage position of the row that contains each entry, `(stored,)`.
     place: NDArray[np.int32]
     #: Number of stored entries before the entry in the same row.
     step: NDArray[np.int32]
@@ -137,7 +137,7 @@ class Placement:
     tile: NDArray[np.int64]
     #: Number of each row within its tile, as used in codes, `(n,)`.
     number: NDArray[np.int64]
-    #: Place in storage of each row, `(n,)`.
+    #: Storage position of each row, `(n,)`.
     place: NDArray[np.int64]
     #: Row stored at each place, `(n,)`.
     order: NDArray[np.int64]

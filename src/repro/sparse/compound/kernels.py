@@ -1,4 +1,4 @@
-"""Rendering of a layout and its schedules to the source of a module."""
+"""Renders the source of a kernel module for a layout and its schedules."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ class Variant(CompiledProduct):
     def _kept_slots(self, packed: PackedFacts, device: Device) -> list[np.int32]:
         """Return the number of slots to keep in L2, an argument of `el` kernels.
 
-        `Unsupported` if the whole matrix fits in L2.
+        It raises `Unsupported` if the whole matrix fits in L2.
         """
         if self.schedule.load != "el":
             return []
@@ -179,7 +179,7 @@ class Variant(CompiledProduct):
         return pack_vector(values[self._permutation], self.layout.vector)
 
 
-#: Kind of the rows of dependent variants.
+#: Column `kind` in the result rows of dependent variants.
 DEPENDENT = "dependent"
 #: Number of repetitions of the three products of a chain when the chain is verified.
 CHAIN_REPEATS = 8
@@ -270,7 +270,7 @@ def packer_of(
     return packed
 
 
-#: Kind of the rows of these floors, which differ from the problem's floor.
+#: Column `kind` in the result rows of a layout's own floors; they differ from the floor of the problem.
 OWN_FLOOR = "own floor"
 
 

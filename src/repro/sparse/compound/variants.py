@@ -37,7 +37,7 @@ TILE = 32
 def chunks(members: int, scalar_bytes: int) -> list[tuple[int, int]]:
     """Split an entry into loads: (first member, number of members) of each.
 
-    Numbers are powers of two, the largest first.
+    The numbers of members are powers of two, the largest first.
     """
     cut, first = [], 0
     width = LOAD_BYTES // scalar_bytes

@@ -83,8 +83,8 @@ SMALL_BLOCK_SIZE = {"cuda": 1024, "opencl": 64}
 MAX_MEDIUM_BATCH = 32768
 #: Number of batch entries per block in this case.
 ENTRIES_PER_PART = 512
-#: A row with more entries, or with more entries of the batch, is changed by a block; any other row by a thread, which
-#: has a bit of a word for each entry.
+#: A row with more entries, or with more entries of the batch, is changed by a block. Any other row is changed by a
+#: thread, which marks the row's batch entries in the bits of one word.
 LONG_ROW, LONG_RUN = 128, 32
 #: Number of blocks per multiprocessor for such long rows.
 LONG_BLOCKS = 2

@@ -349,7 +349,8 @@ def bind_product(program: Program, schedule: Schedule, storage: Storage, x: Buff
     """Return a launch of y = A x, which stays valid after insertions and deletions.
 
     A defragmentation or growth replaces the buffers, and needs a new launch. `program` is the module `product`; the
-    schedule is `vector` or `mixed` and not exact, see `usual_schedule`. x and y are `(columns,)` and `(rows,)`.
+    schedule is of kind `vector` or `mixed` and not `exact`, see `usual_schedule`. x and y are `(columns,)` and
+    `(rows,)`.
     """
     return bind_vector(storage.device, program.kernel, schedule, matrix_of(storage), (x, y))
 

@@ -84,7 +84,7 @@ def asked_for(
 ) -> list[ProductRunnable]:
     """Return new baselines, all or those with the wanted names, for the matrix in an ordering.
 
-    Unknown names: `ReproError`.
+    Unknown names raise `ReproError`.
     """
     everything = for_problem(entry, backend, ordering)
     if wanted == "all":

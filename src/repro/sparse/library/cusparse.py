@@ -128,7 +128,7 @@ PAPERS_BASELINE = {
 
 @dataclass(frozen=True)
 class Routine:
-    #: Name of the routine in rows: `spmv-csr-alg1`, …, `bsrmv`.
+    #: Name of the routine in result rows: `spmv-csr-alg1`, …, `bsrmv`.
     name: str
     #: `csr`, `coo`, `sell` or `bsr`.
     format: str
@@ -212,8 +212,8 @@ class CuSparse(ProductRunnable):
     def prepare(self, workspace: Workspace) -> None:
         """Upload the matrix, let the library analyse it, and run once.
 
-        The seconds of the library's analysis become the column `preprocess`. `Unsupported` is raised if cuSPARSE is
-        missing or refuses the matrix.
+        The seconds of the library's analysis become the column `preprocess` of the result row. `Unsupported` is raised
+        if cuSPARSE is missing or refuses the matrix.
         """
         self.release()
         with ExitStack() as stack:

@@ -36,11 +36,11 @@ class GpuCsr:
     device: Device
     shape: tuple[int, int]
     nnz: int
-    #: int32 `(rows + 1,)`.
+    #: Row offsets, int32 `(rows + 1,)`.
     offsets: Buffer
-    #: int32 `(nnz,)`.
+    #: Column of each entry, int32 `(nnz,)`.
     columns: Buffer
-    #: `dtype` `(nnz,)`.
+    #: Values in `dtype`, `(nnz,)`.
     values: Buffer
     #: float32 or float64.
     dtype: np.dtype[Any]
@@ -106,7 +106,7 @@ class GpuCsr:
 
 @dataclass(frozen=True)
 class CsrRoutine:
-    #: Name of the routine in rows: `spmv-csr-alg1`, …
+    #: Name of the routine in result rows: `spmv-csr-alg1`, …
     name: str
     #: `sp_mv` for one vector, `sp_mm` for several.
     function: str

@@ -93,7 +93,7 @@ class SciPy(ProductRunnable):
     def build(self, bsr: Bsr, columns: int) -> Any:
         """Return SciPy's matrix with `columns` columns of entries.
 
-        `Unsupported` if 32-bit indices cannot address it.
+        It raises `Unsupported` if 32-bit indices cannot address the matrix.
         """
         size = self._representation.size
         shape = (len(bsr.offsets) - 1) * size, columns * size

@@ -57,7 +57,7 @@ class LevelLaunches(Launches):
     def arrays(self, *sizes: tuple[int, Any]) -> list[Buffer]:
         """Return arrays of (count, dtype), all in one allocation.
 
-        Several would take the host longer than a small stage takes.
+        Several allocations would take the host longer than a small stage takes.
         """
         block, parts = allocate_parts(self.device, [max(n, 1) * np.dtype(dtype).itemsize for n, dtype in sizes])
         self.keep(block)
@@ -470,7 +470,7 @@ def _coarsen(
 ) -> tuple[DeviceLevel, Storage, int, NearNull] | None:
     """Return a level with its prolongator, and the inputs of the next level.
 
-    None if the next level is hardly smaller.
+    It returns None if the next level is hardly smaller.
     """
     rows = level.a.shape[0]
     with ExitStack() as made, ExitStack() as passing:

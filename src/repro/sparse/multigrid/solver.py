@@ -94,7 +94,7 @@ class ConvergenceMonitor:
     def take_computed(self, residual: float) -> bool:
         """Replace the last, updated residual by `residual`, computed from x.
 
-        Return whether the updated one had drifted.
+        Return whether the updated residual had drifted.
 
         After drift, residuals since the last computed one are raised to it: errors of x add up, so earlier ones were
         not larger.
@@ -135,9 +135,9 @@ class CycleVectors(NamedTuple):
 class CgVectors(NamedTuple):
     """Launches and buffers of conjugate gradients."""
 
-    #: Residual.
+    #: Residual r, `(n,)`.
     r: Buffer
-    #: Scalars for readback after a step.
+    #: Scalars that the host reads back after each step.
     numbers: Buffer
     #: Computes the residual and resets the search direction.
     begin: Launch

@@ -24,7 +24,7 @@ _ALLOCATE = ctypes.CFUNCTYPE(c_void_p, c_void_p, c_int64)
 
 
 class CMatrix(ctypes.Structure):
-    """`repro_rival_matrix`."""
+    """The C structure `repro_rival_matrix`."""
 
     _fields_ = (
         *((name, c_int64) for name in ("rows", "columns", "entries")),
@@ -34,13 +34,13 @@ class CMatrix(ctypes.Structure):
 
 
 class CBatch(ctypes.Structure):
-    """`repro_rival_batch`."""
+    """The C structure `repro_rival_batch`."""
 
     _fields_ = (("entries", c_int64), *((name, c_void_p) for name in ("rows", "columns", "values")))
 
 
 class CProblem(ctypes.Structure):
-    """`repro_rival_problem`."""
+    """The C structure `repro_rival_problem`."""
 
     _fields_ = (
         *((name, c_int32) for name in ("interface", "task", "number_bytes", "device")),

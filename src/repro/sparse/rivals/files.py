@@ -123,7 +123,7 @@ def versions_of(files: Iterable[Path]) -> dict[str, str]:
 def _imported(path: Path) -> Iterator[str]:
     try:
         tree = ast.parse(path.read_bytes())
-    except (SyntaxError, ValueError):  # a row reports this error when the file is imported
+    except (SyntaxError, ValueError):  # the result row has this error, when the file is imported
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

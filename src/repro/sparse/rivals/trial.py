@@ -76,7 +76,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class TrialOutcome:
-    """The outcome of a trial; `status` is a status of a row (`repro.bench.rows.STATUSES`), or one of these:
+    """The outcome of a trial; `status` is a status of a result row (`repro.bench.rows.STATUSES`), or one of these:
 
     `leak`: memory is not released. `compiled`: without a GPU, a source was compiled and not run. `not_tried`: an
     earlier trial hung.

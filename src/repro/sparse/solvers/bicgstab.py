@@ -126,7 +126,7 @@ class Solution:
     #: norm of r is, since r is updated and not computed from x. `breakdown`: a division by zero. `diverged`: the
     #: residual is more than `DIVERGED` times the norm of b, or not finite. `limit`: the allowed iterations are done.
     status: Status
-    #: Which divisor was zero at a breakdown.
+    #: Divisor that was zero or not finite, if `status` is `breakdown`.
     reason: Breakdown
 
 
@@ -268,7 +268,7 @@ def _judge(now: SolverState, first: float, tolerance: float) -> Status | None:
     return "breakdown" if now.reason != Breakdown.NONE else None
 
 
-#: Columns that the row of a solver copies from the row of its product.
+#: Columns that the result row of a solver copies from the result row of its product.
 OF_THE_PRODUCT = ("ordering", "layout", "representation")
 #: Number of host solves with disturbed products, and ratio of the device's tolerance to their largest difference.
 DISTURBED, DISTURBED_FACTOR = 3, 30
@@ -404,7 +404,7 @@ def judge_error(
 ) -> None:
     """Raise `ResidualError` for an error above 1.
 
-    `UnstableError` if host solves with disturbed products deviate as much.
+    It raises `UnstableError` instead if host solves with disturbed products deviate as much.
     """
     if error <= 1:
         return

@@ -36,7 +36,7 @@ from repro.sparse.solvers.persistent import (
 from repro.sparse.solvers.slices import invert_diagonal
 from repro.sparse.symmetry import HERMITIAN
 
-#: Names of the routines in rows: with any product, and persistent, which keeps the matrix in shared memory.
+#: Names of the routines in result rows: with any product, and persistent, which keeps the matrix in shared memory.
 OVER_PRODUCT, PERSISTENT_CG = "cg", "persistent cg"
 #: A solve has converged if the norm of b - A x is below this multiple of the norm of b, by precision; and the largest
 #: number of iterations of a solve.

@@ -112,7 +112,7 @@ def rows_in_registers(method: str, entry: str, precision: str) -> dict[int, bool
 def held_rows(method: str, entry: str, precision: str, needed: int) -> int:
     """Return the smallest number of rows per thread, of `rows_in_registers`, that is at least `needed`.
 
-    0 if there is none.
+    It returns 0 if there is none.
     """
     return next((rows for rows in rows_in_registers(method, entry, precision) if rows >= needed), 0)
 

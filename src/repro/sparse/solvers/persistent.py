@@ -287,7 +287,7 @@ class PersistentSolver(RestartedSolver):
         super().release()
 
 
-#: Name of the product in rows of persistent solvers, and name of the BiCGSTAB routine.
+#: Name of the product in result rows of persistent solvers, and name of the BiCGSTAB routine.
 ON_CHIP, ROUTINE = "persistent", "persistent bicgstab"
 
 

@@ -144,7 +144,7 @@ def _lanes_of_rows(lengths: NDArray[np.int64], all_warps: int) -> NDArray[np.int
 def _owners(costs: NDArray[np.int64], lanes: NDArray[np.int64], blocks: int) -> NDArray[np.int64]:
     """Return the block of each row, `(n,)`.
 
-    Successive rows of about equal cost, and at most as many blocks as slices.
+    Blocks get successive rows of about equal cost. There are at most as many blocks as slices.
     """
     blocks = min(blocks, -(-int(lanes.sum()) // LANES))
     before = np.cumsum(costs) - costs / 2

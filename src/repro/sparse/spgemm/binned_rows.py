@@ -74,7 +74,8 @@ def arguments_of(matrix: Storage) -> list[Argument]:
     return [np.int32(matrix.pitch), matrix.table, matrix.sizes, matrix.columns, matrix.values]
 
 
-#: Rows count as different if the longest row has this many times the mean number of products or entries.
+#: Rows count as different if the longest row has this many times the mean number of intermediate products, or of
+#: entries.
 DIFFERING = 3
 #: Number of words that follow the row counts: those of each bin, and one for the entries of A.
 _WORDS = len(BinWord) * BINS + 1
@@ -86,10 +87,11 @@ class BinCounts:
 
     #: Number of rows in each bin, `(BINS,)`.
     rows: tuple[int, ...]
-    #: Products, or entries, of all rows of each bin, and of the largest row of each bin, `(BINS,)` each.
+    #: Number of intermediate products, or of entries, of all rows of each bin, and of the largest row of each bin,
+    #: `(BINS,)` each.
     totals: tuple[int, ...]
     largest: tuple[int, ...]
-    #: Number of entries of A in all binned rows, if rows are binned by products; else 0.
+    #: Number of entries of A in all binned rows, if rows are binned by intermediate products; else 0.
     entries: int = 0
 
     @property
@@ -137,7 +139,10 @@ class ProductBins:
             self._stack = stack.pop_all()
 
     def by_products(self, a: Storage, b: Storage, c: Storage, listed: tuple[Buffer, int] | None = None) -> None:
-        """Bin rows of C = A B by products, and empty them: all rows, or `listed` (int32 row numbers, count)."""
+        """Bin rows of C = A B by intermediate products, and empty them.
+
+        `listed` (int32 row numbers, count) restricts this to some rows.
+        """
         rows, count = listed or (self.counts, a.shape[0])  # without a list, the kernel does not read this argument
         arguments: list[Argument] = [np.int32(count), np.int32(listed is not None), rows]
         arguments += [*arguments_of(a), *arguments_of(b), np.int32(c.segments), np.int32(c.pitch), c.table, c.sizes]
@@ -183,10 +188,10 @@ def shapes_by_products(
     largest: tuple[int, ...] = (*LIMITS, MAX_ENTRIES),
     mean_row: float = 0.0,
 ) -> BinShapes:
-    """Return shapes for rows binned by products, with hash tables for the expected number of entries.
+    """Return kernel shapes for rows binned by intermediate products, with tables for the expected number of entries.
 
-    `expected` is the expected ratio of products to entries, and `largest` the number of products of the largest row,
-    both `(BINS,)`. `mean_row` is the mean row length of B; 0 if unknown.
+    `expected` is the expected ratio of intermediate products to entries, and `largest` the number of intermediate
+    products of the largest row, both `(BINS,)`. `mean_row` is the mean row length of B; 0 if unknown.
     """
     entries = [-(-products // fewer) for products, fewer in zip(largest, expected, strict=True)]
     return shapes_by_entries(target, scalar_bytes, entries, largest, mean_row)
@@ -199,10 +204,10 @@ def shapes_by_entries(
     products: Sequence[int] | None = None,
     mean_row: float = 0.0,
 ) -> BinShapes:
-    """Return shapes whose hash tables hold rows of up to `entries` entries, `(BINS,)`.
+    """Return kernel shapes whose hash tables hold rows of up to `entries` entries, `(BINS,)`.
 
-    `products` is the largest number of products of a row in each bin, if known. `mean_row` is the mean row length of B;
-    0 if unknown.
+    `products` is the largest number of intermediate products of a row in each bin, if known. `mean_row` is the mean row
+    length of B; 0 if unknown.
     """
     given = zip(entries, products or [0] * BINS, strict=True)
     return BinShapes(
@@ -211,7 +216,7 @@ def shapes_by_entries(
 
 
 def shapes_by_bounds(target: Target, scalar_bytes: int, counts: BinCounts, columns: int) -> BinShapes:
-    """Return shapes whose tables hold the largest possible row of each bin; a whole block computes each long row."""
+    """Return kernel shapes whose tables hold the largest possible row of each bin; each long row has a whole block."""
     shapes: list[Shape] = []
     for largest in counts.largest:
         max_columns = min(largest, columns)
@@ -236,7 +241,7 @@ class RowDemand:
 
 
 def spread_out(shapes: BinShapes, target: Target, scalar_bytes: int, demand: RowDemand) -> BinShapes:
-    """Return shapes with more lanes per row, in bins whose rows would leave most of the device idle.
+    """Return kernel shapes with more lanes per row, in bins whose rows would leave most of the device idle.
 
     Within a warp, the number of lanes follows the row length of B; several warps share a row if rows of A are long.
     """
@@ -253,13 +258,13 @@ def spread_out(shapes: BinShapes, target: Target, scalar_bytes: int, demand: Row
 
 @cache
 def shapes_for_any_row(target: Target, scalar_bytes: int) -> BinShapes:
-    """Return shapes whose tables hold any row, whether rows are binned by entries or by products."""
+    """Return kernel shapes whose tables hold any row, binned by entries or by intermediate products."""
     return shapes_by_entries(target, scalar_bytes, (*LIMITS, MAX_ENTRIES))
 
 
 @cache
 def retry_shapes(target: Target, scalar_bytes: int) -> BinShapes:
-    """Return shapes with a table slot for each product of a row, or with the largest table if none has so many."""
+    """Return kernel shapes with a table slot for each intermediate product of a row, or with the largest table."""
     shapes = hash_shapes(target, scalar_bytes)
     largest = max(shapes, key=lambda shape: (shape.table, shape.width))
     fitting = (fastest_hash_shape(target, scalar_bytes, limit) for limit in (*LIMITS, MAX_ENTRIES))
@@ -267,7 +272,7 @@ def retry_shapes(target: Target, scalar_bytes: int) -> BinShapes:
 
 
 def papers_shapes(target: Target, scalar_bytes: int, width: int = 32, n_rows: int = 1) -> BinShapes:
-    """Return the shapes of King 2017, section 6.1: rows of up to 2,048 products are sorted in shared memory.
+    """Return the kernel shapes of King 2017, section 6.1: rows of up to 2,048 intermediate products are sorted.
 
     The paper does not describe longer rows; they get `shapes_by_products`. `width` is the number of threads per row and
     `n_rows` the number of rows per block; if no kernel has them, the nearest one is taken.
@@ -384,9 +389,9 @@ class ProductRows:
         ]  # fmt: skip
 
 
-#: Number of sampled rows per bin, and number of products of a matrix product from which on rows are sampled.
+#: Number of sampled rows per bin, and smallest number of intermediate products of C for which rows are sampled.
 SAMPLE_ROWS, MIN_PRODUCTS = 128, 30_000_000
-#: A bin is sampled if it has at least this share of all products.
+#: A bin is sampled if it has at least this share of all intermediate products.
 MIN_SHARE = 0.05
 #: Ratio of allocated entries to estimated entries.
 ALLOCATION_FACTOR = 1.15
@@ -411,13 +416,13 @@ class Sample:
     entries: tuple[int, ...]
     #: Number of entries of the largest sampled row; 0 without a sample, `(BINS,)`.
     largest: tuple[int, ...]
-    #: Largest number of products of a row in each bin, whether sampled or not, `(BINS,)`.
+    #: Largest number of intermediate products of a row in each bin, sampled or not, `(BINS,)`.
     products: tuple[int, ...]
     #: Mean row length of B.
     mean_row: float
 
     def shapes(self, target: Target, scalar_bytes: int) -> BinShapes:
-        """Return shapes with table slots for the largest sampled row of each bin."""
+        """Return kernel shapes with table slots for the largest sampled row of each bin."""
         fitting = shapes_by_entries(target, scalar_bytes, self.largest, self.products, self.mean_row)
         usual = shapes_by_products(target, scalar_bytes, largest=self.products, mean_row=self.mean_row)
         given = zip(self.rows, self.largest, fitting.shapes, usual.shapes, strict=True)

@@ -23,17 +23,17 @@ from repro.sparse.elementwise import BLOCK_SIZE, split_key
 class BinWord(IntEnum):
     """Index of each of the words that a kernel writes for a bin."""
 
-    #: Products, or entries, of all rows of the bin: a sum in two words, the upper one in units of 2¹⁶.
+    #: Intermediate products, or entries, of all rows of the bin: a sum in two words, the upper one in units of 2¹⁶.
     TOTAL_HIGH = 0
     TOTAL_LOW = 1
-    #: Products, or entries, of the largest row of the bin.
+    #: Intermediate products, or entries, of the largest row of the bin.
     LARGEST = 2
 
 
 class SampleWord(IntEnum):
     """Index of each word that a kernel writes for a sampled bin.
 
-    Entries of its sampled rows, and of the largest of these.
+    These are the number of entries of its sampled rows, and of the largest of these rows.
     """
 
     ENTRIES = 0
@@ -47,7 +47,7 @@ class DestinationsWord(IntEnum):
     BYTES_LOW = 1
 
 
-#: Largest number of products, or entries, of a row in each bin; the last bin has all longer rows.
+#: Largest number of intermediate products, or of entries, of a row in each bin; the last bin has all longer rows.
 LIMITS = (32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 BINS = len(LIMITS) + 1
 #: Number of bins of King 2017, Table 6.1, whose rows are sorted in shared memory.
@@ -57,18 +57,18 @@ SHARED_BYTES = {"cuda": 44 * 1024, "opencl": 24 * 1024}
 #: Targeted number of threads per block.
 MIN_BLOCK_SIZE = {"cuda": 256, "opencl": 8}
 COLUMN_BYTES, KEY_BYTES = 4, 8
-#: Expected number of products per entry of C, by bin. Rows with fewer products per entry may overflow their table, and
-#: are computed again.
+#: Expected number of intermediate products per entry of C, by bin. Rows with fewer products per entry may overflow
+#: their table, and are computed again.
 EXPECTED = (2, 2, 4, 4, 8, 8, 16, 16, 32, 64, 64)
 #: Fastest number of lanes per row on a GPU, by the slots of the table; for larger tables it is a whole warp.
 LANES = {16: 2, 32: 4, 64: 4, 128: 8, 256: 16}
-#: From this number of products per row on, tables of 64 slots use twice as many lanes.
+#: From this number of intermediate products per row on, tables of 64 slots use twice as many lanes.
 LONG_ROW = 500
 
 
 @dataclass(frozen=True, order=True)
 class HashShape:
-    """Shape of a kernel that adds up the products of a row in a hash table in shared memory."""
+    """Shape of a kernel that adds up the intermediate products of a row in a hash table in shared memory."""
 
     #: Lanes per row: part of a warp, or several warps, which split the entries of the row of A.
     width: int
@@ -96,7 +96,7 @@ class SortShape:
 
     #: Threads per row.
     width: int
-    #: Largest number of products of a row, a power of two.
+    #: Largest number of intermediate products of a row, a power of two.
     max_products: int
     #: Rows per block; 1 if a row has more threads than a warp.
     rows: int
@@ -112,7 +112,8 @@ class SortShape:
 
 
 #: For long rows: slots of the tables in shared memory; slots of the tables in global memory, for rows that exceed
-#: these; products that a block distributes to its threads at once; and number of products above which a row is long.
+#: these; intermediate products that a block distributes to its threads at once; and number of these above which a row
+#: is long.
 LONG_TABLES = {"cuda": (1024, 2048, 4096, 8192, 16384), "opencl": (4096,)}
 GLOBAL_TABLES = {"cuda": (32768,), "opencl": ()}
 LONG_CHUNK = {"cuda": 1024, "opencl": 256}
@@ -123,12 +124,12 @@ LONG_FILLED = 7 / 8
 
 @dataclass(frozen=True, order=True)
 class LongShape:
-    """Shape of a kernel that computes a row by one block, whose threads get equal numbers of products."""
+    """Shape of a kernel that computes a row by one block, whose threads get equal numbers of intermediate products."""
 
     #: Slots of the table, a power of two; 0: an array of sums for all columns in global memory instead of a table.
     table: int
     threads: int
-    #: Products per thread that are distributed at once.
+    #: Intermediate products per thread that are distributed at once.
     items: int
     #: Targeted number of resident blocks per multiprocessor.
     blocks_per_sm: int = 1
@@ -165,7 +166,7 @@ def long_shapes(target: Target, scalar_bytes: int) -> tuple[LongShape, ...]:
     chunk, in_global, made = LONG_CHUNK[target.dialect], GLOBAL_TABLES[target.dialect], []
     for table in (0, *LONG_TABLES[target.dialect], *in_global):
         threads = 8 if target.dialect == "opencl" else 256 if 0 < table <= 2048 else 512
-        # if shared memory has no table, a block can distribute more products at once
+        # if shared memory has no table, a block can distribute more intermediate products at once
         roomy = target.dialect == "cuda" and (not table or table in in_global)
         shape = LongShape(table, threads, chunk // threads * (2 if roomy else 1), in_global=table in in_global)
         fitting = target.shared_bytes // (shape.shared_bytes(scalar_bytes) + 1024)
@@ -226,10 +227,10 @@ def sort_shapes(target: Target, scalar_bytes: int) -> list[SortShape]:
 def fastest_hash_shape(
     target: Target, scalar_bytes: int, entries: int, products: int = 0, mean_row: float = 0.0
 ) -> HashShape | None:
-    """Return the fastest shape whose table is the smallest that holds `entries`; None if no table does.
+    """Return the fastest kernel shape whose table is the smallest that holds `entries`; None if no table does.
 
     At most 7/8 of the slots are filled: collisions in a fuller table cost more time than a larger table. Rows with many
-    `products` get more lanes. `mean_row`, the mean row length of B, limits the lanes; 0 if unknown.
+    intermediate `products` get more lanes. `mean_row`, the mean row length of B, limits the lanes; 0 if unknown.
     """
     max_lanes = 1 << (int(mean_row).bit_length() - 1) if mean_row >= 1 else target.warp
     fastest = _fastest(target, scalar_bytes, products >= LONG_ROW, max_lanes)
@@ -237,9 +238,9 @@ def fastest_hash_shape(
 
 
 def widen_shape(shape: HashShape, target: Target, scalar_bytes: int, max_lanes: float) -> HashShape:
-    """Return the shape with the same table and the most lanes, at most `max_lanes`.
+    """Return the kernel shape with the same table and the most lanes, at most `max_lanes`.
 
-    Without a wider one return `shape`.
+    It returns `shape` if there is no wider one.
     """
     wider = [
         other
@@ -251,7 +252,7 @@ def widen_shape(shape: HashShape, target: Target, scalar_bytes: int, max_lanes: 
 
 @cache
 def _fastest(target: Target, scalar_bytes: int, long_rows: bool, max_lanes: int) -> tuple[HashShape, ...]:
-    """Return the fastest shape for each table size, ascending in size."""
+    """Return the fastest kernel shape for each table size, ascending in size."""
     lanes = LANES | {64: 8} if long_rows else LANES
     by_table: dict[int, list[HashShape]] = {}
     for shape in hash_shapes(target, scalar_bytes):
@@ -277,7 +278,7 @@ MAX_SUMS = 2048
 
 @dataclass(frozen=True, order=True)
 class RefillShape:
-    """Shape of a kernel that adds products to stored destinations, for rows of C of up to `room` entries."""
+    """Shape of a kernel that adds products to stored positions in C, for rows of C of up to `room` entries."""
 
     room: int
     #: Lanes that share a row of B; groups of such lanes that share a row of A; and rows per block.
@@ -302,7 +303,7 @@ class RefillShape:
     def blocks_per_sm(self) -> int:
         """Targeted number of resident blocks per multiprocessor.
 
-        Short rows need more, as they mostly wait for memory.
+        Short rows need more blocks, as they mostly wait for memory.
         """
         return 6 if self.room <= 64 else 5
 
@@ -317,7 +318,7 @@ class RefillShape:
 
 @cache
 def refill_shapes(target: Target, scalar_bytes: int) -> tuple[RefillShape, ...]:
-    """Return the available kernels that add products to stored destinations."""
+    """Return the available kernels that add intermediate products to stored destinations."""
     wanted = REFILL_BLOCK_SIZE[target.dialect]
     if target.dialect != "cuda":
         return tuple(RefillShape(room, 1, 1, wanted) for room in ROOMS)
@@ -422,7 +423,7 @@ class SingleShape:
     def dynamic_bytes(self, scalar_bytes: int) -> int:
         """Return the bytes of dynamic shared memory per block.
 
-        0 if a block has several rows, whose memory is static.
+        It is 0 if a block has several rows, whose memory is static.
         """
         return self.shared_bytes(scalar_bytes) if self.warps > 1 else 0
 
@@ -473,11 +474,11 @@ def _resident(shape: SingleShape, target: Target, scalar_bytes: int) -> int:
     return min(target.shared_bytes // (shape.shared_bytes(scalar_bytes) + 1024), target.blocks_per_sm)
 
 
-#: If rows are few, and have at least this many products on average, several warps share each row.
+#: If rows are few, and have at least this many intermediate products on average, several warps share each row.
 PRODUCTS_OF_A_BLOCK = 2048
 #: From this mean row length of B on, all lanes of a warp share one row of B, in a single group.
 WIDE_ROW = 24
-#: A row of A gets about one group of lanes for each so many of its entries.
+#: Number of entries of a row of A for each group of lanes that shares the row, approximately.
 ROWS_OF_GROUP = 10
 #: Largest share of filled slots of a table: with one group per row; with several groups, whose insertions collide; and
 #: with several warps per row, where a larger table would reduce the number of resident blocks.
@@ -529,9 +530,9 @@ Format = Literal["exact", "chain"]
 #: Output of a kernel: `one`: rows in newly allocated segments; `symbolic`: row sizes; `numeric`: rows at given offsets.
 Mode = Literal["one", "symbolic", "numeric"]
 MODES: tuple[Mode, ...] = ("one", "symbolic", "numeric")
-#: Lanes per row in the kernel that counts products.
+#: Lanes per row in the kernel that counts intermediate products.
 COUNT_WIDTH = {"cuda": 4, "opencl": 1}
-#: For a row of A with at least this many entries, a whole block counts the products.
+#: For a row of A with at least this many entries, a whole block counts the intermediate products.
 COUNTED_BY_BLOCK = 128
 #: Modules of both formats: counting and binning; one for each mode; the paper's sort; expansion to coordinates.
 KERNELS = ("count", *MODES, "esc", "expand")

@@ -83,23 +83,24 @@ class Multiplication:
     ) -> None:
         self.device, self.load = device, load
         self._scalar_bytes = scalar_bytes = np.dtype(dtype).itemsize
-        #: Shapes for rows binned by products, and for rows binned by entries; None: chosen for each product.
+        #: Kernel shapes for rows binned by intermediate products, and for rows binned by entries; None: chosen for each
+        #: product.
         self.by_products, self.by_entries = by_products, by_entries
-        #: Shapes for rows that did not fit into the table of their first kernel.
+        #: Kernel shapes for rows that did not fit into the table of their first kernel.
         self.retry = retry_shapes(device.target, scalar_bytes)
-        #: Shapes that fit any row: for rows that did not fit into the table of `retry` either, or whose sizes are
-        #: unknown.
+        #: Kernel shapes that fit any row: for rows that did not fit into the table of `retry` either, or whose sizes
+        #: are unknown.
         self.any_row = shapes_for_any_row(device.target, scalar_bytes)
 
     def choose_by_entries(self, counts: BinCounts, mean_row_of_a: float, mean_row_of_b: float) -> BinShapes:
-        """Return shapes for rows binned by entries, with more lanes per row if rows are few."""
+        """Return kernel shapes for rows binned by entries, with more lanes per row if rows are few."""
         fitting = shapes_by_entries(self.device.target, self._scalar_bytes, counts.largest)
         if counts.differ:
             fitting = shapes_by_bounds(self.device.target, self._scalar_bytes, counts, MAX_ENTRIES)
         return self.by_entries or self.spread(fitting, counts, mean_row_of_a, mean_row_of_b)
 
     def spread(self, shapes: BinShapes, counts: BinCounts, mean_row_of_a: float, mean_row_of_b: float) -> BinShapes:
-        """Return `shapes` with more lanes per row if rows are few, given the mean row lengths of A and B."""
+        """Return the kernel `shapes` with more lanes per row if rows are few, given the mean row lengths of A and B."""
         lanes = self.device.sm_count * self.device.target.threads_per_sm
         return spread_out(
             shapes, self.device.target, self._scalar_bytes, RowDemand(counts.rows, lanes, mean_row_of_a, mean_row_of_b)
@@ -121,7 +122,7 @@ class Multiplication:
     def in_one_launch(self, factors: Factors) -> Storage | None:
         """Compute C = A B in a single launch, with rows and columns in any order.
 
-        None if the matrices do not allow it.
+        It returns None if the matrices do not allow it.
         """
         if self.device.backend != "cuda":
             return None

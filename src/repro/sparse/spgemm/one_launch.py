@@ -50,7 +50,7 @@ REMEMBERED = 256
 class Sizes(NamedTuple):
     """Sizes of both factors, which the host knows before their product.
 
-    Those without prefix are of A, `columns` of B.
+    Fields without prefix are of A, except `columns`, which is of B.
     """
 
     rows: int
@@ -104,7 +104,7 @@ def single_launch(device: Device, dtype: np.dtype[np.floating]) -> SingleLaunch:
 
 
 def trim_products(device: Device) -> None:
-    """Release the cached memory for products on a device that holds no matrix."""
+    """Release the cached memory for products on a device, except memory in use by matrices."""
     for kept in _kept.get(device, {}).values():
         kept.trim()
 
@@ -143,7 +143,7 @@ class SingleLaunch:
     def configuration(self, sizes: Sizes) -> SingleConfiguration | None:
         """Return the launch configuration for factors of these sizes.
 
-        None if row lengths differ too much or fit no table.
+        It returns None if row lengths differ too much or fit no table.
         """
         configuration = self._configurations[sizes] if sizes in self._configurations else self._by_estimate(sizes)
         self._remember(sizes, configuration)
@@ -172,7 +172,7 @@ class SingleLaunch:
     def multiply(self, load: Load, factors: Factors) -> Storage | None:
         """Return C = A B with one segment per row, rows and columns in any order.
 
-        None if a single launch is not possible.
+        It returns None if a single launch is not possible.
         """
         sizes = sizes_of(factors)
         if sizes is None:
@@ -233,7 +233,7 @@ class SingleLaunch:
     ) -> tuple[Callable[[], None], Storage, Range] | None:
         """Return a launch of a product, the product, and the memory range of its entries.
 
-        None if memory does not suffice.
+        It returns None if memory does not suffice.
         """
         device, capacity = self._device, configuration.capacity
         nbytes = capacity * (4 + self._dtype.itemsize)
@@ -311,7 +311,7 @@ class SingleLaunch:
         return Storage(*of_c, *arrays.parts, lease=entries, lease_of_rows=arrays)
 
     def trim(self) -> None:
-        """Release the memory blocks that hold no matrix."""
+        """Release the memory blocks that no matrix uses."""
         self.arena.trim()
         self._shelf.clear()
 
