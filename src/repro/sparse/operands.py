@@ -232,7 +232,7 @@ class CompiledProduct(BoundProduct, Candidate):
     def resources(self, kernel: str) -> dict[str, int | None]:
         """Return registers and spilled bytes per thread of a kernel, which are columns of its result row.
 
-        None on the CPU.
+        Both are None on the CPU.
         """
         reported = (self.module.resources or {}).get(kernel, {})
         return {name: reported.get(name) for name in ("registers", "spills")}

@@ -270,7 +270,7 @@ def packer_of(
     return packed
 
 
-#: Column `kind` in the result rows of a layout's own floors; they differ from the floor of the problem.
+#: Column `kind` in the result rows of own floors: these stream the bytes of a layout, other floors the minimum bytes.
 OWN_FLOOR = "own floor"
 
 

@@ -49,7 +49,7 @@ class Report:
     full: int
     #: Number of rows into which nothing was inserted because the buffer has no space for another segment.
     beyond: int
-    #: Number of entries of the batch in these rows, which were not inserted.
+    #: Number of entries of the batch that were not inserted, for lack of space in their rows.
     unplaced: int
     #: Number of entries outside of the matrix; if there are any, the operation changes nothing.
     bad: int
@@ -81,12 +81,12 @@ MAX_SMALL_BATCH = 2048
 SMALL_BLOCK_SIZE = {"cuda": 1024, "opencl": 64}
 #: Largest batch that is inserted without sorting, by several blocks; each block inserts the rows of a range of hashes.
 MAX_MEDIUM_BATCH = 32768
-#: Number of batch entries per block in this case.
+#: Number of batch entries per block, if several blocks insert an unsorted batch.
 ENTRIES_PER_PART = 512
 #: A row with more entries, or with more entries of the batch, is changed by a block. Any other row is changed by a
 #: thread, which marks the row's batch entries in the bits of one word.
 LONG_ROW, LONG_RUN = 128, 32
-#: Number of blocks per multiprocessor for such long rows.
+#: Number of blocks per multiprocessor of kernels that change long rows, one row per block.
 LONG_BLOCKS = 2
 #: Number of batch entries per thread in kernels with little work per entry.
 ENTRIES_PER_THREAD = 2

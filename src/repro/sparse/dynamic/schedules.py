@@ -138,7 +138,7 @@ def deal_chunks(sizes: NDArray[np.int32], capacity: int, part_length: int) -> ND
 
 
 def _short_rows(ends: NDArray[np.int64], first: int, last: int, capacity: int) -> NDArray[np.int64]:
-    """Return such blocks for the rows from `first` to before `last`, each of which fits into a block."""
+    """Return the blocks of `deal_chunks` for rows `first` to `last` - 1, each of which fits into a block."""
     starts = [first]
     before = int(ends[first - 1]) if first else 0
     begin = before

@@ -1,7 +1,7 @@
-"""Conjugate gradients with any product, and the runnables of these and of persistent conjugate gradients.
+"""Conjugate gradients with any product y = A x, and runnables that time them or persistent conjugate gradients.
 
-Both run the recurrence of Chronopoulos and Gear with the diagonal as preconditioner. A runnable solves A x = b once, to
-a tolerance of b - A x that the host verifies; the timed launch has a fixed number of iterations from x = 0.
+Both kinds run the recurrence of Chronopoulos and Gear with the diagonal as preconditioner. A runnable solves A x = b
+once, to a tolerance of b - A x that the host verifies; the timed launch has a fixed number of iterations from x = 0.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ class CgRun(Runnable):
 
     @abstractmethod
     def _count_bytes(self, iterations: int) -> int:
-        """Return the fewest bytes that a launch of so many iterations moves."""
+        """Return the minimum number of bytes that a launch of `iterations` iterations moves."""
 
     def prepare(self, workspace: Workspace) -> None:
         """Upload matrix and right-hand side, solve, verify, and bind the launch that is timed.

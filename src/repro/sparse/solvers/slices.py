@@ -228,7 +228,7 @@ class Kept:
     """The first slices of each block, in the form in which the block keeps them in shared memory."""
 
     form: Form
-    #: int32 `(blocks,)`: index behind the last slice that each block keeps.
+    #: int32 `(blocks,)`: one past the index of the last slice that each block keeps.
     ends: NDArray[np.int32]
     #: Total number of steps that blocks keep, and largest number of bytes of a block.
     steps: int
@@ -241,9 +241,9 @@ class Kept:
 
 
 def keep_slices(slices: Slices, entry: str, capacity: int, forms: tuple[Form, ...] = FORMS) -> Kept:
-    """Return the slices that each block keeps in `capacity` bytes, in that form of `forms` which keeps more of them.
+    """Return the slices that each block keeps in `capacity` bytes.
 
-    Plain slices are the default, also if `forms` lacks them.
+    The form is `table` if `forms` has it and more slices fit then, else `slices`.
     """
     plain = _keep_plain(slices, capacity)
     if "table" not in forms or plain.steps == len(slices.columns):

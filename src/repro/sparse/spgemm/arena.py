@@ -22,7 +22,7 @@ MIN_ENTRIES = 1 << 22
 KEPT_BYTES = 1 << 28
 #: Largest number of bytes of released row arrays that are kept for later products.
 SHELVED_BYTES = 1 << 26
-#: The begin of a range is a multiple of this many entries, so that its columns and its values are aligned.
+#: Ranges begin at multiples of this many entries, so that their columns and values are aligned.
 _ALIGNED = PART_ALIGNMENT // 4
 
 

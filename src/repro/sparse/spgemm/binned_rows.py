@@ -412,7 +412,7 @@ class Sample:
 
     #: Number of sampled rows, `(BINS,)`.
     rows: tuple[int, ...]
-    #: Total number of their entries, without rows that exceed the largest table, `(BINS,)`.
+    #: Total number of entries of the sampled rows, without rows that exceed the largest table, `(BINS,)`.
     entries: tuple[int, ...]
     #: Number of entries of the largest sampled row; 0 without a sample, `(BINS,)`.
     largest: tuple[int, ...]

@@ -380,7 +380,7 @@ SINGLE_BLOCK_SIZE = 256
 BLOCK_TABLES, BLOCK_WARPS = (256, 512, 768, 1024, 1280, 1536, 2048), 8
 #: Registers of a multiprocessor, and registers per thread that loads several entries of B at once.
 SM_REGISTERS, REGISTERS_IN_FLIGHT = 1 << 16, 56
-#: Smallest table by lanes per row of B: rows of B of so many entries give rows of C with at least as many entries.
+#: Smallest table, by lanes per row of B: a row of C has at least as many entries as each row of B in its sum.
 MIN_TABLE = {4: 16, 8: 16, 16: 32, 32: 96}
 
 

@@ -411,7 +411,7 @@ PLAN_BYTES = 8
 #: Largest number of bytes of destinations: offsets have 32 bits.
 MAX_BYTES = (1 << 31) - 1
 _LISTS = len(ROOMS) + 1
-#: The begin of a list of rows is a multiple of this many numbers, so that the list is an aligned part of its buffer.
+#: Lists of rows begin at multiples of this many numbers, so that each list is an aligned part of the buffer.
 _ALIGNED = PART_ALIGNMENT // 4
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from repro.problems.matrix import Matrix
 from repro.sparse.compound.outer import Outer, Slots, register, rows_of_entries
 
-#: Rows per slice, and the space of such variants; small slices have several threads per row.
+#: Search space of variants, by the number of rows per slice; small slices have several threads per row.
 SLICES = {16: "paper", 32: "paper", 4: "extended", 8: "extended"}
 
 
