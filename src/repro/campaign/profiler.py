@@ -38,7 +38,7 @@ from repro.problems.problem import Outline, Unavailable
 from repro.programs import Ended, run_program
 from repro.sparse.library import for_problem
 from repro.sparse.ordering import UNKNOWNS
-from repro.studies import get_study
+from repro.studies import UNKNOWN_RUNNABLE, get_study
 from repro.untrusted_files import read_json, read_text, shown
 
 #: Default configuration of the floor: medium block size, available on every device.
@@ -73,10 +73,14 @@ def find_runnables(
             runnable: Runnable = floors[fastest_floor(recorded, problem.name, precision)]
         elif name in fixed:
             runnable = fixed[name]
-        elif name.partition("/")[0] in {routine.partition("/")[0] for routine in fixed}:
-            raise ReproError("unknown routine", expected=f"one of {', '.join(fixed)}", actual=name)
         else:
-            runnable = get_study(study_name).find(Path(config.kernels), problem, precision, name, target)
+            try:
+                runnable = get_study(study_name).find(Path(config.kernels), problem, precision, name, target)
+            except ReproError as error:
+                libraries = {routine.partition("/")[0] for routine in fixed}
+                if error.what == UNKNOWN_RUNNABLE or name.partition("/")[0] not in libraries:
+                    raise
+                raise ReproError("unknown routine", expected=f"one of {', '.join(fixed)}", actual=name) from None
         runnables[runnable.name] = runnable
     return list(runnables.values())
 

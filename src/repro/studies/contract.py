@@ -91,6 +91,10 @@ class CostModel:
     compile: Mapping[str, float] = field(default_factory=dict)
 
 
+#: Message of a study that itself lists the names of what it can launch.
+UNKNOWN_RUNNABLE = "the study has nothing of that name"
+
+
 class Study:
     """Interface of a study for the commands; base class of the object `STUDY` in each `study.py`.
 
@@ -265,7 +269,7 @@ class Study:
             The name is unknown, or the kernel does not compile.
         """
         if self.id_class is None:
-            raise ReproError("the study has nothing of that name", where=self.name, actual=name)
+            raise ReproError(UNKNOWN_RUNNABLE, where=self.name, actual=name)
         return self.variant(templates, problem, precision, self.id_class.parse(name), target)
 
     def variant(self, templates: Path, problem: Outline, precision: str, id: Any, target: Target) -> Runnable:

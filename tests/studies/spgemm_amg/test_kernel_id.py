@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from repro.bench.rows import Row
@@ -141,6 +143,17 @@ def test_a_kernel_is_found_by_its_name_and_runs(templates, built, modules_folder
     assert (kernel.name, kernel.product, kernel.mode, kernel.bin, kernel.space) == (text, "AP", "one", 1, "extended")
     assert kernel.identity == BinKernel(built["double"], KernelId.parse(text)).identity
     assert read_modules(CPU, STUDY_NAME, "double", modules_for(CPU)).keys() == set(modules_for(CPU))
+
+
+@pytest.mark.slow
+def test_products_and_set_ups_are_found_by_the_names_of_the_tables(templates, modules_folder, tmp_path, monkeypatch):
+    (tmp_path / "modules").symlink_to(modules_folder)
+    monkeypatch.chdir(tmp_path)
+    find = partial(get_study(STUDY_NAME).find, templates, Outline("any", "matrix", "real"), "double", target=CPU)
+    names = ["AP/one", "AA/two", "RAP/refill-stored", "scipy/spgemm-csr/AP", "setup/default", "solve/cg"]
+    assert [find(name).name for name in names] == names
+    with pytest.raises(ReproError, match=r"nothing of that name[\s\S]*AP/one[\s\S]*AP/own"):
+        find("AP/own")
 
 
 def test_a_kernel_is_identified_by_the_modules_that_it_needs(built):

@@ -7,7 +7,7 @@ so it imports nothing of the project.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, get_args
 
 STUDY_NAME = "spgemm_amg"
 CITED = "King 2017, chapter 6"
@@ -18,6 +18,7 @@ REFERENCE = (
 #: The matrix times itself, and the two products in the set-up of multigrid (Algorithm 8): A P with the prolongator P,
 #: and R (A P) with P's transpose R.
 ProductName = Literal["AA", "AP", "RAP"]
+PRODUCT_NAMES: tuple[ProductName, ...] = get_args(ProductName)
 #: Printed names of the products.
 PRODUCTS: Mapping[str, str] = {"AA": "A·A", "AP": "A·P", "RAP": "R·(A·P)"}
 #: The phases of a level's set-up in their order, with their printed names.

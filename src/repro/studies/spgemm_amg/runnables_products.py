@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import scipy.sparse as sp
@@ -124,6 +124,7 @@ def chosen_kernels(choices: Iterable[Choice]) -> dict[ProductName, ChosenKernels
 #: Methods. `single`: one launch; `one`: one phase; `two`: row sizes first; `paper`: one phase with the paper's sorts;
 #: `coordinates`: sorts all products by row and column, the method with which the paper compares its own.
 ProductMethod = Literal["single", "one", "two", "paper", "coordinates"]
+PRODUCT_METHODS: tuple[ProductMethod, ...] = get_args(ProductMethod)
 _STEPS: Mapping[ProductMethod, tuple[str, ...]] = {
     "single": ("whole",),
     "one": ONE_PHASE,

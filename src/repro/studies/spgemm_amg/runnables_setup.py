@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import scipy.sparse as sp
@@ -34,6 +34,7 @@ from repro.studies.spgemm_amg.operands import SetupRunnable, SolveRunnable, Stac
 
 #: Methods for the products in a set-up: our kernels, the paper's kernels, or sorting all products.
 SetUpMethod = Literal["default", "sort", "coordinates"]
+SET_UP_METHODS: tuple[SetUpMethod, ...] = get_args(SetUpMethod)
 #: Maximum number of solver steps.
 MAX_STEPS = 500
 

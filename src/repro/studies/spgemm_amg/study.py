@@ -12,13 +12,14 @@ from repro.codegen.build_cache import compile_module, manifest_path
 from repro.codegen.targets import DTYPES, Target
 from repro.config.models import EXTENDED, StudySettings, UnusedLayouts, UnusedWeight
 from repro.entries import get_entry
+from repro.errors import ReproError
 from repro.problems.matrix import Matrix, Updates
 from repro.problems.problem import Outline, Problem
 from repro.results.published import Published
 from repro.sparse.device_primitives import ModuleFile, read_modules
 from repro.sparse.tuning_features import LIBRARIES, features
-from repro.studies import CostModel, StepResult, Study, Workload
-from repro.studies.spgemm_amg import PRODUCTS, REFERENCE, ProductName
+from repro.studies import UNKNOWN_RUNNABLE, CostModel, StepResult, Study, Workload
+from repro.studies.spgemm_amg import PRODUCT_NAMES, PRODUCTS, REFERENCE, ProductName
 from repro.studies.spgemm_amg import STUDY_NAME as NAME
 from repro.studies.spgemm_amg.ids import AmgRow, KernelId
 from repro.studies.spgemm_amg.kernels import modules_for, render_key
@@ -26,6 +27,8 @@ from repro.studies.spgemm_amg.operands import AmgOperands, make_operands
 from repro.studies.spgemm_amg.runnables_products import (
     HEADLINE,
     MODES,
+    PRODUCT_METHODS,
+    ROUTINES,
     BinKernel,
     ChosenKernels,
     Refill,
@@ -40,7 +43,7 @@ from repro.studies.spgemm_amg.runnables_products import (
     rival_solvers,
     routines,
 )
-from repro.studies.spgemm_amg.runnables_setup import LevelSetUp, SetUp, Solution
+from repro.studies.spgemm_amg.runnables_setup import SET_UP_METHODS, LevelSetUp, SetUp, Solution
 from repro.tuning.recordings import Machine
 from repro.tuning.search import Choice
 from repro.tuning.session import Session, fastest_yardsticks
@@ -191,13 +194,25 @@ class SpgemmAmg(Study):
             rows += session.rounds([Solution(built), *rival_solvers(session.rivals)])
         return rows
 
+    def find(self, templates: Path, problem: Outline, precision: str, name: str, target: Target) -> Runnable:
+        """Return the kernel of a bin by its id, or a product, numeric phase, set-up or solution by its name.
+
+        Examples of names: `AP/single`, `AP/refill-stored`, `cusparse/spgemm-alg1/AP`, `setup/default`, `solve/cg`.
+        """
+        if name.partition("/")[0] in PRODUCTS and name.count("/") > 1:
+            return super().find(templates, problem, precision, name, target)
+        built = _compiled(templates, precision, target)
+        named: list[Runnable] = [*(SetUp(built, method) for method in SET_UP_METHODS), Solution(built)]
+        for product in PRODUCT_NAMES:
+            named += untuned_products(built, product)
+            named += library_products(ROUTINES[target.dialect], target.dialect, product)
+        found = {runnable.name: runnable for runnable in named}
+        if name not in found:
+            raise ReproError(UNKNOWN_RUNNABLE, where=self.name, expected=f"one of {', '.join(found)}", actual=name)
+        return found[name]
+
     def variant(self, templates: Path, problem: Outline, precision: str, id: KernelId, target: Target) -> Runnable:
-        built = {}
-        for module in modules_for(target):
-            path = manifest_path(target.name, NAME, f"{precision}/{module}")
-            source = render_key(templates, f"{precision}/{module}", target)
-            built[module] = ModuleFile(compile_module(source, target, path), path.parent)
-        return BinKernel(built, id)
+        return BinKernel(_compiled(templates, precision, target), id)
 
     def workload(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> Workload:
         rows, nonzeros = problem.size or (0, 0)
@@ -212,8 +227,29 @@ class SpgemmAmg(Study):
 STUDY = SpgemmAmg()
 
 
+#: Module of products in one launch; a device without cooperative launches has none.
+SINGLE = "single-exact"
+
+
+def _compiled(templates: Path, precision: str, target: Target) -> dict[str, ModuleFile]:
+    """Return the study's modules, of which those that are missing are compiled."""
+    built = {}
+    for module in modules_for(target):
+        path = manifest_path(target.name, NAME, f"{precision}/{module}")
+        source = render_key(templates, f"{precision}/{module}", target)
+        built[module] = ModuleFile(compile_module(source, target, path), path.parent)
+    return built
+
+
+def untuned_products(built: Mapping[str, ModuleFile], product: ProductName) -> list[Runnable]:
+    methods = [method for method in PRODUCT_METHODS if method != "single" or SINGLE in built]
+    single = [SingleKernel(built, product)] if SINGLE in built else []
+    whole = [WholeProduct(built, product, method) for method in methods]
+    return [*whole, *single, Refill(built, product), StoredRefill(built, product)]
+
+
 def products_of(built: Mapping[str, ModuleFile], product: ProductName, chosen: ChosenKernels) -> list[Runnable]:
-    single = [WholeProduct(built, product, "single"), SingleKernel(built, product)] if "single-exact" in built else []
+    single = [WholeProduct(built, product, "single"), SingleKernel(built, product)] if SINGLE in built else []
     return [
         *single,
         WholeProduct(built, product, "coordinates"),
